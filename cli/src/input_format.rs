@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use sluice_io::files;
 use sluice_model::{Input, Plugin, PluginKind};
 
-use crate::args::Assignment;
+use crate::args::{Assignment, FormatArgs};
 use crate::exit::Failure;
 use crate::inputs;
 use crate::recipe::toml_value;
@@ -32,17 +32,13 @@ pub(crate) struct InputFormat {
 
 impl InputFormat {
     /// Combines `--from`, `--describe` and `--source-option`.
-    pub(crate) fn from_args(
-        from: Option<&str>,
-        describe: Option<&Path>,
-        options: &[Assignment],
-    ) -> Result<Self, Failure> {
-        let from = from.map(str::to_owned);
-        let Some(file) = describe else { return Ok(Self { from, options: options.to_vec() }) };
-        let node = source_table(file, from.as_deref())?;
+    pub(crate) fn from_args(args: &FormatArgs) -> Result<Self, Failure> {
+        let FormatArgs { from, describe, source_option: options } = args.clone();
+        let Some(file) = describe else { return Ok(Self { from, options }) };
+        let node = source_table(&file, from.as_deref())?;
         let plugin = node.get("plugin").and_then(toml::Value::as_str).map(str::to_owned);
         let from = from.or(plugin).ok_or_else(|| {
-            description_error(file, "it names no source: add `plugin = \"…\"`, or give --from")
+            description_error(&file, "it names no source: add `plugin = \"…\"`, or give --from")
         })?;
         let is_given = |key: &str| options.iter().any(|option| option.name == key);
         let described = node.iter().filter(|(key, _)| !RUN_KEYS.contains(&key.as_str()));
@@ -53,9 +49,9 @@ impl InputFormat {
         if let Some(option) = described.iter().find(|option| has_variable(&option.value)) {
             let what =
                 format!("`{}` contains a variable, which only `sluice run` replaces", option.name);
-            return Err(description_error(file, &what));
+            return Err(description_error(&file, &what));
         }
-        Ok(Self { from: Some(from), options: [described, options.to_vec()].concat() })
+        Ok(Self { from: Some(from), options: [described, options].concat() })
     }
 
     /// Returns the source that reads `file`, and its options.
@@ -181,7 +177,8 @@ mod tests {
     ) -> Result<InputFormat, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        InputFormat::from_args(from, Some(file.path()), options)
+        let (from, describe) = (from.map(str::to_owned), Some(file.path().to_owned()));
+        InputFormat::from_args(&FormatArgs { from, describe, source_option: options.to_vec() })
             .map_err(|failure| format!("{failure:?}"))
     }
 

@@ -1,4 +1,5 @@
-//! Arguments of `convert`, and the event selection that other verbs share.
+//! Arguments of `convert`, and what other verbs share: the format of logs, and the selection of
+//! events.
 
 use std::path::PathBuf;
 
@@ -48,14 +49,8 @@ pub(crate) struct ConvertArgs {
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
 
-    /// The format of the input: the name of a source. Detected from the first bytes by default.
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) from: Option<String>,
-
-    /// A file that describes the format: the options of a source such as `records`, or a pipeline
-    /// file.
-    #[arg(long, value_name = "FILE.toml")]
-    pub(crate) describe: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
 
     /// The name of the source of the events in the output, such as '{name}' or '{path}', which
     /// keeps several logs apart; also {stem}, {ext}, {parent}, and {source} for the default.
@@ -71,10 +66,6 @@ pub(crate) struct ConvertArgs {
     #[arg(short, long, value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) field: Vec<String>,
 
-    /// Set any option of the source; VALUE is TOML or plain text.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
-    pub(crate) source_option: Vec<Assignment>,
-
     /// Set any option of the sink; VALUE is TOML or plain text.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     pub(crate) sink_option: Vec<Assignment>,
@@ -85,6 +76,23 @@ pub(crate) struct ConvertArgs {
 
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+}
+
+/// The format of logs.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct FormatArgs {
+    /// The format of the logs: the name of a source. Detected from the first bytes by default.
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) from: Option<String>,
+
+    /// A file that describes the format: the options of a source such as `records`, or a pipeline
+    /// file.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) describe: Option<PathBuf>,
+
+    /// Set any option of the source; VALUE is TOML or plain text.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+    pub(crate) source_option: Vec<Assignment>,
 }
 
 /// Selects events.

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
-use super::convert::SelectionArgs;
+use super::convert::{FormatArgs, SelectionArgs};
 use super::running::EngineArgs;
-use super::values::{Assignment, assignment};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -21,18 +20,8 @@ pub(crate) struct InfoArgs {
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<String>,
 
-    /// The format: the name of a source. Detected from the first bytes by default.
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) from: Option<String>,
-
-    /// A file that describes the format: the options of a source such as `records`, or a pipeline
-    /// file.
-    #[arg(long, value_name = "FILE.toml")]
-    pub(crate) describe: Option<PathBuf>,
-
-    /// Set any option of the source; VALUE is TOML or plain text.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
-    pub(crate) source_option: Vec<Assignment>,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
 
     /// Name the types of channels by these declarations: files, globs, folders, or names of
     /// built-in sets, which are always known. May be repeated.
@@ -93,18 +82,8 @@ pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
 
-    /// The format: the name of a source. Detected from the first bytes by default.
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) from: Option<String>,
-
-    /// A file that describes the format: the options of a source such as `records`, or a pipeline
-    /// file.
-    #[arg(long, value_name = "FILE.toml")]
-    pub(crate) describe: Option<PathBuf>,
-
-    /// Set any option of the source; VALUE is TOML or plain text.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
-    pub(crate) source_option: Vec<Assignment>,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
 
     /// Print the equivalent pipeline file and exit.
     #[arg(long)]
@@ -154,18 +133,8 @@ pub(crate) struct CatArgs {
     )]
     pub(crate) field: Vec<String>,
 
-    /// The format: the name of a source. Detected from the first bytes by default.
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) from: Option<String>,
-
-    /// A file that describes the format: the options of a source such as `records`, or a pipeline
-    /// file.
-    #[arg(long, value_name = "FILE.toml")]
-    pub(crate) describe: Option<PathBuf>,
-
-    /// Set any option of the source; VALUE is TOML or plain text.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
-    pub(crate) source_option: Vec<Assignment>,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
 
     /// Allow the source to run a program, with all your permissions.
     #[arg(long)]
@@ -212,16 +181,6 @@ pub(crate) struct VerifyArgs {
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 
-    /// The format of files: the name of a source. Detected from the first bytes by default.
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) from: Option<String>,
-
-    /// A file that describes the format of files: the options of a source such as `records`, or a
-    /// pipeline file.
-    #[arg(long, value_name = "FILE.toml")]
-    pub(crate) describe: Option<PathBuf>,
-
-    /// Set any option of the source; VALUE is TOML or plain text.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
-    pub(crate) source_option: Vec<Assignment>,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
 }

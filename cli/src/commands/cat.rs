@@ -27,11 +27,7 @@ struct InputGroup<'s> {
 
 pub(crate) fn run(args: &CatArgs, shell: &Shell) -> CommandResult {
     let (inputs, selection) = inputs::resolve_file_urls(&args.files, &args.selection, shell)?;
-    let format = InputFormat::from_args(
-        args.from.as_deref(),
-        args.describe.as_deref(),
-        &args.source_option,
-    )?;
+    let format = InputFormat::from_args(&args.format)?;
     let groups = group_inputs(inputs, &format, shell)?;
     if groups.len() > 1 {
         refuse_relative_times(&selection)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use sluice_model::{DefaultRole, Plugin, PluginKind, Source};
 use sluice_pipeline::PluginInstance;
 
-use crate::args::{Assignment, ConvertArgs, EngineArgs};
+use crate::args::{Assignment, ConvertArgs, EngineArgs, FormatArgs};
 use crate::commands::generated::{parse_generated, print_pipeline};
 use crate::commands::{execute, run, shared_names};
 use crate::conversion::Conversion;
@@ -38,11 +38,7 @@ fn mode_replaces(to: &str) -> Result<bool, Failure> {
 pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String, Failure> {
     let sink = OutputTarget::from_path(&args.to, args.sink.as_deref(), &args.sink_option, shell)?;
     let (inputs, selection) = inputs::resolve_file_urls(&args.inputs, &args.selection, shell)?;
-    let format = InputFormat::from_args(
-        args.from.as_deref(),
-        args.describe.as_deref(),
-        &args.source_option,
-    )?;
+    let format = InputFormat::from_args(&args.format)?;
     let source = find_source(&inputs, format.from.as_deref(), &format.options, shell)?;
     let shared = shared_names::find(&inputs, &format.options, (source, sink.plugin), shell);
     let sink_options = [sink.options, args.sink_option.clone()].concat();
@@ -141,7 +137,11 @@ pub fn open_logs<'s>(
     args: &LogArgs<'_>,
     shell: &'s Shell,
 ) -> Result<(&'s Plugin, Box<dyn Source>), Failure> {
-    let format = InputFormat::from_args(args.from, args.describe, args.options)?;
+    let format = InputFormat::from_args(&FormatArgs {
+        from: args.from.map(str::to_owned),
+        describe: args.describe.map(Path::to_owned),
+        source_option: args.options.to_vec(),
+    })?;
     let plugin = find_source(args.paths, format.from.as_deref(), &format.options, shell)?;
     if plugin.program.is_some() {
         return Err(Failure::Usage(format!(

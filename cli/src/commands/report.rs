@@ -58,11 +58,7 @@ fn pipeline_text(
 ) -> Result<String, Failure> {
     let sink = inputs::default_plugin(shell, PluginKind::Sink, DefaultRole::Report)?;
     let (inputs, selection) = inputs::resolve_file_urls(logs, &args.selection, shell)?;
-    let format = InputFormat::from_args(
-        args.from.as_deref(),
-        args.describe.as_deref(),
-        &args.source_option,
-    )?;
+    let format = InputFormat::from_args(&args.format)?;
     let source = convert::find_source(&inputs, format.from.as_deref(), &format.options, shell)?;
     let types = match source.gives_rows {
         true => source.types.iter().map(|name| (*name).to_owned()).collect(),

@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use sluice_model::options::ByteSize;
 
-use crate::args::{Assignment, ProgressFormat, RunningArgs, assignment, channel_type};
+use crate::args::{FormatArgs, ProgressFormat, RunningArgs, channel_type};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -83,18 +83,8 @@ pub(crate) struct CheckLogArgs {
     #[arg(long, value_name = "FILE.xml")]
     pub(crate) junit: Option<PathBuf>,
 
-    /// The format: the name of a source. Detected from the first bytes by default.
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) from: Option<String>,
-
-    /// A file that describes the format: the options of a source such as `records`, or a pipeline
-    /// file.
-    #[arg(long, value_name = "FILE.toml")]
-    pub(crate) describe: Option<PathBuf>,
-
-    /// Set any option of the source; VALUE is TOML or plain text.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
-    pub(crate) source_option: Vec<Assignment>,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
 
     /// The number of threads; one per core by default.
     #[arg(short, long, value_name = "N")]

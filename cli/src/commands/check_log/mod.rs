@@ -36,11 +36,7 @@ use result::LogResult;
 const RULES_OF_FIELDS: [&str; 4] = ["type", "undecoded", "latency", "fields"];
 
 pub(crate) fn run(args: &CheckLogArgs, shell: &Shell) -> CommandResult {
-    let format = InputFormat::from_args(
-        args.from.as_deref(),
-        args.describe.as_deref(),
-        &args.source_option,
-    )?;
+    let format = InputFormat::from_args(&args.format)?;
     match (&args.expect_from, &args.expect) {
         (Some(log), _) => write_expectations(log, args, &format, shell),
         (None, Some(expect)) => check_logs(expect, args, &format, shell),

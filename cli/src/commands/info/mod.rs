@@ -139,11 +139,7 @@ fn print_file(
 }
 
 fn inspect(file: &Input, args: &InfoArgs, shell: &Shell) -> Result<LogSummary, Failure> {
-    let format = InputFormat::from_args(
-        args.from.as_deref(),
-        args.describe.as_deref(),
-        &args.source_option,
-    )?;
+    let format = InputFormat::from_args(&args.format)?;
     let (source, options) = format.source_for(file, shell)?;
     let result = Arc::new(Mutex::new(Census::default()));
     let counting = CensusSink::new(Arc::clone(&result), TypeNames::from_paths(&args.types, shell)?);

@@ -1,13 +1,11 @@
 //! Arguments of `play`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use sluice_model::options::ByteSize;
 
 use crate::args::{
-    Assignment, RunningArgs, SelectionArgs, assignment, channel_pattern, duration, finite_number,
+    FormatArgs, RunningArgs, SelectionArgs, channel_pattern, duration, finite_number,
     positive_number, regex_pattern,
 };
 
@@ -87,18 +85,8 @@ pub(crate) struct PlayArgs {
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
 
-    /// The format of the logs: the name of a source. Detected from the first bytes by default.
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) from: Option<String>,
-
-    /// A file that describes the format: the options of a source such as `records`, or a pipeline
-    /// file.
-    #[arg(long, value_name = "FILE.toml")]
-    pub(crate) describe: Option<PathBuf>,
-
-    /// Set any option of the source; VALUE is TOML or plain text.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
-    pub(crate) source_option: Vec<Assignment>,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
 
     /// Print the equivalent pipeline file and exit.
     #[arg(long)]

@@ -75,11 +75,7 @@ fn text(args: &PlayArgs, shell: &Shell) -> Result<(String, f64), Failure> {
     let mut selection = args.selection.clone();
     selection.channel.extend(args.regex.clone());
     let (files, selection) = inputs::resolve_file_urls(&args.inputs, &selection, shell)?;
-    let format = InputFormat::from_args(
-        args.from.as_deref(),
-        args.describe.as_deref(),
-        &args.source_option,
-    )?;
+    let format = InputFormat::from_args(&args.format)?;
     let source = convert::find_source(&files, format.from.as_deref(), &format.options, shell)?;
     let speed = speed(args)?;
     let source_options = playback_options(source, format.options);

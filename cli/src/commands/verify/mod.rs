@@ -23,11 +23,7 @@ use result::{RecordedFile, VerifyResult};
 /// Verifies every path, continuing after failures.
 pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> CommandResult {
     let mut worst = ExitStatus::Done;
-    let format = InputFormat::from_args(
-        args.from.as_deref(),
-        args.describe.as_deref(),
-        &args.source_option,
-    )?;
+    let format = InputFormat::from_args(&args.format)?;
     // Invalid format options are an error for the whole command.
     format.options_json()?;
     for path in &args.paths {
