@@ -2,8 +2,9 @@
 //!
 //! One thread, the driver, polls sources for steps in order, hands prepared blocks to the sinks,
 //! writes the units they make of them, and runs whatever needs order (folds and merges). Reading,
-//! maps, preparing and encoding are tasks on a rayon pool. The driver's decisions depend only on the
-//! events, never on which task finishes first, so the output is the same for any number of threads.
+//! maps, preparing and encoding are tasks on a rayon pool. The driver's decisions depend only on
+//! the events, never on which task finishes first, so the output is the same for any number of
+//! threads.
 
 mod driver;
 mod hashing;
