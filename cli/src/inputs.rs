@@ -326,7 +326,9 @@ pub(crate) fn read_into(
     let nodes = vec![file_node(plugin, path, options, shell)?, sink_node(sink)];
     let pipeline =
         Pipeline { name: None, memory: Some(INSPECTION_MEMORY), nodes, ..Pipeline::default() };
-    run::run(pipeline, &Options::default()).map_err(Failure::from)
+    let options = Options { stop: shell.stop(), ..Options::default() };
+    run::run(pipeline, &options)
+        .map_err(|error| Failure::from(error).with_exit_code_of(&options.stop))
 }
 
 /// What the source reports about a file.

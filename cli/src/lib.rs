@@ -19,6 +19,7 @@ mod args;
 mod commands;
 mod conversion;
 mod damage;
+pub mod embedded;
 mod exit;
 pub mod extension;
 mod features;
@@ -53,23 +54,13 @@ use shell::Shell;
 
 /// Runs the program with the arguments of the process and every linked plugin.
 pub fn main() -> ExitCode {
-    raise_mmap_threshold();
+    embedded::keep_freed_blocks();
     raise_open_file_limit();
     let code = run(std::env::args_os(), Registry::linked());
     // Threads still waiting for a child program end with this process; make sure its children do
     // too.
     programs::shut_down();
     code
-}
-
-/// Makes glibc keep freed blocks of a few megabytes instead of returning them to the system.
-///
-/// Encoders allocate a page or frame of about a megabyte a thousand times per gigabyte. glibc
-/// serves each by `mmap`, whose page faults cost a tenth of the run time, until a larger block has
-/// been freed once: that raises its mmap threshold. Other allocators just see one allocation.
-fn raise_mmap_threshold() {
-    const LARGEST_BLOCK: usize = 16 << 20;
-    drop(std::hint::black_box(Vec::<u8>::with_capacity(LARGEST_BLOCK)));
 }
 
 /// Raises the limit of open files to the maximum, as a log of thousands of channels becomes as many

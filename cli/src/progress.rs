@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -14,6 +14,7 @@ use sluice_pipeline::Report;
 use sluice_pipeline::run::{Milestone, Progress, Snapshot};
 
 use crate::args::ProgressFormat;
+use crate::embedded::Embedding;
 use crate::log::{self, Level, log_message};
 use crate::shell::Shell;
 use crate::terminal::BarLine;
@@ -44,6 +45,8 @@ pub(crate) struct ProgressMeter {
     style: MeterStyle,
     quiet: bool,
     verbose: bool,
+    /// The caller of an embedded verb; nothing is shown then.
+    embedding: Option<Arc<Embedding>>,
     started: Instant,
     state: Mutex<State>,
 }
@@ -71,7 +74,10 @@ impl ProgressMeter {
     /// Creates a meter. With `--quiet`, only JSON that was asked for is shown.
     pub(crate) fn new(form: ProgressFormat, shell: &Shell) -> Self {
         let Shell { quiet, verbose, .. } = *shell;
+        let embedding = shell.embedding().cloned();
+        let quiet = quiet || embedding.is_some();
         let form = match form {
+            _ if embedding.is_some() => MeterStyle::Silent,
             ProgressFormat::Json => MeterStyle::Json(Duration::from_millis(500)),
             ProgressFormat::None => MeterStyle::Silent,
             _ if quiet => MeterStyle::Silent,
@@ -88,7 +94,13 @@ impl ProgressMeter {
             file: None,
             notes: BTreeSet::default(),
         };
-        Self { style: form, quiet, verbose, started, state: Mutex::new(state) }
+        let state = Mutex::new(state);
+        Self { style: form, quiet, verbose, embedding, started, state }
+    }
+
+    /// The caller, if the verb is embedded.
+    pub(crate) fn embedding(&self) -> Option<&Arc<Embedding>> {
+        self.embedding.as_ref()
     }
 
     /// Prints a message above the bar. Prints nothing with `--quiet`.
@@ -275,6 +287,9 @@ impl Progress for ProgressMeter {
     }
 
     fn note(&self, node: &str, what: &str) {
+        if self.embedding.is_some() {
+            return;
+        }
         if self.state().notes.insert((node.to_owned(), what.to_owned())) {
             let text = format!("{node}: {}", printable_sentence(what));
             self.println_with_fields(

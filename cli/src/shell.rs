@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::io::{self, IsTerminal};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -12,7 +12,9 @@ use sluice_kit::mistake::Mistake;
 use sluice_model::Registry;
 use sluice_pipeline::Mistakes;
 use sluice_pipeline::report::Note;
+use sluice_pipeline::run::Stop;
 
+use crate::embedded::Embedding;
 use crate::log::{self, Level, log_message};
 use crate::units;
 
@@ -38,6 +40,8 @@ pub struct Shell {
     colored: bool,
     /// Warnings already printed by [`warn_once`](Self::warn_once).
     warned: Mutex<HashSet<String>>,
+    /// Receives all messages, if the verb is embedded.
+    embedding: Option<Arc<Embedding>>,
 }
 
 impl Shell {
@@ -48,13 +52,29 @@ impl Shell {
             Color::Never => false,
             Color::Auto => stderr_takes_colors(),
         };
-        Self { registry, quiet, verbose: false, colored, warned: Mutex::default() }
+        Self { registry, quiet, verbose: false, colored, warned: Mutex::default(), embedding: None }
+    }
+
+    /// Creates the context of an embedded verb.
+    pub(crate) fn embedded(registry: Registry, embedding: &Arc<Embedding>) -> Self {
+        let embedding = Some(Arc::clone(embedding));
+        Self { embedding, ..Self::new(registry, false, Color::Never) }
+    }
+
+    /// Where messages go, if the verb is embedded.
+    pub(crate) fn embedding(&self) -> Option<&Arc<Embedding>> {
+        self.embedding.as_ref()
+    }
+
+    /// What stops runs from outside.
+    pub(crate) fn stop(&self) -> Arc<Stop> {
+        self.embedding.as_ref().map(|embedding| Arc::clone(&embedding.stop)).unwrap_or_default()
     }
 
     /// Prints a message.
     pub fn info(&self, text: &str) {
         if !self.quiet {
-            log_message(text);
+            self.log(Level::Info, "message", text, json!({}));
         }
     }
 
@@ -120,7 +140,9 @@ impl Shell {
 
     /// Prints the mistakes in a pipeline file.
     pub fn mistakes(&self, mistakes: &Mistakes) {
-        if log::is_json() {
+        if let Some(embedding) = &self.embedding {
+            embedding.add_message(Level::Error, "mistakes", &mistakes.to_string(), json!({}));
+        } else if log::is_json() {
             let sluice_pipeline::Document { name, text, .. } = &mistakes.document;
             mistakes.list.iter().for_each(|mistake| log_mistake_json(mistake, name, text));
         } else {
@@ -130,7 +152,10 @@ impl Shell {
 
     /// Prints a mistake in a text called `name`.
     pub fn mistake(&self, mistake: &Mistake, name: &str, text: &str) {
-        if log::is_json() {
+        if let Some(embedding) = &self.embedding {
+            let rendered = mistake.render(name, text, false);
+            embedding.add_message(Level::Error, "mistake", &rendered, json!({}));
+        } else if log::is_json() {
             log_mistake_json(mistake, name, text);
         } else {
             log::log_colored(&mistake.render(name, text, self.colored));
@@ -139,6 +164,10 @@ impl Shell {
 
     /// Prints a message: as a line with a label, or as a JSON object.
     fn log(&self, level: Level, kind: &str, text: &str, fields: Value) {
+        if let Some(embedding) = &self.embedding {
+            embedding.add_message(level, kind, text, fields);
+            return;
+        }
         if log::is_json() {
             log::log_json_message(level, kind, text, fields);
             return;

@@ -1,4 +1,4 @@
-//! The two workspaces, and crates outside, agree on versions, lints and profiles.
+//! The three workspaces, and crates outside, agree on versions, lints and profiles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -39,6 +39,20 @@ fn the_full_program_is_built_with_the_dependencies_lints_and_profiles_of_the_bas
     assert_eq!(base["profile"], full["profile"]);
 }
 
+#[test]
+fn the_python_package_is_built_with_the_dependencies_lints_and_profiles_of_the_base() {
+    let (base, python) = (toml("Cargo.toml"), toml("python/Cargo.toml"));
+    for part in ["package", "lints"] {
+        assert_eq!(base["workspace"][part], python["workspace"][part], "{part}");
+    }
+    assert_eq!(base["profile"], python["profile"]);
+    let dependencies = python["workspace"]["dependencies"].as_table().unwrap();
+    for (name, expected) in dependencies.iter().filter(|(name, _)| !name.starts_with("sluice-")) {
+        let of_base = base["workspace"]["dependencies"].get(name);
+        assert!(of_base.is_none_or(|of_base| of_base == expected), "{name}");
+    }
+}
+
 /// Otherwise crates would be compiled again, or tests of new plugins would be slow.
 #[test]
 fn crates_outside_are_compiled_as_those_of_the_base() {
@@ -52,13 +66,16 @@ fn crates_outside_are_compiled_as_those_of_the_base() {
 }
 
 #[test]
-fn both_programs_are_made_of_the_same_versions() {
-    let (base, full) = (versions("Cargo.lock"), versions("full/Cargo.lock"));
-    for (name, of_base) in base {
-        // A dependency may need an older version as well.
-        let Some(of_full) = full.get(&name) else { continue };
-        let agree = of_base.is_subset(of_full) || of_full.is_subset(&of_base);
-        assert!(agree, "{name}: {of_base:?} and {of_full:?}");
+fn all_workspaces_are_made_of_the_same_versions() {
+    let base = versions("Cargo.lock");
+    for lock in ["full/Cargo.lock", "python/Cargo.lock"] {
+        let other = versions(lock);
+        for (name, of_base) in &base {
+            // A dependency may need an older version as well.
+            let Some(of_other) = other.get(name) else { continue };
+            let agree = of_base.is_subset(of_other) || of_other.is_subset(of_base);
+            assert!(agree, "{lock}: {name}: {of_base:?} and {of_other:?}");
+        }
     }
 }
 

@@ -181,6 +181,10 @@ pub(crate) struct VerifyArgs {
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 
+    /// Print one JSON object per path, one per line.
+    #[arg(long)]
+    pub(crate) json: bool,
+
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }

@@ -40,9 +40,7 @@ pub(crate) fn execute(
         None => Ok(batch.run(&shell.registry, options, failing)?),
     };
     let result = run_watched(args, shell, run);
-    if let Some(file) = report_file {
-        file.write(result.as_ref().map(BatchReport::to_json))?;
-    }
+    execute::deliver_report(report_file, result.as_ref().map(BatchReport::to_json), shell)?;
     let report = result?;
     report_losses(&report.report, origin, shell);
     report_unmatched(&report.report, origin, shell);

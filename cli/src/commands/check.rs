@@ -15,7 +15,7 @@ pub(crate) fn run(args: &CheckArgs, shell: &Shell) -> CommandResult {
     for file in &args.files {
         match check(file, args, shell) {
             Ok(pipeline) => {
-                stdout::text(&text(file, &pipeline))?;
+                stdout::text(&text(file, &pipeline), shell)?;
             }
             Err(failure) => {
                 failure.report(shell);

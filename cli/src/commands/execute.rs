@@ -112,6 +112,18 @@ pub(crate) fn report_unmatched(report: &Report, origin: PipelineOrigin, shell: &
     }
 }
 
+/// Writes the report, or the failure, to its file, and to the caller of an embedded verb.
+pub(crate) fn deliver_report(
+    file: Option<ReportFile>,
+    result: Result<Value, &Failure>,
+    shell: &Shell,
+) -> Result<(), Failure> {
+    if let (Some(embedding), Ok(report)) = (shell.embedding(), &result) {
+        embedding.set_report(report.clone());
+    }
+    file.map_or(Ok(()), |file| file.write(result))
+}
+
 /// Reports that `--resume` found nothing to do.
 pub(super) fn already_done(
     before: &EarlierRun,
@@ -123,12 +135,10 @@ pub(super) fn already_done(
         EXIT_UNMET => ExitStatus::Unmet,
         _ => ExitStatus::Losses,
     };
-    if let Some(file) = report_file {
-        let mut value = Report::default().to_json();
-        value["exit"] = ending.code().into();
-        value["skipped"] = true.into();
-        file.write(Ok(value))?;
-    }
+    let mut value = Report::default().to_json();
+    value["exit"] = ending.code().into();
+    value["skipped"] = true.into();
+    deliver_report(report_file, Ok(value), shell)?;
     let folders: Vec<String> = before.folders.iter().map(|f| f.display().to_string()).collect();
     let files = units::pluralize(before.files, "file");
     shell.info(&format!("already done: {} ({files})", folders.join(", ")));
@@ -150,7 +160,8 @@ pub(crate) fn run_watched<T>(
     run_watched_with(&meter, engine_options(args), &signals::PUBLISHING, run)
 }
 
-/// Like [`run_watched`], with a shared meter and own messages for signals.
+/// Like [`run_watched`], with a shared meter and own messages for signals. The caller of an
+/// embedded verb handles signals itself.
 pub(crate) fn run_watched_with<T>(
     meter: &Arc<ProgressMeter>,
     options: Options,
@@ -158,6 +169,9 @@ pub(crate) fn run_watched_with<T>(
     run: impl FnOnce(&Options) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let options = Options { progress: Some(meter.clone()), ..options };
+    if let Some(embedding) = meter.embedding() {
+        return run(&Options { stop: Arc::clone(&embedding.stop), ..options });
+    }
     let shared_meter = Arc::clone(meter);
     let say = move |text: &str| shared_meter.println(text);
     let listening = SignalListener::start(Arc::clone(&options.stop), words, say);
@@ -255,7 +269,7 @@ impl ReportFile {
     }
 
     /// Writes the report, or the failure.
-    pub(crate) fn write(mut self, result: Result<Value, &Failure>) -> Result<(), Failure> {
+    fn write(mut self, result: Result<Value, &Failure>) -> Result<(), Failure> {
         let is_done = result.is_ok();
         let value = result.unwrap_or_else(failure_json);
         let text = format!("{value:#}");

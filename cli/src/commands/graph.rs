@@ -18,6 +18,6 @@ pub(crate) fn run(args: &GraphArgs, shell: &Shell) -> CommandResult {
         GraphFormat::Mermaid => graph::mermaid(&pipeline),
         GraphFormat::Dot => graph::dot(&pipeline),
     };
-    stdout::text(&drawing)?;
+    stdout::text(&drawing, shell)?;
     Ok(ExitStatus::Done)
 }

@@ -7,7 +7,7 @@ pub(crate) mod check_log;
 pub(crate) mod completions;
 pub(crate) mod convert;
 pub(crate) mod execute;
-mod generated;
+pub(crate) mod generated;
 pub(crate) mod graph;
 pub(crate) mod hub;
 pub(crate) mod info;

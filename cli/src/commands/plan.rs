@@ -31,7 +31,7 @@ pub(crate) fn run(args: &PlanArgs, shell: &Shell) -> CommandResult {
     if let Some(units) = units {
         extend(&mut plan, json!({ "units": units.iter().map(unit_json).collect::<Vec<_>>() }));
     }
-    stdout::json(&format!("{plan:#}"))?;
+    stdout::json(&format!("{plan:#}"), shell)?;
     Ok(ExitStatus::Done)
 }
 
@@ -43,9 +43,9 @@ fn print_outline(mistakes: Mistakes, args: &PlanArgs, shell: &Shell) -> CommandR
     };
     warn_unset(&outline, shell);
     if args.json {
-        stdout::json(&format!("{:#}", outline::json(&outline)))?;
+        stdout::json(&format!("{:#}", outline::json(&outline)), shell)?;
     } else {
-        stdout::text(&outline::text(&outline))?;
+        stdout::text(&outline::text(&outline), shell)?;
     }
     Ok(ExitStatus::Done)
 }
@@ -56,16 +56,16 @@ pub(crate) fn print_text(pipeline: &Pipeline, options: &Options, shell: &Shell) 
         Some(units) => batch_text(pipeline, &units),
         None => plan_text(pipeline, &read_plan(pipeline, options)?),
     };
-    stdout::text(&text)?;
+    stdout::text(&text, shell)?;
     for node in &pipeline.nodes {
         if let Some(program) = &node.program {
             let line = printable(&program.line);
-            stdout::text(&format!("runs   {}: {line}; needs --allow-exec\n", node.name))?;
+            stdout::text(&format!("runs   {}: {line}; needs --allow-exec\n", node.name), shell)?;
         }
     }
     for left_out in &pipeline.pruned {
         let left_out = left_out.to_string();
-        stdout::text(&format!("left out: {}\n", printable_sentence(&left_out)))?;
+        stdout::text(&format!("left out: {}\n", printable_sentence(&left_out)), shell)?;
     }
     Ok(ExitStatus::Done)
 }

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &PluginsArgs, shell: &Shell) -> CommandResult {
         }
         (false, None) => list(&selected),
     };
-    stdout::text(&text)?;
+    stdout::text(&text, shell)?;
     Ok(ExitStatus::Done)
 }
 

@@ -7,8 +7,8 @@ use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Pipeline, Report, dispatch, resume};
 
 use super::execute::{
-    ReportFile, already_done, connect_carrier, engine_options, exit_status, print_summary,
-    report_losses, report_unmatched, run_watched_with, summary_fields, summary_text,
+    ReportFile, already_done, connect_carrier, deliver_report, engine_options, exit_status,
+    print_summary, report_losses, report_unmatched, run_watched_with, summary_fields, summary_text,
 };
 use super::{batch, execute, pipeline, plan};
 use crate::args::{EngineArgs, RunArgs};
@@ -62,9 +62,7 @@ pub(crate) fn execute(
     };
     let result = run_watched_with(&meter, engine_options(args), &signals::PUBLISHING, watched);
     let result = result.map_err(Failure::with_retry_hint);
-    if let Some(file) = report_file {
-        file.write(result.as_ref().map(Report::to_json))?;
-    }
+    deliver_report(report_file, result.as_ref().map(Report::to_json), shell)?;
     let mut report =
         result.map_err(
             |failure| if only_prints { failure } else { failure.stdout_closed_is_failure() },

@@ -33,7 +33,7 @@ pub fn print(files: Vec<PathBuf>, as_json: bool, shell: &Shell) -> CommandResult
     } else {
         table(&types)
     };
-    stdout::text(&text)?;
+    stdout::text(&text, shell)?;
     if !as_json {
         clashes.warn(shell);
     }

@@ -10,6 +10,7 @@ pub mod columns;
 pub mod contract;
 pub mod counts;
 pub mod delimited;
+pub mod event_table;
 pub mod framed;
 pub mod ids;
 pub mod json;

@@ -63,8 +63,8 @@ fn check_logs(
     for log in args.logs.iter().flat_map(|word| logs(word, shell)) {
         let result = check.result(log)?;
         match args.json {
-            true => stdout::json(&result.to_json().to_string())?,
-            false => stdout::text(&result.text())?,
+            true => stdout::json(&result.to_json().to_string(), shell)?,
+            false => stdout::text(&result.text(), shell)?,
         }
         results.push(result);
     }

@@ -11,7 +11,6 @@ mod text;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_io::escape::json_escaped;
 use sluice_model::Input;
 
 use crate::args::InfoArgs;
@@ -19,6 +18,7 @@ use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::input_format::InputFormat;
 use crate::inputs;
 use crate::shell::Shell;
+use crate::stdout;
 use census::Census;
 pub(crate) use census::{CensusSink, TypeNames};
 use layout::LineLayout;
@@ -78,10 +78,10 @@ pub(crate) fn run(args: &InfoArgs, shell: &Shell) -> CommandResult {
 }
 
 impl InfoPrinter {
-    fn print(&mut self, summary: &LogSummary) -> Result<(), io::Error> {
+    fn print(&mut self, summary: &LogSummary, shell: &Shell) -> Result<(), io::Error> {
         let text = match self.format {
             InfoFormat::Json => {
-                json_escaped(&json::summary_json(summary).to_string()).into_owned() + "\n"
+                return stdout::json(&json::summary_json(summary).to_string(), shell);
             }
             InfoFormat::Brief => self.overview.add(summary, self.layout),
             InfoFormat::Text => {
@@ -134,7 +134,7 @@ fn print_file(
     shell: &Shell,
 ) -> CommandResult {
     let summary = inspect(file, args, shell).inspect_err(|_| printer.overview.add_failed())?;
-    printer.print(&summary)?;
+    printer.print(&summary, shell)?;
     Ok(if summary.report.damaged_ranges == 0 { ExitStatus::Done } else { ExitStatus::Losses })
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &NewArgs, shell: &Shell) -> CommandResult {
         let paths: Vec<&str> = files.iter().map(|file| &file.path[..]).collect();
         let kind = kind.kind().to_string();
         let made = json!({ "kind": kind, "name": name, "folder": folder, "files": paths });
-        stdout::json(&made.to_string())?;
+        stdout::json(&made.to_string(), shell)?;
     }
     shell.info(&next_steps(*kind, name, &folder.to_string_lossy(), &checkout));
     Ok(ExitStatus::Done)

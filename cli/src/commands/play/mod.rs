@@ -204,9 +204,7 @@ fn play(
         },
     );
     drop(listening);
-    if let Some(file) = report_file {
-        file.write(result.as_ref().map(Report::to_json))?;
-    }
+    execute::deliver_report(report_file, result.as_ref().map(Report::to_json), shell)?;
     print_end(result?, args, shell)
 }
 

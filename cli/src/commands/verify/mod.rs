@@ -32,7 +32,10 @@ pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> CommandResult {
             Err(failure @ (Failure::Mistakes(_) | Failure::StdoutClosed)) => return Err(failure),
             Err(failure) => VerifyResult::different(failure.message()),
         };
-        stdout::text(&result.text(path))?;
+        match args.json {
+            true => stdout::json(&result.to_json(path).to_string(), shell)?,
+            false => stdout::text(&result.text(path), shell)?,
+        }
         worst = worst.max(result.status());
     }
     Ok(worst)

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_io::escape::printable_sentence;
 use sluice_io::files::{self, PathKind};
 use sluice_model::Input;
@@ -76,6 +76,17 @@ impl VerifyResult {
                 format!("{path}: {word}:\n{lines}")
             }
         }
+    }
+
+    pub(super) fn to_json(&self, path: &Path) -> Value {
+        json!({
+            "path": path.to_string_lossy(),
+            "files": self.files,
+            "bytes": self.bytes,
+            "differences": self.differences,
+            "damage": self.damage,
+            "exit": self.status().code(),
+        })
     }
 
     /// Adds the result of a part.

@@ -1,0 +1,181 @@
+//! The verbs for programs that embed them, such as the Python package: the same arguments, with
+//! results for the caller instead of text on standard streams. Handles no signals, and prints
+//! nothing.
+
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::Parser;
+use serde_json::{Value, json};
+use sluice_model::{DynSink, Plugin, Registry};
+use sluice_pipeline::run::Stop;
+use sluice_pipeline::{Document, Pipeline, PluginInstance, Variables};
+
+use crate::args::{self, BuiltInVerb, CatArgs, Cli, SelectionArgs};
+use crate::commands::{convert, generated};
+use crate::conversion;
+use crate::exit::Failure;
+use crate::input_format::InputFormat;
+use crate::inputs;
+use crate::log::Level;
+use crate::recipe::Recipe;
+use crate::shell::Shell;
+use crate::{ParsedVerb, dispatch, parse_matches};
+
+/// Stops an embedded verb, and receives what it prints.
+#[derive(Debug, Default)]
+pub struct Embedding {
+    /// Stops its runs.
+    pub stop: Arc<Stop>,
+    output: Mutex<Output>,
+}
+
+/// What an embedded verb has printed.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// The text for standard output.
+    pub text: String,
+    /// The messages for standard error, with the fields of `--log-format json`.
+    pub messages: Vec<Value>,
+    /// The report of the run, as `--report` writes it.
+    pub report: Option<Value>,
+}
+
+impl Embedding {
+    /// Everything printed since the last call.
+    pub fn take_output(&self) -> Output {
+        std::mem::take(&mut self.output())
+    }
+
+    pub(crate) fn print(&self, text: &str) {
+        self.output().text.push_str(text);
+    }
+
+    pub(crate) fn add_message(&self, level: Level, kind: &str, text: &str, fields: Value) {
+        let mut message = json!({ "level": level.name(), "kind": kind, "message": text });
+        if let (Some(all), Value::Object(fields)) = (message.as_object_mut(), fields) {
+            all.extend(fields);
+        }
+        self.output().messages.push(message);
+    }
+
+    pub(crate) fn set_report(&self, report: Value) {
+        self.output().report = Some(report);
+    }
+
+    fn output(&self) -> std::sync::MutexGuard<'_, Output> {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes glibc keep freed blocks of a few megabytes instead of returning them to the system.
+///
+/// Encoders allocate a page or frame of about a megabyte a thousand times per gigabyte. glibc
+/// serves each by `mmap`, whose page faults cost a tenth of the run time, until a larger block has
+/// been freed once: that raises its mmap threshold. Other allocators just see one allocation.
+pub fn keep_freed_blocks() {
+    const LARGEST_BLOCK: usize = 16 << 20;
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(LARGEST_BLOCK)));
+}
+
+/// Runs a verb with these arguments, of which the first is its name. Returns the exit code.
+pub fn run(
+    arguments: &[OsString],
+    registry: Registry,
+    embedding: &Arc<Embedding>,
+) -> Result<u8, Failure> {
+    let program = [OsString::from("sluice")];
+    let arguments = program.iter().chain(arguments);
+    let parsed = args::command().try_get_matches_from(arguments).and_then(parse_matches);
+    let (_, verb) = parsed.map_err(usage)?;
+    let shell = Shell::embedded(registry, embedding);
+    let ending = match verb {
+        ParsedVerb::BuiltIn(verb) => dispatch(*verb, &shell),
+        ParsedVerb::Linked(verb, arguments) => (verb.run)(&arguments, &shell),
+    };
+    ending.map(|status| status.code())
+}
+
+/// Every mistake in a pipeline file, or in the built-in pipeline of that name.
+pub fn check(file: &str, variables: &Variables, registry: &Registry) -> Result<Pipeline, Failure> {
+    let document = Document::open(file).map_err(|error| Failure::Usage(error.to_string()))?;
+    Ok(Pipeline::read(&document, variables, registry)?)
+}
+
+/// What the events of a log are needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventForm {
+    /// Their decoded fields.
+    Rows,
+    /// Their payloads.
+    Payloads,
+}
+
+/// A pipeline that reads logs into `sink`: inputs and options are those of the verb `cat`.
+///
+/// Events are decoded as for reports: with the types that their format, the log or an option
+/// declares, or else with the built-in ones. Refuses sources that run programs.
+pub fn log_pipeline(
+    arguments: &[OsString],
+    form: EventForm,
+    sink: Arc<dyn DynSink>,
+    registry: Registry,
+    embedding: &Arc<Embedding>,
+) -> Result<Pipeline, Failure> {
+    let program = ["sluice", "cat"].map(OsString::from);
+    let parsed = Cli::try_parse_from(program.iter().chain(arguments)).map_err(usage)?;
+    let BuiltInVerb::Cat(args) = parsed.verb else {
+        return Err(Failure::Usage("expected the options of `cat`".to_owned()));
+    };
+    let shell = Shell::embedded(registry, embedding);
+    let text = pipeline_text(&args, form, &shell)?;
+    let mut pipeline = generated::parse_generated("the query", &text, &shell)?;
+    if let Some(node) = pipeline.nodes.last_mut() {
+        node.instance = PluginInstance::Sink(sink);
+    }
+    Ok(pipeline)
+}
+
+fn pipeline_text(args: &CatArgs, form: EventForm, shell: &Shell) -> Result<String, Failure> {
+    let (inputs, selection) = inputs::resolve_file_urls(&args.files, &args.selection, shell)?;
+    let format = InputFormat::from_args(&args.format)?;
+    let source = convert::find_source(&inputs, format.from.as_deref(), &format.options, shell)?;
+    if source.program.is_some() {
+        return Err(Failure::Usage(format!(
+            "`{}` runs a program: run it in a pipeline file that writes a log",
+            source.name
+        )));
+    }
+    let from_source = conversion::behind(source, &format.options);
+    let types = own_types(source, form, &selection);
+    let types: Vec<&str> = types.iter().map(String::as_str).collect();
+    let recipe = Recipe {
+        source: source.name,
+        inputs: &inputs,
+        source_options: &format.options,
+        own_types: &types,
+        selection: Some(&selection),
+        from_source: &from_source,
+        limit: args.limit,
+        encodes: form == EventForm::Payloads && (source.gives_rows || !from_source.is_empty()),
+        sink: "null",
+        ..Recipe::default()
+    };
+    Ok(recipe.text())
+}
+
+/// The types with which events are decoded, besides those of the selection.
+fn own_types(source: &Plugin, form: EventForm, selection: &SelectionArgs) -> Vec<String> {
+    match form {
+        _ if source.gives_rows => source.types.iter().map(|name| (*name).to_owned()).collect(),
+        EventForm::Payloads if selection.condition.is_none() => Vec::new(),
+        _ => conversion::known_types(source, !selection.types.is_empty()),
+    }
+}
+
+/// The message of a command line that does not parse, without the usage.
+fn usage(error: clap::Error) -> Failure {
+    let text = error.render().to_string();
+    let message = text.split("\n\n").next().unwrap_or_default();
+    Failure::Usage(message.trim_start_matches("error: ").trim_end().to_owned())
+}

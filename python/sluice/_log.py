@@ -1,0 +1,291 @@
+"""Logs and their tables. Reads nothing before it is asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from os import PathLike, fsdecode
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from . import _native, _verbs
+from ._errors import ConfigError
+from ._results import ChannelInfo, Damage, FileInfo, Info, Result
+from ._verbs import Path, Paths, Strings
+
+if TYPE_CHECKING:
+    import polars
+
+
+def open(
+    path: Paths | bytes,
+    *,
+    types: Paths = (),
+    channel_types: Mapping[str, str] | None = None,
+    format: str | None = None,
+    describe: Path | None = None,
+    options: Mapping[str, Any] | None = None,
+    jobs: int | None = None,
+    memory: str | None = None,
+) -> Log:
+    """Opens a log. Nothing is read before it is needed.
+
+    Parameters
+    ----------
+    path
+        A file, a glob, a list of them, or the bytes of a log.
+    types
+        Files that declare message types: files, globs, folders, or names of built-in sets such as
+        `mit-dgc`. Without any, messages are decoded with the types that their format or the log
+        declares, or else with the built-in ones.
+    channel_types
+        The type of a channel, if its payloads fit several.
+    format
+        The name of the source that reads it. Found by the first bytes by default.
+    describe
+        A file that describes the format: the options of a source such as `records`.
+    options
+        Options of the source.
+    jobs, memory
+        How many threads and how much memory each read may use, such as `"512MiB"`.
+
+    Examples
+    --------
+    >>> import sluice
+    >>> log = sluice.open("drive.lcm")
+    >>> log.info().events
+    5755
+    """
+    contents = None
+    if isinstance(path, bytes | bytearray | memoryview):
+        import tempfile
+
+        contents = tempfile.NamedTemporaryFile(prefix="sluice-", suffix=".log")
+        contents.write(path)
+        contents.flush()
+        path = contents.name
+    declared = _verbs.log_options(types, channel_types, format, describe, options)
+    log = Log(_verbs.paths(path), declared, jobs=jobs, memory=memory)
+    # The file lives as long as the log.
+    log._contents = contents
+    return log
+
+
+class Log:
+    """A log: one file or several. `open` makes it."""
+
+    _contents: Any
+
+    def __init__(
+        self,
+        paths: list[str],
+        options: list[str],
+        *,
+        jobs: int | None = None,
+        memory: str | None = None,
+    ) -> None:
+        self._paths = paths
+        self._options = options
+        self._info: Info | None = None
+        self._contents = None
+        self._reader = _native.LogReader(paths, options, jobs=jobs, memory=memory)
+
+    def table(
+        self,
+        channel: str | None = None,
+        *,
+        start: Any = None,
+        end: Any = None,
+        columns: Iterable[str] | None = None,
+        where: str | None = None,
+        exclude: Strings = (),
+        limit: int | None = None,
+        strict: bool = False,
+    ) -> Table:
+        """The decoded messages of a channel, or all events with their payloads.
+
+        The table is lazy: whoever takes it as an Arrow stream reads the log, as often as it is
+        taken. Its type is that of the channel's first message that can be decoded; others are left
+        out and counted in `Table.result`.
+
+        Parameters
+        ----------
+        channel
+            The name of the channel. All events without it.
+        start, end
+            Only events from and before these times: a `datetime` with a time zone, a text such as
+            `2007-11-03T14:00:00Z`, seconds since 1970, or `+10` or a `timedelta` after the first
+            event of the log.
+        columns
+            Only these columns.
+        where
+            A condition on the fields of messages, such as `"vel[0] > 3 and quality != 0"`.
+        exclude
+            Channels to leave out, if the table is of all.
+        limit
+            Only so many events.
+        strict
+            Whether damage is an error. It is skipped and reported otherwise.
+
+        Examples
+        --------
+        >>> import sluice
+        >>> table = sluice.open("drive.lcm").table("POSE", end="+1", columns=["timestamp", "pos"])
+        >>> table.columns
+        ['timestamp', 'pos']
+        >>> sum(len(batch) for batch in table)
+        100
+        """
+        selection = [
+            *_verbs.selection((), exclude, start, end, where),
+            *_verbs.flag("limit", limit),
+        ]
+        chosen = None if columns is None else list(columns)
+        return Table(self, channel, selection, chosen, strict)
+
+    def events(
+        self,
+        channels: Strings = (),
+        *,
+        start: Any = None,
+        end: Any = None,
+        exclude: Strings = (),
+        where: str | None = None,
+        limit: int | None = None,
+        strict: bool = False,
+    ) -> _native.EventIterator:
+        """The events of these channels, in the order of the log.
+
+        Their payloads are views of the memory that the log was read into: an event keeps some
+        megabytes alive. Copy what is to be kept, with `bytes(event.payload)`.
+
+        Parameters
+        ----------
+        channels
+            Names, globs such as `CAM_*`, or `re:` and a regular expression. All without any.
+        start, end, exclude, where, limit, strict
+            As for `table`.
+
+        Examples
+        --------
+        >>> import sluice
+        >>> log = sluice.open("drive.lcm")
+        >>> event = next(log.events("POSE"))
+        >>> event.channel, len(event.payload)
+        ('POSE', 144)
+        """
+        selection = [
+            *_verbs.selection(channels, exclude, start, end, where),
+            *_verbs.flag("limit", limit),
+        ]
+        return self._reader.events(selection, strict)
+
+    def info(self) -> Info:
+        """What is in the log. Reads all of it, once."""
+        if self._info is None:
+            format_options = [o for o in self._options if not o.startswith("--type=")]
+            lines = _verbs.info(format_options, self._paths)
+            self._info = Info(FileInfo(line) for line in lines)
+        return self._info
+
+    @property
+    def channels(self) -> list[ChannelInfo]:
+        """The channels, by name. Reads the whole log, once."""
+        return self.info().channels
+
+    @property
+    def damage(self) -> list[Damage]:
+        """The ranges that could not be read. Reads the whole log, once."""
+        return self.info().damage
+
+    def __repr__(self) -> str:
+        more = f" and {len(self._paths) - 1} more" if len(self._paths) > 1 else ""
+        return f"Log({self._paths[0]!r}{more})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a log cannot be pickled: pass its path, and open it where it is needed"
+        )
+
+
+class Table:
+    """A table of a log: an Arrow stream that reads the log when it is taken.
+
+    Everything that takes Arrow streams takes it: `polars.DataFrame(table)`,
+    `pyarrow.table(table)`, `pandas.DataFrame.from_arrow(table)`, `duckdb.sql("from table")`.
+    Iterating over it gives its record batches.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        channel: str | None,
+        selection: list[str],
+        chosen: list[str] | None,
+        strict: bool,
+    ) -> None:
+        self._log = log
+        self._channel = channel
+        self._selection = selection
+        self._chosen = chosen
+        self._strict = strict
+        self._opened: _native.TableReader | None = None
+
+    @property
+    def _reader(self) -> _native.TableReader:
+        if self._opened is None:
+            reader = self._log._reader
+            self._opened = reader.table(
+                self._channel, self._selection, self._chosen, self._strict
+            )
+        return self._opened
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns. Reads the log up to the first message of the channel."""
+        return self._reader.column_names()
+
+    @property
+    def result(self) -> Result | None:
+        """What the latest read to the end did: events left out, and damage."""
+        report = None if self._opened is None else self._opened.report()
+        if report is None:
+            return None
+        fields = json.loads(report)
+        return Result(fields["exit"], fields, [])
+
+    def select(self, *columns: str) -> Table:
+        """The same table with only these columns."""
+        return Table(self._log, self._channel, self._selection, list(columns), self._strict)
+
+    def scan(self) -> polars.LazyFrame:
+        """The table as a lazy frame of Polars.
+
+        Only the columns that the query needs are made, and its conditions are applied to each
+        batch as it arrives.
+        """
+        from polars.io.plugins import register_io_source
+
+        from . import _polars
+
+        name = repr(self)
+        return register_io_source(
+            _polars.source(self), schema=lambda: _polars.schema(self), explain_name=name
+        )
+
+    def __iter__(self) -> Iterator[_native.Batch]:
+        return self._reader.batches()
+
+    def __arrow_c_schema__(self) -> object:
+        return self._reader.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._reader.__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        what = "all events" if self._channel is None else repr(self._channel)
+        return f"Table({what} of {self._log!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a table cannot be pickled: pass the path of its log, and open it where it is needed"
+        )

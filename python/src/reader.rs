@@ -1,0 +1,206 @@
+//! A log to read: its inputs and their options, in the words of the command line. Opens nothing
+//! before something is asked of it.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use sluice::embedded::{self, Embedding, EventForm};
+use sluice_kit::event_table::{ChannelSchema, LogColumn, TableKind};
+use sluice_kit::suggestion::nearest;
+use sluice_model::DynSink;
+use sluice_model::options::ByteSize;
+use sluice_pipeline::run::{self, Options};
+use sluice_pipeline::{OnDamage, Pipeline};
+
+use crate::discovery::{Discovered, DiscoverySink};
+use crate::events::EventIterator;
+use crate::running::{Background, Resources};
+use crate::table::TableReader;
+use crate::table_sink::TableForm;
+use crate::{errors, registry};
+
+/// A log, and what is known of its channels.
+#[pyclass(frozen, module = "sluice._native")]
+pub(crate) struct LogReader {
+    inputs: Vec<OsString>,
+    /// The options for format and types.
+    options: Vec<OsString>,
+    resources: Resources,
+    schemas: Mutex<HashMap<String, ChannelSchema>>,
+}
+
+#[pymethods]
+impl LogReader {
+    #[new]
+    #[pyo3(signature = (inputs, options, *, jobs=None, memory=None))]
+    fn new(
+        py: Python<'_>,
+        inputs: Vec<OsString>,
+        options: Vec<OsString>,
+        jobs: Option<usize>,
+        memory: Option<&str>,
+    ) -> PyResult<Self> {
+        let memory = memory.map(ByteSize::parse).transpose();
+        let memory = memory
+            .map_err(|why| errors::config_error(py, &format!("memory: {why}"), Vec::new()))?;
+        let resources = Resources { jobs, memory };
+        Ok(Self { inputs, options, resources, schemas: Mutex::default() })
+    }
+
+    /// The table of a channel, or of all events. `selection` are options of `cat`.
+    #[pyo3(signature = (channel, selection, columns, strict))]
+    fn table(
+        &self,
+        py: Python<'_>,
+        channel: Option<String>,
+        selection: Vec<OsString>,
+        columns: Option<Vec<String>>,
+        strict: bool,
+    ) -> PyResult<TableReader> {
+        let kind = match &channel {
+            None => TableKind::Events,
+            Some(channel) => self.channel_kind(py, channel)?,
+        };
+        let columns = match columns {
+            None => kind.columns(),
+            Some(names) => chosen(py, &kind, &names)?,
+        };
+        let schema = kind.schema_of(&columns);
+        let form = TableForm { kind, columns, schema };
+        let arguments = self.arguments(channel.as_deref(), selection);
+        Ok(TableReader::new(form, arguments, self.resources, strict))
+    }
+
+    /// The events that `selection` keeps.
+    fn events(
+        &self,
+        py: Python<'_>,
+        selection: Vec<OsString>,
+        strict: bool,
+    ) -> PyResult<EventIterator> {
+        let arguments = self.arguments(None, selection);
+        EventIterator::start(py, &arguments, self.resources, strict)
+    }
+}
+
+impl LogReader {
+    /// The arguments of `cat` for these events.
+    fn arguments(&self, channel: Option<&str>, selection: Vec<OsString>) -> Vec<OsString> {
+        let channel = channel.map(channel_option).into_iter();
+        let options = self.options.iter().cloned().chain(channel).chain(selection);
+        options.chain(["--".into()]).chain(self.inputs.iter().cloned()).collect()
+    }
+
+    fn channel_kind(&self, py: Python<'_>, channel: &str) -> PyResult<TableKind> {
+        let lock = || self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock().get(channel).cloned();
+        let known = match known {
+            Some(known) => known,
+            None => {
+                let found = self.discover(py, Some(channel))?.schema;
+                lock().insert(channel.to_owned(), found.clone());
+                found
+            }
+        };
+        if let Some(kind) = known.kind(channel) {
+            return Ok(kind);
+        }
+        lock().remove(channel);
+        Err(self.missing_channel(py, channel)?)
+    }
+
+    /// Reads until the type of the channel is known, or everything for the names of all.
+    fn discover(&self, py: Python<'_>, channel: Option<&str>) -> PyResult<Discovered> {
+        let arguments = self.arguments(channel, Vec::new());
+        let found = Arc::<Mutex<Discovered>>::default();
+        // Names alone are no reason to stop early.
+        let (end, stop) = (Arc::default(), Arc::default());
+        let sink = DiscoverySink {
+            found: Arc::clone(&found),
+            stop: if channel.is_some() { Arc::clone(&stop) } else { end },
+        };
+        let pipeline = pipeline(py, &arguments, EventForm::Rows, Arc::new(sink), false)?;
+        let Resources { jobs, memory } = self.resources;
+        let options = Options { stop: Arc::clone(&stop), jobs, memory, ..Options::default() };
+        let run = Background::start(move || run::run(pipeline, &options))?;
+        run.wait(py, &stop)?.map_err(|error| errors::from_error(py, &error))?;
+        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(std::mem::take(&mut found))
+    }
+
+    fn missing_channel(&self, py: Python<'_>, channel: &str) -> PyResult<PyErr> {
+        let channels = self.discover(py, None)?.channels;
+        let names: Vec<&str> = channels.iter().map(String::as_str).collect();
+        let hint = match (nearest(channel, &names), names.as_slice()) {
+            (Some(near), _) => format!("did you mean `{near}`?"),
+            (None, []) => "it has no events".to_owned(),
+            (None, names) => format!("it has: {}", listed(names)),
+        };
+        let message = format!("the log has no channel `{channel}`; {hint}");
+        Ok(errors::config_error(py, &message, Vec::new()))
+    }
+}
+
+/// The pipeline from a log into `sink`, made without the GIL, as it opens files.
+pub(crate) fn pipeline(
+    py: Python<'_>,
+    arguments: &[OsString],
+    form: EventForm,
+    sink: Arc<dyn DynSink>,
+    strict: bool,
+) -> PyResult<Pipeline> {
+    let embedding = Arc::<Embedding>::default();
+    let made = py.detach(|| embedded::log_pipeline(arguments, form, sink, registry(), &embedding));
+    let mut pipeline = made.map_err(|failure| errors::from_failure(py, failure))?;
+    if let Some(source) = pipeline.nodes.first_mut().filter(|_| strict) {
+        source.damage = OnDamage::Stop;
+    }
+    Ok(pipeline)
+}
+
+/// The option that keeps exactly this channel.
+fn channel_option(name: &str) -> OsString {
+    let is_plain = !name.contains(['*', '?', '[', ']', '{', '}', '\\']) && !name.starts_with("re:");
+    let pattern = if is_plain { name.to_owned() } else { format!("re:{}", escaped(name)) };
+    format!("--channel={pattern}").into()
+}
+
+/// A regular expression for exactly this text.
+fn escaped(text: &str) -> String {
+    let escape = |c: char| {
+        let special = r"\.+*?()|[]{}^$#&-~".contains(c);
+        special.then_some('\\').into_iter().chain([c])
+    };
+    text.chars().flat_map(escape).collect()
+}
+
+/// The columns of these names, in their order.
+fn chosen(py: Python<'_>, kind: &TableKind, names: &[String]) -> PyResult<Vec<LogColumn>> {
+    let (all, schema) = (kind.columns(), kind.schema());
+    let column = |name: &String| {
+        let place = schema.fields().iter().position(|field| field.name() == name);
+        place.and_then(|place| all.get(place).copied()).ok_or_else(|| {
+            let known: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+            let hint = match nearest(name, &known) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("it has: {}", listed(&known)),
+            };
+            let message = format!("columns: the table has no column `{name}`; {hint}");
+            errors::config_error(py, &message, Vec::new())
+        })
+    };
+    names.iter().map(column).collect()
+}
+
+/// The most names in a message.
+const MOST_LISTED: usize = 40;
+
+fn listed(names: &[&str]) -> String {
+    let shown = names.iter().take(MOST_LISTED).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MOST_LISTED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

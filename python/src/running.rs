@@ -1,0 +1,149 @@
+//! Runs on threads of their own, and how Python waits for them. Knows no table.
+
+use std::process;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use pyo3::prelude::*;
+use sluice_model::options::ByteSize;
+use sluice_model::{Error, ErrorKind};
+use sluice_pipeline::run::{self, Options, Stop};
+use sluice_pipeline::{Pipeline, Report};
+
+use crate::errors;
+
+/// How long Python waits before it looks at signals.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The resources of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Resources {
+    pub(crate) jobs: Option<usize>,
+    pub(crate) memory: Option<ByteSize>,
+}
+
+/// Work on a thread of its own, with one result.
+#[derive(Debug)]
+pub(crate) struct Background<T> {
+    result: Receiver<T>,
+}
+
+impl<T: Send + 'static> Background<T> {
+    /// Starts the work.
+    pub(crate) fn start(work: impl FnOnce() -> T + Send + 'static) -> PyResult<Self> {
+        let (sender, result) = bounded(1);
+        // Nobody waits for the result any more if it cannot be sent.
+        let work = move || drop(sender.send(work()));
+        thread::Builder::new().name("sluice-run".to_owned()).spawn(work)?;
+        Ok(Self { result })
+    }
+
+    /// Waits for the result. A signal handler that raises stops the work first: gently, and at once
+    /// the second time.
+    pub(crate) fn wait(&self, py: Python<'_>, stop: &Stop) -> PyResult<T> {
+        let mut raised = None;
+        loop {
+            match py.detach(|| self.result.recv_timeout(SIGNAL_INTERVAL)) {
+                Ok(result) => return raised.map_or(Ok(result), Err),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(raised.unwrap_or_else(errors::lost_thread));
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Err(error) = py.check_signals() {
+                        stop.request();
+                        raised.get_or_insert(error);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A run that delivers into a channel while its consumer takes. Dropping it aborts the run.
+#[derive(Debug)]
+pub(crate) struct Delivery<T> {
+    items: Receiver<T>,
+    run: Background<Result<Report, Error>>,
+    stop: Arc<Stop>,
+    /// The process that started it: its threads do not exist in a fork.
+    process: u32,
+}
+
+impl<T: Send + 'static> Delivery<T> {
+    /// Starts a pipeline whose sink sends into `items`.
+    pub(crate) fn start(
+        pipeline: Pipeline,
+        items: Receiver<T>,
+        resources: Resources,
+    ) -> PyResult<Self> {
+        let stop = Arc::<Stop>::default();
+        let Resources { jobs, memory } = resources;
+        let options = Options { stop: Arc::clone(&stop), jobs, memory, ..Options::default() };
+        let run = Background::start(move || run::run(pipeline, &options))?;
+        Ok(Self { items, run, stop, process: process::id() })
+    }
+
+    /// The next item; `Ok(Err)` with the result of the run at its end. `is_stopped` is asked while
+    /// it waits. Does not touch Python.
+    pub(crate) fn next(&self, is_stopped: impl Fn() -> bool) -> Result<Result<T, Report>, Error> {
+        self.check_process()?;
+        loop {
+            match self.items.recv_timeout(SIGNAL_INTERVAL) {
+                Ok(item) => return Ok(Ok(item)),
+                Err(RecvTimeoutError::Timeout) if is_stopped() => {
+                    self.abort();
+                    return Err(ErrorKind::Interrupted.into());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return self.end().map(Err),
+            }
+        }
+    }
+
+    /// Like [`next`](Self::next), for a thread that holds the GIL; looks at signals.
+    pub(crate) fn next_attached(&self, py: Python<'_>) -> PyResult<Result<T, Report>> {
+        self.check_process().map_err(|error| errors::from_error(py, &error))?;
+        loop {
+            match py.detach(|| self.items.recv_timeout(SIGNAL_INTERVAL)) {
+                Ok(item) => return Ok(Ok(item)),
+                Err(RecvTimeoutError::Timeout) => {
+                    py.check_signals().inspect_err(|_| self.abort())?;
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let ended = py.detach(|| self.end());
+                    return ended.map(Err).map_err(|error| errors::from_error(py, &error));
+                }
+            }
+        }
+    }
+
+    fn check_process(&self) -> Result<(), Error> {
+        if self.process == process::id() {
+            return Ok(());
+        }
+        Err(Error::refused(
+            "this stream belongs to the process that was forked: open the log again, or start \
+             processes with `spawn`",
+        ))
+    }
+
+    fn end(&self) -> Result<Report, Error> {
+        let lost = || Error::internal("the thread of a run ended without a result");
+        self.run.result.recv().unwrap_or_else(|_| Err(lost()))
+    }
+
+    fn abort(&self) {
+        // The second request ends the run at once.
+        self.stop.request();
+        self.stop.request();
+    }
+}
+
+impl<T> Drop for Delivery<T> {
+    fn drop(&mut self) {
+        self.stop.request();
+        self.stop.request();
+    }
+}

@@ -1,0 +1,252 @@
+"""Tables: every consumer of Arrow streams gets the rows that the program writes."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sluice
+
+POSE = ["timestamp", "source", "sequence", "utime", "pos", "vel", "orientation"]
+
+
+def test_a_table_has_the_columns_of_its_messages(drive: Path) -> None:
+    assert sluice.open(drive).table("POSE").columns[: len(POSE)] == POSE
+
+
+@pytest.mark.parametrize("kind", [str, Path, lambda path: [path], lambda path: f"{path}*"])
+def test_logs_are_opened_by_any_kind_of_path(
+    drive: Path, tmp_path: Path, kind: Callable[[Path], Any]
+) -> None:
+    (tmp_path / "a.lcm").symlink_to(drive)
+    table = sluice.open(kind(tmp_path / "a.lcm")).table("POSE", columns=["sequence"])
+    assert sum(map(len, table)) == 200
+
+
+def test_several_logs_are_read_one_after_the_other(drive: Path) -> None:
+    table = sluice.open([drive, drive]).table("POSE", columns=["timestamp"])
+    assert sum(map(len, table)) == 400
+
+
+def test_a_log_may_be_bytes(drive: Path) -> None:
+    assert sum(map(len, sluice.open(drive.read_bytes()).table("POSE"))) == 200
+
+
+def test_pyarrow_takes_a_table_twice_and_gets_the_rows_of_the_parquet_file(drive: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = sluice.open(drive).table("POSE")
+    ours = pa.table(table)
+    assert ours == pa.table(table)
+    sluice.convert(drive, "tables/", channels="POSE", types="mit-dgc")
+    theirs = parquet.read_table(next(Path("tables/channel=POSE").glob("*.parquet")))
+    assert theirs.column_names == ours.column_names
+    for name in POSE[2:]:
+        assert ours[name].to_pylist() == theirs[name].to_pylist(), name
+    ours_us = [time.value // 1000 for time in ours["timestamp"]]
+    assert ours_us == [time.value for time in theirs["timestamp"]]
+    assert {str(source) for source in ours["source"]} == {str(s) for s in theirs["source"]}
+
+
+def test_polars_takes_a_table(drive: Path) -> None:
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame(sluice.open(drive).table("POSE"))
+    assert frame.height == 200 and frame.columns[:7] == POSE
+    assert frame["timestamp"].dtype == pl.Datetime("ns", "UTC")
+
+
+def test_polars_scans_a_table_with_projection_and_conditions(drive: Path) -> None:
+    pl = pytest.importorskip("polars")
+    table = sluice.open(drive).table("POSE")
+    late = pl.col("sequence") > pl.DataFrame(table)["sequence"][99]
+    lazy = table.scan()
+    assert lazy.collect_schema().names() == table.columns
+    found = lazy.filter(late).select("utime").collect()
+    expected = pl.DataFrame(table).filter(late).select("utime")
+    assert found.equals(expected) and found.height == 100
+    assert lazy.head(7).collect().height == 7
+    assert lazy.select(pl.len()).collect().item() == 200
+
+
+def test_pandas_takes_a_table(drive: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pd.DataFrame.from_arrow(sluice.open(drive).table("POSE", columns=["utime"]))
+    assert len(frame) == 200
+
+
+def test_duckdb_queries_a_table_twice_in_one_query(drive: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    pose = sluice.open(drive).table("POSE", columns=["sequence", "utime"])
+    rows = duckdb.sql("select count(*), (select max(utime) from pose) > 0 from pose").fetchall()
+    assert rows == [(200, True)], pose
+
+
+def test_nanoarrow_takes_a_table(drive: Path) -> None:
+    na = pytest.importorskip("nanoarrow")
+    table = sluice.open(drive).table("POSE", columns=["sequence"])
+    assert sum(len(chunk) for chunk in na.ArrayStream(table)) == 200
+
+
+def test_all_events_have_payloads(drive: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    events = pa.table(sluice.open(drive).table())
+    assert events.column_names == ["timestamp", "source", "channel", "sequence", "payload"]
+    assert events.num_rows == 5755
+    first = next(sluice.open(drive).events())
+    assert events["payload"][0].as_py() == bytes(first.payload)
+
+
+def test_times_and_conditions_select_rows(drive: Path) -> None:
+    log = sluice.open(drive)
+
+    def count(**selection: Any) -> int:
+        return sum(map(len, log.table("POSE", **selection)))
+
+    start = datetime.datetime(2007, 11, 3, 14, 0, 1, tzinfo=datetime.timezone.utc)
+    assert count(start=start) == 100
+    assert count(start="+1") == count(start=datetime.timedelta(seconds=1)) == 100
+    assert count(start="+0.5", end="+1") == 50
+    assert count(limit=7) == 7
+    assert 0 < count(where="pos[0] > 0") <= 200
+    assert count(where="utime < 0") == 0
+    with pytest.raises(sluice.ConfigError, match="time zone"):
+        log.table("POSE", start=datetime.datetime(2007, 11, 3))
+
+
+def test_messages_without_types_have_payloads(drive: Path) -> None:
+    table = sluice.open(drive).table("LOGGER_STRING")
+    assert table.columns == ["timestamp", "source", "sequence", "payload"]
+    assert sum(map(len, table)) == 2
+
+
+def test_names_that_the_log_has_not_are_found_near(drive: Path) -> None:
+    log = sluice.open(drive)
+    with pytest.raises(sluice.ConfigError, match="no channel `POES`; did you mean `POSE`"):
+        list(log.table("POES"))
+    with pytest.raises(sluice.ConfigError, match="no column `utim`; did you mean `utime`"):
+        list(log.table("POSE", columns=["utim"]))
+    with pytest.raises(sluice.ConfigError, match="velo"):
+        list(log.table("POSE", where="velo ="))
+
+
+def test_damage_is_skipped_and_reported_unless_it_is_an_error(torn: Path) -> None:
+    log = sluice.open(torn)
+    table = log.table("VELODYNE", columns=["sequence"])
+    assert table.result is None
+    rows = sum(map(len, table))
+    assert 3000 < rows < 3640
+    result = table.result
+    assert result is not None and result.exit == 3 and result.written == rows
+    assert [d.input for d in result.damage] == [str(torn)]
+    assert [d.input for d in log.damage] == [str(torn)]
+    with pytest.raises(sluice.DamageError, match="torn.lcm"):
+        list(log.table("VELODYNE", strict=True))
+
+
+def test_an_error_of_a_run_is_the_error_of_the_stream(torn: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    with pytest.raises(Exception, match="torn.lcm"):
+        pa.table(sluice.open(torn).table("VELODYNE", strict=True))
+
+
+def test_two_threads_read_at_once(drive: Path) -> None:
+    log = sluice.open(drive)
+    counts: list[int] = []
+
+    def work() -> None:
+        counts.append(sum(map(len, log.table("POSE"))))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counts == [200] * 4
+
+
+def test_a_table_that_is_not_read_to_its_end_ends_its_run(drive: Path) -> None:
+    def threads() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    before = threads()
+    for _ in range(20):
+        batches = iter(sluice.open([drive] * 5).table())
+        next(batches)
+        del batches
+    for _ in range(200):
+        if threads() <= before:
+            return
+        threading.Event().wait(0.05)
+    assert threads() <= before
+
+
+def test_missing_and_foreign_files_are_input_errors_or_named(tmp_path: Path) -> None:
+    with pytest.raises(sluice.InputError, match="gone.lcm") as missing:
+        list(sluice.open("gone.lcm").table("POSE"))
+    assert isinstance(missing.value, OSError) and missing.value.errno == 2
+    (tmp_path / "a.txt").write_text("neither a log nor anything else")
+    with pytest.raises(sluice.ConfigError, match="a.txt"):
+        list(sluice.open("a.txt").table("POSE"))
+
+
+def test_logs_and_tables_refuse_to_be_pickled_with_words(drive: Path) -> None:
+    log = sluice.open(drive)
+    for thing in [log, log.table("POSE"), log.events(), next(log.events())]:
+        with pytest.raises(TypeError, match="cannot be pickled"):
+            pickle.dumps(thing)
+
+
+def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs code in a process of its own."""
+    command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def test_ctrl_c_ends_a_read_with_a_keyboard_interrupt(tmp_path: Path) -> None:
+    (tmp_path / "endless.toml").write_text(
+        '[sources.demo]\nplugin = "demo"\nseconds = 100000\n'
+        '[sinks.out]\nplugin = "null"\nfrom = "demo"\n'
+    )
+    code = """
+        import os, signal, threading
+        import sluice
+        threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        try:
+            sluice.run("endless.toml")
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    assert run_python(code).stdout == "interrupted\n"
+
+
+def test_a_forked_process_opens_logs_again(drive: Path) -> None:
+    code = """
+        import os, sys
+        import sluice
+        log = sluice.open(sys.argv[1])
+        events = log.events("POSE")
+        next(events)
+        child = os.fork()
+        if child == 0:
+            count = sum(1 for _ in log.events("POSE"))
+            try:
+                for _ in range(200):
+                    next(events)
+            except sluice.SluiceError as error:
+                os._exit(0 if count == 200 and "forked" in str(error) else 1)
+            except StopIteration:
+                os._exit(0 if count == 200 else 1)
+            os._exit(2)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    assert run_python(code, str(drive)).stdout == "0\n"

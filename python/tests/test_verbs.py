@@ -1,0 +1,123 @@
+"""The verbs: the results of the program, as objects."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sluice
+
+
+def test_convert_writes_what_the_program_writes_and_says_what_it_did(drive: Path) -> None:
+    result = sluice.convert(drive, "pose.lcm", channels="POSE", hash=True)
+    assert result and (result.exit, result.written) == (0, 200)
+    (file,) = result.files
+    assert (file.path, file.rows) == ("pose.lcm", 200) and file.blake3
+    assert os.path.getsize("pose.lcm") == file.bytes
+    for channel in result.report["channels"]:
+        assert channel["in"] == channel["out"] + channel["filtered"] + channel["damaged"]
+
+
+def test_nothing_is_overwritten_unless_that_is_asked_for(drive: Path) -> None:
+    assert sluice.convert(drive, "a.lcm", channels="POSE")
+    with pytest.raises(sluice.SluiceError, match="a.lcm"):
+        sluice.convert(drive, "a.lcm")
+    assert sluice.convert(drive, "a.lcm", channels="GPS_TO_LOCAL", overwrite=True).written == 20
+
+
+def test_damage_is_a_result_and_not_an_error(torn: Path) -> None:
+    result = sluice.convert(torn, "a.lcm")
+    assert not result and result.exit == 3
+    assert result.damage and any(message.kind == "damage" for message in result.warnings)
+
+
+def test_wrong_arguments_are_config_errors(drive: Path) -> None:
+    wrong: list[dict[str, Any]] = [
+        {"start": "noon"},
+        {"channels": "re:["},
+        {"to_format": "lcm-lgo"},
+        {"sink_options": {"splitmb": 1}},
+        {"memory": "much"},
+    ]
+    for arguments in wrong:
+        with pytest.raises(sluice.ConfigError) as error:
+            sluice.convert(drive, "a.lcm", **arguments)
+        assert str(error.value) and "Usage" not in str(error.value)
+    with pytest.raises(sluice.ConfigError, match="standard input"):
+        sluice.convert("-", "a.lcm")
+    with pytest.raises(sluice.ConfigError, match="at least one path"):
+        sluice.convert([], "a.lcm")
+    with pytest.raises(sluice.ConfigError, match="standard output"):
+        sluice.convert(drive, "-")
+
+
+def test_options_are_values_of_python(drive: Path) -> None:
+    options = {"split_mb": 1.5}
+    assert sluice.convert(drive, "a.lcm", sink_options=options, jobs=1, memory="64MiB")
+
+
+def test_run_sets_variables_and_check_lists_all_mistakes(drive: Path) -> None:
+    Path("p.toml").write_text(
+        '[sources.log]\nplugin = "lcm-log"\npath = "${INPUT}"\n'
+        '[sinks.out]\nplugin = "lcm-log"\nfrom = "log"\npath = "${OUT}"\n'
+    )
+    assert sluice.run("p.toml", {"INPUT": drive, "OUT": "out.lcm"}).written == 5755
+    Path("wrong.toml").write_text(
+        '[sources.log]\nplugin = "lcm-lgo"\n[sinks.out]\nplugin = "null"\nform = "log"\n'
+    )
+    mistakes = sluice.check("wrong.toml")
+    assert [mistake.line for mistake in mistakes] == sorted(m.line for m in mistakes)
+    assert mistakes[0][:3] == ("wrong.toml", 2, 10) and "lcm-log" in (mistakes[0].help or "")
+    with pytest.raises(sluice.ConfigError) as error:
+        sluice.run("wrong.toml")
+    assert error.value.diagnostics == mistakes and len(mistakes) > 1
+    with pytest.raises(sluice.ConfigError, match="gone.toml"):
+        sluice.check("gone.toml")
+
+
+def test_batches_have_one_result(drive: Path) -> None:
+    for name in ["a", "b"]:
+        Path(f"{name}.lcm").symlink_to(drive)
+    result = sluice.convert("*.lcm", "out/{stem}.jsonl", channels="POSE")
+    assert result.written == 400 and sorted(os.listdir("out"))[-2:] == ["a.jsonl", "b.jsonl"]
+
+
+def test_verify_compares_outputs_with_their_manifest(drive: Path) -> None:
+    sluice.convert(drive, "tables/", channels="POSE", types="mit-dgc")
+    (verified,) = sluice.verify("tables/")
+    assert verified and verified.files == 1
+    with open(next(Path("tables/channel=POSE").iterdir()), "ab") as file:
+        file.write(b"x")
+    (verified,) = sluice.verify("tables/")
+    assert not verified and verified.exit == 1 and "bytes instead of" in verified.differences[0]
+
+
+def test_verify_reads_logs_in_full(torn: Path) -> None:
+    (verified,) = sluice.verify(torn)
+    assert verified.exit == 3 and "could not be read" in verified.damage[0]
+
+
+def test_reports_are_pages_or_figures(drive: Path) -> None:
+    figures = sluice.report(drive, channels="POSE")
+    assert isinstance(figures, dict) and figures["events"] == 200
+    assert sluice.report(drive, "page.html", channels="POSE")
+    assert Path("page.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_logs_are_checked_against_expectations(drive: Path) -> None:
+    Path("expect.toml").write_text("[channels.POSE]\nrate = { hz = 200, tolerance = 0.1 }\n")
+    (check,) = sluice.check_log(drive, "expect.toml")
+    assert not check and check.exit == 4 and check.unmet_count == len(check.unmet) == 1
+    Path("expect.toml").write_text("[channels.POSE]\nrate = { hz = 100, tolerance = 0.1 }\n")
+    assert sluice.check_log(drive, "expect.toml")[0]
+
+
+def test_messages_are_not_printed(drive: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    sluice.convert(drive, "a.lcm")
+    sluice.verify("a.lcm")
+    with pytest.raises(sluice.SluiceError):
+        sluice.convert(drive, "a.lcm")
+    assert capfd.readouterr() == ("", "")
