@@ -4,7 +4,8 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::kit::{BEGIN, Folder, LcmEvent, ProgramOutput, log, run_sluice};
+use crate::kit::{BEGIN, Folder, LcmEvent, ProgramOutput, events, log, run_sluice};
+use crate::recorder::Sender;
 
 /// Twenty seconds of poses at 50 Hz and two cameras at 10 Hz.
 fn drive() -> Vec<LcmEvent> {
@@ -247,6 +248,31 @@ fn a_recording_is_complete_and_fails_if_expectations_are_not_met() {
     };
     record("in/good.lcm", 0);
     record("in/silent.lcm", 4);
+}
+
+#[test]
+fn a_recording_of_multicast_is_complete_and_fails_if_a_channel_is_silent() {
+    let folder = Folder::new();
+    folder.write("expect.toml", "[channels.\"CAM_*\"]\ncount = 20\n[channels.POSE]\ncount = 80\n");
+    let record = |messages: &[LcmEvent], code| {
+        let (mut sender, limit) = (Sender::new(), messages.len().to_string());
+        let to = format!("{code}.lcm");
+        let arguments = ["--to", &to, "--limit", &limit, "--expect", "expect.toml"];
+        let recorder = sender.start(&folder, &arguments);
+        sender.send_all(messages);
+        let ended = recorder.end().expect(code);
+        let content = |event: &LcmEvent| (event.channel.clone(), event.payload.clone());
+        let recorded: Vec<_> = events(&folder.read(&to)).iter().map(content).collect();
+        assert_eq!(recorded, messages.iter().map(content).collect::<Vec<_>>());
+        ended
+    };
+    let name = |n: i64| if n % 5 == 0 { "CAM_L" } else { "POSE" };
+    let whole: Vec<LcmEvent> =
+        (0..100).map(|n| LcmEvent::new(n, BEGIN, name(n), b"payload")).collect();
+    record(&whole, 0);
+    let is_pose = |event: &&LcmEvent| event.channel == b"POSE";
+    let silent: Vec<LcmEvent> = whole.iter().filter(is_pose).cloned().collect();
+    record(&silent, 4).expect_stderr("must_exist: expected a channel that matches `CAM_*`");
 }
 
 #[test]

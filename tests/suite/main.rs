@@ -37,6 +37,7 @@ mod process;
 mod progress;
 mod readmes;
 mod record;
+mod recorder;
 mod records;
 mod registry;
 mod report_shape;

@@ -2,127 +2,17 @@
 //! file or the disk. Uses sockets on `lo` with a private port.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
-use socket2::SockRef;
 
 use crate::kit::{
     Folder, LcmEvent, ProgramOutput, SeededRng, decompressed, drive, events, is_ignored, log,
-    report_skip, run_sluice, sluice,
+    report_skip, run_sluice,
 };
-
-const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 76, 67);
-
-/// The timeout, generous for busy machines.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Sends messages as LCM programs do.
-struct Sender {
-    socket: UdpSocket,
-    port: u16,
-    sent: u32,
-}
-
-impl Sender {
-    fn new() -> Self {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        SockRef::from(&socket).set_multicast_if_v4(&Ipv4Addr::LOCALHOST).unwrap();
-        socket.set_multicast_ttl_v4(0).unwrap();
-        // The open socket reserves the port.
-        let port = socket.local_addr().unwrap().port();
-        Self { socket, port, sent: 0 }
-    }
-
-    fn url(&self) -> String {
-        format!("udpm://{GROUP}:{}?ttl=0", self.port)
-    }
-
-    fn send(&mut self, channel: &str, payload: &[u8]) {
-        let mut datagram = b"LC02".to_vec();
-        datagram.extend(self.sent.to_be_bytes());
-        datagram.extend(channel.as_bytes());
-        datagram.push(0);
-        datagram.extend(payload);
-        self.sent += 1;
-        self.socket.send_to(&datagram, SocketAddrV4::new(GROUP, self.port)).unwrap();
-    }
-
-    fn send_all(&mut self, events: &[LcmEvent]) {
-        for event in events {
-            self.send(str::from_utf8(&event.channel).unwrap(), &event.payload);
-        }
-    }
-
-    /// A `record` command for this sender.
-    fn record(&self, folder: &Folder, arguments: &[&str]) -> Command {
-        let mut command = sluice(folder);
-        command.args(["record", &self.url(), "--interface", "lo"]).args(arguments);
-        command
-    }
-
-    /// Starts recording, and waits until it receives.
-    fn start(&self, folder: &Folder, arguments: &[&str]) -> Recorder {
-        Recorder::start(self.record(folder, arguments))
-    }
-}
-
-/// A running recording and its output.
-struct Recorder {
-    child: Child,
-    lines: Receiver<String>,
-    said: String,
-}
-
-impl Recorder {
-    fn start(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        let (tell, lines) = channel();
-        let listen = move || stderr.lines().map_while(Result::ok).try_for_each(|l| tell.send(l));
-        std::thread::Builder::new().spawn(listen).unwrap();
-        let mut recorder = Self { child, lines, said: String::new() };
-        recorder.wait_for("listening to");
-        recorder
-    }
-
-    /// Waits for this output; ignores earlier output.
-    #[track_caller]
-    fn wait_for(&mut self, word: &str) {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(line) = self.lines.recv_timeout(left) else {
-                panic!("it never said `{word}`:\n{}", self.said);
-            };
-            self.said += &format!("{line}\n");
-            if line.contains(word) {
-                return;
-            }
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    /// Waits for its end and returns the output.
-    fn end(mut self) -> ProgramOutput {
-        let code = self.child.wait().unwrap().code();
-        self.lines.into_iter().for_each(|line| self.said += &format!("{line}\n"));
-        ProgramOutput { code, stdout: Vec::new(), stderr: self.said }
-    }
-
-    fn stop(self) -> ProgramOutput {
-        self.signal(Signal::INT);
-        self.end()
-    }
-}
+use crate::recorder::{PATIENCE, Recorder, Sender};
 
 /// Waits until a file has this length.
 #[track_caller]
