@@ -51,11 +51,25 @@ pub fn count(numbers: Option<&Numbers>, row: usize) -> Option<u32> {
     is_count.then_some(number as u32)
 }
 
-fn doubles(array: &ArrayRef) -> Option<Float64Array> {
-    if !array.data_type().is_numeric() {
-        return None;
-    }
-    cast(array, &DataType::Float64).ok().map(|array| array.as_primitive::<Float64Type>().clone())
+/// The numbers as doubles; `None` if they are none.
+pub fn doubles(array: &ArrayRef) -> Option<Float64Array> {
+    use arrow_array::types as t;
+    Some(match array.data_type() {
+        DataType::Float64 => array.as_primitive::<Float64Type>().clone(),
+        DataType::Float32 => array.as_primitive::<t::Float32Type>().unary(f64::from),
+        DataType::Int8 => array.as_primitive::<t::Int8Type>().unary(f64::from),
+        DataType::Int16 => array.as_primitive::<t::Int16Type>().unary(f64::from),
+        DataType::Int32 => array.as_primitive::<t::Int32Type>().unary(f64::from),
+        DataType::Int64 => array.as_primitive::<Int64Type>().unary(|number| number as f64),
+        DataType::UInt8 => array.as_primitive::<t::UInt8Type>().unary(f64::from),
+        DataType::UInt16 => array.as_primitive::<t::UInt16Type>().unary(f64::from),
+        DataType::UInt32 => array.as_primitive::<t::UInt32Type>().unary(f64::from),
+        DataType::UInt64 => array.as_primitive::<t::UInt64Type>().unary(|number| number as f64),
+        kind if kind.is_numeric() => {
+            cast(array, &DataType::Float64).ok()?.as_primitive::<Float64Type>().clone()
+        }
+        _ => return None,
+    })
 }
 
 /// Times of rows, in nanoseconds.

@@ -15,7 +15,9 @@ mod pixels;
 mod rotation;
 mod scans;
 
-pub use columns::{Blobs, Lists, Numbers, Placements, Texts, Times, count, list_parts, optional};
+pub use columns::{
+    Blobs, Lists, Numbers, Placements, Texts, Times, count, doubles, list_parts, optional,
+};
 pub use fields::{
     FixFields, ImageFields, LogFields, MountFields, PlacementFields, PointsField, PoseFields,
     Scalar, ScanFields, TimeUnit, ViewMap,

@@ -106,10 +106,17 @@ impl ViewMap {
     /// Whether it is meant for messages of this type on this channel. It still may not have the
     /// fields.
     pub fn is_for(&self, channel: &str, type_name: &str) -> bool {
-        let fits = |patterns: &sluice_model::Patterns, name: &str| {
-            patterns.is_empty() || patterns.matches(name)
-        };
-        fits(&self.channels, channel) && fits(&self.types, type_name)
+        self.is_for_channel(channel) && self.is_for_type(type_name)
+    }
+
+    /// Whether it is meant for some messages of this channel.
+    pub fn is_for_channel(&self, channel: &str) -> bool {
+        self.channels.is_empty() || self.channels.matches(channel)
+    }
+
+    /// Whether it is meant for messages of this type on some channel.
+    pub fn is_for_type(&self, type_name: &str) -> bool {
+        self.types.is_empty() || self.types.matches(type_name)
     }
 
     /// The names for events of a channel.

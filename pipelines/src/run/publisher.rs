@@ -81,6 +81,7 @@ impl Publisher<'_> {
             memory: self.setup.sink_memory(),
             origin: Arc::clone(&self.origin),
             run: self.setup.run_handle(sink),
+            is_piece: self.options.recording.is_some(),
         })
     }
 

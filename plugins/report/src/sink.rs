@@ -5,7 +5,6 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde::{Deserialize, Deserializer};
 use sluice_model::options::OutPath;
@@ -16,8 +15,7 @@ use sluice_model::{
 };
 
 use crate::collect::{
-    BucketWidth, CollectedPictures, Collection, Part, PartContext, ReportViews, RowFigures,
-    ShownContext,
+    CollectedHints, Collection, Part, PartContext, ReportViews, RowFigures, ShownContext,
 };
 use crate::expect::{Comparison, Expectations, compare};
 use crate::findings::findings;
@@ -69,10 +67,7 @@ pub(crate) struct ReportSink {
     options: ReportOptions,
     expectations: Option<Expectations>,
     views: ReportViews,
-    /// The width of buckets of time so far.
-    width: AtomicU32,
-    /// The pictures and packets that are not needed any more.
-    collected: CollectedPictures,
+    hints: CollectedHints,
 }
 
 impl ReportSink {
@@ -82,8 +77,7 @@ impl ReportSink {
         };
         let expectations = options.expect.as_deref().map(open).transpose()?;
         let views = ReportViews::new(registry)?;
-        let (width, collected) = (AtomicU32::default(), CollectedPictures::default());
-        Ok(Self { options, expectations, views, width, collected })
+        Ok(Self { options, expectations, views, hints: CollectedHints::default() })
     }
 }
 
@@ -150,8 +144,7 @@ impl Sink for ReportSink {
     }
 
     fn open(&self, context: &SinkContext) -> Result<ReportOutput, Error> {
-        self.width.store(BucketWidth::default().to_bits(), Ordering::Relaxed);
-        self.collected.clear();
+        self.hints.begin(context.is_piece);
         Ok(ReportOutput {
             file: context.outputs.create(&self.options.path.0)?,
             channels: Arc::clone(&context.channels),
@@ -164,11 +157,9 @@ impl Sink for ReportSink {
     }
 
     fn prepare(&self, batch: Batch, context: &mut PrepareContext<'_>) -> Result<Part, Error> {
-        let least_width = BucketWidth::from_bits(self.width.load(Ordering::Relaxed));
-        let (views, pictures) = (&self.views, &self.collected);
-        let shown = ShownContext { channels: context.channels, views, pictures };
-        let (rows, shown) = (RowFigures::Values, Some(shown));
-        Ok(Part::from_batch(&batch, &PartContext { least_width, rows, shown }))
+        let shown = ShownContext { channels: context.channels, views: &self.views };
+        let (hints, rows) = (&self.hints, RowFigures::Values);
+        Ok(Part::from_batch(&batch, &PartContext { hints, rows, shown: Some(shown) }))
     }
 
     fn gather(
@@ -179,9 +170,7 @@ impl Sink for ReportSink {
         match input {
             SinkInput::Block(part) => {
                 let events = part.events();
-                output.collection.append(part);
-                self.width.store(output.collection.width().to_bits(), Ordering::Relaxed);
-                output.collection.note_pictures(&self.collected);
+                output.collection.append(part, &self.hints);
                 Ok(vec![Job::done(ReportUnit::Events(events))])
             }
             SinkInput::Flush => Ok(Vec::new()),
@@ -234,4 +223,51 @@ fn thumbnail_jobs(collection: &Collection, most: usize) -> Vec<Job<ReportUnit>> 
         Job::new(BYTES, move || Ok(ReportUnit::Thumbnail(channel, picture.thumbnail(time))))
     });
     each.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{ArrayRef, BinaryArray, RecordBatch};
+    use jpeg_encoder::{ColorType, Encoder};
+    use serde_json::json;
+    use sluice_model::{
+        BatchBuilder, BlockPool, Channel, Encoding, MessageType, Name, Payloads, Rows, TypeKey,
+        options,
+    };
+
+    use super::*;
+
+    fn pictures(times: impl Iterator<Item = i64>, channel: ChannelId) -> Batch {
+        let mut jpeg = Vec::new();
+        Encoder::new(&mut jpeg, 60).encode(&[90; 48], 4, 4, ColorType::Rgb).unwrap();
+        let mut batch = BatchBuilder::default();
+        times.for_each(|time| batch.push_copy(time, 0, channel, b"x"));
+        let batch = batch.finish();
+        let images: ArrayRef = Arc::new(BinaryArray::from(vec![jpeg.as_slice(); batch.len()]));
+        let columns = RecordBatch::try_from_iter([("image", images)]).unwrap();
+        let message = Arc::new(MessageType::named("image_t", TypeKey(1)));
+        let events = (0..batch.len() as u32).collect();
+        batch.with_rows(vec![Rows { message, payloads: Payloads::Kept, events, columns }])
+    }
+
+    #[test]
+    fn a_piece_of_a_recording_has_pictures_that_were_prepared_during_the_one_before() {
+        let value = json!({ "path": "-" });
+        let sink = ReportSink::new(options::read(value).unwrap(), &Registry::linked()).unwrap();
+        let context = SinkContext { is_piece: true, ..SinkContext::standalone() };
+        let camera = Channel::new(Name::from_text("CAM"), "log", Encoding::Lcm);
+        let camera = context.channels.intern(camera).unwrap();
+        let pool = BlockPool::new(64, 1);
+        let prepare = |times: std::ops::Range<i64>| {
+            let batch = pictures(times.map(|n| n * 1_000_000), camera);
+            sink.prepare(batch, &mut PrepareContext::new(&context.channels, &pool)).unwrap()
+        };
+        let mut first = sink.open(&context).unwrap();
+        sink.gather(&mut first, SinkInput::Block(prepare(0..1_000))).unwrap();
+        let ahead = prepare(500..510);
+        let mut second = sink.open(&context).unwrap();
+        sink.gather(&mut second, SinkInput::Block(ahead)).unwrap();
+        let thumbnails = sink.gather(&mut second, SinkInput::End).unwrap();
+        assert_eq!(thumbnails.len(), 10);
+    }
 }

@@ -29,6 +29,9 @@ pub struct SinkContext {
     pub origin: Arc<RunOrigin>,
     /// The connection to the run. Sinks that wait must check whether it is cancelled.
     pub run: RunHandle,
+    /// Whether the run is cut into several outputs, as recordings are. Batches are prepared ahead,
+    /// so some that are prepared before this call are gathered after it.
+    pub is_piece: bool,
 }
 
 impl SinkContext {
@@ -40,6 +43,7 @@ impl SinkContext {
             memory: 256 << 20,
             origin: Arc::default(),
             run: RunHandle::default(),
+            is_piece: false,
         }
     }
 }

@@ -35,22 +35,45 @@ fn least(number: u16) -> u128 {
     (number - shift * per_octave) << shift
 }
 
-impl Bins {
+/// Sorts values into bins. Reused, since it has room for every bin.
+#[derive(Debug)]
+pub(super) struct BinCounter {
+    /// The number of values in each bin, and their sum.
+    bins: Vec<(u64, u128)>,
+    filled: Vec<u16>,
+}
+
+impl Default for BinCounter {
+    fn default() -> Self {
+        Self { bins: vec![(0, 0); usize::from(number(u64::MAX)) + 1], filled: Vec::new() }
+    }
+}
+
+impl BinCounter {
     /// The bins of these values, in any order.
-    pub(super) fn from_values(values: &mut [u64]) -> Self {
-        values.sort_unstable();
-        let mut bins = Self::default();
+    pub(super) fn bins(&mut self, values: impl IntoIterator<Item = u64>) -> Bins {
         for value in values {
-            let (number, sum) = (number(*value), u128::from(*value));
-            match bins.0.last_mut() {
-                Some(last) if last.number == number => {
-                    last.count += 1;
-                    last.sum += sum;
-                }
-                _ => bins.0.push(Bin { number, count: 1, sum }),
+            let number = number(value);
+            let (count, sum) = &mut self.bins[usize::from(number)];
+            if *count == 0 {
+                self.filled.push(number);
             }
+            *count += 1;
+            *sum += u128::from(value);
         }
-        bins
+        self.filled.sort_unstable();
+        let each = self.filled.drain(..).map(|number| {
+            let (count, sum) = std::mem::take(&mut self.bins[usize::from(number)]);
+            Bin { number, count, sum }
+        });
+        Bins(each.collect())
+    }
+}
+
+impl Bins {
+    /// The bin of one value.
+    pub(super) fn from_value(value: u64) -> Self {
+        Self(vec![Bin { number: number(value), count: 1, sum: u128::from(value) }])
     }
 
     pub(super) fn append(&mut self, next: &Self) {
@@ -127,7 +150,9 @@ mod tests {
     fn equal_values_have_an_exact_median() {
         let mut values = [10_000_000; 100];
         values[7] = 30_000_000;
-        let bins = Bins::from_values(&mut values);
+        let mut counter = BinCounter::default();
+        assert_eq!(counter.bins([5, u64::MAX]).count(), 2);
+        let bins = counter.bins(values);
         let percentiles = [1, 50, 99, 100].map(|percent| bins.percentile(percent));
         assert_eq!(percentiles, [10_000_000, 10_000_000, 10_000_000, 30_000_000].map(Some));
         assert_eq!((bins.count_above(20_000_000), bins.count_above(30_000_000)), (1, 0));

@@ -26,7 +26,7 @@ pub(super) struct ChannelPart {
     pub(super) views: ViewParts,
     /// In order of their first event.
     pub(super) fields: Vec<FieldPart>,
-    /// The place in `fields` by path.
+    /// The place in `fields` by path, of those that have been looked up.
     by_path: BTreeMap<Arc<str>, usize>,
 }
 
@@ -63,7 +63,7 @@ impl ChannelPart {
     pub(super) fn append_events(&mut self, next: Self) -> Vec<FieldPart> {
         if let Some(gap) = self.gap_before(next.first) {
             self.gaps.add(gap);
-            self.intervals.append(&Bins::from_values(&mut [gap.length]));
+            self.intervals.append(&Bins::from_value(gap.length));
         }
         self.last = next.last;
         self.intervals.append(&next.intervals);
@@ -83,10 +83,7 @@ impl ChannelPart {
     /// Adds the values of a field, which is expected at a place; returns those of a new field.
     pub(super) fn append_field(&mut self, field: FieldPart, expected: usize) -> Option<FieldPart> {
         let is_expected = self.fields.get(expected).is_some_and(|known| known.path == field.path);
-        let place = match is_expected {
-            true => Some(expected),
-            false => self.by_path.get(&field.path).copied(),
-        };
+        let place = if is_expected { Some(expected) } else { self.place_of(&field.path) };
         match place.and_then(|place| self.fields.get_mut(place)) {
             Some(known) => {
                 known.append(field);
@@ -96,9 +93,14 @@ impl ChannelPart {
         }
     }
 
+    fn place_of(&mut self, path: &Arc<str>) -> Option<usize> {
+        let fields = self.fields.iter().enumerate().skip(self.by_path.len());
+        self.by_path.extend(fields.map(|(place, field)| (Arc::clone(&field.path), place)));
+        self.by_path.get(path).copied()
+    }
+
     /// Adds a field whose path it does not have.
     pub(super) fn insert_field(&mut self, field: FieldPart) {
-        self.by_path.insert(Arc::clone(&field.path), self.fields.len());
         self.fields.push(field);
     }
 

@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::Float64Type;
 use arrow_array::{Array, Float64Array, RecordBatch};
-use arrow_cast::cast;
-use arrow_schema::DataType;
 use sluice_model::{Batch, FieldPath, Rows};
+use sluice_views::doubles;
 
 use super::grid::{BucketValue, BucketWidth, Buckets};
 use super::sum::ExactSum;
@@ -73,23 +70,36 @@ impl FieldPart {
         }
     }
 
-    /// Adds the value of the next event.
-    fn add(&mut self, value: Option<f64>, time: i64, width: BucketWidth) {
-        let Some(value) = value else {
-            self.nulls += 1;
-            return;
+    /// Adds a run of numbers, all finite.
+    fn add_run(&mut self, values: &[f64], run: &Run, times: &[i64]) {
+        let Some(first) = values.first() else { return };
+        let range =
+            (values.iter()).fold(ValueRange { min: *first, max: *first }, |range, value| {
+                // Comparisons rather than `f64::min`, which is slower because of NaN.
+                let min = if *value < range.min { *value } else { range.min };
+                ValueRange { min, max: if *value > range.max { *value } else { range.max } }
+            });
+        let earliest = |extreme: f64| {
+            let at = values.iter().zip(times).filter(|(value, _)| **value == extreme);
+            at.map(|(_, time)| *time).min().unwrap_or(run.earliest)
         };
-        if !value.is_finite() {
-            self.not_finite += 1;
-            return;
+        let beats = |known: Option<Extreme>, value: f64, is_better: fn(&f64, &f64) -> bool| {
+            known.is_none_or(|known| {
+                let is_earlier = value == known.value && run.earliest < known.time;
+                is_better(&value, &known.value) || is_earlier
+            })
+        };
+        if beats(self.min, range.min, f64::lt) {
+            let low = Extreme { value: range.min, time: earliest(range.min) };
+            self.min = Some(self.min.map_or(low, |min| min.or(low, low.value < min.value)));
         }
-        // Of zero and minus zero, the order would decide.
-        let value = value + 0.0;
-        self.count += 1;
-        self.sum.add(value);
-        let here = Extreme { value, time };
-        self.add_extremes(here, here);
-        self.series.add(width.bucket(time), ValueRange { min: value, max: value });
+        if beats(self.max, range.max, f64::gt) {
+            let high = Extreme { value: range.max, time: earliest(range.max) };
+            self.max = Some(self.max.map_or(high, |max| max.or(high, high.value > max.value)));
+        }
+        self.count += values.len() as u64;
+        self.sum.add_all(values);
+        self.series.add(run.bucket, range);
     }
 
     fn add_extremes(&mut self, low: Extreme, high: Extreme) {
@@ -136,94 +146,111 @@ impl FieldPart {
     }
 }
 
-/// The rows of one type, by channel.
-pub(super) struct ChannelRows<'b> {
-    batch: &'b Batch,
-    rows: &'b Rows,
-    /// The channels that have rows.
-    channels: Vec<RowsChannel>,
-    /// For each row, its channel among these.
-    owners: Vec<u32>,
-}
-
-/// A channel that has rows.
-#[derive(Clone, Copy)]
-pub(super) struct RowsChannel {
-    /// Its place in the part.
+/// The rows of a channel among those of a type.
+pub(super) struct ChannelRows {
+    /// The place of the channel in the part.
     pub(super) place: usize,
     /// Its first event that has a row.
     pub(super) first: u32,
+    rows: Vec<u32>,
+    times: Vec<i64>,
+    runs: Vec<Run>,
 }
 
-impl<'b> ChannelRows<'b> {
-    /// `place` has the place of each event's channel.
-    pub(super) fn new(
-        batch: &'b Batch,
-        rows: &'b Rows,
+/// Rows that follow each other in the same bucket of time.
+struct Run {
+    bucket: i64,
+    /// Their earliest time.
+    earliest: i64,
+    /// The end of the rows, among those of the channel.
+    end: usize,
+}
+
+impl ChannelRows {
+    /// The rows of one type, by channel in order of their first events. `place` has the place of
+    /// each event's channel.
+    pub(super) fn by_channel(
+        batch: &Batch,
+        rows: &Rows,
+        width: BucketWidth,
         place: impl Fn(u32) -> Option<usize>,
-    ) -> Self {
-        let mut channels: Vec<RowsChannel> = Vec::new();
+    ) -> Vec<Self> {
+        let mut channels: Vec<Self> = Vec::new();
         let mut known: Vec<u32> = Vec::new();
-        let mut owners = Vec::with_capacity(rows.events.len());
-        for event in &rows.events {
+        for (row, event) in (0..).zip(&rows.events) {
             let place = place(*event).unwrap_or(0);
             if known.len() <= place {
                 known.resize(place + 1, u32::MAX);
             }
             if known[place] == u32::MAX {
                 known[place] = channels.len() as u32;
-                channels.push(RowsChannel { place, first: *event });
+                let (rows, times, runs) = Default::default();
+                channels.push(Self { place, first: *event, rows, times, runs });
             }
-            owners.push(known[place]);
+            let channel = &mut channels[known[place] as usize];
+            channel.push(row, batch.timestamps()[*event as usize], width);
         }
-        Self { batch, rows, channels, owners }
+        channels
     }
 
-    /// The channels that have rows, with the rows and times of their events.
-    pub(super) fn by_channel(&self) -> Vec<(RowsChannel, Vec<(usize, i64)>)> {
-        let none = |channel: &RowsChannel| (*channel, Vec::new());
-        let mut each: Vec<(RowsChannel, Vec<(usize, i64)>)> =
-            self.channels.iter().map(none).collect();
-        let times = self.batch.timestamps();
-        for (row, (event, owner)) in self.rows.events.iter().zip(&self.owners).enumerate() {
-            each[*owner as usize].1.push((row, times[*event as usize]));
+    fn push(&mut self, row: u32, time: i64, width: BucketWidth) {
+        self.rows.push(row);
+        self.times.push(time);
+        let (bucket, end) = (width.bucket(time), self.rows.len());
+        match self.runs.last_mut() {
+            Some(run) if run.bucket == bucket => {
+                run.end = end;
+                run.earliest = run.earliest.min(time);
+            }
+            _ => self.runs.push(Run { bucket, earliest: time, end }),
         }
-        each
     }
 
-    /// The paths that may lead to numbers, in order: elements of fixed-size lists are fields of
-    /// their own if they are at most 64, other lists have none.
-    pub(super) fn paths(&self) -> Vec<FieldPath> {
-        FieldPath::leaves(&self.rows.columns.schema())
+    /// The rows and times of its events.
+    pub(super) fn events(&self) -> impl ExactSizeIterator<Item = (usize, i64)> {
+        self.rows.iter().zip(&self.times).map(|(row, time)| (*row as usize, *time))
     }
 
-    /// The values of a field by channel; none if they are no numbers.
-    pub(super) fn values(
-        &self,
-        path: &FieldPath,
-        width: BucketWidth,
-    ) -> impl Iterator<Item = (RowsChannel, FieldPart)> {
-        let name: Arc<str> = path.to_string().into();
-        let values = doubles(path, &self.rows.columns);
-        let channels = if values.is_some() { self.channels.as_slice() } else { &[] };
-        let mut parts: Vec<FieldPart> =
-            channels.iter().map(|_| FieldPart::new(Arc::clone(&name))).collect();
-        let times = self.batch.timestamps();
-        if let Some(values) = values {
-            for (row, (event, owner)) in self.rows.events.iter().zip(&self.owners).enumerate() {
-                let value = values.is_valid(row).then(|| values.value(row));
-                parts[*owner as usize].add(value, times[*event as usize], width);
+    /// The values of a field.
+    pub(super) fn values(&self, path: &Arc<str>, of: &FieldValues) -> FieldPart {
+        let mut part = FieldPart::new(Arc::clone(path));
+        let nulls = of.array.nulls().filter(|nulls| nulls.null_count() > 0);
+        let mut values = Vec::with_capacity(self.rows.len());
+        // Of zero and minus zero, the order would decide.
+        values.extend(self.rows.iter().map(|row| of.array.value(*row as usize) + 0.0));
+        if nulls.is_none() && values.iter().all(|value| value.is_finite()) {
+            let mut start = 0;
+            for run in &self.runs {
+                part.add_run(&values[start..run.end], run, &self.times[start..run.end]);
+                start = run.end;
+            }
+            return part;
+        }
+        let mut runs = self.runs.iter().peekable();
+        for (at, (row, value)) in self.rows.iter().zip(values).enumerate() {
+            runs.next_if(|run| run.end <= at);
+            let bucket = runs.peek().map_or(0, |run| run.bucket);
+            match nulls.is_some_and(|nulls| nulls.is_null(*row as usize)) {
+                true => part.nulls += 1,
+                false if !value.is_finite() => part.not_finite += 1,
+                false => {
+                    let run = Run { bucket, earliest: self.times[at], end: at + 1 };
+                    part.add_run(&[value], &run, &self.times[at..=at]);
+                }
             }
         }
-        channels.iter().copied().zip(parts)
+        part
     }
 }
 
-fn doubles(path: &FieldPath, columns: &RecordBatch) -> Option<Float64Array> {
-    let array = path.resolve(columns)?;
-    if !array.data_type().is_numeric() {
-        return None;
+/// The values of a numeric field.
+pub(super) struct FieldValues {
+    array: Float64Array,
+}
+
+impl FieldValues {
+    /// `None` if the field has no numbers.
+    pub(super) fn resolve(path: &FieldPath, columns: &RecordBatch) -> Option<Self> {
+        Some(Self { array: doubles(&path.resolve(columns)?)? })
     }
-    let doubles = cast(&array, &DataType::Float64).ok()?;
-    Some(doubles.as_primitive::<Float64Type>().clone())
 }

@@ -1,5 +1,7 @@
 //! The longest intervals of a channel.
 
+use std::cmp::Reverse;
+
 use crate::GapFigures;
 
 /// How many are kept.
@@ -10,19 +12,40 @@ const KEPT: usize = 64;
 pub(super) struct LongestGaps(Vec<GapFigures>);
 
 impl LongestGaps {
-    /// Adds the next in the order of the log.
-    #[inline]
-    pub(super) fn add(&mut self, gap: GapFigures) {
-        if self.0.len() == KEPT && self.0.last().is_some_and(|least| gap.length <= least.length) {
-            return;
+    /// Those of some in the order of the log.
+    pub(super) fn from_gaps(gaps: &[GapFigures]) -> Self {
+        let mut ranked: Vec<(Reverse<u64>, u32)> =
+            gaps.iter().map(|gap| Reverse(gap.length)).zip(0..).collect();
+        if ranked.len() > KEPT {
+            ranked.select_nth_unstable(KEPT);
+            ranked.truncate(KEPT);
         }
-        let at = self.0.partition_point(|longer| longer.length >= gap.length);
-        self.0.insert(at, gap);
-        self.0.truncate(KEPT);
+        ranked.sort_unstable();
+        Self(ranked.into_iter().map(|(_, at)| gaps[at as usize]).collect())
     }
 
+    fn admits(&self, length: u64) -> bool {
+        self.0.len() < KEPT || self.0.last().is_none_or(|least| length > least.length)
+    }
+
+    /// Adds the next in the order of the log.
+    pub(super) fn add(&mut self, gap: GapFigures) {
+        if self.admits(gap.length) {
+            let at = self.0.partition_point(|longer| longer.length >= gap.length);
+            self.0.insert(at, gap);
+            self.0.truncate(KEPT);
+        }
+    }
+
+    /// Adds those of what follows.
     pub(super) fn append(&mut self, next: Self) {
-        next.0.into_iter().for_each(|gap| self.add(gap));
+        for gap in next.0 {
+            if !self.admits(gap.length) {
+                // Those that follow are shorter.
+                return;
+            }
+            self.add(gap);
+        }
     }
 
     /// Those for which `is_long` is true, in order of time.

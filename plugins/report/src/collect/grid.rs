@@ -7,7 +7,7 @@ const MAX_BUCKETS: i128 = 1_000;
 
 /// The width of buckets, as a power of two of nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct BucketWidth(u32);
+pub(super) struct BucketWidth(u32);
 
 impl BucketWidth {
     /// The least width that covers these times with at most 1,000 buckets. More times never need
@@ -21,16 +21,6 @@ impl BucketWidth {
         let buckets = |shift: u32| i128::from(latest >> shift) - i128::from(earliest >> shift) + 1;
         // A shift by 63 leaves two buckets: times before 1970, and after.
         Self((0..63).find(|shift| buckets(*shift) <= most).unwrap_or(63))
-    }
-
-    /// A number for atomics.
-    pub(crate) fn to_bits(self) -> u32 {
-        self.0
-    }
-
-    /// The width of this number.
-    pub(crate) fn from_bits(bits: u32) -> Self {
-        Self(bits.min(63))
     }
 
     /// The bucket of a time.

@@ -1,9 +1,13 @@
 //! Receive time less message time.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use super::bins::Bins;
+use arrow_array::RecordBatch;
+use sluice_model::FieldPath;
+use sluice_views::Times;
+
+use super::bins::{BinCounter, Bins};
 use crate::LatencyFigures;
 
 /// Larger differences mean that two clocks have nothing to do with each other.
@@ -24,25 +28,24 @@ struct LatencyPart {
 
 impl Latencies {
     /// The latencies by this field: receive times and message times.
-    pub(super) fn from_times(field: Arc<str>, times: &[(i64, i64)]) -> Self {
-        let latency = |(received, made): &(i64, i64)| {
-            let is_plausible = received.abs_diff(*made) <= PLAUSIBLE;
-            is_plausible.then(|| received.wrapping_sub(*made))
-        };
-        let mut later = Vec::new();
-        let mut earlier = Vec::new();
+    pub(super) fn from_times(
+        field: Arc<str>,
+        times: impl Iterator<Item = (i64, i64)>,
+        bins: &mut BinCounter,
+    ) -> Self {
+        let (mut later, mut earlier) = (Vec::with_capacity(times.size_hint().0), Vec::new());
         let mut range: Option<(i64, i64)> = None;
-        for latency in times.iter().filter_map(latency) {
+        for (received, made) in times {
+            if received.abs_diff(made) > PLAUSIBLE {
+                continue;
+            }
+            let latency = received.wrapping_sub(made);
             let (least, greatest) = range.unwrap_or((latency, latency));
             range = Some((least.min(latency), greatest.max(latency)));
             let side = if latency < 0 { &mut earlier } else { &mut later };
             side.push(latency.unsigned_abs());
         }
-        let part = LatencyPart {
-            later: Bins::from_values(&mut later),
-            earlier: Bins::from_values(&mut earlier),
-            range,
-        };
+        let part = LatencyPart { later: bins.bins(later), earlier: bins.bins(earlier), range };
         Self(range.map(|_| (field, part)).into_iter().collect())
     }
 
@@ -89,17 +92,91 @@ impl LatencyPart {
     }
 }
 
+/// The usual fields with a message's own time, which is in microseconds if it is a plain number.
+static USUAL: LazyLock<Vec<FieldPath>> = LazyLock::new(|| {
+    let paths = ["utime", "header.stamp", "timestamp"].into_iter();
+    paths.filter_map(|path| FieldPath::parse(path).ok()).collect()
+});
+const MICROSECONDS: i64 = 1_000;
+
+/// When messages were made, by their own times.
+#[derive(Debug)]
+pub(super) struct MessageTimes {
+    field: Arc<str>,
+    columns: TimeColumns,
+}
+
+impl MessageTimes {
+    /// The times in the field that a map names, with its unit in nanoseconds, or else in one of the
+    /// usual fields. `None` if there is none.
+    pub(super) fn resolve(
+        mapped: Option<(&FieldPath, i64)>,
+        columns: &RecordBatch,
+    ) -> Option<Self> {
+        let usual = USUAL.iter().map(|path| (path, MICROSECONDS));
+        mapped.into_iter().chain(usual).find_map(|(path, unit)| {
+            let columns = TimeColumns::resolve(path, unit, columns)?;
+            Some(Self { field: path.to_string().into(), columns })
+        })
+    }
+
+    /// The latencies of rows with these receive times.
+    pub(super) fn latencies(
+        &self,
+        events: impl Iterator<Item = (usize, i64)>,
+        bins: &mut BinCounter,
+    ) -> Latencies {
+        let times = events.filter_map(|(row, time)| Some((time, self.columns.at(row)?)));
+        Latencies::from_times(Arc::clone(&self.field), times, bins)
+    }
+}
+
+/// A time, or seconds and nanoseconds as in ROS.
+#[derive(Debug)]
+enum TimeColumns {
+    Whole(Times),
+    Parts(Times, Times),
+}
+
+impl TimeColumns {
+    fn resolve(path: &FieldPath, unit: i64, columns: &RecordBatch) -> Option<Self> {
+        if let Some(times) = Times::resolve(path, unit, columns) {
+            return Some(Self::Whole(times));
+        }
+        let part = |name: &str, unit| {
+            let path = FieldPath::parse(&format!("{path}.{name}")).ok()?;
+            Times::resolve(&path, unit, columns)
+        };
+        let parts = |seconds, nanos| part(seconds, 1_000_000_000).zip(part(nanos, 1));
+        let found = parts("sec", "nanosec").or_else(|| parts("secs", "nsecs"));
+        let (seconds, nanos) = found.or_else(|| parts("sec", "nsec"))?;
+        Some(Self::Parts(seconds, nanos))
+    }
+
+    /// `None` for zero, which stands for no time.
+    fn at(&self, row: usize) -> Option<i64> {
+        let time = match self {
+            Self::Whole(times) => times.at(row)?,
+            Self::Parts(seconds, nanos) => seconds.at(row)?.checked_add(nanos.at(row)?)?,
+        };
+        (time != 0).then_some(time)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn latencies(times: &[(i64, i64)]) -> Latencies {
+        Latencies::from_times("utime".into(), times.iter().copied(), &mut BinCounter::default())
+    }
+
     #[test]
     fn latencies_may_be_negative() {
         let times = [(100, 70), (100, 110), (100, 120), (100, 100), (100, i64::MAX)];
-        let latencies = Latencies::from_times("utime".into(), &times);
-        let figures = latencies.figures().unwrap();
+        let figures = latencies(&times).figures().unwrap();
         assert_eq!((figures.least, figures.median, figures.greatest), (-20, -10, 30));
         assert_eq!((figures.negative, figures.histogram.bins.len()), (2, 2));
-        assert_eq!(Latencies::from_times("utime".into(), &times[4..]).figures(), None);
+        assert_eq!(latencies(&times[4..]).figures(), None);
     }
 }

@@ -11,6 +11,7 @@ mod fields;
 mod finish;
 mod gaps;
 mod grid;
+mod hints;
 mod latency;
 mod packets;
 mod part;
@@ -24,10 +25,9 @@ mod views;
 
 use sluice_model::{ChannelId, Channels, Error};
 
-pub(crate) use grid::BucketWidth;
+pub(crate) use hints::CollectedHints;
 pub(crate) use part::Part;
 use part::{FieldBudget, Limits};
-pub(crate) use pictures::CollectedPictures;
 pub(crate) use views::ReportViews;
 
 use crate::CloudFigures;
@@ -44,8 +44,8 @@ const MAX_FIELDS_OF_CHANNEL: usize = 128;
 /// What computing the contribution of a batch needs to know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartContext<'c> {
-    /// [`Collection::width`], possibly an earlier one: makes parts smaller, and changes no figure.
-    pub(crate) least_width: BucketWidth,
+    /// What is not needed any more.
+    pub(crate) hints: &'c CollectedHints,
     /// What is measured of decoded rows.
     pub(crate) rows: RowFigures,
     /// What messages show; `None` if that is not needed.
@@ -68,8 +68,6 @@ pub(crate) struct ShownContext<'c> {
     pub(crate) channels: &'c Channels,
     /// What messages show.
     pub(crate) views: &'c ReportViews,
-    /// Pictures and packets that are not needed any more, possibly fewer than there are.
-    pub(crate) pictures: &'c CollectedPictures,
 }
 
 /// What has been collected of a log so far.
@@ -94,15 +92,14 @@ impl Collection {
         Self { part: Part::default(), limits }
     }
 
-    /// Adds the part that follows in the order of the log.
-    pub(crate) fn append(&mut self, next: Part) {
+    /// Adds the part that follows in the order of the log, and says what is not needed any more.
+    pub(crate) fn append(&mut self, next: Part, hints: &CollectedHints) {
+        let widths = (self.part.width, self.part.picture_width);
+        let is_shown = next.channels.iter().any(|part| part.views.has_hints());
         self.part.append(next, &mut self.limits);
-    }
-
-    /// Tells which pictures are not needed any more.
-    pub(crate) fn note_pictures(&self, to: &CollectedPictures) {
-        let each = self.part.channels.iter().map(|part| (part.channel, &part.views));
-        to.replace(self.part.picture_width, each);
+        if is_shown || widths != (self.part.width, self.part.picture_width) {
+            hints.replace(&self.part);
+        }
     }
 
     /// The scans of lasers: of each channel with packets, one revolution.
@@ -133,10 +130,5 @@ impl Collection {
             spaced.map(|(time, picture)| (part.channel, time, picture))
         });
         each.collect()
-    }
-
-    /// The width of the buckets of time, which never becomes less.
-    pub(crate) fn width(&self) -> BucketWidth {
-        self.part.width
     }
 }

@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sluice_kit::census::BatchCensus;
-use sluice_model::{Batch, ChannelId, Rows};
+use sluice_model::{Batch, ChannelId, FieldPath, Rows};
 
-use super::bins::Bins;
+use super::bins::BinCounter;
 use super::channel::ChannelPart;
-use super::fields::{ChannelRows, FieldPart, RowsChannel};
+use super::fields::{ChannelRows, FieldPart, FieldValues};
+use super::gaps::LongestGaps;
 use super::grid::BucketWidth;
-use super::views::{ViewContext, ViewRows, latencies};
-use super::{PartContext, RowFigures, ShownContext};
+use super::latency::MessageTimes;
+use super::views::ViewContext;
+use super::{PartContext, RowFigures};
+use crate::GapFigures;
 
 /// What a part of a log contributes to its figures.
 ///
@@ -71,22 +74,29 @@ const MAX_PICTURES: i128 = 23;
 /// The most fields that are remembered as left out.
 const MAX_LEFT_OUT: usize = 10_000;
 
+/// The rows of one type, by channel.
+struct RowsOfType<'b> {
+    rows: &'b Rows,
+    channels: Vec<ChannelRows>,
+}
+
 impl Part {
     /// What a batch contributes.
     pub(crate) fn from_batch(batch: &Batch, context: &PartContext<'_>) -> Self {
         let census = BatchCensus::from_batch(batch, &[]);
         let width = BucketWidth::for_times(census.all.earliest, census.all.latest);
-        let width = width.max(context.least_width);
+        let width = width.max(context.hints.width());
         let times = (census.all.earliest, census.all.latest);
-        let least_picture_width =
-            context.shown.map(|shown| shown.pictures.width()).unwrap_or_default();
         let picture_width = BucketWidth::for_buckets(times.0, times.1, MAX_PICTURES);
-        let picture_width = picture_width.max(least_picture_width);
+        let picture_width = picture_width.max(context.hints.picture_width());
         let mut part = Self { census, width, picture_width, ..Self::default() };
-        part.add_times(batch);
+        let mut bins = BinCounter::default();
+        part.add_times(batch, &mut bins);
         part.add_undecoded(batch);
         if context.rows == RowFigures::Values {
-            part.add_rows(batch, context);
+            let by_type = part.rows_by_channel(batch);
+            part.add_fields(&by_type);
+            part.add_shown(batch, &by_type, context, &mut bins);
         }
         part
     }
@@ -110,27 +120,25 @@ impl Part {
         self.channels.push(part);
     }
 
-    fn add_times(&mut self, batch: &Batch) {
-        let mut intervals: Vec<Vec<u64>> = Vec::new();
+    fn add_times(&mut self, batch: &Batch, bins: &mut BinCounter) {
+        let mut gaps: Vec<Vec<GapFigures>> = Vec::new();
         for (time, channel) in batch.timestamps().iter().zip(batch.channels()) {
             let bucket = self.width.bucket(*time);
             let Some(place) = self.place(*channel) else {
                 let mut part = ChannelPart::new(*channel, *time);
                 part.timeline.add(bucket, 1);
                 self.insert(part);
-                intervals.push(Vec::new());
+                gaps.push(Vec::new());
                 continue;
             };
             let part = &mut self.channels[place];
-            if let Some(gap) = part.gap_before(*time) {
-                part.gaps.add(gap);
-                intervals[place].push(gap.length);
-            }
+            gaps[place].extend(part.gap_before(*time));
             part.last = *time;
             part.timeline.add(bucket, 1);
         }
-        for (part, values) in self.channels.iter_mut().zip(&mut intervals) {
-            part.intervals = Bins::from_values(values);
+        for (part, gaps) in self.channels.iter_mut().zip(&gaps) {
+            part.intervals = bins.bins(gaps.iter().map(|gap| gap.length));
+            part.gaps = LongestGaps::from_gaps(gaps);
         }
     }
 
@@ -145,47 +153,70 @@ impl Part {
         }
     }
 
-    fn add_rows(&mut self, batch: &Batch, context: &PartContext<'_>) {
+    fn rows_by_channel<'b>(&self, batch: &'b Batch) -> Vec<RowsOfType<'b>> {
+        let place = |event: u32| self.place(batch.channels()[event as usize]);
+        let of_type = |rows: &'b Rows| {
+            let channels = ChannelRows::by_channel(batch, rows, self.width, place);
+            RowsOfType { rows, channels }
+        };
+        batch.rows().iter().map(of_type).collect()
+    }
+
+    fn add_fields(&mut self, by_type: &[RowsOfType<'_>]) {
         // Fields are in order of their first event, then of the type's columns.
-        let mut found: Vec<(RowsChannel, FieldPart)> = Vec::new();
-        for rows in batch.rows() {
-            let place = |event: u32| self.place(batch.channels()[event as usize]);
-            let by_channel = ChannelRows::new(batch, rows, place);
-            for path in by_channel.paths() {
-                found.extend(by_channel.values(&path, self.width));
-            }
-            for (channel, events) in by_channel.by_channel() {
-                match context.shown {
-                    Some(shown) => self.add_views((batch, rows), (channel.place, &events), shown),
-                    None => self.add_latencies(rows, (channel.place, &events)),
-                }
+        let mut found: Vec<(&ChannelRows, FieldPart)> = Vec::new();
+        let mut types = vec![0; self.channels.len()];
+        for RowsOfType { rows, channels } in by_type {
+            channels.iter().for_each(|channel| types[channel.place] += 1);
+            for path in FieldPath::leaves(&rows.columns.schema()) {
+                let Some(values) = FieldValues::resolve(&path, &rows.columns) else { continue };
+                let path: Arc<str> = path.to_string().into();
+                found.extend(
+                    channels.iter().map(|channel| (channel, channel.values(&path, &values))),
+                );
             }
         }
         found.sort_by_key(|(channel, _)| channel.first);
         let mut fields = FieldBudget::UNLIMITED;
         for (channel, field) in found {
-            self.add_field(channel.place, field, usize::MAX, &mut fields);
+            match self.channels.get_mut(channel.place) {
+                // The fields of a type differ.
+                Some(part) if types[channel.place] == 1 => part.insert_field(field),
+                _ => self.add_field(channel.place, field, usize::MAX, &mut fields),
+            }
         }
     }
 
-    fn add_views(
+    fn add_shown(
         &mut self,
-        (batch, rows): (&Batch, &Rows),
-        (place, events): (usize, &[(usize, i64)]),
-        shown: ShownContext<'_>,
+        batch: &Batch,
+        by_type: &[RowsOfType<'_>],
+        context: &PartContext<'_>,
+        bins: &mut BinCounter,
     ) {
-        let Some(part) = self.channels.get_mut(place) else { return };
-        let number = part.channel;
-        let channel = shown.channels.get(ChannelId(number));
-        let of = ViewRows { batch, rows, channel: &channel, number, events };
-        let (width, picture_width) = (self.width, self.picture_width);
-        let widths = ViewContext { width, picture_width, collected: shown.pictures };
-        shown.views.add(&of, &mut part.views, widths);
+        for RowsOfType { rows, channels } in by_type {
+            let Some(shown) = context.shown else {
+                self.add_latencies(rows, channels, bins);
+                continue;
+            };
+            let mut shown_rows = shown.views.rows(batch, rows);
+            let (width, picture_width, hints) = (self.width, self.picture_width, context.hints);
+            for events in channels {
+                let Some(part) = self.channels.get_mut(events.place) else { continue };
+                let channel = shown.channels.get(ChannelId(part.channel));
+                let context = ViewContext { width, picture_width, hints };
+                let of = (part.channel, channel.name.text());
+                shown_rows.add(events, of, &mut part.views, (context, bins));
+            }
+        }
     }
 
-    fn add_latencies(&mut self, rows: &Rows, (place, events): (usize, &[(usize, i64)])) {
-        let Some(part) = self.channels.get_mut(place) else { return };
-        part.views.latencies.append(latencies(&rows.columns, events, None));
+    fn add_latencies(&mut self, rows: &Rows, channels: &[ChannelRows], bins: &mut BinCounter) {
+        let Some(times) = MessageTimes::resolve(None, &rows.columns) else { return };
+        for channel in channels {
+            let Some(part) = self.channels.get_mut(channel.place) else { continue };
+            part.views.latencies.append(times.latencies(channel.events(), bins));
+        }
     }
 
     fn add_field(

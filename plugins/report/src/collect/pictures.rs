@@ -1,13 +1,11 @@
 //! Pictures: how many, which are bad, and evenly spaced ones for thumbnails.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{PoisonError, RwLock};
 
-use sluice_model::TypeKey;
 use sluice_views::{ImageColumns, check_jpeg, compressed_format};
 
 use super::grid::{BucketValue, BucketWidth, Buckets};
-use super::views::ViewParts;
+use super::hints::CollectedHints;
 use crate::PictureFigures;
 use crate::thumbnail::StoredPicture;
 
@@ -45,71 +43,6 @@ enum PictureCheck {
     Bad,
 }
 
-/// Times of pictures that have been collected. Later pictures of the same buckets are not needed,
-/// unless they are earlier in time.
-#[derive(Debug, Default)]
-pub(crate) struct CollectedPictures(RwLock<CollectedTimes>);
-
-#[derive(Debug, Default)]
-struct CollectedTimes {
-    width: BucketWidth,
-    first: BTreeMap<(u32, i64), i64>,
-    /// When the packets end of which there are enough, by channel.
-    packets: BTreeMap<u32, i64>,
-    /// The types and times of scans, by channel.
-    scans: BTreeMap<u32, (TypeKey, i64)>,
-}
-
-impl CollectedPictures {
-    fn has(&self, channel: u32, time: i64) -> bool {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let bucket = known.width.bucket(time);
-        known.first.get(&(channel, bucket)).is_some_and(|first| *first <= time)
-    }
-
-    /// The time from which on a channel's packets are not needed.
-    pub(super) fn packets_until(&self, channel: u32) -> i64 {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        known.packets.get(&channel).copied().unwrap_or(i64::MAX)
-    }
-
-    /// The time from which on a channel's scans of this type are not needed.
-    pub(super) fn scan_until(&self, channel: u32, of: TypeKey) -> i64 {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let scan = known.scans.get(&channel).filter(|(kept, _)| *kept == of);
-        scan.map_or(i64::MAX, |(_, time)| *time)
-    }
-
-    pub(super) fn width(&self) -> BucketWidth {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).width
-    }
-
-    /// Replaces what is known.
-    pub(super) fn replace<'p>(
-        &self,
-        width: BucketWidth,
-        channels: impl Iterator<Item = (u32, &'p ViewParts)>,
-    ) {
-        let (mut first, mut packets) = (BTreeMap::new(), BTreeMap::new());
-        let mut scans = BTreeMap::new();
-        for (channel, views) in channels {
-            for (bucket, spaced) in views.pictures.spaced.entries() {
-                first.insert((channel, bucket), spaced.time);
-            }
-            let until = views.packets.as_ref().and_then(|(_, packets)| packets.until());
-            packets.extend(until.map(|until| (channel, until)));
-            scans.extend(views.cloud.as_ref().map(|cloud| (channel, cloud.origin())));
-        }
-        let collected = CollectedTimes { width, first, packets, scans };
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = collected;
-    }
-
-    /// Forgets everything, for a new log.
-    pub(crate) fn clear(&self) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = CollectedTimes::default();
-    }
-}
-
 impl Pictures {
     /// Adds the picture of a row.
     pub(super) fn add(
@@ -117,7 +50,7 @@ impl Pictures {
         columns: &ImageColumns,
         row: usize,
         time: i64,
-        (channel, width, collected): (u32, BucketWidth, &CollectedPictures),
+        (channel, width, hints): (u32, BucketWidth, &CollectedHints),
     ) {
         self.count += 1;
         let size = match check(columns, row) {
@@ -134,7 +67,7 @@ impl Pictures {
         let bucket = width.bucket(time);
         let is_needed = self.spaced.get(bucket).is_none_or(|spaced| time < spaced.time);
         if is_needed
-            && !collected.has(channel, time)
+            && !hints.has_picture(channel, time)
             && let Some(picture) = StoredPicture::from_row(columns, row)
         {
             self.spaced.add(bucket, SpacedPicture { time, picture });
@@ -162,6 +95,11 @@ impl Pictures {
 
     pub(super) fn widen(&mut self, from: BucketWidth, to: BucketWidth) {
         self.spaced.widen(from, to);
+    }
+
+    /// The buckets that have a picture, with its time.
+    pub(super) fn buckets(&self) -> impl Iterator<Item = (i64, i64)> {
+        self.spaced.entries().map(|(bucket, spaced)| (bucket, spaced.time))
     }
 
     /// Keeps no pictures.

@@ -1,67 +1,92 @@
 //! Exact sums of floating point numbers: the same in any order.
 
-/// A fixed-point number that holds every sum of up to 2^62 finite doubles exactly: digits of 32
-/// bits, from the least double on, which may be negative and overlong until they are normalised.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A fixed-point number that holds every sum of finite doubles exactly.
+///
+/// The bits of all doubles, from the least on, are cut into groups of 32. A double adds its mantissa
+/// to the group in which its least bit lies, so that values of like size share a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ExactSum {
-    digits: Box<[i64; DIGITS]>,
-    /// How much the digits may have grown: additions since they were normalised.
+    /// The groups that are not empty, in ascending order: their numbers and sums.
+    groups: Vec<(u32, i128)>,
+    /// How much the sums may have grown: additions since they were normalised.
     added: u64,
 }
 
 /// 2,098 bits of doubles, and 62 for their number.
 const DIGITS: usize = 68;
 const DIGIT_BITS: u32 = 32;
-/// An addition makes a digit longer by less than 2^32.
-const MAX_ADDED: u64 = 1 << 30;
+/// An addition makes a sum longer by less than 2^84.
+const MAX_ADDED: u64 = 1 << 42;
 /// The exponent of the least bit.
 const LEAST_EXPONENT: i32 = -1074;
 
-impl Default for ExactSum {
-    fn default() -> Self {
-        Self { digits: Box::new([0; DIGITS]), added: 0 }
-    }
+/// The group of a finite number, and what it adds to it.
+#[inline]
+fn shifted_mantissa(value: f64) -> (u32, i128) {
+    let bits = value.to_bits();
+    let exponent = (bits >> 52) as u32 & 0x7ff;
+    let fraction = bits & ((1 << 52) - 1);
+    let (mantissa, place) =
+        if exponent == 0 { (fraction, 0) } else { (fraction | 1 << 52, exponent - 1) };
+    let wide = i128::from(mantissa) << (place % DIGIT_BITS);
+    (place / DIGIT_BITS, if value.is_sign_negative() { -wide } else { wide })
 }
 
 impl ExactSum {
-    /// Adds a finite number.
-    #[inline]
-    pub(super) fn add(&mut self, value: f64) {
-        let bits = value.to_bits();
-        let exponent = (bits >> 52) as u32 & 0x7ff;
-        let fraction = bits & ((1 << 52) - 1);
-        let (mantissa, place) =
-            if exponent == 0 { (fraction, 0) } else { (fraction | 1 << 52, exponent - 1) };
-        let (at, shift) = ((place / DIGIT_BITS) as usize, place % DIGIT_BITS);
-        let wide = u128::from(mantissa) << shift;
-        let sign = if value.is_sign_negative() { -1 } else { 1 };
-        for (digit, part) in self.digits[at..at + 3].iter_mut().zip(0..) {
-            *digit += sign * i64::from((wide >> (part * DIGIT_BITS)) as u32);
+    /// Adds finite numbers.
+    pub(super) fn add_all(&mut self, values: &[f64]) {
+        let (mut group, mut sum) = (0, 0);
+        for value in values {
+            let (of, part) = shifted_mantissa(*value);
+            // Zeros have the least exponent, and add nothing.
+            if of != group && part != 0 {
+                self.add_to(group, sum);
+                (group, sum) = (of, 0);
+            }
+            sum += part;
         }
-        self.added += 1;
-        if self.added >= MAX_ADDED {
-            self.normalise();
-        }
+        self.add_to(group, sum);
+        self.count(values.len() as u64);
     }
 
     pub(super) fn append(&mut self, next: &Self) {
-        if self.added + next.added >= MAX_ADDED {
-            self.normalise();
-        }
-        self.digits.iter_mut().zip(next.digits.iter()).for_each(|(digit, other)| *digit += other);
-        self.added += next.added + 1;
+        next.groups.iter().for_each(|(group, sum)| self.add_to(*group, *sum));
+        self.count(next.added);
     }
 
-    /// Makes all digits but the last lie between 0 and 2^32.
-    fn normalise(&mut self) {
-        let mut carry = 0;
-        for digit in self.digits.iter_mut().take(DIGITS - 1) {
-            let value = *digit + carry;
-            carry = value >> DIGIT_BITS;
-            *digit = value & i64::from(u32::MAX);
+    fn add_to(&mut self, group: u32, sum: i128) {
+        match self.groups.binary_search_by_key(&group, |(known, _)| *known) {
+            Ok(at) => self.groups[at].1 += sum,
+            Err(_) if sum == 0 => {}
+            Err(at) => self.groups.insert(at, (group, sum)),
         }
-        self.digits[DIGITS - 1] += carry;
+    }
+
+    /// Counts additions. Each operand has at most half of those that a sum has room for.
+    fn count(&mut self, added: u64) {
+        self.added += added;
+        if self.added < MAX_ADDED {
+            return;
+        }
+        let digits = self.digits();
+        let digits = (0..).zip(digits.iter()).filter(|(_, digit)| **digit != 0);
+        self.groups = digits.map(|(group, digit)| (group, i128::from(*digit))).collect();
         self.added = 1;
+    }
+
+    /// The digits of the sum, all but the last of which lie between 0 and 2^32.
+    fn digits(&self) -> [i64; DIGITS] {
+        let mut digits = [0; DIGITS];
+        let mut carry = 0i128;
+        let mut groups = self.groups.iter().peekable();
+        for (number, digit) in (0..).zip(digits.iter_mut()) {
+            let sum = groups.next_if(|(group, _)| *group == number).map_or(0, |(_, sum)| *sum);
+            let value = sum + carry;
+            let is_last = number as usize == DIGITS - 1;
+            *digit = if is_last { value as i64 } else { i64::from(value as u32) };
+            carry = value >> DIGIT_BITS;
+        }
+        digits
     }
 
     /// The sum divided by `count`, within two units of its last place.
@@ -69,17 +94,16 @@ impl ExactSum {
         if count == 0 {
             return None;
         }
-        let mut sum = self.clone();
-        sum.normalise();
-        let is_negative = sum.digits[DIGITS - 1] < 0;
+        let mut digits = self.digits();
+        let is_negative = digits[DIGITS - 1] < 0;
         if is_negative {
-            sum.digits.iter_mut().for_each(|digit| *digit = -*digit);
-            sum.normalise();
+            let negated = self.groups.iter().map(|(group, sum)| (*group, -sum)).collect();
+            digits = Self { groups: negated, added: 0 }.digits();
         }
-        let Some(top) = sum.digits.iter().rposition(|digit| *digit != 0) else { return Some(0.0) };
+        let Some(top) = digits.iter().rposition(|digit| *digit != 0) else { return Some(0.0) };
         // Three digits hold at least 65 significant bits.
         let first = top.saturating_sub(2);
-        let head = sum.digits[first..=top].iter().rev();
+        let head = digits[first..=top].iter().rev();
         let head = head.fold(0u128, |head, digit| head << DIGIT_BITS | *digit as u128);
         let quotient = head as f64 / count as f64;
         let exponent = LEAST_EXPONENT + (first as i32) * DIGIT_BITS as i32;
@@ -87,7 +111,6 @@ impl ExactSum {
         Some(if is_negative { -mean } else { mean })
     }
 }
-
 /// Multiplies in steps, so that only the result can overflow or underflow.
 fn times_power_of_two(mut value: f64, mut exponent: i32) -> f64 {
     while exponent != 0 {
@@ -105,7 +128,7 @@ mod tests {
 
     fn sum(values: &[f64]) -> ExactSum {
         let mut sum = ExactSum::default();
-        values.iter().for_each(|value| sum.add(*value));
+        sum.add_all(values);
         sum
     }
 

@@ -69,17 +69,16 @@ static VIEWS: LazyLock<ReportViews> =
     LazyLock::new(|| ReportViews::new(&Registry::linked()).unwrap());
 
 fn part(events: &[TestEvent]) -> Part {
-    let pictures = CollectedPictures::default();
-    let (channels, views) = (&*CHANNELS_OF_PARTS, &*VIEWS);
-    let shown = ShownContext { channels, views, pictures: &pictures };
-    let (least_width, rows) = (BucketWidth::default(), RowFigures::Values);
-    let context = PartContext { least_width, rows, shown: Some(shown) };
+    let shown = ShownContext { channels: &CHANNELS_OF_PARTS, views: &VIEWS };
+    let (hints, rows) = (&CollectedHints::default(), RowFigures::Values);
+    let context = PartContext { hints, rows, shown: Some(shown) };
     Part::from_batch(&batch(events), &context)
 }
 
 fn figures(parts: impl IntoIterator<Item = Part>, channels: &Channels) -> Figures {
     let mut collection = Collection::default();
-    parts.into_iter().for_each(|part| collection.append(part));
+    let hints = CollectedHints::default();
+    parts.into_iter().for_each(|part| collection.append(part, &hints));
     collection.figures(channels, &[])
 }
 

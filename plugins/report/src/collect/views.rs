@@ -1,8 +1,5 @@
 //! What the events of a batch show: places, pictures, scans, and when they were made.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float32Type;
 use arrow_array::{Array, Float32Array, RecordBatch};
@@ -10,18 +7,22 @@ use arrow_cast::cast;
 use arrow_schema::DataType;
 use serde_json::json;
 use sluice_model::{
-    Batch, Channel, Channels, Error, FieldPath, Map, OptionsError, PluginKind, Registry, Rows,
-    Stage, StageContext, TypeKey,
+    Batch, Channels, Error, FieldPath, Map, OptionsError, PluginKind, Registry, Rows, Stage,
+    StageContext, TypeKey,
 };
 use sluice_views::{
-    FixColumns, ImageColumns, Placements, ScanColumns, Times, ViewMap, list_parts, maps, parse_maps,
+    FixColumns, ImageColumns, Placements, ScanColumns, ViewMap, list_parts, maps, parse_maps,
 };
+use std::collections::BTreeMap;
 
+use super::bins::BinCounter;
 use super::clouds::CloudPart;
+use super::fields::ChannelRows;
 use super::grid::BucketWidth;
-use super::latency::Latencies;
+use super::hints::CollectedHints;
+use super::latency::{Latencies, MessageTimes};
 use super::packets::FirstPackets;
-use super::pictures::{CollectedPictures, Pictures};
+use super::pictures::Pictures;
 use super::places::Places;
 
 /// Which fields of which messages are shown, and how.
@@ -125,6 +126,12 @@ pub(super) struct ViewParts {
 }
 
 impl ViewParts {
+    /// Whether it has anything of which later ones are not needed.
+    pub(super) fn has_hints(&self) -> bool {
+        let has_pictures = self.pictures.buckets().next().is_some();
+        has_pictures || self.cloud.is_some() || self.packets.is_some()
+    }
+
     pub(super) fn append(&mut self, next: Self) {
         self.track.append(next.track);
         self.fixes.append(next.fixes);
@@ -145,10 +152,8 @@ enum ViewColumns {
     Image(ImageColumns),
     Scan(ScanColumns),
     Points(PointLists),
-    /// Packets, by the number of their map.
+    /// Packets.
     Packets,
-    /// Scans of a channel that has an earlier one of this type.
-    NotNeeded,
 }
 
 impl ViewColumns {
@@ -174,50 +179,98 @@ impl ViewColumns {
     }
 }
 
-/// The widths of buckets, and the pictures that are not needed.
+/// The widths of buckets, and what is not needed.
 #[derive(Clone, Copy)]
 pub(super) struct ViewContext<'c> {
     pub(super) width: BucketWidth,
     pub(super) picture_width: BucketWidth,
-    pub(super) collected: &'c CollectedPictures,
+    pub(super) hints: &'c CollectedHints,
 }
 
-/// The rows of a channel, with their events' times.
-pub(super) struct ViewRows<'r> {
-    pub(super) batch: &'r Batch,
-    pub(super) rows: &'r Rows,
-    pub(super) channel: &'r Channel,
-    pub(super) number: u32,
-    /// Row and time.
-    pub(super) events: &'r [(usize, i64)],
+/// The rows of one type, and what is found of them once for all channels.
+pub(super) struct ShownRows<'r> {
+    batch: &'r Batch,
+    rows: &'r Rows,
+    /// The maps for the type, with their numbers.
+    maps: Vec<(usize, &'r ViewMap)>,
+    /// What these maps, by number, say they are.
+    columns: BTreeMap<usize, Option<ViewColumns>>,
+    /// The messages' times by a map, or by none.
+    times: BTreeMap<Option<usize>, Option<MessageTimes>>,
 }
 
 impl ReportViews {
-    /// Adds what rows show to the parts of their channel.
-    pub(super) fn add(&self, of: &ViewRows<'_>, to: &mut ViewParts, context: ViewContext<'_>) {
-        let ViewRows { batch, rows, channel, number, events } = of;
-        let columns = &rows.columns;
-        let mut fitting = (self.maps.iter().enumerate())
-            .filter(|(_, map)| map.is_for(channel.name.text(), &rows.message.name));
-        let key = rows.base_key();
-        let scan_until = context.collected.scan_until(*number, key);
-        let needs_scan = events.iter().any(|(_, time)| *time < scan_until);
-        let found = fitting.find_map(|(at, map)| {
+    /// Decides what the rows of one type show.
+    pub(super) fn rows<'r>(&'r self, batch: &'r Batch, rows: &'r Rows) -> ShownRows<'r> {
+        let maps = self.maps.iter().enumerate();
+        let maps = maps.filter(|(_, map)| map.is_for_type(&rows.message.name)).collect();
+        ShownRows { batch, rows, maps, columns: BTreeMap::new(), times: BTreeMap::new() }
+    }
+}
+
+impl ShownRows<'_> {
+    /// Adds what the rows of a channel show to its parts.
+    pub(super) fn add(
+        &mut self,
+        events: &ChannelRows,
+        (number, name): (u32, &str),
+        to: &mut ViewParts,
+        (context, bins): (ViewContext<'_>, &mut BinCounter),
+    ) {
+        let scan_until = context.hints.scan_until(number, self.rows.base_key());
+        let needs_scan = events.events().any(|(_, time)| time < scan_until);
+        let fitting = self.maps.iter().copied().filter(|(_, map)| map.is_for_channel(name));
+        let columns = &self.rows.columns;
+        let found = fitting.into_iter().find(|(at, map)| {
             // Long lists take long to read. That this type has them is known from its scan.
-            let is_scan = map.scan.is_some() || map.points.is_some();
-            let view = match is_scan && !needs_scan {
-                true => ViewColumns::NotNeeded,
-                false => ViewColumns::resolve(map, columns)?,
-            };
-            Some((at, map, view))
+            let is_known = (map.scan.is_some() || map.points.is_some()) && !needs_scan;
+            let resolve = || ViewColumns::resolve(map, columns);
+            is_known || self.columns.entry(*at).or_insert_with(resolve).is_some()
         });
-        let time =
-            found.as_ref().and_then(|(_, map, _)| Some((map.time.clone()?, map.time_unit.nanos())));
-        to.latencies.append(latencies(columns, events, time));
-        let Some((map, _, view)) = found else { return };
-        for &(row, time) in *events {
-            match &view {
-                ViewColumns::NotNeeded => return,
+        let timed = found.filter(|(_, map)| map.time.is_some());
+        let times = self.times.entry(timed.map(|(at, _)| at)).or_insert_with(|| {
+            let mapped =
+                timed.and_then(|(_, map)| Some((map.time.as_ref()?, map.time_unit.nanos())));
+            MessageTimes::resolve(mapped, columns)
+        });
+        if let Some(times) = times {
+            to.latencies.append(times.latencies(events.events(), bins));
+        }
+        let Some((map, view)) = found.and_then(|(at, _)| Some((at, self.columns.get(&at)?))) else {
+            return;
+        };
+        match view {
+            Some(ViewColumns::Packets) => self.add_packets(events, map, to, (number, context)),
+            Some(view) => self.add_views(events, view, to, (number, context)),
+            None => {}
+        }
+    }
+
+    fn add_packets(
+        &self,
+        events: &ChannelRows,
+        map: usize,
+        to: &mut ViewParts,
+        (number, context): (u32, ViewContext<'_>),
+    ) {
+        let until = context.hints.packets_until(number);
+        for (row, time) in events.events().filter(|(_, time)| *time < until) {
+            let (_, packets) = to.packets.get_or_insert((map, FirstPackets::default()));
+            packets.add(time, self.batch.payload(self.rows.events[row] as usize));
+        }
+    }
+
+    fn add_views(
+        &self,
+        events: &ChannelRows,
+        view: &ViewColumns,
+        to: &mut ViewParts,
+        (number, context): (u32, ViewContext<'_>),
+    ) {
+        let key = self.rows.base_key();
+        for (row, time) in events.events() {
+            match view {
+                ViewColumns::Packets => {}
                 ViewColumns::Pose(columns) => {
                     let Some(placement) = columns.at(row) else { continue };
                     let [x, y, _] = placement.position;
@@ -228,14 +281,8 @@ impl ReportViews {
                     to.fixes.add(time, [position.longitude, position.latitude], context.width);
                 }
                 ViewColumns::Image(columns) => {
-                    let place = (*number, context.picture_width, context.collected);
+                    let place = (number, context.picture_width, context.hints);
                     to.pictures.add(columns, row, time, place);
-                }
-                ViewColumns::Packets => {
-                    let (_, packets) = to.packets.get_or_insert((map, FirstPackets::default()));
-                    if time < context.collected.packets_until(*number) {
-                        packets.add(time, batch.payload(rows.events[row] as usize));
-                    }
                 }
                 ViewColumns::Scan(_) | ViewColumns::Points(_)
                     if to.cloud.as_ref().is_some_and(|cloud| cloud.is_until(time)) => {}
@@ -249,56 +296,6 @@ impl ReportViews {
                 }
             }
         }
-    }
-}
-
-/// Latencies by the field that a map names, or else one of the usual ones.
-pub(super) fn latencies(
-    columns: &RecordBatch,
-    events: &[(usize, i64)],
-    mapped: Option<(FieldPath, i64)>,
-) -> Latencies {
-    const MICROSECONDS: i64 = 1_000;
-    let usual = ["utime", "header.stamp", "timestamp"].into_iter();
-    let usual = usual.filter_map(|path| Some((FieldPath::parse(path).ok()?, MICROSECONDS)));
-    let found = mapped
-        .into_iter()
-        .chain(usual)
-        .find_map(|(path, unit)| Some((MessageTimes::resolve(&path, unit, columns)?, path)));
-    let Some((times, path)) = found else { return Latencies::default() };
-    let pairs = events.iter().filter_map(|(row, time)| Some((*time, times.at(*row)?)));
-    let pairs: Vec<(i64, i64)> = pairs.collect();
-    Latencies::from_times(Arc::from(path.to_string()), &pairs)
-}
-
-/// A time, or seconds and nanoseconds as in ROS.
-enum MessageTimes {
-    Whole(Times),
-    Parts(Times, Times),
-}
-
-impl MessageTimes {
-    fn resolve(path: &FieldPath, unit: i64, columns: &RecordBatch) -> Option<Self> {
-        if let Some(times) = Times::resolve(path, unit, columns) {
-            return Some(Self::Whole(times));
-        }
-        let part = |name: &str, unit| {
-            let path = FieldPath::parse(&format!("{path}.{name}")).ok()?;
-            Times::resolve(&path, unit, columns)
-        };
-        let parts = |seconds, nanos| part(seconds, 1_000_000_000).zip(part(nanos, 1));
-        let found = parts("sec", "nanosec").or_else(|| parts("secs", "nsecs"));
-        let (seconds, nanos) = found.or_else(|| parts("sec", "nsec"))?;
-        Some(Self::Parts(seconds, nanos))
-    }
-
-    /// `None` for zero, which stands for no time.
-    fn at(&self, row: usize) -> Option<i64> {
-        let time = match self {
-            Self::Whole(times) => times.at(row)?,
-            Self::Parts(seconds, nanos) => seconds.at(row)?.checked_add(nanos.at(row)?)?,
-        };
-        (time != 0).then_some(time)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Sink `expectations`: writes a first file of expectations from the log that it is given.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde::Deserialize;
 use sluice_model::options::OutPath;
@@ -12,7 +11,7 @@ use sluice_model::{
 };
 
 use super::generate::from_figures;
-use crate::collect::{BucketWidth, Collection, Part, PartContext, RowFigures};
+use crate::collect::{CollectedHints, Collection, Part, PartContext, RowFigures};
 use crate::origin;
 
 /// Options of `expectations`.
@@ -22,9 +21,8 @@ use crate::origin;
 pub(crate) struct ExpectationsSink {
     /// The file to write; `-` is standard output.
     path: OutPath,
-    /// The width of buckets of time so far.
     #[serde(skip)]
-    width: AtomicU32,
+    hints: CollectedHints,
 }
 
 sluice_model::register! {
@@ -54,7 +52,7 @@ impl Sink for ExpectationsSink {
     }
 
     fn open(&self, context: &SinkContext) -> Result<ExpectationsOutput, Error> {
-        self.width.store(BucketWidth::default().to_bits(), Ordering::Relaxed);
+        self.hints.begin(context.is_piece);
         Ok(ExpectationsOutput {
             file: context.outputs.create(&self.path.0)?,
             channels: Arc::clone(&context.channels),
@@ -64,9 +62,8 @@ impl Sink for ExpectationsSink {
     }
 
     fn prepare(&self, batch: Batch, _: &mut PrepareContext<'_>) -> Result<Part, Error> {
-        let least_width = BucketWidth::from_bits(self.width.load(Ordering::Relaxed));
-        let (rows, shown) = (RowFigures::Values, None);
-        Ok(Part::from_batch(&batch, &PartContext { least_width, rows, shown }))
+        let (hints, rows, shown) = (&self.hints, RowFigures::Values, None);
+        Ok(Part::from_batch(&batch, &PartContext { hints, rows, shown }))
     }
 
     fn gather(
@@ -76,8 +73,7 @@ impl Sink for ExpectationsSink {
     ) -> Result<Vec<Job<u64>>, Error> {
         let SinkInput::Block(part) = input else { return Ok(Vec::new()) };
         let events = part.events();
-        output.collection.append(part);
-        self.width.store(output.collection.width().to_bits(), Ordering::Relaxed);
+        output.collection.append(part, &self.hints);
         Ok(vec![Job::done(events)])
     }
 

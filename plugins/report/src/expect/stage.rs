@@ -10,7 +10,7 @@ use sluice_model::{Batch, Error, Fold, OptionsError, RowsEffect, Stage, StageCon
 
 use super::compare::compare;
 use super::rules::{ChannelRules, Expectations, LogRules};
-use crate::collect::{Collection, Part, PartContext, RowFigures};
+use crate::collect::{CollectedHints, Collection, Part, PartContext, RowFigures};
 use crate::origin;
 
 /// Options of `expect`: a file, or the same in the pipeline file.
@@ -39,6 +39,7 @@ sluice_model::register! {
 struct Expect {
     expectations: Expectations,
     collection: Collection,
+    hints: CollectedHints,
     rows: RowFigures,
 }
 
@@ -52,7 +53,12 @@ impl TryFrom<ExpectOptions> for Stage {
             false => RowFigures::Types,
         };
         let collection = Collection::keeping(expectations.fields());
-        Ok(Self::Fold(Box::new(Expect { expectations, collection, rows })))
+        Ok(Self::Fold(Box::new(Expect {
+            expectations,
+            collection,
+            hints: CollectedHints::default(),
+            rows,
+        })))
     }
 }
 
@@ -92,9 +98,8 @@ fn parse(tables: impl IntoIterator<Item = (String, Value)>) -> Result<Expectatio
 
 impl Fold for Expect {
     fn push(&mut self, batch: Batch, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
-        let least_width = self.collection.width();
-        let context = PartContext { least_width, rows: self.rows, shown: None };
-        self.collection.append(Part::from_batch(&batch, &context));
+        let context = PartContext { hints: &self.hints, rows: self.rows, shown: None };
+        self.collection.append(Part::from_batch(&batch, &context), &self.hints);
         Ok(vec![batch])
     }
 
