@@ -8,6 +8,7 @@ TITLES = {
     "windows": "Windows of time",
     "decode": "Messages to columns and back, in memory",
     "points": "Packets of a Velodyne to points, in memory",
+    "report": "Reports",
     "parquet": "One Parquet table",
     "tables": "A Parquet table for each channel",
     "typed": "A typed table for each channel",

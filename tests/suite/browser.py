@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 PATIENCE = 600
-WIDTHS = [360, 800, 1440]
+WIDTHS = [360, 800, 1280]
 
 # A function that is evaluated in the page.
 CHECK = Path(__file__).with_name("page_check.js").read_text(encoding="utf-8").rstrip("; \n")

@@ -29,6 +29,9 @@ async (scripts) => {
       `${wide} px wider than the window: ${who.slice(0, 3).map((e) => e.outerHTML.slice(0, 80))}`,
     );
   }
+  const table = document.querySelector("#channels .scroll");
+  if (table && innerWidth >= 1280 && table.scrollWidth > table.clientWidth)
+    wrong.push(`the table of channels is ${table.scrollWidth - table.clientWidth} px too wide`);
   const marks = "path:not(.mesh), circle:not(.mesh):not(.now), rect:not(.ground)";
   for (const svg of all("svg[role=img]")) {
     const drawn = all(marks, svg).some((mark) => mark.tagName !== "path" || mark.getAttribute("d"));

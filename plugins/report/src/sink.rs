@@ -14,9 +14,7 @@ use sluice_model::{
     PrepareContext, Registry, RunOrigin, Sink, SinkContext, SinkInput, SinkTraits, Written,
 };
 
-use crate::collect::{
-    CollectedHints, Collection, Part, PartContext, ReportViews, RowFigures, ShownContext,
-};
+use crate::collect::{Collection, Collector, Part, ReportViews, RowFigures, ShownContext};
 use crate::expect::{Comparison, Expectations, compare};
 use crate::findings::findings;
 use crate::origin::{inputs, provenance};
@@ -67,7 +65,7 @@ pub(crate) struct ReportSink {
     options: ReportOptions,
     expectations: Option<Expectations>,
     views: ReportViews,
-    hints: CollectedHints,
+    collector: Collector,
 }
 
 impl ReportSink {
@@ -77,7 +75,7 @@ impl ReportSink {
         };
         let expectations = options.expect.as_deref().map(open).transpose()?;
         let views = ReportViews::new(registry)?;
-        Ok(Self { options, expectations, views, hints: CollectedHints::default() })
+        Ok(Self { options, expectations, views, collector: Collector::default() })
     }
 }
 
@@ -144,7 +142,7 @@ impl Sink for ReportSink {
     }
 
     fn open(&self, context: &SinkContext) -> Result<ReportOutput, Error> {
-        self.hints.begin(context.is_piece);
+        self.collector.begin(context.is_piece);
         Ok(ReportOutput {
             file: context.outputs.create(&self.options.path.0)?,
             channels: Arc::clone(&context.channels),
@@ -158,8 +156,7 @@ impl Sink for ReportSink {
 
     fn prepare(&self, batch: Batch, context: &mut PrepareContext<'_>) -> Result<Part, Error> {
         let shown = ShownContext { channels: context.channels, views: &self.views };
-        let (hints, rows) = (&self.hints, RowFigures::Values);
-        Ok(Part::from_batch(&batch, &PartContext { hints, rows, shown: Some(shown) }))
+        Ok(self.collector.part(&batch, RowFigures::Values, Some(shown)))
     }
 
     fn gather(
@@ -170,7 +167,7 @@ impl Sink for ReportSink {
         match input {
             SinkInput::Block(part) => {
                 let events = part.events();
-                output.collection.append(part, &self.hints);
+                output.collection.append(part, &self.collector);
                 Ok(vec![Job::done(ReportUnit::Events(events))])
             }
             SinkInput::Flush => Ok(Vec::new()),

@@ -84,7 +84,7 @@ fn decode(bytes: &[u8]) -> Option<SmallPicture> {
     })
 }
 
-/// The pixels of a raw picture; colours of Bayer patterns stay grey.
+/// The pixels of a raw picture.
 fn from_pixels(layout: PixelLayout<'_>, data: &[u8]) -> Option<SmallPicture> {
     let PixelLayout { width, height, step, encoding } = layout;
     let byte = |x: usize, y: u32| data.get(y as usize * step as usize + x).copied();
@@ -104,11 +104,33 @@ fn from_pixels(layout: PixelLayout<'_>, data: &[u8]) -> Option<SmallPicture> {
             "uyvy" | "yuv422" => byte(2 * x + 1, y).map(|grey| [grey; 3]),
             "yuyv" | "yuv422_yuy2" => byte(2 * x, y).map(|grey| [grey; 3]),
             "mono8" | "8UC1" | "nv12" => byte(x, y).map(|grey| [grey; 3]),
-            bayer if bayer.starts_with("bayer_") => byte(x, y).map(|grey| [grey; 3]),
-            _ => None,
+            other => {
+                let pattern = other.strip_prefix("bayer_")?;
+                bayer_colour(pattern, (x as u32, y), (width, height), byte)
+            }
         }
     };
     scaled(width, height, colour)
+}
+
+/// The colour of the two by two pixels of a Bayer pattern, such as `rggb8`, that a pixel is one of.
+fn bayer_colour(
+    pattern: &str,
+    (x, y): (u32, u32),
+    (width, height): (u32, u32),
+    byte: impl Fn(usize, u32) -> Option<u8>,
+) -> Option<[u8; 3]> {
+    // The last of an odd number of rows or columns has no partner.
+    let start = |at: u32, len: u32| (at & !1).min(len.saturating_sub(2) & !1);
+    let (left, top) = (start(x, width), start(y, height));
+    let (mut sums, mut counts) = ([0u32; 3], [0u32; 3]);
+    for (letter, (right, down)) in pattern.bytes().zip([(0, 0), (1, 0), (0, 1), (1, 1)]) {
+        let colour = b"rgb".iter().position(|known| *known == letter)?;
+        sums[colour] += u32::from(byte((left + right) as usize, top + down)?);
+        counts[colour] += 1;
+    }
+    let [r, g, b] = [0, 1, 2].map(|at: usize| sums[at].checked_div(counts[at]));
+    Some([r? as u8, g? as u8, b? as u8])
 }
 
 /// The picture with its longer side cut down to 160 pixels, each the mean of up to 16 of a grid in
@@ -173,5 +195,17 @@ mod tests {
         assert_eq!(rgb("bgra8"), Some(vec![30, 20, 10, 70, 60, 50]));
         assert_eq!(rgb("mono16"), Some(vec![20, 20, 20, 40, 40, 40]));
         assert_eq!(rgb("h264"), None);
+    }
+
+    #[test]
+    fn cells_of_bayer_patterns_have_their_colour() {
+        let layout = |encoding, height| PixelLayout { width: 3, height, step: 3, encoding };
+        let data = [200, 90, 200, 110, 30, 110, 200, 90, 200];
+        let pixels = |encoding, height| from_pixels(layout(encoding, height), &data);
+        let rgb = pixels("bayer_rggb8", 3).unwrap().rgb;
+        assert_eq!(rgb, [200, 100, 30].repeat(9));
+        assert_eq!(pixels("bayer_bggr8", 3).unwrap().rgb[..3], [30, 100, 200]);
+        // Three bytes are no cell.
+        assert_eq!(from_pixels(layout("bayer_rggb8", 1), &data[..3]), None);
     }
 }

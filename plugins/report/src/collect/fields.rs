@@ -215,9 +215,15 @@ impl ChannelRows {
     pub(super) fn values(&self, path: &Arc<str>, of: &FieldValues) -> FieldPart {
         let mut part = FieldPart::new(Arc::clone(path));
         let nulls = of.array.nulls().filter(|nulls| nulls.null_count() > 0);
-        let mut values = Vec::with_capacity(self.rows.len());
-        // Of zero and minus zero, the order would decide.
-        values.extend(self.rows.iter().map(|row| of.array.value(*row as usize) + 0.0));
+        let picked: Vec<f64>;
+        let values = match self.rows.len() == of.array.len() {
+            true => &of.array.values()[..],
+            false => {
+                let all = of.array.values();
+                picked = self.rows.iter().map(|row| all[*row as usize]).collect();
+                &picked[..]
+            }
+        };
         if nulls.is_none() && values.iter().all(|value| value.is_finite()) {
             let mut start = 0;
             for run in &self.runs {
@@ -235,7 +241,7 @@ impl ChannelRows {
                 false if !value.is_finite() => part.not_finite += 1,
                 false => {
                     let run = Run { bucket, earliest: self.times[at], end: at + 1 };
-                    part.add_run(&[value], &run, &self.times[at..=at]);
+                    part.add_run(&[*value], &run, &self.times[at..=at]);
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! Buckets of time with power-of-two widths and absolute starts, which add up exactly.
 
+use smallvec::SmallVec;
+
 use crate::TimeGrid;
 
 /// The most buckets.
@@ -48,13 +50,13 @@ impl BucketValue for u64 {
     }
 }
 
-/// The buckets that are not empty, in ascending order.
+/// The buckets that are not empty, in ascending order. A batch has few.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Buckets<T>(Vec<(i64, T)>);
+pub(super) struct Buckets<T>(SmallVec<[(i64, T); 2]>);
 
 impl<T> Default for Buckets<T> {
     fn default() -> Self {
-        Self(Vec::new())
+        Self(SmallVec::new())
     }
 }
 
@@ -153,6 +155,6 @@ mod tests {
         let mut buckets = Buckets::<u64>::default();
         [5, 6, 9, 6, -1].into_iter().for_each(|bucket| buckets.add(bucket, 1));
         buckets.widen(BucketWidth(3), BucketWidth(4));
-        assert_eq!(buckets, Buckets(vec![(-1, 1), (2, 1), (3, 2), (4, 1)]));
+        assert_eq!(buckets, Buckets(smallvec::smallvec![(-1, 1), (2, 1), (3, 2), (4, 1)]));
     }
 }

@@ -18,17 +18,20 @@ mod part;
 mod pictures;
 mod places;
 mod plots;
+mod row_types;
 mod sum;
 #[cfg(test)]
 mod tests;
 mod views;
 
-use sluice_model::{ChannelId, Channels, Error};
+use sluice_model::{Batch, ChannelId, Channels, Error};
 
-pub(crate) use hints::CollectedHints;
 pub(crate) use part::Part;
 use part::{FieldBudget, Limits};
 pub(crate) use views::ReportViews;
+
+use hints::CollectedHints;
+use row_types::RowTypes;
 
 use crate::CloudFigures;
 use crate::thumbnail::StoredPicture;
@@ -41,15 +44,37 @@ const MAX_CAMERAS: usize = 128;
 const MAX_FIELDS: usize = 1_000;
 const MAX_FIELDS_OF_CHANNEL: usize = 128;
 
+/// Computes what batches contribute, on any thread. One for all outputs of a sink.
+#[derive(Debug, Default)]
+pub(crate) struct Collector {
+    hints: CollectedHints,
+    types: RowTypes,
+}
+
+impl Collector {
+    /// Starts with a new log, or with a piece of a recording.
+    pub(crate) fn begin(&self, is_piece: bool) {
+        self.hints.begin(is_piece);
+        self.types.clear();
+    }
+
+    /// What a batch contributes; `shown` is `None` if what messages show is not needed.
+    pub(crate) fn part(
+        &self,
+        batch: &Batch,
+        rows: RowFigures,
+        shown: Option<ShownContext<'_>>,
+    ) -> Part {
+        Part::from_batch(batch, &PartContext { collector: self, rows, shown })
+    }
+}
+
 /// What computing the contribution of a batch needs to know.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PartContext<'c> {
-    /// What is not needed any more.
-    pub(crate) hints: &'c CollectedHints,
-    /// What is measured of decoded rows.
-    pub(crate) rows: RowFigures,
-    /// What messages show; `None` if that is not needed.
-    pub(crate) shown: Option<ShownContext<'c>>,
+struct PartContext<'c> {
+    collector: &'c Collector,
+    rows: RowFigures,
+    shown: Option<ShownContext<'c>>,
 }
 
 /// What is measured of decoded rows.
@@ -92,13 +117,14 @@ impl Collection {
         Self { part: Part::default(), limits }
     }
 
-    /// Adds the part that follows in the order of the log, and says what is not needed any more.
-    pub(crate) fn append(&mut self, next: Part, hints: &CollectedHints) {
+    /// Adds the part that follows in the order of the log, and tells the collector what is not
+    /// needed any more.
+    pub(crate) fn append(&mut self, next: Part, collector: &Collector) {
         let widths = (self.part.width, self.part.picture_width);
         let is_shown = next.channels.iter().any(|part| part.views.has_hints());
         self.part.append(next, &mut self.limits);
         if is_shown || widths != (self.part.width, self.part.picture_width) {
-            hints.replace(&self.part);
+            collector.hints.replace(&self.part);
         }
     }
 

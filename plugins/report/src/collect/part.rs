@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sluice_kit::census::BatchCensus;
-use sluice_model::{Batch, ChannelId, FieldPath, Rows};
+use sluice_model::{Batch, ChannelId, Rows};
 
 use super::bins::BinCounter;
 use super::channel::ChannelPart;
@@ -12,6 +12,7 @@ use super::fields::{ChannelRows, FieldPart, FieldValues};
 use super::gaps::LongestGaps;
 use super::grid::BucketWidth;
 use super::latency::MessageTimes;
+use super::row_types::RowType;
 use super::views::ViewContext;
 use super::{PartContext, RowFigures};
 use crate::GapFigures;
@@ -77,24 +78,25 @@ const MAX_LEFT_OUT: usize = 10_000;
 /// The rows of one type, by channel.
 struct RowsOfType<'b> {
     rows: &'b Rows,
+    of: Arc<RowType>,
     channels: Vec<ChannelRows>,
 }
 
 impl Part {
     /// What a batch contributes.
-    pub(crate) fn from_batch(batch: &Batch, context: &PartContext<'_>) -> Self {
+    pub(super) fn from_batch(batch: &Batch, context: &PartContext<'_>) -> Self {
         let census = BatchCensus::from_batch(batch, &[]);
         let width = BucketWidth::for_times(census.all.earliest, census.all.latest);
-        let width = width.max(context.hints.width());
+        let width = width.max(context.collector.hints.width());
         let times = (census.all.earliest, census.all.latest);
         let picture_width = BucketWidth::for_buckets(times.0, times.1, MAX_PICTURES);
-        let picture_width = picture_width.max(context.hints.picture_width());
+        let picture_width = picture_width.max(context.collector.hints.picture_width());
         let mut part = Self { census, width, picture_width, ..Self::default() };
         let mut bins = BinCounter::default();
         part.add_times(batch, &mut bins);
         part.add_undecoded(batch);
         if context.rows == RowFigures::Values {
-            let by_type = part.rows_by_channel(batch);
+            let by_type = part.rows_by_channel(batch, context);
             part.add_fields(&by_type);
             part.add_shown(batch, &by_type, context, &mut bins);
         }
@@ -153,11 +155,16 @@ impl Part {
         }
     }
 
-    fn rows_by_channel<'b>(&self, batch: &'b Batch) -> Vec<RowsOfType<'b>> {
+    fn rows_by_channel<'b>(
+        &self,
+        batch: &'b Batch,
+        context: &PartContext<'_>,
+    ) -> Vec<RowsOfType<'b>> {
         let place = |event: u32| self.place(batch.channels()[event as usize]);
         let of_type = |rows: &'b Rows| {
             let channels = ChannelRows::by_channel(batch, rows, self.width, place);
-            RowsOfType { rows, channels }
+            let views = context.shown.map(|shown| shown.views);
+            RowsOfType { rows, of: context.collector.types.of_rows(rows, views), channels }
         };
         batch.rows().iter().map(of_type).collect()
     }
@@ -166,13 +173,12 @@ impl Part {
         // Fields are in order of their first event, then of the type's columns.
         let mut found: Vec<(&ChannelRows, FieldPart)> = Vec::new();
         let mut types = vec![0; self.channels.len()];
-        for RowsOfType { rows, channels } in by_type {
+        for RowsOfType { rows, of, channels } in by_type {
             channels.iter().for_each(|channel| types[channel.place] += 1);
-            for path in FieldPath::leaves(&rows.columns.schema()) {
-                let Some(values) = FieldValues::resolve(&path, &rows.columns) else { continue };
-                let path: Arc<str> = path.to_string().into();
+            for (path, text) in &of.leaves {
+                let Some(values) = FieldValues::resolve(path, &rows.columns) else { continue };
                 found.extend(
-                    channels.iter().map(|channel| (channel, channel.values(&path, &values))),
+                    channels.iter().map(|channel| (channel, channel.values(text, &values))),
                 );
             }
         }
@@ -194,13 +200,14 @@ impl Part {
         context: &PartContext<'_>,
         bins: &mut BinCounter,
     ) {
-        for RowsOfType { rows, channels } in by_type {
+        for RowsOfType { rows, of, channels } in by_type {
             let Some(shown) = context.shown else {
                 self.add_latencies(rows, channels, bins);
                 continue;
             };
-            let mut shown_rows = shown.views.rows(batch, rows);
-            let (width, picture_width, hints) = (self.width, self.picture_width, context.hints);
+            let mut shown_rows = shown.views.rows(batch, rows, of);
+            let (width, picture_width, hints) =
+                (self.width, self.picture_width, &context.collector.hints);
             for events in channels {
                 let Some(part) = self.channels.get_mut(events.place) else { continue };
                 let channel = shown.channels.get(ChannelId(part.channel));
@@ -246,18 +253,15 @@ impl Part {
             (self.width, self.picture_width) = (next.width, next.picture_width);
         }
         self.census.append(std::mem::take(&mut next.census));
-        let all = &self.census.all;
-        let width = BucketWidth::for_times(all.earliest, all.latest);
+        let (earliest, latest) = (self.census.all.earliest, self.census.all.latest);
+        let width = BucketWidth::for_times(earliest, latest);
         let width = width.max(self.width).max(next.width);
-        self.channels.iter_mut().for_each(|part| part.widen(self.width, width));
-        next.channels.iter_mut().for_each(|part| part.widen(next.width, width));
-        self.width = width;
-        let width = BucketWidth::for_buckets(all.earliest, all.latest, MAX_PICTURES);
+        self.widen(width);
+        next.widen(width);
+        let width = BucketWidth::for_buckets(earliest, latest, MAX_PICTURES);
         let width = width.max(self.picture_width).max(next.picture_width);
-        let pictures = |part: &mut ChannelPart, from| part.views.pictures.widen(from, width);
-        self.channels.iter_mut().for_each(|part| pictures(part, self.picture_width));
-        next.channels.iter_mut().for_each(|part| pictures(part, next.picture_width));
-        self.picture_width = width;
+        self.widen_pictures(width);
+        next.widen_pictures(width);
         for part in next.channels {
             self.append_channel(part, limits);
         }
@@ -265,6 +269,20 @@ impl Part {
             if self.left_out.len() < MAX_LEFT_OUT {
                 self.left_out.insert(field);
             }
+        }
+    }
+
+    fn widen(&mut self, to: BucketWidth) {
+        let from = std::mem::replace(&mut self.width, to);
+        if from < to {
+            self.channels.iter_mut().for_each(|part| part.widen(from, to));
+        }
+    }
+
+    fn widen_pictures(&mut self, to: BucketWidth) {
+        let from = std::mem::replace(&mut self.picture_width, to);
+        if from < to {
+            self.channels.iter_mut().for_each(|part| part.views.pictures.widen(from, to));
         }
     }
 

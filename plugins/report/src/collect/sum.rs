@@ -1,5 +1,7 @@
 //! Exact sums of floating point numbers: the same in any order.
 
+use smallvec::SmallVec;
+
 /// A fixed-point number that holds every sum of finite doubles exactly.
 ///
 /// The bits of all doubles, from the least on, are cut into groups of 32. A double adds its mantissa
@@ -7,7 +9,7 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ExactSum {
     /// The groups that are not empty, in ascending order: their numbers and sums.
-    groups: Vec<(u32, i128)>,
+    groups: SmallVec<[(u32, i128); 1]>,
     /// How much the sums may have grown: additions since they were normalised.
     added: u64,
 }

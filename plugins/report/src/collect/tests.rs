@@ -70,15 +70,13 @@ static VIEWS: LazyLock<ReportViews> =
 
 fn part(events: &[TestEvent]) -> Part {
     let shown = ShownContext { channels: &CHANNELS_OF_PARTS, views: &VIEWS };
-    let (hints, rows) = (&CollectedHints::default(), RowFigures::Values);
-    let context = PartContext { hints, rows, shown: Some(shown) };
-    Part::from_batch(&batch(events), &context)
+    Collector::default().part(&batch(events), RowFigures::Values, Some(shown))
 }
 
 fn figures(parts: impl IntoIterator<Item = Part>, channels: &Channels) -> Figures {
     let mut collection = Collection::default();
-    let hints = CollectedHints::default();
-    parts.into_iter().for_each(|part| collection.append(part, &hints));
+    let collector = Collector::default();
+    parts.into_iter().for_each(|part| collection.append(part, &collector));
     collection.figures(channels, &[])
 }
 

@@ -24,6 +24,7 @@ use super::latency::{Latencies, MessageTimes};
 use super::packets::FirstPackets;
 use super::pictures::Pictures;
 use super::places::Places;
+use super::row_types::RowType;
 
 /// Which fields of which messages are shown, and how.
 pub(crate) struct ReportViews {
@@ -200,10 +201,20 @@ pub(super) struct ShownRows<'r> {
 }
 
 impl ReportViews {
+    /// The numbers of the maps for a type.
+    pub(super) fn maps_for_type(&self, name: &str) -> Vec<usize> {
+        let maps = self.maps.iter().enumerate().filter(|(_, map)| map.is_for_type(name));
+        maps.map(|(at, _)| at).collect()
+    }
+
     /// Decides what the rows of one type show.
-    pub(super) fn rows<'r>(&'r self, batch: &'r Batch, rows: &'r Rows) -> ShownRows<'r> {
-        let maps = self.maps.iter().enumerate();
-        let maps = maps.filter(|(_, map)| map.is_for_type(&rows.message.name)).collect();
+    pub(super) fn rows<'r>(
+        &'r self,
+        batch: &'r Batch,
+        rows: &'r Rows,
+        of: &RowType,
+    ) -> ShownRows<'r> {
+        let maps = of.maps.iter().filter_map(|at| Some((*at, self.maps.get(*at)?))).collect();
         ShownRows { batch, rows, maps, columns: BTreeMap::new(), times: BTreeMap::new() }
     }
 }
@@ -217,29 +228,29 @@ impl ShownRows<'_> {
         to: &mut ViewParts,
         (context, bins): (ViewContext<'_>, &mut BinCounter),
     ) {
-        let scan_until = context.hints.scan_until(number, self.rows.base_key());
-        let needs_scan = events.events().any(|(_, time)| time < scan_until);
-        let fitting = self.maps.iter().copied().filter(|(_, map)| map.is_for_channel(name));
+        let needs_scan = || {
+            let until = context.hints.scan_until(number, self.rows.base_key());
+            events.events().any(|(_, time)| time < until)
+        };
         let columns = &self.rows.columns;
-        let found = fitting.into_iter().find(|(at, map)| {
+        let fitting = self.maps.iter().filter(|(_, map)| map.is_for_channel(name));
+        let found = fitting.copied().find_map(|(at, map)| {
             // Long lists take long to read. That this type has them is known from its scan.
-            let is_known = (map.scan.is_some() || map.points.is_some()) && !needs_scan;
+            let is_known = (map.scan.is_some() || map.points.is_some()) && !needs_scan();
             let resolve = || ViewColumns::resolve(map, columns);
-            is_known || self.columns.entry(*at).or_insert_with(resolve).is_some()
+            let has_fields = is_known || self.columns.entry(at).or_insert_with(resolve).is_some();
+            has_fields.then_some((at, map, is_known))
         });
-        let timed = found.filter(|(_, map)| map.time.is_some());
-        let times = self.times.entry(timed.map(|(at, _)| at)).or_insert_with(|| {
-            let mapped =
-                timed.and_then(|(_, map)| Some((map.time.as_ref()?, map.time_unit.nanos())));
-            MessageTimes::resolve(mapped, columns)
+        let timed = found.filter(|(_, map, _)| map.time.is_some());
+        let times = self.times.entry(timed.map(|(at, ..)| at)).or_insert_with(|| {
+            let mapped = timed.and_then(|(_, map, _)| map.time.as_ref().zip(Some(map.time_unit)));
+            MessageTimes::resolve(mapped.map(|(path, unit)| (path, unit.nanos())), columns)
         });
         if let Some(times) = times {
             to.latencies.append(times.latencies(events.events(), bins));
         }
-        let Some((map, view)) = found.and_then(|(at, _)| Some((at, self.columns.get(&at)?))) else {
-            return;
-        };
-        match view {
+        let Some((map, _, false)) = found else { return };
+        match self.columns.get(&map).and_then(Option::as_ref) {
             Some(ViewColumns::Packets) => self.add_packets(events, map, to, (number, context)),
             Some(view) => self.add_views(events, view, to, (number, context)),
             None => {}

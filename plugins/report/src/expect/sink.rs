@@ -11,7 +11,7 @@ use sluice_model::{
 };
 
 use super::generate::from_figures;
-use crate::collect::{CollectedHints, Collection, Part, PartContext, RowFigures};
+use crate::collect::{Collection, Collector, Part, RowFigures};
 use crate::origin;
 
 /// Options of `expectations`.
@@ -22,7 +22,7 @@ pub(crate) struct ExpectationsSink {
     /// The file to write; `-` is standard output.
     path: OutPath,
     #[serde(skip)]
-    hints: CollectedHints,
+    collector: Collector,
 }
 
 sluice_model::register! {
@@ -52,7 +52,7 @@ impl Sink for ExpectationsSink {
     }
 
     fn open(&self, context: &SinkContext) -> Result<ExpectationsOutput, Error> {
-        self.hints.begin(context.is_piece);
+        self.collector.begin(context.is_piece);
         Ok(ExpectationsOutput {
             file: context.outputs.create(&self.path.0)?,
             channels: Arc::clone(&context.channels),
@@ -62,8 +62,7 @@ impl Sink for ExpectationsSink {
     }
 
     fn prepare(&self, batch: Batch, _: &mut PrepareContext<'_>) -> Result<Part, Error> {
-        let (hints, rows, shown) = (&self.hints, RowFigures::Values, None);
-        Ok(Part::from_batch(&batch, &PartContext { hints, rows, shown }))
+        Ok(self.collector.part(&batch, RowFigures::Values, None))
     }
 
     fn gather(
@@ -73,7 +72,7 @@ impl Sink for ExpectationsSink {
     ) -> Result<Vec<Job<u64>>, Error> {
         let SinkInput::Block(part) = input else { return Ok(Vec::new()) };
         let events = part.events();
-        output.collection.append(part, &self.hints);
+        output.collection.append(part, &self.collector);
         Ok(vec![Job::done(events)])
     }
 

@@ -10,7 +10,7 @@ use sluice_model::{Batch, Error, Fold, OptionsError, RowsEffect, Stage, StageCon
 
 use super::compare::compare;
 use super::rules::{ChannelRules, Expectations, LogRules};
-use crate::collect::{CollectedHints, Collection, Part, PartContext, RowFigures};
+use crate::collect::{Collection, Collector, RowFigures};
 use crate::origin;
 
 /// Options of `expect`: a file, or the same in the pipeline file.
@@ -39,7 +39,7 @@ sluice_model::register! {
 struct Expect {
     expectations: Expectations,
     collection: Collection,
-    hints: CollectedHints,
+    collector: Collector,
     rows: RowFigures,
 }
 
@@ -56,7 +56,7 @@ impl TryFrom<ExpectOptions> for Stage {
         Ok(Self::Fold(Box::new(Expect {
             expectations,
             collection,
-            hints: CollectedHints::default(),
+            collector: Collector::default(),
             rows,
         })))
     }
@@ -98,8 +98,8 @@ fn parse(tables: impl IntoIterator<Item = (String, Value)>) -> Result<Expectatio
 
 impl Fold for Expect {
     fn push(&mut self, batch: Batch, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
-        let context = PartContext { hints: &self.hints, rows: self.rows, shown: None };
-        self.collection.append(Part::from_batch(&batch, &context), &self.hints);
+        let part = self.collector.part(&batch, self.rows, None);
+        self.collection.append(part, &self.collector);
         Ok(vec![batch])
     }
 
