@@ -187,7 +187,8 @@ def check(browser, pages):
         for width in WIDTHS:
             for scheme, scripts in [("light", True), ("dark", True), ("light", False)]:
                 browser.visit(url, width, 900, scheme, scripts)
-                wrong = browser.evaluate(f"({CHECK})({json.dumps(scripts)})")
+                # Held by the page: the browser may collect a promise that it waits for itself.
+                wrong = browser.evaluate(f"window.wrong = ({CHECK})({json.dumps(scripts)})")
                 wrong += browser.complaints(url)
                 form = f"{Path(page).name}, {width} px, {scheme}{'' if scripts else ', no scripts'}"
                 for line in wrong:
