@@ -40,6 +40,7 @@ mod record;
 mod recorder;
 mod records;
 mod registry;
+mod releases;
 mod report_shape;
 mod reports;
 mod robots;
