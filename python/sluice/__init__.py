@@ -24,6 +24,7 @@ from ._results import (
     Result,
     Verified,
 )
+from ._plugins import sink, source, stage
 from ._verbs import check, check_log, convert, report, run, verify
 
 __all__ = [
@@ -52,5 +53,8 @@ __all__ = [
     "open",
     "report",
     "run",
+    "sink",
+    "source",
+    "stage",
     "verify",
 ]

@@ -255,13 +255,13 @@ def _result(verb: str, arguments: list[str], hash: bool) -> Result:
 
 def _lines(verb: str, arguments: list[str]) -> list[Json]:
     _, text, _, _ = _native.run_verb([verb, *arguments])
-    return [json.loads(line) for line in text.splitlines()]
+    return [json.loads(line) for line in text.split("\n") if line]
 
 
 def info(options: list[str], files: list[str]) -> list[Json]:
     """The lines of `sluice info --json`."""
     exit, text, said, _ = _native.run_verb(["info", "--json", *options, "--", *files])
-    lines = [json.loads(line) for line in text.splitlines()]
+    lines = [json.loads(line) for line in text.split("\n") if line]
     if exit not in (0, 3):
         raise SluiceError("\n".join(message.text for message in messages(said)))
     return lines

@@ -82,7 +82,7 @@ impl EventIterator {
         let (sender, batches) = bounded(WAITING);
         let sink = Arc::new(EventSink(sender));
         let pipeline = reader::pipeline(py, arguments, EventForm::Payloads, sink, strict)?;
-        let delivery = Some(Delivery::start(pipeline, batches, resources)?);
+        let delivery = Some(Delivery::start(py, pipeline, batches, resources)?);
         Ok(Self { delivery, current: None, next: 0, labels: Vec::new() })
     }
 

@@ -8,6 +8,7 @@ mod discovery;
 mod errors;
 mod events;
 mod interrupt;
+mod plugins;
 mod reader;
 mod running;
 mod table;

@@ -124,7 +124,7 @@ impl LogReader {
         let pipeline = pipeline(py, &arguments, EventForm::Rows, Arc::new(sink), false)?;
         let Resources { jobs, memory } = self.resources;
         let options = Options { stop: Arc::clone(&stop), jobs, memory, ..Options::default() };
-        let run = Background::start(move || run::run(pipeline, &options))?;
+        let run = Background::start(py, move || run::run(pipeline, &options))?;
         run.wait(py, &stop)?.map_err(|error| errors::from_error(py, &error))?;
         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(std::mem::take(&mut found))

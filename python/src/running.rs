@@ -2,6 +2,7 @@
 
 use std::process;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -24,6 +25,42 @@ pub(crate) struct Resources {
     pub(crate) memory: Option<ByteSize>,
 }
 
+/// The runs of this process, which a fork inherits without their threads.
+struct LiveRuns {
+    /// The process that counts them; 0 before the first.
+    process: AtomicU32,
+    count: AtomicUsize,
+}
+
+static LIVE: LiveRuns = LiveRuns { process: AtomicU32::new(0), count: AtomicUsize::new(0) };
+
+/// A run while it is live.
+struct LiveRun;
+
+impl LiveRun {
+    /// Counts a run. Refuses it in a process that was forked during another one, whose threads may
+    /// have held locks.
+    fn start(py: Python<'_>) -> PyResult<Self> {
+        let (process, counted) = (process::id(), LIVE.process.load(Ordering::Relaxed));
+        if counted != process && LIVE.count.load(Ordering::Relaxed) > 0 {
+            let refused = Error::refused(
+                "this process was forked while a log was being read, and cannot read any: start \
+                 it with `spawn`, or fork when nothing is read",
+            );
+            return Err(errors::from_error(py, &refused));
+        }
+        LIVE.process.store(process, Ordering::Relaxed);
+        LIVE.count.fetch_add(1, Ordering::Relaxed);
+        Ok(Self)
+    }
+}
+
+impl Drop for LiveRun {
+    fn drop(&mut self) {
+        LIVE.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Work on a thread of its own, with one result.
 #[derive(Debug)]
 pub(crate) struct Background<T> {
@@ -32,10 +69,18 @@ pub(crate) struct Background<T> {
 
 impl<T: Send + 'static> Background<T> {
     /// Starts the work.
-    pub(crate) fn start(work: impl FnOnce() -> T + Send + 'static) -> PyResult<Self> {
+    pub(crate) fn start(
+        py: Python<'_>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> PyResult<Self> {
+        let live = LiveRun::start(py)?;
         let (sender, result) = bounded(1);
-        // Nobody waits for the result any more if it cannot be sent.
-        let work = move || drop(sender.send(work()));
+        let work = move || {
+            let done = work();
+            drop(live);
+            // Nobody waits for the result any more if it cannot be sent.
+            drop(sender.send(done));
+        };
         thread::Builder::new().name("sluice-run".to_owned()).spawn(work)?;
         Ok(Self { result })
     }
@@ -74,6 +119,7 @@ pub(crate) struct Delivery<T> {
 impl<T: Send + 'static> Delivery<T> {
     /// Starts a pipeline whose sink sends into `items`.
     pub(crate) fn start(
+        py: Python<'_>,
         pipeline: Pipeline,
         items: Receiver<T>,
         resources: Resources,
@@ -81,7 +127,7 @@ impl<T: Send + 'static> Delivery<T> {
         let stop = Arc::<Stop>::default();
         let Resources { jobs, memory } = resources;
         let options = Options { stop: Arc::clone(&stop), jobs, memory, ..Options::default() };
-        let run = Background::start(move || run::run(pipeline, &options))?;
+        let run = Background::start(py, move || run::run(pipeline, &options))?;
         Ok(Self { items, run, stop, process: process::id() })
     }
 

@@ -85,7 +85,7 @@ impl TableReader {
         let has_payloads = self.form.columns.contains(&LogColumn::Payload);
         let form = if has_payloads { EventForm::Payloads } else { EventForm::Rows };
         let pipeline = reader::pipeline(py, &self.arguments, form, sink, self.strict)?;
-        let delivery = Delivery::start(pipeline, rows, self.resources)?;
+        let delivery = Delivery::start(py, pipeline, rows, self.resources)?;
         let (interrupt, report) = (InterruptFlag::listen(py), Arc::clone(&self.report));
         Ok(TableStream { delivery: Some(delivery), interrupt, report })
     }
@@ -140,7 +140,7 @@ impl BatchIterator {
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
         let Some(delivery) = &self.delivery else { return Ok(None) };
         match delivery.next_attached(py) {
-            Ok(Ok(rows)) => Ok(Some(Batch(rows))),
+            Ok(Ok(rows)) => Ok(Some(Batch::new(rows))),
             Ok(Err(ended)) => {
                 keep_report(&self.report, &ended);
                 self.delivery = None;
@@ -157,6 +157,12 @@ impl BatchIterator {
 /// Some rows of a table, as an Arrow record batch.
 #[pyclass(frozen, module = "sluice._native")]
 pub(crate) struct Batch(RecordBatch);
+
+impl Batch {
+    pub(crate) fn new(rows: RecordBatch) -> Self {
+        Self(rows)
+    }
+}
 
 #[pymethods]
 impl Batch {

@@ -234,19 +234,32 @@ def test_a_forked_process_opens_logs_again(drive: Path) -> None:
         import os, sys
         import sluice
         log = sluice.open(sys.argv[1])
-        events = log.events("POSE")
-        next(events)
+        count = lambda: sum(1 for _ in log.events("POSE"))
+        assert count() == 200
         child = os.fork()
         if child == 0:
-            count = sum(1 for _ in log.events("POSE"))
-            try:
-                for _ in range(200):
-                    next(events)
-            except sluice.SluiceError as error:
-                os._exit(0 if count == 200 and "forked" in str(error) else 1)
-            except StopIteration:
-                os._exit(0 if count == 200 else 1)
-            os._exit(2)
+            os._exit(count() - 200)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """
     assert run_python(code, str(drive)).stdout == "0\n"
+
+
+def test_a_process_that_was_forked_during_a_read_is_refused_with_words(drive: Path) -> None:
+    code = """
+        import os, sys
+        import sluice
+        log = sluice.open([sys.argv[1]] * 50)
+        events = log.events()
+        next(events)
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for attempt in [lambda: list(events), lambda: next(log.events())]:
+                try:
+                    attempt()
+                except sluice.SluiceError as error:
+                    refused += "forked" in str(error)
+            os._exit(refused)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    assert run_python(code, str(drive)).stdout == "2\n"

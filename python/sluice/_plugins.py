@@ -1,0 +1,94 @@
+"""Sources, stages and sinks in Python: their decorators, and how the native part finds them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+Target = TypeVar("Target", bound=Callable[..., Any])
+
+_KIND = "__sluice_kind__"
+
+
+def source(target: Target) -> Target:
+    """Makes a function a source: a pipeline reads the batches of the iterator it returns.
+
+    A batch is any Arrow data with the columns `timestamp`, `channel` and `payload`; `source`,
+    `sequence`, `encoding` and `attributes` may be there.
+
+    >>> import sluice
+    >>> import sluice
+    >>> @sluice.source
+    ... def wheels(rate: float = 10):
+    ...     yield polars.DataFrame(...)
+    """
+    return _marked(target, "source")
+
+
+def stage(target: Target) -> Target:
+    """Makes a function a stage, or a class whose instances are called.
+
+    It gets a batch and returns Arrow data, or `None` if no event is left. Events are known by the
+    column `number` when they return: those that do not are counted as filtered, those without a
+    number as added. Batches come in any order and from several threads, so a stage has no state.
+
+    >>> import sluice
+    >>> import sluice
+    >>> @sluice.stage
+    ... def keep(batch, prefix: str = "CAM_"):
+    ...     events = polars.DataFrame(batch)
+    ...     return events.filter(events["channel"].cast(str).str.starts_with(prefix))
+    """
+    return _marked(target, "stage")
+
+
+def sink(target: Target) -> Target:
+    """Makes a function a sink, or a class with a method `write` and perhaps `finish`.
+
+    `write` gets every batch, in order; `finish` is called when all have been written.
+
+    >>> import sluice
+    >>> import sluice
+    >>> @sluice.sink
+    ... class Count:
+    ...     def write(self, batch):
+    ...         print(len(batch))
+    """
+    return _marked(target, "sink")
+
+
+def _marked(target: Target, kind: str) -> Target:
+    if not callable(target):
+        raise TypeError(f"expected a function or a class, found {type(target).__name__}")
+    setattr(target, _KIND, kind)
+    return target
+
+
+class _Sink:
+    """A function, or an object with `write`, as the native part calls it."""
+
+    def __init__(self, target: Any) -> None:
+        self.write = getattr(target, "write", target)
+        self.finish = getattr(target, "finish", lambda: None)
+
+
+def load(file: str, name: str, kind: str, options: str) -> Any:
+    """The object of this name in a file: a source or stage to call, or a sink."""
+    from runpy import run_path
+
+    arguments = json.loads(options)
+    names = run_path(str(file), run_name="sluice_plugins")
+    target = names.get(name)
+    if target is None:
+        marked = sorted(key for key, value in names.items() if hasattr(value, _KIND))
+        raise LookupError(f"there is no `{name}`; it has: {', '.join(marked) or 'no plugins'}")
+    found = getattr(target, _KIND, None)
+    if found != kind:
+        what = f"is a {found}" if found else "has no decorator"
+        raise LookupError(f"`{name}` {what}; expected `@sluice.{kind}` above it")
+    if kind == "source":
+        return partial(target, **arguments)
+    made = target(**arguments) if isinstance(target, type) else partial(target, **arguments)
+    return _Sink(made) if kind == "sink" else made

@@ -1,0 +1,126 @@
+//! Sources, stages and sinks in Python, in this process: the plugin `python`. A node names a file
+//! and an object in it; the file is run when the node first needs it, never by a check.
+//!
+//! Events are exchanged as Arrow record batches, with one hold of the GIL per batch.
+
+mod exchange;
+mod sink;
+mod source;
+mod stage;
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use pyo3::prelude::*;
+use pyo3::types::PyTraceback;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use sluice_model::Error;
+use sluice_model::programs::Program;
+use sluice_model::schemars::JsonSchema;
+
+/// Options of `python`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "sluice_model::schemars")]
+pub(crate) struct PythonOptions {
+    /// The file with the function or class, which has the decorator of its kind.
+    file: PathBuf,
+    /// The folder that `file` is relative to. Default: the folder of the pipeline file.
+    #[serde(default = "here")]
+    #[schemars(extend("format" = "sluice-path"))]
+    folder: PathBuf,
+    /// The name of the function or class.
+    name: String,
+    /// Its arguments.
+    #[serde(default)]
+    options: Map<String, Value>,
+}
+
+fn here() -> PathBuf {
+    PathBuf::from(".")
+}
+
+/// The kinds of objects, as `sluice._plugins` spells them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ObjectKind {
+    Source,
+    Stage,
+    Sink,
+}
+
+impl ObjectKind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Source => "source",
+            Self::Stage => "stage",
+            Self::Sink => "sink",
+        }
+    }
+}
+
+/// An object of a file, made when it is first needed.
+#[derive(Debug)]
+struct PythonObject {
+    options: PythonOptions,
+    kind: ObjectKind,
+    made: OnceLock<Py<PyAny>>,
+}
+
+impl PythonObject {
+    fn new(options: PythonOptions, kind: ObjectKind) -> Self {
+        Self { options, kind, made: OnceLock::new() }
+    }
+
+    /// The object. Runs its file the first time.
+    fn get<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Error> {
+        if let Some(made) = self.made.get() {
+            return Ok(made.bind(py).clone());
+        }
+        let made = self.make(py)?;
+        // Another thread may have made it meanwhile; the first one counts.
+        Ok(self.made.get_or_init(|| made.unbind()).bind(py).clone())
+    }
+
+    /// A new object of the same kind and options. Runs its file.
+    fn make<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Error> {
+        let PythonOptions { file, folder, name, options } = &self.options;
+        let file = folder.join(file);
+        let options = Value::Object(options.clone()).to_string();
+        let load = || {
+            let plugins = py.import("sluice._plugins")?;
+            plugins.call_method1("load", (&file, name, self.kind.word(), &options))
+        };
+        load().map_err(|error| self.error(py, &error))
+    }
+
+    /// An exception as an error of the run: what, and where in the file.
+    fn error(&self, py: Python<'_>, error: &PyErr) -> Error {
+        let PythonOptions { file, name, .. } = &self.options;
+        let place = error.traceback(py).and_then(|traceback| last_line(&traceback));
+        let place = place.map_or(String::new(), |(file, line)| format!(" ({file}, line {line})"));
+        let kind = self.kind.word();
+        Error::invalid(format!("{kind} `{name}` of {}: {error}{place}", file.display()))
+    }
+}
+
+/// The file and line where an exception was raised.
+fn last_line(traceback: &Bound<'_, PyTraceback>) -> Option<(String, u64)> {
+    let mut last = traceback.as_any().clone();
+    while let Ok(next) = last.getattr("tb_next")
+        && !next.is_none()
+    {
+        last = next;
+    }
+    let line = last.getattr("tb_lineno").ok()?.extract().ok()?;
+    let code = last.getattr("tb_frame").ok()?.getattr("f_code").ok()?;
+    Some((code.getattr("co_filename").ok()?.extract().ok()?, line))
+}
+
+/// Python code has the rights of the user, as programs have.
+fn program(options: &Value) -> Program {
+    let text = |key: &str| options.get(key).and_then(Value::as_str).unwrap_or_default();
+    let line = format!("python {}: {}", text("file"), text("name"));
+    let file = PathBuf::from(text("folder")).join(text("file"));
+    Program { line, files: Some(file).into_iter().filter(|file| file.is_file()).collect() }
+}

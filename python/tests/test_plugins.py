@@ -1,0 +1,175 @@
+"""Plugins in Python: the same books as programs of `exec`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sluice
+
+PLUGINS = """
+import sluice
+
+@sluice.stage
+def same(batch):
+    return batch
+
+@sluice.stage
+def nothing(batch):
+    return None
+
+@sluice.stage
+class Keep:
+    def __init__(self, prefix):
+        self.prefix = prefix
+
+    def __call__(self, batch):
+        import pyarrow as pa, pyarrow.compute as pc
+        batch = pa.record_batch(batch)
+        names = pc.cast(batch["channel"], pa.string())
+        return batch.filter(pc.starts_with(names, self.prefix))
+
+@sluice.stage
+def twice(batch):
+    import pyarrow as pa
+    batch = pa.record_batch(batch)
+    return pa.Table.from_batches([batch, batch])
+
+@sluice.stage
+def renamed(batch):
+    import pyarrow as pa
+    batch = pa.record_batch(batch)
+    names = pa.array(["ALL"] * len(batch))
+    return batch.set_column(batch.schema.get_field_index("channel"), "channel", names)
+
+@sluice.stage
+def foreign(batch):
+    import pyarrow as pa
+    batch = pa.record_batch(batch)
+    numbers = pa.array([10**6] * len(batch))
+    return batch.set_column(batch.schema.get_field_index("number"), "number", numbers)
+
+@sluice.stage
+def broken(batch):
+    raise ValueError("no wheel turns")
+
+@sluice.source
+def wheels(count):
+    import pyarrow as pa
+    for first in range(0, count, 10):
+        yield pa.record_batch({
+            "timestamp": pa.array(range(first, first + 10), pa.timestamp("us", "UTC")),
+            "channel": ["WHEELS"] * 10,
+            "payload": pa.array([bytes([n]) for n in range(first, first + 10)]),
+        })
+
+@sluice.sink
+class Count:
+    def __init__(self, path):
+        self.path, self.events, self.batches = path, 0, 0
+
+    def write(self, batch):
+        self.events += len(batch)
+
+    def finish(self):
+        with open(self.path, "w") as file:
+            file.write(str(self.events))
+
+def plain(batch):
+    return batch
+"""
+
+LOG = '[sources.log]\nplugin = "lcm-log"\npath = "drive.lcm"\n'
+OUT = '[sinks.out]\nplugin = "lcm-log"\nfrom = "{}"\npath = "out.lcm"\n'
+
+
+@pytest.fixture(autouse=True)
+def plugins(drive: Path, tmp_path: Path) -> None:
+    """The plugins and a drive, in the working folder."""
+    (tmp_path / "plugins.py").write_text(PLUGINS)
+    (tmp_path / "drive.lcm").symlink_to(drive)
+
+
+def stage(name: str, options: str = "{}") -> str:
+    """A pipeline through a stage."""
+    text = LOG + f'[stages.py]\nplugin = "python"\nfrom = "log"\nfile = "plugins.py"\n'
+    text += f'name = "{name}"\noptions = {options}\n' + OUT.format("py")
+    Path("p.toml").write_text(text)
+    return "p.toml"
+
+
+def totals(result: sluice.Result) -> dict[str, int]:
+    """The books of all channels together."""
+    keys = ["in", "out", "filtered", "damaged"]
+    channels = result.report["channels"]
+    return {key: sum(channel[key] for channel in channels) for key in keys}
+
+
+def test_a_stage_that_returns_its_batch_changes_nothing(drive: Path) -> None:
+    result = sluice.run(stage("same"), allow_exec=True)
+    assert result and Path("out.lcm").read_bytes() == drive.read_bytes()
+
+
+def test_events_that_do_not_return_are_filtered() -> None:
+    result = sluice.run(stage("nothing"), allow_exec=True)
+    assert totals(result) == {"in": 5755, "out": 0, "filtered": 5755, "damaged": 0}
+    pytest.importorskip("pyarrow")
+    options = '{ prefix = "CAM_" }'
+    result = sluice.run(stage("Keep", options), allow_exec=True, overwrite=True)
+    assert totals(result) == {"in": 5755, "out": 92, "filtered": 5663, "damaged": 0}
+    names = {event.channel for event in sluice.open("out.lcm").events()}
+    assert names and all(name.startswith("CAM_") for name in names)
+
+
+def test_events_that_return_twice_are_added_and_renamed_ones_keep_their_books() -> None:
+    pytest.importorskip("pyarrow")
+    result = sluice.run(stage("twice"), allow_exec=True)
+    assert totals(result) == {"in": 11510, "out": 11510, "filtered": 0, "damaged": 0}
+    result = sluice.run(stage("renamed"), allow_exec=True, overwrite=True)
+    pose = next(c for c in result.report["channels"] if c["channel"] == "POSE")
+    assert (pose["in"], pose["out"]) == (200, 200)
+    assert {event.channel for event in sluice.open("out.lcm").events()} == {"ALL"}
+
+
+def test_exceptions_end_the_run_and_name_the_line() -> None:
+    with pytest.raises(sluice.SluiceError, match=r"no wheel turns \(.*plugins.py, line \d+\)"):
+        sluice.run(stage("broken"), allow_exec=True)
+    assert not Path("out.lcm").exists()
+    for name, words in [("gone", "it has: Count, Keep, broken"), ("plain", "has no decorator")]:
+        with pytest.raises(sluice.SluiceError, match=words):
+            sluice.run(stage(name), allow_exec=True)
+    pytest.importorskip("pyarrow")
+    with pytest.raises(sluice.SluiceError, match="event 1000000 was not in the batch"):
+        sluice.run(stage("foreign"), allow_exec=True)
+
+
+def test_python_runs_only_if_that_is_allowed_and_never_in_a_check() -> None:
+    Path("plugins.py").write_text("raise SystemExit(9)")
+    assert sluice.check(stage("same")) == []
+    with pytest.raises(sluice.ConfigError, match="plugins.py"):
+        sluice.run("p.toml")
+
+
+def test_a_source_yields_events_and_a_sink_gets_them_in_order() -> None:
+    pytest.importorskip("pyarrow")
+    python = 'plugin = "python"\nfile = "plugins.py"\n'
+    text = f'[sources.py]\n{python}name = "wheels"\noptions = {{ count = 100 }}\n'
+    text += f'[sinks.count]\n{python}from = "py"\nname = "Count"\noptions = {{ path = "n" }}\n'
+    Path("p.toml").write_text(text + OUT.format("py"))
+    assert sluice.run("p.toml", allow_exec=True)
+    assert Path("n").read_text() == "100"
+    events = list(sluice.open("out.lcm").events())
+    assert [bytes(event.payload) for event in events] == [bytes([n]) for n in range(100)]
+    assert [event.timestamp for event in events] == [n * 1000 for n in range(100)]
+    assert {event.channel for event in events} == {"WHEELS"}
+
+
+def test_the_module_runs_pipelines_as_the_program_does() -> None:
+    command = [sys.executable, "-m", "sluice", "run", stage("same")]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2 and "--allow-exec" in refused.stderr
+    done = subprocess.run([*command, "--allow-exec"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "5,755 events" in done.stderr and done.stdout == ""
