@@ -1,7 +1,17 @@
 from collections.abc import Iterator
 from typing import final
 
-__all__: list[str]
+__all__ = [
+    "Batch",
+    "BatchIterator",
+    "Event",
+    "EventIterator",
+    "LogReader",
+    "TableReader",
+    "__version__",
+    "check_pipeline",
+    "run_verb",
+]
 __version__: str
 
 @final
