@@ -6,6 +6,7 @@ from statistics import median
 
 import jobs_archive
 import jobs_cluster
+import jobs_datasets
 import jobs_decode
 import jobs_live
 import jobs_mcap
@@ -119,6 +120,7 @@ def goals():
             yield share(what, jobs_cluster.TASK, "drives", "sluice", figure, most, ours=who)
     for task in (jobs_query.COUNT, jobs_query.WINDOW, jobs_query.FIELD):
         yield times(task, "dgc", jobs_query.PYTHON, 5)
+    yield times(jobs_datasets.TASK, jobs_datasets.LOG, jobs_datasets.PANDAS, 20)
     yield times(jobs_mcap.READ, "drive", jobs_mcap.CRATE, 1.8)
     yield times(jobs_mcap.WRITE, "drive-plain", jobs_mcap.CRATE, 1.7)
     for who in (jobs_mcap.ROS2, jobs_mcap.ROSBAGS):

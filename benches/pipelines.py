@@ -39,6 +39,11 @@ def decode(types):
     return {"plugin": "decode", "types": [str(path) for path in types], "undecoded": "stop"}
 
 
+def align(rate, fields):
+    """Fields of several channels as rows."""
+    return {"plugin": "align", "rate": rate, "fields": fields}
+
+
 def encode():
     """Columns to payloads, by the description in the columns."""
     return {"plugin": "encode"}
@@ -65,16 +70,27 @@ def null():
 
 
 def text(source, sink, stage=None):
-    """A pipeline file. JSON's strings, numbers and lists of them are TOML's, too."""
-    tables = {"sources.log": source}
-    if stage:
-        tables["stages.between"] = {"from": "log", **stage}
-    tables["sinks.out"] = {"from": "between" if stage else "log", **sink}
+    """A pipeline file, with one stage, several, or none."""
+    tables, before = {"sources.log": source}, "log"
+    stages = stage if isinstance(stage, list) else [stage] if stage else []
+    for number, options in enumerate(stages):
+        name = "between" if number == 0 else f"between{number}"
+        tables[f"stages.{name}"] = {"from": before, **options}
+        before = name
+    tables["sinks.out"] = {"from": before, **sink}
     lines = []
     for table, options in tables.items():
-        lines += [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in options.items()),
+        lines += [f"[{table}]", *(f"{key} = {value_text(value)}" for key, value in options.items()),
                   ""]
     return "\n".join(lines)
+
+
+def value_text(value):
+    """A value in TOML. JSON's strings, numbers and lists of them are TOML's, too."""
+    if not isinstance(value, dict):
+        return json.dumps(value)
+    each = (f"{json.dumps(key)} = {value_text(inner)}" for key, inner in value.items())
+    return f"{{ {', '.join(each)} }}"
 
 
 class Sluice:

@@ -14,6 +14,7 @@ from pathlib import Path
 import goals
 import jobs_archive
 import jobs_cluster
+import jobs_datasets
 import jobs_decode
 import jobs_lcm
 import jobs_live
@@ -104,6 +105,7 @@ def jobs_of(bench, options):
         yield from jobs_tables.by_channel(bench)
     if tables and bench.peers.lcm_gen and bench.peers.has("lcm"):
         yield from jobs_typed.jobs(bench)
+        yield from jobs_datasets.jobs(bench)
     if archives:
         yield from jobs_archive.jobs(bench)
     if tables:
@@ -140,7 +142,7 @@ def arguments():
     parser.add_argument("--out", type=Path, default=shared if shared.is_dir() else None,
                         help="where outputs go; by default, memory")
     parser.add_argument("--only", action="append", default=[], metavar="WORD",
-                        help="only this group (lcm, decode, robots, windows, points, report, mcap, parquet, tables, typed, archive, memory, "
+                        help="only this group (lcm, decode, robots, windows, points, report, mcap, parquet, tables, typed, datasets, archive, memory, "
                              "cluster, query, live, real), or jobs whose task, log or name has this word; may be repeated")
     parser.add_argument("--large", action="store_true",
                         help="also a log of 4 GB, once, for the memory it takes")

@@ -6,7 +6,7 @@ use sluice_model::{ConversionStage, PluginKind};
 use sluice_pipeline::spec::quoted as key;
 pub(crate) use sluice_pipeline::spec::string_literal as string;
 
-use crate::args::{Assignment, SelectionArgs};
+use crate::args::{AlignArgs, Assignment, SelectionArgs};
 use crate::inputs::{SOURCE_NAME, is_url};
 
 /// A pipeline of one source, at most a few stages, one sink, and perhaps companions of it.
@@ -44,6 +44,8 @@ pub(crate) struct Recipe<'r> {
     pub(crate) output: &'r str,
     /// Its other options.
     pub(crate) sink_options: &'r [Assignment],
+    /// The time base of rows to make of `fields`.
+    pub(crate) alignment: Option<&'r AlignArgs>,
     /// The fields of decoded messages to write; all if empty.
     pub(crate) fields: &'r [String],
     /// Sinks beside that of the output: the plugin of each, and the file it writes.
@@ -74,6 +76,11 @@ impl Recipe<'_> {
             file.node(PluginKind::Stage, "matching", "filter");
             file.option("where", &string(condition));
         }
+        let base = self.alignment.and_then(|base| Some((base.align.as_deref()?, base)));
+        if let Some((rows, AlignArgs { tolerance, .. })) = base {
+            file.node(PluginKind::Stage, "aligned", "align");
+            file.alignment(rows, tolerance.as_deref(), self.fields);
+        }
         self.expect.iter().for_each(|expect| file.expectations(expect));
         if !self.renames.is_empty() {
             file.node(PluginKind::Stage, "renamed", "rename");
@@ -101,7 +108,7 @@ impl Recipe<'_> {
             file.option(path_or_url_key(self.output), &string(self.output));
         }
         file.options(self.sink_options);
-        if !self.fields.is_empty() {
+        if !self.fields.is_empty() && base.is_none() {
             file.option("fields", &strings(self.fields));
         }
         for (plugin, path) in self.companions {
@@ -120,6 +127,13 @@ impl Recipe<'_> {
         let own = own.filter(|own| !given.contains(own));
         own.chain(given.iter().cloned()).collect()
     }
+}
+
+/// Whether this is a rate, such as `50Hz`, and not the name of a channel.
+fn is_rate(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    let number = lower.strip_suffix("hz").unwrap_or(&lower).trim_end();
+    number.parse::<f64>().is_ok_and(f64::is_finite)
 }
 
 /// The name of the option for an input or output.
@@ -186,6 +200,21 @@ impl PipelineText {
         if !each.is_empty() {
             self.option("channel_types", &format!("{{ {} }}", each.join(", ")));
         }
+    }
+
+    fn alignment(&mut self, rows: &str, tolerance: Option<&str>, fields: &[String]) {
+        self.option(if is_rate(rows) { "rate" } else { "clock" }, &string(rows));
+        tolerance.iter().for_each(|tolerance| self.option("tolerance", &string(tolerance)));
+        let mut named: Vec<(&str, Vec<String>)> = Vec::new();
+        for field in fields {
+            let (name, path) = field.split_once('=').unwrap_or((field, field));
+            match named.iter_mut().find(|(other, _)| *other == name) {
+                Some((_, paths)) => paths.push(path.to_owned()),
+                None => named.push((name, vec![path.to_owned()])),
+            }
+        }
+        self.line(format_args!("[stages.aligned.fields]"));
+        named.iter().for_each(|(name, paths)| self.option(&key(name), &strings(paths)));
     }
 
     fn expectations(&mut self, file: &str) {
@@ -405,10 +434,38 @@ path = \"out.json\"
             sink: "lcm-log",
             output: "out.lcm",
             sink_options: &[assignment("split_mb", "1.5")],
+            alignment: None,
             fields: &texts(&["pos[0]", "utime"]),
             companions: &[("null", "out.json".into())],
         };
         assert_eq!(recipe.text(), FULL_PIPELINE);
+    }
+
+    #[test]
+    fn fields_of_one_name_are_aligned_as_a_vector() {
+        let fields = texts(&["POSE.vel", "x=A.x[0]", "x=B.`odd =`"]);
+        let alignment = AlignArgs { align: Some("2.5 Hz".into()), tolerance: Some("1s".into()) };
+        let (source, sink, alignment) = ("demo", "null", Some(&alignment));
+        let recipe = Recipe { source, sink, alignment, fields: &fields, ..Recipe::default() };
+        let expected = "\
+[stages.aligned]
+plugin = \"align\"
+from = \"log\"
+rate = \"2.5 Hz\"
+tolerance = \"1s\"
+[stages.aligned.fields]
+\"POSE.vel\" = \"POSE.vel\"
+x = [
+    \"A.x[0]\",
+    \"B.`odd =`\",
+]
+
+[sinks.out]
+plugin = \"null\"
+from = \"aligned\"
+";
+        assert!(recipe.text().ends_with(expected), "{}", recipe.text());
+        assert!(is_rate("50hz") && is_rate("30") && !is_rate("CAM_1") && !is_rate("inf"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
 use super::running::EngineArgs;
-use super::values::{Assignment, assignment, channel_pattern, channel_type, time};
+use super::values::{Assignment, assignment, channel_pattern, channel_type, duration, time};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -29,6 +29,7 @@ Examples:
   sluice convert drive.lcm --types lcmtypes/ --channel POSE -f utime -f 'pos[0]' --to pose.csv
   sluice convert drive.lcm --types lcmtypes/ --where 'vel[0] > 3' --to fast.lcm
   sluice convert drive.lcm --to first.lcm --start +10 --end +1m30s
+  sluice convert drive.lcm --align 50Hz -f POSE.vel -f scan=BROOM_C.ranges --to rows.parquet
   zcat drive.lcm.gz | sluice convert - --from lcm-log --to drive.lcm
   sluice convert drive.lcm --to drive.jsonl --print-pipeline > drive.toml")]
 pub(crate) struct ConvertArgs {
@@ -62,9 +63,12 @@ pub(crate) struct ConvertArgs {
     pub(crate) sink: Option<String>,
 
     /// Write only this field of decoded messages, such as pos[0]; for CSV and JSON lines. May be
-    /// repeated.
+    /// repeated. With --align, a field of a channel, such as POSE.vel or v=POSE.vel.
     #[arg(short, long, value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) field: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) alignment: AlignArgs,
 
     /// Set any option of the sink; VALUE is TOML or plain text.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
@@ -76,6 +80,25 @@ pub(crate) struct ConvertArgs {
 
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+}
+
+/// Rows on one time base.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Rows on one time base")]
+pub(crate) struct AlignArgs {
+    /// Write rows with the last values of each --field: at this rate, such as 50Hz, or at the events
+    /// of this channel. Fields with the same name become one vector.
+    #[arg(
+        long,
+        value_name = "RATE|CHANNEL",
+        requires = "field",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
+    pub(crate) align: Option<String>,
+
+    /// How old a value may be. Rows without a value for some field are left out. Default: 100ms.
+    #[arg(long, value_name = "DURATION", requires = "align", value_parser = duration)]
+    pub(crate) tolerance: Option<String>,
 }
 
 /// The format of logs.

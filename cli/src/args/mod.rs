@@ -10,7 +10,7 @@ mod values;
 
 use clap::{Args, Command, CommandFactory, Parser, Subcommand};
 
-pub(crate) use convert::{ConvertArgs, FormatArgs, SelectionArgs};
+pub(crate) use convert::{AlignArgs, ConvertArgs, FormatArgs, SelectionArgs};
 pub(crate) use inspection::{CatArgs, InfoArgs, ReportArgs, TypesArgs, VerifyArgs};
 pub(crate) use pipelines::{CheckArgs, GraphArgs, GraphFormat, PlanArgs, RunArgs, SetArgs};
 pub(crate) use program::{CompletionsArgs, ManArgs, PluginsArgs};

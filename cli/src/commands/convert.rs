@@ -8,7 +8,7 @@ use sluice_pipeline::PluginInstance;
 use crate::args::{Assignment, ConvertArgs, EngineArgs, FormatArgs};
 use crate::commands::generated::{parse_generated, print_pipeline};
 use crate::commands::{execute, run, shared_names};
-use crate::conversion::Conversion;
+use crate::conversion::{self, Conversion};
 use crate::exit::{CommandResult, Failure};
 use crate::flags::PipelineOrigin;
 use crate::input_format::InputFormat;
@@ -61,11 +61,20 @@ pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String,
         sink: sink.plugin.name,
         output: &sink.path,
         sink_options: &conversion.sink_options,
+        alignment: Some(&args.alignment),
         fields: &args.field,
         companions: &conversion.companions,
         ..Recipe::default()
     };
     if !conversion.to_sink.is_empty() {
+        return Ok(Recipe { own_types: &types, ..recipe }.text());
+    }
+    if args.alignment.align.is_some() {
+        let known = conversion::known_types(source, !selection.types.is_empty());
+        let types: Vec<&str> = match source.gives_rows || !conversion.from_source.is_empty() {
+            true => source.types.to_vec(),
+            false => known.iter().map(String::as_str).collect(),
+        };
         return Ok(Recipe { own_types: &types, ..recipe }.text());
     }
     let text = recipe.text();

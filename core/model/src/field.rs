@@ -105,6 +105,11 @@ impl FieldPath {
         &self.column
     }
 
+    /// The steps behind the column it begins with.
+    pub fn steps(&self) -> &[PathStep] {
+        &self.steps
+    }
+
     /// The names it consists of; `None` if it contains an index.
     pub fn members(&self) -> Option<Vec<&str>> {
         let names = self.steps.iter().map(|step| match step {

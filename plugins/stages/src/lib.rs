@@ -4,9 +4,11 @@
 //! channels that fall silent. None of them reads a payload; `decode` and `encode` leave that to
 //! codecs.
 
+mod align;
 mod condition;
 mod decode;
 mod encode;
+mod episodes;
 mod filter;
 mod gaps;
 mod histogram;

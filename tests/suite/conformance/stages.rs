@@ -6,9 +6,11 @@ use sluice_kit::contract::trials;
 
 /// The stages tested here.
 pub(super) const NAMES: &[&str] = &[
+    "align",
     "camera",
     "decode",
     "encode",
+    "episodes",
     "expect",
     "filter",
     "foxglove",
@@ -52,6 +54,29 @@ fn filter() {
     stage("filter").options(json!({ "exclude": "CAM*", "start": "+0.2", "end": "+1s" })).check();
     let typed = after("[\"POSE\", \"GPS*\"]", 0.5, TYPED);
     stage("filter").options(json!({ "where": "pos[0] > 1" })).fed_by(&typed).check();
+}
+
+#[test]
+fn align() {
+    let typed = after(SENSORS, 0.5, TYPED);
+    let fields = json!({ "vel": "POSE.vel", "state": ["POSE.pos[0]", "GPS_TO_LOCAL.local[1]"],
+        "orientation": { "field": "POSE.orientation", "method": "slerp" },
+        "image": { "field": "CAM_THUMB_RFC.image", "method": "nearest", "tolerance": "60ms" } });
+    let rate = json!({ "rate": "50Hz", "fields": fields, "tolerance": "500ms" });
+    stage("align").options(rate).fed_by(&typed).check();
+    let own = json!({ "clock": "CAM_THUMB_RFC", "missing": "null", "time": "utime",
+        "fields": { "scan": "SKIRT_FC.ranges",
+            "height": { "field": "POSE.pos[2]", "method": "linear" } } });
+    stage("align").options(own).fed_by(&typed).check();
+}
+
+#[test]
+fn episodes() {
+    let typed = after(SENSORS, 0.5, TYPED);
+    let options = json!({ "channel": "POSE", "change": "pos[0]", "where": "vel[0] > -1" });
+    stage("episodes").options(options).fed_by(&typed).check();
+    let long = json!({ "channel": "POSE", "gap": "9.9ms", "min_rows": 3 });
+    stage("episodes").options(long).fed_by(&typed).check();
 }
 
 #[test]

@@ -1,0 +1,97 @@
+//! The values that rows may still need, by input: the columns of one batch after the other. Knows
+//! no times.
+
+use std::collections::VecDeque;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::DataType;
+
+use super::track::Place;
+
+/// The values of one input.
+#[derive(Debug, Default)]
+pub(super) struct InputChunks {
+    /// The number of the first chunk that is kept.
+    first: u64,
+    chunks: VecDeque<Vec<Option<ChunkColumn>>>,
+}
+
+/// The values of one track in a chunk.
+#[derive(Clone, Debug)]
+pub(super) struct ChunkColumn {
+    pub(super) values: ArrayRef,
+    /// The number of their type, among those of the track.
+    pub(super) kind: usize,
+    /// About how much memory a value takes.
+    pub(super) row_bytes: u32,
+}
+
+impl ChunkColumn {
+    pub(super) fn new(values: ArrayRef, kind: usize) -> Self {
+        let bytes = values.get_array_memory_size() / values.len().max(1);
+        Self { values, kind, row_bytes: u32::try_from(bytes).unwrap_or(u32::MAX) }
+    }
+
+    /// Whether the values of two rows can be combined number by number.
+    pub(super) fn combines(&self, row: u32, other: &Self, other_row: u32) -> bool {
+        let length = |column: &Self, row: u32| {
+            let values = &column.values;
+            let list = values.as_list_opt::<i32>().map(|list| list.value_length(row as usize));
+            let long = || values.as_list_opt::<i64>().map(|list| list.value_length(row as usize));
+            list.map(i64::from).or_else(long)
+        };
+        self.kind == other.kind && length(self, row) == length(other, other_row)
+    }
+}
+
+impl InputChunks {
+    /// Adds the columns of a batch, by track of the input, and returns their number.
+    pub(super) fn push(&mut self, columns: Vec<Option<ChunkColumn>>) -> u64 {
+        self.chunks.push_back(columns);
+        self.first + self.chunks.len() as u64 - 1
+    }
+
+    /// A column of a chunk that is kept.
+    pub(super) fn column(&self, place: Place, slot: usize) -> Option<&ChunkColumn> {
+        self.chunk(place.chunk)?.get(slot)?.as_ref()
+    }
+
+    pub(super) fn chunk(&self, chunk: u64) -> Option<&Vec<Option<ChunkColumn>>> {
+        self.chunks.get(usize::try_from(chunk.checked_sub(self.first)?).ok()?)
+    }
+
+    /// The number of the first chunk, and the columns of a track in all chunks.
+    pub(super) fn columns(&self, slot: usize) -> (u64, Vec<Option<&ChunkColumn>>) {
+        let columns = self.chunks.iter().map(|chunk| chunk.get(slot)?.as_ref());
+        (self.first, columns.collect())
+    }
+
+    /// Drops the chunks before this one, or all.
+    pub(super) fn keep_from(&mut self, chunk: Option<u64>) {
+        let end = self.first + self.chunks.len() as u64;
+        let first = chunk.unwrap_or(end).clamp(self.first, end);
+        let gone = usize::try_from(first - self.first).unwrap_or(0);
+        self.chunks.drain(..gone);
+        self.first = first;
+    }
+}
+
+/// The types that the values of a track have had.
+#[derive(Debug, Default)]
+pub(super) struct ValueKinds(Vec<DataType>);
+
+impl ValueKinds {
+    /// The number of a type.
+    pub(super) fn number(&mut self, kind: &DataType) -> usize {
+        if let Some(at) = self.0.iter().position(|other| other == kind) {
+            return at;
+        }
+        self.0.push(kind.clone());
+        self.0.len() - 1
+    }
+
+    pub(super) fn get(&self, kind: usize) -> DataType {
+        self.0.get(kind).cloned().unwrap_or(DataType::Null)
+    }
+}

@@ -1,0 +1,164 @@
+//! Decides which times to believe: one absurd time must neither end rows early nor make others of
+//! them wait. Orders nothing.
+//!
+//! An event whose time is far from the newest time, and from the event before it of its own
+//! channel, waits for the next event: whichever time that is nearer to is the right one.
+
+use super::plan::CLOCK_RESET_NS;
+use super::track::Place;
+
+/// The values of one event, with their time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Arrival {
+    /// The time that the event counts for, before its lag is subtracted.
+    pub(super) time: i64,
+    pub(super) input: usize,
+    /// The event's number.
+    pub(super) sequence: i64,
+    pub(super) place: Place,
+}
+
+/// An arrival whose time is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Admission {
+    pub(super) arrival: Arrival,
+    /// Whether the clock was set back, or another log starts: nothing before it belongs to it.
+    pub(super) restarts: bool,
+}
+
+/// A time this much later than all others may be wrong.
+const FAR_AHEAD: i64 = 10_000_000_000;
+
+/// The state of the decision.
+#[derive(Debug, Default)]
+pub(super) struct TimeGuard {
+    newest: Option<i64>,
+    /// The time of the last event of each input, believed or not.
+    last: Vec<Option<i64>>,
+    suspect: Option<Arrival>,
+    /// How many events were left out.
+    pub(super) disbelieved: u64,
+}
+
+impl TimeGuard {
+    pub(super) fn new(inputs: usize) -> Self {
+        Self { last: vec![None; inputs], ..Self::default() }
+    }
+
+    /// The arrivals to believe after the next one, in order: at most two.
+    pub(super) fn admit(&mut self, next: Arrival) -> [Option<Admission>; 2] {
+        let own = self.last.get(next.input).copied().flatten();
+        if let Some(last) = self.last.get_mut(next.input) {
+            *last = Some(next.time);
+        }
+        let is_next_of_own = own.is_some_and(|own| is_near(own, next.time));
+        let first = self.resolve(next.time);
+        let second = match self.newest {
+            Some(newest) if is_near(newest, next.time) || is_next_of_own => {
+                Some(self.believe(next, false))
+            }
+            _ => {
+                self.suspect = Some(next);
+                None
+            }
+        };
+        [first, second]
+    }
+
+    /// The arrival that still waits.
+    pub(super) fn suspect(&self) -> Option<Arrival> {
+        self.suspect
+    }
+
+    /// The arrival that waits at the end.
+    pub(super) fn finish(&mut self) -> Option<Admission> {
+        let suspect = self.suspect.take()?;
+        Some(self.believe_suspect(suspect))
+    }
+
+    /// Decides about the arrival that waits, by the time of the next one.
+    fn resolve(&mut self, next: i64) -> Option<Admission> {
+        let suspect = self.suspect.take()?;
+        let is_right = match self.newest {
+            None => suspect.time <= next || is_near(suspect.time, next),
+            Some(newest) => next.abs_diff(suspect.time) < next.abs_diff(newest),
+        };
+        if !is_right {
+            self.disbelieved += 1;
+            return None;
+        }
+        Some(self.believe_suspect(suspect))
+    }
+
+    fn believe_suspect(&mut self, suspect: Arrival) -> Admission {
+        let restarts =
+            self.newest.is_some_and(|newest| newest.saturating_sub(suspect.time) > CLOCK_RESET_NS);
+        self.believe(suspect, restarts)
+    }
+
+    fn believe(&mut self, arrival: Arrival, restarts: bool) -> Admission {
+        let newest = self.newest.filter(|_| !restarts).unwrap_or(arrival.time);
+        self.newest = Some(newest.max(arrival.time));
+        Admission { arrival, restarts }
+    }
+}
+
+/// Whether an event of time `next` may follow one of time `before`.
+fn is_near(before: i64, next: i64) -> bool {
+    (-CLOCK_RESET_NS..=FAR_AHEAD).contains(&next.saturating_sub(before))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: i64 = 1_000_000_000;
+
+    /// The believed times, and whether time starts anew at each.
+    fn believed(arrivals: &[(usize, i64)]) -> (Vec<(i64, bool)>, u64) {
+        let mut guard = TimeGuard::new(2);
+        let mut out = Vec::new();
+        for (input, time) in arrivals {
+            let place = Place { chunk: 0, row: 0 };
+            let next = Arrival { time: *time, input: *input, sequence: 0, place };
+            out.extend(guard.admit(next).into_iter().flatten());
+        }
+        out.extend(guard.finish());
+        let out = out.iter().map(|one| (one.arrival.time, one.restarts)).collect();
+        (out, guard.disbelieved)
+    }
+
+    #[test]
+    fn a_single_absurd_time_is_left_out() {
+        for absurd in [1_000_000 * S, -5 * S, i64::MAX, i64::MIN] {
+            let (times, lost) =
+                believed(&[(0, S), (1, 2 * S), (0, absurd), (1, 2 * S), (0, 3 * S)]);
+            assert_eq!(times, [(S, false), (2 * S, false), (2 * S, false), (3 * S, false)]);
+            assert_eq!(lost, 1);
+        }
+        let (times, lost) = believed(&[(0, 1_000_000 * S), (0, S), (0, 2 * S)]);
+        assert_eq!((times, lost), (vec![(S, false), (2 * S, false)], 1));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_starts_anew() {
+        let (times, lost) = believed(&[(0, 100 * S), (1, 100 * S), (0, S), (1, S), (0, 2 * S)]);
+        let anew = [(100 * S, false), (100 * S, false), (S, true), (S, false), (2 * S, false)];
+        assert_eq!((times, lost), (anew.to_vec(), 0));
+    }
+
+    #[test]
+    fn a_long_pause_is_believed_after_the_next_event() {
+        let (times, lost) = believed(&[(0, S), (0, 2 * S), (0, 100 * S), (1, 100 * S)]);
+        assert_eq!((times.len(), lost), (4, 0));
+        assert!(times.iter().all(|time| !time.1));
+    }
+
+    #[test]
+    fn a_channel_whose_times_are_always_earlier_is_believed_after_its_first_event() {
+        let pairs = (0..5).flat_map(|n| [(0, (100 + n) * S), (1, (95 + n) * S)]);
+        let (times, lost) = believed(&pairs.collect::<Vec<_>>());
+        assert_eq!((times.len(), lost), (9, 1));
+        assert!(times.iter().all(|time| !time.1));
+    }
+}

@@ -1,0 +1,373 @@
+//! Rows of events: against a simple model, and what becomes of odd ones.
+
+mod kit;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sluice_model::{OptionsError, Registry, Stage, TimeWindow};
+
+use kit::{MS, Outcome, Runner, TestEvent};
+
+fn aligned(options: Value, events: &[TestEvent]) -> Outcome {
+    Runner::new(options, TimeWindow::default()).all(&[events]).unwrap()
+}
+
+fn refused(options: Value, events: &[TestEvent]) -> String {
+    let runner = Runner::new(options, TimeWindow::default());
+    runner.all(&[events]).err().expect("a refusal").to_string()
+}
+
+fn wrong(options: Value) -> OptionsError {
+    Registry::linked().stage("align", options).unwrap_err()
+}
+
+/// Ten rows per second, with a tolerance of 100 ms.
+fn tenths(fields: Value) -> Value {
+    json!({ "rate": "10Hz", "fields": fields })
+}
+
+fn ms(events: &[(&'static str, i64, f64)]) -> Vec<TestEvent> {
+    events.iter().map(|(name, time, value)| (*name, time * MS, *value)).collect()
+}
+
+#[test]
+fn rows_lie_on_whole_periods_and_take_the_last_values() {
+    let events = ms(&[("A", 950, 1.0), ("B", 990, 7.0), ("A", 1050, 2.0), ("B", 1100, 8.0)]);
+    let out = aligned(tenths(json!({ "a": "A.v", "b": "B.v" })), &events);
+    let row = |time: i64, a: &str, b: &str| (time * MS, vec![a.to_owned(), b.to_owned()]);
+    assert_eq!(out.rows, [row(1000, "1.0", "7.0"), row(1100, "2.0", "8.0")]);
+    assert_eq!((out.sequences, out.filtered), (vec![10, 11], 4));
+    assert_eq!(out.notes["rows on the grid"], 3);
+    assert_eq!(out.notes["`A.v`: rows whose last value is older than 100.0 ms"], 1);
+    assert_eq!(out.notes["`A.v`: the farthest value is 50.0 ms away from its row"], 0);
+}
+
+#[test]
+fn an_anchor_moves_the_grid() {
+    let mut options = tenths(json!({ "a": "A.v" }));
+    options["anchor"] = json!("1970-01-01T00:00:00.03Z");
+    let out = aligned(options, &ms(&[("A", 900, 1.0), ("A", 1000, 2.0)]));
+    assert_eq!(out.values(), [(930, "1.0"), (1030, "2.0")]);
+    assert_eq!(out.sequences, [9, 10]);
+}
+
+#[test]
+fn values_of_both_sides_are_combined() {
+    let events = ms(&[("A", 950, 1.0), ("A", 1030, 2.0), ("A", 1110, 3.0)]);
+    let method = |method: &str| tenths(json!({ "a": { "field": "A.v", "method": method } }));
+    let linear = aligned(method("linear"), &events);
+    assert_eq!(linear.values(), [(1000, "1.625"), (1100, "2.875")]);
+    let nearest = aligned(method("nearest"), &events);
+    assert_eq!(nearest.values(), [(900, "1.0"), (1000, "2.0"), (1100, "3.0"), (1200, "3.0")]);
+}
+
+#[test]
+fn none_takes_only_what_came_since_the_row_before() {
+    let mut options = tenths(json!({ "b": "B.v", "a": { "field": "A.v", "method": "none" } }));
+    options["missing"] = json!("null");
+    let events = ms(&[("A", 990, 1.0), ("B", 995, 0.0), ("B", 1080, 0.0), ("B", 1180, 0.0)]);
+    let values: Vec<_> =
+        aligned(options, &events).rows.iter().map(|row| row.1[1].clone()).collect();
+    assert_eq!(values, ["1.0", "null", "null"]);
+}
+
+#[test]
+fn rotations_are_interpolated_on_the_sphere() {
+    let options = tenths(json!({ "q": { "field": "A.q", "method": "slerp" } }));
+    let out = aligned(options, &ms(&[("A", 950, 0.0), ("A", 1050, 1.0)]));
+    let (half, text) = (0.25f64, &out.rows[0].1[0]);
+    let parts: Vec<f64> =
+        text.trim_matches(['[', ']']).split(", ").map(|part| part.parse().unwrap()).collect();
+    let wanted = [half.cos(), 0.0, 0.0, half.sin()];
+    assert!(parts.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-12), "{text}");
+}
+
+#[test]
+fn angles_cross_the_end_of_their_range() {
+    let options = tenths(json!({ "a": { "field": "A.v", "method": "linear", "angle": true } }));
+    let out = aligned(options, &ms(&[("A", 950, 3.0), ("A", 1050, -3.0)]));
+    let angle: f64 = out.rows[0].1[0].parse().unwrap();
+    assert!((angle.abs() - std::f64::consts::PI).abs() < 1e-12, "{angle}");
+}
+
+#[test]
+fn several_fields_make_one_vector() {
+    let fields = json!({ "x": ["A.v", "A.q", "B.v"],
+        "l": { "field": ["L.l"], "length": 2 } });
+    let events = ms(&[("A", 950, 0.0), ("B", 960, 5.0), ("L", 970, 2.0)]);
+    let out = aligned(tenths(fields), &events);
+    assert_eq!(out.rows[0].1, ["[0.0, 1.0, 0.0, 0.0, 0.0, 5.0]", "[2.0, 3.0]"]);
+}
+
+#[test]
+fn lists_of_another_length_are_not_used() {
+    let fields = json!({ "l": { "field": "L.l", "length": 2, "method": "linear" } });
+    let events = ms(&[("L", 900, 2.0), ("L", 950, 3.0), ("L", 980, 2.0), ("L", 990, 0.0)]);
+    let out = aligned(tenths(fields), &events);
+    assert_eq!(out.values(), [(900, "[2.0, 3.0]")]);
+    assert_eq!(out.note("values that are not 2 numbers long"), 2);
+}
+
+#[test]
+fn lists_of_different_lengths_have_no_mean() {
+    let fields = json!({ "l": { "field": "L.l", "method": "linear" } });
+    let out = aligned(tenths(fields), &ms(&[("L", 950, 2.0), ("L", 1050, 3.0), ("L", 1150, 3.0)]));
+    assert_eq!(out.values(), [(1100, "[3.0, 4.0, 5.0]")]);
+    assert_eq!(out.note("without a fitting value"), 2);
+}
+
+#[test]
+fn what_cannot_be_computed_with_is_refused() {
+    let text = ms(&[("T", 0, 1.0)]);
+    let linear = refused(tenths(json!({ "s": { "field": "T.s", "method": "linear" } })), &text);
+    assert!(linear.contains("`T.s` is text: `linear` needs numbers"), "{linear}");
+    let vector = refused(tenths(json!({ "s": ["T.s"] })), &text);
+    assert!(vector.contains("a vector has numbers only"), "{vector}");
+    let long = refused(tenths(json!({ "l": ["L.l"] })), &ms(&[("L", 0, 2.0)]));
+    assert!(long.contains("give `length`"), "{long}");
+    let slerp = refused(
+        tenths(json!({ "a": { "field": "A.v", "method": "slerp" } })),
+        &ms(&[("A", 0, 1.0)]),
+    );
+    assert!(slerp.contains("needs quaternions"), "{slerp}");
+}
+
+#[test]
+fn own_times_and_lags_move_values() {
+    // The own time of a value of 60,000 is 60 ms earlier.
+    let field = json!({ "a": { "field": "A.v", "time": "own" } });
+    let events = ms(&[("A", 1050, 60_000.0), ("A", 1120, 60_000.0), ("A", 1190, 60_000.0)]);
+    let out = aligned(tenths(field), &events);
+    let times: Vec<i64> = out.rows.iter().map(|row| row.0 / MS).collect();
+    // Their own times are 990, 1060 and 1130 ms.
+    assert_eq!(times, [1000, 1100, 1200]);
+    assert_eq!(out.note("the farthest value is 70.0 ms away"), 0);
+    let events = ms(&[("A", 1050, 1.0), ("A", 1150, 2.0)]);
+    let lag = |lag: &str| tenths(json!({ "a": { "field": "A.v", "lag": lag } }));
+    assert_eq!(aligned(lag("60ms"), &events).values(), [(1000, "1.0"), (1100, "2.0")]);
+    assert_eq!(aligned(lag("-60ms"), &events).values(), [(1200, "1.0"), (1300, "2.0")]);
+}
+
+#[test]
+fn a_channel_may_be_the_clock() {
+    let mut options = json!({ "clock": "X", "fields": { "a": "A.v" }, "missing": "null" });
+    let events = ms(&[("X", 1, 0.0), ("A", 5, 1.0), ("X", 7, 0.0), ("X", 7, 0.0), ("A", 9, 2.0)]);
+    let out = aligned(options.clone(), &events);
+    assert_eq!((out.values(), &out.sequences), (vec![(7, "1.0")], &vec![2]));
+    assert_eq!(out.note("events of the clock at the time of another"), 1);
+    options["fields"] = json!({ "a": { "field": "A.v", "method": "linear" } });
+    let out = aligned(options, &ms(&[("A", 0, 1.0), ("X", 5, 0.0), ("A", 20, 5.0)]));
+    assert_eq!(out.values(), [(5, "2.0")]);
+}
+
+#[test]
+fn rows_without_a_value_are_left_out_or_null_or_end_the_run() {
+    let events = ms(&[("A", 1000, 1.0), ("B", 1000, 2.0), ("A", 1100, 3.0), ("A", 1250, 4.0)]);
+    let with = |missing: &str| {
+        json!({ "rate": 10, "tolerance": "60ms", "missing": missing,
+            "fields": { "a": "A.v", "b": "B.v" } })
+    };
+    assert_eq!(aligned(with("drop"), &events).rows.len(), 1);
+    let null = aligned(with("null"), &events);
+    let row = |time: i64, a: &str, b: &str| (time * MS, vec![a.to_owned(), b.to_owned()]);
+    let rows = [row(1000, "1.0", "2.0"), row(1100, "3.0", "null"), row(1300, "4.0", "null")];
+    assert_eq!(null.rows, rows);
+    assert_eq!(
+        (null.note("holes between rows"), null.note("the longest hole is 200.0 ms")),
+        (1, 0)
+    );
+    let stop = refused(with("stop"), &events);
+    assert!(stop.contains("1970-01-01T00:00:01.1"), "{stop}");
+    assert!(stop.contains("`B.v` has no value: the last one is 100.0 ms old"), "{stop}");
+}
+
+#[test]
+fn null_values_are_no_values_and_nan_is_one() {
+    let events = ms(&[("A", 950, 1.0), ("A", 990, 404.0), ("A", 1090, f64::NAN)]);
+    assert_eq!(
+        aligned(tenths(json!({ "a": "A.v" })), &events).values(),
+        [(1000, "1.0"), (1100, "NaN")]
+    );
+}
+
+#[test]
+fn an_absurd_time_makes_no_rows_and_a_pause_is_skipped() {
+    let far = i64::MAX / MS;
+    let events = ms(&[("A", 0, 1.0), ("A", 100, 2.0), ("A", far, 9.0), ("A", 200, 3.0)]);
+    let out = aligned(tenths(json!({ "a": "A.v" })), &events);
+    assert_eq!(out.values(), [(0, "1.0"), (100, "2.0"), (200, "3.0"), (300, "3.0")]);
+    assert_eq!(out.note("whose time is far from that of all others"), 1);
+    let year = 365 * 86_400_000;
+    let events = ms(&[("A", 0, 1.0), ("A", year, 2.0), ("A", year + 100, 3.0)]);
+    let out = aligned(tenths(json!({ "a": "A.v" })), &events);
+    assert_eq!((out.rows.len(), out.note("holes between rows")), (5, 1));
+}
+
+#[test]
+fn a_clock_that_is_set_back_starts_rows_anew() {
+    let events = ms(&[("A", 5000, 1.0), ("A", 5100, 2.0), ("A", 1000, 3.0), ("A", 1100, 4.0)]);
+    let out = aligned(tenths(json!({ "a": "A.v" })), &events);
+    let times: Vec<i64> = out.rows.iter().map(|row| row.0 / MS).collect();
+    assert_eq!(times, [5000, 5100, 5200, 1000, 1100, 1200]);
+    assert_eq!(out.note("the clock was set back"), 1);
+}
+
+#[test]
+fn a_value_that_comes_after_its_row_is_counted() {
+    let events = ms(&[("A", 990, 1.0), ("A", 1110, 2.0), ("A", 995, 3.0), ("A", 1200, 4.0)]);
+    let out = aligned(tenths(json!({ "a": "A.v" })), &events);
+    assert_eq!(out.values()[0], (1000, "1.0"));
+    assert_eq!(out.note("values that came after the row of their time"), 1);
+}
+
+#[test]
+fn a_rate_above_that_of_the_values_is_noted() {
+    let events = ms(&[("A", 0, 1.0), ("A", 100, 2.0), ("A", 200, 3.0)]);
+    let out = aligned(json!({ "rate": "50Hz", "fields": { "a": "A.v" } }), &events);
+    assert_eq!(out.note("same value as the row before"), 13);
+}
+
+#[test]
+fn a_type_that_changes_makes_rows_of_both_types() {
+    let runner = |method: &str| {
+        let field = json!({ "m": { "field": "M.m", "method": method } });
+        Runner::new(tenths(field), TimeWindow::default())
+    };
+    let (first, second) = (ms(&[("M", 0, 1.0)]), ms(&[("M", 100, 200.0)]));
+    let out = runner("last").all(&[&first, &second]).unwrap();
+    assert_eq!(out.values(), [(0, "1.0"), (100, "200"), (200, "200")]);
+    assert_eq!(out.types, ["Float64", "Int64"]);
+    let (first, second) = (ms(&[("M", -50, 1.0)]), ms(&[("M", 50, 200.0)]));
+    // For means, all numbers are of one type.
+    assert_eq!(runner("linear").all(&[&first, &second]).unwrap().values(), [(0, "100.5")]);
+}
+
+#[test]
+fn two_sources_of_one_channel_are_refused() {
+    let message = refused(tenths(json!({ "b": "B.v" })), &ms(&[("B", 0, 1.0), ("B", 1, -1.0)]));
+    assert!(message.contains("`B` has events of the sources `log` and `other`"), "{message}");
+}
+
+#[test]
+fn undecoded_events_and_missing_fields_are_noted() {
+    let out =
+        aligned(tenths(json!({ "x": "X.v", "a": "A.w" })), &ms(&[("X", 0, 0.0), ("A", 1, 0.0)]));
+    assert_eq!((out.rows.len(), out.note("`X`: not decoded")), (0, 1));
+    assert_eq!(out.note("`A`: messages without a field `w`"), 1);
+}
+
+#[test]
+fn mistakes_in_options_name_their_key() {
+    let fields = json!({ "a": "A.v" });
+    assert!(wrong(json!({ "fields": fields })).message.contains("exactly one of `rate`"));
+    let two = json!({ "rate": 1, "clock": "A", "fields": fields });
+    assert!(wrong(two).message.contains("exactly one of `rate`"));
+    assert!(wrong(json!({ "rate": 1, "fields": {} })).message.contains("at least one field"));
+    let field = |settings: Value| json!({ "rate": 1, "fields": { "a": settings } });
+    let path = |settings: Value| wrong(field(settings)).path.join(".");
+    assert_eq!(path(json!({ "field": "A.v", "angle": true })), "fields.a.angle");
+    assert_eq!(path(json!({ "field": "A.v", "quaternion": "xyzw" })), "fields.a.quaternion");
+    assert_eq!(path(json!({ "field": "A.v", "length": 0 })), "fields.a.length");
+    assert_eq!(path(json!({ "field": "A.v", "tolerance": "2h" })), "fields.a.tolerance");
+    assert_eq!(path(json!([])), "fields.a");
+}
+
+#[test]
+fn a_window_is_pushed_down_if_only_the_times_of_events_count() {
+    let reach = |options: Value| {
+        let stage = Registry::linked().stage("align", options).unwrap();
+        let Stage::Fold(fold) = &stage.into_parts()[1] else { panic!("a fold") };
+        fold.query()
+    };
+    let query = reach(tenths(json!({ "a": { "field": "A.v", "lag": "30ms" } })));
+    assert!(query.keeps_times && query.reach >= 130 * MS, "{query:?}");
+    assert!(!reach(tenths(json!({ "a": { "field": "A.v", "time": "own" } }))).keeps_times);
+}
+
+/// The value that a simple search through all values chooses.
+fn modelled(values: &[(i64, f64)], row: i64, method: &str, tolerance: i64) -> Option<f64> {
+    let near = |value: &&(i64, f64)| (value.0 - row).abs() <= tolerance;
+    let last = values.iter().rev().find(|value| value.0 <= row).filter(near);
+    let next = values.iter().find(|value| value.0 > row).filter(near);
+    match (method, last, next) {
+        ("last", last, _) => last.map(|last| last.1),
+        ("nearest", Some(last), Some(next)) if next.0 - row < row - last.0 => Some(next.1),
+        ("nearest", last, next) => last.or(next).map(|one| one.1),
+        (_, Some(last), _) if last.0 == row => Some(last.1),
+        (_, Some(last), Some(next)) => {
+            let weight = (row - last.0) as f64 / (next.0 - last.0) as f64;
+            Some(last.1 * (1.0 - weight) + next.1 * weight)
+        }
+        _ => None,
+    }
+}
+
+fn method() -> impl Strategy<Value = &'static str> {
+    prop_oneof![Just("last"), Just("nearest"), Just("linear")]
+}
+
+fn events(back: i64) -> impl Strategy<Value = Vec<TestEvent>> {
+    let event = (prop_oneof![Just("A"), Just("B"), Just("X")], -back..40i64, 0..100i32);
+    proptest::collection::vec(event, 0..80).prop_map(move |steps| {
+        let mut now = 10_000;
+        let event = |(name, step, value): (&'static str, i64, i32)| {
+            now += step;
+            (name, now * MS, f64::from(value))
+        };
+        steps.into_iter().map(event).collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn rows_are_those_of_a_simple_search(
+        events in events(0), a in method(), b in method(), tolerance in 0i64..80,
+        lag in -50i64..50, clock in any::<bool>(),
+    ) {
+        let mut options = json!({ "tolerance": format!("{tolerance}ms"), "fields": {
+            "a": { "field": "A.v", "method": a },
+            "b": { "field": "B.v", "method": b, "lag": format!("{lag}ms") } } });
+        options[if clock { "clock" } else { "rate" }] = if clock { json!("X") } else { json!(100) };
+        let found: Vec<(i64, Vec<f64>)> = aligned(options, &events).rows.into_iter()
+            .map(|(time, row)| (time, row.iter().map(|text| text.parse().unwrap()).collect()))
+            .collect();
+        let of = |wanted: &str, lag: i64| -> Vec<(i64, f64)> {
+            let of = events.iter().filter(|event| event.0 == wanted);
+            of.map(|event| (event.1 - lag * MS, event.2)).collect()
+        };
+        let (first, second) = (of("A", 0), of("B", lag));
+        let mut times: Vec<i64> = match clock {
+            true => of("X", 0).into_iter().map(|event| event.0).collect(),
+            false => (9_000 / 10..15_000 / 10).map(|step| step * 10 * MS).collect(),
+        };
+        times.dedup();
+        let row = |time: i64| {
+            let a = modelled(&first, time, a, tolerance * MS)?;
+            Some((time, vec![a, modelled(&second, time, b, tolerance * MS)?]))
+        };
+        let wanted: Vec<_> = times.into_iter().filter_map(row).collect();
+        prop_assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn batches_and_windows_do_not_matter(
+        events in events(10), method in method(), size in 1usize..9, missing in 0..2,
+        start in 9_900i64..10_300, length in 0i64..400,
+    ) {
+        let missing = ["drop", "null"][missing as usize];
+        let options = json!({ "rate": 100, "tolerance": "30ms", "missing": missing, "fields": {
+            "a": { "field": "A.v", "method": method }, "b": "B.v", "l": "A.q" } });
+        let whole = aligned(options.clone(), &events);
+        let pieces: Vec<&[TestEvent]> = events.chunks(size).collect();
+        let cut = Runner::new(options.clone(), TimeWindow::default()).all(&pieces).unwrap();
+        prop_assert_eq!(&cut.rows, &whole.rows);
+        prop_assert_eq!(&cut.sequences, &whole.sequences);
+        prop_assert_eq!(&cut.notes, &whole.notes);
+        let (start, end) = (start * MS, (start + length) * MS);
+        let window = TimeWindow { start: Some(start), end: Some(end) };
+        let part = Runner::new(options, window).all(&pieces).unwrap();
+        let wanted: Vec<_> =
+            whole.rows.into_iter().filter(|row| window.wants_time(row.0)).collect();
+        prop_assert_eq!(part.rows, wanted);
+    }
+}
