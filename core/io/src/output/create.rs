@@ -54,6 +54,13 @@ impl Outputs {
         self.create_with(target, IfExists::Keep, packing)
     }
 
+    /// Creates a file that replaces `target` when it is published, whether or not existing outputs
+    /// may be replaced: for the files that describe a folder of
+    /// [`extend_folder`](Self::extend_folder).
+    pub fn replace(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
+        self.create_with(&self.actual_path(target), IfExists::Replace, Packing::Plain)
+    }
+
     /// Creates a file below `folder` whose name is decided on completion: see
     /// [`OutputFile::finish_as`].
     pub fn create_below(self: &Arc<Self>, folder: &Path) -> Result<OutputFile, Error> {
@@ -82,7 +89,7 @@ impl Outputs {
         self.expect_new(target, existing == IfExists::Keep)?;
         let kept = existing == IfExists::Keep && target.is_file();
         self.check_not_input(target)?;
-        if !kept {
+        if !kept && existing != IfExists::Replace {
             self.check_target(target)?;
         }
         let followed = resolve_link(target)?;
@@ -98,8 +105,8 @@ impl Outputs {
         let (temporary, file) = self.temporary(&temporary_dir, &name)?;
         self.state().open.insert(target.clone(), temporary.clone());
         let mut output = self.file(&target, &at, file, packing);
+        output.continues = kept || existing == IfExists::Replace;
         if kept {
-            output.continues = true;
             output.copy_from(&target, &temporary)?;
         }
         Ok(output)
@@ -181,6 +188,7 @@ impl Outputs {
 enum IfExists {
     Check,
     Keep,
+    Replace,
 }
 
 /// How a file is compressed.

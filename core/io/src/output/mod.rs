@@ -43,6 +43,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::files::{FileIdentity, TEMPORARY, is_special};
+use crate::store::is_address;
 use crate::tasks::TaskPool;
 
 use atomic::temporary_path;
@@ -130,6 +131,8 @@ struct State {
     staged_folders: Vec<StagedFolder>,
     /// Folders that get a manifest.
     folders: Vec<PathBuf>,
+    /// Those of them whose files stay.
+    extended: BTreeSet<PathBuf>,
     /// Folders created for this run; removed again, if empty, when it fails.
     made: Vec<PathBuf>,
 }
@@ -250,6 +253,47 @@ impl Outputs {
         // Once per folder, not per file.
         remove_stale(&at, None);
         self.state().folders.push(folder.to_owned());
+        Ok(())
+    }
+
+    /// Declares a folder whose files stay, and to which others are added. New files must have free
+    /// names, except for those of [`replace`](Self::replace). Its manifest lists the files that it
+    /// listed before, too.
+    ///
+    /// `Err` if the run replaces outputs, resumes after an interruption (the folder may have the
+    /// events already), or is published by another process.
+    pub fn extend_folder(&self, folder: &Path) -> Result<(), Error> {
+        let folder = &self.actual_path(folder);
+        let refused = |what: &str| Error::refused(format!("{what}: {}", folder.display()));
+        if is_address(folder) {
+            return Err(refused("only a folder on this machine can be extended"));
+        }
+        match self.overwrite {
+            Overwrite::Refuse if self.staging.is_none() => {}
+            Overwrite::Refuse => {
+                return Err(refused("only a run on this machine can extend an output"));
+            }
+            Overwrite::Replace => {
+                return Err(refused(
+                    "the output is extended, and cannot be replaced as well; leave out --overwrite",
+                ));
+            }
+            Overwrite::Redo => {
+                return Err(refused(
+                    "cannot tell whether the output to extend already has these events; run \
+                     without --resume",
+                ));
+            }
+        }
+        self.check_disjoint(folder)?;
+        if holds_batch(folder) {
+            return Err(refused("the output folder holds the record of a batch; write elsewhere"));
+        }
+        self.check_not_input(&folder.join(MANIFEST))?;
+        remove_stale(folder, None);
+        let mut state = self.state();
+        state.folders.push(folder.to_owned());
+        state.extended.insert(folder.to_owned());
         Ok(())
     }
 

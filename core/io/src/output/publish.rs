@@ -10,7 +10,7 @@ use super::file::sync;
 use super::many::StagedFolder;
 use super::objects::{self, OldManifests, PublishedObjects, Upload};
 use super::renames::RenameLog;
-use super::replace::{MovedAside, StaleFiles, find_stale};
+use super::replace::{MovedAside, StaleFiles, find_stale, kept_files};
 use super::staging::{StagedFile, StagingDir};
 use super::{
     MANIFEST, Outputs, PublishedFile, StagedOutput, State, folder_of, is_shared, real_path,
@@ -48,7 +48,7 @@ impl Outputs {
         let mut files: Vec<PublishedFile> =
             staged.chain(state.staged_folders.iter().flat_map(StagedFolder::files)).collect();
         let synced = self.sync_all(&state.staged);
-        let described = synced.and_then(|()| describe(&state.folders, &files, manifest));
+        let described = synced.and_then(|()| describe(&state, &files, manifest));
         let published = described.and_then(|manifests| {
             let count = files.len();
             files.extend(manifests.iter().map(|(folder, text)| published_manifest(folder, text)));
@@ -132,7 +132,7 @@ impl Outputs {
         manifests: &[Manifest],
     ) -> Result<(), Error> {
         let faults = self.faults.as_deref();
-        let stale = find_stale(&state.folders, files);
+        let stale = find_stale(&state.folders, &state.extended, files);
         // Targets checked when they were opened may have changed since.
         let replaced = files.iter().map(|file| &*file.path);
         let mut replaced = replaced.chain(stale.iter().flat_map(StaleFiles::paths));
@@ -244,12 +244,17 @@ fn check_unique<'f>(files: &'f [PublishedFile]) -> Result<(), Error> {
 
 /// The text of each folder's manifest.
 fn describe(
-    folders: &[PathBuf],
+    state: &State,
     files: &[PublishedFile],
     manifest: impl Fn(&Path, &[PublishedFile]) -> Result<String, Error>,
 ) -> Result<Vec<(PathBuf, String)>, Error> {
-    let each = folders.iter().map(|folder| {
+    let each = state.folders.iter().map(|folder| {
         let is_inside = |file: &&PublishedFile| file.path.starts_with(folder);
+        if state.extended.contains(folder) {
+            let mut inside = kept_files(folder, files);
+            inside.extend(files.iter().filter(is_inside).cloned());
+            return Ok((folder.clone(), manifest(folder, &inside)?));
+        }
         // Mostly all files are inside, and there may be a million.
         if files.iter().all(|file| is_inside(&file)) {
             return Ok((folder.clone(), manifest(folder, files)?));

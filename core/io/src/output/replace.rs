@@ -25,6 +25,12 @@ struct OldManifest {
 #[derive(Deserialize)]
 struct OldManifestFile {
     path: Option<String>,
+    #[serde(default)]
+    rows: u64,
+    #[serde(default)]
+    bytes: u64,
+    #[serde(default)]
+    blake3: Option<String>,
 }
 
 impl OldManifest {
@@ -45,6 +51,19 @@ pub(super) fn files_in_manifest(folder: &Path) -> Vec<PathBuf> {
     names.map(|name| folder.join(name)).collect()
 }
 
+/// The files listed in the manifest of a folder that is extended, without those that new files
+/// replace.
+pub(super) fn kept_files(folder: &Path, files: &[PublishedFile]) -> Vec<PublishedFile> {
+    let replaced: BTreeSet<&Path> = files.iter().map(|file| &*file.path).collect();
+    let listed = OldManifest::read(folder).map(|old| old.files).unwrap_or_default();
+    let kept = listed.into_iter().filter_map(|file| {
+        let OldManifestFile { path, rows, bytes, blake3 } = file;
+        let path = folder.join(path.filter(is_plain)?);
+        (!replaced.contains(&*path)).then_some(PublishedFile { path, rows, bytes, blake3 })
+    });
+    kept.collect()
+}
+
 /// A run only removes files in the folder, whatever the manifest says.
 fn is_plain(name: &String) -> bool {
     Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
@@ -57,13 +76,18 @@ pub(super) struct StaleFiles<'f> {
     paths: Vec<PathBuf>,
 }
 
-/// The files in the manifests of `folders` that `files` does not replace.
+/// The files in the manifests of `folders` that `files` does not replace. Those of `extended`
+/// folders stay.
 pub(super) fn find_stale<'f>(
     folders: &'f [PathBuf],
+    extended: &BTreeSet<PathBuf>,
     files: &[PublishedFile],
 ) -> Vec<StaleFiles<'f>> {
     let known: BTreeSet<&Path> = files.iter().map(|file| &*file.path).collect();
     let of_folder = |folder: &'f PathBuf| {
+        if extended.contains(folder) {
+            return StaleFiles { folder, paths: Vec::new() };
+        }
         let mut paths = files_in_manifest(folder);
         paths.retain(|path| !known.contains(&**path));
         StaleFiles { folder, paths }

@@ -1,6 +1,7 @@
 use super::publish::changed_folders;
 use super::*;
 
+mod extending;
 mod faults;
 mod objects;
 mod staging;
