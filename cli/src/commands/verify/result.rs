@@ -133,6 +133,9 @@ impl VerifyResult {
             Some((Ok(Some(is)), was)) if is != was => {
                 self.differences.push(format!("{name} has {is} rows instead of {was}"));
             }
+            // The bytes are those that were written: some tables are of formats that only whole
+            // folders show.
+            Some((Err(_), _)) if expected.blake3.is_some() => {}
             Some((Err(reason), _)) => self.differences.push(format!("{name}: {reason}")),
             _ => {}
         }
