@@ -69,6 +69,8 @@ pub struct JpegSize {
     pub width: u16,
     /// Rows.
     pub height: u16,
+    /// Colour components: 1 for grey.
+    pub components: u8,
 }
 
 /// The size of a complete file. Walks over the markers, in linear time. `Err` has the first fault.
@@ -144,7 +146,7 @@ fn check_frame(body: &[u8]) -> Result<JpegSize, JpegFault> {
     if width == 0 || height == 0 {
         return Err(JpegFault::NoSize);
     }
-    Ok(JpegSize { width, height })
+    Ok(JpegSize { width, height, components: count })
 }
 
 /// Checks a scan header: number of components, two bytes per component, and three more bytes.
@@ -250,7 +252,7 @@ mod tests {
         let inner = [0xFF, START, 0xFF, END];
         let head = [&[0xFF, 0xE1, 0, 2 + inner.len() as u8][..], &inner].concat();
         let with = [&complete[..2], &head, &complete[2..]].concat();
-        assert_eq!(check_jpeg(&with), Ok(JpegSize { width: 16, height: 16 }));
+        assert_eq!(check_jpeg(&with), Ok(JpegSize { width: 16, height: 16, components: 3 }));
         assert_eq!(check_jpeg(&with[..2 + head.len()]), Err(JpegFault::NoEnd));
     }
 

@@ -13,6 +13,7 @@ use sluice_json as _;
 use sluice_las as _;
 use sluice_lcm as _;
 use sluice_lcm_live as _;
+use sluice_lerobot as _;
 use sluice_mcap as _;
 use sluice_orca as _;
 use sluice_parquet as _;

@@ -14,6 +14,7 @@ pub(super) const NAMES: &[&str] = &[
     "jsonl",
     "las",
     "lcm-log",
+    "lerobot",
     "mcap",
     "null",
     "orca",
@@ -210,6 +211,16 @@ fn las() {
     for name in ["out.las", "out.laz", "clouds/"] {
         sink("las").path(name).fed_by(feed).check();
     }
+}
+
+#[test]
+fn lerobot() {
+    // The clock of the drive's receiver is a tenth of a second late at times, so rows split.
+    let feed = "[sources.drive]\nplugin = \"demo\"\nseconds = 3\n\
+        [stages.few]\nplugin = \"filter\"\nfrom = \"drive\"\nchannels = [\"GPS_TO_LOCAL\"]\n\
+        [stages.events]\nplugin = \"decode\"\nfrom = \"few\"\ntypes = [\"mit-dgc\"]\n";
+    let options = json!({ "fps": 10, "min_frames": 1, "task": "drive" });
+    sink("lerobot").path("dataset/").options(options).fed_by(feed).check();
 }
 
 #[test]

@@ -11,8 +11,8 @@ use crate::robots;
 
 /// The sources tested here.
 pub(super) const NAMES: &[&str] = &[
-    "archive", "camlog", "csv", "demo", "jsonl", "lcm-log", "lcm-udp", "mcap", "orca", "parquet",
-    "records", "ros1-bag", "rosbag2", "vel",
+    "archive", "camlog", "csv", "demo", "jsonl", "lcm-log", "lcm-udp", "lerobot", "mcap", "orca",
+    "parquet", "records", "ros1-bag", "rosbag2", "vel",
 ];
 
 /// What a sink with these options writes as `name` for a small log.
@@ -300,6 +300,12 @@ fn ros1_bag_that_was_not_closed() {
     let (_, bag) = ros1_bag("bag-one-chunk", ONE_CHUNK_END);
     let start = &bag[..ONE_CHUNK_END];
     source("ros1-bag").sample("drive.bag", start).reads(&["ROS bag"]).check();
+}
+
+#[test]
+fn lerobot() {
+    // Its sample is a folder; plugins/lerobot has the tests.
+    source("lerobot").unread().check();
 }
 
 #[test]

@@ -28,6 +28,7 @@ mod lcm_scan;
 mod lcm_tcpq;
 mod lcm_types;
 mod lcm_url;
+mod lerobot;
 mod manifest;
 mod mcap;
 mod name;
@@ -72,6 +73,7 @@ pub use lcm_scan::lcm_scan;
 pub use lcm_tcpq::lcm_tcpq;
 pub use lcm_types::lcm_types;
 pub use lcm_url::lcm_url;
+pub use lerobot::lerobot;
 pub use manifest::manifest;
 pub use mcap::mcap;
 pub use name::name;
@@ -124,6 +126,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("lcm_tcpq", lcm_tcpq),
     ("lcm_types", lcm_types),
     ("lcm_url", lcm_url),
+    ("lerobot", lerobot),
     ("manifest", manifest),
     ("mcap", mcap),
     ("name", name),

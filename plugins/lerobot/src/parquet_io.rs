@@ -1,0 +1,230 @@
+//! Parquet files: the outputs that the library writes to, and the inputs that it reads from. Knows
+//! no dataset.
+
+use std::io::{self, BufReader, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use bytes::Bytes;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::{
+    ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves,
+};
+use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{ChunkReader, Length};
+use parquet::file::writer::SerializedFileWriter;
+use sluice_io::files::LogFile;
+use sluice_model::{Error, OutputFile};
+
+/// The program in footers.
+pub(crate) const CREATED_BY: &str = concat!("sluice version ", env!("CARGO_PKG_VERSION"));
+
+/// A file that is being written. Row groups are encoded elsewhere, or by the library.
+pub(crate) struct TableWriter {
+    writer: SerializedFileWriter<OutputHandle>,
+    columns: ArrowRowGroupWriterFactory,
+    schema: SchemaRef,
+    output: Arc<Mutex<RawOutput>>,
+    pub(crate) rows: u64,
+    pub(crate) groups: usize,
+}
+
+/// The output below the library, which keeps the reason when a write fails.
+struct RawOutput {
+    file: OutputFile,
+    failed: Option<Error>,
+}
+
+/// The writer handed to the library.
+struct OutputHandle(Arc<Mutex<RawOutput>>);
+
+impl Write for OutputHandle {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut below = lock(&self.0);
+        match below.file.write_binary(bytes) {
+            Ok(()) => Ok(bytes.len()),
+            Err(error) => {
+                below.failed.get_or_insert(error);
+                Err(io::ErrorKind::Other.into())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl TableWriter {
+    /// Starts a file.
+    pub(crate) fn new(
+        file: OutputFile,
+        schema: SchemaRef,
+        properties: WriterProperties,
+    ) -> Result<Self, Error> {
+        let output = Arc::new(Mutex::new(RawOutput { file, failed: None }));
+        let handle = OutputHandle(Arc::clone(&output));
+        let made = parts(handle, Arc::clone(&schema), properties);
+        let (writer, columns) = checked(&output, made)?;
+        Ok(Self { writer, columns, schema, output, rows: 0, groups: 0 })
+    }
+
+    /// Appends an encoded row group.
+    pub(crate) fn append(&mut self, chunks: Vec<ArrowColumnChunk>, rows: u64) -> Result<(), Error> {
+        let written = self.writer.next_row_group().and_then(|mut group| {
+            chunks.into_iter().try_for_each(|chunk| chunk.append_to_row_group(&mut group))?;
+            group.close().map(drop)
+        });
+        checked(&self.output, written)?;
+        self.rows += rows;
+        self.groups += 1;
+        Ok(())
+    }
+
+    /// Encodes rows as a row group.
+    pub(crate) fn write(&mut self, rows: &RecordBatch) -> Result<(), Error> {
+        let encode = || {
+            let mut writers = self.columns.create_column_writers(self.groups)?;
+            let mut places = writers.iter_mut();
+            for (field, column) in self.schema.fields().iter().zip(rows.columns()) {
+                for (leaf, writer) in compute_leaves(field, column)?.iter().zip(&mut places) {
+                    writer.write(leaf)?;
+                }
+            }
+            writers.into_iter().map(ArrowColumnWriter::close).collect::<ParquetResult<Vec<_>>>()
+        };
+        let chunks = encode().map_err(|e| encode_error(&e))?;
+        self.append(chunks, rows.num_rows() as u64)
+    }
+
+    /// The bytes of the file so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.writer.bytes_written() as u64
+    }
+
+    /// Writes the footer, and completes the file.
+    pub(crate) fn close(self) -> Result<(), Error> {
+        let Self { writer, output, rows, columns, .. } = self;
+        drop(columns);
+        let closed = writer.close().map(drop);
+        checked(&output, closed)?;
+        let raw =
+            Arc::into_inner(output).ok_or_else(|| Error::internal("a table is still open"))?;
+        raw.into_inner().unwrap_or_else(PoisonError::into_inner).file.finish(rows)
+    }
+}
+
+/// A file writer, and what encodes row groups for it.
+pub(crate) fn parts<W: Write + Send>(
+    to: W,
+    schema: SchemaRef,
+    properties: WriterProperties,
+) -> ParquetResult<(SerializedFileWriter<W>, ArrowRowGroupWriterFactory)> {
+    ArrowWriter::try_new(to, schema, Some(properties))?.into_serialized_writer()
+}
+
+/// A result of the library. The error of the output takes precedence.
+fn checked<T>(output: &Mutex<RawOutput>, result: ParquetResult<T>) -> Result<T, Error> {
+    if let Some(error) = lock(output).failed.take() {
+        return Err(error);
+    }
+    result.map_err(|e| encode_error(&e))
+}
+
+/// The library only rejects our values because of a bug, or for lack of memory.
+pub(crate) fn encode_error(error: &ParquetError) -> Error {
+    Error::internal(format!("a table cannot be encoded: {error}"))
+}
+
+/// A file or object that the library reads.
+#[derive(Clone)]
+pub(crate) struct TableBytes {
+    file: Arc<Mutex<LogFile>>,
+    len: u64,
+    /// The reason why a read failed, which the library reports as a fault of the table.
+    failed: Arc<Mutex<Option<Error>>>,
+}
+
+impl TableBytes {
+    /// Opens a file or object.
+    ///
+    /// `Err` for something without an end, such as a pipe.
+    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+        let file = LogFile::open_plain(path)?;
+        let len = file.len().filter(|_| file.is_seekable()).ok_or_else(|| {
+            Error::refused(format!("expected a regular file: {}", path.display()))
+        })?;
+        Ok(Self { file: Arc::new(Mutex::new(file)), len, failed: Arc::default() })
+    }
+
+    /// Calls the library, which panics on some malformed files. The inner `Err` is what is wrong
+    /// with the file; the outer one means that it could not be read.
+    pub(crate) fn call<T, E: std::fmt::Display>(
+        &self,
+        call: impl FnOnce() -> Result<T, E>,
+    ) -> Result<Result<T, String>, Error> {
+        let result = catch_unwind(AssertUnwindSafe(call));
+        if let Some(error) = lock(&self.failed).take() {
+            return Err(error);
+        }
+        Ok(match result {
+            Ok(result) => result.map_err(|e| e.to_string()),
+            Err(_) => Err("the Parquet library panicked".to_owned()),
+        })
+    }
+
+    fn read_at(&self, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        lock(&self.file).read_at(position, buffer).map_err(|error| {
+            let text = io::Error::other(error.to_string());
+            lock(&self.failed).get_or_insert(error);
+            text
+        })
+    }
+}
+
+impl Length for TableBytes {
+    fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+impl ChunkReader for TableBytes {
+    type T = BufReader<TableByteReader>;
+
+    fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
+        Ok(BufReader::new(TableByteReader { bytes: self.clone(), at: start }))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
+        // A length beyond the file must not be allocated.
+        let end = start.checked_add(length as u64).filter(|end| *end <= self.len);
+        if end.is_none() {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        let mut bytes = vec![0; length];
+        TableByteReader { bytes: self.clone(), at: start }.read_exact(&mut bytes)?;
+        Ok(bytes.into())
+    }
+}
+
+/// Reads sequentially from an offset.
+pub(crate) struct TableByteReader {
+    bytes: TableBytes,
+    at: u64,
+}
+
+impl Read for TableByteReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.bytes.read_at(self.at, buffer)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}

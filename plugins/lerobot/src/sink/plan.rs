@@ -1,0 +1,144 @@
+//! Which fields of rows become which features. Reads no values.
+
+use std::sync::LazyLock;
+
+use arrow_schema::{DataType, Field, Fields, Schema};
+use sluice_kit::suggestion::nearest_of;
+use sluice_model::field::PathStep;
+use sluice_model::raw::is_raw;
+use sluice_model::{Error, FieldPath};
+use sluice_views::{ImageFields, Scalar, ViewMap, maps};
+
+use super::options::{FeatureMap, check_name};
+use crate::feature::{NumberType, TASK};
+
+/// The field by which episodes are told apart.
+pub(super) const EPISODE: &str = "episode";
+
+/// What built-in types say of their pictures.
+static PICTURES: LazyLock<Vec<ViewMap>> = LazyLock::new(|| {
+    let all = maps(Vec::new(), true).unwrap_or_default();
+    all.into_iter().filter(|map| map.image.is_some()).collect()
+});
+
+/// A feature and where it comes from.
+#[derive(Clone, Debug)]
+pub(super) struct PlannedFeature {
+    pub(super) name: String,
+    pub(super) field: FieldPath,
+    /// Its fields, if it is an image whose pixels may be raw.
+    pub(super) image: Option<ImageFields>,
+    pub(super) dtype: Option<NumberType>,
+    pub(super) names: Option<Vec<String>>,
+}
+
+/// The features of rows with these columns. `channel` and `type_name` are those of their messages.
+pub(super) fn plan(
+    chosen: Option<&FeatureMap>,
+    schema: &Schema,
+    channel: &str,
+    type_name: &str,
+) -> Result<Vec<PlannedFeature>, Error> {
+    let Some(FeatureMap(chosen)) = chosen else {
+        let mut planned = Vec::new();
+        let own = |field: &&std::sync::Arc<Field>| {
+            !is_raw(field) && field.name() != EPISODE && field.name() != TASK
+        };
+        let fits = |map: &&ViewMap| map.is_for(channel, type_name);
+        let picture = PICTURES.iter().find(fits).and_then(|map| map.image.as_ref());
+        for field in schema.fields().iter().filter(own) {
+            let path = FieldPath::column(field.name().as_str());
+            push_field(field.name().clone(), path, field, picture, &mut planned);
+        }
+        for feature in &planned {
+            check_name(&feature.name).map_err(Error::invalid)?;
+        }
+        return Ok(planned);
+    };
+    let each = chosen.iter().map(|(name, options)| {
+        let data = options.image.as_ref().map(|image| image.data.clone());
+        let field = data.or_else(|| options.field.clone());
+        let field = field.unwrap_or_else(|| FieldPath::column(name.as_str()));
+        Ok(PlannedFeature {
+            name: name.clone(),
+            image: options.image.clone().or_else(|| struct_picture_at(&field, schema)),
+            field,
+            dtype: options.dtype,
+            names: options.names.clone(),
+        })
+    });
+    each.collect()
+}
+
+/// Adds a field, or each member of a struct that is no picture.
+fn push_field(
+    name: String,
+    path: FieldPath,
+    field: &Field,
+    picture: Option<&ImageFields>,
+    planned: &mut Vec<PlannedFeature>,
+) {
+    let image = match field.data_type() {
+        DataType::Struct(members) => match struct_picture(&path, members) {
+            None => {
+                for member in members {
+                    let path = path.then(PathStep::Name(member.name().as_str().into()));
+                    push_field(format!("{name}.{}", member.name()), path, member, picture, planned);
+                }
+                return;
+            }
+            picture => picture,
+        },
+        _ => picture.filter(|picture| picture.data == path).cloned(),
+    };
+    planned.push(PlannedFeature { name, field: path, image, dtype: None, names: None });
+}
+
+/// The fields of a picture in the struct that a path leads to.
+fn struct_picture_at(path: &FieldPath, schema: &Schema) -> Option<ImageFields> {
+    let mut names = path.members()?.into_iter();
+    let mut field = schema.field_with_name(names.next()?).ok()?;
+    for name in names {
+        let DataType::Struct(members) = field.data_type() else { return None };
+        field = members.find(name)?.1;
+    }
+    let DataType::Struct(members) = field.data_type() else { return None };
+    struct_picture(path, members)
+}
+
+/// The fields of a struct that has the bytes of a picture, and its width and height.
+fn struct_picture(path: &FieldPath, members: &Fields) -> Option<ImageFields> {
+    let member = |names: &[&str], fits: fn(&DataType) -> bool| {
+        let found = names.iter().find_map(|name| members.find(name)).map(|(_, field)| field);
+        let found = found.filter(|field| fits(field.data_type()))?;
+        Some(path.then(PathStep::Name(found.name().as_str().into())))
+    };
+    let is_binary = |data_type: &DataType| {
+        use DataType::{Binary, BinaryView, FixedSizeBinary, LargeBinary};
+        matches!(data_type, Binary | BinaryView | FixedSizeBinary(_) | LargeBinary)
+    };
+    let size = |names: &[&str]| member(names, DataType::is_integer).map(Scalar::Field);
+    Some(ImageFields {
+        data: member(&["data", "image"], is_binary)?,
+        width: Some(size(&["width"])?),
+        height: Some(size(&["height"])?),
+        step: size(&["step", "stride", "row_stride"]),
+        encoding: None,
+        encoding_field: member(&["encoding", "pixelformat", "format"], |_| true),
+    })
+}
+
+/// The error for a field that rows do not have.
+pub(super) fn missing_field(path: &FieldPath, schema: &Schema) -> Error {
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let text = path.to_string();
+    let near: Vec<String> = nearest_of(&text, names.iter().copied(), 3)
+        .iter()
+        .map(|name| format!("`{name}`"))
+        .collect();
+    let advice = match near.is_empty() {
+        true => format!("they have {}", names.join(", ")),
+        false => format!("similar: {}", near.join(", ")),
+    };
+    Error::invalid(format!("{}; {advice}", super::options::note_of_missing(path)))
+}

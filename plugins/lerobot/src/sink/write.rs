@@ -1,0 +1,257 @@
+//! Writes the files of a dataset: data and tables of episodes as they come, and at the end what
+//! describes all of them. Encodes no frames.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use sluice_model::{Error, OutputFile, Outputs, SinkContext};
+
+use super::encode::{EncodedFrames, FrameEncoder};
+use super::episodes::EpisodeCutter;
+use super::options::LeRobotSink;
+use crate::episode_table::{self, EpisodeRow};
+use crate::feature::Feature;
+use crate::info::{DATA, DatasetInfo, EPISODES, FilePlace, INFO, MB, STATS, TASKS, indented};
+use crate::parquet_io::TableWriter;
+use crate::stats::FeatureStats;
+use crate::task_table::TaskTable;
+
+/// The most row groups and column chunks of a file, whose footer is kept in memory.
+const MAX_GROUPS: usize = 16_000;
+const MAX_CHUNKS: usize = 1 << 18;
+
+/// Rows of the table of episodes that are encoded together, and the numbers in them.
+const EPISODE_ROWS: usize = 500;
+const EPISODE_NUMBERS: usize = 1 << 18;
+
+/// The files of a dataset being written.
+pub(super) struct DatasetFiles {
+    outputs: Arc<Outputs>,
+    folder: PathBuf,
+    pub(super) chunks_size: u64,
+    /// In bytes.
+    pub(super) data_file_size: u64,
+    pub(super) robot_type: Option<String>,
+    /// Whether the dataset was there before.
+    pub(super) appends: bool,
+    data: FileSeries,
+    episodes: FileSeries,
+    /// The episode that is not complete.
+    open: Option<EpisodeRow>,
+    /// Complete episodes that are not written.
+    rows: Vec<EpisodeRow>,
+    numbers: usize,
+    pub(super) stats: Vec<FeatureStats>,
+    pub(super) total_episodes: u64,
+    undecodable: u64,
+}
+
+/// Files of one kind: the one being written, and the place of the next.
+#[derive(Default)]
+pub(super) struct FileSeries {
+    open: Option<(FilePlace, TableWriter)>,
+    pub(super) next: FilePlace,
+}
+
+impl FileSeries {
+    fn close(&mut self) -> Result<(), Error> {
+        self.open.take().map_or(Ok(()), |(_, writer)| writer.close())
+    }
+}
+
+impl DatasetFiles {
+    pub(super) fn new(sink: &LeRobotSink, context: &SinkContext) -> Self {
+        Self {
+            outputs: Arc::clone(&context.outputs),
+            folder: sink.folder(),
+            chunks_size: sink.chunks_size,
+            data_file_size: sink.data_file_size.0,
+            robot_type: sink.robot_type.clone(),
+            appends: false,
+            data: FileSeries::default(),
+            episodes: FileSeries::default(),
+            open: None,
+            rows: Vec::new(),
+            numbers: 0,
+            stats: Vec::new(),
+            total_episodes: 0,
+            undecodable: 0,
+        }
+    }
+
+    /// Continues behind files at these places.
+    pub(super) fn continue_at(&mut self, data: FilePlace, episodes: FilePlace) {
+        (self.data.next, self.episodes.next) = (data, episodes);
+    }
+
+    pub(super) fn undecodable(&self) -> u64 {
+        self.undecodable
+    }
+
+    /// Writes frames of an episode, in order.
+    pub(super) fn write(
+        &mut self,
+        unit: EncodedFrames,
+        encoder: &FrameEncoder,
+        tasks: &TaskTable,
+    ) -> Result<(), Error> {
+        let is_first = self.open.is_none();
+        let EncodedFrames { chunks, frames, episode, first_frame, stats, is_last, .. } = unit;
+        self.undecodable += unit.undecodable;
+        let place = self.data_file(encoder, is_first, frames)?;
+        if frames > 0
+            && let Some((_, writer)) = &mut self.data.open
+        {
+            writer.append(chunks, frames)?;
+        }
+        let open = self.open.get_or_insert_with(|| EpisodeRow {
+            episode,
+            tasks: Vec::new(),
+            first: first_frame,
+            frames: 0,
+            data: place,
+            stats: Vec::new(),
+        });
+        open.frames += frames;
+        add_stats(&mut open.stats, stats);
+        for (_, number) in unit.tasks {
+            let text =
+                tasks.text(number).ok_or_else(|| Error::internal("a task without a text"))?;
+            if !open.tasks.contains(text) {
+                open.tasks.push(Arc::clone(text));
+            }
+        }
+        if is_last {
+            self.end_episode(encoder)?;
+        }
+        Ok(())
+    }
+
+    /// The place of the data file for these frames. An episode stays in the file it begins in.
+    fn data_file(
+        &mut self,
+        encoder: &FrameEncoder,
+        is_first: bool,
+        frames: u64,
+    ) -> Result<FilePlace, Error> {
+        let limit = self.data_file_size as f64;
+        let is_full = |writer: &TableWriter| {
+            let (bytes, rows) = (writer.bytes() as f64, writer.rows.max(1) as f64);
+            let chunks = writer.groups.saturating_mul(encoder.schema.fields().len());
+            bytes + bytes / rows * frames as f64 >= limit
+                || writer.groups >= MAX_GROUPS
+                || chunks >= MAX_CHUNKS
+        };
+        if is_first && self.data.open.as_ref().is_some_and(|(_, writer)| is_full(writer)) {
+            self.data.close()?;
+        }
+        if let Some((place, _)) = &self.data.open {
+            return Ok(*place);
+        }
+        let place = self.data.next;
+        self.data.next = place.next(self.chunks_size);
+        let file = self.outputs.create_as_is(&self.folder.join(place.path(DATA)))?;
+        let schema = Arc::clone(&encoder.schema);
+        self.data.open = Some((place, TableWriter::new(file, schema, encoder.properties.clone())?));
+        Ok(place)
+    }
+
+    fn end_episode(&mut self, encoder: &FrameEncoder) -> Result<(), Error> {
+        let Some(row) = self.open.take() else { return Ok(()) };
+        self.total_episodes += 1;
+        if self.stats.is_empty() {
+            self.stats.resize(row.stats.len(), FeatureStats::default());
+        }
+        self.stats.iter_mut().zip(&row.stats).for_each(|(all, one)| all.add(one));
+        self.numbers += row.stats.iter().map(|stats| 9 * stats.min.len()).sum::<usize>();
+        self.rows.push(row);
+        if self.rows.len() >= EPISODE_ROWS || self.numbers >= EPISODE_NUMBERS {
+            self.write_episodes(&encoder.all_features())?;
+        }
+        Ok(())
+    }
+
+    /// Writes the rows of complete episodes.
+    fn write_episodes(&mut self, features: &[Feature]) -> Result<(), Error> {
+        let rows = std::mem::take(&mut self.rows);
+        self.numbers = 0;
+        let schema = episode_table::schema(features);
+        let limit = self.data_file_size;
+        let is_full = |writer: &TableWriter| {
+            let chunks = writer.groups.saturating_mul(schema.fields().len());
+            writer.bytes() >= limit || writer.groups >= MAX_GROUPS || chunks >= MAX_CHUNKS
+        };
+        if self.episodes.open.as_ref().is_some_and(|(_, writer)| is_full(writer)) {
+            self.episodes.close()?;
+        }
+        if self.episodes.open.is_none() {
+            let place = self.episodes.next;
+            self.episodes.next = place.next(self.chunks_size);
+            let file = self.outputs.create_as_is(&self.folder.join(place.path(EPISODES)))?;
+            let writer = TableWriter::new(file, Arc::clone(&schema), episode_table::properties())?;
+            self.episodes.open = Some((place, writer));
+        }
+        let Some((place, writer)) = &mut self.episodes.open else { return Ok(()) };
+        writer.write(&episode_table::columns(&schema, features, &rows, *place)?)
+    }
+
+    /// Completes all files, and writes those that describe the dataset.
+    pub(super) fn finish(mut self, cutter: &EpisodeCutter) -> Result<(), Error> {
+        // Another run may be appending: what has not changed must not be replaced.
+        if self.appends && self.episodes.open.is_none() && self.rows.is_empty() {
+            return Ok(());
+        }
+        let features = cutter.encoder.as_ref().map(|encoder| encoder.features.clone());
+        let features = features.unwrap_or_default();
+        let all = [&features[..], &Feature::default_features()].concat();
+        if !self.rows.is_empty() {
+            self.write_episodes(&all)?;
+        }
+        self.data.close()?;
+        self.episodes.close()?;
+        if cutter.tasks.len() > 0 {
+            cutter.tasks.write(self.describing(TASKS)?)?;
+        }
+        let stats = episode_table::measured(&all).zip(&self.stats).map(|(feature, stats)| {
+            let is_image = feature.feature_type == crate::feature::FeatureType::Image;
+            (feature.name.clone(), stats.to_json(is_image))
+        });
+        let stats = Value::Object(stats.collect::<Map<_, _>>());
+        self.write_text(STATS, &indented(&stats))?;
+        let info = DatasetInfo {
+            fps: cutter.fps.unwrap_or(1.0),
+            robot_type: self.robot_type.clone(),
+            episodes: self.total_episodes,
+            frames: cutter.next_frame,
+            tasks: cutter.tasks.len() as u64,
+            chunks_size: self.chunks_size,
+            data_file_mb: self.data_file_size.div_ceil(MB).max(1),
+            features,
+        };
+        self.write_text(INFO, &info.to_text())
+    }
+
+    fn write_text(&self, name: &str, text: &str) -> Result<(), Error> {
+        let mut file = self.describing(name)?;
+        file.write(text.as_bytes())?;
+        file.finish(0)
+    }
+
+    /// A file that describes the dataset, and replaces the one that was there.
+    fn describing(&self, name: &str) -> Result<OutputFile, Error> {
+        let path = self.folder.join(name);
+        match self.appends {
+            true => self.outputs.replace(&path),
+            false => self.outputs.create_as_is(&path),
+        }
+    }
+}
+
+fn add_stats(ours: &mut Vec<FeatureStats>, more: Vec<FeatureStats>) {
+    if ours.is_empty() {
+        *ours = more;
+        return;
+    }
+    ours.iter_mut().zip(&more).for_each(|(ours, more)| ours.add(more));
+}

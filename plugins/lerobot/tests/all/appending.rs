@@ -1,0 +1,175 @@
+//! Adding to a dataset: its data files stay, and nothing is half-appended.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use jpeg_encoder::ColorType;
+use serde_json::{Value, json};
+use sluice_io::output::faults::{FaultInjector, StepFault};
+use sluice_model::{Outputs, Overwrite, SinkContext};
+
+use crate::kit::{
+    TestRows, context, doubles, files, info, int_column, ints, jpeg, read_json, snapshot, table,
+    texts, vectors, write, write_with,
+};
+
+/// Two episodes with an image, a vector and a task.
+fn rows(shade: u8, task: &str) -> TestRows {
+    let images = (0..8).map(|n| jpeg(16, 8, shade + 10 * n, ColorType::Rgb)).collect();
+    TestRows::on_grid(
+        8,
+        vec![
+            ("image", files(images)),
+            ("state", vectors(8, 2)),
+            ("episode", ints([0, 0, 0, 0, 1, 1, 1, 1])),
+            ("task", texts(&[task; 8])),
+        ],
+    )
+}
+
+fn append() -> Value {
+    json!({ "append": true })
+}
+
+#[test]
+fn appended_episodes_are_those_of_one_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
+    write(&whole, &[rows(0, "a"), rows(100, "b")], json!({})).unwrap();
+    // The first run finds no dataset, and makes one.
+    write(&parts, &[rows(0, "a")], append()).unwrap();
+    let before = snapshot(&parts.join("data"));
+    write(&parts, &[rows(100, "b")], append()).unwrap();
+    let after = snapshot(&parts.join("data"));
+    assert!(before.iter().all(|(path, bytes)| after[path] == *bytes));
+    assert_eq!((before.len(), after.len()), (1, 2));
+    assert_eq!(info(&parts), info(&whole));
+    let stats = |path: &Path| read_json(path.join("meta/stats.json"));
+    let (one, two) = (stats(&whole), stats(&parts));
+    for (feature, entry) in one.as_object().unwrap() {
+        assert_eq!(entry["count"], two[feature]["count"], "{feature}");
+        assert_eq!(entry["max"], two[feature]["max"], "{feature}");
+    }
+    let (added, _) = table(&parts.join("data/chunk-000/file-001.parquet"));
+    assert_eq!(int_column(&added, "index"), (8..16).collect::<Vec<_>>());
+    assert_eq!(int_column(&added, "episode_index"), [2, 2, 2, 2, 3, 3, 3, 3]);
+    assert_eq!(int_column(&added, "task_index"), [1; 8]);
+    let (episodes, _) = table(&parts.join("meta/episodes/chunk-000/file-001.parquet"));
+    assert_eq!(int_column(&episodes, "data/file_index"), [1, 1]);
+    assert_eq!(int_column(&episodes, "meta/episodes/file_index"), [1, 1]);
+    let listed = read_json(parts.join("_manifest.json"))["files"].as_array().unwrap().len();
+    // Two of data, two of episodes, and three that describe the dataset.
+    assert_eq!(listed, 7);
+}
+
+/// A change that no append may survive, and what the refusal says.
+#[track_caller]
+fn refused(change: impl Fn(&Path), more: Value, says: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("d");
+    write(&path, &[rows(0, "a")], json!({ "robot_type": "car" })).unwrap();
+    change(&path);
+    let before = snapshot(&path);
+    let mut options = append();
+    options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let error = write(&path, &[rows(50, "b")], options).unwrap_err().to_string();
+    assert!(error.contains(says), "{error}");
+    assert!(snapshot(&path) == before, "something is half-appended: {error}");
+}
+
+fn edit(path: &Path, name: &str, from: &str, to: &str) {
+    let text = fs::read_to_string(path.join(name)).unwrap();
+    assert!(text.contains(from), "{text}");
+    fs::write(path.join(name), text.replace(from, to)).unwrap();
+}
+
+#[test]
+fn datasets_that_would_be_misread_are_refused() {
+    let info = "meta/info.json";
+    refused(|path| edit(path, info, "v3.0", "v2.1"), json!({}), "v2.1");
+    refused(|_| (), json!({ "fps": 20 }), "10 frames per second");
+    refused(|_| (), json!({ "robot_type": "arm" }), "`car`");
+    refused(|path| edit(path, info, "\"total_frames\": 8", "\"total_frames\": 9"), json!({}), "9");
+    refused(
+        |path| edit(path, info, "\"total_tasks\": 1", "\"total_tasks\": 2"),
+        json!({}),
+        "tasks",
+    );
+    refused(
+        |path| {
+            edit(
+                path,
+                info,
+                "\"float32\",\n            \"shape\": [\n                2",
+                "\"int8\",\n            \"shape\": [\n                2",
+            )
+        },
+        json!({}),
+        "int8",
+    );
+    refused(|path| fs::remove_file(path.join("meta/stats.json")).unwrap(), json!({}), "statistics");
+    refused(|path| fs::write(path.join(info), "{").unwrap(), json!({}), "info.json");
+    let data = "data/chunk-000/file-000.parquet";
+    refused(|path| fs::remove_file(path.join(data)).unwrap(), json!({}), "found 0");
+    refused(|path| fs::write(path.join(data), "PAR1").unwrap(), json!({}), "data file");
+    let tasks = "meta/tasks.parquet";
+    refused(|path| fs::write(path.join(tasks), "").unwrap(), json!({}), "tasks");
+    let features = json!({ "features": { "state": "state" } });
+    refused(|_| (), features, "features");
+}
+
+#[test]
+fn an_append_that_fails_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("d");
+    write(&path, &[rows(0, "a")], json!({})).unwrap();
+    let before = snapshot(&path);
+    let mut failed = 0;
+    for step in 0.. {
+        let faults = Arc::new(FaultInjector::at(step, StepFault::Broken));
+        let outputs = Outputs::new(Overwrite::Refuse, true, &[]).with_faults(Arc::clone(&faults));
+        let context = SinkContext { outputs: Arc::new(outputs), ..context() };
+        let ran = write_with(&context, &path, &[rows(90, "b")], append());
+        drop(context);
+        if faults.steps() <= step {
+            assert!(ran.is_ok());
+            break;
+        }
+        if ran.is_ok() {
+            panic!("step {step} failed, and the run did not");
+        }
+        assert!(snapshot(&path) == before, "step {step} left something behind");
+        failed += 1;
+    }
+    assert!(failed > 10, "{failed} steps");
+    assert_eq!(info(&path)["total_episodes"], 4);
+}
+
+#[test]
+fn an_append_without_frames_changes_no_file_of_the_dataset() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("d");
+    write(&path, &[rows(0, "a")], json!({})).unwrap();
+    let before = snapshot(&path.join("meta"));
+    write(&path, &[], append()).unwrap();
+    assert!(snapshot(&path.join("meta")) == before);
+}
+
+#[test]
+fn appending_and_overwriting_contradict_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("d");
+    let x = || TestRows::on_grid(2, vec![("x", doubles([1.0, 2.0]))]);
+    write(&path, &[x()], json!({})).unwrap();
+    for (overwrite, says) in [(Overwrite::Replace, "--overwrite"), (Overwrite::Redo, "--resume")] {
+        let outputs = Arc::new(Outputs::new(overwrite, false, &[]));
+        let context = SinkContext { outputs, ..context() };
+        let error = write_with(&context, &path, &[x()], append()).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    let outputs = Arc::new(Outputs::new(Overwrite::Refuse, false, &[path.join("meta/info.json")]));
+    let context = SinkContext { outputs, ..context() };
+    let error = write_with(&context, &path, &[x()], append()).unwrap_err().to_string();
+    assert!(error.contains("also an input"), "{error}");
+}

@@ -1,0 +1,241 @@
+//! What fields become: features, their types and shapes, images, and what is refused.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Float64Array, ListArray, StructArray, UInt32Array,
+};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::{DataType, Field};
+use jpeg_encoder::ColorType;
+use serde_json::{Value, json};
+
+use crate::kit::{
+    TestRows, data, doubles, files, info, ints, jpeg, read_json, texts, vectors, write,
+};
+
+fn feature(folder: &std::path::Path, name: &str) -> (String, Value, Value) {
+    let entry = info(folder)["features"][name].clone();
+    (entry["dtype"].as_str().unwrap().to_owned(), entry["shape"].clone(), entry["names"].clone())
+}
+
+/// Lists of these lengths.
+fn lists(lengths: &[usize]) -> ArrayRef {
+    let item = Arc::new(Field::new("item", DataType::Float64, true));
+    let offsets = OffsetBuffer::from_lengths(lengths.iter().copied());
+    let values = doubles((0..lengths.iter().sum::<usize>()).map(|n| n as f64));
+    Arc::new(ListArray::new(item, offsets, values, None))
+}
+
+#[test]
+fn every_kind_of_field_becomes_a_feature() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("d");
+    let front: Vec<Vec<u8>> = (0..3).map(|n| jpeg(16, 8, n * 80, ColorType::Rgb)).collect();
+    let grey = (0..3).map(|n| jpeg(10, 6, n * 80, ColorType::Luma)).collect();
+    let nested: ArrayRef = Arc::new(ListArray::new(
+        Arc::new(Field::new("item", DataType::Float64, true)),
+        OffsetBuffer::from_lengths([4; 6]),
+        doubles((0..24).map(f64::from)),
+        None,
+    ));
+    let nested: ArrayRef = Arc::new(ListArray::new(
+        Arc::new(Field::new("item", nested.data_type().clone(), true)),
+        OffsetBuffer::from_lengths([2; 3]),
+        nested,
+        None,
+    ));
+    let rows = TestRows::on_grid(
+        3,
+        vec![
+            ("observation.state", vectors(3, 3)),
+            ("action", lists(&[2, 2, 2])),
+            ("speed", doubles([0.0, 1.0, 2.0])),
+            ("count", ints([1, 2, 3])),
+            ("brake", Arc::new(BooleanArray::from(vec![true, false, true]))),
+            ("gear", texts(&["P", "D", "D"])),
+            ("grid", nested),
+            ("observation.images.front", files(front.clone())),
+            ("observation.images.grey", files(grey)),
+        ],
+    );
+    let outcome = write(&path, &[rows], json!({ "robot_type": "car", "task": "drive" })).unwrap();
+    assert_eq!((outcome.written, outcome.left_out), (3, 0));
+    let image = json!(["height", "width", "channels"]);
+    let is = |name: &str, dtype: &str, shape: Value, names: Value| {
+        assert_eq!(feature(&path, name), (dtype.to_owned(), shape, names), "{name}");
+    };
+    is("observation.state", "float32", json!([3]), Value::Null);
+    is("action", "float32", json!([2]), Value::Null);
+    is("speed", "float32", json!([1]), Value::Null);
+    is("count", "int64", json!([1]), Value::Null);
+    is("brake", "bool", json!([1]), Value::Null);
+    is("gear", "string", json!([1]), Value::Null);
+    is("grid", "float32", json!([2, 4]), Value::Null);
+    is("observation.images.front", "image", json!([8, 16, 3]), image.clone());
+    is("observation.images.grey", "image", json!([6, 10, 1]), image);
+    is("timestamp", "float32", json!([1]), Value::Null);
+    is("task_index", "int64", json!([1]), Value::Null);
+
+    let (rows, groups) = data(&path);
+    assert_eq!((rows.num_rows(), groups), (3, 1));
+    let images = rows.column_by_name("observation.images.front").unwrap().as_struct();
+    let bytes = images.column_by_name("bytes").unwrap().as_binary::<i32>();
+    // Byte for byte.
+    assert!((0..3).all(|n| bytes.value(n) == front[n]));
+    assert_eq!(images.column_by_name("path").unwrap().null_count(), 3);
+    let state = rows.column_by_name("observation.state").unwrap().as_fixed_size_list();
+    let values = state.values().as_primitive::<arrow_array::types::Float32Type>();
+    assert_eq!(values.value(8), 0.8);
+    let stats = read_json(path.join("meta/stats.json"));
+    assert_eq!(stats["grid"]["max"], json!([20.0, 21.0, 22.0, 23.0]));
+    assert_eq!(stats["grid"]["count"], json!([3]));
+    assert_eq!(stats["brake"]["max"], json!([1.0]));
+    assert_eq!(stats["observation.images.front"]["min"].as_array().unwrap().len(), 3);
+    assert!(stats.get("gear").is_none());
+}
+
+#[test]
+fn chosen_features_have_their_names_types_and_axes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("d");
+    let rows = TestRows::on_grid(
+        3,
+        vec![("vel", vectors(3, 3)), ("utime", ints([1, 2, 3])), ("unused", texts(&["", "", ""]))],
+    );
+    let features = json!({
+        "observation.state": { "field": "vel", "names": ["x", "y", "z"], "dtype": "float64" },
+        "action": "vel[0]",
+        "utime": {},
+    });
+    write(&path, &[rows], json!({ "features": features })).unwrap();
+    let names: Vec<String> =
+        info(&path)["features"].as_object().unwrap().keys().take(4).cloned().collect();
+    assert_eq!(names, ["observation.state", "action", "utime", "timestamp"]);
+    let state = feature(&path, "observation.state");
+    assert_eq!(state, ("float64".to_owned(), json!([3]), json!(["x", "y", "z"])));
+    assert_eq!(feature(&path, "action").0, "float32");
+}
+
+#[test]
+fn raw_pixels_become_png_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("d");
+    let pixels: Vec<Vec<u8>> = (0..2).map(|n| vec![n * 100; 4 * 2 * 3]).collect();
+    let member = |name: &str, array: ArrayRef| {
+        (Arc::new(Field::new(name, array.data_type().clone(), true)), array)
+    };
+    let camera = StructArray::from(vec![
+        member("width", Arc::new(UInt32Array::from(vec![4, 4]))),
+        member("height", Arc::new(UInt32Array::from(vec![2, 2]))),
+        member("encoding", texts(&["rgb8", "rgb8"])),
+        member("data", files(pixels)),
+    ]);
+    let rows = TestRows::on_grid(2, vec![("front", Arc::new(camera))]);
+    write(&path, &[rows], json!({})).unwrap();
+    assert_eq!(feature(&path, "front").1, json!([2, 4, 3]));
+    let stats = read_json(path.join("meta/stats.json"));
+    let shades = stats["front"]["max"].as_array().unwrap();
+    assert_eq!(shades.len(), 3);
+    for shade in shades {
+        assert!((shade[0][0].as_f64().unwrap() * 255.0 - 100.0).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn rows_that_cannot_be_frames_are_counted_and_split_the_episode() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = jpeg(16, 8, 9, ColorType::Rgb);
+    let mut pictures = vec![good.clone(); 12];
+    pictures[3] = good[..good.len() / 2].to_vec();
+    pictures[4] = Vec::new();
+    let mut values: Vec<Option<f64>> = (0..12).map(|n| Some(f64::from(n))).collect();
+    (values[7], values[8]) = (None, Some(f64::NAN));
+    let columns: Vec<(&str, ArrayRef)> =
+        vec![("image", files(pictures)), ("x", Arc::new(Float64Array::from(values)))];
+    let rows = TestRows::on_grid(12, columns);
+    let path = folder.path().join("d");
+    let outcome = write(&path, std::slice::from_ref(&rows), json!({})).unwrap();
+    let refused: Vec<u32> = outcome.refused.iter().map(|(event, _)| *event).collect();
+    assert_eq!(refused, [3, 4, 7, 8]);
+    assert!(outcome.refused[0].1.contains("truncated"), "{:?}", outcome.refused);
+    assert!(outcome.refused[1].1.contains("empty"), "{:?}", outcome.refused);
+    assert!(outcome.refused[2].1.contains("no value"), "{:?}", outcome.refused);
+    assert!(outcome.refused[3].1.contains("finite"), "{:?}", outcome.refused);
+    assert_eq!((outcome.written, outcome.noted("holes in the grid")), (8, Some(2)));
+    assert_eq!(info(&path)["total_episodes"], 3);
+    let stopped = write(&folder.path().join("e"), &[rows], json!({ "unusable": "stop" }));
+    let error = stopped.unwrap_err().to_string();
+    assert!(error.contains("14:00:00.3") && error.contains("truncated"), "{error}");
+    assert!(!folder.path().join("e/meta").exists());
+}
+
+#[test]
+fn values_of_another_shape_end_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let refusal = |first: Vec<(&'static str, ArrayRef)>, then: Vec<(&'static str, ArrayRef)>| {
+        let mut later = TestRows::on_grid(2, then);
+        later.times.iter_mut().for_each(|time| *time += 200_000_000);
+        let rows = [TestRows::on_grid(2, first), later];
+        let path = folder.path().join("d");
+        let error = write(&path, &rows, json!({})).unwrap_err().to_string();
+        assert!(!path.join("meta").exists());
+        error
+    };
+    let small = || vec![("i", files(vec![jpeg(8, 8, 1, ColorType::Rgb); 2]))];
+    let large = vec![("i", files(vec![jpeg(16, 8, 1, ColorType::Rgb); 2]))];
+    let error = refusal(small(), large);
+    assert!(error.contains("[8, 16, 3]") && error.contains("[8, 8, 3]"), "{error}");
+    let error = refusal(vec![("v", lists(&[3, 3]))], vec![("v", lists(&[3, 4]))]);
+    assert!(error.contains("14:00:00.3") && error.contains("[4]"), "{error}");
+    let error = refusal(vec![("v", doubles([1.0, 2.0]))], vec![("v", texts(&["a", "b"]))]);
+    assert!(error.contains("string") && error.contains("float32"), "{error}");
+    let error = refusal(vec![("v", doubles([1.0, 2.0]))], vec![("w", doubles([1.0, 2.0]))]);
+    assert!(error.contains("no feature `v`"), "{error}");
+}
+
+#[test]
+fn fields_that_cannot_be_features_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let refusal = |columns: Vec<(&'static str, ArrayRef)>, options: Value| {
+        let rows = [TestRows::on_grid(2, columns)];
+        write(&folder.path().join("d"), &rows, options).unwrap_err().to_string()
+    };
+    let own = || vec![("velocity", doubles([1.0, 2.0]))];
+    let error = refusal(own(), json!({ "features": { "action": "velocty" } }));
+    assert!(error.contains("`velocty`") && error.contains("similar: `velocity`"), "{error}");
+    let error = refusal(vec![("index", ints([1, 2]))], json!({}));
+    assert!(error.contains("`index`") && error.contains("`features`"), "{error}");
+    let error = refusal(vec![("a/b", ints([1, 2]))], json!({}));
+    assert!(error.contains("`a/b`"), "{error}");
+    let texts = ListArray::new(
+        Arc::new(Field::new("item", DataType::Utf8, true)),
+        OffsetBuffer::from_lengths([1, 1]),
+        texts(&["a", "b"]),
+        None,
+    );
+    let error = refusal(vec![("words", Arc::new(texts))], json!({}));
+    assert!(error.contains("`words`") && error.contains("Utf8"), "{error}");
+    let names = json!({ "features": { "velocity": { "names": ["x", "y"] } } });
+    assert!(refusal(own(), names).contains("`names`"));
+    let narrow = json!({ "features": { "n": { "dtype": "int8" } } });
+    let error = refusal(vec![("n", ints([1, 200]))], narrow);
+    assert!(error.contains("int8"), "{error}");
+}
+
+#[test]
+fn options_say_what_is_wrong_with_them() {
+    let refusal = |options: Value| {
+        let mut all = json!({ "path": "d/" });
+        all.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
+        let made = sluice_model::Registry::linked().sink("lerobot", all);
+        made.err().unwrap().to_string()
+    };
+    assert!(refusal(json!({ "images": "video" })).contains("convert_image_to_video"));
+    assert!(refusal(json!({ "fps": 0 })).contains("above 0"));
+    assert!(refusal(json!({ "min_frames": 0 })).contains("1 to"));
+    assert!(refusal(json!({ "features": { "task_index": "a" } })).contains("task_index"));
+    assert!(refusal(json!({ "features": {} })).contains("at least one"));
+    assert!(refusal(json!({ "path": "-" })).contains("standard output"));
+}
