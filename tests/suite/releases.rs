@@ -13,7 +13,9 @@ use crate::kit::{Folder, ProgramOutput, report_skip, root, sluice};
 /// Runs a script of `.ci/release`; `None`, with a message, without Python.
 fn run_script(name: &str, arguments: &[&str]) -> Option<ProgramOutput> {
     let script = root().join(".ci/release").join(name);
-    let Ok(output) = Command::new("python3").arg(script).args(arguments).output() else {
+    let mut command = Command::new("python3");
+    command.arg(script).args(arguments).env("CARGO_NET_OFFLINE", "true");
+    let Ok(output) = command.output() else {
         report_skip("there is no python3 to make a release with");
         return None;
     };
