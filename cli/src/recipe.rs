@@ -62,9 +62,14 @@ impl Recipe<'_> {
         if let Some(name) = self.source_name {
             file.option("source_name", &string(name));
         }
-        if let Some(selection) = self.selection.filter(|selection| selects_events(selection)) {
+        let base = self.alignment.and_then(|base| Some((base.align.as_deref()?, base)));
+        // Rows near the ends of a window are made of events beyond them.
+        let (before, after) =
+            if base.is_some() { (None, self.selection) } else { (self.selection, None) };
+        if self.selection.is_some_and(selects_channels) || before.is_some_and(selects_times) {
             file.node(PluginKind::Stage, "keep", "filter");
-            file.selection(selection);
+            self.selection.iter().for_each(|selection| file.channels(selection));
+            before.iter().for_each(|selection| file.window(selection));
         }
         file.stages(self.from_source);
         let types = self.types();
@@ -76,10 +81,13 @@ impl Recipe<'_> {
             file.node(PluginKind::Stage, "matching", "filter");
             file.option("where", &string(condition));
         }
-        let base = self.alignment.and_then(|base| Some((base.align.as_deref()?, base)));
         if let Some((rows, AlignArgs { tolerance, .. })) = base {
             file.node(PluginKind::Stage, "aligned", "align");
             file.alignment(rows, tolerance.as_deref(), self.fields);
+        }
+        if let Some(selection) = after.filter(|selection| selects_times(selection)) {
+            file.node(PluginKind::Stage, "window", "filter");
+            file.window(selection);
         }
         self.expect.iter().for_each(|expect| file.expectations(expect));
         if !self.renames.is_empty() {
@@ -141,9 +149,12 @@ fn path_or_url_key(text: &str) -> &'static str {
     if is_url(text) { "url" } else { "path" }
 }
 
-fn selects_events(selection: &SelectionArgs) -> bool {
-    let SelectionArgs { channel, exclude, start, end, .. } = selection;
-    !channel.is_empty() || !exclude.is_empty() || start.is_some() || end.is_some()
+fn selects_channels(selection: &SelectionArgs) -> bool {
+    !selection.channel.is_empty() || !selection.exclude.is_empty()
+}
+
+fn selects_times(selection: &SelectionArgs) -> bool {
+    selection.start.is_some() || selection.end.is_some()
 }
 
 #[derive(Default)]
@@ -177,12 +188,15 @@ impl PipelineText {
         }
     }
 
-    fn selection(&mut self, selection: &SelectionArgs) {
+    fn channels(&mut self, selection: &SelectionArgs) {
         for (key, patterns) in [("channels", &selection.channel), ("exclude", &selection.exclude)] {
             if !patterns.is_empty() {
                 self.option(key, &strings(patterns));
             }
         }
+    }
+
+    fn window(&mut self, selection: &SelectionArgs) {
         for (key, time) in [("start", &selection.start), ("end", &selection.end)] {
             if let Some(time) = time {
                 self.option(key, &string(time));
@@ -442,15 +456,31 @@ path = \"out.json\"
     }
 
     #[test]
-    fn fields_of_one_name_are_aligned_as_a_vector() {
+    fn fields_of_one_name_are_aligned_as_a_vector_before_the_window_is_cut() {
         let fields = texts(&["POSE.vel", "x=A.x[0]", "x=B.`odd =`"]);
         let alignment = AlignArgs { align: Some("2.5 Hz".into()), tolerance: Some("1s".into()) };
         let (source, sink, alignment) = ("demo", "null", Some(&alignment));
-        let recipe = Recipe { source, sink, alignment, fields: &fields, ..Recipe::default() };
+        let selection = SelectionArgs {
+            channel: texts(&["A", "B", "POSE"]),
+            end: Some("+9".into()),
+            ..SelectionArgs::default()
+        };
+        let selection = Some(&selection);
+        let recipe =
+            Recipe { source, sink, selection, alignment, fields: &fields, ..Recipe::default() };
         let expected = "\
+[stages.keep]
+plugin = \"filter\"
+from = \"log\"
+channels = [
+    \"A\",
+    \"B\",
+    \"POSE\",
+]
+
 [stages.aligned]
 plugin = \"align\"
-from = \"log\"
+from = \"keep\"
 rate = \"2.5 Hz\"
 tolerance = \"1s\"
 [stages.aligned.fields]
@@ -460,9 +490,14 @@ x = [
     \"B.`odd =`\",
 ]
 
+[stages.window]
+plugin = \"filter\"
+from = \"aligned\"
+end = \"+9\"
+
 [sinks.out]
 plugin = \"null\"
-from = \"aligned\"
+from = \"window\"
 ";
         assert!(recipe.text().ends_with(expected), "{}", recipe.text());
         assert!(is_rate("50hz") && is_rate("30") && !is_rate("CAM_1") && !is_rate("inf"));

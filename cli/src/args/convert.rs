@@ -29,7 +29,7 @@ Examples:
   sluice convert drive.lcm --types lcmtypes/ --channel POSE -f utime -f 'pos[0]' --to pose.csv
   sluice convert drive.lcm --types lcmtypes/ --where 'vel[0] > 3' --to fast.lcm
   sluice convert drive.lcm --to first.lcm --start +10 --end +1m30s
-  sluice convert drive.lcm --align 50Hz -f POSE.vel -f scan=BROOM_C.ranges --to rows.parquet
+  sluice convert drive.lcm --align 50Hz -f POSE.vel -f scan=BROOM_C.ranges --to rows/
   zcat drive.lcm.gz | sluice convert - --from lcm-log --to drive.lcm
   sluice convert drive.lcm --to drive.jsonl --print-pipeline > drive.toml")]
 pub(crate) struct ConvertArgs {
