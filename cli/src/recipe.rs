@@ -485,7 +485,7 @@ rate = \"2.5 Hz\"
 tolerance = \"1s\"
 [stages.aligned.fields]
 \"POSE.vel\" = \"POSE.vel\"
-x = [
+\"x\" = [
     \"A.x[0]\",
     \"B.`odd =`\",
 ]

@@ -105,7 +105,7 @@ impl Iterator for TableStream {
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.delivery.as_ref()?.next(|| self.interrupt.is_raised());
         match next {
-            Ok(Ok(rows)) => return Some(Ok(Arc::new(StructArray::from(rows)))),
+            Ok(Ok(rows)) => Some(Ok(Arc::new(StructArray::from(rows)))),
             Ok(Err(ended)) => {
                 keep_report(&self.report, &ended);
                 self.delivery = None;

@@ -75,9 +75,12 @@ pub(super) fn columns_of(
     })
 }
 
+/// The events of a channel in a batch, each with its time and value.
+type TimedValues = (Vec<u32>, Vec<(i64, f64)>);
+
 pub(super) fn batch(channels: &Channels, first: usize, events: &[TestEvent]) -> Batch {
     let mut builder = BatchBuilder::default();
-    let mut by_channel: BTreeMap<&str, (Vec<u32>, Vec<(i64, f64)>)> = BTreeMap::new();
+    let mut by_channel: BTreeMap<&str, TimedValues> = BTreeMap::new();
     for (at, (name, time, value)) in events.iter().enumerate() {
         let source = if *name == "B" && *value < 0.0 { "other" } else { "log" };
         let channel = Channel::new(Name::from_text(name), source, Encoding::Unknown);
