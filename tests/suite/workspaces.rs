@@ -14,12 +14,21 @@ fn toml(path: &str) -> Table {
     fs::read_to_string(root().join(path)).unwrap().parse().unwrap()
 }
 
+/// Asserts that the crates of a workspace have the version, licence and lints of the base. Only the base
+/// is published.
+#[track_caller]
+fn assert_same_package(base: &Table, other: &Table) {
+    let (base, other) = (&base["workspace"], &other["workspace"]);
+    for key in ["version", "edition", "rust-version", "license"] {
+        assert_eq!(base["package"][key], other["package"][key], "{key}");
+    }
+    assert_eq!(base["lints"], other["lints"]);
+}
+
 #[test]
 fn the_full_program_is_built_with_the_dependencies_lints_and_profiles_of_the_base() {
     let (base, mut full) = (toml("Cargo.toml"), toml("full/Cargo.toml"));
-    for part in ["package", "lints"] {
-        assert_eq!(base["workspace"][part], full["workspace"][part], "{part}");
-    }
+    assert_same_package(&base, &full);
     let dependencies = full["workspace"]["dependencies"].as_table().unwrap();
     for (name, expected) in dependencies.iter().filter(|(name, _)| !name.starts_with("sluice-")) {
         let of_base = base["workspace"]["dependencies"].get(name);
@@ -42,9 +51,7 @@ fn the_full_program_is_built_with_the_dependencies_lints_and_profiles_of_the_bas
 #[test]
 fn the_python_package_is_built_with_the_dependencies_lints_and_profiles_of_the_base() {
     let (base, python) = (toml("Cargo.toml"), toml("python/Cargo.toml"));
-    for part in ["package", "lints"] {
-        assert_eq!(base["workspace"][part], python["workspace"][part], "{part}");
-    }
+    assert_same_package(&base, &python);
     assert_eq!(base["profile"], python["profile"]);
     let dependencies = python["workspace"]["dependencies"].as_table().unwrap();
     for (name, expected) in dependencies.iter().filter(|(name, _)| !name.starts_with("sluice-")) {
