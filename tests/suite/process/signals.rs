@@ -1,11 +1,11 @@
 //! Signals, and being killed.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, PipeReader, Read, Write};
 use std::process::{Child, ChildStderr, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::kit::{
@@ -117,35 +117,36 @@ fn a_request_to_end_is_heeded_like_an_interrupt() {
     assert_eq!(folder.names(), ["in.lcm", "out.lcm"]);
 }
 
-/// The minimum contents of a full pipe, whose pages need not be full to the last byte.
-const FULL: u64 = 48 << 10;
+/// The least that a pipe can hold: less than any write of the program.
+const SMALL_PIPE: usize = 4 << 10;
 
 /// Its standard output is not read, so it cannot end by itself.
-fn start_blocked(folder: &Folder) -> (Child, BufReader<ChildStderr>) {
+fn start_blocked(folder: &Folder) -> (Child, PipeReader, BufReader<ChildStderr>) {
     folder.write("in.lcm", log(&drive(1, 5_000)));
     folder.write("tee.toml", TEE);
-    let mut child = start(sluice(folder).args(["run", "tee.toml"]));
-    let lines = child.stdout.as_mut().unwrap();
+    let (mut lines, writer) = std::io::pipe().unwrap();
+    // The program could otherwise obey the first signal between two writes and be gone before the
+    // second.
+    fcntl_setpipe_size(&writer, SMALL_PIPE).unwrap();
+    let mut command = sluice(folder);
+    let command = command.args(["run", "tee.toml"]).stdout(writer).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // Its write end of the pipe here, which would keep the pipe open.
+    command.stdout(Stdio::null());
     lines.read_exact(&mut [0; 10]).unwrap();
-    // Before the pipe is full, it would obey the first signal and be gone before the second.
-    let soon = Instant::now() + Duration::from_secs(60);
-    while rustix::io::ioctl_fionread(&*lines).unwrap() < FULL {
-        assert!(Instant::now() < soon, "it does not fill the pipe");
-        std::thread::yield_now();
-    }
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     signal(&child, Signal::INT);
     wait_for(&mut stderr, "another signal");
     signal(&child, Signal::INT);
     wait_for(&mut stderr, "abort");
-    (child, stderr)
+    (child, lines, stderr)
 }
 
 #[test]
 fn a_second_interrupt_aborts_and_publishes_nothing() {
     let folder = Folder::new();
-    let (mut child, _stderr) = start_blocked(&folder);
-    child.stdout.take().unwrap().read_to_end(&mut Vec::new()).unwrap();
+    let (mut child, mut lines, _stderr) = start_blocked(&folder);
+    lines.read_to_end(&mut Vec::new()).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(folder.names(), ["in.lcm", "tee.toml"]);
 }
@@ -153,7 +154,7 @@ fn a_second_interrupt_aborts_and_publishes_nothing() {
 #[test]
 fn a_third_interrupt_ends_a_program_that_is_stuck() {
     let folder = Folder::new();
-    let (mut child, _stderr) = start_blocked(&folder);
+    let (mut child, _lines, _stderr) = start_blocked(&folder);
     signal(&child, Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(!folder.at("out.lcm").exists());
