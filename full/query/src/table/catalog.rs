@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::TableType;
+use sluice_kit::event_table::TableKind;
 use sluice_model::Error;
 
-use super::columns::TableKind;
 use super::provider::LogTable;
 use super::scan_task::external;
 use super::{Findings, LogTables};

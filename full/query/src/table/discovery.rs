@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use sluice_kit::event_table::{ChannelSchema, RowType};
 use sluice_kit::reading::{InlineExecutor, NextStep, ReadAhead, ReadLimits, SplitWork};
 use sluice_model::{
     Batch, BlockPool, Channel, Error, ErrorKind, PerChannel, Query, Rows, Source, StageContext, raw,
@@ -11,7 +12,6 @@ use sluice_model::{
 
 use super::LogTables;
 use super::channels::ChannelTest;
-use super::columns::{ChannelSchema, RowType};
 
 /// The size of splits: small, as the first one usually has what is needed.
 const SPLIT_BYTES: u64 = 256 << 10;

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow_schema::SchemaRef;
 use serde_json::{Value, json};
+use sluice_kit::event_table::{ChannelLabels, ChannelSchema, TableKind};
 use sluice_model::{
     BlockPool, ChannelId, Channels, Error, LossLog, Map, OptionsError, Query, ReadContext,
     Registry, RunHandle, Source, Split, Stage,
 };
 
-use super::columns::{ChannelLabels, ChannelSchema, TableKind};
 use super::findings::FindingsLog;
 
 /// A log that can be queried; shared by all queries that read it.

@@ -23,7 +23,6 @@
 
 mod catalog;
 mod channels;
-mod columns;
 mod discovery;
 mod findings;
 mod log;

@@ -12,10 +12,10 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_plan::ExecutionPlan;
+use sluice_kit::event_table::TableKind;
 use sluice_model::{Error, PerChannel, Split};
 
 use super::LogTables;
-use super::columns::TableKind;
 use super::pushdown::Pushdown;
 use super::resources::ReadResources;
 use super::scan::LogScan;

@@ -4,10 +4,10 @@
 use arrow_schema::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Between, BinaryExpr, Cast, Expr, Operator, TryCast, expr::InList};
+use sluice_kit::event_table::{CHANNEL, SOURCE, TIMESTAMP, TableKind};
 use sluice_model::{Channel, Query, time};
 
 use super::channels::{ChannelAttribute, ChannelTest, like_pattern};
-use super::columns::{CHANNEL, SOURCE, TIMESTAMP, TableKind};
 
 /// The pushed-down conditions.
 #[derive(Clone, Debug, Default)]

@@ -5,15 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, RecordBatch, RecordBatchOptions};
+use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use arrow_select::filter::filter_record_batch;
-use arrow_select::interleave::interleave;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_expr::PhysicalExpr;
-use sluice_model::{Batch, Error, Payloads, PerChannel, Rows, StageContext, raw};
+use sluice_kit::event_table::{LogColumn, RowType, SelectedRows, TableKind, record_batch};
+use sluice_model::{Batch, Error, Payloads, PerChannel, StageContext};
 
-use super::columns::{LogColumn, RowType, TableKind, column_mismatch, record_batch};
 use super::pushdown::Pushdown;
 use super::{LogTables, discovery};
 
@@ -104,8 +103,9 @@ impl ScanTask {
                     }
                     None => batch,
                 };
-                let (batch, fields) = rows_of_type(batch, kind, channel, output)?;
-                Ok((batch, Some(fields)))
+                let selected = SelectedRows::new(batch, kind)?;
+                output.count_other_types(&selected, channel, kind);
+                Ok((selected.batch, Some(selected.fields)))
             }
             _ if self.built.contains(&LogColumn::Payload) => {
                 Ok((self.with_payloads(batch, output)?, None))
@@ -155,6 +155,16 @@ impl ScanOutput {
             *to.entry(what).or_default() += count;
         }
     }
+
+    fn count_other_types(&mut self, selected: &SelectedRows, channel: &str, kind: &RowType) {
+        if selected.other_type.is_empty() {
+            return;
+        }
+        let name = &kind.message.name;
+        let what =
+            format!("{channel}: events of another type than `{name}`, the type of the first");
+        *self.left_out.entry(what).or_default() += selected.other_type.len() as u64;
+    }
 }
 
 /// The columns of the result, possibly none.
@@ -170,55 +180,6 @@ fn add_channels(met: &mut Vec<bool>, batch: &Batch) {
         met.resize(these.len(), false);
     }
     met.iter_mut().zip(these).for_each(|(met, this)| *met |= this);
-}
-
-/// The events that have rows of this type, and these rows. Counts the others.
-fn rows_of_type(
-    batch: Batch,
-    kind: &RowType,
-    channel: &str,
-    output: &mut ScanOutput,
-) -> Result<(Batch, RecordBatch), Error> {
-    let batch = raw::drop_raw_columns(batch);
-    let matching: Vec<&Rows> = batch.rows().iter().filter(|rows| kind.is_of(rows)).collect();
-    let mut places: Vec<(u32, usize, usize)> = Vec::new();
-    for (at, rows) in matching.iter().enumerate() {
-        places.extend(rows.events.iter().enumerate().map(|(row, event)| (*event, at, row)));
-    }
-    places.sort_unstable();
-    let decoded: usize = batch.rows().iter().map(|rows| rows.events.len()).sum();
-    let other_type = decoded.saturating_sub(places.len());
-    if other_type > 0 {
-        let name = &kind.message.name;
-        let what =
-            format!("{channel}: events of another type than `{name}`, the type of the first");
-        *output.left_out.entry(what).or_default() += other_type as u64;
-    }
-    let fields = match matching.as_slice() {
-        [] => RecordBatch::new_empty(Arc::clone(&kind.columns)),
-        [one] => one.columns.clone(),
-        several => interleave_rows(several, &places, &kind.columns)?,
-    };
-    let events: Vec<u32> = places.into_iter().map(|(event, ..)| event).collect();
-    Ok((batch.take(events), fields))
-}
-
-/// Interleaves rows of one type, in the order of their events.
-fn interleave_rows(
-    all: &[&Rows],
-    places: &[(u32, usize, usize)],
-    schema: &SchemaRef,
-) -> Result<RecordBatch, Error> {
-    let picks: Vec<(usize, usize)> = places.iter().map(|(_, at, row)| (*at, *row)).collect();
-    let column = |place: usize| {
-        let parts: Vec<&dyn Array> =
-            all.iter().map(|rows| rows.columns.column(place).as_ref()).collect();
-        interleave(&parts, &picks).map_err(column_mismatch)
-    };
-    let columns = (0..schema.fields().len()).map(column).collect::<Result<_, _>>()?;
-    let options = RecordBatchOptions::new().with_row_count(Some(picks.len()));
-    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
-        .map_err(column_mismatch)
 }
 
 /// Wraps one of our errors for DataFusion.
