@@ -23,6 +23,12 @@ pub struct Figures {
     pub start: Option<i64>,
     /// The time of the latest event.
     pub end: Option<i64>,
+    /// Where the axis of time starts: at the earliest event that is not far from all others.
+    pub axis_start: Option<i64>,
+    /// Where it ends.
+    pub axis_end: Option<i64>,
+    /// Events that are so far from all others that they are not on it.
+    pub off_axis: u64,
     /// Whether times are relative to the start of the log.
     pub is_relative: bool,
     /// Events whose time is earlier than that of the event before them.

@@ -32,6 +32,7 @@ pub(crate) fn findings(figures: &Figures) -> Vec<Finding> {
     }));
     findings.extend(largest_first(figures, |c| c.undecoded, undecoded));
     findings.extend(steps_back(figures));
+    findings.extend(far_times(figures));
     findings.extend(missing(figures));
     findings.extend(largest_first(figures, not_finite_of, not_finite));
     findings
@@ -120,9 +121,18 @@ fn worst_gaps<'f>(
         let gap = GapFigures { start: from, length: to.checked_sub(from)?.try_into().ok()? };
         (is_steady && gap.length > least).then_some(gap)
     };
-    let before = edge(figures.start, Some(channel.first));
-    let after = edge(Some(channel.last), figures.end);
-    [longest, before, after].into_iter().flatten().filter(|gap| gap.length >= LEAST_GAP)
+    let before = edge(figures.axis_start, Some(channel.first));
+    let after = edge(Some(channel.last), figures.axis_end);
+    let all = [longest, before, after].into_iter().flatten();
+    all.filter(|gap| gap.length >= LEAST_GAP && is_on_axis(gap, figures))
+}
+
+/// Whether a gap lies between events on the axis of time.
+fn is_on_axis(gap: &GapFigures, figures: &Figures) -> bool {
+    let end = gap.start.checked_add_unsigned(gap.length);
+    let (from, to) = (figures.axis_start, figures.axis_end);
+    from.is_none_or(|from| gap.start >= from)
+        && end.is_some_and(|end| to.is_none_or(|to| end <= to))
 }
 
 /// Whether a channel's gaps are much alike: it sends in bursts.
@@ -151,9 +161,9 @@ fn silence_finding(figures: &Figures, silence: &Silence<'_>) -> Finding {
     let (length, start) = (silence.gap.length, silence.gap.start);
     let names = list(&silence.channels);
     let end = start.saturating_add_unsigned(length);
-    let place = if Some(start) == figures.start {
+    let place = if Some(start) == figures.axis_start {
         "from the start of the log".to_owned()
-    } else if Some(end) == figures.end {
+    } else if Some(end) == figures.axis_end {
         "until the end of the log".to_owned()
     } else {
         format!("from {}", at(figures, start))
@@ -178,9 +188,9 @@ fn list(names: &[&str]) -> String {
     }
 }
 
-/// A time, after the first event.
+/// A time, after the start of the axis.
 fn at(figures: &Figures, when: i64) -> String {
-    match figures.start {
+    match figures.axis_start {
         Some(start) => format!("+{}", units::duration(when.abs_diff(start))),
         None => time::format(when),
     }
@@ -225,6 +235,18 @@ fn steps_back(figures: &Figures) -> Vec<Finding> {
         findings.push(Finding { kind: FindingKind::StepsBack, text, channel: None, time: None });
     }
     findings
+}
+
+fn far_times(figures: &Figures) -> Option<Finding> {
+    (figures.off_axis > 0).then(|| Finding {
+        kind: FindingKind::StepsBack,
+        text: format!(
+            "{} with a time far from all others, which the time line leaves out",
+            units::pluralize(figures.off_axis, "event")
+        ),
+        channel: None,
+        time: None,
+    })
 }
 
 fn missing(figures: &Figures) -> Option<Finding> {
@@ -280,7 +302,8 @@ mod tests {
     }
 
     fn figures(channels: Vec<ChannelFigures>) -> Figures {
-        Figures { start: Some(0), end: Some(100 * SECOND as i64), channels, ..Figures::default() }
+        let (axis_start, axis_end) = (Some(0), Some(100 * SECOND as i64));
+        Figures { axis_start, axis_end, channels, ..Figures::default() }
     }
 
     fn texts(figures: &Figures) -> Vec<String> {

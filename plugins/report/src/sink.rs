@@ -187,8 +187,9 @@ impl Sink for ReportSink {
 
     fn finish(&self, output: ReportOutput) -> Result<Written, Error> {
         let ReportOutput { mut file, channels, origin, collection, thumbnails } = output;
+        let revolutions = collection.revolutions(&self.views, &channels)?;
         let mut figures = collection.figures(&channels, &self.options.fields);
-        figures.clouds.extend(collection.revolutions(&self.views, &channels)?);
+        figures.clouds.extend(revolutions);
         for (channel, thumbnail) in thumbnails {
             let name = channels.get(ChannelId(channel));
             let pictures = figures.pictures.iter_mut();

@@ -1,7 +1,9 @@
 //! Small pictures: decoded, scaled down, and encoded as JPEG.
 
+use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use image_webp::WebPDecoder;
 use jpeg_encoder::{ColorType, Encoder};
 use sluice_views::{ImageColumns, PixelLayout, compressed_format};
 use zune_jpeg::JpegDecoder;
@@ -22,8 +24,8 @@ const MAX_STORED: usize = 64 << 10;
 /// A picture that may become a thumbnail, in little memory.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum StoredPicture {
-    /// A short JPEG file.
-    Jpeg(Vec<u8>),
+    /// A short JPEG, PNG or WebP file.
+    File(Vec<u8>),
     /// Pixels that are as small as a thumbnail.
     Pixels(SmallPicture),
 }
@@ -42,9 +44,8 @@ impl StoredPicture {
     pub(crate) fn from_row(columns: &ImageColumns, row: usize) -> Option<Self> {
         let data = columns.data(row);
         match compressed_format(data) {
-            Some("jpeg") if data.len() <= MAX_STORED => Some(Self::Jpeg(data.to_vec())),
-            Some("jpeg") => decoded(data).map(Self::Pixels),
-            Some(_) => None,
+            Some(_) if data.len() <= MAX_STORED => Some(Self::File(data.to_vec())),
+            Some(_) => decoded(data).map(Self::Pixels),
             None => from_pixels(columns.layout(row, data.len())?, data).map(Self::Pixels),
         }
     }
@@ -52,7 +53,7 @@ impl StoredPicture {
     /// Its thumbnail; `None` if it cannot be decoded.
     pub(crate) fn thumbnail(self, time: i64) -> Option<Thumbnail> {
         let small = match self {
-            Self::Jpeg(bytes) => decoded(&bytes)?,
+            Self::File(bytes) => decoded(&bytes)?,
             Self::Pixels(small) => small,
         };
         let mut jpeg = Vec::new();
@@ -69,19 +70,80 @@ fn decoded(bytes: &[u8]) -> Option<SmallPicture> {
 }
 
 fn decode(bytes: &[u8]) -> Option<SmallPicture> {
+    let Pixels { width, height, parts, values } = match compressed_format(bytes)? {
+        "jpeg" => decode_jpeg(bytes),
+        "png" => decode_png(bytes),
+        "webp" => decode_webp(bytes),
+        _ => None,
+    }?;
+    scaled(width, height, |x, y| {
+        let at = parts * (y as usize * width as usize + x as usize);
+        let pixel = values.get(at..at + parts)?;
+        match *pixel {
+            [grey] => Some([grey; 3]),
+            [grey, alpha] => Some([on_white(grey, alpha); 3]),
+            [r, g, b] => Some([r, g, b]),
+            [r, g, b, alpha] => Some([r, g, b].map(|part| on_white(part, alpha))),
+            _ => None,
+        }
+    })
+}
+
+/// A part of a colour that lets some of a white ground through.
+fn on_white(part: u8, alpha: u8) -> u8 {
+    let (part, alpha) = (u32::from(part), u32::from(alpha));
+    ((part * alpha + 255 * (255 - alpha)) / 255) as u8
+}
+
+/// The bytes of a picture: one to four for a pixel, the last of two and of four its alpha.
+struct Pixels {
+    width: u32,
+    height: u32,
+    parts: usize,
+    values: Vec<u8>,
+}
+
+/// Whether a picture of this size is decoded.
+fn is_decoded(width: usize, height: usize) -> bool {
+    width.checked_mul(height).is_some_and(|pixels| pixels <= MAX_PIXELS)
+}
+
+fn decode_jpeg(bytes: &[u8]) -> Option<Pixels> {
     let options = DecoderOptions::default().jpeg_set_out_colorspace(ColorSpace::RGB);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
     decoder.decode_headers().ok()?;
-    let (width, height) = decoder.dimensions()?;
-    if width.checked_mul(height).is_none_or(|pixels| pixels > MAX_PIXELS) {
-        return None;
-    }
-    let rgb = decoder.decode().ok()?;
-    let (width, height) = (u32::try_from(width).ok()?, u32::try_from(height).ok()?);
-    scaled(width, height, |x, y| {
-        let at = 3 * (y as usize * width as usize + x as usize);
-        rgb.get(at..).and_then(|rest| rest.first_chunk()).copied()
+    let (width, height) = decoder.dimensions().filter(|(w, h)| is_decoded(*w, *h))?;
+    let values = decoder.decode().ok()?;
+    Some(Pixels {
+        width: width.try_into().ok()?,
+        height: height.try_into().ok()?,
+        parts: 3,
+        values,
     })
+}
+
+fn decode_png(bytes: &[u8]) -> Option<Pixels> {
+    let mut decoder = png::Decoder::new(Cursor::new(bytes));
+    decoder.set_transformations(png::Transformations::normalize_to_color8());
+    decoder.ignore_checksums(true);
+    let mut reader = decoder.read_info().ok()?;
+    let (width, height) = reader.info().size();
+    let bytes =
+        reader.output_buffer_size().filter(|_| is_decoded(width as usize, height as usize))?;
+    let mut values = vec![0; bytes];
+    let parts = reader.next_frame(&mut values).ok()?.color_type.samples();
+    Some(Pixels { width, height, parts, values })
+}
+
+fn decode_webp(bytes: &[u8]) -> Option<Pixels> {
+    let mut decoder = WebPDecoder::new(Cursor::new(bytes)).ok()?;
+    let (width, height) = decoder.dimensions();
+    let bytes =
+        decoder.output_buffer_size().filter(|_| is_decoded(width as usize, height as usize))?;
+    decoder.set_memory_limit(4 * MAX_PIXELS);
+    let mut values = vec![0; bytes];
+    decoder.read_image(&mut values).ok()?;
+    Some(Pixels { width, height, parts: if decoder.has_alpha() { 4 } else { 3 }, values })
 }
 
 /// The pixels of a raw picture.
@@ -171,6 +233,8 @@ fn scaled(
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -181,9 +245,48 @@ mod tests {
         let small = decoded(&bytes).unwrap();
         assert_eq!((small.width, small.height), (160, 120));
         assert!(small.rgb[0] > 180 && small.rgb[1] < 60, "{:?}", &small.rgb[..3]);
-        let thumbnail = StoredPicture::Jpeg(bytes.clone()).thumbnail(7).unwrap();
+        let thumbnail = StoredPicture::File(bytes.clone()).thumbnail(7).unwrap();
         assert!(thumbnail.jpeg.starts_with(&[0xff, 0xd8]) && thumbnail.jpeg.len() < 8_000);
-        assert_eq!(StoredPicture::Jpeg(bytes[..90].to_vec()).thumbnail(7), None);
+        assert_eq!(StoredPicture::File(bytes[..90].to_vec()).thumbnail(7), None);
+    }
+
+    #[test]
+    fn png_and_webp_files_have_thumbnails() {
+        let mut png = Vec::new();
+        let mut encoder = png::Encoder::new(&mut png, 320, 200);
+        encoder.set_color(png::ColorType::Rgba);
+        let half = [200, 30, 30, 255].repeat(320 * 100);
+        let pixels = [half, [0; 4].repeat(320 * 100)].concat();
+        encoder.write_header().unwrap().write_image_data(&pixels).unwrap();
+        let mut webp = Vec::new();
+        let encoder = image_webp::WebPEncoder::new(&mut webp);
+        encoder.encode(&pixels, 320, 200, image_webp::ColorType::Rgba8).unwrap();
+        for bytes in [png, webp] {
+            let small = decoded(&bytes).unwrap();
+            assert_eq!((small.width, small.height), (160, 100));
+            // What is transparent is white.
+            assert_eq!(
+                (&small.rgb[..3], &small.rgb[small.rgb.len() - 3..]),
+                (&[200, 30, 30][..], &[255; 3][..])
+            );
+            let cut = &bytes[..bytes.len() / 2];
+            assert_eq!(StoredPicture::File(cut.to_vec()).thumbnail(7), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_picture_or_none(
+            format in 0usize..3,
+            bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        ) {
+            let start: &[u8] = [
+                &[0xFF, 0xD8, 0xFF][..],
+                b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+                b"RIFF\x50\0\0\0WEBPVP8",
+            ][format];
+            decoded(&[start, &bytes].concat());
+        }
     }
 
     #[test]

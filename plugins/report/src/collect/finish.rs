@@ -9,6 +9,7 @@ use sluice_model::{Channel, Channels, Clock, FieldPath};
 use super::Collection;
 use super::bins::Bins;
 use super::channel::ChannelPart;
+use super::grid::BucketWidth;
 use super::plots::PlotChoice;
 use super::views::ViewParts;
 use crate::{
@@ -20,16 +21,34 @@ use crate::{
 const LEAST_INTERVALS: u64 = 20;
 
 impl Collection {
-    /// The figures of all events so far, without inputs and provenance. `plots` are the paths of
-    /// the fields that have a series; if there are none, they are chosen.
-    pub(crate) fn figures(&self, channels: &Channels, plots: &[FieldPath]) -> Figures {
+    /// The figures of all events, without inputs and provenance. `plots` are the paths of the
+    /// fields that have a series; if there are none, they are chosen.
+    pub(crate) fn figures(mut self, channels: &Channels, plots: &[FieldPath]) -> Figures {
+        let all = &self.part.census.all;
+        let axis = (all.events > 0).then(|| self.part.times.axis(all.earliest, all.latest));
+        let width = axis.map_or(self.part.times.width(), |axis| {
+            BucketWidth::for_times(axis.start, axis.end).max(self.part.times.width())
+        });
+        let grid = axis.map_or(TimeGrid::default(), |axis| width.grid(axis.start, axis.end));
+        self.part.widen(self.part.times.width(), width);
+        let figures = self.figures_by_channel(channels, plots, (grid, width));
+        Figures {
+            axis_start: axis.map(|axis| axis.start),
+            axis_end: axis.map(|axis| axis.end),
+            off_axis: axis.map_or(0, |axis| axis.outside),
+            ..figures
+        }
+    }
+
+    fn figures_by_channel(
+        &self,
+        channels: &Channels,
+        plots: &[FieldPath],
+        (grid, width): (TimeGrid, BucketWidth),
+    ) -> Figures {
         let names = channels.since(0);
         let all = &self.part.census.all;
         let is_empty = all.events == 0;
-        let grid = match is_empty {
-            true => TimeGrid::default(),
-            false => self.part.width.grid(all.earliest, all.latest),
-        };
         let mut parts: Vec<(&ChannelPart, &ChannelCensus, &Arc<Channel>)> = self
             .part
             .channels
@@ -50,7 +69,7 @@ impl Collection {
         }
         let each = parts.iter().enumerate();
         let each = each.map(|(at, (part, census, channel))| {
-            self.channel(part, census, channel, (&grid, &plots, at))
+            self.channel(part, census, channel, ((&grid, width), &plots, at))
         });
         Figures {
             events: all.events,
@@ -84,11 +103,10 @@ impl Collection {
         part: &ChannelPart,
         census: &ChannelCensus,
         channel: &Channel,
-        (grid, plots, at): (&TimeGrid, &PlotChoice, usize),
+        ((grid, width), plots, at): ((&TimeGrid, BucketWidth), &PlotChoice, usize),
     ) -> ChannelFigures {
         let times = &census.times;
         let (gaps, gap_count) = gaps(part);
-        let width = self.part.width;
         let fields =
             part.fields.iter().enumerate().map(|(field, part)| {
                 part.figures(plots.is_plotted(at, field).then_some(grid), width)

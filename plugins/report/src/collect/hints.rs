@@ -72,7 +72,7 @@ impl CollectedHints {
 
     /// Replaces what is known by what has been collected.
     pub(super) fn replace(&self, part: &Part) {
-        let (width, picture_width) = (part.width, part.picture_width);
+        let (width, picture_width) = part.widths();
         let mut collected = CollectedTimes { width, picture_width, ..CollectedTimes::default() };
         for part in &part.channels {
             let (channel, views) = (part.channel, &part.views);

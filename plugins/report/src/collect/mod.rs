@@ -120,10 +120,10 @@ impl Collection {
     /// Adds the part that follows in the order of the log, and tells the collector what is not
     /// needed any more.
     pub(crate) fn append(&mut self, next: Part, collector: &Collector) {
-        let widths = (self.part.width, self.part.picture_width);
+        let widths = self.part.widths();
         let is_shown = next.channels.iter().any(|part| part.views.has_hints());
         self.part.append(next, &mut self.limits);
-        if is_shown || widths != (self.part.width, self.part.picture_width) {
+        if is_shown || widths != self.part.widths() {
             collector.hints.replace(&self.part);
         }
     }

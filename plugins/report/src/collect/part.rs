@@ -10,7 +10,7 @@ use super::bins::BinCounter;
 use super::channel::ChannelPart;
 use super::fields::{ChannelRows, FieldPart, FieldValues};
 use super::gaps::LongestGaps;
-use super::grid::BucketWidth;
+use super::grid::{BucketWidth, MAX_BUCKETS, OccupiedBuckets};
 use super::latency::MessageTimes;
 use super::row_types::RowType;
 use super::views::ViewContext;
@@ -23,9 +23,10 @@ use crate::GapFigures;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Part {
     pub(super) census: BatchCensus,
-    pub(super) width: BucketWidth,
-    /// Of the buckets from which a picture is kept.
-    pub(super) picture_width: BucketWidth,
+    /// The width of buckets, and which are occupied by events of any channel.
+    pub(super) times: OccupiedBuckets<MAX_BUCKETS>,
+    /// The buckets from which a picture is kept.
+    pub(super) picture_times: OccupiedBuckets<MAX_PICTURES>,
     /// In order of their first event.
     pub(super) channels: Vec<ChannelPart>,
     /// The place in `channels` by the channel's number.
@@ -70,7 +71,7 @@ impl Limits {
 }
 
 /// The most pictures that are kept of a channel until thumbnails are chosen.
-const MAX_PICTURES: i128 = 23;
+const MAX_PICTURES: usize = 23;
 
 /// The most fields that are remembered as left out.
 const MAX_LEFT_OUT: usize = 10_000;
@@ -86,12 +87,10 @@ impl Part {
     /// What a batch contributes.
     pub(super) fn from_batch(batch: &Batch, context: &PartContext<'_>) -> Self {
         let census = BatchCensus::from_batch(batch, &[]);
-        let width = BucketWidth::for_times(census.all.earliest, census.all.latest);
-        let width = width.max(context.collector.hints.width());
-        let times = (census.all.earliest, census.all.latest);
-        let picture_width = BucketWidth::for_buckets(times.0, times.1, MAX_PICTURES);
-        let picture_width = picture_width.max(context.collector.hints.picture_width());
-        let mut part = Self { census, width, picture_width, ..Self::default() };
+        let hints = &context.collector.hints;
+        let times = OccupiedBuckets::from_times(batch.timestamps(), hints.width());
+        let picture_times = OccupiedBuckets::from_times(batch.timestamps(), hints.picture_width());
+        let mut part = Self { census, times, picture_times, ..Self::default() };
         let mut bins = BinCounter::default();
         part.add_times(batch, &mut bins);
         part.add_undecoded(batch);
@@ -106,6 +105,11 @@ impl Part {
     /// The number of its events.
     pub(crate) fn events(&self) -> u64 {
         self.census.all.events
+    }
+
+    /// The widths of its buckets, and of those for pictures.
+    pub(super) fn widths(&self) -> (BucketWidth, BucketWidth) {
+        (self.times.width(), self.picture_times.width())
     }
 
     fn place(&self, channel: u32) -> Option<usize> {
@@ -123,9 +127,10 @@ impl Part {
     }
 
     fn add_times(&mut self, batch: &Batch, bins: &mut BinCounter) {
+        let width = self.times.width();
         let mut gaps: Vec<Vec<GapFigures>> = Vec::new();
         for (time, channel) in batch.timestamps().iter().zip(batch.channels()) {
-            let bucket = self.width.bucket(*time);
+            let bucket = width.bucket(*time);
             let Some(place) = self.place(*channel) else {
                 let mut part = ChannelPart::new(*channel, *time);
                 part.timeline.add(bucket, 1);
@@ -162,7 +167,7 @@ impl Part {
     ) -> Vec<RowsOfType<'b>> {
         let place = |event: u32| self.place(batch.channels()[event as usize]);
         let of_type = |rows: &'b Rows| {
-            let channels = ChannelRows::by_channel(batch, rows, self.width, place);
+            let channels = ChannelRows::by_channel(batch, rows, self.times.width(), place);
             let views = context.shown.map(|shown| shown.views);
             RowsOfType { rows, of: context.collector.types.of_rows(rows, views), channels }
         };
@@ -206,8 +211,8 @@ impl Part {
                 continue;
             };
             let mut shown_rows = shown.views.rows(batch, rows, of);
-            let (width, picture_width, hints) =
-                (self.width, self.picture_width, &context.collector.hints);
+            let (width, picture_width) = self.widths();
+            let hints = &context.collector.hints;
             for events in channels {
                 let Some(part) = self.channels.get_mut(events.place) else { continue };
                 let channel = shown.channels.get(ChannelId(part.channel));
@@ -249,19 +254,15 @@ impl Part {
         if next.census.all.events == 0 {
             return;
         }
-        if self.census.all.events == 0 {
-            (self.width, self.picture_width) = (next.width, next.picture_width);
-        }
         self.census.append(std::mem::take(&mut next.census));
-        let (earliest, latest) = (self.census.all.earliest, self.census.all.latest);
-        let width = BucketWidth::for_times(earliest, latest);
-        let width = width.max(self.width).max(next.width);
-        self.widen(width);
-        next.widen(width);
-        let width = BucketWidth::for_buckets(earliest, latest, MAX_PICTURES);
-        let width = width.max(self.picture_width).max(next.picture_width);
-        self.widen_pictures(width);
-        next.widen_pictures(width);
+        let (ours, theirs) = (self.times.width(), next.times.width());
+        self.times.append(std::mem::take(&mut next.times));
+        self.widen(ours, self.times.width());
+        next.widen(theirs, self.times.width());
+        let (ours, theirs) = (self.picture_times.width(), next.picture_times.width());
+        self.picture_times.append(std::mem::take(&mut next.picture_times));
+        self.widen_pictures(ours, self.picture_times.width());
+        next.widen_pictures(theirs, self.picture_times.width());
         for part in next.channels {
             self.append_channel(part, limits);
         }
@@ -272,15 +273,14 @@ impl Part {
         }
     }
 
-    fn widen(&mut self, to: BucketWidth) {
-        let from = std::mem::replace(&mut self.width, to);
+    /// Makes the buckets of all channels wider.
+    pub(super) fn widen(&mut self, from: BucketWidth, to: BucketWidth) {
         if from < to {
             self.channels.iter_mut().for_each(|part| part.widen(from, to));
         }
     }
 
-    fn widen_pictures(&mut self, to: BucketWidth) {
-        let from = std::mem::replace(&mut self.picture_width, to);
+    fn widen_pictures(&mut self, from: BucketWidth, to: BucketWidth) {
         if from < to {
             self.channels.iter_mut().for_each(|part| part.views.pictures.widen(from, to));
         }

@@ -159,6 +159,25 @@ fn a_channel_has_its_rate_gap_and_timeline() {
 }
 
 #[test]
+fn an_absurd_time_leaves_the_time_line_as_it_is() {
+    let channels = channels();
+    let drive = 1_600_000_000_000_000_000;
+    let mut events: Vec<TestEvent> =
+        (0..5_000).map(|n| (0, drive + n * 10_000_000, Some(n as f64))).collect();
+    let usual = figures([part(&events)], &channels);
+    events[2_500].1 = 4_000_000_000_000_000_000;
+    let odd = figures(events.chunks(300).map(part), &channels);
+    assert_eq!((usual.off_axis, odd.off_axis), (0, 1));
+    assert_eq!((odd.start, odd.end), (usual.start, Some(events[2_500].1)));
+    assert_eq!((odd.axis_start, odd.grid.width), (usual.axis_start, usual.grid.width));
+    let buckets = |figures: &Figures| figures.channels[0].timeline.iter().sum::<u64>();
+    assert_eq!((buckets(&usual), buckets(&odd)), (5_000, 4_999));
+    assert!(
+        crate::findings::findings(&odd).iter().any(|finding| finding.text.contains("far from"))
+    );
+}
+
+#[test]
 fn more_channels_than_the_limit_are_counted_together() {
     let channels = channels_up_to(2_000);
     let events: Vec<TestEvent> = (0..2_000).map(|n| (n, 7, None)).collect();

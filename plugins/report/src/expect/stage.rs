@@ -104,7 +104,8 @@ impl Fold for Expect {
     }
 
     fn finish(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
-        let mut figures = self.collection.figures(context.channels, &[]);
+        let collection = std::mem::take(&mut self.collection);
+        let mut figures = collection.figures(context.channels, &[]);
         figures.inputs = context.run_origin.as_deref().map(origin::inputs).unwrap_or_default();
         let compared = compare(&self.expectations, &figures);
         context.report.unmet.extend(compared.unmet);

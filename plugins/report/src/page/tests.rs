@@ -32,6 +32,8 @@ pub(crate) fn drive(channels: usize, fields: usize) -> Figures {
         bytes: 100_000 * channels as u64,
         start: Some(START),
         end: Some(START + 66 * SECOND),
+        axis_start: Some(START),
+        axis_end: Some(START + 66 * SECOND),
         grid,
         channels: (0..channels).map(channel).collect(),
         provenance: Provenance {

@@ -94,7 +94,7 @@ pub(super) fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// The times of a log, as clocks and as offsets from its first event.
+/// The times of a log, as clocks and as offsets from the start of its axis.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     pub(super) start: i64,
@@ -104,12 +104,12 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn new(figures: &Figures) -> Self {
-        let start = figures.start.unwrap_or(0);
-        let end = figures.end.unwrap_or(start);
+        let start = figures.axis_start.unwrap_or(0);
+        let end = figures.axis_end.unwrap_or(start);
         Self { start, end, is_relative: figures.is_relative }
     }
 
-    /// Nanoseconds from the earliest to the latest event.
+    /// Nanoseconds from the start of the axis to its end.
     pub(super) fn duration(self) -> u64 {
         self.end.abs_diff(self.start)
     }
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn times_are_offsets_and_dates() {
-        let figures = Figures { start: Some(1_150_122_683_104_000_000), ..Figures::default() };
+        let figures = Figures { axis_start: Some(1_150_122_683_104_000_000), ..Figures::default() };
         let clock = Clock::new(&figures);
         assert_eq!(clock.offset(clock.start), "+0.000 s");
         assert_eq!(clock.offset(clock.start + 62_345_678_901), "+1:02.346");

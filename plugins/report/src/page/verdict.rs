@@ -81,9 +81,9 @@ fn facts(figures: &Figures, clock: Clock) -> Markup {
             (fact("Events", &units::count(figures.events)))
             (fact("Channels", &units::count(figures.channels.len() as u64)))
             (fact("Payload", &units::bytes(figures.bytes)))
-            @if has_times {
-                (fact(&format!("First event, {zone}"), &clock.absolute(clock.start)))
-                (fact(&format!("Last event, {zone}"), &clock.absolute(clock.end)))
+            @if let Some((start, end)) = figures.start.zip(figures.end) {
+                (fact(&format!("First event, {zone}"), &clock.absolute(start)))
+                (fact(&format!("Last event, {zone}"), &clock.absolute(end)))
             }
             @if let [input] = figures.inputs.as_slice() {
                 div { dt { "File" } dd { (name(&input.name)) } }
