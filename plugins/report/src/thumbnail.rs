@@ -202,8 +202,6 @@ fn scaled(
     height: u32,
     colour: impl Fn(u32, u32) -> Option<[u8; 3]>,
 ) -> Option<SmallPicture> {
-    /// Samples to a side of a pixel's area.
-    const SAMPLES: u64 = 4;
     let longer = width.max(height);
     if longer == 0 {
         return None;
@@ -213,22 +211,29 @@ fn scaled(
         false => (u64::from(len) * u64::from(SIDE) / u64::from(longer)).max(1) as u32,
     };
     let (small_width, small_height) = (side(width), side(height));
-    let place = |at: u32, sample: u64, len: u32, small: u32| {
-        let place = (u64::from(at) * SAMPLES + sample) * u64::from(len);
-        (place / (u64::from(small) * SAMPLES)) as u32
-    };
+    let (columns, right) = samples(width, small_width);
+    let (rows, down) = samples(height, small_height);
     let mut rgb = Vec::with_capacity(3 * small_width as usize * small_height as usize);
-    for (y, x) in (0..small_height).flat_map(|y| (0..small_width).map(move |x| (y, x))) {
-        let mut sum = [0u32; 3];
-        for (down, right) in (0..SAMPLES).flat_map(|down| (0..SAMPLES).map(move |r| (down, r))) {
-            let at = (place(x, right, width, small_width), place(y, down, height, small_height));
-            let sample = colour(at.0, at.1)?;
-            sum.iter_mut().zip(sample).for_each(|(sum, part)| *sum += u32::from(part));
+    for rows in rows.chunks_exact(down) {
+        for columns in columns.chunks_exact(right) {
+            let mut sum = [0u32; 3];
+            for (y, x) in rows.iter().flat_map(|y| columns.iter().map(move |x| (*y, *x))) {
+                let sample = colour(x, y)?;
+                sum.iter_mut().zip(sample).for_each(|(sum, part)| *sum += u32::from(part));
+            }
+            rgb.extend(sum.map(|sum| (sum / (right * down) as u32) as u8));
         }
-        rgb.extend(sum.map(|sum| (sum / (SAMPLES * SAMPLES) as u32) as u8));
     }
     let (width, height) = (small_width.try_into().ok()?, small_height.try_into().ok()?);
     Some(SmallPicture { width, height, rgb })
+}
+
+/// The places of evenly spaced samples along a side, and how many make a pixel: up to 4.
+fn samples(len: u32, small: u32) -> (Vec<u32>, usize) {
+    let each = len.div_ceil(small.max(1)).clamp(1, 4);
+    let all = u64::from(small) * u64::from(each);
+    let places = (0..all).map(|at| (at * u64::from(len) / all) as u32);
+    (places.collect(), each as usize)
 }
 
 #[cfg(test)]
