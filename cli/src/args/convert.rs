@@ -103,19 +103,19 @@ pub(crate) struct AlignArgs {
 
 /// The format of logs.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct FormatArgs {
+pub struct FormatArgs {
     /// The format of the logs: the name of a source. Detected from the first bytes by default.
     #[arg(long, value_name = "FORMAT")]
-    pub(crate) from: Option<String>,
+    pub from: Option<String>,
 
     /// A file that describes the format: the options of a source such as `records`, or a pipeline
     /// file.
     #[arg(long, value_name = "FILE.toml")]
-    pub(crate) describe: Option<PathBuf>,
+    pub describe: Option<PathBuf>,
 
     /// Set any option of the source; VALUE is TOML or plain text.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
-    pub(crate) source_option: Vec<Assignment>,
+    pub source_option: Vec<Assignment>,
 }
 
 /// Selects events.

@@ -10,13 +10,16 @@ mod values;
 
 use clap::{Args, Command, CommandFactory, Parser, Subcommand};
 
-pub(crate) use convert::{AlignArgs, ConvertArgs, FormatArgs, SelectionArgs};
+pub use convert::FormatArgs;
+pub(crate) use convert::{AlignArgs, ConvertArgs, SelectionArgs};
 pub(crate) use inspection::{CatArgs, InfoArgs, ReportArgs, TypesArgs, VerifyArgs};
 pub(crate) use pipelines::{CheckArgs, GraphArgs, GraphFormat, PlanArgs, RunArgs, SetArgs};
 pub(crate) use program::{CompletionsArgs, ManArgs, PluginsArgs};
 pub(crate) use running::{EngineArgs, EngineKind, ListenArgs, ProgressFormat, RunningArgs};
-pub use values::{Assignment, assignment, channel_type, duration};
-pub(crate) use values::{channel_pattern, finite_number, positive_number, regex_pattern};
+pub use values::{Assignment, channel_type, duration};
+pub(crate) use values::{
+    assignment, channel_pattern, finite_number, positive_number, regex_pattern,
+};
 
 use crate::log::LogFormat;
 use crate::shell::Color;

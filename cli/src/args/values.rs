@@ -13,7 +13,7 @@ pub struct Assignment {
 }
 
 /// Parses `NAME=VALUE`.
-pub fn assignment(text: &str) -> Result<Assignment, String> {
+pub(crate) fn assignment(text: &str) -> Result<Assignment, String> {
     let (name, value) = text.split_once('=').unwrap_or_default();
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if name.is_empty() || !name.chars().all(allowed) {

@@ -133,12 +133,8 @@ pub struct LogArgs<'a> {
     pub verb: &'a str,
     /// Files and globs.
     pub paths: &'a [String],
-    /// `--from`.
-    pub from: Option<&'a str>,
-    /// `--describe`.
-    pub describe: Option<&'a Path>,
-    /// `--source-option`.
-    pub options: &'a [Assignment],
+    /// Their format.
+    pub format: &'a FormatArgs,
 }
 
 /// Opens the source of these logs; also returns its plugin. Refuses sources that run programs.
@@ -146,11 +142,7 @@ pub fn open_logs<'s>(
     args: &LogArgs<'_>,
     shell: &'s Shell,
 ) -> Result<(&'s Plugin, Box<dyn Source>), Failure> {
-    let format = InputFormat::from_args(&FormatArgs {
-        from: args.from.map(str::to_owned),
-        describe: args.describe.map(Path::to_owned),
-        source_option: args.options.to_vec(),
-    })?;
+    let format = InputFormat::from_args(args.format)?;
     let plugin = find_source(args.paths, format.from.as_deref(), &format.options, shell)?;
     if plugin.program.is_some() {
         return Err(Failure::Usage(format!(

@@ -6,7 +6,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use sluice_model::options::ByteSize;
 
-use sluice::extension::{Assignment, assignment, channel_type};
+use sluice::extension::{FormatArgs, channel_type};
 
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
@@ -84,18 +84,8 @@ pub(crate) struct QueryArgs {
     )]
     pub(crate) channel_types: Vec<(String, String)>,
 
-    /// The format of the logs, by the name of a source; by default from their first bytes.
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) from: Option<String>,
-
-    /// Read the format of the logs from this file: the options of a source such as `records`, or a
-    /// pipeline file.
-    #[arg(long, value_name = "FILE.toml")]
-    pub(crate) describe: Option<PathBuf>,
-
-    /// Set any option of the source. VALUE is TOML, or else text.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
-    pub(crate) source_option: Vec<Assignment>,
+    #[command(flatten)]
+    pub(crate) log_format: FormatArgs,
 
     /// How many threads to use; one per core by default. Does not change the result.
     #[arg(short, long, value_name = "N")]

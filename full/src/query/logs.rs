@@ -56,13 +56,7 @@ impl Logs {
         let tables = tables(logs, shell)?;
         for table in &tables {
             let (plugin, source) = open_logs(
-                &LogArgs {
-                    verb: "sluice query",
-                    paths: &table.paths,
-                    from: args.from.as_deref(),
-                    describe: args.describe.as_deref(),
-                    options: &args.source_option,
-                },
+                &LogArgs { verb: "sluice query", paths: &table.paths, format: &args.log_format },
                 shell,
             )?;
             files.extend(source.files()?.into_iter().map(|file| file.path));
