@@ -70,23 +70,24 @@ fn decoded(bytes: &[u8]) -> Option<SmallPicture> {
 }
 
 fn decode(bytes: &[u8]) -> Option<SmallPicture> {
-    let Pixels { width, height, parts, values } = match compressed_format(bytes)? {
+    let pixels = match compressed_format(bytes)? {
         "jpeg" => decode_jpeg(bytes),
         "png" => decode_png(bytes),
         "webp" => decode_webp(bytes),
         _ => None,
     }?;
-    scaled(width, height, |x, y| {
-        let at = parts * (y as usize * width as usize + x as usize);
-        let pixel = values.get(at..at + parts)?;
-        match *pixel {
-            [grey] => Some([grey; 3]),
-            [grey, alpha] => Some([on_white(grey, alpha); 3]),
-            [r, g, b] => Some([r, g, b]),
-            [r, g, b, alpha] => Some([r, g, b].map(|part| on_white(part, alpha))),
-            _ => None,
-        }
-    })
+    let (width, height) = (pixels.width, pixels.height);
+    match pixels.parts {
+        1 => scaled(width, height, |x, y| pixels.at(x, y).map(|[grey]| [grey; 3])),
+        2 => scaled(width, height, |x, y| {
+            pixels.at(x, y).map(|[grey, alpha]| [on_white(grey, alpha); 3])
+        }),
+        3 => scaled(width, height, |x, y| pixels.at(x, y)),
+        4 => scaled(width, height, |x, y| {
+            pixels.at(x, y).map(|[r, g, b, alpha]| [r, g, b].map(|part| on_white(part, alpha)))
+        }),
+        _ => None,
+    }
 }
 
 /// A part of a colour that lets some of a white ground through.
@@ -101,6 +102,14 @@ struct Pixels {
     height: u32,
     parts: usize,
     values: Vec<u8>,
+}
+
+impl Pixels {
+    /// The parts of a pixel, of which there are `N`.
+    fn at<const N: usize>(&self, x: u32, y: u32) -> Option<[u8; N]> {
+        let at = N * (y as usize * self.width as usize + x as usize);
+        self.values.get(at..)?.first_chunk().copied()
+    }
 }
 
 /// Whether a picture of this size is decoded.
