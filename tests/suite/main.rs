@@ -8,6 +8,7 @@ mod camlog;
 mod changing;
 mod conformance;
 mod damage;
+mod datasets;
 mod determinism;
 mod dgc;
 mod dispatch;
