@@ -3,8 +3,8 @@
 
     .ci/release/pack.py PROGRAM FOLDER TARGET PLATFORM
 
-TARGET is the compiler's name of the system, such as `aarch64-apple-darwin`, PLATFORM that of wheels,
-such as `macosx_11_0`. The same program gives the same files.
+TARGET is the compiler's name of the system, such as `aarch64-apple-darwin`, PLATFORM that of
+wheels, such as `macosx_11_0`. The same program gives the same files.
 """
 
 import base64
