@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -173,3 +174,97 @@ def test_the_module_runs_pipelines_as_the_program_does() -> None:
     assert refused.returncode == 2 and "--allow-exec" in refused.stderr
     done = subprocess.run([*command, "--allow-exec"], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "5,755 events" in done.stderr and done.stdout == ""
+
+
+@pytest.mark.parametrize("name", ["same", "Keep", "renamed"])
+def test_a_stage_gives_the_same_however_events_arrive(name: str) -> None:
+    """What the conformance kit asks of stages: only the events count, and none is lost."""
+    if name != "same":
+        pytest.importorskip("pyarrow")
+    options = '{ prefix = "CAM_" }' if name == "Keep" else "{}"
+    given: list[dict[str, Any]] = [
+        {"jobs": 1},
+        {"jobs": 4},
+        {"jobs": 2, "memory": "32MiB"},
+    ]
+    found = []
+    for how in given:
+        result = sluice.run(stage(name, options), allow_exec=True, overwrite=True, **how)
+        books = totals(result)
+        assert books["in"] == 5755 == books["out"] + books["filtered"]
+        found.append((books, Path("out.lcm").read_bytes()))
+    assert all(each == found[0] for each in found)
+
+
+HOSTILE = """
+import pyarrow as pa
+import sluice
+
+TIMES = pa.array([1, 2], pa.timestamp("ns", "UTC"))
+GOOD = {"timestamp": TIMES, "channel": ["A", "A"], "payload": [b"x", b"y"]}
+BATCHES = [
+    5,
+    "text",
+    pa.record_batch({"timestamp": TIMES}),
+    pa.record_batch({**GOOD, "payload": [b"x", None]}),
+    pa.record_batch({**GOOD, "channel": ["A", None]}),
+    pa.record_batch({**GOOD, "timestamp": pa.array([1, None], pa.timestamp("ns", "UTC"))}),
+    pa.record_batch({**GOOD, "timestamp": ["yesterday", "today"]}),
+    pa.record_batch({**GOOD, "payload": pa.array([[1], [2]])}),
+    pa.record_batch({**GOOD, "channel": pa.array([{"a": 1}, {"a": 2}])}),
+    pa.record_batch({**GOOD, "sequence": ["one", "two"]}),
+    pa.record_batch({**GOOD, "timestamp": pa.array([2**62, 1], pa.timestamp("s"))}),
+    pa.record_batch({**GOOD, "number": [-1, 0]}),
+    pa.record_batch({**GOOD, "number": ["a", "b"]}),
+]
+
+@sluice.source
+def events(which):
+    yield pa.record_batch(GOOD)
+    yield BATCHES[which]
+
+@sluice.stage
+class Change:
+    def __init__(self, which):
+        self.which = which
+
+    def __call__(self, batch):
+        return BATCHES[self.which]
+"""
+
+
+@pytest.mark.parametrize("kind", ["source", "stage"])
+def test_wrong_batches_are_errors_that_name_the_plugin_and_publish_nothing(kind: str) -> None:
+    pytest.importorskip("pyarrow")
+    names: dict[str, Any] = {}
+    exec(HOSTILE, names)
+    for which in range(len(names["BATCHES"])):
+        if kind == "stage":
+            pipeline = stage("Change", f"{{ which = {which} }}")
+        else:
+            pipeline = "p.toml"
+            python = 'plugin = "python"\nfile = "plugins.py"\nname = "events"\n'
+            text = f"[sources.py]\n{python}options = {{ which = {which} }}\n"
+            Path(pipeline).write_text(text + OUT.format("py"))
+        Path("plugins.py").write_text(HOSTILE)
+        if kind == "source" and "number" in getattr(names["BATCHES"][which], "column_names", []):
+            # Only stages know events by number.
+            continue
+        with pytest.raises(sluice.SluiceError) as refused:
+            sluice.run(pipeline, allow_exec=True)
+        assert f"{kind} `" in str(refused.value) and "plugins.py" in str(refused.value), which
+        assert not Path("out.lcm").exists()
+
+
+def test_a_source_or_sink_that_fails_publishes_nothing() -> None:
+    pytest.importorskip("pyarrow")
+    python = 'plugin = "python"\nfile = "plugins.py"\n'
+    Path("plugins.py").write_text(
+        PLUGINS.replace("yield pa.record_batch", "if first: raise OSError('gone')\n"
+                        "        yield pa.record_batch")
+    )
+    text = f'[sources.py]\n{python}name = "wheels"\noptions = {{ count = 100 }}\n'
+    Path("p.toml").write_text(text + OUT.format("py"))
+    with pytest.raises(sluice.SluiceError, match=r"gone \(.*plugins.py, line \d+\)"):
+        sluice.run("p.toml", allow_exec=True)
+    assert not Path("out.lcm").exists()

@@ -94,6 +94,12 @@ impl PythonObject {
         load().map_err(|error| self.error(py, &error))
     }
 
+    /// What is wrong with the batches that it gave.
+    fn wrong(&self, error: &Error) -> Error {
+        let PythonOptions { file, name, .. } = &self.options;
+        Error::invalid(format!("{} `{name}` of {}: {error}", self.kind.word(), file.display()))
+    }
+
     /// An exception as an error of the run: what, and where in the file.
     fn error(&self, py: Python<'_>, error: &PyErr) -> Error {
         let PythonOptions { file, name, .. } = &self.options;

@@ -91,7 +91,8 @@ impl Reader for IteratorReader {
         loop {
             if let Some(columns) = self.ready.pop_front() {
                 let defaults = Defaults { source: &self.source, first: self.events };
-                let batch = to_batch(&columns, &defaults, &self.channels)?;
+                let batch = to_batch(&columns, &defaults, &self.channels);
+                let batch = batch.map_err(|error| self.object.wrong(&error))?;
                 self.events = self.events.saturating_add(batch.len() as i64);
                 return Ok(Some(batch));
             }

@@ -57,12 +57,14 @@ impl Map for FunctionStage {
             context.note(note, 0);
         }
         let returned = self.call(columns(&batch, context.channels)?)?;
-        let Returned { numbers, filtered } = Returned::new(&returned, batch.len())?;
+        let Returned { numbers, filtered } =
+            Returned::new(&returned, batch.len()).map_err(|error| self.0.wrong(&error))?;
         context.report.filtered += filtered;
         let mut events = Vec::with_capacity(returned.len());
         for columns in &returned {
             let defaults = Defaults { source: context.run.node(), first: 0 };
-            events.push(to_batch(columns, &defaults, context.channels)?);
+            let batch = to_batch(columns, &defaults, context.channels);
+            events.push(batch.map_err(|error| self.0.wrong(&error))?);
         }
         let events = joined(events);
         let origins = batch.origins();
