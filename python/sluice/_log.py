@@ -257,11 +257,24 @@ class Table:
         """The same table with only these columns."""
         return Table(self._log, self._channel, self._selection, list(columns), self._strict)
 
+    def _narrowed(self, options: dict[str, str]) -> Table:
+        """The same table of no more than these events, as far as it has no times of its own."""
+        given = {option.partition("=")[0] for option in self._selection}
+        if "--limit" in given:
+            return self
+        if given & {"--start", "--end"}:
+            options = {name: options[name] for name in options.keys() - {"start", "end"}}
+        more = [f"--{name}={value}" for name, value in options.items()]
+        return Table(
+            self._log, self._channel, [*self._selection, *more], self._chosen, self._strict
+        )
+
     def scan(self) -> polars.LazyFrame:
         """The table as a lazy frame of Polars.
 
-        Only the columns that the query needs are made, and its conditions are applied to each
-        batch as it arrives.
+        Only the columns that the query needs are made. The log itself is searched for the times of
+        the query, and for the channel if the table is of all; its other conditions are applied to
+        each batch as it arrives.
         """
         from polars.io.plugins import register_io_source
 

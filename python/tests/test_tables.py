@@ -77,6 +77,49 @@ def test_polars_scans_a_table_with_projection_and_conditions(drive: Path) -> Non
     assert lazy.select(pl.len()).collect().item() == 200
 
 
+def test_polars_lets_the_log_find_times_and_channels(drive: Path) -> None:
+    pl = pytest.importorskip("polars")
+    from sluice import _polars
+
+    table = sluice.open(drive).table()
+    frame = pl.DataFrame(table)
+    times = frame["timestamp"]
+    time, channel = pl.col("timestamp"), pl.col("channel")
+    low, high = times[1000], times[2000]
+    conditions = [
+        (time >= low) & (time < high),
+        (low < time) & (high >= time),
+        time.is_between(low, high, closed="right") & (pl.col("sequence") % 2 == 0),
+        (time == low),
+        (channel == "POSE") & (time < high),
+        (channel == "POSE") | (time < low),
+        (channel != "POSE") & (time > pl.lit(high)),
+        (channel == "P*SE"),
+        (channel == "POSE") & (channel == "LASER"),
+        (time < low) & (time > high),
+    ]
+    columns = ["timestamp", "sequence", "channel"]
+    for condition in conditions:
+        found = table.scan().filter(condition).select(columns).collect()
+        expected = frame.lazy().filter(condition).select(columns).collect()
+        assert found.equals(expected), condition
+    assert table.scan().head(10).filter(channel == "POSE").collect().equals(
+        frame.head(10).filter(channel == "POSE")
+    )
+
+    assert _polars.pushed_down((time > low) & (time <= high), True).keys() == {"start", "end"}
+    assert _polars.pushed_down((channel == "POSE") & (time < high), False).keys() == {"end"}
+    assert _polars.pushed_down((channel == "POSE") | (time < high), True) == {}
+    own: list[dict[str, Any]] = [{"start": "+1"}, {"start": high, "exclude": "POSE"}]
+    for late in own:
+        early = sluice.open(drive).table(**late).scan().filter(time < low)
+        assert early.collect().is_empty()
+    limited = sluice.open(drive).table(limit=5)
+    assert limited.scan().filter(channel == "POSE").collect().height == (
+        frame.head(5).filter(channel == "POSE").height
+    )
+
+
 def test_pandas_takes_a_table(drive: Path) -> None:
     pd = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
