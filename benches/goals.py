@@ -11,6 +11,7 @@ import jobs_decode
 import jobs_live
 import jobs_mcap
 import jobs_points
+import jobs_python
 import jobs_query
 import jobs_report
 import jobs_robots
@@ -120,6 +121,11 @@ def goals():
             yield share(what, jobs_cluster.TASK, "drives", "sluice", figure, most, ours=who)
     for task in (jobs_query.COUNT, jobs_query.WINDOW, jobs_query.FIELD):
         yield times(task, "dgc", jobs_query.PYTHON, 5)
+    for of in jobs_decode.TYPES:
+        frame = jobs_python.FRAME, of
+        yield Goal(f"wall of {' of '.join(frame)}, in parts of {jobs_python.DECODING}",
+                   (*frame, "sluice"), (*frame, jobs_python.DECODING), WALL, most=1.1)
+        yield times(*frame, jobs_python.CLASSES, 60)
     yield times(jobs_datasets.TASK, jobs_datasets.LOG, jobs_datasets.PANDAS, 20)
     yield times(jobs_mcap.READ, "drive", jobs_mcap.CRATE, 1.8)
     yield times(jobs_mcap.WRITE, "drive-plain", jobs_mcap.CRATE, 1.7)
@@ -142,7 +148,8 @@ def verdicts(jobs):
     """The goals, and whether they are met."""
     found = {(job.task, job.log.name, job.who): job for job in jobs}
     rows = [reached for goal in goals() if (reached := goal.row(found))]
-    rows += [*overhead(found), *memory(jobs, found), *typed(found), *reports(found), *live(found)]
+    rows += [*overhead(found), *memory(jobs, found), *typed(found), *reports(found), *live(found),
+             *python(found)]
     if rows:
         yield "\n## Goals\n\n| goal | wanted | reached | |\n| --- | --- | --- | --- |"
         yield from rows
@@ -181,6 +188,26 @@ def overhead(found):
                   over <= 40)
     stage = (four.cpu() - one.cpu()) / 4 / one.log.events * 1e9
     yield row("CPU of a pass-through stage, small", "<= 30 ns/event", f"{stage:.1f}", stage <= 30)
+
+
+def python(found):
+    """The goals of the Python package for events, a stage and its import."""
+    events = found.get((jobs_python.EVENTS, "small", "sluice"))
+    if events:
+        rate = events.log.events / events.wall() / 1e6
+        yield row("events with payloads in Python, small", ">= 3 M/s", f"{rate:.2f}", rate >= 3)
+
+    def over(task, log, without):
+        ours, plain = found.get((task, log, "sluice")), found.get((task, log, without))
+        return ours.wall() - plain.wall() if ours and plain else None
+
+    stage = over(jobs_python.STAGE, "small", jobs_python.WITHOUT)
+    if stage is not None:
+        each = stage / found[jobs_python.STAGE, "small", "sluice"].log.events * 1e6
+        yield row("wall of a stage in Python, small", "<= 1 us/event", f"{each:.3f}", each <= 1)
+    start = over(jobs_python.IMPORT, "pose", jobs_python.PLAIN)
+    if start is not None:
+        yield row("import of the Python package", "< 50 ms", f"{start * 1e3:.1f}", start < 0.05)
 
 
 def typed(found):

@@ -30,6 +30,26 @@ def built(build, full=False):
     return release, program
 
 
+def package(build):
+    """The folder that has the Python package, after building its native part if asked; None if
+    that is not there."""
+    release = target(ROOT) / "release"
+    if build:
+        subprocess.run(["cargo", "build", "--release", "--quiet", "--locked", "--target-dir",
+                        target(ROOT), "--manifest-path", ROOT / "python" / "Cargo.toml"],
+                       check=True)
+    library = release / "lib_native.so"
+    if not library.exists():
+        return None
+    folder = release / "python"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(ROOT / "python" / "sluice", folder / "sluice")
+    # As wheels have it.
+    strip = ["strip", "-o", folder / "sluice" / "_native.abi3.so", library]
+    subprocess.run(strip, check=True)
+    return folder
+
+
 def target(workspace):
     """A workspace's target directory."""
     return Path(os.environ.get("CARGO_TARGET_DIR", workspace / "target"))

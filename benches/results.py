@@ -17,6 +17,7 @@ TITLES = {
     "cluster": "Many logs, by one process and by a cluster on one machine",
     "mcap": "MCAP files",
     "query": "Questions about a log",
+    "python": "The Python package",
 }
 
 

@@ -21,6 +21,7 @@ import jobs_live
 import jobs_mcap
 import jobs_memory
 import jobs_points
+import jobs_python
 import jobs_query
 import jobs_real
 import jobs_report
@@ -32,7 +33,7 @@ import results
 from harness import Prepared, fail, measure, remove, say
 from logs import Drives, MadeUp
 from pipelines import Sluice
-from programs import HERE, ROOT, Peers, built
+from programs import HERE, ROOT, Peers, built, package
 
 
 class Bench:
@@ -40,6 +41,7 @@ class Bench:
 
     def __init__(self, options):
         self.programs, program = built(options.build, options.full)
+        self.builds = options.build
         self.peers = Peers()
         self.data = options.data.resolve()
         self.data.mkdir(parents=True, exist_ok=True)
@@ -69,6 +71,13 @@ class Bench:
             say(f"MISSING, left out: {self.sluice.program} with {verb}; --full builds it")
         return is_there
 
+    def package(self):
+        """The folder that has the Python package; None, with a message, if it is not there."""
+        found = package(self.builds)
+        if found is None:
+            say("MISSING, left out: the Python package")
+        return found
+
     def prepared(self, path, *command):
         """The file that a command writes, shared by all jobs that need it."""
         return self.files.setdefault(path, Prepared(path, *command))
@@ -97,6 +106,7 @@ def jobs_of(bench, options):
     yield from jobs_points.jobs(bench)
     yield from jobs_report.jobs(bench)
     yield from jobs_mcap.jobs(bench)
+    yield from jobs_python.jobs(bench)
     if options.large:
         yield from jobs_robots.long_jobs(bench)
     tables, archives = bench.peers.has("pyarrow"), bench.peers.zstd
