@@ -72,6 +72,15 @@ fn companions(sinks: &[CompanionSink], sink: &Plugin, output: &str) -> Vec<(&'st
     sinks.iter().map(|sink| (sink.plugin, format!("{stem}{}", sink.extension))).collect()
 }
 
+/// The types with which events are decoded, besides those that were given: those that a source of
+/// rows names for its payloads, or else [`known_types`].
+pub(crate) fn decoding_types(source: &Plugin, has_types: bool) -> Vec<String> {
+    match source.gives_rows {
+        true => source.types.iter().map(|name| (*name).to_owned()).collect(),
+        false => known_types(source, has_types),
+    }
+}
+
 /// The types of the source's payloads, declared by the log itself or known: its own, or else all
 /// built-in ones.
 pub(crate) fn known_types(source: &Plugin, has_types: bool) -> Vec<String> {

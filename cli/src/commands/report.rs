@@ -60,10 +60,7 @@ fn pipeline_text(
     let (inputs, selection) = inputs::resolve_file_urls(logs, &args.selection, shell)?;
     let format = InputFormat::from_args(&args.format)?;
     let source = convert::find_source(&inputs, format.from.as_deref(), &format.options, shell)?;
-    let types = match source.gives_rows {
-        true => source.types.iter().map(|name| (*name).to_owned()).collect(),
-        false => conversion::known_types(source, !selection.types.is_empty()),
-    };
+    let types = conversion::decoding_types(source, !selection.types.is_empty());
     let types: Vec<&str> = types.iter().map(String::as_str).collect();
     let from_source = conversion::behind(source, &format.options);
     let mut sink_options = Vec::new();

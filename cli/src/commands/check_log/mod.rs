@@ -187,8 +187,8 @@ fn pipeline(
 ) -> Result<Pipeline, Failure> {
     let source = convert::find_source(inputs, format.from.as_deref(), &format.options, shell)?;
     let from_source = conversion::behind(source, &format.options);
-    let own_types = match target.decodes && !source.gives_rows {
-        true => conversion::known_types(source, !args.types.is_empty()),
+    let own_types = match target.decodes {
+        true => conversion::decoding_types(source, !args.types.is_empty()),
         false => Vec::new(),
     };
     let own_types: Vec<&str> = own_types.iter().map(String::as_str).collect();
