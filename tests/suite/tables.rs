@@ -218,3 +218,31 @@ pq.write_table(table.select(names), "pose.parquet", row_group_size=50)
     run_sluice(&folder, &[&both[..], &["--to", "both/"]].concat()).expect(0);
     run_sluice(&folder, &["cat", "both", "--json", "--limit", "2"]).expect(0);
 }
+
+#[test]
+fn aligned_rows_are_one_table_in_any_format() {
+    let folder = tables();
+    for out in ["aligned.parquet", "aligned.csv", "aligned.jsonl"] {
+        let fields = ["--field", "POSE.vel", "--field", "scan=BROOM_C.ranges"];
+        let args = ["convert", "quickstart-out/drive.lcm", "--align", "50Hz", "--to", out];
+        run_sluice(&folder, &[&args[..], &fields[..]].concat()).expect(0);
+    }
+    asks(
+        "duckdb",
+        &folder,
+        r#"
+import duckdb, json, os
+import pyarrow.parquet as pq
+table = pq.read_table("aligned.parquet")
+assert table.column_names == ["timestamp", "source", "sequence", "POSE.vel", "scan"], table.schema
+assert os.path.isfile("aligned.parquet") and table.num_rows > 50
+lines = [json.loads(line) for line in open("aligned.jsonl")]
+assert len(lines) == table.num_rows
+assert [line["msg"]["POSE.vel"] for line in lines] == table["POSE.vel"].to_pylist()
+count, steps = duckdb.sql("""select count(*), count(distinct epoch_us(timestamp) % 20000)
+    from 'aligned.parquet' where len("POSE.vel") = 3 and len(scan) > 0""").fetchone()
+assert (count, steps) == (table.num_rows, 1)
+assert duckdb.sql("select count(*) from 'aligned.csv'").fetchone() == (count,)
+"#,
+    );
+}

@@ -41,7 +41,7 @@ pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String,
     let format = InputFormat::from_args(&args.format)?;
     let source = find_source(&inputs, format.from.as_deref(), &format.options, shell)?;
     let shared = shared_names::find(&inputs, &format.options, (source, sink.plugin), shell);
-    let sink_options = [sink.options, args.sink_option.clone()].concat();
+    let sink_options = [sink_defaults(&sink, args), args.sink_option.clone()].concat();
     let conversion = Conversion::between(
         (source, &format.options),
         (sink.plugin, &sink_options),
@@ -93,6 +93,16 @@ pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String,
         return Ok(Recipe { own_types: source.types, encodes, ..recipe }.text());
     }
     Ok(text)
+}
+
+/// The options that follow from the output, and from rows on one time base: these are one channel.
+fn sink_defaults(sink: &OutputTarget<'_>, args: &ConvertArgs) -> Vec<Assignment> {
+    let is_given = |name: &str| args.sink_option.iter().any(|option| option.name == name);
+    let is_one = args.alignment.align.is_some() && !sink.path.ends_with('/');
+    let defaults = sink.plugin.for_one_channel.iter().filter(|(name, _)| is_one && !is_given(name));
+    let defaults =
+        defaults.map(|(name, value)| Assignment { name: (*name).into(), value: (*value).into() });
+    sink.options.iter().cloned().chain(defaults).collect()
 }
 
 /// Whether a sink of this pipeline needs payloads. Errors are reported later.

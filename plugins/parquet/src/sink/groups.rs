@@ -28,6 +28,7 @@ impl ParquetSink {
         let place = match tables.places.get(&key) {
             Some(place) => *place,
             None => {
+                self.check_other_tables(tables, &key)?;
                 tables.tables.push(TableBuffer::new(key.clone()));
                 tables.places.insert(key, tables.tables.len() - 1);
                 tables.tables.len() - 1
@@ -60,6 +61,25 @@ impl ParquetSink {
             groups.extend(self.cut_group(tables, place, None)?);
         }
         Ok(())
+    }
+
+    /// Refuses a second table where there is to be one.
+    fn check_other_tables(&self, tables: &OpenTables, key: &TableKey) -> Result<(), Error> {
+        let first = tables.tables.first().and_then(|table| table.key.as_ref());
+        let (TableLayout::Rows, Some((first, ..)), Some((next, ..))) = (self.layout(), first, key)
+        else {
+            return Ok(());
+        };
+        let found = if first == next {
+            format!("messages of another type, or of another channel, on `{first}`")
+        } else {
+            format!("the channels `{first}` and `{next}`")
+        };
+        Err(Error::invalid(format!(
+            "expected one channel and one type for a table of rows, found {found}: choose one \
+             channel, or end the path with a slash for one table per channel: {}",
+            self.path.0.display()
+        )))
     }
 
     /// Adds an event that exceeds a row group: its rows are divided among several.
@@ -226,9 +246,10 @@ impl ParquetSink {
     /// long as it is written.
     pub(super) fn last_units(&self, tables: &mut OpenTables) -> Result<Vec<Job<TableUnit>>, Error> {
         // Without any events, the table is still written.
-        if self.layout() == TableLayout::Single && tables.tables.is_empty() {
-            tables.tables.push(TableBuffer::new(None));
-            tables.places.insert(None, 0);
+        if self.layout() != TableLayout::Channel && tables.tables.is_empty() {
+            let key = (self.layout() == TableLayout::Rows).then(|| ("".into(), None, 0));
+            tables.tables.push(TableBuffer::new(key.clone()));
+            tables.places.insert(key, 0);
         }
         let places: Vec<(TableKey, usize)> =
             tables.places.iter().map(|(key, place)| (key.clone(), *place)).collect();

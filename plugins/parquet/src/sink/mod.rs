@@ -1,7 +1,7 @@
 //! Sink `parquet`: partitions events into tables and cuts row groups. `group` encodes them, `file`
 //! writes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -36,8 +36,8 @@ use tables::{
 pub struct ParquetSink {
     /// The table; or, with a trailing slash, the folder for one table per channel.
     path: OutPath,
-    /// `channel`: a folder with one table per channel. `single`: one table of all events. Follows
-    /// from the path by default.
+    /// `channel`: a folder with one table per channel. `single`: one table of all events. `rows`: one
+    /// table of the decoded messages of one channel. Follows from the path by default.
     #[serde(default)]
     layout: Option<TableLayout>,
     /// The compression of pages: `zstd`, `snappy` or `none`.
@@ -83,6 +83,7 @@ pub struct ParquetSink {
 enum TableLayout {
     Channel,
     Single,
+    Rows,
 }
 
 /// The compression of pages.
@@ -122,6 +123,7 @@ sluice_model::register! {
     sample: include_str!("../../samples/parquet-sink.toml"),
     default_for: &[sluice_model::DefaultRole::Tables],
     extensions: &["parquet"],
+    for_one_channel: &[("layout", "\"rows\"")],
 }
 
 fn usual_level() -> i32 {
@@ -153,7 +155,9 @@ fn above_zero<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, 
 
 const NO_FIELDS_IN_SINGLE: &str = "decoded fields are not written: one table of all events has \
     only payloads. For one table per channel with one column per field, end the path with a \
-    slash, as in `tables/`";
+    slash, as in `tables/`; for a table of one channel, say `layout = \"rows\"`";
+
+const NOT_DECODED: &str = "an event that is not decoded does not fit into a table of rows";
 
 /// The maximum length of a payload in a page.
 const MAX_PAYLOAD: usize = 1 << 30;
@@ -172,8 +176,12 @@ impl ParquetSink {
         let has_messages = self.unnest.is_some() || self.fields.is_some();
         if has_messages && self.layout() == TableLayout::Single {
             return Err(
-                "`unnest` and `fields` need one table per channel: end `path` with a slash",
+                "`unnest` and `fields` need one table per channel: end `path` with a slash, or say \
+                 `layout = \"rows\"` for a table of one channel",
             );
+        }
+        if self.layout() == TableLayout::Rows && self.path.is_folder() {
+            return Err("`layout = \"rows\"` writes one file: `path` must not end with a slash");
         }
         if self.unnest.is_some() && self.payload == PayloadColumn::Keep {
             return Err("rows of unnested events have no payload: leave out `payload` or `unnest`");
@@ -217,13 +225,22 @@ impl ParquetSink {
     }
 
     fn has_payload_column(&self, key: &TableKey) -> bool {
-        let decoded = matches!(key, Some((_, Some(_), _)));
+        let decoded = matches!(key, Some((_, Some(_), _))) || self.layout() == TableLayout::Rows;
         match self.payload {
             PayloadColumn::Auto => !decoded,
             PayloadColumn::Keep => true,
             PayloadColumn::Drop => false,
         }
     }
+}
+
+/// The positions of events without decoded rows.
+fn undecoded(batch: &Batch) -> impl Iterator<Item = u32> {
+    let mut raw = vec![true; batch.len()];
+    for event in batch.rows().iter().flat_map(|rows| rows.events.iter()) {
+        raw[*event as usize] = false;
+    }
+    raw.into_iter().enumerate().filter(|(_, raw)| *raw).map(|(row, _)| row as u32)
 }
 
 impl Sink for ParquetSink {
@@ -233,7 +250,7 @@ impl Sink for ParquetSink {
 
     fn traits(&self) -> SinkTraits {
         let accepts_rows = match self.layout() {
-            TableLayout::Channel => self.payload != PayloadColumn::Keep,
+            TableLayout::Channel | TableLayout::Rows => self.payload != PayloadColumn::Keep,
             TableLayout::Single => self.payload == PayloadColumn::Drop,
         };
         let is_single = self.layout() == TableLayout::Single;
@@ -266,7 +283,7 @@ impl Sink for ParquetSink {
         let bytes = usize::try_from(self.row_group_bytes.0).unwrap_or(usize::MAX);
         // Each column of a row group is encoded by one thread. One of many tables may have most of
         // the bytes, most of them in one column: small row groups let other threads help.
-        let part = if self.layout() == TableLayout::Channel { 16 } else { 8 };
+        let part = if self.layout() == TableLayout::Single { 8 } else { 16 };
         let bytes = bytes.min(share / part).max(1 << 10);
         let limits = GroupLimits { rows: self.row_group_rows as usize, bytes, buffered: share / 4 };
         Ok(OpenTables {
@@ -295,12 +312,15 @@ impl Sink for ParquetSink {
                 format!("a payload of more than {MAX_PAYLOAD} bytes does not fit into a page"),
             )
         });
-        let refused: Vec<(u32, String)> = refused.collect();
+        let mut refused: Vec<(u32, String)> = refused.collect();
+        if self.layout() == TableLayout::Rows {
+            refused.extend(undecoded(&batch).map(|row| (row, NOT_DECODED.to_owned())));
+        }
         let batch = if refused.is_empty() {
             batch
         } else {
-            let is_refused = |row| refused.iter().any(|(r, _)| *r as usize == row);
-            batch.retain(|row| !is_refused(row))
+            let rows: BTreeSet<u32> = refused.iter().map(|(row, _)| *row).collect();
+            batch.retain(|row| !rows.contains(&(row as u32)))
         };
         context.report.refused.extend(refused);
         if self.timestamp_ns == Some(false) && columns::has_sub_micros(&batch) {
@@ -311,7 +331,9 @@ impl Sink for ParquetSink {
         }
         let numbers = SequenceOrder::from_batch(&batch);
         let parts = match self.layout() {
-            TableLayout::Channel => return self.partition(batch, numbers, context),
+            TableLayout::Channel | TableLayout::Rows => {
+                return self.partition(batch, numbers, context);
+            }
             TableLayout::Single if self.payload == PayloadColumn::Drop => {
                 vec![(None, batch.with_rows(Vec::new()).without_payloads())]
             }

@@ -4,4 +4,5 @@
 
 mod hostile;
 mod kit;
+mod rows_layout;
 mod tables;
