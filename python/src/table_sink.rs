@@ -16,7 +16,7 @@ use sluice_model::{
 };
 
 /// Fewer rows are gathered: consumers are slow with many small batches.
-const ROWS: usize = 32 << 10;
+const ROWS: usize = 4 << 10;
 /// More bytes are not gathered.
 const BYTES: usize = 8 << 20;
 

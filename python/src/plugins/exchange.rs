@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
-use arrow_cast::cast;
-use arrow_schema::{DataType, Field, Schema};
+use arrow_cast::{CastOptions, cast, cast_with_options};
+use arrow_schema::{ArrowError, DataType, Field, Schema};
 use pyo3::prelude::*;
 use pyo3_arrow::input::AnyRecordBatch;
 use sluice_model::{Batch, Channels, Error};
@@ -87,13 +87,18 @@ pub(super) fn to_batch(
                 None => continue,
             },
         };
-        let column = cast(&column, field.data_type())
+        let column = cast_exactly(&column, field.data_type())
             .map_err(|error| Error::invalid(format!("column `{}`: {error}", field.name())))?;
         cast_columns.push((field.name().clone(), column));
     }
     let columns = RecordBatch::try_from_iter(cast_columns)
         .map_err(|error| Error::invalid(format!("its columns do not fit: {error}")))?;
     Batch::from_arrow(&columns, channels)
+}
+
+/// A cast that fails where a value has no counterpart, instead of dropping it.
+fn cast_exactly(column: &dyn Array, to: &DataType) -> Result<ArrayRef, ArrowError> {
+    cast_with_options(column, to, &CastOptions { safe: false, ..CastOptions::default() })
 }
 
 fn default_column(name: &str, len: usize, defaults: &Defaults<'_>) -> Option<ArrayRef> {
@@ -122,7 +127,7 @@ impl Returned {
         let (mut is_back, mut numbers) = (vec![false; given], Vec::new());
         for columns in batches {
             let column = columns.column_by_name(NUMBER);
-            let column = column.map(|column| cast(column, &DataType::Int64)).transpose();
+            let column = column.map(|column| cast_exactly(column, &DataType::Int64)).transpose();
             let column =
                 column.map_err(|error| Error::invalid(format!("column `{NUMBER}`: {error}")))?;
             let column = column.as_ref().map(|column| column.as_primitive::<Int64Type>());
