@@ -87,8 +87,9 @@ pub fn run(
     let program = [OsString::from("sluice")];
     let arguments = program.iter().chain(arguments);
     let parsed = args::command().try_get_matches_from(arguments).and_then(parse_matches);
-    let (_, verb) = parsed.map_err(usage)?;
-    let shell = Shell::embedded(registry, embedding);
+    let (global, verb) = parsed.map_err(usage)?;
+    let mut shell = Shell::embedded(registry, embedding);
+    (shell.quiet, shell.verbose) = (global.quiet, global.verbose);
     let ending = match verb {
         ParsedVerb::BuiltIn(verb) => dispatch(*verb, &shell),
         ParsedVerb::Linked(verb, arguments) => (verb.run)(&arguments, &shell),
@@ -167,9 +168,8 @@ fn pipeline_text(args: &CatArgs, form: EventForm, shell: &Shell) -> Result<Strin
 /// The types with which events are decoded, besides those of the selection.
 fn own_types(source: &Plugin, form: EventForm, selection: &SelectionArgs) -> Vec<String> {
     match form {
-        _ if source.gives_rows => source.types.iter().map(|name| (*name).to_owned()).collect(),
-        EventForm::Payloads if selection.condition.is_none() => Vec::new(),
-        _ => conversion::known_types(source, !selection.types.is_empty()),
+        EventForm::Payloads if selection.condition.is_none() && !source.gives_rows => Vec::new(),
+        _ => conversion::decoding_types(source, !selection.types.is_empty()),
     }
 }
 

@@ -30,6 +30,7 @@ mod inputs;
 mod log;
 mod notes;
 mod progress;
+mod python;
 mod recipe;
 mod shell;
 mod signals;
@@ -92,6 +93,9 @@ fn exit_code(arguments: impl IntoIterator<Item = OsString>, registry: Registry) 
     let mut shell = Shell::new(registry, global.quiet, global.color);
     shell.verbose = global.verbose;
     let outcome = match typed {
+        ParsedVerb::BuiltIn(verb) if python::has_to_run(&verb, &shell) => {
+            python::run_instead(arguments.get(1..).unwrap_or_default())
+        }
         ParsedVerb::BuiltIn(verb) => dispatch(*verb, &shell),
         ParsedVerb::Linked(verb, arguments) => (verb.run)(&arguments, &shell),
     };

@@ -19,5 +19,6 @@ pub mod unused_rows;
 pub use mistake::{Mistake, Mistakes};
 pub use report::Report;
 pub use spec::{
-    Document, OnDamage, Outline, OutlineNode, Pipeline, PipelineNode, PluginInstance, Variables,
+    Document, OnDamage, Outline, OutlineNode, Pipeline, PipelineNode, PluginInstance, PresetOption,
+    Variables,
 };

@@ -94,6 +94,7 @@ def run(
     pipeline: Path,
     set: Mapping[str, Any] | None = None,
     *,
+    python: Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
     keep_going: bool = False,
@@ -111,6 +112,8 @@ def run(
         The file.
     set
         Values for the variables of the file.
+    python
+        The file of plugins in Python for nodes that name none.
     allow_exec
         Whether the pipeline may run programs, with all your permissions.
     overwrite, resume, keep_going, strict, jobs, memory
@@ -126,6 +129,7 @@ def run(
     """
     arguments = [
         *assignments("set", set, toml=False),
+        *flag("python", None if python is None else fsdecode(python)),
         *(["--allow-exec"] if allow_exec else []),
         *engine(overwrite, resume, keep_going, strict, jobs, memory),
         "--",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -268,3 +269,26 @@ def test_a_source_or_sink_that_fails_publishes_nothing() -> None:
     with pytest.raises(sluice.SluiceError, match=r"gone \(.*plugins.py, line \d+\)"):
         sluice.run("p.toml", allow_exec=True)
     assert not Path("out.lcm").exists()
+
+
+def test_nodes_that_name_no_file_take_that_of_the_command_line(drive: Path) -> None:
+    with_file = Path(stage("same")).read_text()
+    Path("elsewhere").mkdir()
+    Path("elsewhere/p.toml").write_text(
+        with_file.replace('file = "plugins.py"\n', "").replace('"drive.lcm"', '"../drive.lcm"')
+    )
+    with pytest.raises(sluice.ConfigError, match="needs the option `file`"):
+        sluice.run("elsewhere/p.toml", allow_exec=True)
+    # As typed: relative to the working folder.
+    result = sluice.run("elsewhere/p.toml", python="plugins.py", allow_exec=True)
+    assert result and Path("elsewhere/out.lcm").read_bytes() == drive.read_bytes()
+
+    program = shutil.which("sluice")
+    if program is None:
+        pytest.skip("the program is not installed")
+    command = [program, "run", "elsewhere/p.toml", "--python", "plugins.py", "--overwrite"]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2 and "--allow-exec" in refused.stderr
+    command.append("--allow-exec")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "5,755 events" in done.stderr, done.stderr

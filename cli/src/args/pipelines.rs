@@ -1,5 +1,7 @@
 //! Arguments of the verbs that take a pipeline file: `run`, `check`, `plan` and `graph`.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 
 use super::running::EngineArgs;
@@ -18,6 +20,12 @@ pub(crate) struct RunArgs {
 
     #[command(flatten)]
     pub(crate) variables: SetArgs,
+
+    /// Let Python run the pipeline, for plugins in Python. Nodes of the plugin `python` that name
+    /// no file take them from this one. It is the `python3` beside this program or on PATH that
+    /// has the package `sluice-logs`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) python: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) engine: EngineArgs,

@@ -35,9 +35,12 @@ use crate::shell::Shell;
 
 /// Reads a pipeline file, or the built-in pipeline of that name.
 fn pipeline(file: &str, set: &SetArgs, shell: &Shell) -> Result<Pipeline, Failure> {
-    let document = document(file)?;
-    warn_unused(&document, set, shell);
-    Ok(Pipeline::read(&document, &variables(set), &shell.registry)?)
+    read(&document(file)?, set, shell)
+}
+
+fn read(document: &Document, set: &SetArgs, shell: &Shell) -> Result<Pipeline, Failure> {
+    warn_unused(document, set, shell);
+    Ok(Pipeline::read(document, &variables(set), &shell.registry)?)
 }
 
 /// Warns of variables that were set but do not occur in the file.

@@ -10,17 +10,21 @@ use super::execute::{
     ReportFile, already_done, connect_carrier, deliver_report, engine_options, exit_status,
     print_summary, report_losses, report_unmatched, run_watched_with, summary_fields, summary_text,
 };
-use super::{batch, execute, pipeline, plan};
+use super::{batch, execute, plan};
 use crate::args::{EngineArgs, RunArgs};
 use crate::exit::{CommandResult, Failure};
 use crate::flags::PipelineOrigin;
 use crate::progress::ProgressMeter;
+use crate::python;
 use crate::shell::Shell;
 use crate::signals;
 
 pub(crate) fn run(args: &RunArgs, shell: &Shell) -> CommandResult {
     execute::check_engine(&args.engine)?;
-    let pipeline = pipeline(&args.file, &args.variables, shell)?;
+    let mut document = super::document(&args.file)?;
+    let plugins = args.python.as_deref().map(python::file_option).transpose()?;
+    document.presets.extend(plugins);
+    let pipeline = super::read(&document, &args.variables, shell)?;
     execute(pipeline, &args.engine, PipelineOrigin::File, shell)
 }
 

@@ -22,6 +22,19 @@ pub struct Document {
     pub text: String,
     /// The base of relative paths; `None` for the working folder.
     pub folder: Option<PathBuf>,
+    /// Options that nodes have unless the text gives them, as a command line adds them.
+    pub presets: Vec<PresetOption>,
+}
+
+/// An option of every node of a plugin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PresetOption {
+    /// The plugin.
+    pub plugin: &'static str,
+    /// The name of the option.
+    pub name: &'static str,
+    /// Its value.
+    pub value: String,
 }
 
 impl Document {
@@ -41,7 +54,7 @@ impl Document {
 
     /// A text that is not in a file. Its relative paths are relative to the working folder.
     pub fn generated(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { name: name.into(), text: text.into(), folder: None }
+        Self { name: name.into(), text: text.into(), folder: None, presets: Vec::new() }
     }
 
     /// Whether it names this variable, in a string or as the key of a condition.
@@ -74,7 +87,8 @@ impl Document {
             let at = error.utf8_error().valid_up_to() as u64;
             Error::malformed(&name, at, format!("a pipeline file is UTF-8 text: {LOG}"))
         })?;
-        Ok(Self { name, text, folder: path.parent().map(Path::to_owned) })
+        let folder = path.parent().map(Path::to_owned);
+        Ok(Self { name, text, folder, presets: Vec::new() })
     }
 }
 

@@ -24,7 +24,7 @@ mod values;
 mod variables;
 mod when;
 
-pub use document::Document;
+pub use document::{Document, PresetOption};
 pub use outline::{Outline, OutlineNode};
 pub(crate) use pipeline::TemplateTarget;
 pub(crate) use pipeline::{GROUPS, stage_factory};

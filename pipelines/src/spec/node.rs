@@ -211,7 +211,7 @@ impl Check<'_> {
         }
         let Some(other) = self.registry.iter().find(|plugin| plugin.name == name) else {
             let message = format!("{kind} plugin `{name}` is not linked into this program");
-            let help = if let Some(help) = full_program_help(kind, name) {
+            let help = if let Some(help) = other_program_help(kind, name) {
                 help
             } else {
                 let names = self.registry.names(kind);
@@ -233,8 +233,18 @@ impl Check<'_> {
 /// Plugins that only the full program is guaranteed to have.
 const FULL_PROGRAM_ONLY: &[(PluginKind, &str)] = &[(PluginKind::Stage, "sql")];
 
+/// The plugin that only the Python package has.
+const PYTHON: &str = "python";
+
 /// How to get a plugin that this program was built without, if it is one of those.
-fn full_program_help(kind: PluginKind, name: &str) -> Option<String> {
+fn other_program_help(kind: PluginKind, name: &str) -> Option<String> {
+    if name == PYTHON {
+        return Some(
+            "Python has it: run the file with `sluice run --python plugins.py`, or with \
+             `python3 -m sluice run`, where `sluice-logs` is installed"
+                .to_owned(),
+        );
+    }
     FULL_PROGRAM_ONLY
         .contains(&(kind, name))
         .then(|| format!("this program was built without `{name}`; {FULL_PROGRAM}"))

@@ -63,6 +63,11 @@ impl<'t> Check<'_> {
         for (key, value) in written {
             templates.extend(self.option(&mut check, key, value, &shape));
         }
+        for preset in self.document.presets.iter().filter(|preset| preset.plugin == plugin.name) {
+            if !check.has(preset.name) {
+                check.options.insert(preset.name.to_owned(), preset.value.clone().into());
+            }
+        }
         if plugin.program.is_some() && !check.has(FOLDER) {
             let here = self.located(".", false);
             // Anything may follow the header; a key fits before the first one written.
@@ -130,7 +135,8 @@ impl<'t> Check<'_> {
     }
 
     fn required(&mut self, check: &mut OptionTrial<'_, 't>, key: &str, shape: &SchemaView<'_>) {
-        if !check.has(key) && check.noted.insert(key.to_owned()) {
+        let is_there = check.has(key) || check.options.contains_key(key);
+        if !is_there && check.noted.insert(key.to_owned()) {
             let help = example(check.plugin.sample, key)
                 .map(|line| format!("for example `{line}`"))
                 .unwrap_or_else(|| format!("add `{key} = …` ({})", shape.property(key).words()));

@@ -111,7 +111,8 @@ fn run_case(case: &Path, registry: &Registry) -> Result<CaseFiles, String> {
     let document = |place: u64| {
         let sink = format!("[sinks.kept]\nplugin = {KEEP:?}\nfrom = {last:?}\nplace = {place}");
         let folder = Some(folder.path().to_owned());
-        Ok(Document { name: PIPELINE.to_owned(), text: format!("{text}\n{sink}\n"), folder })
+        let (name, text) = (PIPELINE.to_owned(), format!("{text}\n{sink}\n"));
+        Ok(Document { folder, ..Document::generated(name, text) })
     };
     let mut whole: Option<(CaseFiles, ReadResult)> = None;
     for limits in RUN_CONFIGS {
