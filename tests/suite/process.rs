@@ -10,6 +10,7 @@ mod info;
 mod mistakes;
 mod names;
 mod pipes;
+mod python;
 mod signals;
 mod unset;
 mod verbs;
