@@ -238,7 +238,7 @@ assert table.column_names == ["timestamp", "source", "sequence", "POSE.vel", "sc
 assert os.path.isfile("aligned.parquet") and table.num_rows > 50
 lines = [json.loads(line) for line in open("aligned.jsonl")]
 assert len(lines) == table.num_rows
-assert [line["msg"]["POSE.vel"] for line in lines] == table["POSE.vel"].to_pylist()
+assert [line["fields"]["POSE.vel"] for line in lines] == table["POSE.vel"].to_pylist()
 count, steps = duckdb.sql("""select count(*), count(distinct epoch_us(timestamp) % 20000)
     from 'aligned.parquet' where len("POSE.vel") = 3 and len(scan) > 0""").fetchone()
 assert (count, steps) == (table.num_rows, 1)
