@@ -33,6 +33,8 @@ pub(crate) fn flag(node: &str, option: &str) -> String {
         "channel_types" => "--type",
         "where" => "--where",
         "fields" => "--field",
+        "rate" | "clock" => "--align",
+        "tolerance" => "--tolerance",
         "events" => "--limit",
         "file" if node == "expect" => "--expect",
         "expect" if node == SINK_NAME => "--expect",

@@ -6,9 +6,10 @@ macro_rules! carried {
     };
 }
 
-const BUILT_IN: [(&str, &str); 19] = carried![
+const BUILT_IN: [(&str, &str); 22] = carried![
     "archive-to-log",
     "batch",
+    "demo-to-lerobot",
     "dgc-all",
     "dgc-gps",
     "dgc-images",
@@ -18,11 +19,13 @@ const BUILT_IN: [(&str, &str); 19] = carried![
     "dgc-view",
     "fields-to-csv",
     "filter-by-field",
+    "lcm-to-lerobot",
     "log-to-archive",
     "log-to-tables",
     "orca-to-log",
     "orca-to-tables",
     "quickstart",
+    "ros2-to-lerobot",
     "typed-tables",
     "vel-repair",
     "vel-to-tables",

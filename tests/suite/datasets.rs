@@ -1,6 +1,115 @@
-//! Datasets whose files only mean something together.
+//! Datasets for learning: the library's pipelines, and what their report and the readers of others
+//! say of them.
 
-use crate::kit::{Folder, run_sluice};
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::kit::{Folder, python_with, report_skip, root, run_sluice};
+
+/// Checks a dataset with this script of the sink's tests.
+#[track_caller]
+fn check(python: &PathBuf, script: &str, folder: &Folder, dataset: &str) -> String {
+    let script = root().join("plugins/lerobot/tests").join(script);
+    let mut command = Command::new(python);
+    command.env("HF_HUB_OFFLINE", "1").env("HF_HOME", folder.at("cache"));
+    let ran = command.arg(script).arg(folder.at(dataset)).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+/// What the checker says of a dataset, or LeRobot itself where it is installed.
+#[track_caller]
+fn is_read(folder: &Folder, dataset: &str, contents: &str) {
+    if let Some(python) = python_with("pyarrow, pandas, PIL") {
+        let said = check(&python, "check_dataset.py", folder, dataset);
+        assert!(said.starts_with(contents), "{said}");
+    }
+    match std::env::var_os("SLUICE_LEROBOT").map(PathBuf::from) {
+        Some(python) => assert!(
+            check(&python, "load_dataset.py", folder, dataset).ends_with("frames: ok\n"),
+            "{dataset}"
+        ),
+        None => report_skip("SLUICE_LEROBOT names no Python that has LeRobot"),
+    }
+}
+
+#[track_caller]
+fn run(folder: &Folder, name: &str, set: &[&str]) -> String {
+    let mut arguments = vec!["run", name];
+    arguments.extend(set.iter().flat_map(|set| ["--set", *set]));
+    run_sluice(folder, &arguments).expect(0).stderr
+}
+
+#[test]
+fn the_demo_drive_becomes_a_dataset_with_a_camera() {
+    let folder = Folder::new();
+    let said = run(&folder, "demo-to-lerobot", &["SECONDS=3"]);
+    assert!(said.contains("aligned: rows on the grid (31 times)"), "{said}");
+    let info: serde_json::Value =
+        serde_json::from_slice(&folder.read("demo-dataset/meta/info.json")).unwrap();
+    assert_eq!(info["fps"], 10);
+    assert_eq!(info["features"]["observation.images.front"]["dtype"], "image");
+    assert_eq!(info["features"]["action"]["shape"], serde_json::json!([2]));
+    let frames = info["total_frames"].as_u64().unwrap();
+    assert!((29..=31).contains(&frames), "{frames}");
+    is_read(&folder, "demo-dataset", &format!("1 episodes, {frames} frames, 1 tasks"));
+}
+
+#[test]
+fn logs_become_datasets_and_these_one() {
+    let folder = Folder::new();
+    for (seed, name) in [("1", "one"), ("2", "two")] {
+        let text = format!(
+            "[sources.drive]\nplugin = \"demo\"\nseconds = 2\nseed = {seed}\n\n[sinks.log]\n\
+             plugin = \"lcm-log\"\nfrom = \"drive\"\npath = \"logs/{name}.lcm\"\n"
+        );
+        folder.write("drive.toml", text);
+        run_sluice(&folder, &["run", "drive.toml"]).expect(0);
+    }
+    let signals = ["STATE=POSE.vel, POSE.rotation_rate[2]", "ACTION=POSE.accel", "FPS=20"];
+    let many = ["INPUT=logs/*.lcm", "OUT=parts/{stem}/"];
+    run(&folder, "lcm-to-lerobot", &[&many[..], &signals].concat());
+    let parts = ["parts/one/", "parts/two/"];
+    let to = ["--from", "lerobot", "--to", "whole/", "--as", "lerobot"];
+    run_sluice(&folder, &[&["convert"][..], &parts, &to].concat()).expect(0);
+    let info: serde_json::Value =
+        serde_json::from_slice(&folder.read("whole/meta/info.json")).unwrap();
+    assert_eq!(info["total_episodes"], 2);
+    assert_eq!(info["features"]["observation.state"]["shape"], serde_json::json!([4]));
+    let frames = info["total_frames"].as_u64().unwrap();
+    is_read(&folder, "whole", &format!("2 episodes, {frames} frames, 1 tasks"));
+
+    let camera = ["INPUT=logs/one.lcm", "IMAGE=CAM_THUMB_RFC.image", "OUT=seen/"];
+    run(&folder, "lcm-to-lerobot", &camera);
+    let info = String::from_utf8(folder.read("seen/meta/info.json")).unwrap();
+    assert!(info.contains("observation.images.front"), "{info}");
+}
+
+#[test]
+fn a_recording_of_ros2_becomes_a_dataset() {
+    let folder = Folder::new();
+    let recording = root().join("tests/suite/ros/array_msgs_0.mcap");
+    let input = format!("INPUT={}", recording.display());
+    let state = "STATE=/one_shot/imu.orientation_covariance";
+    let action = "ACTION=/one_shot/imu.angular_velocity_covariance";
+    let said = run(&folder, "ros2-to-lerobot", &[&input, state, action, "TOLERANCE=2s"]);
+    assert!(said.contains("its rate is lower than that of the rows (19 times)"), "{said}");
+    let Some(python) = python_with("pyarrow, pandas, PIL") else { return };
+    let said = check(&python, "check_dataset.py", &folder, "dataset");
+    assert_eq!(said, "1 episodes, 20 frames, 1 tasks: ok\n");
+}
+
+#[test]
+fn a_field_that_no_message_has_is_named_with_the_option_of_align() {
+    let folder = Folder::new();
+    run(&folder, "quickstart", &["SECONDS=1"]);
+    let arguments =
+        ["convert", "quickstart-out/drive.lcm", "--align", "10Hz", "--to", "rows.jsonl"];
+    let fields = ["--field", "POSE.vel", "--field", "POSE.accell"];
+    let done = run_sluice(&folder, &[&arguments[..], &fields].concat());
+    assert!(done.stderr.contains("`fields`: no declared type has a field `accell`"));
+    assert!(!done.stderr.contains("where"), "{}", done.stderr);
+}
 
 const DATASET: &str = "[sources.drive]\nplugin = \"demo\"\nseconds = 2\n\
     [stages.typed]\nplugin = \"decode\"\nfrom = \"drive\"\ntypes = [\"mit-dgc\"]\n\

@@ -13,10 +13,12 @@ fn every_file_of_the_library_is_carried() {
         .collect();
     names.sort();
     assert_eq!(library::names().collect::<Vec<_>>(), names);
-    // Each has a test below; those of the Urban Challenge dataset in `dgc`.
+    // Each has a test below; those of the Urban Challenge dataset in `dgc`, of datasets for learning
+    // in `datasets`.
     let tested = [
         "archive-to-log",
         "batch",
+        "demo-to-lerobot",
         "dgc-all",
         "dgc-gps",
         "dgc-images",
@@ -26,11 +28,13 @@ fn every_file_of_the_library_is_carried() {
         "dgc-view",
         "fields-to-csv",
         "filter-by-field",
+        "lcm-to-lerobot",
         "log-to-archive",
         "log-to-tables",
         "orca-to-log",
         "orca-to-tables",
         "quickstart",
+        "ros2-to-lerobot",
         "typed-tables",
         "vel-repair",
         "vel-to-tables",

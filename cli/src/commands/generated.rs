@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use sluice_model::Error;
-use sluice_pipeline::names::SearchedName;
 use sluice_pipeline::{Document, Pipeline, PipelineNode, PluginInstance, Variables};
 
 use crate::exit::{CommandResult, ExitStatus, Failure};
@@ -48,7 +47,7 @@ fn refuse_fields_without_decoding(pipeline: &Pipeline) -> Result<(), Failure> {
         return Ok(());
     }
     let names = pipeline.nodes.iter().flat_map(|node| node.names.iter().map(move |n| (node, n)));
-    let mut fields = names.filter(|(_, name)| matches!(name.name, SearchedName::Field(_)));
+    let mut fields = names.filter(|(_, name)| name.name.field().is_some());
     match fields.next() {
         None => Ok(()),
         Some((node, name)) => Err(Failure::Usage(format!(

@@ -106,11 +106,11 @@ impl<'de> Deserialize<'de> for FieldList {
             Text(String),
             List(Vec<String>),
         }
-        let paths = match RawFieldList::deserialize(deserializer)? {
-            RawFieldList::Text(text) => separated(&text),
+        let paths: Result<Vec<FieldPath>, String> = match RawFieldList::deserialize(deserializer)? {
+            RawFieldList::Text(text) => separated_fields(&text).map(FieldPath::parse).collect(),
             RawFieldList::List(texts) => texts.iter().map(|text| FieldPath::parse(text)).collect(),
         };
-        let paths: Vec<FieldPath> = paths.map_err(serde::de::Error::custom)?;
+        let paths = paths.map_err(serde::de::Error::custom)?;
         let mut known = BTreeSet::new();
         match paths.iter().find(|path| !known.insert(*path)) {
             Some(path) => Err(serde::de::Error::custom(format!("`{path}` is named twice"))),
@@ -134,17 +134,15 @@ impl JsonSchema for FieldList {
     }
 }
 
-/// Parses comma-separated paths, so that one pipeline variable can name several.
-fn separated(text: &str) -> Result<Vec<FieldPath>, String> {
-    let (mut paths, mut is_quoted) = (Vec::new(), false);
-    let pieces = text.split(|c| {
+/// The texts between commas, so that one pipeline variable can name several fields. Commas between
+/// backquotes are part of a name.
+pub fn separated_fields(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_quoted = false;
+    let pieces = text.split(move |c| {
         is_quoted ^= c == '`';
         c == ',' && !is_quoted
     });
-    for piece in pieces.map(str::trim).filter(|piece| !piece.is_empty()) {
-        paths.push(FieldPath::parse(piece)?);
-    }
-    Ok(paths)
+    pieces.map(str::trim).filter(|piece| !piece.is_empty())
 }
 
 #[cfg(test)]

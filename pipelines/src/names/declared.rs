@@ -4,7 +4,7 @@
 use sluice_kit::suggestion::nearest_of;
 use sluice_model::{DeclaredColumns, FieldPath, RowsEffect, Stage};
 
-use super::{NameOption, SearchedName};
+use super::NameOption;
 use crate::mistake::Mistake;
 use crate::spec::{PipelineNode, PluginInstance};
 
@@ -95,7 +95,7 @@ fn columns_after(stage: &Stage, before: RowColumns) -> RowColumns {
 }
 
 fn mistake(name: &NameOption, types: &DeclaredColumns) -> Option<Mistake> {
-    let SearchedName::Field(field) = &name.name else { return None };
+    let field = name.name.field()?;
     // If nothing is decoded, the run reports it.
     if types.is_empty() || types.has(field) {
         return None;

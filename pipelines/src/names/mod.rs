@@ -16,7 +16,6 @@ use crate::spec::PluginInstance;
 use crate::spec::schema_view::SchemaView;
 
 pub(crate) use declared::undeclared;
-use option::CONDITION;
 pub use option::{NameOption, SearchedName};
 pub use report::{MatchOutcome, NameKind, NameReport};
 pub(crate) use report::{NodeNames, RunFacts, match_names};
@@ -35,7 +34,7 @@ pub fn names_in_options(
     }
     if let PluginInstance::Stage(stage) = part {
         let fields = fields_of(stage).into_iter();
-        names.extend(fields.map(|field| (CONDITION, SearchedName::Field(field))));
+        names.extend(fields.map(|(option, field)| (option, SearchedName::NeededField(field))));
         let channels = channels_of(stage).into_iter();
         names.extend(channels.map(|(option, channel)| (option, SearchedName::Channel(channel))));
     }
@@ -47,9 +46,9 @@ pub fn names_in_options(
     names.into_iter().map(named).collect()
 }
 
-fn fields_of(stage: &Stage) -> Vec<FieldPath> {
+fn fields_of(stage: &Stage) -> Vec<(&'static str, FieldPath)> {
     let fields = |part: &Stage| match part {
-        Stage::Map(map) => map.fields(),
+        Stage::Map(map) => map.named_fields(),
         Stage::Fold(_) | Stage::Chain(_) => Vec::new(),
     };
     stage.parts().into_iter().flat_map(fields).collect()

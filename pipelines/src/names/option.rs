@@ -24,7 +24,16 @@ pub enum SearchedName {
     Source(Pattern),
     /// The fields of decoded messages.
     Field(FieldPath),
+    /// The fields that the expressions of a stage need: the rows that it gets must have them.
+    NeededField(FieldPath),
 }
 
-/// The option of `filter` that is an expression.
-pub(super) const CONDITION: &str = "where";
+impl SearchedName {
+    /// The field, if it is one.
+    pub fn field(&self) -> Option<&FieldPath> {
+        match self {
+            Self::Field(field) | Self::NeededField(field) => Some(field),
+            Self::Channel(_) | Self::Source(_) => None,
+        }
+    }
+}

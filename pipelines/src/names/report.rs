@@ -9,7 +9,7 @@ use sluice_kit::selection::FieldList;
 use sluice_kit::suggestion::{nearest_of, nearest_to_pattern};
 use sluice_model::{Channel, Channels, FieldPath, Pattern};
 
-use super::{CONDITION, NameOption, SearchedName};
+use super::{NameOption, SearchedName};
 use crate::run::{NodeTally, RunTally};
 use crate::spec::PipelineNode;
 
@@ -184,8 +184,9 @@ pub(crate) fn match_names(nodes: &[NodeNames], facts: &RunFacts<'_>) -> Vec<Name
                     let found = facts.or_nothing(sources.iter().any(|name| pattern.matches(name)));
                     (NameKind::Source, pattern.text().to_owned(), found)
                 }
-                SearchedName::Field(field) => {
-                    let found = facts.or_nothing(has_field(&tally, option, field));
+                SearchedName::Field(field) | SearchedName::NeededField(field) => {
+                    let is_needed = matches!(name, SearchedName::NeededField(_));
+                    let found = facts.or_nothing(has_field(&tally, is_needed, field));
                     (NameKind::Field, field.to_string(), found)
                 }
             };
@@ -199,7 +200,7 @@ pub(crate) fn match_names(nodes: &[NodeNames], facts: &RunFacts<'_>) -> Vec<Name
                     }
                     SearchedName::Channel(_) => report.near_among(known.iter().copied()),
                     SearchedName::Source(_) => report.near_among(sources.iter().copied()),
-                    SearchedName::Field(_) => {
+                    SearchedName::Field(_) | SearchedName::NeededField(_) => {
                         let paths = tally.observed.columns().paths();
                         report.near_among(paths.iter().map(String::as_str))
                     }
@@ -211,11 +212,11 @@ pub(crate) fn match_names(nodes: &[NodeNames], facts: &RunFacts<'_>) -> Vec<Name
     reports
 }
 
-/// Whether an event had the field; for a condition, whether rows had it.
-fn has_field(tally: &NodeTally, option: &str, field: &FieldPath) -> bool {
+/// Whether an event had the field; for an expression, whether rows had it.
+fn has_field(tally: &NodeTally, is_needed: bool, field: &FieldPath) -> bool {
     let columns = tally.observed.columns();
     let is_missing = tally.notes.contains_key(&FieldList::note_of_missing(field));
-    !is_missing && (option != CONDITION || columns.is_empty() || columns.has(field))
+    !is_missing && (!is_needed || columns.is_empty() || columns.has(field))
 }
 
 /// The current names of channels that the pattern matches by their original names.

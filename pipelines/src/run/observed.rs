@@ -25,7 +25,7 @@ impl NamingNodes {
     pub(crate) fn from_nodes(nodes: &[PipelineNode]) -> Self {
         let noted = |node: &PipelineNode| ObservedKinds {
             channels: node.names.iter().any(|n| matches!(n.name, SearchedName::Channel(_))),
-            fields: node.names.iter().any(|n| matches!(n.name, SearchedName::Field(_))),
+            fields: node.names.iter().any(|n| n.name.field().is_some()),
         };
         Self(nodes.iter().map(noted).collect())
     }

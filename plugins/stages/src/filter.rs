@@ -109,8 +109,9 @@ impl Map for Filter {
         plugin::MapQuery { start, end, channels, keeps_times: true, keeps_channels: true }
     }
 
-    fn fields(&self) -> Vec<FieldPath> {
-        self.options.condition.as_ref().map(Condition::needed_fields).unwrap_or_default()
+    fn named_fields(&self) -> Vec<(&'static str, FieldPath)> {
+        let fields = self.options.condition.as_ref().map(Condition::needed_fields);
+        fields.unwrap_or_default().into_iter().map(|field| ("where", field)).collect()
     }
 
     fn uses_rows(&self) -> bool {

@@ -243,9 +243,9 @@ pub trait Map: Send + Sync {
         false
     }
 
-    /// The fields that its expressions need. Fields in options of their own are found by their
-    /// schema.
-    fn fields(&self) -> Vec<FieldPath> {
+    /// The fields that its expressions need, each with its option. Fields in options of their own are
+    /// found by their schema.
+    fn named_fields(&self) -> Vec<(&'static str, FieldPath)> {
         Vec::new()
     }
 
@@ -263,7 +263,7 @@ pub trait Map: Send + Sync {
 
     /// Whether it uses or changes decoded rows.
     fn uses_rows(&self) -> bool {
-        !matches!(self.rows_after(), RowsEffect::Same) || !self.fields().is_empty()
+        !matches!(self.rows_after(), RowsEffect::Same) || !self.named_fields().is_empty()
     }
 
     /// One line of text that identifies what determines its result besides options, such as the

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+use sluice_kit::selection::separated_fields;
 use sluice_model::FieldPath;
 use sluice_model::field::PathStep;
 use sluice_model::options::one_or_many;
@@ -25,8 +26,9 @@ pub(crate) struct AlignOptions {
     pub(crate) fps: Option<Rate>,
     /// The channel at whose times there are rows.
     pub(crate) clock: Option<String>,
-    /// The fields of the rows: for each name a field such as `POSE.vel`, a list of fields to make
-    /// one vector of, or a table with `field` and how its values are chosen.
+    /// The fields of the rows: for each name a field such as `POSE.vel`, a list of fields (or text
+    /// with commas between them) to make one vector of, or a table with `field` and how its values
+    /// are chosen.
     pub(crate) fields: FieldTable,
     /// The channel of the rows.
     #[serde(default = "aligned")]
@@ -168,10 +170,20 @@ pub(crate) struct FieldsOfChannels {
 fn one_or_several<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<FieldsOfChannels, D::Error> {
-    let value = Value::deserialize(deserializer)?;
+    let value = separated(Value::deserialize(deserializer)?);
     let is_list = value.is_array();
     let fields = one_or_many(value).map_err(serde::de::Error::custom)?;
     Ok(FieldsOfChannels { fields, is_list })
+}
+
+/// Text with commas between fields, as the list of them.
+fn separated(value: Value) -> Value {
+    match value {
+        Value::String(text) if separated_fields(&text).nth(1).is_some() => {
+            separated_fields(&text).map(Value::from).collect()
+        }
+        other => other,
+    }
 }
 
 fn one_or_several_schema(generator: &mut SchemaGenerator) -> Schema {
@@ -181,10 +193,10 @@ fn one_or_several_schema(generator: &mut SchemaGenerator) -> Schema {
 
 impl FieldForm {
     fn from_value(value: Value) -> Result<Self, serde_json::Error> {
-        match value {
-            Value::Array(_) => serde_json::from_value(value).map(Self::Several),
-            Value::Object(_) => serde_json::from_value(value).map(Self::Table),
-            _ => serde_json::from_value(value).map(Self::One),
+        match separated(value) {
+            value @ Value::Array(_) => serde_json::from_value(value).map(Self::Several),
+            value @ Value::Object(_) => serde_json::from_value(value).map(Self::Table),
+            value => serde_json::from_value(value).map(Self::One),
         }
     }
 
@@ -313,6 +325,20 @@ mod tests {
         assert_eq!((parts("CAM"), parts("`a.b`")), (("CAM".into(), None), ("a.b".into(), None)));
         for wrong in ["", ".x", "POSE.", "POSE[0]", "`a`[0]", "`a", "POSE.x y"] {
             assert!(ChannelField::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn text_with_commas_is_a_list_of_fields() {
+        for (given, expected) in
+            [("A.x, B.y", &["A.x", "B.y"][..]), ("`a,b`.x,C", &["`a,b`.x", "C"]), ("A.x", &["A.x"])]
+        {
+            for value in [serde_json::json!(given), serde_json::json!({ "field": given })] {
+                let FieldsOfChannels { fields, is_list } =
+                    FieldForm::from_value(value).unwrap().into_settings().field;
+                let texts: Vec<&str> = fields.iter().map(|field| field.text.as_str()).collect();
+                assert_eq!((texts, is_list), (expected.to_vec(), expected.len() > 1), "{given}");
+            }
         }
     }
 

@@ -200,10 +200,11 @@ impl Map for SelectMap {
         }
     }
 
-    fn fields(&self) -> Vec<FieldPath> {
+    fn named_fields(&self) -> Vec<(&'static str, FieldPath)> {
         let fields = self.plan.tracks.iter().filter_map(|track| track.path.clone());
         let times = self.plan.inputs.iter().filter_map(|input| Some(input.time.clone()?.0));
-        let mut fields: Vec<FieldPath> = fields.chain(times).collect();
+        let fields = fields.map(|field| ("fields", field));
+        let mut fields: Vec<_> = fields.chain(times.map(|field| ("time", field))).collect();
         fields.sort();
         fields.dedup();
         fields
