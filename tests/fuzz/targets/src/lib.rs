@@ -10,6 +10,7 @@ mod camlog;
 mod condition;
 mod config_language;
 mod csv_table;
+mod dataset_stages;
 mod delimited;
 mod exec_stream;
 mod expectations;
@@ -57,6 +58,7 @@ pub use camlog::camlog;
 pub use condition::condition;
 pub use config_language::config_language;
 pub use csv_table::csv_table;
+pub use dataset_stages::dataset_stages;
 pub use delimited::delimited;
 pub use exec_stream::exec_stream;
 pub use expectations::expectations;
@@ -110,6 +112,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("condition", condition),
     ("config_language", config_language),
     ("csv_table", csv_table),
+    ("dataset_stages", dataset_stages),
     ("delimited", delimited),
     ("exec_stream", exec_stream),
     ("expectations", expectations),
