@@ -240,9 +240,9 @@ lines = [json.loads(line) for line in open("aligned.jsonl")]
 assert len(lines) == table.num_rows
 assert [line["fields"]["POSE.vel"] for line in lines] == table["POSE.vel"].to_pylist()
 count, steps = duckdb.sql("""select count(*), count(distinct epoch_us(timestamp) % 20000)
-    from 'aligned.parquet' where len("POSE.vel") = 3 and len(scan) > 0""").fetchone()
+    from 'aligned.parquet' where len("POSE.vel") = 3 and len(scan) > 0""").fetchall()[0]
 assert (count, steps) == (table.num_rows, 1)
-assert duckdb.sql("select count(*) from 'aligned.csv'").fetchone() == (count,)
+assert duckdb.sql("select count(*) from 'aligned.csv'").fetchall()[0] == (count,)
 "#,
     );
 }
