@@ -182,6 +182,14 @@ impl<const MOST: usize> OccupiedBuckets<MOST> {
         occupied
     }
 
+    /// The same times in at most `FEWER` buckets, at least so wide.
+    pub(super) fn coarser<const FEWER: usize>(&self, least: BucketWidth) -> OccupiedBuckets<FEWER> {
+        let mut coarser = OccupiedBuckets { width: self.width, events: self.events.clone() };
+        coarser.widen(least);
+        coarser.fit();
+        coarser
+    }
+
     pub(super) fn width(&self) -> BucketWidth {
         self.width
     }
@@ -299,5 +307,15 @@ mod tests {
         times.push(86_000_000_000_000);
         let axis = occupied(&times).axis(0, 86_000_000_000_000);
         assert_eq!(axis, Axis { start: 0, end: 86_000_000_000_000, outside: 0 });
+    }
+
+    #[test]
+    fn coarser_buckets_are_those_of_the_times_themselves() {
+        let times: Vec<i64> = (0..5_000).map(|n| n * n * 977).chain([-3, i64::MAX]).collect();
+        for least in [0, 20, 50] {
+            let coarser = occupied(&times).coarser::<23>(BucketWidth(least));
+            let direct = OccupiedBuckets::<23>::from_times(&times, BucketWidth(least));
+            assert_eq!((coarser.width, coarser.events), (direct.width, direct.events));
+        }
     }
 }

@@ -89,7 +89,7 @@ impl Part {
         let census = BatchCensus::from_batch(batch, &[]);
         let hints = &context.collector.hints;
         let times = OccupiedBuckets::from_times(batch.timestamps(), hints.width());
-        let picture_times = OccupiedBuckets::from_times(batch.timestamps(), hints.picture_width());
+        let picture_times = times.coarser(hints.picture_width());
         let mut part = Self { census, times, picture_times, ..Self::default() };
         let mut bins = BinCounter::default();
         part.add_times(batch, &mut bins);
