@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sluice_io::files::LogFile;
 use sluice_io::output::PublishedFile;
 use sluice_model::{Error, RunInput, RunOrigin};
 
@@ -115,26 +114,6 @@ pub(crate) fn hashed_inputs(origin: &RunOrigin) -> Vec<InputFile> {
 }
 
 fn input_file(input: &RunInput) -> InputFile {
-    let blake3 = input.blake3.wait().clone();
+    let blake3 = input.blake3().map(str::to_owned);
     InputFile { path: input.path.clone(), bytes: input.bytes, blake3 }
-}
-
-/// The BLAKE3 hash of a file's bytes, in hex.
-pub fn hash_file(path: &Path) -> Result<String, Error> {
-    // Fits a core's own cache, and is aligned for the fastest copies from the kernel.
-    const LEN: usize = 256 << 10;
-    const ALIGNED: usize = 64;
-    let mut log = LogFile::open_plain(path)?;
-    let mut buffer = vec![0; LEN + ALIGNED];
-    let start = buffer.as_ptr().align_offset(ALIGNED).min(ALIGNED);
-    let buffer = &mut buffer[start..start + LEN];
-    let (mut hasher, mut at) = (blake3::Hasher::new(), 0);
-    loop {
-        let read = log.read_at(at, buffer)?;
-        if read == 0 {
-            return Ok(hasher.finalize().to_hex().to_string());
-        }
-        hasher.update(&buffer[..read]);
-        at += read as u64;
-    }
 }

@@ -5,11 +5,11 @@ use std::fmt::Write;
 
 use serde_json::Value;
 use sluice_io::escape::printable;
+use sluice_io::files::hash_file;
 use sluice_model::PluginKind;
 use sluice_model::options::ByteSize;
 
 use crate::batch::template::escape_braces;
-use crate::manifest::hash_file;
 use crate::spec::{
     GROUPS, OnDamage, Pipeline, PipelineNode, PluginInstance, string_literal as string,
 };

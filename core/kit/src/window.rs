@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use sluice_io::files::LogFile;
+use sluice_io::files::{InputHashes, LogFile};
 use sluice_model::pool::PooledBlock;
 use sluice_model::{Error, ReadContext};
 
@@ -170,7 +170,8 @@ pub(crate) struct BlockWindow {
 }
 
 impl BlockWindow {
-    pub(crate) fn new(file: LogFile, context: &ReadContext) -> Self {
+    pub(crate) fn new(mut file: LogFile, context: &ReadContext) -> Self {
+        file.hash_reads(&context.run.shared::<InputHashes>());
         Self {
             file,
             context: context.clone(),

@@ -135,7 +135,7 @@ impl RecordedRun<'_> {
             && self.files.iter().all(|file| has_recorded_length(folder, file))
             && self.files.iter().all(|file| has_recorded_hash(folder, file))
             && self.inputs.iter().all(|input| {
-                input.blake3.is_some() && manifest::hash_file(&input.path).ok() == input.blake3
+                input.blake3.is_some() && files::hash_file(&input.path).ok() == input.blake3
             })
     }
 }
@@ -148,7 +148,7 @@ pub(super) fn has_recorded_length(folder: &Path, file: &OutputFile) -> bool {
 
 /// Whether the file has the recorded hash.
 pub(super) fn has_recorded_hash(folder: &Path, file: &OutputFile) -> bool {
-    file.blake3.is_some() && manifest::hash_file(&folder.join(&file.path)).ok() == file.blake3
+    file.blake3.is_some() && files::hash_file(&folder.join(&file.path)).ok() == file.blake3
 }
 
 /// A path as a record in `folder` names it: relative inside the folder, otherwise absolute.

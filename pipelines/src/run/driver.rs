@@ -9,11 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use sluice_io::files::InputHashes;
 use sluice_kit::reading::ReadLimits;
 use sluice_model::{
     Batch, Damage, DamageLog, Error, Outputs, Query, RunDamage, RunOrigin, Source, Split,
 };
 
+use super::hashing::hash_rest;
 use super::milestone::{InputLog, Milestone};
 use super::publisher::{OutputSet, Publisher};
 use super::quarantine::Quarantines;
@@ -41,6 +43,7 @@ pub(super) struct RunDriver<'r> {
     tally: RunTally,
     damage: Vec<(usize, Arc<Damage>)>,
     origin: Arc<RunOrigin>,
+    hashes: Arc<InputHashes>,
     damaged_ranges: u64,
     damaged_bytes: BTreeMap<usize, u64>,
     total_bytes: Option<u64>,
@@ -104,6 +107,7 @@ impl<'r> RunDriver<'r> {
         for (source, reading) in sources.iter().zip(reading.sources) {
             let mut reads = setup.context(&source.name, damage_log(&source.damage));
             reads.query = reading.query.clone();
+            reads.run = reads.run.sharing(&publisher.hashes);
             let work = SegmentWork {
                 node: source.node,
                 source: Arc::clone(&source.source),
@@ -140,6 +144,7 @@ impl<'r> RunDriver<'r> {
             tally: RunTally::default(),
             damage: Vec::new(),
             origin: Arc::clone(&publisher.origin),
+            hashes: Arc::clone(&publisher.hashes),
             damaged_ranges: 0,
             damaged_bytes: BTreeMap::new(),
             total_bytes,
@@ -173,6 +178,7 @@ impl<'r> RunDriver<'r> {
         if let Some(progress) = &self.options.progress {
             progress.milestone(&Milestone::Finishing);
         }
+        hash_rest(&self.hashes, &*self.setup.pool()?);
         let finished = self.writers.finish(&mut self.tally);
         self.report_progress();
         self.report_losses();

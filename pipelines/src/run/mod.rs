@@ -27,8 +27,9 @@ mod writers;
 use std::sync::Arc;
 use std::time::Instant;
 
+use sluice_io::files::InputHashes;
 use sluice_io::output::PublishedFile;
-use sluice_model::{DynSink, Error, Input, Outputs};
+use sluice_model::{DynSink, Error, Input, Outputs, RunOrigin};
 
 use crate::manifest::{self, RunEnd};
 use crate::names::NodeNames;
@@ -97,25 +98,32 @@ fn run_prepared(
     let started = Instant::now();
     let text = resolved::text(&pipeline, memory_cap(options, pipeline.memory));
     let Pipeline { name, nodes, .. } = pipeline;
-    let hashes = within.is_some_and(|within| within.hash);
+    let is_hashed = within.is_some_and(|within| within.hash);
     let inputs: Vec<Input> = reading.inputs().cloned().collect();
     for source in &reading.sources {
         let name = nodes.get(source.node).map_or("", |node| &node.name);
         options.report_milestone(&Milestone::planned(name, source));
     }
     let wants_hashes =
-        hashes || writes_folder(&nodes) || sinks(&nodes).any(|sink| sink.traits().wants_hashes);
-    let hashing = wants_hashes.then(|| setup.pool()).transpose()?;
+        is_hashed || writes_folder(&nodes) || sinks(&nodes).any(|sink| sink.traits().wants_hashes);
+    let hashed = if wants_hashes { &*inputs } else { &[] };
+    let hashes = Arc::new(InputHashes::of_inputs(hashed));
     let publisher = Publisher {
         setup,
         options,
         parent: within,
-        origin: hashing::origin(name, text, &inputs, hashing),
+        origin: Arc::new(RunOrigin {
+            name,
+            pipeline: text,
+            inputs: hashing::with_hashes(&inputs, &hashes),
+            ..RunOrigin::default()
+        }),
+        hashes,
         plugins: manifest::plugin_names(&nodes),
         inputs: inputs.iter().map(|input| input.path.clone()).collect(),
         targets: sinks(&nodes).flat_map(|sink| sink.traits().targets).collect(),
         grows: sinks(&nodes).all(|sink| sink.traits().is_readable_unfinished),
-        hash: options.hash || hashes || writes_folder(&nodes),
+        hash: options.hash || is_hashed || writes_folder(&nodes),
     };
     let open = publisher.open_outputs()?;
     let quarantines = quarantine::open(&nodes, &open.outputs)?;

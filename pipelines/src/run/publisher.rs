@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use sluice_io::files::InputHashes;
 use sluice_io::output::PublishedFile;
 use sluice_model::{Error, Outputs, RunOrigin, SinkContext};
 
@@ -17,6 +18,8 @@ pub(super) struct Publisher<'r> {
     pub(super) options: &'r Options,
     pub(super) parent: Option<&'r ParentRun<'r>>,
     pub(super) origin: Arc<RunOrigin>,
+    /// The hashes of the inputs, if they are wanted.
+    pub(super) hashes: Arc<InputHashes>,
     pub(super) plugins: Vec<String>,
     /// The files that are read, none of which may be written.
     pub(super) inputs: Vec<PathBuf>,

@@ -170,7 +170,9 @@ impl Source for Archive {
             unpacker.report_damage(split.start, end, CHANGED);
             return Ok(Box::new(std::iter::empty()));
         };
-        Ok(Box::new(FrameReader::new(LogFile::open_plain(path)?, footer, split, unpacker)))
+        let mut log = LogFile::open_plain(path)?;
+        log.hash_reads(&context.run.shared());
+        Ok(Box::new(FrameReader::new(log, footer, split, unpacker)))
     }
 }
 

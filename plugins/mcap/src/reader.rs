@@ -67,7 +67,8 @@ impl RecordReader {
         max_chunk: ByteSize,
         context: &ReadContext,
     ) -> Result<Self, Error> {
-        let log = LogFile::open_expecting(path, InputContent::Any)?;
+        let mut log = LogFile::open_expecting(path, InputContent::Any)?;
+        log.hash_reads(&context.run.shared());
         let anchors = index.as_ref().map(|index| Arc::clone(&index.anchors)).unwrap_or_default();
         let tools = (context.blocks.clone(), context.run.clone());
         let declarations = index.as_ref().and_then(|index| index.declarations.clone());

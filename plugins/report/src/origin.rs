@@ -23,7 +23,7 @@ pub(crate) fn inputs(origin: &RunOrigin) -> Vec<InputFigures> {
         InputFigures {
             name: file_name(&path).to_owned(),
             bytes: input.bytes,
-            blake3: input.blake3.wait().clone(),
+            blake3: input.blake3().map(str::to_owned),
             damaged_ranges: totals.ranges,
             damaged_bytes: totals.bytes,
             damage: listed.collect(),

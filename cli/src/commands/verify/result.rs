@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sluice_io::escape::printable_sentence;
 use sluice_io::files::{self, PathKind};
 use sluice_model::Input;
-use sluice_pipeline::manifest::{self, OutputFile};
+use sluice_pipeline::manifest::OutputFile;
 
 use crate::exit::{ExitStatus, Failure};
 use crate::inputs;
@@ -119,7 +119,7 @@ impl VerifyResult {
             return self.differences.push(format!("{name} has {length} bytes instead of {was}"));
         }
         if let Some(was) = &expected.blake3 {
-            match manifest::hash_file(path) {
+            match files::hash_file(path) {
                 Ok(is) if is == *was => {}
                 Ok(is) => {
                     return self

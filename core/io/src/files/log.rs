@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use super::hash::{InputHash, InputHashes, PIECE, SHORTEST_READ};
 use super::object_reader::ObjectReader;
 use super::stream::Stream;
 use super::{ZSTD_MAGIC, fill, is_zstd, open};
@@ -16,6 +18,8 @@ use crate::Error;
 pub struct LogFile {
     path: PathBuf,
     backend: Backend,
+    /// To which what is read is added.
+    hash: Option<Arc<InputHash>>,
 }
 
 enum Backend {
@@ -53,12 +57,14 @@ impl LogFile {
             return Self::stream(path, Box::new(file));
         }
         if is_zstd(path)? {
-            return Ok(Self {
-                path: path.to_owned(),
-                backend: Backend::Stream(Stream::packed(decompressed(path, file)?)),
-            });
+            let unpacked = decompressed(path, file)?;
+            return Ok(Self::with_backend(path, Backend::Stream(Stream::packed(unpacked))));
         }
-        Ok(Self { path: path.to_owned(), backend: Backend::File(file) })
+        Ok(Self::with_backend(path, Backend::File(file)))
+    }
+
+    fn with_backend(path: &Path, backend: Backend) -> Self {
+        Self { path: path.to_owned(), backend, hash: None }
     }
 
     fn object(path: &Path, mut ranges: ObjectReader) -> Result<Self, Error> {
@@ -67,15 +73,15 @@ impl LogFile {
             true => Backend::Stream(Stream::packed(decompressed(path, ranges)?)),
             false => Backend::Object(ranges),
         };
-        Ok(Self { path: path.to_owned(), backend: form })
+        Ok(Self::with_backend(path, form))
     }
 
     /// Opens a file or an object without decompressing it.
     pub fn open_plain(path: &Path) -> Result<Self, Error> {
         if let Some(ranges) = ObjectReader::open(path)? {
-            return Ok(Self { path: path.to_owned(), backend: Backend::Object(ranges) });
+            return Ok(Self::with_backend(path, Backend::Object(ranges)));
         }
-        Ok(Self { path: path.to_owned(), backend: Backend::File(open(path)?) })
+        Ok(Self::with_backend(path, Backend::File(open(path)?)))
     }
 
     /// Reads `stream`, decompressing it if necessary, as the log that the user calls `path`.
@@ -86,7 +92,7 @@ impl LogFile {
         if found == 4 && magic == ZSTD_MAGIC {
             stream = Stream::packed(decompressed(path, stream)?);
         }
-        Ok(Self { path: path.to_owned(), backend: Backend::Stream(stream) })
+        Ok(Self::with_backend(path, Backend::Stream(stream)))
     }
 
     /// The path as the user named it.
@@ -136,6 +142,41 @@ impl LogFile {
     /// A stream buffers everything from the last [`forget`](Self::forget) on; earlier positions
     /// cannot be read.
     pub fn read_at(&mut self, position: u64, buffer: &mut [u8]) -> Result<usize, Error> {
+        match self.hash.clone().filter(|_| buffer.len() >= SHORTEST_READ) {
+            Some(hash) => self.read_hashed(position, buffer, &hash),
+            None => self.read(position, buffer),
+        }
+    }
+
+    /// Adds what is read from now on to the log's hash, if these have it.
+    pub fn hash_reads(&mut self, hashes: &InputHashes) {
+        self.hash = hashes.of(&self.path).filter(|_| self.is_seekable()).cloned();
+    }
+
+    /// Hashes each piece while it is in the core's cache.
+    fn read_hashed(
+        &mut self,
+        position: u64,
+        buffer: &mut [u8],
+        hash: &InputHash,
+    ) -> Result<usize, Error> {
+        let (mut at, mut rest) = (position, buffer);
+        while !rest.is_empty() {
+            let to_next = usize::try_from(PIECE - at % PIECE).unwrap_or(usize::MAX);
+            let len = to_next.min(rest.len());
+            let (piece, after) = rest.split_at_mut(len);
+            let read = self.read(at, piece)?;
+            hash.add(at, piece.get(..read).unwrap_or_default());
+            at += read as u64;
+            if read < len {
+                break;
+            }
+            rest = after;
+        }
+        Ok((at - position) as usize)
+    }
+
+    fn read(&mut self, position: u64, buffer: &mut [u8]) -> Result<usize, Error> {
         let read = match &mut self.backend {
             Backend::File(file) => fill(|buf, at| file.read_at(buf, at), position, buffer),
             Backend::Object(ranges) => ranges.read_at(position, buffer),

@@ -4,6 +4,7 @@
 //! Files are read, never mapped: a mapped file that shrinks kills the process.
 
 mod foreign;
+mod hash;
 mod log;
 mod object_reader;
 mod objects;
@@ -23,6 +24,7 @@ use crate::store::{self, StorePath};
 pub use foreign::{
     ForeignFormat, InputContent, is_text, is_text_bytes, refuse_foreign, stdin_head,
 };
+pub use hash::{InputHash, InputHashes, hash_file};
 pub use log::LogFile;
 pub(crate) use objects::forget;
 pub use objects::{forget_states, objects_below};

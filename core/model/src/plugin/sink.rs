@@ -4,10 +4,11 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use serde::Serialize;
 use sluice_io::escape::printable;
+use sluice_io::files::InputHash;
 use sluice_io::tasks::Job;
 
 use crate::{
@@ -61,7 +62,7 @@ pub struct RunOrigin {
     pub damage: RunDamage,
 }
 
-/// An input, with its hash once it is known.
+/// An input of a run.
 #[derive(Debug, Serialize)]
 pub struct RunInput {
     /// Its path, as given by the user.
@@ -69,25 +70,30 @@ pub struct RunInput {
     pub path: PathBuf,
     /// Its length in bytes, if it has one.
     pub bytes: Option<u64>,
-    /// The BLAKE3 hash of its bytes, in hex. Computed in the background if the input can be read
-    /// twice; a sink that needs it waits for it when it finishes.
-    #[serde(serialize_with = "serialize_hash")]
-    pub blake3: OnceLock<Option<String>>,
+    /// The BLAKE3 hash of its bytes, if a node wants it and the input can be read twice. Asking for
+    /// it reads what has not been read yet.
+    #[serde(rename = "blake3", serialize_with = "serialize_hash")]
+    pub hash: Option<Arc<InputHash>>,
 }
 
 impl RunInput {
     /// An input without a hash.
     pub fn unhashed(input: &Input) -> Self {
         let Input { path, bytes } = input.clone();
-        Self { path, bytes, blake3: OnceLock::from(None) }
+        Self { path, bytes, hash: None }
+    }
+
+    /// Its hash in hex; `None` if it has none, or cannot be read any more.
+    pub fn blake3(&self) -> Option<&str> {
+        self.hash.as_ref()?.hex()
     }
 }
 
 fn serialize_hash<S: serde::Serializer>(
-    hash: &OnceLock<Option<String>>,
+    hash: &Option<Arc<InputHash>>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    hash.wait().serialize(serializer)
+    hash.as_ref().and_then(|hash| hash.hex()).serialize(serializer)
 }
 
 /// The context for preparing a batch.

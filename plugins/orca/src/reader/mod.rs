@@ -125,7 +125,7 @@ impl OrcaReader {
             config_time: 0,
             config: VecDeque::new(),
             pending: VecDeque::new(),
-            files: OpenSubfiles::default(),
+            files: OpenSubfiles::new(context.run.shared()),
             pushdown: channel_pushdown(&log, context),
             cache: Vec::new(),
             noted_extra_columns: false,

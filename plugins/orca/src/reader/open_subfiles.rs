@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use sluice_io::files::LogFile;
+use sluice_io::files::{InputHashes, LogFile};
 use sluice_model::Error;
 
 use crate::log::open_subfile;
@@ -12,10 +13,17 @@ use crate::log::open_subfile;
 pub(super) const MAX_OPEN: usize = 64;
 
 /// Open subfiles: not all at once, as a log may have thousands.
-#[derive(Default)]
-pub(super) struct OpenSubfiles(BTreeMap<usize, LogFile>);
+pub(super) struct OpenSubfiles {
+    by_number: BTreeMap<usize, LogFile>,
+    hashes: Arc<InputHashes>,
+}
 
 impl OpenSubfiles {
+    /// None yet. What is read of them is hashed.
+    pub(super) fn new(hashes: Arc<InputHashes>) -> Self {
+        Self { by_number: BTreeMap::new(), hashes }
+    }
+
     /// Fills as much of the buffer as the subfile has; nothing if it cannot be opened any more.
     pub(super) fn read_at(
         &mut self,
@@ -24,15 +32,16 @@ impl OpenSubfiles {
         at: u64,
         buffer: &mut [u8],
     ) -> Result<usize, Error> {
-        if let Some(file) = self.0.get_mut(&number) {
+        if let Some(file) = self.by_number.get_mut(&number) {
             return file.read_at(at, buffer);
         }
         let Ok(mut file) = open_subfile(path) else { return Ok(0) };
+        file.hash_reads(&self.hashes);
         let read = file.read_at(at, buffer)?;
-        if self.0.len() >= MAX_OPEN {
-            self.0.clear();
+        if self.by_number.len() >= MAX_OPEN {
+            self.by_number.clear();
         }
-        self.0.insert(number, file);
+        self.by_number.insert(number, file);
         Ok(read)
     }
 }

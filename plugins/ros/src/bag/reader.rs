@@ -70,7 +70,8 @@ impl BagReader {
         max_chunk: ByteSize,
         context: &ReadContext,
     ) -> Result<Self, Error> {
-        let log = LogFile::open_expecting(path, InputContent::Any)?;
+        let mut log = LogFile::open_expecting(path, InputContent::Any)?;
+        log.hash_reads(&context.run.shared());
         let max_record = max_packed(max_chunk);
         let at = match entry {
             SplitStart::At(at) => at,
