@@ -188,9 +188,13 @@ impl BatchCensus {
         for rows in batch.rows() {
             part.named.insert(rows.base_key(), Arc::clone(&rows.message.name));
             let is_counted = rows.payloads == Payloads::Gone || keys.is_empty();
+            let mut events = vec![0; tallies.len()];
             for event in rows.events.iter().filter(|_| is_counted) {
                 let channel = batch.channels()[*event as usize];
-                tally_of(channel, &mut places, &mut tallies).add_type(rows.base_key(), 1);
+                events[places[channel as usize] as usize] += 1;
+            }
+            for ((_, tally), events) in tallies.iter_mut().zip(events).filter(|(_, n)| *n > 0) {
+                tally.add_type(rows.base_key(), events);
             }
         }
         part.channels = tallies.into_iter().collect();

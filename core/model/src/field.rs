@@ -225,7 +225,12 @@ fn in_list(len: usize, index: i64) -> Option<usize> {
 fn fixed_element(array: &ArrayRef, at: usize) -> Option<ArrayRef> {
     let list = array.as_fixed_size_list();
     let len = list.value_length().as_usize();
-    take_or_null(list.values(), &places(array, |row| Some(row * len + at)))
+    let place = |row: usize| row * len + at;
+    let places = match array.nulls() {
+        Some(_) => places(array, |row| Some(place(row))),
+        None => UInt64Array::from_iter_values((0..array.len()).map(|row| place(row) as u64)),
+    };
+    take_or_null(list.values(), &places)
 }
 
 fn list_element<O: OffsetSizeTrait>(array: &ArrayRef, index: i64) -> Option<ArrayRef> {

@@ -19,7 +19,7 @@ use crate::expect::{Comparison, Expectations, compare};
 use crate::findings::findings;
 use crate::origin::{inputs, provenance};
 use crate::page::page;
-use crate::{Finding, Thumbnail};
+use crate::{CloudFigures, Finding, Thumbnail};
 
 /// Options of `report`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -64,7 +64,7 @@ sluice_model::register! {
 pub(crate) struct ReportSink {
     options: ReportOptions,
     expectations: Option<Expectations>,
-    views: ReportViews,
+    views: Arc<ReportViews>,
     collector: Collector,
 }
 
@@ -74,7 +74,7 @@ impl ReportSink {
             Expectations::open(file).map_err(|error| OptionsError::at("expect", error.to_string()))
         };
         let expectations = options.expect.as_deref().map(open).transpose()?;
-        let views = ReportViews::new(registry)?;
+        let views = Arc::new(ReportViews::new(registry)?);
         Ok(Self { options, expectations, views, collector: Collector::default() })
     }
 }
@@ -117,15 +117,18 @@ pub(crate) struct ReportOutput {
     collection: Collection,
     /// With the numbers of their channels.
     thumbnails: Vec<(u32, Thumbnail)>,
+    scans: Vec<CloudFigures>,
 }
 
-/// What becomes of events, and of the pictures among them.
+/// What becomes of events, of the pictures among them, and of packets of lasers.
 #[derive(Debug)]
 pub(crate) enum ReportUnit {
     /// So many events were added.
     Events(u64),
     /// A thumbnail of a channel; `None` if the picture cannot be decoded.
     Thumbnail(u32, Option<Thumbnail>),
+    /// A scan; `None` if its packets have no points.
+    Scan(Option<CloudFigures>),
 }
 
 impl Sink for ReportSink {
@@ -151,6 +154,7 @@ impl Sink for ReportSink {
                 self.expectations.iter().flat_map(Expectations::fields),
             ),
             thumbnails: Vec::new(),
+            scans: Vec::new(),
         })
     }
 
@@ -171,7 +175,11 @@ impl Sink for ReportSink {
                 Ok(vec![Job::done(ReportUnit::Events(events))])
             }
             SinkInput::Flush => Ok(Vec::new()),
-            SinkInput::End => Ok(thumbnail_jobs(&output.collection, self.options.pictures.into())),
+            SinkInput::End => {
+                let scans = scan_jobs(output, &self.views);
+                let pictures = self.options.pictures.into();
+                Ok(scans.chain(thumbnail_jobs(&output.collection, pictures)).collect())
+            }
         }
     }
 
@@ -181,15 +189,16 @@ impl Sink for ReportSink {
             ReportUnit::Thumbnail(channel, thumbnail) => {
                 output.thumbnails.extend(thumbnail.map(|thumbnail| (channel, thumbnail)));
             }
+            ReportUnit::Scan(scan) => output.scans.extend(scan),
         }
         Ok(Written::default())
     }
 
     fn finish(&self, output: ReportOutput) -> Result<Written, Error> {
-        let ReportOutput { mut file, channels, origin, collection, thumbnails } = output;
-        let revolutions = collection.revolutions(&self.views, &channels)?;
+        let ReportOutput { mut file, channels, origin, collection, thumbnails, mut scans } = output;
         let mut figures = collection.figures(&channels, &self.options.fields);
-        figures.clouds.extend(revolutions);
+        scans.sort_by(|a, b| a.channel.cmp(&b.channel));
+        figures.clouds.append(&mut scans);
         for (channel, thumbnail) in thumbnails {
             let name = channels.get(ChannelId(channel));
             let pictures = figures.pictures.iter_mut();
@@ -213,14 +222,25 @@ impl Sink for ReportSink {
     }
 }
 
+fn scan_jobs(
+    output: &ReportOutput,
+    views: &Arc<ReportViews>,
+) -> impl Iterator<Item = Job<ReportUnit>> {
+    /// About the memory that the points of a revolution take.
+    const BYTES: usize = 16 << 20;
+    output.collection.scans().map(|packets| {
+        let (views, channels) = (Arc::clone(views), Arc::clone(&output.channels));
+        Job::new(BYTES, move || Ok(ReportUnit::Scan(packets.scan(&views, &channels)?)))
+    })
+}
+
 /// Decoding and scaling takes as long as reading much of the log.
-fn thumbnail_jobs(collection: &Collection, most: usize) -> Vec<Job<ReportUnit>> {
+fn thumbnail_jobs(collection: &Collection, most: usize) -> impl Iterator<Item = Job<ReportUnit>> {
     /// About the memory that decoding a picture takes.
     const BYTES: usize = 16 << 20;
-    let each = collection.spaced_pictures(most).into_iter().map(|(channel, time, picture)| {
+    collection.spaced_pictures(most).into_iter().map(|(channel, time, picture)| {
         Job::new(BYTES, move || Ok(ReportUnit::Thumbnail(channel, picture.thumbnail(time))))
-    });
-    each.collect()
+    })
 }
 
 #[cfg(test)]

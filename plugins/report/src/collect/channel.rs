@@ -60,7 +60,7 @@ impl ChannelPart {
     }
 
     /// Adds what follows in the order of the log, but for its fields.
-    pub(super) fn append_events(&mut self, next: Self) -> Vec<FieldPart> {
+    pub(super) fn append_events(&mut self, mut next: Self) -> Vec<FieldPart> {
         if let Some(gap) = self.gap_before(next.first) {
             self.gaps.add(gap);
             self.intervals.append(&Bins::from_value(gap.length));
@@ -68,7 +68,7 @@ impl ChannelPart {
         self.last = next.last;
         self.intervals.append(&next.intervals);
         self.gaps.append(next.gaps);
-        self.timeline.append(next.timeline);
+        self.timeline.append(&mut next.timeline);
         self.without_rows += next.without_rows;
         self.first_without_rows = self.first_without_rows.or(next.first_without_rows);
         self.views.append(next.views);
@@ -80,8 +80,13 @@ impl ChannelPart {
         std::mem::take(&mut self.fields)
     }
 
-    /// Adds the values of a field, which is expected at a place; returns those of a new field.
-    pub(super) fn append_field(&mut self, field: FieldPart, expected: usize) -> Option<FieldPart> {
+    /// Adds the values of a field, which is expected at a place; takes and returns those of a new
+    /// field.
+    pub(super) fn append_field(
+        &mut self,
+        field: &mut FieldPart,
+        expected: usize,
+    ) -> Option<FieldPart> {
         let is_expected = self.fields.get(expected).is_some_and(|known| known.path == field.path);
         let place = if is_expected { Some(expected) } else { self.place_of(&field.path) };
         match place.and_then(|place| self.fields.get_mut(place)) {
@@ -89,7 +94,7 @@ impl ChannelPart {
                 known.append(field);
                 None
             }
-            None => Some(field),
+            None => Some(field.take()),
         }
     }
 

@@ -70,6 +70,12 @@ impl FieldPart {
         }
     }
 
+    /// Its values, leaving none.
+    pub(super) fn take(&mut self) -> Self {
+        let path = Arc::clone(&self.path);
+        std::mem::replace(self, Self::new(path))
+    }
+
     /// Adds a run of numbers, all finite.
     fn add_run(&mut self, values: &[f64], run: &Run, times: &[i64]) {
         let Some(first) = values.first() else { return };
@@ -108,7 +114,7 @@ impl FieldPart {
     }
 
     /// Adds other values, in buckets of the same width. Order does not matter.
-    pub(super) fn append(&mut self, next: Self) {
+    pub(super) fn append(&mut self, next: &mut Self) {
         self.count += next.count;
         self.nulls += next.nulls;
         self.not_finite += next.not_finite;
@@ -116,7 +122,7 @@ impl FieldPart {
             self.add_extremes(min, max);
         }
         self.sum.append(&next.sum);
-        self.series.append(next.series);
+        self.series.append(&mut next.series);
     }
 
     pub(super) fn widen(&mut self, from: BucketWidth, to: BucketWidth) {
@@ -175,22 +181,32 @@ impl ChannelRows {
         width: BucketWidth,
         place: impl Fn(u32) -> Option<usize>,
     ) -> Vec<Self> {
-        let mut channels: Vec<Self> = Vec::new();
-        let mut known: Vec<u32> = Vec::new();
-        for (row, event) in (0..).zip(&rows.events) {
-            let place = place(*event).unwrap_or(0);
-            if known.len() <= place {
-                known.resize(place + 1, u32::MAX);
+        let place = |event: &u32| place(*event).unwrap_or(0);
+        let mut counts: Vec<usize> = Vec::new();
+        for event in &rows.events {
+            let place = place(event);
+            if counts.len() <= place {
+                counts.resize(place + 1, 0);
             }
+            counts[place] += 1;
+        }
+        let mut channels: Vec<Self> = Vec::new();
+        let mut known: Vec<u32> = vec![u32::MAX; counts.len()];
+        for (row, event) in (0..).zip(&rows.events) {
+            let place = place(event);
             if known[place] == u32::MAX {
                 known[place] = channels.len() as u32;
-                let (rows, times, runs) = Default::default();
-                channels.push(Self { place, first: *event, rows, times, runs });
+                channels.push(Self::with_capacity(place, *event, counts[place]));
             }
             let channel = &mut channels[known[place] as usize];
             channel.push(row, batch.timestamps()[*event as usize], width);
         }
         channels
+    }
+
+    fn with_capacity(place: usize, first: u32, rows: usize) -> Self {
+        let (times, rows) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+        Self { place, first, rows, times, runs: Vec::new() }
     }
 
     fn push(&mut self, row: u32, time: i64, width: BucketWidth) {

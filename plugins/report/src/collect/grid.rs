@@ -85,9 +85,9 @@ impl<T: BucketValue> Buckets<T> {
         }
     }
 
-    /// Adds the buckets of what follows, of the same width.
-    pub(super) fn append(&mut self, next: Self) {
-        next.0.into_iter().for_each(|(bucket, value)| self.add(bucket, value));
+    /// Adds the buckets of what follows, of the same width, and leaves none there.
+    pub(super) fn append(&mut self, next: &mut Self) {
+        next.0.drain(..).for_each(|(bucket, value)| self.add(bucket, value));
     }
 
     /// Makes buckets wider.
@@ -197,7 +197,7 @@ impl<const MOST: usize> OccupiedBuckets<MOST> {
     pub(super) fn append(&mut self, mut next: Self) {
         self.widen(next.width);
         next.widen(self.width);
-        self.events.append(next.events);
+        self.events.append(&mut next.events);
         self.fit();
     }
 

@@ -1,11 +1,11 @@
 //! Receive time less message time.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use arrow_array::RecordBatch;
 use sluice_model::FieldPath;
 use sluice_views::Times;
+use smallvec::SmallVec;
 
 use super::bins::{BinCounter, Bins};
 use crate::LatencyFigures;
@@ -13,9 +13,9 @@ use crate::LatencyFigures;
 /// Larger differences mean that two clocks have nothing to do with each other.
 const PLAUSIBLE: u64 = 24 * 3600 * 1_000_000_000;
 
-/// The latencies of a channel, by the field with the message's own time.
+/// The latencies of a channel, by the field with the message's own time: mostly one.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Latencies(BTreeMap<Arc<str>, LatencyPart>);
+pub(super) struct Latencies(SmallVec<[(Arc<str>, LatencyPart); 1]>);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct LatencyPart {
@@ -33,7 +33,8 @@ impl Latencies {
         times: impl Iterator<Item = (i64, i64)>,
         bins: &mut BinCounter,
     ) -> Self {
-        let (mut later, mut earlier) = (Vec::with_capacity(times.size_hint().0), Vec::new());
+        let (mut later, mut earlier) =
+            (Vec::with_capacity(times.size_hint().1.unwrap_or(0)), Vec::new());
         let mut range: Option<(i64, i64)> = None;
         for (received, made) in times {
             if received.abs_diff(made) > PLAUSIBLE {
@@ -51,7 +52,10 @@ impl Latencies {
 
     pub(super) fn append(&mut self, next: Self) {
         for (field, part) in next.0 {
-            let ours = self.0.entry(field).or_default();
+            let Some((_, ours)) = self.0.iter_mut().find(|(known, _)| *known == field) else {
+                self.0.push((field, part));
+                continue;
+            };
             ours.later.append(&part.later);
             ours.earlier.append(&part.earlier);
             ours.range = match (ours.range, part.range) {
@@ -65,7 +69,7 @@ impl Latencies {
     pub(super) fn figures(&self) -> Option<LatencyFigures> {
         let count = |part: &LatencyPart| part.later.count() + part.earlier.count();
         let most =
-            self.0.iter().max_by_key(|(field, part)| (count(part), std::cmp::Reverse(*field)));
+            self.0.iter().max_by_key(|(field, part)| (count(part), std::cmp::Reverse(field)));
         let (field, part) = most?;
         let (least, greatest) = part.range?;
         Some(LatencyFigures {

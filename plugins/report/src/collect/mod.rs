@@ -24,12 +24,15 @@ mod sum;
 mod tests;
 mod views;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use sluice_model::{Batch, ChannelId, Channels, Error};
 
 pub(crate) use part::Part;
 use part::{FieldBudget, Limits};
 pub(crate) use views::ReportViews;
 
+use bins::BinCounter;
 use hints::CollectedHints;
 use row_types::RowTypes;
 
@@ -49,6 +52,8 @@ const MAX_FIELDS_OF_CHANNEL: usize = 128;
 pub(crate) struct Collector {
     hints: CollectedHints,
     types: RowTypes,
+    /// Those that no thread uses.
+    bins: Mutex<Vec<BinCounter>>,
 }
 
 impl Collector {
@@ -65,7 +70,15 @@ impl Collector {
         rows: RowFigures,
         shown: Option<ShownContext<'_>>,
     ) -> Part {
-        Part::from_batch(batch, &PartContext { collector: self, rows, shown })
+        let mut bins = self.bins().pop().unwrap_or_default();
+        let part =
+            Part::from_batch(batch, &PartContext { collector: self, rows, shown }, &mut bins);
+        self.bins().push(bins);
+        part
+    }
+
+    fn bins(&self) -> MutexGuard<'_, Vec<BinCounter>> {
+        self.bins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,6 +106,29 @@ pub(crate) struct ShownContext<'c> {
     pub(crate) channels: &'c Channels,
     /// What messages show.
     pub(crate) views: &'c ReportViews,
+}
+
+/// The packets of a laser's first revolution.
+pub(crate) struct LaserPackets {
+    channel: u32,
+    /// The number of the map that says they are packets.
+    map: usize,
+    events: Batch,
+}
+
+impl LaserPackets {
+    /// The scan; `None` if the packets have no points.
+    ///
+    /// `Err` if the stage that makes points of packets fails.
+    pub(crate) fn scan(
+        self,
+        views: &ReportViews,
+        channels: &Channels,
+    ) -> Result<Option<CloudFigures>, Error> {
+        let cloud = views.revolution(self.map, self.events, channels)?;
+        let name = channels.get(ChannelId(self.channel)).name.text().to_owned();
+        Ok(cloud.map(|cloud| cloud.figures(name)))
+    }
 }
 
 /// What has been collected of a log so far.
@@ -128,24 +164,13 @@ impl Collection {
         }
     }
 
-    /// The scans of lasers: of each channel with packets, one revolution.
-    ///
-    /// `Err` if the stage that makes points of packets fails.
-    pub(crate) fn revolutions(
-        &self,
-        views: &ReportViews,
-        channels: &Channels,
-    ) -> Result<Vec<CloudFigures>, Error> {
-        let mut clouds = Vec::new();
-        for part in &self.part.channels {
-            let Some((map, packets)) = &part.views.packets else { continue };
-            let Some(events) = packets.events(part.channel) else { continue };
-            let cloud = views.revolution(*map, events, channels)?;
-            let name = channels.get(ChannelId(part.channel)).name.text().to_owned();
-            clouds.extend(cloud.map(|cloud| cloud.figures(name)));
-        }
-        clouds.sort_by(|a, b| a.channel.cmp(&b.channel));
-        Ok(clouds)
+    /// Of each channel with packets of a laser, those of its first revolution.
+    pub(crate) fn scans(&self) -> impl Iterator<Item = LaserPackets> {
+        self.part.channels.iter().filter_map(|part| {
+            let (map, packets) = part.views.packets.as_ref()?;
+            let events = packets.events(part.channel)?;
+            Some(LaserPackets { channel: part.channel, map: *map, events })
+        })
     }
 
     /// At most `most` evenly spaced pictures of each camera, with its channel's number and their

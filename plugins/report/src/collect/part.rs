@@ -85,19 +85,22 @@ struct RowsOfType<'b> {
 
 impl Part {
     /// What a batch contributes.
-    pub(super) fn from_batch(batch: &Batch, context: &PartContext<'_>) -> Self {
+    pub(super) fn from_batch(
+        batch: &Batch,
+        context: &PartContext<'_>,
+        bins: &mut BinCounter,
+    ) -> Self {
         let census = BatchCensus::from_batch(batch, &[]);
         let hints = &context.collector.hints;
         let times = OccupiedBuckets::from_times(batch.timestamps(), hints.width());
         let picture_times = times.coarser(hints.picture_width());
         let mut part = Self { census, times, picture_times, ..Self::default() };
-        let mut bins = BinCounter::default();
-        part.add_times(batch, &mut bins);
+        part.add_times(batch, bins);
         part.add_undecoded(batch);
         if context.rows == RowFigures::Values {
             let by_type = part.rows_by_channel(batch, context);
             part.add_fields(&by_type);
-            part.add_shown(batch, &by_type, context, &mut bins);
+            part.add_shown(batch, &by_type, context, bins);
         }
         part
     }
@@ -135,7 +138,9 @@ impl Part {
                 let mut part = ChannelPart::new(*channel, *time);
                 part.timeline.add(bucket, 1);
                 self.insert(part);
-                gaps.push(Vec::new());
+                let census = self.census.channels.get(channel);
+                let events = census.map_or(0, |census| census.times.events as usize);
+                gaps.push(Vec::with_capacity(events.saturating_sub(1)));
                 continue;
             };
             let part = &mut self.channels[place];
@@ -176,25 +181,30 @@ impl Part {
 
     fn add_fields(&mut self, by_type: &[RowsOfType<'_>]) {
         // Fields are in order of their first event, then of the type's columns.
-        let mut found: Vec<(&ChannelRows, FieldPart)> = Vec::new();
         let mut types = vec![0; self.channels.len()];
+        let channels = by_type.iter().flat_map(|of_type| &of_type.channels);
+        channels.for_each(|channel| types[channel.place] += 1);
+        let mut of_several: Vec<(&ChannelRows, FieldPart)> = Vec::new();
         for RowsOfType { rows, of, channels } in by_type {
-            channels.iter().for_each(|channel| types[channel.place] += 1);
+            for channel in channels {
+                self.channels[channel.place].fields.reserve_exact(of.leaves.len());
+            }
             for (path, text) in &of.leaves {
                 let Some(values) = FieldValues::resolve(path, &rows.columns) else { continue };
-                found.extend(
-                    channels.iter().map(|channel| (channel, channel.values(text, &values))),
-                );
+                for channel in channels {
+                    let field = channel.values(text, &values);
+                    match types[channel.place] {
+                        // The fields of a type differ.
+                        1 => self.channels[channel.place].insert_field(field),
+                        _ => of_several.push((channel, field)),
+                    }
+                }
             }
         }
-        found.sort_by_key(|(channel, _)| channel.first);
+        of_several.sort_by_key(|(channel, _)| channel.first);
         let mut fields = FieldBudget::UNLIMITED;
-        for (channel, field) in found {
-            match self.channels.get_mut(channel.place) {
-                // The fields of a type differ.
-                Some(part) if types[channel.place] == 1 => part.insert_field(field),
-                _ => self.add_field(channel.place, field, usize::MAX, &mut fields),
-            }
+        for (channel, mut field) in of_several {
+            self.add_field(channel.place, &mut field, usize::MAX, &mut fields);
         }
     }
 
@@ -234,7 +244,7 @@ impl Part {
     fn add_field(
         &mut self,
         place: usize,
-        field: FieldPart,
+        field: &mut FieldPart,
         expected: usize,
         budget: &mut FieldBudget,
     ) {
@@ -301,8 +311,8 @@ impl Part {
             }
             None => return,
         };
-        for (at, field) in fields.into_iter().enumerate() {
-            self.add_field(place, field, at, &mut limits.fields);
+        for (at, mut field) in fields.into_iter().enumerate() {
+            self.add_field(place, &mut field, at, &mut limits.fields);
         }
     }
 }

@@ -16,6 +16,22 @@ pub(super) fn decimals(value: f64, most: usize) -> String {
     if !value.is_finite() {
         return "0".to_owned();
     }
+    let Some(scaled) = scaled(value, most) else { return decimals_of_digits(value, most) };
+    let (mut number, mut places) = (scaled.abs() as u64, most);
+    while places > 0 && number % 10 == 0 {
+        (number, places) = (number / 10, places - 1);
+    }
+    let sign = if scaled < 0.0 { "-" } else { "" };
+    let unit = 10u64.pow(places as u32);
+    match places {
+        0 => format!("{sign}{number}"),
+        _ => format!("{sign}{}.{:0places$}", number / unit, number % unit),
+    }
+}
+
+/// Like [`decimals`], for any finite number: by all its decimal digits, which takes five times as
+/// long.
+fn decimals_of_digits(value: f64, most: usize) -> String {
     let text = format!("{value:.most$}");
     let text = if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.')
@@ -23,6 +39,21 @@ pub(super) fn decimals(value: f64, most: usize) -> String {
         text.as_str()
     };
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
+}
+
+/// The whole number nearest to a value times a power of ten; `None` if it is not exact, or if two
+/// may be equally near.
+fn scaled(value: f64, places: usize) -> Option<f64> {
+    const EXACT: f64 = (1u64 << 52) as f64;
+    let scaled = value * power_of_ten(places)?;
+    // Halves are exact too, so that only a product that is one may have been rounded across it.
+    let is_half = scaled.fract().abs() == 0.5;
+    (scaled.abs() < EXACT && !is_half).then(|| scaled.round())
+}
+
+/// An exact power of ten.
+fn power_of_ten(places: usize) -> Option<f64> {
+    (places <= 15).then(|| 10u64.pow(places as u32) as f64)
 }
 
 /// A number to five significant digits; whole ones that are exact in all.
@@ -57,12 +88,21 @@ pub(super) fn rounded(value: f64, span: f64) -> f64 {
     if digits < 0.0 {
         return 0.0;
     }
-    // By its decimal digits, so that the result has no more of them.
-    format!("{value:.0$e}", digits as usize)
-        .parse()
-        .ok()
-        .filter(|v: &f64| v.is_finite())
-        .unwrap_or(value)
+    // A whole number and a power of ten that are exact: their quotient is the number that a parser
+    // makes of its decimal digits.
+    let places = digits - value.abs().log10().floor();
+    if places >= 0.0
+        && let Some(scaled) = scaled(value, places as usize)
+        && let Some(power) = power_of_ten(places as usize)
+    {
+        return scaled / power;
+    }
+    rounded_by_digits(value, digits as usize)
+}
+
+/// A number rounded to so many decimal digits after its first.
+fn rounded_by_digits(value: f64, digits: usize) -> f64 {
+    format!("{value:.digits$e}").parse().ok().filter(|v: &f64| v.is_finite()).unwrap_or(value)
 }
 
 /// A rate: `9.98 Hz`.
@@ -152,6 +192,8 @@ impl Clock {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -166,6 +208,27 @@ mod tests {
             texts,
             ["0", "1", "-12.346", "123457", "1e-7", "-1500000000000", "1e300", "1.5e9"]
         );
+    }
+
+    proptest! {
+        #[test]
+        fn short_ways_give_the_same_digits(
+            value in prop_oneof![
+                -1e4..1e4f64,
+                (-20_000i32..20_000).prop_map(|n| f64::from(n) / 20.0),
+                (-20_000i32..20_000).prop_map(|n| f64::from(n) * 0.05),
+                proptest::num::f64::NORMAL,
+            ],
+            most in 0usize..10,
+            span in 1e-6..1e9f64,
+        ) {
+            prop_assert_eq!(decimals(value, most), decimals_of_digits(value, most));
+            let digits = value.abs().log10().floor() - (span.log10() - 4.3).floor();
+            if value != 0.0 && (0.0..17.0).contains(&digits) {
+                let expected = rounded_by_digits(value, digits as usize);
+                prop_assert_eq!(rounded(value, span), expected, "{} of {}", value, span);
+            }
+        }
     }
 
     #[test]
