@@ -230,22 +230,17 @@ impl Check<'_> {
     }
 }
 
-/// Plugins that only the full program is guaranteed to have.
-const FULL_PROGRAM_ONLY: &[(PluginKind, &str)] = &[(PluginKind::Stage, "sql")];
-
-/// The plugin that only the Python package has.
-const PYTHON: &str = "python";
-
-/// How to get a plugin that this program was built without, if it is one of those.
+/// How to get a plugin that another program has, if it is one of those.
 fn other_program_help(kind: PluginKind, name: &str) -> Option<String> {
-    if name == PYTHON {
-        return Some(
+    match (kind, name) {
+        (PluginKind::Stage, "sql") => {
+            Some(format!("this program was built without `{name}`; {FULL_PROGRAM}"))
+        }
+        (_, "python") => Some(
             "Python has it: run the file with `sluice run --python plugins.py`, or with \
              `python3 -m sluice run`, where `sluice-logs` is installed"
                 .to_owned(),
-        );
+        ),
+        _ => None,
     }
-    FULL_PROGRAM_ONLY
-        .contains(&(kind, name))
-        .then(|| format!("this program was built without `{name}`; {FULL_PROGRAM}"))
 }

@@ -243,8 +243,8 @@ pub trait Map: Send + Sync {
         false
     }
 
-    /// The fields that its expressions need, each with its option. Fields in options of their own are
-    /// found by their schema.
+    /// The fields that its expressions need, each with its option. Fields in options of their own
+    /// are found by their schema.
     fn named_fields(&self) -> Vec<(&'static str, FieldPath)> {
         Vec::new()
     }

@@ -179,7 +179,8 @@ pub struct Plugin {
     pub keeps_names_only: bool,
     /// Defaults of options, as TOML values, for a source whose events are played.
     pub when_played: &'static [(&'static str, &'static str)],
-    /// Defaults of options, as TOML values, for a sink that writes the rows of one channel to a file.
+    /// Defaults of options, as TOML values, for a sink that writes the rows of one channel to a
+    /// file.
     pub for_one_channel: &'static [(&'static str, &'static str)],
     /// The stages that conversions go through behind this source, or in front of this sink, given
     /// its options, and the sinks beside this one. They stand in pipelines that the program
