@@ -7,6 +7,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 COUNT_ROWS, SUMS = HERE / "count_rows.py", HERE / "sums.py"
+DATASET_SUMS = HERE / "dataset_sums.py"
 
 
 def same_as(path):

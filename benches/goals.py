@@ -127,6 +127,9 @@ def goals():
                    (*frame, "sluice"), (*frame, jobs_python.DECODING), WALL, most=1.1)
         yield times(*frame, jobs_python.CLASSES, 60)
     yield times(jobs_datasets.TASK, jobs_datasets.LOG, jobs_datasets.PANDAS, 20)
+    for log in (jobs_datasets.DRIVE, jobs_datasets.FEW):
+        yield times(jobs_datasets.SIGNALS, log, jobs_datasets.LEROBOT, 20)
+    yield times(jobs_datasets.IMAGES, jobs_datasets.DRIVE, jobs_datasets.LEROBOT, 5)
     yield times(jobs_mcap.READ, "drive", jobs_mcap.CRATE, 1.8)
     yield times(jobs_mcap.WRITE, "drive-plain", jobs_mcap.CRATE, 1.7)
     for who in (jobs_mcap.ROS2, jobs_mcap.ROSBAGS):
@@ -141,7 +144,7 @@ def goals():
 
 # The maximum anonymous memory of tasks of the group `memory`, in MiB, for any log.
 CAPS = {"one table": 256, "archive": 64, "tables by channel": 256,
-        f"tables by channel, --memory {CAP}": 128}
+        f"tables by channel, --memory {CAP}": 128, jobs_datasets.CAPPED: jobs_datasets.CAP}
 
 
 def verdicts(jobs):

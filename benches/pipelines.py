@@ -34,14 +34,24 @@ def archived(path):
     return {"plugin": "archive", "path": str(path)}
 
 
-def decode(types):
+def decode(types, undecoded="stop"):
     """Payloads to columns."""
-    return {"plugin": "decode", "types": [str(path) for path in types], "undecoded": "stop"}
+    return {"plugin": "decode", "types": [str(path) for path in types], "undecoded": undecoded}
 
 
-def align(rate, fields):
+def align(rate, fields, **options):
     """Fields of several channels as rows."""
-    return {"plugin": "align", "rate": rate, "fields": fields}
+    return {"plugin": "align", "rate": rate, "fields": fields, **options}
+
+
+def episodes(table):
+    """Rows cut by a table of times."""
+    return {"plugin": "episodes", "table": str(table)}
+
+
+def lerobot(out, fps, task):
+    """Rows as a dataset."""
+    return {"plugin": "lerobot", "path": str(out), "fps": fps, "task": task}
 
 
 def encode():

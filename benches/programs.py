@@ -65,6 +65,9 @@ class Peers:
         if self.python:
             self.versions = versions_of(python)
         self.missing += [f"Python's {name}" for name in PACKAGES if name not in self.versions]
+        self.lerobot = lerobot()
+        if self.lerobot is None:
+            self.missing.append("lerobot: SLUICE_LEROBOT names no Python that has it and lcm")
         self.filter = self.find("lcm-logfilter", VENV / "bin" / "lcm-logfilter")
         # The programs themselves: `bin` of the environment has scripts that start them.
         self.logger = self.find("lcm-logger", in_wheel("bin/lcm-logger"))
@@ -123,6 +126,17 @@ class Peers:
         command = ["cc", "-O2", "-o", str(program), str(HERE / "peers" / f"{name}.c"), "-lm"]
         failed = subprocess.run(command, capture_output=True, check=False).returncode
         return self.find(what, None if failed else program)
+
+
+def lerobot():
+    """The Python that SLUICE_LEROBOT names, if it has LeRobot and LCM's module."""
+    python = os.environ.get("SLUICE_LEROBOT")
+    command = [python or "", "-c", "import lcm._lcm, lerobot.datasets.lerobot_dataset, pandas"]
+    try:
+        failed = subprocess.run(command, capture_output=True, check=False).returncode
+    except OSError:
+        return None
+    return None if failed else python
 
 
 def in_wheel(pattern):

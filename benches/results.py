@@ -1,7 +1,7 @@
 """The results as Markdown: one table per task and log. The goals are in `goals`."""
 
 # Where the size of the output matters.
-SIZED = ("parquet", "tables", "typed", "archive", "cluster", "mcap")
+SIZED = ("parquet", "tables", "typed", "datasets", "archive", "cluster", "mcap")
 TITLES = {
     "lcm": "LCM logs",
     "robots": "Logs of other robots",
@@ -12,6 +12,7 @@ TITLES = {
     "parquet": "One Parquet table",
     "tables": "A Parquet table for each channel",
     "typed": "A typed table for each channel",
+    "datasets": "Datasets for learning",
     "archive": "Archives",
     "memory": "Memory",
     "cluster": "Many logs, by one process and by a cluster on one machine",

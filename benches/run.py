@@ -116,6 +116,8 @@ def jobs_of(bench, options):
     if tables and bench.peers.lcm_gen and bench.peers.has("lcm"):
         yield from jobs_typed.jobs(bench)
         yield from jobs_datasets.jobs(bench)
+        yield from jobs_datasets.lerobot_jobs(bench)
+        yield from jobs_datasets.memory_jobs(bench)
     if archives:
         yield from jobs_archive.jobs(bench)
     if tables:
