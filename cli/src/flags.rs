@@ -100,9 +100,10 @@ fn mistake_text(mistake: &Mistake, text: &str) -> String {
     message
 }
 
-/// The node and the option at this byte of a pipeline file; no option in a node's header.
+/// The node and the option at this byte of a pipeline file; no option in a node's header. An option
+/// that is a table has a header of its own.
 fn node_and_option_at(text: &str, at: usize) -> (&str, Option<&str>) {
-    let (mut node, mut option, mut start) = ("", None, 0);
+    let (mut node, mut table, mut option, mut start) = ("", None, None, 0);
     for line in text.split_inclusive('\n') {
         if start > at {
             break;
@@ -110,11 +111,15 @@ fn node_and_option_at(text: &str, at: usize) -> (&str, Option<&str>) {
         start += line.len();
         let line = line.trim_end();
         if let Some(head) = line.strip_prefix('[').and_then(|head| head.strip_suffix(']')) {
-            (node, option) = (head.rsplit('.').next().unwrap_or(head), None);
+            let mut names = head.split('.').skip(1);
+            node = names.next().unwrap_or(head);
+            table = names.next();
+            option = table;
             continue;
         }
         let is_key = |key: &&str| !key.is_empty() && key.chars().all(is_plain);
-        option = line.split_once(" = ").map(|(key, _)| key).filter(is_key).or(option);
+        let key = line.split_once(" = ").map(|(key, _)| key).filter(is_key);
+        option = table.or(key).or(option);
     }
     (node, option)
 }
@@ -137,6 +142,10 @@ mod tests {
         assert_eq!(node_and_option_at(text, at("\"b\"")), ("log", Some("path")));
         assert_eq!(node_and_option_at(text, at("\"A\"")), ("keep", Some("channels")));
         assert_eq!(node_and_option_at(text, at("3")), ("out", Some("level")));
+        let text = "[stages.aligned]\nrate = \"9Hz\"\n[stages.aligned.fields]\nvel = \"P.vel\"\n";
+        let at = |part: &str| text.find(part).unwrap();
+        assert_eq!(node_and_option_at(text, at("9Hz")), ("aligned", Some("rate")));
+        assert_eq!(node_and_option_at(text, at("P.vel")), ("aligned", Some("fields")));
         assert_eq!(flag("out", "level"), "--sink-option level");
         assert_eq!(flag("log", "max_event"), "--source-option max_event");
         assert_eq!(flag("keep", "channels"), "--channel");

@@ -107,7 +107,7 @@ fn a_field_that_no_message_has_is_named_with_the_option_of_align() {
         ["convert", "quickstart-out/drive.lcm", "--align", "10Hz", "--to", "rows.jsonl"];
     let fields = ["--field", "POSE.vel", "--field", "POSE.accell"];
     let done = run_sluice(&folder, &[&arguments[..], &fields].concat());
-    assert!(done.stderr.contains("`fields`: no declared type has a field `accell`"));
+    assert!(done.stderr.contains("--field: no declared type has a field `accell`"));
     assert!(!done.stderr.contains("where"), "{}", done.stderr);
 }
 
