@@ -100,6 +100,28 @@ fn a_recording_of_ros2_becomes_a_dataset() {
 }
 
 #[test]
+fn joints_and_a_camera_of_ros2_become_a_dataset() {
+    let Some(python) = python_with("mcap_ros2, PIL") else { return };
+    let folder = Folder::new();
+    let script = root().join("tests/suite/ros/make_joints.py");
+    let made = Command::new(python).arg(script).arg(folder.at("arm.mcap")).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let state = "STATE=/joint_states.position, /joint_states.velocity";
+    let set = ["INPUT=arm.mcap", state, "ACTION=/joint_commands.position", "FPS=20", "OUT=arm/"];
+    let image = "IMAGE=/camera/image/compressed.data";
+    run(&folder, "ros2-to-lerobot", &[&set[..], &[image]].concat());
+    let info: serde_json::Value =
+        serde_json::from_slice(&folder.read("arm/meta/info.json")).unwrap();
+    let shape = |name: &str| info["features"][name]["shape"].clone();
+    assert_eq!(shape("observation.state"), serde_json::json!([12]));
+    assert_eq!(shape("action"), serde_json::json!([6]));
+    assert_eq!(shape("observation.images.front"), serde_json::json!([48, 64, 3]));
+    assert_eq!(info["total_episodes"], 1);
+    // The last values are held for 200 ms.
+    is_read(&folder, "arm", "1 episodes, 63 frames, 1 tasks");
+}
+
+#[test]
 fn a_field_that_no_message_has_is_named_with_the_option_of_align() {
     let folder = Folder::new();
     run(&folder, "quickstart", &["SECONDS=1"]);

@@ -33,15 +33,16 @@ impl ChunkColumn {
         Self { values, kind, row_bytes: u32::try_from(bytes).unwrap_or(u32::MAX) }
     }
 
+    /// The number of elements in a row, if the values are lists of any length.
+    pub(super) fn list_length(&self, row: u32) -> Option<i64> {
+        let list = self.values.as_list_opt::<i32>().map(|list| list.value_length(row as usize));
+        let long = || self.values.as_list_opt::<i64>().map(|list| list.value_length(row as usize));
+        list.map(i64::from).or_else(long)
+    }
+
     /// Whether the values of two rows can be combined number by number.
     pub(super) fn combines(&self, row: u32, other: &Self, other_row: u32) -> bool {
-        let length = |column: &Self, row: u32| {
-            let values = &column.values;
-            let list = values.as_list_opt::<i32>().map(|list| list.value_length(row as usize));
-            let long = || values.as_list_opt::<i64>().map(|list| list.value_length(row as usize));
-            list.map(i64::from).or_else(long)
-        };
-        self.kind == other.kind && length(self, row) == length(other, other_row)
+        self.kind == other.kind && self.list_length(row) == other.list_length(other_row)
     }
 }
 

@@ -25,6 +25,8 @@ use super::values::to_fixed_length;
 pub(super) struct TrackValues<'t> {
     pub(super) plan: &'t TrackPlan,
     pub(super) kind: DataType,
+    /// The number of elements of its lists, if it is the same for all.
+    pub(super) length: Option<i64>,
     /// The number of the first chunk.
     pub(super) first: u64,
     /// By chunk.
@@ -40,7 +42,7 @@ impl TrackValues<'_> {
             (Method::Linear, DataType::Float64) => self.means::<Float64Type>(picks),
             _ => self.copies(picks),
         }?;
-        match self.plan.length.map(i32::try_from) {
+        match self.length.map(i32::try_from) {
             Some(Ok(length)) => to_fixed_length(&column, length)
                 .ok_or_else(|| Error::internal("lists of a length that is not theirs")),
             _ => Ok(column),

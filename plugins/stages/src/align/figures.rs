@@ -38,6 +38,8 @@ struct TrackFigures {
     repeated: u64,
     last: Option<Place>,
     late: u64,
+    /// Lists that do not fit into the vector.
+    unfit: u64,
 }
 
 impl RowFigures {
@@ -85,6 +87,11 @@ impl RowFigures {
         self.tracks.iter_mut().skip(track).take(1).for_each(|figures| figures.late += 1);
     }
 
+    /// Counts a list that has another length than the first one, in a vector.
+    pub(super) fn count_unfit(&mut self, track: usize) {
+        self.tracks.iter_mut().skip(track).take(1).for_each(|figures| figures.unfit += 1);
+    }
+
     /// Notes everything.
     pub(super) fn report(&self, plan: &AlignPlan, context: &mut StageContext<'_>) {
         context.note("rows on the grid", self.due);
@@ -129,6 +136,8 @@ impl TrackFigures {
         };
         note(self.no_next, why);
         note(self.late, "values that came after the row of their time was finished".to_owned());
+        let unfit = "lists of another length than the first one, which are not used in a vector";
+        note(self.unfit, unfit.to_owned());
         if self.repeated * 2 > rows {
             note(
                 self.repeated,

@@ -77,6 +77,16 @@ struct TrackState {
     kinds: ValueKinds,
     /// The type of the last value.
     kind: Option<usize>,
+    /// The number of elements of its lists, if it is the same for all.
+    length: Option<i64>,
+}
+
+impl TrackState {
+    /// Whether a vector can have this list: the first one that is not empty says how long.
+    fn fits(&mut self, column: &ChunkColumn, row: u32) -> bool {
+        let Some(length) = column.list_length(row) else { return true };
+        length > 0 && *self.length.get_or_insert(length) == length
+    }
 }
 
 impl AlignFold {
@@ -88,6 +98,7 @@ impl AlignFold {
             slot: plan.inputs[track.input].tracks.iter().position(|one| *one == at).unwrap_or(0),
             kinds: ValueKinds::default(),
             kind: None,
+            length: track.length.map(i64::from),
         });
         let (inputs, count) = (plan.inputs.len(), plan.tracks.len());
         Self {
@@ -212,6 +223,10 @@ impl AlignFold {
             let state = &mut self.tracks[*track];
             let Some(column) = self.inputs[input].column(place, state.slot) else { continue };
             if column.values.is_null(place.row as usize) {
+                continue;
+            }
+            if self.plan.tracks[*track].is_part && !state.fits(column, place.row) {
+                self.figures.count_unfit(*track);
                 continue;
             }
             state.kind = Some(column.kind);
@@ -350,7 +365,8 @@ impl AlignFold {
         let values = |track: usize, kind: usize| {
             let state = &tracks[track];
             let (first, chunks) = inputs[state.input].columns(state.slot);
-            TrackValues { plan: &plan.tracks[track], kind: state.kinds.get(kind), first, chunks }
+            let (plan, kind) = (&plan.tracks[track], state.kinds.get(kind));
+            TrackValues { plan, kind, length: state.length, first, chunks }
         };
         let batch = buffer.take(plan, channel, values)?;
         context.report.added.extend_from_slice(batch.channels());

@@ -28,7 +28,7 @@ pub(crate) struct AlignOptions {
     pub(crate) clock: Option<String>,
     /// The fields of the rows: for each name a field such as `POSE.vel`, a list of fields (or text
     /// with commas between them) to make one vector of, or a table with `field` and how its values
-    /// are chosen.
+    /// are chosen. An empty text leaves the field out.
     pub(crate) fields: FieldTable,
     /// The channel of the rows.
     #[serde(default = "aligned")]
@@ -211,6 +211,12 @@ impl FieldForm {
     }
 }
 
+/// Whether a field is an empty text: a variable without a value leaves it out.
+fn is_left_out(value: &Value) -> bool {
+    let field = value.get("field").unwrap_or(value);
+    field.as_str().is_some_and(|text| text.trim().is_empty())
+}
+
 impl<'de> Deserialize<'de> for FieldTable {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let table = Map::<String, Value>::deserialize(deserializer)?;
@@ -218,7 +224,8 @@ impl<'de> Deserialize<'de> for FieldTable {
             Ok(form) => Ok((name, form)),
             Err(wrong) => Err(serde::de::Error::custom(format!("`{name}`: {wrong}"))),
         };
-        table.into_iter().map(field).collect::<Result<_, _>>().map(Self)
+        let given = table.into_iter().filter(|(_, value)| !is_left_out(value));
+        given.map(field).collect::<Result<_, _>>().map(Self)
     }
 }
 
@@ -340,6 +347,16 @@ mod tests {
                 assert_eq!((texts, is_list), (expected.to_vec(), expected.len() > 1), "{given}");
             }
         }
+    }
+
+    #[test]
+    fn an_empty_text_leaves_its_field_out() {
+        let table = serde_json::json!({ "a": "", "b": { "field": " ", "lag": "1s" }, "c": "C.x" });
+        let fields: FieldTable = serde_json::from_value(table).unwrap();
+        let names: Vec<&str> = fields.0.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["c"]);
+        let empty_list = serde_json::json!({ "a": ["A.x", ""] });
+        assert!(serde_json::from_value::<FieldTable>(empty_list).is_err());
     }
 
     #[test]

@@ -49,27 +49,17 @@ fn converted(track: &TrackPlan, values: &ArrayRef) -> Option<ArrayRef> {
         None => Arc::clone(values),
     };
     match (track.method, track.is_part) {
-        (Method::Linear, is_part) => {
-            floats(&fixed).filter(|values| !is_part || has_fixed_length(track, values))
-        }
-        (_, true) => numbers(&fixed).filter(|values| has_fixed_length(track, values)),
+        (Method::Linear, _) => floats(&fixed),
+        (_, true) => numbers(&fixed),
         _ => Some(fixed),
     }
 }
 
-fn has_fixed_length(track: &TrackPlan, values: &ArrayRef) -> bool {
-    track.length.is_some() || !is_list(values.data_type())
-}
-
 fn unusable(track: &TrackPlan, kind: &DataType) -> Error {
     let label = &track.label;
-    let is_long = is_list(kind) && track.length.is_none();
     let advice = match track.method {
         Method::Slerp => "`slerp` needs quaternions: lists of four numbers, or x, y, z and w",
         _ if track.length.is_some() => "`length` is for lists of numbers",
-        _ if track.is_part && is_long => {
-            "parts of a vector have a fixed length: give `length`, the number of its elements"
-        }
         Method::Linear => "`linear` needs numbers; choose `last` or `nearest`",
         _ => "a vector has numbers only; give it a field of its own",
     };

@@ -109,6 +109,20 @@ fn lists_of_another_length_are_not_used() {
 }
 
 #[test]
+fn in_a_vector_lists_have_the_length_of_the_first_one() {
+    let events =
+        ms(&[("L", 870, 0.0), ("L", 890, 2.0), ("A", 890, 5.0), ("L", 950, 3.0), ("L", 1010, 2.0)]);
+    for (fields, method, row) in
+        [(&["L.l", "A.v"][..], "last", "[2.0, 3.0, 5.0]"), (&["L.l"][..], "linear", "[2.0, 3.0]")]
+    {
+        let fields = json!({ "x": { "field": fields, "method": method, "tolerance": "150ms" } });
+        let out = aligned(tenths(fields), &events);
+        assert_eq!(out.values(), [(900, row), (1000, row)]);
+        assert_eq!(out.note("of another length than the first one"), 2);
+    }
+}
+
+#[test]
 fn lists_of_different_lengths_have_no_mean() {
     let fields = json!({ "l": { "field": "L.l", "method": "linear" } });
     let out = aligned(tenths(fields), &ms(&[("L", 950, 2.0), ("L", 1050, 3.0), ("L", 1150, 3.0)]));
@@ -123,8 +137,6 @@ fn what_cannot_be_computed_with_is_refused() {
     assert!(linear.contains("`T.s` is text: `linear` needs numbers"), "{linear}");
     let vector = refused(tenths(json!({ "s": ["T.s"] })), &text);
     assert!(vector.contains("a vector has numbers only"), "{vector}");
-    let long = refused(tenths(json!({ "l": ["L.l"] })), &ms(&[("L", 0, 2.0)]));
-    assert!(long.contains("give `length`"), "{long}");
     let slerp = refused(
         tenths(json!({ "a": { "field": "A.v", "method": "slerp" } })),
         &ms(&[("A", 0, 1.0)]),
