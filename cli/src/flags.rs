@@ -8,6 +8,7 @@ use sluice_pipeline::report::Note;
 
 use crate::exit::Failure;
 use crate::inputs::SOURCE_NAME;
+use crate::recipe::EPISODES_NAME;
 
 /// Where the options of a pipeline come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,7 @@ const SINK_NAME: &str = "out";
 /// The flag that an option of a generated node comes from.
 pub(crate) fn flag(node: &str, option: &str) -> String {
     let known = match option {
+        _ if node == EPISODES_NAME => return format!("--episodes {option}"),
         "channels" if node == "renamed" => "--rename",
         "channels" => "--channel",
         "exclude" => "--exclude",
@@ -149,6 +151,7 @@ mod tests {
         assert_eq!(flag("out", "level"), "--sink-option level");
         assert_eq!(flag("log", "max_event"), "--source-option max_event");
         assert_eq!(flag("keep", "channels"), "--channel");
+        assert_eq!(flag("episodes", "where"), "--episodes where");
     }
 
     #[test]

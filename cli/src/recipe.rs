@@ -9,6 +9,9 @@ pub(crate) use sluice_pipeline::spec::string_literal as string;
 use crate::args::{AlignArgs, Assignment, SelectionArgs};
 use crate::inputs::{SOURCE_NAME, is_url};
 
+/// The name of the stage that cuts rows into episodes.
+pub(crate) const EPISODES_NAME: &str = "episodes";
+
 /// A pipeline of one source, at most a few stages, one sink, and perhaps companions of it.
 #[derive(Debug, Default)]
 pub(crate) struct Recipe<'r> {
@@ -88,6 +91,11 @@ impl Recipe<'_> {
         if let Some(selection) = after.filter(|selection| selects_times(selection)) {
             file.node(PluginKind::Stage, "window", "filter");
             file.window(selection);
+        }
+        if let Some((_, AlignArgs { episodes, .. })) = base.filter(|(_, a)| !a.episodes.is_empty())
+        {
+            file.node(PluginKind::Stage, EPISODES_NAME, "episodes");
+            file.options(episodes);
         }
         self.expect.iter().for_each(|expect| file.expectations(expect));
         if !self.renames.is_empty() {
@@ -456,9 +464,13 @@ path = \"out.json\"
     }
 
     #[test]
-    fn fields_of_one_name_are_aligned_as_a_vector_before_the_window_is_cut() {
+    fn fields_of_one_name_are_aligned_as_a_vector_and_the_window_is_cut_into_episodes() {
         let fields = texts(&["POSE.vel", "x=A.x[0]", "x=B.`odd =`"]);
-        let alignment = AlignArgs { align: Some("2.5 Hz".into()), tolerance: Some("1s".into()) };
+        let alignment = AlignArgs {
+            align: Some("2.5 Hz".into()),
+            tolerance: Some("1s".into()),
+            episodes: vec![assignment("where", "x[0] > 2"), assignment("min_rows", "9")],
+        };
         let (source, sink, alignment) = ("demo", "null", Some(&alignment));
         let selection = SelectionArgs {
             channel: texts(&["A", "B", "POSE"]),
@@ -495,9 +507,15 @@ plugin = \"filter\"
 from = \"aligned\"
 end = \"+9\"
 
+[stages.episodes]
+plugin = \"episodes\"
+from = \"window\"
+where = \"x[0] > 2\"
+min_rows = 9
+
 [sinks.out]
 plugin = \"null\"
-from = \"window\"
+from = \"episodes\"
 ";
         assert!(recipe.text().ends_with(expected), "{}", recipe.text());
         assert!(is_rate("50hz") && is_rate("30") && !is_rate("CAM_1") && !is_rate("inf"));

@@ -133,6 +133,29 @@ fn a_field_that_no_message_has_is_named_with_the_option_of_align() {
     assert!(!done.stderr.contains("where"), "{}", done.stderr);
 }
 
+#[test]
+fn rows_are_cut_into_episodes_on_the_command_line() {
+    let folder = Folder::new();
+    run(&folder, "quickstart", &["SECONDS=3"]);
+    let rows = |episodes: &[&str]| {
+        let start = ["convert", "quickstart-out/drive.lcm", "--overwrite", "--align", "10Hz"];
+        let field = ["--field", "vel=POSE.vel", "--to", "rows.jsonl"];
+        let cut = episodes.iter().flat_map(|option| ["--episodes", *option]);
+        run_sluice(&folder, &[&start[..], &field, &cut.collect::<Vec<_>>()].concat())
+    };
+    folder.write("times.csv", "start,end\n+0,+1\n+2,+3\n");
+    rows(&["table=times.csv", "min_rows=2"]).expect(0);
+    let text = String::from_utf8(folder.read("rows.jsonl")).unwrap();
+    let of = |number: u64| {
+        let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line));
+        lines.filter(|line| line.as_ref().unwrap()["fields"]["episode"] == number).count()
+    };
+    assert_eq!(text.lines().count(), of(0) + of(1), "{text}");
+    assert!(of(0) >= 9 && of(1) >= 9, "{text}");
+    let refused = rows(&["gap=-1s"]);
+    assert!(refused.stderr.contains("--episodes gap: expected"), "{}", refused.stderr);
+}
+
 const DATASET: &str = "[sources.drive]\nplugin = \"demo\"\nseconds = 2\n\
     [stages.typed]\nplugin = \"decode\"\nfrom = \"drive\"\ntypes = [\"mit-dgc\"]\n\
     [stages.aligned]\nplugin = \"align\"\nfrom = \"typed\"\nrate = \"10Hz\"\n\

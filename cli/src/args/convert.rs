@@ -30,6 +30,7 @@ Examples:
   sluice convert drive.lcm --types lcmtypes/ --where 'vel[0] > 3' --to fast.lcm
   sluice convert drive.lcm --to first.lcm --start +10 --end +1m30s
   sluice convert drive.lcm --align 50Hz -f POSE.vel -f scan=BROOM_C.ranges --to rows/
+  sluice convert drive.lcm --align 9Hz -f v=POSE.vel --episodes gap=5s --to set/ --as lerobot
   zcat drive.lcm.gz | sluice convert - --from lcm-log --to drive.lcm
   sluice convert drive.lcm --to drive.jsonl --print-pipeline > drive.toml")]
 pub(crate) struct ConvertArgs {
@@ -99,6 +100,11 @@ pub(crate) struct AlignArgs {
     /// How old a value may be. Rows without a value for some field are left out. Default: 100ms.
     #[arg(long, value_name = "DURATION", requires = "align", value_parser = duration)]
     pub(crate) tolerance: Option<String>,
+
+    /// Cut the rows into episodes, numbered in a field `episode`: gap=5s, where='vel[0] > 0.1',
+    /// change=FIELD, table=FILE, min_rows=10. May be repeated: rows have to meet all.
+    #[arg(long, value_name = "KEY=VALUE", requires = "align", value_parser = assignment)]
+    pub(crate) episodes: Vec<Assignment>,
 }
 
 /// The format of logs.
