@@ -67,8 +67,7 @@ impl Recipe<'_> {
         }
         let base = self.alignment.and_then(|base| Some((base.align.as_deref()?, base)));
         // Rows near the ends of a window are made of events beyond them.
-        let (before, after) =
-            if base.is_some() { (None, self.selection) } else { (self.selection, None) };
+        let before = self.selection.filter(|_| base.is_none());
         if self.selection.is_some_and(selects_channels) || before.is_some_and(selects_times) {
             file.node(PluginKind::Stage, "keep", "filter");
             self.selection.iter().for_each(|selection| file.channels(selection));
@@ -84,18 +83,8 @@ impl Recipe<'_> {
             file.node(PluginKind::Stage, "matching", "filter");
             file.option("where", &string(condition));
         }
-        if let Some((rows, AlignArgs { tolerance, .. })) = base {
-            file.node(PluginKind::Stage, "aligned", "align");
-            file.alignment(rows, tolerance.as_deref(), self.fields);
-        }
-        if let Some(selection) = after.filter(|selection| selects_times(selection)) {
-            file.node(PluginKind::Stage, "window", "filter");
-            file.window(selection);
-        }
-        if let Some((_, AlignArgs { episodes, .. })) = base.filter(|(_, a)| !a.episodes.is_empty())
-        {
-            file.node(PluginKind::Stage, EPISODES_NAME, "episodes");
-            file.options(episodes);
+        if let Some((rows, args)) = base {
+            file.aligned_rows(rows, args, self.fields, self.selection);
         }
         self.expect.iter().for_each(|expect| file.expectations(expect));
         if !self.renames.is_empty() {
@@ -221,6 +210,26 @@ impl PipelineText {
         let each: Vec<String> = each.collect();
         if !each.is_empty() {
             self.option("channel_types", &format!("{{ {} }}", each.join(", ")));
+        }
+    }
+
+    /// Rows on one time base, those of them in the window, and their episodes.
+    fn aligned_rows(
+        &mut self,
+        rows: &str,
+        args: &AlignArgs,
+        fields: &[String],
+        selection: Option<&SelectionArgs>,
+    ) {
+        self.node(PluginKind::Stage, "aligned", "align");
+        self.alignment(rows, args.tolerance.as_deref(), fields);
+        if let Some(selection) = selection.filter(|selection| selects_times(selection)) {
+            self.node(PluginKind::Stage, "window", "filter");
+            self.window(selection);
+        }
+        if !args.episodes.is_empty() {
+            self.node(PluginKind::Stage, EPISODES_NAME, "episodes");
+            self.options(&args.episodes);
         }
     }
 

@@ -147,7 +147,7 @@ fn rows_are_cut_into_episodes_on_the_command_line() {
     rows(&["table=times.csv", "min_rows=2"]).expect(0);
     let text = String::from_utf8(folder.read("rows.jsonl")).unwrap();
     let of = |number: u64| {
-        let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line));
+        let lines = text.lines().map(serde_json::from_str::<serde_json::Value>);
         lines.filter(|line| line.as_ref().unwrap()["fields"]["episode"] == number).count()
     };
     assert_eq!(text.lines().count(), of(0) + of(1), "{text}");
