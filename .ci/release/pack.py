@@ -70,7 +70,9 @@ def pack(staging, to, target, wheel_platform):
         print("skipped: the Debian package; there is no dpkg-deb here", file=sys.stderr)
     elif "linux" in target:
         made.append(pack_debian(staging, to, number, DEBIAN[machine]))
-    made.append(pack_wheel(staging, to, number, f"{wheel_platform}_{machine}"))
+    # Wheels call processors as the system does.
+    of_wheel = machine.replace("aarch64", "arm64") if "apple" in target else machine
+    made.append(pack_wheel(staging, to, number, f"{wheel_platform}_{of_wheel}"))
     sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in made]
     (to / "SHA256SUMS").write_text("".join(sums))
     for line in sums:
