@@ -278,6 +278,13 @@ impl SelectedRows {
     pub fn new(batch: Batch, kind: &RowType) -> Result<Self, Error> {
         let batch = raw::drop_raw_columns(batch);
         let matching: Vec<&Rows> = batch.rows().iter().filter(|rows| kind.is_of(rows)).collect();
+        // Nearly every batch of one channel: rows of all events.
+        if let [one] = matching.as_slice()
+            && one.events.len() == batch.len()
+        {
+            let fields = one.columns.clone();
+            return Ok(Self { batch, fields, other_type: Vec::new(), undecoded: Vec::new() });
+        }
         let mut places: Vec<(u32, usize, usize)> = Vec::new();
         for (at, rows) in matching.iter().enumerate() {
             places.extend(rows.events.iter().enumerate().map(|(row, event)| (*event, at, row)));

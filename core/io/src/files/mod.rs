@@ -101,6 +101,9 @@ fn input(path: &Path, meta: &fs::Metadata) -> Result<Input, Error> {
     Ok(Input { path: path.to_owned(), bytes: meta.is_file().then_some(meta.len()) })
 }
 
+/// How much of a file is read at first if its beginning is asked for.
+const FIRST_READ: usize = 64 << 10;
+
 /// The first `len` bytes of a file, decompressed if necessary; fewer if the file is shorter.
 ///
 /// Returns nothing for pipes, and does not consume them.
@@ -111,9 +114,18 @@ pub fn head(path: &Path, len: usize) -> Result<Vec<u8>, Error> {
         return Ok(Vec::new());
     }
     let mut log = LogFile::open(path)?;
-    let mut bytes = vec![0; len];
-    let found = log.read_at(0, &mut bytes)?;
-    bytes.truncate(found);
+    let mut bytes = Vec::new();
+    while bytes.len() < len {
+        let from = bytes.len();
+        // Most files are far shorter than what a caller accepts, and zeroing that would take longer
+        // than reading them.
+        bytes.resize(len.min((from * 2).max(FIRST_READ)), 0);
+        let found = from + log.read_at(from as u64, &mut bytes[from..])?;
+        if found < bytes.len() {
+            bytes.truncate(found);
+            break;
+        }
+    }
     Ok(bytes)
 }
 

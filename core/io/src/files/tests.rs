@@ -136,7 +136,10 @@ fn compressed_objects_read_as_what_they_hold() {
     let mut buffer = vec![0; plain.len() + 1];
     assert_eq!(log.read_at(0, &mut buffer).unwrap(), plain.len());
     assert!(buffer.starts_with(&plain));
-    assert_eq!(head(&path, 4).unwrap(), plain[..4]);
+    for len in [0, 4, 64 << 10, 100_000, plain.len()] {
+        assert_eq!(head(&path, len).unwrap(), plain[..len]);
+    }
+    assert_eq!(head(&path, plain.len() + 1).unwrap(), plain);
 }
 
 #[test]
