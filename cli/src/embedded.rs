@@ -1,13 +1,13 @@
 //! The verbs for programs that embed them, such as the Python package: the same arguments, with
 //! results for the caller instead of text on standard streams. Handles no signals, and prints
-//! nothing.
+//! nothing, except as the whole [`program`].
 
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser;
 use serde_json::{Value, json};
-use sluice_model::{DynSink, Plugin, Registry};
+use sluice_model::{DynSink, Plugin, Registry, programs};
 use sluice_pipeline::run::Stop;
 use sluice_pipeline::{Document, Pipeline, PluginInstance, Variables};
 
@@ -76,6 +76,18 @@ impl Embedding {
 pub fn keep_freed_blocks() {
     const LARGEST_BLOCK: usize = 16 << 20;
     drop(std::hint::black_box(Vec::<u8>::with_capacity(LARGEST_BLOCK)));
+}
+
+/// Runs the program with these arguments, of which the first is its name: with everything that it
+/// prints, and with its signal handlers. Returns the exit code. For processes that do nothing else.
+pub fn program(arguments: impl IntoIterator<Item = OsString>, registry: Registry) -> u8 {
+    keep_freed_blocks();
+    crate::raise_open_file_limit();
+    let code = crate::exit_code(arguments, registry);
+    // Threads still waiting for a child program end with this process; make sure its children do
+    // too.
+    programs::shut_down();
+    code
 }
 
 /// Runs a verb with these arguments, of which the first is its name. Returns the exit code.

@@ -55,13 +55,7 @@ use shell::Shell;
 
 /// Runs the program with the arguments of the process and every linked plugin.
 pub fn main() -> ExitCode {
-    embedded::keep_freed_blocks();
-    raise_open_file_limit();
-    let code = run(std::env::args_os(), Registry::linked());
-    // Threads still waiting for a child program end with this process; make sure its children do
-    // too.
-    programs::shut_down();
-    code
+    ExitCode::from(embedded::program(std::env::args_os(), Registry::linked()))
 }
 
 /// Raises the limit of open files to the maximum, as a log of thousands of channels becomes as many

@@ -10,6 +10,7 @@ __all__ = [
     "TableReader",
     "__version__",
     "check_pipeline",
+    "run_program",
     "run_verb",
 ]
 __version__: str
@@ -73,6 +74,7 @@ class LogReader:
     ) -> TableReader: ...
     def events(self, selection: list[str], strict: bool) -> EventIterator: ...
 
+def run_program(arguments: list[str]) -> int: ...
 def run_verb(arguments: list[str]) -> tuple[int, str, str, str | None]: ...
 def check_pipeline(
     file: str, variables: dict[str, str]

@@ -35,7 +35,7 @@ mod _native {
     #[pymodule_export]
     use super::table::{Batch, BatchIterator, TableReader};
     #[pymodule_export]
-    use super::verbs::{check_pipeline, run_verb};
+    use super::verbs::{check_pipeline, run_program, run_verb};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -34,6 +34,12 @@ pub(crate) fn run_verb(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Ver
     Ok((exit, text, messages, report.map(|report| report.to_string())))
 }
 
+/// Runs the program, with its output and its signal handlers; returns the exit code.
+#[pyfunction]
+pub(crate) fn run_program(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
+    py.detach(|| embedded::program(arguments, registry()))
+}
+
 /// The mistakes in a pipeline file, and the names of its nodes.
 #[pyfunction]
 pub(crate) fn check_pipeline(

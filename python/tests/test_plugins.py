@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -175,6 +176,55 @@ def test_the_module_runs_pipelines_as_the_program_does() -> None:
     assert refused.returncode == 2 and "--allow-exec" in refused.stderr
     done = subprocess.run([*command, "--allow-exec"], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "5,755 events" in done.stderr and done.stdout == ""
+
+
+def module(*arguments: str) -> tuple[int, list[dict[str, Any]]]:
+    """The exit code of `python -m sluice`, and its messages as JSON."""
+    command = [sys.executable, "-m", "sluice", "--log-format", "json", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, [json.loads(line) for line in done.stderr.splitlines()]
+
+
+def test_the_module_writes_its_messages_as_json_if_that_is_asked_for() -> None:
+    exit, messages = module("run", stage("same"), "--allow-exec")
+    (summary,) = [message for message in messages if message["kind"] == "summary"]
+    assert exit == 0 and summary["level"] == "info" and summary["time"]
+    exit, messages = module("run", stage("same"))
+    assert exit == 2 and [message["level"] for message in messages] == ["error"]
+    Path("p.toml").write_text('[sources.log]\nplugin = "lcm-lgo"\n')
+    exit, messages = module("check", "p.toml")
+    assert exit == 2 and {message["kind"] for message in messages} == {"mistake"}
+    assert 2 in {message["line"] for message in messages}
+    exit, (usage,) = module("run", "--frobnicate")
+    assert exit == 2 and usage["kind"] == "usage"
+
+
+ENDLESS = """
+import os, signal
+import pyarrow as pa, sluice
+
+@sluice.source
+def endless():
+    batch = pa.record_batch({
+        "timestamp": pa.array([1], pa.timestamp("us", "UTC")), "channel": ["A"], "payload": [b"x"],
+    })
+    yield batch
+    os.kill(os.getpid(), signal.SIGINT)
+    while True:
+        yield batch
+"""
+
+
+def test_the_module_stops_at_ctrl_c_as_the_program_does() -> None:
+    pytest.importorskip("pyarrow")
+    Path("plugins.py").write_text(ENDLESS)
+    text = '[sources.py]\nplugin = "python"\nfile = "plugins.py"\nname = "endless"\n'
+    Path("p.toml").write_text(text + OUT.format("py"))
+    exit, messages = module("run", "p.toml", "--allow-exec")
+    # What an iterator has given cannot be read again, so it is written.
+    texts = " ".join(message.get("message", "") for message in messages)
+    assert exit == 3 and "another signal aborts" in texts and "before the end" in texts
+    assert next(sluice.open("out.lcm").events()).channel == "A"
 
 
 @pytest.mark.parametrize("name", ["same", "Keep", "renamed"])
