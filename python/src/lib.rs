@@ -4,6 +4,8 @@
 //! Runs have threads of their own, which never touch Python unless a plugin is written in it.
 //! Whoever waits for a run has released the GIL, and looks at signals.
 
+#[cfg(test)]
+mod conformance;
 mod discovery;
 mod errors;
 mod events;
