@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from os import PathLike, fsdecode
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from . import _native, _verbs
 from ._errors import ConfigError
+from ._options import OpenOptions, Paths, ReadOptions, Strings, takes
 from ._results import ChannelInfo, Damage, FileInfo, Info, Result
-from ._verbs import Path, Paths, Strings
 
 if TYPE_CHECKING:
     import polars
 
 
-def open(
-    path: Paths | bytes,
-    *,
-    types: Paths = (),
-    channel_types: Mapping[str, str] | None = None,
-    format: str | None = None,
-    describe: Path | None = None,
-    options: Mapping[str, Any] | None = None,
-    jobs: int | None = None,
-    memory: str | None = None,
-) -> Log:
+@takes(OpenOptions)
+def open(path: Paths | bytes, **given: Unpack[OpenOptions]) -> Log:
     """Opens a log. Nothing is read before it is needed.
 
     Parameters
@@ -63,8 +53,12 @@ def open(
         contents.write(path)
         contents.flush()
         path = contents.name
-    declared = _verbs.log_options(types, channel_types, format, describe, options)
-    log = Log(_verbs.paths(path), declared, jobs=jobs, memory=memory)
+    log = Log(
+        _verbs.paths(path),
+        _verbs.log_options(given),
+        jobs=given.get("jobs"),
+        memory=given.get("memory"),
+    )
     # The file lives as long as the log.
     log._contents = contents
     return log
@@ -89,17 +83,13 @@ class Log:
         self._contents = None
         self._reader = _native.LogReader(paths, options, jobs=jobs, memory=memory)
 
+    @takes(ReadOptions)
     def table(
         self,
         channel: str | None = None,
         *,
-        start: Any = None,
-        end: Any = None,
         columns: Iterable[str] | None = None,
-        where: str | None = None,
-        exclude: Strings = (),
-        limit: int | None = None,
-        strict: bool = False,
+        **given: Unpack[ReadOptions],
     ) -> Table:
         """The decoded messages of a channel, or all events with their payloads.
 
@@ -135,23 +125,13 @@ class Log:
         >>> sum(len(batch) for batch in table)
         100
         """
-        selection = [
-            *_verbs.selection((), exclude, start, end, where),
-            *_verbs.flag("limit", limit),
-        ]
+        selection = _selection((), given)
         chosen = None if columns is None else list(columns)
-        return Table(self, channel, selection, chosen, strict)
+        return Table(self, channel, selection, chosen, given.get("strict", False))
 
+    @takes(ReadOptions)
     def events(
-        self,
-        channels: Strings = (),
-        *,
-        start: Any = None,
-        end: Any = None,
-        exclude: Strings = (),
-        where: str | None = None,
-        limit: int | None = None,
-        strict: bool = False,
+        self, channels: Strings = (), **given: Unpack[ReadOptions]
     ) -> _native.EventIterator:
         """The events of these channels, in the order of the log.
 
@@ -173,11 +153,8 @@ class Log:
         >>> event.channel, len(event.payload)
         ('POSE', 144)
         """
-        selection = [
-            *_verbs.selection(channels, exclude, start, end, where),
-            *_verbs.flag("limit", limit),
-        ]
-        return self._reader.events(selection, strict)
+        selection = _selection(channels, given)
+        return self._reader.events(selection, given.get("strict", False))
 
     def info(self) -> Info:
         """What is in the log. Reads all of it, once."""
@@ -205,6 +182,11 @@ class Log:
         raise TypeError(
             "a log cannot be pickled: pass its path, and open it where it is needed"
         )
+
+
+def _selection(channels: Strings, given: ReadOptions) -> list[str]:
+    limit = _verbs.flag("limit", given.get("limit"))
+    return [*_verbs.selection(channels, given), *limit]
 
 
 class Table:

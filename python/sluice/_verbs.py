@@ -3,45 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from os import PathLike, fsdecode
-from typing import Any, TypeAlias
+from typing import Any, Unpack
 
 from . import _native
 from ._errors import ConfigError, Diagnostic, SluiceError
+from ._options import (
+    ConvertOptions,
+    LogOptions,
+    OutputOptions,
+    Path,
+    Paths,
+    ReportOptions,
+    RunOptions,
+    Strings,
+    TimeOptions,
+    takes,
+)
 from ._results import Json, LogCheck, Result, Verified, messages
 
-Path: TypeAlias = str | PathLike[str]
-Paths: TypeAlias = Path | Iterable[Path]
-Strings: TypeAlias = str | Iterable[str]
 
-
-def convert(
-    inputs: Paths,
-    to: Path,
-    *,
-    channels: Strings = (),
-    exclude: Strings = (),
-    start: Any = None,
-    end: Any = None,
-    types: Paths = (),
-    channel_types: Mapping[str, str] | None = None,
-    where: str | None = None,
-    fields: Strings = (),
-    format: str | None = None,
-    to_format: str | None = None,
-    describe: Path | None = None,
-    options: Mapping[str, Any] | None = None,
-    sink_options: Mapping[str, Any] | None = None,
-    source_name: str | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    keep_going: bool = False,
-    strict: bool = False,
-    hash: bool = False,
-    jobs: int | None = None,
-    memory: str | None = None,
-) -> Result:
+@takes(ConvertOptions)
+def convert(inputs: Paths, to: Path, **given: Unpack[ConvertOptions]) -> Result:
     """Converts logs: `sluice convert`.
 
     Parameters
@@ -76,33 +60,28 @@ def convert(
     ['pose.lcm']
     """
     arguments = [
-        *selection(channels, exclude, start, end, where),
-        *log_options(types, channel_types, format, describe, options),
-        *repeated("field", fields),
-        *flag("as", to_format),
-        *assignments("sink-option", sink_options),
-        *flag("source-name", source_name),
-        *engine(overwrite, resume, keep_going, strict, jobs, memory),
+        *selection(given.get("channels", ()), given),
+        *log_options(given),
+        *repeated("field", given.get("fields", ())),
+        *flag("as", given.get("to_format")),
+        *assignments("sink-option", given.get("sink_options")),
+        *flag("source-name", given.get("source_name")),
+        *engine(given),
         f"--to={destination(to)}",
         "--",
         *paths(inputs),
     ]
-    return _result("convert", arguments, hash)
+    return _result("convert", arguments, given.get("hash", False))
 
 
+@takes(RunOptions)
 def run(
     pipeline: Path,
     set: Mapping[str, Any] | None = None,
     *,
     python: Path | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    keep_going: bool = False,
-    strict: bool = False,
     allow_exec: bool = False,
-    hash: bool = False,
-    jobs: int | None = None,
-    memory: str | None = None,
+    **given: Unpack[RunOptions],
 ) -> Result:
     """Runs a pipeline file, or the built-in pipeline of that name: `sluice run`.
 
@@ -129,13 +108,13 @@ def run(
     """
     arguments = [
         *assignments("set", set, toml=False),
-        *flag("python", None if python is None else fsdecode(python)),
-        *(["--allow-exec"] if allow_exec else []),
-        *engine(overwrite, resume, keep_going, strict, jobs, memory),
+        *file_option("python", python),
+        *switch("allow-exec", allow_exec),
+        *engine(given),
         "--",
         fsdecode(pipeline),
     ]
-    return _result("run", arguments, hash)
+    return _result("run", arguments, given.get("hash", False))
 
 
 def check(pipeline: Path, set: Mapping[str, Any] | None = None) -> list[Diagnostic]:
@@ -165,21 +144,13 @@ def verify(outputs: Paths, *, format: str | None = None) -> list[Verified]:
     ]
 
 
-def check_log(
-    logs: Paths,
-    expect: Path,
-    *,
-    types: Paths = (),
-    channel_types: Mapping[str, str] | None = None,
-    format: str | None = None,
-    describe: Path | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> list[LogCheck]:
+@takes(LogOptions)
+def check_log(logs: Paths, expect: Path, **given: Unpack[LogOptions]) -> list[LogCheck]:
     """Compares logs with a file of expectations: `sluice check-log`."""
     arguments = [
         "--json",
         f"--expect={fsdecode(expect)}",
-        *log_options(types, channel_types, format, describe, options),
+        *log_options(given),
         "--",
         *paths(logs),
     ]
@@ -190,26 +161,9 @@ def check_log(
     ]
 
 
+@takes(ReportOptions)
 def report(
-    logs: Paths,
-    to: Path | None = None,
-    *,
-    title: str | None = None,
-    expect: Path | None = None,
-    fields: Strings = (),
-    channels: Strings = (),
-    exclude: Strings = (),
-    start: Any = None,
-    end: Any = None,
-    where: str | None = None,
-    types: Paths = (),
-    channel_types: Mapping[str, str] | None = None,
-    format: str | None = None,
-    describe: Path | None = None,
-    options: Mapping[str, Any] | None = None,
-    overwrite: bool = False,
-    jobs: int | None = None,
-    memory: str | None = None,
+    logs: Paths, to: Path | None = None, **given: Unpack[ReportOptions]
 ) -> Result | Json:
     """Shows logs on a page: `sluice report`.
 
@@ -222,12 +176,12 @@ def report(
     'VELODYNE'
     """
     common = [
-        *flag("title", title),
-        *flag("expect", None if expect is None else fsdecode(expect)),
-        *repeated("field", fields),
-        *selection(channels, exclude, start, end, where),
-        *log_options(types, channel_types, format, describe, options),
-        *engine(overwrite, False, False, False, jobs, memory),
+        *flag("title", given.get("title")),
+        *file_option("expect", given.get("expect")),
+        *repeated("field", given.get("fields", ())),
+        *selection(given.get("channels", ()), given),
+        *log_options(given),
+        *outputs(given),
     ]
     if to is not None:
         return _result("report", [*common, f"--to={destination(to)}", "--", *paths(logs)], False)
@@ -314,6 +268,11 @@ def flag(name: str, value: object | None) -> list[str]:
     return [] if value is None else [f"--{name}={value}"]
 
 
+def file_option(name: str, path: Path | None) -> list[str]:
+    """An option that names a file, unless it is not given."""
+    return flag(name, None if path is None else fsdecode(path))
+
+
 def assignments(name: str, values: Mapping[str, Any] | None, toml: bool = True) -> list[str]:
     """Options of the form `NAME=VALUE`."""
     pairs = (values or {}).items()
@@ -351,45 +310,49 @@ def time(given: Any) -> str:
     return str(written())
 
 
-def selection(
-    channels: Strings, exclude: Strings, start: Any, end: Any, where: str | None
-) -> list[str]:
+def selection(channels: Strings, given: TimeOptions) -> list[str]:
     """The options that select events."""
+    start, end = given.get("start"), given.get("end")
     return [
         *repeated("channel", channels),
-        *repeated("exclude", exclude),
+        *repeated("exclude", given.get("exclude", ())),
         *flag("start", None if start is None else time(start)),
         *flag("end", None if end is None else time(end)),
-        *flag("where", where),
+        *flag("where", given.get("where")),
     ]
 
 
-def log_options(
-    types: Paths,
-    channel_types: Mapping[str, str] | None,
-    format: str | None,
-    describe: Path | None,
-    options: Mapping[str, Any] | None,
-) -> list[str]:
+def log_options(given: LogOptions) -> list[str]:
     """The options that say what a log is."""
+    kinds = (given.get("channel_types") or {}).items()
     return [
-        *[f"--types={path}" for path in _decoded(types)],
-        *[f"--type={channel}={kind}" for channel, kind in (channel_types or {}).items()],
-        *flag("from", format),
-        *flag("describe", None if describe is None else fsdecode(describe)),
-        *assignments("source-option", options),
+        *[f"--types={path}" for path in _decoded(given.get("types", ()))],
+        *[f"--type={channel}={kind}" for channel, kind in kinds],
+        *flag("from", given.get("format")),
+        *file_option("describe", given.get("describe")),
+        *assignments("source-option", given.get("options")),
     ]
 
 
-def engine(
-    overwrite: bool,
-    resume: bool,
-    keep_going: bool,
-    strict: bool,
-    jobs: int | None,
-    memory: str | None,
-) -> list[str]:
+def outputs(given: OutputOptions) -> list[str]:
+    """The options of runs that cannot be resumed."""
+    return [
+        *switch("overwrite", given.get("overwrite")),
+        *flag("jobs", given.get("jobs")),
+        *flag("memory", given.get("memory")),
+    ]
+
+
+def engine(given: RunOptions) -> list[str]:
     """The options of runs."""
-    given = {"overwrite": overwrite, "resume": resume, "keep-going": keep_going, "strict": strict}
-    switches = [f"--{name}" for name, is_on in given.items() if is_on]
-    return [*switches, *flag("jobs", jobs), *flag("memory", memory)]
+    return [
+        *outputs(given),
+        *switch("resume", given.get("resume")),
+        *switch("keep-going", given.get("keep_going")),
+        *switch("strict", given.get("strict")),
+    ]
+
+
+def switch(name: str, is_on: bool | None) -> list[str]:
+    """An option without a value."""
+    return [f"--{name}"] if is_on else []

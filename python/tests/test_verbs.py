@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,17 @@ def test_wrong_arguments_are_config_errors(drive: Path) -> None:
         sluice.convert([], "a.lcm")
     with pytest.raises(sluice.ConfigError, match="standard output"):
         sluice.convert(drive, "-")
+
+
+def test_unknown_options_are_refused_and_known_ones_are_listed(drive: Path) -> None:
+    # mypy finds them, too: it would object to a needless `ignore`.
+    with pytest.raises(TypeError, match="frobnicate"):
+        sluice.convert(drive, "a.lcm", frobnicate=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="limits"):
+        sluice.open(drive).table("POSE", limits=1)  # type: ignore[call-arg]
+    listed = inspect.signature(sluice.convert).parameters
+    assert {"channels", "types", "jobs", "overwrite", "to_format"} <= set(listed)
+    assert (listed["hash"].default, listed["types"].default) == (False, ())
 
 
 def test_options_are_values_of_python(drive: Path) -> None:
