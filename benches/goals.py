@@ -123,8 +123,8 @@ def goals():
         yield times(task, "dgc", jobs_query.PYTHON, 5)
     for of in jobs_decode.TYPES:
         frame = jobs_python.FRAME, of
-        yield Goal(f"wall of {' of '.join(frame)}, in parts of {jobs_python.DECODING}",
-                   (*frame, "sluice"), (*frame, jobs_python.DECODING), WALL, most=1.1)
+        yield Goal(f"wall of {of} {frame[0]}, in parts of decoding {jobs_python.KEPT}",
+                   (*frame, "sluice"), (*frame, jobs_python.KEPT), WALL, most=1.1)
         yield times(*frame, jobs_python.CLASSES, 60)
     yield times(jobs_datasets.TASK, jobs_datasets.LOG, jobs_datasets.PANDAS, 20)
     for log in (jobs_datasets.DRIVE, jobs_datasets.FEW):

@@ -6,7 +6,8 @@ from harness import Job, two_numbers
 
 GROUP = "python"
 FRAME, EVENTS, STAGE, IMPORT = "into Polars", "events", "a stage in Python", "import"
-DECODING = "reading and decoding"
+# Both from opening the log on, like ours: in a program in Rust, and in the package for no output.
+KEPT, DECODING = "in Rust, kept in memory", "reading and decoding"
 CLASSES, PEER = "Python classes + polars", "Python lcm"
 WITHOUT, PLAIN = "without the stage", "without the package"
 ROUNDS = 5
@@ -30,16 +31,18 @@ def timed(bench, task, who, log, name, *words, needs=()):
 
 
 def frames(bench, package):
-    """The messages of a channel as a frame of Polars, and decoded by the program for no output."""
+    """The messages of a channel as a frame of Polars, and decoded without one."""
     if not bench.peers.has("polars"):
         return
     for name in jobs_decode.TYPES:
         log = bench.log(name)
         words = [package, "table", log, bench.types]
         yield timed(bench, FRAME, "sluice", log, "sluice_py.py", *words)
-        # Times itself as well, in the same process and from opening the log on.
-        words = [package, "null", log, bench.types]
-        yield timed(bench, FRAME, DECODING, log, "sluice_py.py", *words)
+        yield Job(GROUP, FRAME, KEPT, log, [bench.programs / "keep-columns", log, bench.types],
+                  rounds=ROUNDS, times_itself=two_numbers)
+        decode = pipelines.decode([bench.types])
+        text = pipelines.text(pipelines.lcm_log(log), pipelines.null(), decode)
+        yield timed(bench, FRAME, DECODING, log, "sluice_py.py", package, "run", log, text)
         if bench.peers.lcm_gen and bench.peers.has("lcm", "pyarrow"):
             classes = bench.classes()
             yield timed(bench, FRAME, CLASSES, log, "frame_lcm_polars.py", log, classes,
@@ -57,9 +60,9 @@ def stages(bench, package):
     log = bench.log("small")
     plugins = bench.data / "pipelines" / "plugins.py"
     stage = {"plugin": "python", "file": str(plugins), "name": "same"}
-    for who, given in (("sluice", stage), (WITHOUT, None)):
+    for who, given, files in (("sluice", stage, [plugins]), (WITHOUT, None, [])):
         text = pipelines.text(pipelines.lcm_log(log), pipelines.null(), given)
-        yield timed(bench, STAGE, who, log, "sluice_py.py", package, "run", log, plugins, text)
+        yield timed(bench, STAGE, who, log, "sluice_py.py", package, "run", log, text, *files)
 
 
 def imports(bench, package):

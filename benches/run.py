@@ -154,8 +154,10 @@ def arguments():
     parser.add_argument("--out", type=Path, default=shared if shared.is_dir() else None,
                         help="where outputs go; by default, memory")
     parser.add_argument("--only", action="append", default=[], metavar="WORD",
-                        help="only this group (lcm, decode, robots, windows, points, report, mcap, parquet, tables, typed, datasets, archive, memory, "
-                             "cluster, query, live, real), or jobs whose task, log or name has this word; may be repeated")
+                        help="only this group (lcm, decode, robots, windows, points, report, mcap, "
+                             "python, parquet, tables, typed, datasets, archive, memory, cluster, "
+                             "query, live, real), or jobs whose task, log or name has this word; "
+                             "may be repeated")
     parser.add_argument("--large", action="store_true",
                         help="also a log of 4 GB, once, for the memory it takes")
     parser.add_argument("--real", type=Path, metavar="FOLDER",

@@ -1,13 +1,13 @@
 """Jobs with the Python package of Sluice. Prints their wall and CPU seconds.
 
     sluice_py.py PACKAGE table LOG TYPES
-    sluice_py.py PACKAGE null LOG TYPES
     sluice_py.py PACKAGE events LOG
     sluice_py.py PACKAGE lcm LOG
-    sluice_py.py PACKAGE run LOG PLUGINS PIPELINE
+    sluice_py.py PACKAGE run LOG PIPELINE [PLUGINS]
     sluice_py.py PACKAGE import LOG
 
-PACKAGE is the folder that has `sluice`. Each log has one channel, except for `events` and `run`.
+PACKAGE is the folder that has `sluice`, PIPELINE the text of a pipeline, PLUGINS the file for the
+plugins that it names. The log of `table` has one channel.
 """
 
 import sys
@@ -43,23 +43,6 @@ def table():
     timed(read)
 
 
-def null():
-    """Decodes the same messages with the same types, for no output."""
-    from pathlib import Path
-    from tempfile import TemporaryDirectory
-
-    import sluice
-    from timed import timed
-
-    with TemporaryDirectory() as folder:
-        file = Path(folder, "p.toml")
-        file.write_text(
-            f"[sources.log]\nplugin = 'lcm-log'\npath = '{LOG}'\n"
-            f"[stages.decode]\nplugin = 'decode'\nfrom = 'log'\ntypes = {WORDS}\n"
-            "undecoded = 'stop'\n[sinks.out]\nplugin = 'null'\nfrom = 'decode'\n")
-        timed(lambda: sluice.run(file))
-
-
 def events():
     import sluice
     from timed import timed
@@ -92,10 +75,11 @@ def run():
     import sluice
     from timed import timed
 
-    plugins, pipeline = WORDS
+    pipeline, *plugins = WORDS
+    for path in map(Path, plugins):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(SAME)
     with TemporaryDirectory() as folder:
-        Path(plugins).parent.mkdir(parents=True, exist_ok=True)
-        Path(plugins).write_text(SAME)
         file = Path(folder, "p.toml")
         file.write_text(pipeline)
         timed(lambda: sluice.run(file, allow_exec=True))
@@ -107,7 +91,7 @@ def main():
 
         assert sluice.__version__
     elif JOB != "nothing":
-        {"table": table, "null": null, "events": events, "lcm": lcm, "run": run}[JOB]()
+        {"table": table, "events": events, "lcm": lcm, "run": run}[JOB]()
 
 
 if __name__ == "__main__":
