@@ -17,8 +17,8 @@ use sluice_model::{
 
 /// Fewer rows are gathered: consumers are slow with many small batches.
 const ROWS: usize = 4 << 10;
-/// More bytes are not gathered.
-const BYTES: usize = 8 << 20;
+/// More bytes are not gathered: copying them takes longer than another batch.
+const BYTES: usize = 1 << 20;
 
 /// Which rows of which columns.
 #[derive(Clone, Debug)]
