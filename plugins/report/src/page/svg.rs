@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::text::decimals;
+use super::text::{decimals, push_decimals};
 
 /// A path's data under construction.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ impl PathData {
     /// A level line of a length.
     pub(super) fn level(&mut self, length: f64) {
         self.0.push('h');
-        self.0.push_str(&decimals(length, 1));
+        push_decimals(&mut self.0, length, 1);
     }
 
     /// A rectangle, from its lower left corner.
@@ -53,10 +53,15 @@ impl PathData {
     }
 
     fn command(&mut self, letter: char, x: f64, y: f64) {
-        let (x, y) = (decimals(x, 1), decimals(y, 1));
+        self.0.push(letter);
+        push_decimals(&mut self.0, x, 1);
+        self.0.push(' ');
+        let space = self.0.len() - 1;
+        push_decimals(&mut self.0, y, 1);
         // A minus separates as well as a space.
-        let space = if y.starts_with('-') { "" } else { " " };
-        let _written = write!(self.0, "{letter}{x}{space}{y}");
+        if self.0.as_bytes().get(space + 1) == Some(&b'-') {
+            self.0.remove(space);
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Numbers, times and names as the page writes them.
 
+use std::fmt::Write;
+
 use maud::{Markup, html};
 use sluice_io::escape::printable;
 use sluice_model::units;
@@ -13,20 +15,34 @@ pub(super) fn name(text: &str) -> Markup {
 
 /// A number with at most so many decimals, without zeros at the end.
 pub(super) fn decimals(value: f64, most: usize) -> String {
+    let mut text = String::new();
+    push_decimals(&mut text, value, most);
+    text
+}
+
+/// Appends a number with at most so many decimals, without zeros at the end.
+pub(super) fn push_decimals(text: &mut String, value: f64, most: usize) {
     if !value.is_finite() {
-        return "0".to_owned();
+        text.push('0');
+        return;
     }
-    let Some(scaled) = scaled(value, most) else { return decimals_of_digits(value, most) };
+    let Some(scaled) = scaled(value, most) else {
+        text.push_str(&decimals_of_digits(value, most));
+        return;
+    };
     let (mut number, mut places) = (scaled.abs() as u64, most);
     while places > 0 && number % 10 == 0 {
         (number, places) = (number / 10, places - 1);
     }
-    let sign = if scaled < 0.0 { "-" } else { "" };
-    let unit = 10u64.pow(places as u32);
-    match places {
-        0 => format!("{sign}{number}"),
-        _ => format!("{sign}{}.{:0places$}", number / unit, number % unit),
+    if scaled < 0.0 {
+        text.push('-');
     }
+    let unit = 10u64.pow(places as u32);
+    // Writing to a string does not fail.
+    let _written = match places {
+        0 => write!(text, "{number}"),
+        _ => write!(text, "{}.{:0places$}", number / unit, number % unit),
+    };
 }
 
 /// Like [`decimals`], for any finite number: by all its decimal digits, which takes five times as
