@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
+use sluice_lcm::fuzzing::{HEADER_LEN, LcmHeader};
 
 use super::{
     Listener, Network, PATIENCE, URL, pattern, peer_program, receive, received_events, report,
@@ -58,16 +59,26 @@ fn done(output: Output) -> String {
     ProgramOutput::from_output(output).expect(0).text()
 }
 
-/// Waits until a growing log has this many events, not counting the self-test messages of starting
-/// programs: a program that is stopped earlier writes no more.
+/// Waits until a growing log has this many whole events, not counting the self-test messages of
+/// starting programs: a program that is stopped earlier writes no more.
+#[track_caller]
 fn wait_for_events(folder: &Folder, name: &str, count: usize) {
-    const SYNC: &[u8] = &[0xed, 0xa1, 0xda, 0x01];
-    const SELF_TEST: &[u8] = b"LCM_SELF_TEST";
-    until(PATIENCE, || {
-        let log = folder.read(name);
-        let all = |word: &[u8]| log.windows(word.len()).filter(|bytes| *bytes == word).count();
-        all(SYNC) - all(SELF_TEST).min(all(SYNC)) >= count
-    });
+    let whole = || whole_events(&folder.read(name));
+    assert!(until(PATIENCE, || whole() >= count), "{name} has {} of {count} events", whole());
+}
+
+/// The number of events up to the end of a log, the last of which may be cut off.
+fn whole_events(mut log: &[u8]) -> usize {
+    let mut count = 0;
+    while let Some((head, rest)) = log.split_first_chunk::<HEADER_LEN>() {
+        let header = LcmHeader::parse(head).expect("a log without damage");
+        let channel = rest.get(..header.channel_len as usize);
+        let len = header.channel_len as usize + header.data_len as usize;
+        let Some(rest) = rest.get(len..) else { break };
+        count += usize::from(channel != Some(b"LCM_SELF_TEST"));
+        log = rest;
+    }
+    count
 }
 
 #[test]
