@@ -60,19 +60,24 @@ impl ChannelPart {
     }
 
     /// Adds what follows in the order of the log, but for its fields.
-    pub(super) fn append_events(&mut self, mut next: Self) -> Vec<FieldPart> {
+    pub(super) fn append_events(&mut self, next: &mut Self) -> Vec<FieldPart> {
         if let Some(gap) = self.gap_before(next.first) {
             self.gaps.add(gap);
             self.intervals.append(&Bins::from_value(gap.length));
         }
         self.last = next.last;
         self.intervals.append(&next.intervals);
-        self.gaps.append(next.gaps);
-        self.timeline.append(&mut next.timeline);
+        self.gaps.append(std::mem::take(&mut next.gaps));
+        self.timeline.append(&next.timeline);
         self.without_rows += next.without_rows;
         self.first_without_rows = self.first_without_rows.or(next.first_without_rows);
-        self.views.append(next.views);
-        next.fields
+        self.views.append(&mut next.views);
+        std::mem::take(&mut next.fields)
+    }
+
+    /// Its events, leaving none.
+    pub(super) fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::new(self.channel, self.first))
     }
 
     pub(super) fn take_fields(&mut self) -> Vec<FieldPart> {

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, Float64Array, RecordBatch};
-use sluice_model::{Batch, FieldPath, Rows};
-use sluice_views::doubles;
+use arrow_array::{Array, Float64Array};
+use sluice_model::{Batch, Rows};
 
 use super::grid::{BucketValue, BucketWidth, Buckets};
 use super::sum::ExactSum;
@@ -114,7 +113,7 @@ impl FieldPart {
     }
 
     /// Adds other values, in buckets of the same width. Order does not matter.
-    pub(super) fn append(&mut self, next: &mut Self) {
+    pub(super) fn append(&mut self, next: &Self) {
         self.count += next.count;
         self.nulls += next.nulls;
         self.not_finite += next.not_finite;
@@ -122,7 +121,7 @@ impl FieldPart {
             self.add_extremes(min, max);
         }
         self.sum.append(&next.sum);
-        self.series.append(&mut next.series);
+        self.series.append(&next.series);
     }
 
     pub(super) fn widen(&mut self, from: BucketWidth, to: BucketWidth) {
@@ -228,14 +227,14 @@ impl ChannelRows {
     }
 
     /// The values of a field.
-    pub(super) fn values(&self, path: &Arc<str>, of: &FieldValues) -> FieldPart {
+    pub(super) fn values(&self, path: &Arc<str>, of: &Float64Array) -> FieldPart {
         let mut part = FieldPart::new(Arc::clone(path));
-        let nulls = of.array.nulls().filter(|nulls| nulls.null_count() > 0);
+        let nulls = of.nulls().filter(|nulls| nulls.null_count() > 0);
         let picked: Vec<f64>;
-        let values = match self.rows.len() == of.array.len() {
-            true => &of.array.values()[..],
+        let values = match self.rows.len() == of.len() {
+            true => &of.values()[..],
             false => {
-                let all = of.array.values();
+                let all = of.values();
                 picked = self.rows.iter().map(|row| all[*row as usize]).collect();
                 &picked[..]
             }
@@ -262,17 +261,5 @@ impl ChannelRows {
             }
         }
         part
-    }
-}
-
-/// The values of a numeric field.
-pub(super) struct FieldValues {
-    array: Float64Array,
-}
-
-impl FieldValues {
-    /// `None` if the field has no numbers.
-    pub(super) fn resolve(path: &FieldPath, columns: &RecordBatch) -> Option<Self> {
-        Some(Self { array: doubles(&path.resolve(columns)?)? })
     }
 }

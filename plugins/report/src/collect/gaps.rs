@@ -14,12 +14,15 @@ pub(super) struct LongestGaps(Vec<GapFigures>);
 impl LongestGaps {
     /// Those of some in the order of the log.
     pub(super) fn from_gaps(gaps: &[GapFigures]) -> Self {
+        if gaps.len() <= KEPT {
+            let mut all = gaps.to_vec();
+            all.sort_by_key(|gap| Reverse(gap.length));
+            return Self(all);
+        }
         let mut ranked: Vec<(Reverse<u64>, u32)> =
             gaps.iter().map(|gap| Reverse(gap.length)).zip(0..).collect();
-        if ranked.len() > KEPT {
-            ranked.select_nth_unstable(KEPT);
-            ranked.truncate(KEPT);
-        }
+        ranked.select_nth_unstable(KEPT);
+        ranked.truncate(KEPT);
         ranked.sort_unstable();
         Self(ranked.into_iter().map(|(_, at)| gaps[at as usize]).collect())
     }

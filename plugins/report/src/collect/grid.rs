@@ -45,7 +45,7 @@ impl BucketWidth {
 }
 
 /// What a bucket holds.
-pub(super) trait BucketValue {
+pub(super) trait BucketValue: Clone {
     /// Adds what follows in the order of the log.
     fn append(&mut self, next: Self);
 }
@@ -85,9 +85,9 @@ impl<T: BucketValue> Buckets<T> {
         }
     }
 
-    /// Adds the buckets of what follows, of the same width, and leaves none there.
-    pub(super) fn append(&mut self, next: &mut Self) {
-        next.0.drain(..).for_each(|(bucket, value)| self.add(bucket, value));
+    /// Adds the buckets of what follows, of the same width.
+    pub(super) fn append(&mut self, next: &Self) {
+        next.0.iter().for_each(|(bucket, value)| self.add(*bucket, value.clone()));
     }
 
     /// Makes buckets wider.
@@ -175,9 +175,13 @@ impl<const MOST: usize> OccupiedBuckets<MOST> {
     /// The buckets of these times, at least so wide.
     pub(super) fn from_times(times: &[i64], least: BucketWidth) -> Self {
         let mut occupied = Self { width: least, events: Buckets::default() };
-        for time in times {
-            occupied.events.add(occupied.width.bucket(*time), 1);
+        let mut left = times;
+        while let Some(first) = left.first() {
+            let (width, bucket) = (occupied.width, occupied.width.bucket(*first));
+            let run = left.iter().take_while(|time| width.bucket(**time) == bucket).count();
+            occupied.events.add(bucket, run as u64);
             occupied.fit();
+            left = left.get(run..).unwrap_or_default();
         }
         occupied
     }
@@ -197,7 +201,7 @@ impl<const MOST: usize> OccupiedBuckets<MOST> {
     pub(super) fn append(&mut self, mut next: Self) {
         self.widen(next.width);
         next.widen(self.width);
-        self.events.append(&mut next.events);
+        self.events.append(&next.events);
         self.fit();
     }
 

@@ -50,10 +50,10 @@ impl Latencies {
         Self(range.map(|_| (field, part)).into_iter().collect())
     }
 
-    pub(super) fn append(&mut self, next: Self) {
-        for (field, part) in next.0 {
-            let Some((_, ours)) = self.0.iter_mut().find(|(known, _)| *known == field) else {
-                self.0.push((field, part));
+    pub(super) fn append(&mut self, next: &mut Self) {
+        for (field, part) in &mut next.0 {
+            let Some((_, ours)) = self.0.iter_mut().find(|(known, _)| known == field) else {
+                self.0.push((Arc::clone(field), std::mem::take(part)));
                 continue;
             };
             ours.later.append(&part.later);

@@ -8,7 +8,7 @@ use sluice_model::{Batch, ChannelId, Rows};
 
 use super::bins::BinCounter;
 use super::channel::ChannelPart;
-use super::fields::{ChannelRows, FieldPart, FieldValues};
+use super::fields::{ChannelRows, FieldPart};
 use super::gaps::LongestGaps;
 use super::grid::{BucketWidth, MAX_BUCKETS, OccupiedBuckets};
 use super::latency::MessageTimes;
@@ -131,7 +131,8 @@ impl Part {
 
     fn add_times(&mut self, batch: &Batch, bins: &mut BinCounter) {
         let width = self.times.width();
-        let mut gaps: Vec<Vec<GapFigures>> = Vec::new();
+        let mut gaps: Vec<Vec<GapFigures>> = Vec::with_capacity(self.census.channels.len());
+        self.channels.reserve_exact(self.census.channels.len());
         for (time, channel) in batch.timestamps().iter().zip(batch.channels()) {
             let bucket = width.bucket(*time);
             let Some(place) = self.place(*channel) else {
@@ -189,10 +190,10 @@ impl Part {
             for channel in channels {
                 self.channels[channel.place].fields.reserve_exact(of.leaves.len());
             }
-            for (path, text) in &of.leaves {
-                let Some(values) = FieldValues::resolve(path, &rows.columns) else { continue };
+            for leaf in &of.leaves {
+                let Some(values) = leaf.numbers(&rows.columns) else { continue };
                 for channel in channels {
-                    let field = channel.values(text, &values);
+                    let field = channel.values(&leaf.text, &values);
                     match types[channel.place] {
                         // The fields of a type differ.
                         1 => self.channels[channel.place].insert_field(field),
@@ -237,7 +238,7 @@ impl Part {
         let Some(times) = MessageTimes::resolve(None, &rows.columns) else { return };
         for channel in channels {
             let Some(part) = self.channels.get_mut(channel.place) else { continue };
-            part.views.latencies.append(times.latencies(channel.events(), bins));
+            part.views.latencies.append(&mut times.latencies(channel.events(), bins));
         }
     }
 
@@ -273,7 +274,7 @@ impl Part {
         self.picture_times.append(std::mem::take(&mut next.picture_times));
         self.widen_pictures(ours, self.picture_times.width());
         next.widen_pictures(theirs, self.picture_times.width());
-        for part in next.channels {
+        for part in &mut next.channels {
             self.append_channel(part, limits);
         }
         for field in next.left_out {
@@ -296,23 +297,23 @@ impl Part {
         }
     }
 
-    fn append_channel(&mut self, mut next: ChannelPart, limits: &mut Limits) {
+    fn append_channel(&mut self, next: &mut ChannelPart, limits: &mut Limits) {
         let place = self.place(next.channel);
         if place.unwrap_or(self.channels.len()) >= limits.cameras {
             next.views.pictures.drop_pictures();
             next.views.packets = None;
         }
-        let (place, fields) = match place {
+        let (place, mut fields) = match place {
             Some(place) => (place, self.channels[place].append_events(next)),
             None if self.channels.len() < limits.channels => {
                 let fields = next.take_fields();
-                self.insert(next);
+                self.insert(next.take());
                 (self.channels.len() - 1, fields)
             }
             None => return,
         };
-        for (at, mut field) in fields.into_iter().enumerate() {
-            self.add_field(place, &mut field, at, &mut limits.fields);
+        for (at, field) in fields.iter_mut().enumerate() {
+            self.add_field(place, field, at, &mut limits.fields);
         }
     }
 }

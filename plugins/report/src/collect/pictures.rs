@@ -82,15 +82,15 @@ impl Pictures {
         }
     }
 
-    pub(super) fn append(&mut self, mut next: Self) {
+    pub(super) fn append(&mut self, next: &Self) {
         self.count += next.count;
         self.bad += next.bad;
         self.first_bad = match (self.first_bad, next.first_bad) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        next.sizes.into_iter().for_each(|(size, count)| self.add_size(size, count));
-        self.spaced.append(&mut next.spaced);
+        next.sizes.iter().for_each(|(size, count)| self.add_size(*size, *count));
+        self.spaced.append(&next.spaced);
     }
 
     pub(super) fn widen(&mut self, from: BucketWidth, to: BucketWidth) {

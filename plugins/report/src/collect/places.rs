@@ -26,8 +26,8 @@ impl Places {
         self.0.add(width.bucket(time), Place { time, at });
     }
 
-    pub(super) fn append(&mut self, mut next: Self) {
-        self.0.append(&mut next.0);
+    pub(super) fn append(&mut self, next: &Self) {
+        self.0.append(&next.0);
     }
 
     pub(super) fn widen(&mut self, from: BucketWidth, to: BucketWidth) {

@@ -133,16 +133,16 @@ impl ViewParts {
         has_pictures || self.cloud.is_some() || self.packets.is_some()
     }
 
-    pub(super) fn append(&mut self, next: Self) {
-        self.track.append(next.track);
-        self.fixes.append(next.fixes);
-        self.pictures.append(next.pictures);
-        CloudPart::keep_earlier(&mut self.cloud, next.cloud);
-        match (&mut self.packets, next.packets) {
+    pub(super) fn append(&mut self, next: &mut Self) {
+        self.track.append(&next.track);
+        self.fixes.append(&next.fixes);
+        self.pictures.append(&next.pictures);
+        CloudPart::keep_earlier(&mut self.cloud, next.cloud.take());
+        match (&mut self.packets, next.packets.take()) {
             (Some((_, ours)), Some((_, next))) => ours.append(next),
             (ours, next) => *ours = ours.take().or(next),
         }
-        self.latencies.append(next.latencies);
+        self.latencies.append(&mut next.latencies);
     }
 }
 
@@ -247,7 +247,7 @@ impl ShownRows<'_> {
             MessageTimes::resolve(mapped.map(|(path, unit)| (path, unit.nanos())), columns)
         });
         if let Some(times) = times {
-            to.latencies.append(times.latencies(events.events(), bins));
+            to.latencies.append(&mut times.latencies(events.events(), bins));
         }
         let Some((map, _, false)) = found else { return };
         match self.columns.get(&map).and_then(Option::as_ref) {
