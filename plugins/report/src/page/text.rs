@@ -97,7 +97,8 @@ pub(super) fn significant(value: f64) -> String {
 /// A number rounded to a power of ten that is at most a 20,000th of `span`.
 pub(super) fn rounded(value: f64, span: f64) -> f64 {
     let is_rounded = value.is_finite() && value != 0.0 && span.is_finite() && span > 0.0;
-    let digits = value.abs().log10().floor() - (span.log10() - 4.3).floor();
+    let places = -(span.log10() - 4.3).floor();
+    let digits = value.abs().log10().floor() + places;
     if !is_rounded || digits >= 17.0 {
         return value;
     }
@@ -106,7 +107,6 @@ pub(super) fn rounded(value: f64, span: f64) -> f64 {
     }
     // A whole number and a power of ten that are exact: their quotient is the number that a parser
     // makes of its decimal digits.
-    let places = digits - value.abs().log10().floor();
     if places >= 0.0
         && let Some(scaled) = scaled(value, places as usize)
         && let Some(power) = power_of_ten(places as usize)
