@@ -71,20 +71,22 @@ impl BinCounter {
 }
 
 impl Bins {
-    /// The bin of one value.
-    pub(super) fn from_value(value: u64) -> Self {
-        Self(vec![Bin { number: number(value), count: 1, sum: u128::from(value) }])
+    /// Adds a value.
+    pub(super) fn add(&mut self, value: u64) {
+        self.add_bin(Bin { number: number(value), count: 1, sum: u128::from(value) });
     }
 
     pub(super) fn append(&mut self, next: &Self) {
-        for bin in &next.0 {
-            match self.0.binary_search_by_key(&bin.number, |bin| bin.number) {
-                Ok(at) => {
-                    self.0[at].count += bin.count;
-                    self.0[at].sum += bin.sum;
-                }
-                Err(at) => self.0.insert(at, *bin),
+        next.0.iter().for_each(|bin| self.add_bin(*bin));
+    }
+
+    fn add_bin(&mut self, bin: Bin) {
+        match self.0.binary_search_by_key(&bin.number, |bin| bin.number) {
+            Ok(at) => {
+                self.0[at].count += bin.count;
+                self.0[at].sum += bin.sum;
             }
+            Err(at) => self.0.insert(at, bin),
         }
     }
 

@@ -1,10 +1,6 @@
-//! The events of a channel, and the order of what is added to it.
-
-use std::collections::BTreeMap;
-use std::sync::Arc;
+//! The events of a channel.
 
 use super::bins::Bins;
-use super::fields::FieldPart;
 use super::gaps::LongestGaps;
 use super::grid::{BucketWidth, Buckets};
 use super::views::ViewParts;
@@ -24,10 +20,6 @@ pub(super) struct ChannelPart {
     pub(super) without_rows: u64,
     pub(super) first_without_rows: Option<i64>,
     pub(super) views: ViewParts,
-    /// In order of their first event.
-    pub(super) fields: Vec<FieldPart>,
-    /// The place in `fields` by path, of those that have been looked up.
-    by_path: BTreeMap<Arc<str>, usize>,
 }
 
 impl ChannelPart {
@@ -43,8 +35,6 @@ impl ChannelPart {
             without_rows: 0,
             first_without_rows: None,
             views: ViewParts::default(),
-            fields: Vec::new(),
-            by_path: BTreeMap::new(),
         }
     }
 
@@ -59,11 +49,11 @@ impl ChannelPart {
         self.first_without_rows.get_or_insert(time);
     }
 
-    /// Adds what follows in the order of the log, but for its fields.
-    pub(super) fn append_events(&mut self, next: &mut Self) -> Vec<FieldPart> {
+    /// Adds what follows in the order of the log.
+    pub(super) fn append(&mut self, next: &mut Self) {
         if let Some(gap) = self.gap_before(next.first) {
             self.gaps.add(gap);
-            self.intervals.append(&Bins::from_value(gap.length));
+            self.intervals.add(gap.length);
         }
         self.last = next.last;
         self.intervals.append(&next.intervals);
@@ -72,7 +62,6 @@ impl ChannelPart {
         self.without_rows += next.without_rows;
         self.first_without_rows = self.first_without_rows.or(next.first_without_rows);
         self.views.append(&mut next.views);
-        std::mem::take(&mut next.fields)
     }
 
     /// Its events, leaving none.
@@ -80,44 +69,9 @@ impl ChannelPart {
         std::mem::replace(self, Self::new(self.channel, self.first))
     }
 
-    pub(super) fn take_fields(&mut self) -> Vec<FieldPart> {
-        self.by_path.clear();
-        std::mem::take(&mut self.fields)
-    }
-
-    /// Adds the values of a field, which is expected at a place; takes and returns those of a new
-    /// field.
-    pub(super) fn append_field(
-        &mut self,
-        field: &mut FieldPart,
-        expected: usize,
-    ) -> Option<FieldPart> {
-        let is_expected = self.fields.get(expected).is_some_and(|known| known.path == field.path);
-        let place = if is_expected { Some(expected) } else { self.place_of(&field.path) };
-        match place.and_then(|place| self.fields.get_mut(place)) {
-            Some(known) => {
-                known.append(field);
-                None
-            }
-            None => Some(field.take()),
-        }
-    }
-
-    fn place_of(&mut self, path: &Arc<str>) -> Option<usize> {
-        let fields = self.fields.iter().enumerate().skip(self.by_path.len());
-        self.by_path.extend(fields.map(|(place, field)| (Arc::clone(&field.path), place)));
-        self.by_path.get(path).copied()
-    }
-
-    /// Adds a field whose path it does not have.
-    pub(super) fn insert_field(&mut self, field: FieldPart) {
-        self.fields.push(field);
-    }
-
     pub(super) fn widen(&mut self, from: BucketWidth, to: BucketWidth) {
         self.timeline.widen(from, to);
         self.views.track.widen(from, to);
         self.views.fixes.widen(from, to);
-        self.fields.iter_mut().for_each(|field| field.widen(from, to));
     }
 }

@@ -1,25 +1,26 @@
 //! The values of numeric fields: least, greatest, mean, and their course over time.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{Array, Float64Array};
-use sluice_model::{Batch, Rows};
 
 use super::grid::{BucketValue, BucketWidth, Buckets};
+use super::row_types::RowType;
 use super::sum::ExactSum;
+use super::type_rows::{ChannelRows, TypeRows};
 use crate::{FieldFigures, TimeGrid};
 
-/// The values of one field of a channel.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct FieldPart {
-    pub(super) path: Arc<str>,
+/// The values of a field, but for their course.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct FieldValues {
     count: u64,
     nulls: u64,
     not_finite: u64,
     min: Option<Extreme>,
     max: Option<Extreme>,
     sum: ExactSum,
-    series: Buckets<ValueRange>,
 }
 
 /// A value, and the earliest time of it.
@@ -30,6 +31,13 @@ struct Extreme {
 }
 
 impl Extreme {
+    /// Of these values with their times, one that is equal to `value`.
+    fn find(value: f64, values: &[f64], times: &[i64]) -> Self {
+        let equal = values.iter().zip(times).filter(|(other, _)| **other == value);
+        let time = equal.map(|(_, time)| *time).min().unwrap_or_default();
+        Self { value, time }
+    }
+
     /// The one that is first by an order of values.
     fn or(self, other: Self, is_better: bool) -> Self {
         let is_earlier = other.value == self.value && other.time < self.time;
@@ -37,11 +45,24 @@ impl Extreme {
     }
 }
 
-/// The least and the greatest value in a bucket.
+/// The least and the greatest value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct ValueRange {
     min: f64,
     max: f64,
+}
+
+impl ValueRange {
+    /// The range of finite values; `None` if there are none.
+    fn of(values: &[f64]) -> Option<Self> {
+        let first = values.first()?;
+        let range = Self { min: *first, max: *first };
+        Some(values.iter().fold(range, |range, value| {
+            // Comparisons rather than `f64::min`, which is slower because of NaN.
+            let min = if *value < range.min { *value } else { range.min };
+            Self { min, max: if *value > range.max { *value } else { range.max } }
+        }))
+    }
 }
 
 impl BucketValue for ValueRange {
@@ -55,211 +76,269 @@ impl BucketValue for ValueRange {
     }
 }
 
-impl FieldPart {
-    pub(super) fn new(path: Arc<str>) -> Self {
-        Self {
-            path,
-            count: 0,
-            nulls: 0,
-            not_finite: 0,
-            min: None,
-            max: None,
-            sum: ExactSum::default(),
-            series: Buckets::default(),
-        }
-    }
-
-    /// Its values, leaving none.
-    pub(super) fn take(&mut self) -> Self {
-        let path = Arc::clone(&self.path);
-        std::mem::replace(self, Self::new(path))
-    }
-
-    /// Adds a run of numbers, all finite.
-    fn add_run(&mut self, values: &[f64], run: &Run, times: &[i64]) {
-        let Some(first) = values.first() else { return };
-        let range =
-            (values.iter()).fold(ValueRange { min: *first, max: *first }, |range, value| {
-                // Comparisons rather than `f64::min`, which is slower because of NaN.
-                let min = if *value < range.min { *value } else { range.min };
-                ValueRange { min, max: if *value > range.max { *value } else { range.max } }
-            });
-        let earliest = |extreme: f64| {
-            let at = values.iter().zip(times).filter(|(value, _)| **value == extreme);
-            at.map(|(_, time)| *time).min().unwrap_or(run.earliest)
-        };
-        let beats = |known: Option<Extreme>, value: f64, is_better: fn(&f64, &f64) -> bool| {
-            known.is_none_or(|known| {
-                let is_earlier = value == known.value && run.earliest < known.time;
-                is_better(&value, &known.value) || is_earlier
-            })
-        };
-        if beats(self.min, range.min, f64::lt) {
-            let low = Extreme { value: range.min, time: earliest(range.min) };
-            self.min = Some(self.min.map_or(low, |min| min.or(low, low.value < min.value)));
-        }
-        if beats(self.max, range.max, f64::gt) {
-            let high = Extreme { value: range.max, time: earliest(range.max) };
-            self.max = Some(self.max.map_or(high, |max| max.or(high, high.value > max.value)));
-        }
-        self.count += values.len() as u64;
-        self.sum.add_all(values);
-        self.series.add(run.bucket, range);
-    }
-
-    fn add_extremes(&mut self, low: Extreme, high: Extreme) {
-        self.min = Some(self.min.map_or(low, |min| min.or(low, low.value < min.value)));
-        self.max = Some(self.max.map_or(high, |max| max.or(high, high.value > max.value)));
-    }
-
-    /// Adds other values, in buckets of the same width. Order does not matter.
-    pub(super) fn append(&mut self, next: &Self) {
+impl FieldValues {
+    /// Adds others. Order does not matter.
+    fn append(&mut self, next: &Self) {
         self.count += next.count;
         self.nulls += next.nulls;
         self.not_finite += next.not_finite;
-        if let (Some(min), Some(max)) = (next.min, next.max) {
-            self.add_extremes(min, max);
+        if let (Some(low), Some(high)) = (next.min, next.max) {
+            self.min = Some(self.min.map_or(low, |min| min.or(low, low.value < min.value)));
+            self.max = Some(self.max.map_or(high, |max| max.or(high, high.value > max.value)));
         }
         self.sum.append(&next.sum);
-        self.series.append(&next.series);
+    }
+}
+
+/// The values of the numeric fields of a batch.
+#[derive(Clone, Debug, Default)]
+pub(super) struct BatchFields {
+    /// In order of their first event.
+    channels: Vec<ChannelFields>,
+    /// The leaf of the type that each field is, and its values.
+    fields: Vec<(u32, FieldValues)>,
+    /// Of each channel, the buckets of its runs.
+    buckets: Vec<i64>,
+    /// Of each field, the range of its values in each of the channel's runs.
+    ranges: Vec<Option<ValueRange>>,
+}
+
+/// The fields of one channel and type: which of those of the batch are its own.
+#[derive(Clone, Debug)]
+struct ChannelFields {
+    /// The channel's number.
+    channel: u32,
+    first: u32,
+    of: Arc<RowType>,
+    fields: Range<usize>,
+    buckets: Range<usize>,
+    /// Where the ranges of its first field start.
+    ranges: usize,
+}
+
+/// The finite values of a field, with their times. Reused.
+#[derive(Default)]
+struct FiniteValues {
+    values: Vec<f64>,
+    times: Vec<i64>,
+}
+
+impl BatchFields {
+    /// The fields of these rows. `number` has the number of the channel at each place.
+    pub(super) fn from_rows(by_type: &[TypeRows<'_>], number: impl Fn(usize) -> u32) -> Self {
+        let (mut batch, mut finite) = (Self::default(), FiniteValues::default());
+        batch.channels.reserve_exact(by_type.iter().map(|rows| rows.channels().len()).sum());
+        for rows in by_type {
+            let leaves = (0..).zip(&rows.of.leaves);
+            let numbers: Vec<(u32, Float64Array)> = leaves
+                .filter_map(|(leaf, path)| Some((leaf, path.numbers(&rows.rows.columns)?)))
+                .collect();
+            batch.fields.reserve(numbers.len() * rows.channels().len());
+            for channel in rows.channels() {
+                let starts = (batch.fields.len(), batch.buckets.len(), batch.ranges.len());
+                batch.buckets.extend(channel.runs.iter().map(|run| run.bucket));
+                for (leaf, numbers) in &numbers {
+                    let values = batch.values(&channel, numbers, &mut finite);
+                    batch.fields.push((*leaf, values));
+                }
+                batch.channels.push(ChannelFields {
+                    channel: number(channel.place),
+                    first: channel.first,
+                    of: Arc::clone(&rows.of),
+                    fields: starts.0..batch.fields.len(),
+                    buckets: starts.1..batch.buckets.len(),
+                    ranges: starts.2,
+                });
+            }
+        }
+        batch.channels.sort_by_key(|channel| channel.first);
+        batch
     }
 
+    /// Adds the ranges of a field's values, and returns the rest.
+    fn values(
+        &mut self,
+        rows: &ChannelRows<'_>,
+        of: &Float64Array,
+        finite: &mut FiniteValues,
+    ) -> FieldValues {
+        let mut field = FieldValues::default();
+        let nulls = of.nulls().filter(|nulls| nulls.null_count() > 0);
+        finite.values.clear();
+        finite.times.clear();
+        let mut start = 0;
+        for run in rows.runs {
+            let first = finite.values.len();
+            let these = start..run.end;
+            for (row, time) in rows.rows[these.clone()].iter().zip(&rows.times[these]) {
+                let value = of.values()[*row as usize];
+                match nulls.is_some_and(|nulls| nulls.is_null(*row as usize)) {
+                    true => field.nulls += 1,
+                    false if !value.is_finite() => field.not_finite += 1,
+                    false => {
+                        finite.values.push(value);
+                        finite.times.push(*time);
+                    }
+                }
+            }
+            self.ranges.push(ValueRange::of(&finite.values[first..]));
+            start = run.end;
+        }
+        let FiniteValues { values, times } = &*finite;
+        let ranges = self.ranges[self.ranges.len() - rows.runs.len()..].iter().flatten();
+        let range = ranges.copied().reduce(|mut all, next| {
+            all.append(next);
+            all
+        });
+        field.min = range.map(|range| Extreme::find(range.min, values, times));
+        field.max = range.map(|range| Extreme::find(range.max, values, times));
+        field.count = values.len() as u64;
+        field.sum.add_all(values);
+        field
+    }
+
+    /// Makes the buckets wider.
     pub(super) fn widen(&mut self, from: BucketWidth, to: BucketWidth) {
-        self.series.widen(from, to);
+        self.buckets.iter_mut().for_each(|bucket| *bucket = from.widened(*bucket, to));
+    }
+}
+
+/// A field of a channel.
+#[derive(Debug)]
+pub(super) struct Field {
+    pub(super) path: Arc<str>,
+    values: FieldValues,
+    course: Buckets<ValueRange>,
+}
+
+impl Field {
+    fn append(&mut self, values: &FieldValues, course: impl Iterator<Item = (i64, ValueRange)>) {
+        self.values.append(values);
+        course.for_each(|(bucket, range)| self.course.add(bucket, range));
     }
 
     /// Its figures, with a series if it is plotted.
     pub(super) fn figures(&self, plot: Option<&TimeGrid>, width: BucketWidth) -> FieldFigures {
         let range = |range: &ValueRange| Some([range.min, range.max]);
+        let FieldValues { count, nulls, not_finite, min, max, sum } = &self.values;
         FieldFigures {
             path: self.path.to_string(),
-            count: self.count,
-            nulls: self.nulls,
-            not_finite: self.not_finite,
-            min: self.min.map(|min| min.value),
-            min_at: self.min.map_or(0, |min| min.time),
-            max: self.max.map(|max| max.value),
-            max_at: self.max.map_or(0, |max| max.time),
-            mean: self.sum.mean(self.count),
-            series: plot.map(|grid| self.series.dense(grid, width, range)).unwrap_or_default(),
+            count: *count,
+            nulls: *nulls,
+            not_finite: *not_finite,
+            min: min.map(|min| min.value),
+            min_at: min.map_or(0, |min| min.time),
+            max: max.map(|max| max.value),
+            max_at: max.map_or(0, |max| max.time),
+            mean: sum.mean(*count),
+            series: plot.map(|grid| self.course.dense(grid, width, range)).unwrap_or_default(),
         }
     }
 
     /// Whether a plot of it shows anything: its values differ.
     pub(super) fn varies(&self) -> bool {
-        self.min.zip(self.max).is_some_and(|(min, max)| min.value < max.value)
+        self.values.min.zip(self.values.max).is_some_and(|(min, max)| min.value < max.value)
     }
 }
 
-/// The rows of a channel among those of a type.
-pub(super) struct ChannelRows {
-    /// The place of the channel in the part.
-    pub(super) place: usize,
-    /// Its first event that has a row.
-    pub(super) first: u32,
-    rows: Vec<u32>,
-    times: Vec<i64>,
-    runs: Vec<Run>,
+/// The most fields that are remembered as left out.
+const MAX_LEFT_OUT: usize = 10_000;
+
+/// The fields collected so far, within limits: those that come first in the log.
+#[derive(Debug)]
+pub(super) struct Fields {
+    /// By the place of the channel.
+    channels: Vec<FieldsOfChannel>,
+    /// How many more are kept, of all channels.
+    left: usize,
+    /// How many are kept of each channel.
+    of_channel: usize,
+    /// The paths of fields that are kept in any case.
+    kept: BTreeSet<String>,
+    /// Fields beyond the limits, by the place of the channel and their path.
+    left_out: BTreeSet<(usize, Arc<str>)>,
 }
 
-/// Rows that follow each other in the same bucket of time.
-struct Run {
-    bucket: i64,
-    /// Their earliest time.
-    earliest: i64,
-    /// The end of the rows, among those of the channel.
-    end: usize,
+/// The fields of a channel, in order of their first event.
+#[derive(Debug, Default)]
+struct FieldsOfChannel {
+    fields: Vec<Field>,
+    /// The places in `fields` by path.
+    by_path: BTreeMap<Arc<str>, usize>,
+    /// The type of the rows added last, and the places of its leaves, as far as they are known.
+    last_type: Option<(Arc<RowType>, Vec<Option<usize>>)>,
 }
 
-impl ChannelRows {
-    /// The rows of one type, by channel in order of their first events. `place` has the place of
-    /// each event's channel.
-    pub(super) fn by_channel(
-        batch: &Batch,
-        rows: &Rows,
-        width: BucketWidth,
-        place: impl Fn(u32) -> Option<usize>,
-    ) -> Vec<Self> {
-        let place = |event: &u32| place(*event).unwrap_or(0);
-        let mut counts: Vec<usize> = Vec::new();
-        for event in &rows.events {
-            let place = place(event);
-            if counts.len() <= place {
-                counts.resize(place + 1, 0);
-            }
-            counts[place] += 1;
-        }
-        let mut channels: Vec<Self> = Vec::new();
-        let mut known: Vec<u32> = vec![u32::MAX; counts.len()];
-        for (row, event) in (0..).zip(&rows.events) {
-            let place = place(event);
-            if known[place] == u32::MAX {
-                known[place] = channels.len() as u32;
-                channels.push(Self::with_capacity(place, *event, counts[place]));
-            }
-            let channel = &mut channels[known[place] as usize];
-            channel.push(row, batch.timestamps()[*event as usize], width);
-        }
-        channels
+impl Fields {
+    /// At most `left` fields, and `of_channel` of each channel.
+    pub(super) fn limited(left: usize, of_channel: usize, kept: BTreeSet<String>) -> Self {
+        Self { channels: Vec::new(), left, of_channel, kept, left_out: BTreeSet::new() }
     }
 
-    fn with_capacity(place: usize, first: u32, rows: usize) -> Self {
-        let (times, rows) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
-        Self { place, first, rows, times, runs: Vec::new() }
+    /// The fields of the channel at this place.
+    pub(super) fn of(&self, place: usize) -> &[Field] {
+        self.channels.get(place).map_or(&[], |channel| &channel.fields)
     }
 
-    fn push(&mut self, row: u32, time: i64, width: BucketWidth) {
-        self.rows.push(row);
-        self.times.push(time);
-        let (bucket, end) = (width.bucket(time), self.rows.len());
-        match self.runs.last_mut() {
-            Some(run) if run.bucket == bucket => {
-                run.end = end;
-                run.earliest = run.earliest.min(time);
+    /// The number of fields that are left out.
+    pub(super) fn left_out(&self) -> usize {
+        self.left_out.len()
+    }
+
+    pub(super) fn widen(&mut self, from: BucketWidth, to: BucketWidth) {
+        let fields = self.channels.iter_mut().flat_map(|channel| &mut channel.fields);
+        fields.for_each(|field| field.course.widen(from, to));
+    }
+
+    /// Adds those of the batch that follows, whose buckets have the same width. `place` has the
+    /// place of each channel that is kept, by its number.
+    pub(super) fn append(&mut self, next: &BatchFields, place: impl Fn(u32) -> Option<usize>) {
+        for from in &next.channels {
+            let Some(to) = place(from.channel) else { continue };
+            if self.channels.len() <= to {
+                self.channels.resize_with(to + 1, FieldsOfChannel::default);
             }
-            _ => self.runs.push(Run { bucket, earliest: time, end }),
+            let buckets = &next.buckets[from.buckets.clone()];
+            self.channels[to].expect_type(&from.of);
+            for (nth, (leaf, values)) in next.fields[from.fields.clone()].iter().enumerate() {
+                let Some(field) = self.field(to, &from.of, *leaf as usize) else { continue };
+                let ranges = from.ranges + nth * buckets.len();
+                let ranges = next.ranges[ranges..].iter().zip(buckets);
+                field.append(values, ranges.filter_map(|(range, at)| Some((*at, (*range)?))));
+            }
         }
     }
 
-    /// The rows and times of its events.
-    pub(super) fn events(&self) -> impl ExactSizeIterator<Item = (usize, i64)> {
-        self.rows.iter().zip(&self.times).map(|(row, time)| (*row as usize, *time))
-    }
-
-    /// The values of a field.
-    pub(super) fn values(&self, path: &Arc<str>, of: &Float64Array) -> FieldPart {
-        let mut part = FieldPart::new(Arc::clone(path));
-        let nulls = of.nulls().filter(|nulls| nulls.null_count() > 0);
-        let picked: Vec<f64>;
-        let values = match self.rows.len() == of.len() {
-            true => &of.values()[..],
-            false => {
-                let all = of.values();
-                picked = self.rows.iter().map(|row| all[*row as usize]).collect();
-                &picked[..]
-            }
-        };
-        if nulls.is_none() && values.iter().all(|value| value.is_finite()) {
-            let mut start = 0;
-            for run in &self.runs {
-                part.add_run(&values[start..run.end], run, &self.times[start..run.end]);
-                start = run.end;
-            }
-            return part;
-        }
-        let mut runs = self.runs.iter().peekable();
-        for (at, (row, value)) in self.rows.iter().zip(values).enumerate() {
-            runs.next_if(|run| run.end <= at);
-            let bucket = runs.peek().map_or(0, |run| run.bucket);
-            match nulls.is_some_and(|nulls| nulls.is_null(*row as usize)) {
-                true => part.nulls += 1,
-                false if !value.is_finite() => part.not_finite += 1,
-                false => {
-                    let run = Run { bucket, earliest: self.times[at], end: at + 1 };
-                    part.add_run(&[*value], &run, &self.times[at..=at]);
+    /// The field of a channel at a leaf of the type that is expected; `None` if it is left out.
+    fn field(&mut self, place: usize, of: &RowType, leaf: usize) -> Option<&mut Field> {
+        let channel = self.channels.get_mut(place)?;
+        let (_, places) = channel.last_type.as_mut()?;
+        if places[leaf].is_none() {
+            let path = &of.leaves.get(leaf)?.text;
+            places[leaf] = channel.by_path.get(path).copied();
+            if places[leaf].is_none() {
+                let is_within = channel.fields.len() < self.of_channel && self.left > 0;
+                if !is_within && !self.kept.contains(&**path) {
+                    if self.left_out.len() < MAX_LEFT_OUT {
+                        self.left_out.insert((place, Arc::clone(path)));
+                    }
+                    return None;
                 }
+                self.left = self.left.saturating_sub(1);
+                places[leaf] = Some(channel.fields.len());
+                channel.by_path.insert(Arc::clone(path), channel.fields.len());
+                let (values, course) = (FieldValues::default(), Buckets::default());
+                channel.fields.push(Field { path: Arc::clone(path), values, course });
             }
         }
-        part
+        channel.fields.get_mut(places[leaf]?)
+    }
+}
+
+impl FieldsOfChannel {
+    fn expect_type(&mut self, of: &Arc<RowType>) {
+        if !self.last_type.as_ref().is_some_and(|(last, _)| Arc::ptr_eq(last, of)) {
+            self.last_type = Some((Arc::clone(of), vec![None; of.leaves.len()]));
+        }
     }
 }

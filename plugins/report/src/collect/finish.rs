@@ -9,6 +9,7 @@ use sluice_model::{Channel, Channels, Clock, FieldPath};
 use super::Collection;
 use super::bins::Bins;
 use super::channel::ChannelPart;
+use super::fields::Field;
 use super::grid::BucketWidth;
 use super::plots::PlotChoice;
 use super::views::ViewParts;
@@ -30,7 +31,7 @@ impl Collection {
             BucketWidth::for_times(axis.start, axis.end).max(self.part.times.width())
         });
         let grid = axis.map_or(TimeGrid::default(), |axis| width.grid(axis.start, axis.end));
-        self.part.widen(self.part.times.width(), width);
+        self.widen(self.part.times.width(), width);
         let figures = self.figures_by_channel(channels, plots, (grid, width));
         Figures {
             axis_start: axis.map(|axis| axis.start),
@@ -38,6 +39,11 @@ impl Collection {
             off_axis: axis.map_or(0, |axis| axis.outside),
             ..figures
         }
+    }
+
+    fn widen(&mut self, from: BucketWidth, to: BucketWidth) {
+        self.part.widen(from, to);
+        self.fields.widen(from, to);
     }
 
     fn figures_by_channel(
@@ -61,7 +67,7 @@ impl Collection {
         parts.sort_by_key(|(_, census, channel)| {
             (Reverse(census.bytes), &channel.name, &channel.source)
         });
-        let fields = parts.iter().map(|(part, ..)| part.fields.as_slice());
+        let fields = parts.iter().map(|(part, ..)| self.fields_of(part));
         let plots = PlotChoice::new(fields, plots);
         let mut views = ViewFigures::default();
         for (part, _, channel) in &parts {
@@ -108,8 +114,8 @@ impl Collection {
         let times = &census.times;
         let (gaps, gap_count) = gaps(part);
         let fields =
-            part.fields.iter().enumerate().map(|(field, part)| {
-                part.figures(plots.is_plotted(at, field).then_some(grid), width)
+            self.fields_of(part).iter().enumerate().map(|(nth, field)| {
+                field.figures(plots.is_plotted(at, nth).then_some(grid), width)
             });
         let has_rows = !self.part.census.named.is_empty();
         ChannelFigures {
@@ -139,6 +145,10 @@ impl Collection {
         }
     }
 
+    fn fields_of(&self, part: &ChannelPart) -> &[Field] {
+        self.part.place(part.channel).map_or(&[], |place| self.fields.of(place))
+    }
+
     fn types(&self, census: &ChannelCensus, channel: &Channel) -> Vec<NamedType> {
         let named = &self.part.census.named;
         let name = |key| named.get(key).map_or_else(|| key.to_string(), |name| name.to_string());
@@ -160,10 +170,11 @@ impl Collection {
             of: of as u64,
             shown: shown as u64,
         };
-        let fields: usize = self.part.channels.iter().map(|part| part.fields.len()).sum();
+        let fields = self.part.channels.iter().map(|part| self.fields_of(part).len());
+        let fields: usize = fields.sum();
         let all = [
             shown(Thinned::CHANNELS, self.part.census.channels.len(), self.part.channels.len()),
-            shown("numeric fields", fields + self.part.left_out.len(), fields),
+            shown("numeric fields", fields + self.fields.left_out(), fields),
             shown("plots of fields", plots.candidates(), plots.len()),
         ];
         all.into_iter().filter(|thinned| thinned.shown < thinned.of).collect()

@@ -13,11 +13,10 @@ pub(super) struct LongestGaps(Vec<GapFigures>);
 
 impl LongestGaps {
     /// Those of some in the order of the log.
-    pub(super) fn from_gaps(gaps: &[GapFigures]) -> Self {
+    pub(super) fn from_gaps(mut gaps: Vec<GapFigures>) -> Self {
         if gaps.len() <= KEPT {
-            let mut all = gaps.to_vec();
-            all.sort_by_key(|gap| Reverse(gap.length));
-            return Self(all);
+            gaps.sort_by_key(|gap| Reverse(gap.length));
+            return Self(gaps);
         }
         let mut ranked: Vec<(Reverse<u64>, u32)> =
             gaps.iter().map(|gap| Reverse(gap.length)).zip(0..).collect();

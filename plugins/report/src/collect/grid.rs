@@ -36,6 +36,11 @@ impl BucketWidth {
         time >> self.0
     }
 
+    /// The bucket of another width, at least this one, in which a bucket lies.
+    pub(super) fn widened(self, bucket: i64, to: Self) -> i64 {
+        bucket >> to.0.saturating_sub(self.0)
+    }
+
     /// All buckets of these times.
     pub(super) fn grid(self, earliest: i64, latest: i64) -> TimeGrid {
         let (first, last) = (self.bucket(earliest), self.bucket(latest));
@@ -94,12 +99,11 @@ impl<T: BucketValue> Buckets<T> {
     ///
     /// The values of a wider bucket are added in order of time, which must not matter to them.
     pub(super) fn widen(&mut self, from: BucketWidth, to: BucketWidth) {
-        let by = to.0.saturating_sub(from.0);
-        if by == 0 {
+        if to <= from {
             return;
         }
         for (bucket, value) in std::mem::take(&mut self.0) {
-            self.add(bucket >> by, value);
+            self.add(from.widened(bucket, to), value);
         }
     }
 

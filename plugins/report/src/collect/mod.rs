@@ -1,8 +1,8 @@
 //! Computes figures: what each batch contributes, on any thread, and their sum in the order of the
 //! log.
 //!
-//! The sum is exact: it depends neither on how the log is cut into batches nor on the grouping of
-//! additions. Memory is bounded, whatever the log.
+//! The sum is exact: it does not depend on how the log is cut into batches. Memory is bounded,
+//! whatever the log.
 
 mod bins;
 mod channel;
@@ -22,17 +22,19 @@ mod row_types;
 mod sum;
 #[cfg(test)]
 mod tests;
+mod type_rows;
 mod views;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluice_model::{Batch, ChannelId, Channels, Error};
 
+use part::Limits;
 pub(crate) use part::Part;
-use part::{FieldBudget, Limits};
 pub(crate) use views::ReportViews;
 
 use bins::BinCounter;
+use fields::Fields;
 use hints::CollectedHints;
 use row_types::RowTypes;
 
@@ -135,6 +137,7 @@ impl LaserPackets {
 #[derive(Debug)]
 pub(crate) struct Collection {
     part: Part,
+    fields: Fields,
     limits: Limits,
 }
 
@@ -148,17 +151,22 @@ impl Collection {
     /// A collection that keeps fields with these paths, whatever the number of fields.
     pub(crate) fn keeping<'p>(paths: impl IntoIterator<Item = &'p str>) -> Self {
         let kept = paths.into_iter().map(str::to_owned).collect();
-        let fields = FieldBudget { left: MAX_FIELDS, of_channel: MAX_FIELDS_OF_CHANNEL, kept };
-        let limits = Limits { channels: MAX_CHANNELS, cameras: MAX_CAMERAS, fields };
-        Self { part: Part::default(), limits }
+        let fields = Fields::limited(MAX_FIELDS, MAX_FIELDS_OF_CHANNEL, kept);
+        let limits = Limits { channels: MAX_CHANNELS, cameras: MAX_CAMERAS };
+        Self { part: Part::default(), fields, limits }
     }
 
     /// Adds the part that follows in the order of the log, and tells the collector what is not
     /// needed any more.
-    pub(crate) fn append(&mut self, next: Part, collector: &Collector) {
-        let widths = self.part.widths();
+    pub(crate) fn append(&mut self, mut next: Part, collector: &Collector) {
+        let (widths, next_width) = (self.part.widths(), next.times.width());
+        let mut fields = std::mem::take(&mut next.fields);
         let is_shown = next.channels.iter().any(|part| part.views.has_hints());
-        self.part.append(next, &mut self.limits);
+        self.part.append(next, &self.limits);
+        let width = self.part.times.width();
+        fields.widen(next_width, width);
+        self.fields.widen(widths.0, width);
+        self.fields.append(&fields, |channel| self.part.place(channel));
         if is_shown || widths != self.part.widths() {
             collector.hints.replace(&self.part);
         }

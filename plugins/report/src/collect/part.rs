@@ -1,25 +1,22 @@
 //! What a part of a log contributes: the events of a batch, or of several that follow each other.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
 use sluice_kit::census::BatchCensus;
 use sluice_model::{Batch, ChannelId, Rows};
 
 use super::bins::BinCounter;
 use super::channel::ChannelPart;
-use super::fields::{ChannelRows, FieldPart};
+use super::fields::BatchFields;
 use super::gaps::LongestGaps;
 use super::grid::{BucketWidth, MAX_BUCKETS, OccupiedBuckets};
 use super::latency::MessageTimes;
-use super::row_types::RowType;
+use super::type_rows::TypeRows;
 use super::views::ViewContext;
 use super::{PartContext, RowFigures};
 use crate::GapFigures;
 
 /// What a part of a log contributes to its figures.
 ///
-/// Parts that follow each other can be added in any grouping: how a log is cut does not matter.
+/// Parts that follow each other can be added: how a log is cut does not matter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Part {
     pub(super) census: BatchCensus,
@@ -31,8 +28,8 @@ pub(crate) struct Part {
     pub(super) channels: Vec<ChannelPart>,
     /// The place in `channels` by the channel's number.
     places: Vec<u32>,
-    /// Fields beyond the limits, by the channel's number and path.
-    pub(super) left_out: BTreeSet<(u32, Arc<str>)>,
+    /// The fields of a batch. Those of several are collected apart.
+    pub(super) fields: BatchFields,
 }
 
 /// No place.
@@ -44,44 +41,10 @@ pub(super) struct Limits {
     pub(super) channels: usize,
     /// Of these, the first that may have thumbnails.
     pub(super) cameras: usize,
-    pub(super) fields: FieldBudget,
-}
-
-/// How many fields are kept.
-#[derive(Clone, Debug)]
-pub(super) struct FieldBudget {
-    /// Of all channels, besides those that are there.
-    pub(super) left: usize,
-    /// Of each channel.
-    pub(super) of_channel: usize,
-    /// The paths of fields that are kept in any case.
-    pub(super) kept: BTreeSet<String>,
-}
-
-impl FieldBudget {
-    pub(super) const UNLIMITED: Self =
-        Self { left: usize::MAX, of_channel: usize::MAX, kept: BTreeSet::new() };
-}
-
-impl Limits {
-    /// For the parts of batches, which are small.
-    #[cfg(test)]
-    pub(super) const UNLIMITED: Self =
-        Self { channels: usize::MAX, cameras: usize::MAX, fields: FieldBudget::UNLIMITED };
 }
 
 /// The most pictures that are kept of a channel until thumbnails are chosen.
 const MAX_PICTURES: usize = 23;
-
-/// The most fields that are remembered as left out.
-const MAX_LEFT_OUT: usize = 10_000;
-
-/// The rows of one type, by channel.
-struct RowsOfType<'b> {
-    rows: &'b Rows,
-    of: Arc<RowType>,
-    channels: Vec<ChannelRows>,
-}
 
 impl Part {
     /// What a batch contributes.
@@ -98,8 +61,8 @@ impl Part {
         part.add_times(batch, bins);
         part.add_undecoded(batch);
         if context.rows == RowFigures::Values {
-            let by_type = part.rows_by_channel(batch, context);
-            part.add_fields(&by_type);
+            let by_type = part.rows_by_type(batch, context);
+            part.fields = BatchFields::from_rows(&by_type, |place| part.channels[place].channel);
             part.add_shown(batch, &by_type, context, bins);
         }
         part
@@ -115,7 +78,8 @@ impl Part {
         (self.times.width(), self.picture_times.width())
     }
 
-    fn place(&self, channel: u32) -> Option<usize> {
+    /// The place of a channel in `channels`.
+    pub(super) fn place(&self, channel: u32) -> Option<usize> {
         let place = self.places.get(channel as usize).copied().filter(|place| *place != NONE)?;
         Some(place as usize)
     }
@@ -149,7 +113,7 @@ impl Part {
             part.last = *time;
             part.timeline.add(bucket, 1);
         }
-        for (part, gaps) in self.channels.iter_mut().zip(&gaps) {
+        for (part, gaps) in self.channels.iter_mut().zip(gaps) {
             part.intervals = bins.bins(gaps.iter().map(|gap| gap.length));
             part.gaps = LongestGaps::from_gaps(gaps);
         }
@@ -166,102 +130,51 @@ impl Part {
         }
     }
 
-    fn rows_by_channel<'b>(
-        &self,
-        batch: &'b Batch,
-        context: &PartContext<'_>,
-    ) -> Vec<RowsOfType<'b>> {
+    fn rows_by_type<'b>(&self, batch: &'b Batch, context: &PartContext<'_>) -> Vec<TypeRows<'b>> {
         let place = |event: u32| self.place(batch.channels()[event as usize]);
         let of_type = |rows: &'b Rows| {
-            let channels = ChannelRows::by_channel(batch, rows, self.times.width(), place);
             let views = context.shown.map(|shown| shown.views);
-            RowsOfType { rows, of: context.collector.types.of_rows(rows, views), channels }
+            let of = context.collector.types.of_rows(rows, views);
+            TypeRows::new(batch, (rows, of), self.times.width(), place)
         };
         batch.rows().iter().map(of_type).collect()
-    }
-
-    fn add_fields(&mut self, by_type: &[RowsOfType<'_>]) {
-        // Fields are in order of their first event, then of the type's columns.
-        let mut types = vec![0; self.channels.len()];
-        let channels = by_type.iter().flat_map(|of_type| &of_type.channels);
-        channels.for_each(|channel| types[channel.place] += 1);
-        let mut of_several: Vec<(&ChannelRows, FieldPart)> = Vec::new();
-        for RowsOfType { rows, of, channels } in by_type {
-            for channel in channels {
-                self.channels[channel.place].fields.reserve_exact(of.leaves.len());
-            }
-            for leaf in &of.leaves {
-                let Some(values) = leaf.numbers(&rows.columns) else { continue };
-                for channel in channels {
-                    let field = channel.values(&leaf.text, &values);
-                    match types[channel.place] {
-                        // The fields of a type differ.
-                        1 => self.channels[channel.place].insert_field(field),
-                        _ => of_several.push((channel, field)),
-                    }
-                }
-            }
-        }
-        of_several.sort_by_key(|(channel, _)| channel.first);
-        let mut fields = FieldBudget::UNLIMITED;
-        for (channel, mut field) in of_several {
-            self.add_field(channel.place, &mut field, usize::MAX, &mut fields);
-        }
     }
 
     fn add_shown(
         &mut self,
         batch: &Batch,
-        by_type: &[RowsOfType<'_>],
+        by_type: &[TypeRows<'_>],
         context: &PartContext<'_>,
         bins: &mut BinCounter,
     ) {
-        for RowsOfType { rows, of, channels } in by_type {
+        for rows in by_type {
             let Some(shown) = context.shown else {
-                self.add_latencies(rows, channels, bins);
+                self.add_latencies(rows, bins);
                 continue;
             };
-            let mut shown_rows = shown.views.rows(batch, rows, of);
+            let mut shown_rows = shown.views.rows(batch, rows.rows, &rows.of);
             let (width, picture_width) = self.widths();
             let hints = &context.collector.hints;
-            for events in channels {
+            for events in rows.channels() {
                 let Some(part) = self.channels.get_mut(events.place) else { continue };
                 let channel = shown.channels.get(ChannelId(part.channel));
                 let context = ViewContext { width, picture_width, hints };
                 let of = (part.channel, channel.name.text());
-                shown_rows.add(events, of, &mut part.views, (context, bins));
+                shown_rows.add(&events, of, &mut part.views, (context, bins));
             }
         }
     }
 
-    fn add_latencies(&mut self, rows: &Rows, channels: &[ChannelRows], bins: &mut BinCounter) {
-        let Some(times) = MessageTimes::resolve(None, &rows.columns) else { return };
-        for channel in channels {
+    fn add_latencies(&mut self, rows: &TypeRows<'_>, bins: &mut BinCounter) {
+        let Some(times) = MessageTimes::resolve(None, &rows.rows.columns) else { return };
+        for channel in rows.channels() {
             let Some(part) = self.channels.get_mut(channel.place) else { continue };
             part.views.latencies.append(&mut times.latencies(channel.events(), bins));
         }
     }
 
-    fn add_field(
-        &mut self,
-        place: usize,
-        field: &mut FieldPart,
-        expected: usize,
-        budget: &mut FieldBudget,
-    ) {
-        let Some(part) = self.channels.get_mut(place) else { return };
-        let Some(new) = part.append_field(field, expected) else { return };
-        let is_within = part.fields.len() < budget.of_channel && budget.left > 0;
-        if is_within || budget.kept.contains(&*new.path) {
-            budget.left = budget.left.saturating_sub(1);
-            part.insert_field(new);
-        } else if self.left_out.len() < MAX_LEFT_OUT {
-            self.left_out.insert((part.channel, new.path));
-        }
-    }
-
-    /// Adds the part that follows, within limits.
-    pub(super) fn append(&mut self, mut next: Self, limits: &mut Limits) {
+    /// Adds the part that follows, within limits, but for its fields.
+    pub(super) fn append(&mut self, mut next: Self, limits: &Limits) {
         if next.census.all.events == 0 {
             return;
         }
@@ -276,11 +189,6 @@ impl Part {
         next.widen_pictures(theirs, self.picture_times.width());
         for part in &mut next.channels {
             self.append_channel(part, limits);
-        }
-        for field in next.left_out {
-            if self.left_out.len() < MAX_LEFT_OUT {
-                self.left_out.insert(field);
-            }
         }
     }
 
@@ -297,23 +205,16 @@ impl Part {
         }
     }
 
-    fn append_channel(&mut self, next: &mut ChannelPart, limits: &mut Limits) {
+    fn append_channel(&mut self, next: &mut ChannelPart, limits: &Limits) {
         let place = self.place(next.channel);
         if place.unwrap_or(self.channels.len()) >= limits.cameras {
             next.views.pictures.drop_pictures();
             next.views.packets = None;
         }
-        let (place, mut fields) = match place {
-            Some(place) => (place, self.channels[place].append_events(next)),
-            None if self.channels.len() < limits.channels => {
-                let fields = next.take_fields();
-                self.insert(next.take());
-                (self.channels.len() - 1, fields)
-            }
-            None => return,
-        };
-        for (at, field) in fields.iter_mut().enumerate() {
-            self.add_field(place, field, at, &mut limits.fields);
+        match place {
+            Some(place) => self.channels[place].append(next),
+            None if self.channels.len() < limits.channels => self.insert(next.take()),
+            None => {}
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sluice_model::FieldPath;
 
-use super::fields::FieldPart;
+use super::fields::Field;
 
 /// The most fields that are plotted.
 const MAX_PLOTS: usize = 60;
@@ -21,10 +21,10 @@ impl PlotChoice {
     /// of these paths, or without any all but times and counters. If there are too many, each
     /// channel has its first, then each its second, and so on.
     pub(super) fn new<'f>(
-        channels: impl Iterator<Item = &'f [FieldPart]>,
+        channels: impl Iterator<Item = &'f [Field]>,
         paths: &[FieldPath],
     ) -> Self {
-        let is_candidate = |field: &FieldPart| {
+        let is_candidate = |field: &Field| {
             let is_named = match paths.is_empty() {
                 true => !is_time(&field.path),
                 false => paths.iter().any(|path| is_or_contains(path, &field.path)),

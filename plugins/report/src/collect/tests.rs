@@ -1,4 +1,4 @@
-//! How a log is cut, and how its parts are added, does not matter.
+//! How a log is cut does not matter.
 
 use std::sync::{Arc, LazyLock};
 
@@ -104,27 +104,16 @@ fn events() -> impl Strategy<Value = Vec<TestEvent>> {
 
 proptest! {
     #[test]
-    fn cuts_and_grouping_do_not_change_figures(
+    fn cuts_do_not_change_figures(
         events in events(),
         cuts in proptest::collection::vec(0usize..80, 0..6),
-        group in 0usize..6,
     ) {
         let channels = channels();
         let whole = renumbered(figures([part(&events)], &channels));
         let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(events.len())).collect();
         cuts.extend([0, events.len()]);
         cuts.sort_unstable();
-        let mut parts: Vec<Part> = cuts
-            .windows(2)
-            .map(|cut| part(&events[cut[0]..cut[1]]))
-            .collect();
-        let one_by_one = renumbered(figures(parts.clone(), &channels));
-        prop_assert_eq!(&one_by_one, &whole);
-        // Two parts that follow each other are added first.
-        if group + 1 < parts.len() {
-            let next = parts.remove(group + 1);
-            parts[group].append(next, &mut Limits::UNLIMITED.clone());
-        }
+        let parts = cuts.windows(2).map(|cut| part(&events[cut[0]..cut[1]]));
         prop_assert_eq!(&renumbered(figures(parts, &channels)), &whole);
     }
 }
@@ -191,4 +180,55 @@ fn more_channels_than_the_limit_are_counted_together() {
 fn nothing_has_no_figures() {
     let channels = channels();
     assert_eq!(figures([part(&[])], &channels), Figures::default());
+}
+
+/// One event at this time on the first channel, with rows of a type with these fields.
+fn event(time: i64, name: &str, fields: &[(&str, f64)]) -> Part {
+    let mut builder = BatchBuilder::default();
+    builder.push_copy(time, 0, ChannelId(0), &[0; 3]);
+    let column = |value: f64| Arc::new(Float64Array::from(vec![value])) as ArrayRef;
+    let columns = fields.iter().map(|(name, value)| (*name, column(*value)));
+    let columns = RecordBatch::try_from_iter(columns).unwrap();
+    let message = MessageType::named(name, TypeKey(0)).into();
+    let rows = Rows { message, payloads: Payloads::Kept, events: vec![0], columns };
+    let batch = builder.finish().with_rows(vec![rows]);
+    Collector::default().part(&batch, RowFigures::Values, None)
+}
+
+#[test]
+fn types_of_a_channel_share_the_fields_of_the_same_path() {
+    let parts = [
+        event(1, "a", &[("x", 1.0), ("y", 5.0)]),
+        event(2, "b", &[("z", 0.0), ("y", 7.0), ("x", f64::NAN)]),
+        event(3, "a", &[("x", -2.0), ("y", 7.0)]),
+    ];
+    let figures = figures(parts, &channels());
+    let fields = figures.channels[0].fields.iter();
+    let fields: Vec<_> =
+        fields.map(|f| (&*f.path, f.count, f.not_finite, f.min, f.max, f.max_at)).collect();
+    assert_eq!(
+        fields,
+        [
+            ("x", 2, 1, Some(-2.0), Some(1.0), 1),
+            ("y", 3, 0, Some(5.0), Some(7.0), 2),
+            ("z", 1, 0, Some(0.0), Some(0.0), 2),
+        ]
+    );
+}
+
+#[test]
+fn fields_beyond_the_limit_are_left_out_unless_they_are_kept() {
+    let names: Vec<String> = (0..MAX_FIELDS_OF_CHANNEL + 3).map(|n| format!("f{n}")).collect();
+    let fields: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), 1.0)).collect();
+    let last = fields.last().unwrap().0;
+    let mut collection = Collection::keeping([last]);
+    for time in 0..2 {
+        collection.append(event(time, "a", &fields), &Collector::default());
+    }
+    let figures = collection.figures(&channels(), &[]);
+    let shown = &figures.channels[0].fields;
+    assert_eq!((shown.len(), shown.last().unwrap().count), (MAX_FIELDS_OF_CHANNEL + 1, 2));
+    assert_eq!(&*shown.last().unwrap().path, last);
+    let thinned = figures.thinned.iter().find(|thinned| thinned.what == "numeric fields").unwrap();
+    assert_eq!((thinned.of, thinned.shown), (names.len() as u64, shown.len() as u64));
 }

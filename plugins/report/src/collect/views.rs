@@ -17,7 +17,6 @@ use std::collections::BTreeMap;
 
 use super::bins::BinCounter;
 use super::clouds::CloudPart;
-use super::fields::ChannelRows;
 use super::grid::BucketWidth;
 use super::hints::CollectedHints;
 use super::latency::{Latencies, MessageTimes};
@@ -25,6 +24,7 @@ use super::packets::FirstPackets;
 use super::pictures::Pictures;
 use super::places::Places;
 use super::row_types::RowType;
+use super::type_rows::ChannelRows;
 
 /// Which fields of which messages are shown, and how.
 pub(crate) struct ReportViews {
@@ -223,7 +223,7 @@ impl ShownRows<'_> {
     /// Adds what the rows of a channel show to its parts.
     pub(super) fn add(
         &mut self,
-        events: &ChannelRows,
+        events: &ChannelRows<'_>,
         (number, name): (u32, &str),
         to: &mut ViewParts,
         (context, bins): (ViewContext<'_>, &mut BinCounter),
@@ -259,7 +259,7 @@ impl ShownRows<'_> {
 
     fn add_packets(
         &self,
-        events: &ChannelRows,
+        events: &ChannelRows<'_>,
         map: usize,
         to: &mut ViewParts,
         (number, context): (u32, ViewContext<'_>),
@@ -273,7 +273,7 @@ impl ShownRows<'_> {
 
     fn add_views(
         &self,
-        events: &ChannelRows,
+        events: &ChannelRows<'_>,
         view: &ViewColumns,
         to: &mut ViewParts,
         (number, context): (u32, ViewContext<'_>),
