@@ -168,6 +168,9 @@ enum TypeDecision {
     Skipped,
 }
 
+/// How many channels have their last decision at hand.
+const RECENT_CHANNELS: usize = 64;
+
 const REASONS: [&str; 3] = [
     "payload of no declared type",
     "payload does not identify its type",
@@ -232,7 +235,8 @@ impl Decode {
             rows.events.iter().for_each(|event| has_rows[*event as usize] = true);
         }
         let mut known: HashMap<(u32, usize, TypeKey), TypeDecision> = HashMap::new();
-        let mut last = None;
+        // Of a few channels the last one: most have one type.
+        let mut recent = [None; RECENT_CHANNELS];
         for (row, channel) in batch.channels().iter().enumerate() {
             let Some(plan) = plans[*channel as usize].as_deref() else { continue };
             if has_rows[row] {
@@ -247,13 +251,14 @@ impl Decode {
             for (codec, key_of) in &plan.codecs {
                 let Some(key) = key_of(payload) else { continue };
                 let asked = (*channel, *codec, key);
-                let decision = match last {
+                let recent = &mut recent[*channel as usize % RECENT_CHANNELS];
+                let decision = match *recent {
                     Some((same, decision)) if same == asked => decision,
                     _ => *known
                         .entry(asked)
                         .or_insert_with(|| self.choose(plan, *codec, key, context)),
                 };
-                last = Some((asked, decision));
+                *recent = Some((asked, decision));
                 decisions[row] = decision;
                 if decision != UNKNOWN {
                     break;

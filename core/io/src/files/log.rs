@@ -142,9 +142,12 @@ impl LogFile {
     /// A stream buffers everything from the last [`forget`](Self::forget) on; earlier positions
     /// cannot be read.
     pub fn read_at(&mut self, position: u64, buffer: &mut [u8]) -> Result<usize, Error> {
-        match self.hash.clone().filter(|_| buffer.len() >= SHORTEST_READ) {
-            Some(hash) => self.read_hashed(position, buffer, &hash),
-            None => self.read(position, buffer),
+        match &self.hash {
+            Some(hash) if buffer.len() >= SHORTEST_READ => {
+                let hash = Arc::clone(hash);
+                self.read_hashed(position, buffer, &hash)
+            }
+            _ => self.read(position, buffer),
         }
     }
 
