@@ -80,3 +80,26 @@ fn what_the_peer_writes_is_read_whole() {
         }
     }
 }
+
+#[test]
+fn a_file_of_the_peer_that_is_cut_anywhere_yields_its_first_events() {
+    let folder = Folder::new();
+    let path = folder.at("in.mcap");
+    for compression in ["zstd", "lz4", "none"] {
+        let options = json!({ "compression": compression, "chunk_size": 6_000, "indexes": true });
+        let arguments = ["write", path.to_str().unwrap(), &options.to_string()];
+        let Some(written) = peer(&arguments) else { return };
+        let whole = folder.read("in.mcap");
+        let mut counts = Vec::new();
+        for cut in (200..whole.len()).step_by(whole.len() / 40) {
+            folder.write("cut.mcap", &whole[..cut]);
+            let found = events(&folder, "cut.mcap");
+            assert_eq!(found, written[..found.len()], "{compression}, cut at byte {cut}");
+            counts.push(found.len());
+        }
+        assert!(counts.is_sorted(), "{compression}: {counts:?}");
+        // More often than chunks end, where they are not compressed.
+        let different = counts.chunk_by(|a, b| a == b).count();
+        assert!(different > if compression == "none" { 30 } else { 4 }, "{counts:?}");
+    }
+}

@@ -39,7 +39,7 @@ impl ChunkCompression {
         }
     }
 
-    fn parse(name: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(name: &[u8]) -> Option<Self> {
         [Self::Zstd, Self::Lz4, Self::None].into_iter().find(|c| c.name().as_bytes() == name)
     }
 }

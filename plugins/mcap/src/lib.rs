@@ -15,6 +15,7 @@ mod finish;
 mod index;
 mod inspect;
 mod reader;
+mod salvage;
 mod sink;
 mod skip;
 mod source;

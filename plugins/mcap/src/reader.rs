@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sluice_io::files::{InputContent, LogFile};
 use sluice_model::options::ByteSize;
 use sluice_model::{Batch, Damage, Error, ReadContext, Reader, Seam, Split};
@@ -12,6 +13,7 @@ use sluice_model::{Batch, Damage, Error, ReadContext, Reader, Seam, Split};
 use crate::chunk;
 use crate::index::FileIndex;
 use crate::inspect::not_an_mcap_file;
+use crate::salvage::CutChunk;
 use crate::skip;
 use crate::table::ChannelTable;
 use crate::unit::{Batcher, Unit};
@@ -129,12 +131,17 @@ impl RecordReader {
         self.context.damage.report(Damage::new(&self.input, at, len, reason));
     }
 
-    /// Reports damage at `at` up to the next record that is found from `from` on.
-    fn recover(&mut self, at: u64, from: u64, reason: &str) -> Result<(), Error> {
+    /// The next record that can be believed, from `from` on.
+    fn search(&mut self, from: u64) -> Result<u64, Error> {
         let table = &self.table;
         let has_channel: &dyn Fn(u16) -> bool = &|id| table.has_channel(id);
         let is_channel = (!self.is_chunked).then_some(has_channel);
-        let next = self.walk.search(from, is_channel)?.max(at);
+        self.walk.search(from, is_channel)
+    }
+
+    /// Reports damage at `at` up to the next record that is found from `from` on.
+    fn recover(&mut self, at: u64, from: u64, reason: &str) -> Result<(), Error> {
+        let next = self.search(from)?.max(at);
         let reason = match self.walk.decompression_error() {
             Some(error) if next >= self.walk.end() => error.to_owned(),
             _ => reason.to_owned(),
@@ -173,12 +180,7 @@ impl RecordReader {
             }
             FoundAt::Cut(head) => {
                 self.is_chunked |= head.opcode == op::CHUNK;
-                let there = self.walk.end().saturating_sub(at);
-                let name = record_name(head.opcode);
-                let all = head.record_len();
-                let reason =
-                    format!("a {name} record is cut off: {there} of its {all} bytes are there");
-                self.recover(at, at + 1, &reason)?;
+                self.read_cut(at, head)?;
             }
             FoundAt::Garbage(reason) => self.recover(at, at + 1, &reason)?,
         }
@@ -316,6 +318,11 @@ impl RecordReader {
         Ok(end)
     }
 
+    /// The longest chunk that is read, compressed: what cannot be compressed becomes longer.
+    fn longest_chunk(&self) -> u64 {
+        self.max_chunk.0.saturating_add(self.max_chunk.0 / 8).saturating_add(1 << 16)
+    }
+
     fn read_chunk(&mut self, at: u64, head: Head) -> Result<(), Error> {
         let len = head.record_len();
         let end = at.saturating_add(len);
@@ -323,8 +330,7 @@ impl RecordReader {
             self.at = end;
             return Ok(());
         }
-        let most = self.max_chunk.0.saturating_add(self.max_chunk.0 / 8).saturating_add(1 << 16);
-        if head.len > most {
+        if head.len > self.longest_chunk() {
             let max = self.max_chunk;
             let reason = format!(
                 "a Chunk record of {} bytes exceeds `max_chunk` ({max}); raise that if the length \
@@ -360,6 +366,39 @@ impl RecordReader {
         }
     }
 
+    /// Reads what is there of a record that the end of the file cuts off, unless its length is
+    /// wrong.
+    fn read_cut(&mut self, at: u64, head: Head) -> Result<(), Error> {
+        let (end, name) = (self.walk.end(), record_name(head.opcode));
+        let there = end.saturating_sub(at);
+        let is_chunk = head.opcode == op::CHUNK && self.walk.is_end_known();
+        let content = match is_chunk && there <= self.longest_chunk() {
+            true => self.walk.view(at, there)?.slice(HEAD as usize..),
+            false => Bytes::new(),
+        };
+        let next = self.search(at + 1)?.max(at);
+        let reason = match self.walk.decompression_error() {
+            Some(error) if next >= self.walk.end() => error.to_owned(),
+            _ if head.is_unfinished_chunk() => format!("a {name} record is not finished"),
+            _ => {
+                let all = head.record_len();
+                format!("a {name} record is cut off: {there} of its {all} bytes are there")
+            }
+        };
+        self.at = next;
+        // Something behind it shows that its length is wrong.
+        let chunk = ChunkHead::parse(&content).filter(|_| next >= end);
+        let Some(chunk) = chunk else {
+            self.report(at, next - at, reason);
+            return Ok(());
+        };
+        let (blocks, max) = (&self.context.blocks, self.max_chunk);
+        let cut = CutChunk::new((at, head), (&chunk, &content), (blocks, max), reason);
+        let place = ChunkPlace { at, len: there, records: None };
+        self.chunk = Some((Unit::unverified(cut), place));
+        Ok(())
+    }
+
     /// Whether nothing in the chunk at `at` is needed, by its index, if that proves right.
     fn may_skip(&mut self, at: u64, head: Head) -> Result<bool, Error> {
         let query = &self.context.query;
@@ -375,6 +414,10 @@ impl RecordReader {
 
     /// Reports what was wrong in a chunk.
     fn report_chunk(&self, unit: Unit, place: ChunkPlace) {
+        if let Some((from, reason)) = unit.cut_off() {
+            let end = place.at + place.len;
+            return self.report(from, end.saturating_sub(from), reason);
+        }
         let (problems, more) = unit.problems();
         if let Some(records) = place.records {
             let last = problems.len().saturating_sub(1);

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use sluice_model::plugin::TimeWindow;
 use sluice_model::{Batch, BatchBuilder, Error, PayloadOffset};
 
+use crate::salvage::CutChunk;
 use crate::table::{ChannelTable, Slot};
 use crate::wire::{HEAD, Head, MESSAGE_HEAD, MessageHead, op, record_name};
 
@@ -138,6 +139,8 @@ pub(crate) struct Unit {
     /// What was wrong so far: at most [`MAX_PROBLEMS`] are kept.
     problems: Vec<Problem>,
     more_problems: u64,
+    /// What else is known of a chunk that is cut off.
+    cut: Option<CutChunk>,
 }
 
 /// The most problems of a chunk that are told apart.
@@ -145,7 +148,18 @@ const MAX_PROBLEMS: usize = 16;
 
 impl Unit {
     pub(crate) fn new(plain: Bytes) -> Self {
-        Self { plain, at: 0, problems: Vec::new(), more_problems: 0 }
+        Self { plain, at: 0, problems: Vec::new(), more_problems: 0, cut: None }
+    }
+
+    /// The records of a chunk that is cut off, and which its checksum cannot verify. They are read
+    /// up to the first one that is incomplete or wrong.
+    pub(crate) fn unverified(cut: CutChunk) -> Self {
+        Self { cut: Some(cut.clone()), ..Self::new(cut.plain) }
+    }
+
+    /// Where the damage to a chunk that is cut off starts, and why; `None` for others.
+    pub(crate) fn cut_off(&self) -> Option<(u64, String)> {
+        self.cut.as_ref().map(|cut| cut.damage(self.at as u64))
     }
 
     /// What was wrong, and how many problems are not listed.
@@ -177,6 +191,9 @@ impl Unit {
             let (at, left) = (self.at, rest.len() as u64);
             let head = Head::parse(rest).filter(|head| head.record_len() <= left);
             let Some(head) = head.filter(|head| head.opcode != 0) else {
+                if self.cut.is_some() {
+                    return Ok(true);
+                }
                 let reason = format!(
                     "what is at byte {at} of a chunk's records is no record; the last {left} bytes \
                      of it were not read"
@@ -187,6 +204,9 @@ impl Unit {
             };
             let (content_at, len) = (at + HEAD as usize, head.len as usize);
             let content = plain.get(content_at..content_at + len).unwrap_or_default();
+            if head.opcode == op::MESSAGE && !self.may_have_time(content) {
+                return Ok(true);
+            }
             let read = match head.opcode {
                 op::MESSAGE => batcher.add(table, &plain, content_at, len)?,
                 op::SCHEMA => table.declare_schema(content),
@@ -197,10 +217,19 @@ impl Unit {
                 _ => Ok(()),
             };
             if let Err(reason) = read {
+                if self.cut.is_some() {
+                    return Ok(true);
+                }
                 self.problem(at, head.record_len(), reason);
             }
             self.at = content_at + len;
         }
         Ok(true)
+    }
+
+    /// Whether the time of a message is one that the chunk may have.
+    fn may_have_time(&self, content: &[u8]) -> bool {
+        let Some(cut) = &self.cut else { return true };
+        MessageHead::parse(content).is_some_and(|(head, _)| cut.times.contains(&head.log_time))
     }
 }

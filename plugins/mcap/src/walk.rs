@@ -85,6 +85,11 @@ impl Walk {
         self.len.unwrap_or(self.base + self.block.len() as u64)
     }
 
+    /// Whether that is the end of the file.
+    pub(crate) fn is_end_known(&self) -> bool {
+        self.len.is_some()
+    }
+
     /// At most `want` bytes at `at`; fewer only at the end of the file.
     pub(crate) fn view(&mut self, at: u64, want: u64) -> Result<Bytes, Error> {
         let want = self.len.map_or(want, |len| want.min(len.saturating_sub(at)));
@@ -221,7 +226,7 @@ impl Walk {
         if self.reaches(head, end)? {
             return Ok(FoundAt::Record(head));
         }
-        Ok(if head.len <= MAX_CUT {
+        Ok(if head.len <= MAX_CUT || head.is_unfinished_chunk() {
             FoundAt::Cut(head)
         } else {
             FoundAt::Garbage(format!(

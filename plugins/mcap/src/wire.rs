@@ -99,6 +99,11 @@ impl Head {
     pub(crate) fn record_len(self) -> u64 {
         self.len.saturating_add(HEAD)
     }
+
+    /// Whether it is that of a chunk whose writer fills in its length when the chunk is complete.
+    pub(crate) fn is_unfinished_chunk(self) -> bool {
+        self.opcode == op::CHUNK && self.len == u64::MAX
+    }
 }
 
 /// Reads the fields of a record in order. Every method is `None` beyond the end.

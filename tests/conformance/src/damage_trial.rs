@@ -73,7 +73,8 @@ impl DamageTrial<'_, '_> {
             .is_single
             .then(|| cuts.extents(self.valid.events.len(), sample.bytes.len()))
             .flatten()
-            .map(|extents| extents.with_header(checker.header));
+            .map(|extents| extents.with_header(checker.header))
+            .map(|extents| extents.in_frames(&self.subject.trial.frames));
         checker.extents = extents.as_ref();
         self.try_changes(cases, sample, &checker, extents.as_ref());
         sample.write(&self.folder, sample.bytes);

@@ -117,6 +117,18 @@ impl EventExtents {
         Self { header, ..self }
     }
 
+    /// Lets the events of each of these frames end with it, wherever truncation yields them.
+    pub(crate) fn in_frames(mut self, frames: &[Range<usize>]) -> Self {
+        let end_of = |at: usize| {
+            let frame = frames.get(frames.partition_point(|frame| frame.end < at));
+            frame.filter(|frame| frame.start < at).map_or(at, |frame| frame.end)
+        };
+        for (short, end) in &mut self.ends {
+            (*short, *end) = (end_of(*short + 1) - 1, end_of(*end));
+        }
+        self
+    }
+
     /// Whether several events end together, in one frame.
     pub(crate) fn share_frames(&self) -> bool {
         self.ends.windows(2).any(|pair| pair[0].1 == pair[1].1 && pair[0].0 + 1 == pair[0].1)
@@ -227,6 +239,14 @@ mod tests {
         let extents = cuts(&[10, 25, 30], &[]).extents(3, 30).unwrap();
         assert_eq!([9, 10, 25, 29, 30].map(|at| extents.in_front(at)), [0, 0, 1, 1, 2]);
         assert_eq!(extents.with_header(28).in_front(27), 0);
+    }
+
+    #[test]
+    fn events_of_a_frame_end_with_it() {
+        let extents = cuts(&[10, 25, 30, 40], &[]).extents(4, 40).unwrap().in_frames(&[12..32]);
+        assert!(extents.share_frames());
+        assert_eq!((extents.outer(0), extents.outer(1), extents.outer(2)), (0..10, 10..32, 10..32));
+        assert_eq!((extents.outer(3), extents.touched(&(13..14))), (32..40, 2));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Trials of sources: the options of a trial.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -24,6 +25,7 @@ pub fn source(plugin: &str) -> SourceTrial {
         seed: 1,
         header: 0,
         footer: 0,
+        frames: Vec::new(),
         whole_or_nothing: false,
         is_read: true,
         patience: Duration::from_mins(1),
@@ -73,6 +75,13 @@ impl SourceTrial {
     /// Changes there may lose events if that is reported; truncation there may not.
     pub fn footer(mut self, bytes: usize) -> Self {
         self.footer = bytes;
+        self
+    }
+
+    /// Sets the frames of the first file: bytes with a common checksum, rising. A change in a frame
+    /// may lose all its events; a truncated one, which nothing can verify, may yield some.
+    pub fn frames(mut self, frames: Vec<Range<usize>>) -> Self {
+        self.frames = frames;
         self
     }
 

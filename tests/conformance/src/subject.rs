@@ -1,5 +1,6 @@
 //! What a trial of a source is about: the source, its samples and its options.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -31,6 +32,7 @@ pub struct SourceTrial {
     pub(crate) seed: u64,
     pub(crate) header: usize,
     pub(crate) footer: usize,
+    pub(crate) frames: Vec<Range<usize>>,
     pub(crate) whole_or_nothing: bool,
     pub(crate) is_read: bool,
     pub(crate) patience: Duration,

@@ -1,6 +1,7 @@
 //! Conformance tests of the sources.
 
 use std::fs;
+use std::ops::Range;
 use std::time::Duration;
 
 use serde_json::json;
@@ -219,21 +220,24 @@ fn mcap(options: &str) -> Vec<u8> {
 fn mcap_of_zstd_chunks() {
     let file = mcap("chunk = \"1KiB\"");
     let footer = mcap_summary_len(&file);
-    mcap_source().sample("drive.mcap", file).footer(footer).check();
+    let frames = mcap_chunks(&file);
+    mcap_source().sample("drive.mcap", file).frames(frames).footer(footer).check();
 }
 
 #[test]
 fn mcap_of_lz4_chunks() {
     let file = mcap("chunk = \"2KiB\"\ncompression = \"lz4\"");
     let footer = mcap_summary_len(&file);
-    mcap_source().sample("drive.mcap", file).footer(footer).check();
+    let frames = mcap_chunks(&file);
+    mcap_source().sample("drive.mcap", file).frames(frames).footer(footer).check();
 }
 
 #[test]
 fn mcap_of_plain_chunks() {
     let file = mcap("chunk = \"1KiB\"\ncompression = \"none\"");
     let footer = mcap_summary_len(&file);
-    mcap_source().sample("drive.mcap", file).footer(footer).check();
+    let frames = mcap_chunks(&file);
+    mcap_source().sample("drive.mcap", file).frames(frames).footer(footer).check();
 }
 
 /// A file as recorders leave it that lose their power.
@@ -241,7 +245,8 @@ fn mcap_of_plain_chunks() {
 fn mcap_without_a_summary() {
     let file = mcap("chunk = \"1KiB\"\ncompression = \"none\"");
     let end = file.len() - mcap_summary_len(&file) - 13;
-    mcap_source().sample("drive.mcap", &file[..end]).check();
+    let frames = mcap_chunks(&file[..end]);
+    mcap_source().sample("drive.mcap", &file[..end]).frames(frames).check();
 }
 
 #[test]
@@ -264,6 +269,19 @@ fn mcap_compressed_as_a_whole() {
 
 fn mcap_source() -> SourceTrial {
     source("mcap").reads(&["MCAP"])
+}
+
+/// Where the chunks of an MCAP file are.
+fn mcap_chunks(file: &[u8]) -> Vec<Range<usize>> {
+    let (mut chunks, mut at) = (Vec::new(), 8);
+    while let Some(head) = file.get(at..at + 9) {
+        let end = at + 9 + u64::from_le_bytes(head[1..].try_into().unwrap()) as usize;
+        if head[0] == 6 {
+            chunks.push(at..end);
+        }
+        at = end;
+    }
+    chunks
 }
 
 /// The length of the summary of an MCAP file, with footer and magic.

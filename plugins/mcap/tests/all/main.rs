@@ -4,6 +4,7 @@
 
 mod cases;
 mod changed;
+mod cut;
 mod doctor;
 mod kit;
 mod reading;

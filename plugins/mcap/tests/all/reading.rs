@@ -48,13 +48,13 @@ fn a_channel_that_is_declared_twice_differently_has_no_messages_after_that() {
 }
 
 #[test]
-fn a_cut_file_keeps_its_whole_chunks() {
+fn a_cut_file_keeps_its_whole_chunks_and_messages() {
     let (front, whole) = (front(), chunk_of(0..3));
     let cut = &chunk_of(3..9)[..100];
     let contents = read(&[&front[..], &whole, cut].concat());
-    assert_eq!(contents.events.len(), 3);
-    let [(at, 100, reason)] = &contents.damage[..] else { panic!("{:?}", contents.damage) };
-    assert_eq!(*at, (front.len() + whole.len()) as u64);
+    assert_eq!(contents.events.len(), 4);
+    let [(at, 17, reason)] = &contents.damage[..] else { panic!("{:?}", contents.damage) };
+    assert_eq!(*at, (front.len() + whole.len() + 49 + 34) as u64);
     assert!(reason.starts_with("a Chunk record is cut off: 100 of its"), "{reason}");
 }
 
