@@ -1,4 +1,5 @@
-//! Copies metadata and attachments of the MCAP files that a run reads: they are no events.
+//! Copies metadata, attachments and channels without messages of the MCAP files that a run reads:
+//! they are no events.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +9,9 @@ use sluice_io::store::is_address;
 use sluice_model::options::ByteSize;
 use sluice_model::{BlockPool, Error, RunHandle, RunInput};
 
+use crate::declare::Numbering;
 use crate::finish::{AttachmentFields, McapFile};
+use crate::index::IndexCache;
 use crate::walk::{FoundAt, Walk};
 use crate::wire::{AttachmentHead, HEAD, Head, MAGIC, RecordFields, op};
 
@@ -41,6 +44,30 @@ pub(crate) fn profile(path: &Path) -> Option<String> {
     let len = usize::try_from(head.len).ok()?;
     let content = bytes.get(HEAD as usize..read)?;
     RecordFields(content.get(..len).unwrap_or(content)).text().map(str::to_owned)
+}
+
+/// Declares the channels of a file that its summary lists and that have no messages. Returns how
+/// many do not fit.
+pub(crate) fn declare_silent(
+    path: &Path,
+    numbering: &mut Numbering,
+    to: &mut McapFile,
+) -> Result<u64, Error> {
+    let index = IndexCache::default().get(path)?;
+    let Some(summary) = index.as_ref().and_then(|index| index.summary()) else { return Ok(0) };
+    let (mut new, mut skipped) = (Vec::new(), 0);
+    for channel in summary.silent_channels() {
+        let schema = summary.declarations.schemas.get(&channel.schema);
+        // Its schema may be anywhere in the file.
+        if schema.is_none() && channel.schema != 0 {
+            continue;
+        }
+        let is_declared =
+            numbering.declare_silent(channel, schema.map(|schema| &**schema), &mut new);
+        skipped += u64::from(!is_declared);
+    }
+    to.write(&new)?;
+    Ok(skipped)
 }
 
 /// Copies the metadata and attachments of a file. Returns how many were copied.

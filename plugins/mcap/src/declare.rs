@@ -80,7 +80,27 @@ impl Numbering {
             Some(schema) => self.schema_number(schema, new)?,
             None => 0,
         };
-        let stored = StoredChannel::from_channel(&channel, schema);
+        self.channel_number(StoredChannel::from_channel(&channel, schema), new)
+    }
+
+    /// Declares a channel of another file, which has no events, unless it is declared. Returns
+    /// false if all numbers are taken.
+    pub(crate) fn declare_silent(
+        &mut self,
+        channel: &StoredChannel,
+        schema: Option<&StoredSchema>,
+        new: &mut Vec<u8>,
+    ) -> bool {
+        let schema = match schema {
+            Some(schema) => self.schema_number(schema.clone(), new),
+            None => Some(0),
+        };
+        let Some(schema) = schema else { return false };
+        let stored = StoredChannel { schema, ..channel.clone() };
+        self.channel_number(stored, new).is_some()
+    }
+
+    fn channel_number(&mut self, stored: StoredChannel, new: &mut Vec<u8>) -> Option<u16> {
         if let Some(number) = self.channels.get(&stored) {
             return Some(*number);
         }

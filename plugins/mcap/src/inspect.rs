@@ -194,10 +194,9 @@ fn attachment(log: &mut LogFile, listed: &Listed) -> Result<String, Error> {
 
 /// The channels without messages.
 fn silent_channels(summary: &Summary) -> Option<String> {
-    let counts = &summary.statistics.as_ref().filter(|statistics| statistics.messages > 0)?.counts;
-    let channels = summary.declarations.channels.iter();
-    let silent = channels.filter(|(id, _)| !counts.is_empty() && !counts.contains_key(id));
-    let names: Vec<String> = silent.map(|(_, channel)| shown(&channel.topic)).collect();
+    summary.statistics.as_ref().filter(|statistics| statistics.messages > 0)?;
+    let names: Vec<String> =
+        summary.silent_channels().map(|channel| shown(&channel.topic)).collect();
     let first = names.iter().take(MAX_LISTED).cloned().collect::<Vec<_>>().join(", ");
     let more = names.len().saturating_sub(MAX_LISTED);
     match (names.len(), more) {

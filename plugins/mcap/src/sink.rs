@@ -22,7 +22,7 @@ use crate::finish::McapFile;
 
 /// Writes an MCAP file with all its indexes.
 ///
-/// Metadata and attachments of MCAP files that the run reads are copied.
+/// Metadata, attachments and channels without messages of MCAP files that the run reads are copied.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct McapSink {
@@ -77,6 +77,7 @@ const COPY_THRESHOLD: u64 = 8 << 20;
 
 const BEFORE_1970: &str = "MCAP has no times before 1970";
 const AFTER_2262: &str = "MCAP files with times after the year 2262 cannot be read";
+const NO_NUMBERS: &str = "MCAP has numbers for 65535 channels and 65535 schemas only";
 const LONG_SEQUENCES: &str = "numbers of events below 0 or beyond 32 bits are written as 0";
 
 fn default_level() -> i32 {
@@ -165,7 +166,13 @@ impl McapWriter {
         let origin = Arc::clone(&self.origin);
         let mut notes = Vec::new();
         for path in carry::mcap_inputs(&origin.inputs) {
-            let copied = carry::copy(path, &self.run, &mut self.file);
+            let declared = carry::declare_silent(path, &mut self.numbering, &mut self.file);
+            let copied = declared.and_then(|skipped| {
+                if skipped > 0 {
+                    notes.push((NO_NUMBERS.to_owned(), skipped));
+                }
+                carry::copy(path, &self.run, &mut self.file)
+            });
             if let Err(error) = copied {
                 if !self.file.is_complete() {
                     return Err(error);
@@ -273,9 +280,7 @@ impl Sink for McapSink {
         writer.file.write_chunk(&chunk)?;
         let mut written = Written::events(chunk.events);
         if !chunk.skipped.is_empty() {
-            let most = u16::MAX;
-            let note = format!("MCAP has numbers for {most} channels and {most} schemas only");
-            written.notes.push((note, chunk.skipped.len() as u64));
+            written.notes.push((NO_NUMBERS.to_owned(), chunk.skipped.len() as u64));
             written.skipped = chunk.skipped;
         }
         Ok(written)

@@ -2,9 +2,12 @@
 
 #![warn(clippy::indexing_slicing)]
 
+use std::sync::Arc;
+
 use sluice_io::files::LogFile;
 use sluice_model::Error;
 
+use crate::channel::StoredChannel;
 use crate::table::Declarations;
 use crate::wire::{
     ChannelRecord, ChunkIndexRecord, FOOTER, HEAD, Head, MAGIC, RecordFields, SchemaRecord,
@@ -102,6 +105,16 @@ impl FileEnd {
 }
 
 impl Summary {
+    /// The channels without messages, as far as the statistics tell.
+    pub(crate) fn silent_channels(&self) -> impl Iterator<Item = &Arc<StoredChannel>> {
+        let known = self.statistics.as_ref();
+        let known = known.filter(|known| known.messages == 0 || !known.counts.is_empty());
+        let channels = self.declarations.channels.iter();
+        channels.filter_map(move |(id, channel)| {
+            known?.counts.get(id).is_none_or(|count| *count == 0).then_some(channel)
+        })
+    }
+
     fn parse(&mut self, mut bytes: &[u8]) -> Result<(), String> {
         while !bytes.is_empty() {
             let head = Head::parse(bytes).ok_or("it ends in the head of a record")?;
@@ -131,7 +144,7 @@ impl Summary {
             }
             op::CHANNEL => {
                 let record = ChannelRecord::parse(content)?;
-                let stored = crate::channel::StoredChannel::from_record(record.clone());
+                let stored = StoredChannel::from_record(record.clone());
                 return Some(all.add_channel(record.id, stored));
             }
             op::CHUNK_INDEX => self.chunks.push(ChunkIndexRecord::parse(content)?),

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use serde_json::json;
 use sluice_io::tasks::TaskPool;
-use sluice_model::{Input, RunInput, RunOrigin, SinkContext};
+use sluice_model::{EmbeddedSchema, Input, RunInput, RunOrigin, SinkContext};
 
 use crate::kit::{
-    Folder, channel, end, event, fields, header, message, read, source, times, write, write_with,
+    Folder, MAGIC, TestEvent, channel, end, event, fields, header, message, read, schema, source,
+    times, write, write_with,
 };
 
 #[test]
@@ -58,16 +59,58 @@ fn with_attachment() -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     (file, attachment, metadata)
 }
 
+/// The file of these events in a run that reads `input`.
+fn write_from(input: &[u8], events: &[TestEvent]) -> Vec<u8> {
+    let folder = Folder::new();
+    let path = folder.write(input);
+    let input = Input { path, bytes: Some(input.len() as u64) };
+    let origin = RunOrigin { inputs: vec![RunInput::unhashed(&input)], ..RunOrigin::default() };
+    let context = SinkContext { origin: Arc::new(origin), ..SinkContext::standalone() };
+    write_with(events, json!({}), (7, &TaskPool::default(), &context)).bytes
+}
+
+#[test]
+fn channels_without_messages_of_inputs_are_kept() {
+    // As rosbag2 leaves it: declarations of silent channels are in the summary only.
+    let front = [header(), schema(1, "pkg/msg/T"), channel(1, 1, "/a"), message(1, 0, 1, b"")];
+    let front = [&front.concat()[..], &fields().u32(0).record(15)].concat();
+    let counts = fields().u16(1).u64(1).0;
+    let statistics = fields().u64(1).u16(2).u32(4).u32(0).u32(0).u32(0).u64(1).u64(1);
+    let summary = [
+        schema(1, "pkg/msg/T"),
+        schema(2, "pkg/msg/Silent"),
+        channel(1, 1, "/a"),
+        channel(2, 2, "/silent"),
+        channel(3, 0, "/bare"),
+        channel(4, 7, "/undeclared"),
+        statistics.bytes(&counts).record(11),
+    ];
+    let start = front.len() as u64;
+    let footer = fields().u64(start).u64(0).u32(0).record(2);
+    let input = [&front[..], &summary.concat(), &footer, MAGIC].concat();
+    let mut events = [event(1, "/a", b"")];
+    events[0].channel.type_name = Some("pkg/msg/T".into());
+    events[0].channel.schema =
+        Some(EmbeddedSchema { encoding: "ros2msg".into(), data: (*b"int32 x").into() });
+    let first = write_from(&input, &events);
+    let folder = Folder::new();
+    let path = folder.write(&first);
+    let findings = source(&path).findings(&path).unwrap().join("\n");
+    assert!(findings.contains("2 channels without messages: /silent, /bare"), "{findings}");
+    assert_eq!(source(&path).faults(&path).unwrap(), Vec::<String>::new());
+    crate::doctor::check(&first);
+    assert!(write_from(&first, &events) == first, "the second copy differs from the first");
+    // Nothing but channels is a file, too.
+    let empty = write_from(&write_from(&first, &[]), &[]);
+    let count = empty.windows(7).filter(|bytes| bytes == b"/silent").count();
+    assert_eq!(count, 2, "in the data and in the summary");
+}
+
 #[test]
 fn metadata_and_attachments_of_inputs_are_copied() {
     let (input, attachment, metadata) = with_attachment();
     let folder = Folder::new();
-    let path = folder.write(&input);
-    let input = Input { path, bytes: Some(input.len() as u64) };
-    let origin = RunOrigin { inputs: vec![RunInput::unhashed(&input)], ..RunOrigin::default() };
-    let context = SinkContext { origin: Arc::new(origin), ..SinkContext::standalone() };
-    let events = [event(1, "/a", b"")];
-    let file = write_with(&events, json!({}), (7, &TaskPool::default(), &context)).bytes;
+    let file = write_from(&input, &[event(1, "/a", b"")]);
     let has = |record: &[u8]| file.windows(record.len()).any(|bytes| bytes == record);
     assert!(has(&attachment) && has(&metadata));
     let path = folder.write(&file);
