@@ -103,3 +103,17 @@ fn a_file_of_the_peer_that_is_cut_anywhere_yields_its_first_events() {
         assert!(different > if compression == "none" { 30 } else { 4 }, "{counts:?}");
     }
 }
+
+#[test]
+fn an_archive_gives_the_same_bytes_back() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(7, 300)));
+    for steps in [
+        ["convert", "in.lcm", "--to", "in.mcap"],
+        ["convert", "in.mcap", "--to", "in.arrow.zst"],
+        ["convert", "in.arrow.zst", "--to", "back.mcap"],
+    ] {
+        run_sluice(&folder, &steps).expect(0);
+    }
+    assert!(folder.read("back.mcap") == folder.read("in.mcap"));
+}
