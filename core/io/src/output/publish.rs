@@ -67,6 +67,8 @@ impl Outputs {
             *self.state() = state;
             return Err(error);
         }
+        // What was not finished is not published.
+        state.open.values().for_each(|temporary| remove_any(temporary));
         if self.staging.is_none() {
             let folders = changed_folders(&files, &state.folders, &state.made);
             sync_folders(folders);

@@ -38,6 +38,16 @@ fn nothing_has_its_final_name_before_all_is_published() {
 }
 
 #[test]
+fn a_file_that_is_not_finished_leaves_nothing_beside_those_that_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let outputs = outputs(Overwrite::Refuse);
+    drop(outputs.create(&folder.path().join("unfinished")).unwrap());
+    write(&outputs, &folder.path().join("out.bin"), b"abc");
+    outputs.publish(|_, _| Ok(String::new())).unwrap();
+    assert_eq!(names(folder.path()), ["out.bin"]);
+}
+
+#[test]
 fn a_head_is_replaced_by_one_of_any_length() {
     let folder = tempfile::tempdir().unwrap();
     let body: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
