@@ -243,7 +243,8 @@ mod tests {
 
     #[test]
     fn events_of_a_frame_end_with_it() {
-        let extents = cuts(&[10, 25, 30, 40], &[]).extents(4, 40).unwrap().in_frames(&[12..32]);
+        let extents =
+            cuts(&[10, 25, 30, 40], &[]).extents(4, 40).unwrap().in_frames(&[0..10, 12..32]);
         assert!(extents.share_frames());
         assert_eq!((extents.outer(0), extents.outer(1), extents.outer(2)), (0..10, 10..32, 10..32));
         assert_eq!((extents.outer(3), extents.touched(&(13..14))), (32..40, 2));
