@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod conformance;
+mod consumer_form;
 mod discovery;
 mod errors;
 mod events;

@@ -71,8 +71,7 @@ impl LogReader {
             None => kind.columns(),
             Some(names) => chosen(py, &kind, &names)?,
         };
-        let schema = kind.schema_of(&columns);
-        let form = TableForm { kind, columns, schema };
+        let form = TableForm::new(kind, columns);
         let arguments = self.arguments(channel.as_deref(), selection);
         Ok(TableReader::new(form, arguments, self.resources, strict))
     }

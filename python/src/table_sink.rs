@@ -15,6 +15,8 @@ use sluice_model::{
     Batch, Channels, Error, ErrorKind, PrepareContext, Sink, SinkContext, SinkTraits, Written,
 };
 
+use crate::consumer_form;
+
 /// Fewer rows are gathered: consumers are slow with many small batches.
 const ROWS: usize = 4 << 10;
 /// More bytes are not gathered: copying them takes longer than another batch.
@@ -25,7 +27,18 @@ const BYTES: usize = 1 << 20;
 pub(crate) struct TableForm {
     pub(crate) kind: TableKind,
     pub(crate) columns: Vec<LogColumn>,
+    /// As decoded.
+    decoded: SchemaRef,
+    /// As delivered, in the form of consumers.
     pub(crate) schema: SchemaRef,
+}
+
+impl TableForm {
+    pub(crate) fn new(kind: TableKind, columns: Vec<LogColumn>) -> Self {
+        let decoded = kind.schema_of(&columns);
+        let schema = consumer_form::schema(&decoded);
+        Self { kind, columns, decoded, schema }
+    }
 }
 
 /// The sink. It ends the run if nobody takes its rows any more.
@@ -108,7 +121,9 @@ impl Sink for TableSink {
     ) -> Result<RecordBatch, Error> {
         let (batch, fields) = self.select(batch, context)?;
         let labels = self.labels(context.channels);
-        record_batch(&self.form.columns, &self.form.schema, &batch, fields.as_ref(), &labels)
+        let TableForm { columns, decoded, schema, .. } = &self.form;
+        let rows = record_batch(columns, decoded, &batch, fields.as_ref(), &labels)?;
+        consumer_form::rows(&rows, schema).map_err(column_mismatch)
     }
 
     fn gather(
