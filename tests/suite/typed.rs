@@ -198,6 +198,30 @@ fn an_option_chooses_what_to_do_with_undecodable_events() {
 }
 
 #[test]
+fn only_channels_that_are_needed_later_are_decoded() {
+    let folder = Folder::new();
+    types(&folder, "types.lcm", "struct t { int32_t x; }");
+    let key = fingerprint(&folder, "types.lcm", "t");
+    let good = payload(key, &[&1_i32.to_be_bytes()]);
+    logged(&folder, "in.lcm", &[("A", good.clone()), ("B", b"text".to_vec()), ("A", good)]);
+    let pipeline = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
+         [stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"types.lcm\"\n\
+         undecoded = \"stop\"\n\
+         [stages.some]\nplugin = \"filter\"\nfrom = \"typed\"\nchannels = \"A\"\n\
+         [sinks.out]\nplugin = \"jsonl-sink\"\nfrom = \"some\"\npath = \"out.jsonl\"\n";
+    folder.write("some.toml", pipeline);
+    run_sluice(&folder, &["run", "some.toml", "--report", "report.json"]).expect(0);
+    let lines = String::from_utf8(folder.read("out.jsonl")).unwrap();
+    assert_eq!((lines.lines().count(), lines.matches("\"x\":1").count()), (2, 2), "{lines}");
+    assert_eq!(undecoded(&report(&folder), "B"), 0);
+    let all = "[sinks.all]\nplugin = \"null\"\nfrom = \"typed\"\n";
+    folder.write("all.toml", format!("{pipeline}{all}"));
+    run_sluice(&folder, &["run", "all.toml", "--overwrite"])
+        .expect(1)
+        .expect_stderr("event 1 on channel `B` cannot be decoded");
+}
+
+#[test]
 fn mistakes_in_types_are_found_when_a_pipeline_is_checked() {
     let folder = Folder::new();
     types(&folder, "types/a.lcm", "struct a_t { b_t b; uint8_t c; }");

@@ -2,7 +2,7 @@
 //! needs of everything after it. Only a hint; stages still check every event.
 
 use sluice_model::time::TimePoint;
-use sluice_model::{ChannelQuery, MapQuery, Query, Stage, TimeWindow};
+use sluice_model::{ChannelQuery, MapQuery, Query, Stage};
 
 use crate::spec::{PipelineNode, PluginInstance};
 
@@ -10,7 +10,7 @@ use crate::spec::{PipelineNode, PluginInstance};
 #[derive(Debug)]
 pub(super) struct Pushdown {
     of_nodes: Vec<Query>,
-    of_parts: Vec<Vec<TimeWindow>>,
+    of_parts: Vec<Vec<Query>>,
 }
 
 impl Pushdown {
@@ -32,10 +32,10 @@ impl Pushdown {
         self.of_nodes.get(node).cloned().unwrap_or_default()
     }
 
-    /// The time window that any node wants after this part of a stage.
-    pub(super) fn window_after(&self, node: usize, part: usize) -> TimeWindow {
-        let window = self.of_parts.get(node).and_then(|parts| parts.get(part));
-        window.copied().unwrap_or_default()
+    /// What any node wants after this part of a stage.
+    pub(super) fn query_after(&self, node: usize, part: usize) -> Query {
+        let query = self.of_parts.get(node).and_then(|parts| parts.get(part));
+        query.cloned().unwrap_or_default()
     }
 }
 
@@ -62,7 +62,7 @@ struct PushdownSearch<'n> {
     origins: &'n [Option<i64>],
     /// `None` until a reader has been visited.
     of_nodes: Vec<Option<Query>>,
-    of_parts: Vec<Vec<TimeWindow>>,
+    of_parts: Vec<Vec<Query>>,
 }
 
 impl PushdownSearch<'_> {
@@ -71,8 +71,8 @@ impl PushdownSearch<'_> {
         let needs = match &self.nodes[node].instance {
             PluginInstance::Stage(stage) => {
                 let after = self.of_nodes[node].clone().unwrap_or_default();
-                let (needs, windows) = before(stage, after, self.origins[node]);
-                self.of_parts[node] = windows;
+                let (needs, queries) = before(stage, after, self.origins[node]);
+                self.of_parts[node] = queries;
                 needs
             }
             PluginInstance::Source(_) | PluginInstance::Sink(_) => Query::default(),
@@ -87,20 +87,19 @@ impl PushdownSearch<'_> {
     }
 }
 
-/// The query before a stage, given the query after it; and the time windows after each of its
-/// parts.
-fn before(stage: &Stage, after: Query, origin: Option<i64>) -> (Query, Vec<TimeWindow>) {
-    let mut windows = Vec::new();
+/// The query before a stage, given the query after it; and the queries after each of its parts.
+fn before(stage: &Stage, after: Query, origin: Option<i64>) -> (Query, Vec<Query>) {
+    let mut queries = Vec::new();
     let query = stage.parts().into_iter().rev().fold(after, |after, part| {
-        windows.push(after.window());
+        queries.push(after.clone());
         match part {
             Stage::Map(map) => before_map(map.query(), after, origin),
             Stage::Fold(fold) => fold.query().before(after),
             Stage::Chain(_) => Query::default(),
         }
     });
-    windows.reverse();
-    (query, windows)
+    queries.reverse();
+    (query, queries)
 }
 
 fn before_map(own: MapQuery, mut after: Query, origin: Option<i64>) -> Query {

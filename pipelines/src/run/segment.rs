@@ -10,8 +10,8 @@ use sluice_kit::counts::EventCounts;
 use sluice_kit::reading::{ReadAhead, ReadStep, SplitWork};
 use sluice_model::plugin::times_clamped;
 use sluice_model::{
-    Batch, BlockPool, ChannelId, Channels, DynSink, Error, Map, PrepareContext, Source,
-    StageContext, TimeWindow,
+    Batch, BlockPool, ChannelId, Channels, DynSink, Error, Map, PrepareContext, Query, Source,
+    StageContext,
 };
 
 use super::observed::NamingNodes;
@@ -20,7 +20,7 @@ use super::tally::RunTally;
 /// Where a batch goes.
 pub(crate) enum Branch {
     /// Through a map, and on to its successors.
-    Map { node: usize, map: Arc<dyn Map>, origin: Option<i64>, window: TimeWindow, next: Vec<Self> },
+    Map { node: usize, map: Arc<dyn Map>, origin: Option<i64>, needed: Query, next: Vec<Self> },
     /// To a sink, which prepares it.
     Sink { node: usize, sink: Arc<dyn DynSink> },
     /// To this port, in order.
@@ -106,8 +106,9 @@ impl TaskContext {
         outcome: &mut SegmentOutcome,
     ) -> Result<(), Error> {
         match branch {
-            Branch::Map { node, map, origin, window: wanted, next } => {
-                let mut context = StageContext::new(&self.channels, *origin).within(*wanted);
+            Branch::Map { node, map, origin, needed, next } => {
+                let context = StageContext::new(&self.channels, *origin).within(needed.window());
+                let mut context = context.needing(&needed.channels);
                 let before = batch.len();
                 outcome.tally.node(*node).observe(self.naming.entered(*node, &batch));
                 let batch = map.apply(batch, &mut context)?;
@@ -245,8 +246,7 @@ mod tests {
         let mut builder = BatchBuilder::default();
         (0..2).for_each(|n| builder.push_copy(0, 0, ChannelId(n), b""));
         let (map, next) = (Arc::new(Exchange), vec![Branch::Port(0)]);
-        let branch =
-            Branch::Map { node: 1, map, origin: None, window: TimeWindow::default(), next };
+        let branch = Branch::Map { node: 1, map, origin: None, needed: Query::default(), next };
         let shared = TaskContext {
             channels: Arc::default(),
             blocks: BlockPool::new(64, 1),

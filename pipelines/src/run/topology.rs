@@ -253,17 +253,17 @@ impl<'o> TopologyBuilder<'o> {
         part: Stage,
         next: Vec<Branch>,
     ) -> Result<Branch, Error> {
-        let (origin, wanted) = (self.origins[node], self.pushdown.window_after(node, place));
+        let (origin, wanted) = (self.origins[node], self.pushdown.query_after(node, place));
         match part {
             Stage::Map(map) => {
-                Ok(Branch::Map { node, map: Arc::from(map), origin, window: wanted, next })
+                Ok(Branch::Map { node, map: Arc::from(map), origin, needed: wanted, next })
             }
             Stage::Fold(fold) => {
                 let make = self.stage_factories[node].clone();
                 let (again, segment) = (FoldFactory { make, part: place }, Arc::new(next));
                 let (name, _) = self.label(node);
-                let fold =
-                    FoldNode { node, name, fold, factory: again, origin, window: wanted, segment };
+                let window = wanted.window();
+                let fold = FoldNode { node, name, fold, factory: again, origin, window, segment };
                 self.built.folds.push(fold);
                 Ok(Branch::Port(self.port(Port::Fold(self.built.folds.len() - 1))))
             }

@@ -11,9 +11,9 @@ use sluice_kit::suggestion::nearest;
 use sluice_kit::{CodecOptions, Codecs, TypeChoice, TypePaths, TypesByKey};
 use sluice_model::options::CHANNELS_FORMAT;
 use sluice_model::{
-    Batch, Channel, ChannelId, Codec, DeclaredColumns, Error, KeyOf, KnownType, Map, MapQuery,
-    OptionsError, Pattern, Patterns, PerChannel, PluginFactory, Registry, RowsEffect, Stage,
-    StageContext, TypeKey, UndecodedPolicy, raw,
+    Batch, Channel, ChannelId, ChannelQuery, Codec, DeclaredColumns, Error, KeyOf, KnownType, Map,
+    MapQuery, OptionsError, Pattern, Patterns, PerChannel, PluginFactory, Registry, RowsEffect,
+    Stage, StageContext, TypeKey, UndecodedPolicy, raw,
 };
 
 /// Options of `decode`.
@@ -181,8 +181,12 @@ const NO_KEY: TypeDecision = TypeDecision::Undecodable(1);
 const SEVERAL: TypeDecision = TypeDecision::Undecodable(2);
 
 impl Decode {
-    fn plan(&self, channel: &Channel) -> Option<Arc<ChannelPlan>> {
+    /// `None` for channels that are not selected, or not needed after the stage.
+    fn plan(&self, channel: &Channel, needed: Option<&ChannelQuery>) -> Option<Arc<ChannelPlan>> {
         let name = channel.name.text();
+        if needed.is_some_and(|needed| !needed.wants(name, &channel.source)) {
+            return None;
+        }
         if !self.channels.is_empty() && !self.channels.matches(name) {
             return None;
         }
@@ -361,7 +365,9 @@ impl FailureLog {
 
 impl Map for Decode {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
-        let plans = self.plans.table(context.channels, |channel| Ok(self.plan(channel)))?;
+        let plans = self
+            .plans
+            .table(context.channels, |channel| Ok(self.plan(channel, context.needed_channels)))?;
         let decisions = self.decide_types(&batch, &plans, context);
         let mut failed = FailureLog::default();
         let batch = self.decode(batch, &plans, &decisions, &mut failed)?;

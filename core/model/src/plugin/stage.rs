@@ -127,6 +127,9 @@ pub struct StageContext<'r> {
     /// The time window of events needed after the stage. Sources may return more; events outside
     /// this window are not reported.
     pub window: TimeWindow,
+    /// The channels whose events are needed after the stage; `None` for all. Like `window`, only a
+    /// hint: it may spare work on events that are dropped later.
+    pub needed_channels: Option<&'r ChannelQuery>,
     /// What the stage did with events.
     pub report: StageReport,
     /// The connection to the run.
@@ -160,6 +163,7 @@ impl<'r> StageContext<'r> {
             channels,
             origin,
             window: TimeWindow::default(),
+            needed_channels: None,
             report: StageReport::default(),
             run: RunHandle::default(),
             run_origin: None,
@@ -170,6 +174,12 @@ impl<'r> StageContext<'r> {
     #[must_use]
     pub fn within(self, wanted: TimeWindow) -> Self {
         Self { window: wanted, ..self }
+    }
+
+    /// Restricts the channels that are needed.
+    #[must_use]
+    pub fn needing(self, channels: &'r ChannelQuery) -> Self {
+        Self { needed_channels: Some(channels), ..self }
     }
 
     /// Records all events whose timestamp is clamped.
