@@ -90,7 +90,7 @@ impl RecordReader {
             is_after_footer: false,
             is_chunked,
             follows_chunk: false,
-            is_start: true,
+            is_start: split.start == 0,
             seam: Seam { began: Some(split.start), ended: split.end },
         };
         if split.start == 0 {
@@ -161,7 +161,7 @@ impl RecordReader {
             self.table.start_chunk();
         }
         self.walk.forget(at);
-        let is_start = std::mem::take(&mut self.is_start) && self.seam.began == Some(0);
+        let is_start = std::mem::take(&mut self.is_start);
         match self.walk.place(at)? {
             FoundAt::End => {
                 if let Some(error) = self.walk.decompression_error() {

@@ -64,6 +64,8 @@ pub(crate) struct ChannelTable {
     context: ReadContext,
     /// The declarations of the whole file, if its summary has them.
     summary: Option<Arc<Declarations>>,
+    /// The same, while `summary` is unset because another file seems to have started.
+    set_aside: Option<Arc<Declarations>>,
     /// The declarations met on the way that the summary does not have.
     local: Declarations,
     conflicting: Vec<u16>,
@@ -74,12 +76,16 @@ pub(crate) struct ChannelTable {
 impl ChannelTable {
     pub(crate) fn new(context: &ReadContext, summary: Option<Arc<Declarations>>) -> Self {
         let (local, conflicting) = (Declarations::default(), Vec::new());
-        Self { context: context.clone(), summary, local, conflicting, slots: Vec::new() }
+        let (context, set_aside) = (context.clone(), None);
+        Self { context, summary, set_aside, local, conflicting, slots: Vec::new() }
     }
 
     /// Forgets what was met on the way, if the summary has the channels of the whole file: then
     /// every split starts like this.
     pub(crate) fn start_chunk(&mut self) {
+        if self.set_aside.is_some() {
+            *self = Self::new(&self.context, self.set_aside.take());
+        }
         let is_changed = !self.conflicting.is_empty()
             || !self.local.channels.is_empty()
             || !self.local.schemas.is_empty();
@@ -90,9 +96,11 @@ impl ChannelTable {
         }
     }
 
-    /// Forgets everything: another file follows in the same input.
+    /// Forgets everything: another file follows in the same input. What the summary says counts
+    /// again where it lists a chunk.
     pub(crate) fn start_file(&mut self) {
-        *self = Self::new(&self.context, None);
+        let set_aside = self.summary.take().or(self.set_aside.take());
+        *self = Self { set_aside, ..Self::new(&self.context, None) };
     }
 
     /// Whether a channel is declared.

@@ -4,8 +4,8 @@ use sluice_kit::contract::{gather, gather_with};
 use sluice_model::{ChannelQuery, Pattern, Patterns, Query, ReadContext, Registry};
 
 use crate::kit::{
-    Folder, channel, chunk, chunk_with, end, event, fields, header, message, read, schema, source,
-    times, write,
+    Folder, MAGIC, channel, chunk, chunk_with, end, event, fields, header, message, read, schema,
+    source, times, write,
 };
 
 /// A header, and a channel.
@@ -227,4 +227,26 @@ fn the_source_declares_that_types_are_in_its_files() {
     let registry = Registry::linked();
     let plugin = registry.get(sluice_model::PluginKind::Source, "mcap").unwrap();
     assert_eq!(plugin.types, ["embedded"]);
+}
+
+#[test]
+fn what_looks_like_the_start_of_a_file_is_the_same_in_every_split() {
+    let events: Vec<_> = (0..12).map(|n| event(n, "/a", &[7; 20])).collect();
+    let options = serde_json::json!({ "chunk": 100, "compression": "none" });
+    let whole = write(&events, options);
+    // Each MessageIndex in turn is overwritten by magic bytes and a Header.
+    let (mut at, mut changed) = (8, 0);
+    while whole[at] != 15 {
+        let len = 9 + u64::from_le_bytes(whole[at + 1..at + 9].try_into().unwrap()) as usize;
+        if whole[at] == 7 {
+            let library = vec![b'x'; len - MAGIC.len() - 9 - 8];
+            let start = [MAGIC, &fields().bytes(b"").bytes(&library).record(1)].concat();
+            let mut file = whole.clone();
+            file[at..at + len].copy_from_slice(&start);
+            assert_eq!((read(&file).events.len(), read(&file).damage), (12, vec![]));
+            changed += 1;
+        }
+        at += len;
+    }
+    assert!(changed > 3);
 }
