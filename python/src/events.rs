@@ -15,8 +15,8 @@ use sluice_model::{
     Written,
 };
 
-use crate::reader;
 use crate::running::{Delivery, Resources};
+use crate::{errors, reader};
 
 /// Batches that wait for the consumer.
 const WAITING: usize = 4;
@@ -82,7 +82,8 @@ impl EventIterator {
         let (sender, batches) = bounded(WAITING);
         let sink = Arc::new(EventSink(sender));
         let pipeline = reader::pipeline(py, arguments, EventForm::Payloads, sink, strict)?;
-        let delivery = Some(Delivery::start(py, pipeline, batches, resources)?);
+        let delivery = Delivery::start(pipeline, batches, resources);
+        let delivery = Some(delivery.map_err(|error| errors::from_error(py, &error))?);
         Ok(Self { delivery, current: None, next: 0, labels: Vec::new() })
     }
 

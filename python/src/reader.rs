@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use sluice::embedded::{self, Embedding, EventForm};
+use sluice::extension::Failure;
 use sluice_kit::event_table::{ChannelSchema, LogColumn, TableKind};
 use sluice_kit::suggestion::nearest;
 use sluice_model::DynSink;
@@ -76,6 +77,22 @@ impl LogReader {
         Ok(TableReader::new(form, arguments, self.resources, strict))
     }
 
+    /// All of a channel, for who takes it at once: nothing is read twice to find its type.
+    fn started_table(&self, py: Python<'_>, channel: &str, strict: bool) -> PyResult<TableReader> {
+        let is_known = self.known(channel).is_some();
+        if !is_known {
+            let arguments = self.arguments(Some(channel), Vec::new());
+            let started = TableReader::start(py, channel, arguments, self.resources, strict)?;
+            if let Some(table) = started {
+                if let TableKind::Fields(_, kind) = table.kind() {
+                    self.learn(channel, ChannelSchema::Fields(Arc::clone(kind)));
+                }
+                return Ok(table);
+            }
+        }
+        self.table(py, Some(channel.to_owned()), Vec::new(), None, strict)
+    }
+
     /// The events that `selection` keeps.
     fn events(
         &self,
@@ -97,21 +114,24 @@ impl LogReader {
     }
 
     fn channel_kind(&self, py: Python<'_>, channel: &str) -> PyResult<TableKind> {
-        let lock = || self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = lock().get(channel).cloned();
-        let known = match known {
+        let known = match self.known(channel) {
             Some(known) => known,
-            None => {
-                let found = self.discover(py, Some(channel))?.schema;
-                lock().insert(channel.to_owned(), found.clone());
-                found
-            }
+            None => self.discover(py, Some(channel))?.schema,
         };
         if let Some(kind) = known.kind(channel) {
+            self.learn(channel, known);
             return Ok(kind);
         }
-        lock().remove(channel);
         Err(self.missing_channel(py, channel)?)
+    }
+
+    fn known(&self, channel: &str) -> Option<ChannelSchema> {
+        self.schemas.lock().unwrap_or_else(PoisonError::into_inner).get(channel).cloned()
+    }
+
+    fn learn(&self, channel: &str, schema: ChannelSchema) {
+        let mut schemas = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
+        schemas.insert(channel.to_owned(), schema);
     }
 
     /// Reads until the type of the channel is known, or everything for the names of all.
@@ -131,8 +151,9 @@ impl LogReader {
             memory = Some(ByteSize(all));
         }
         let options = Options { stop: Arc::clone(&stop), jobs, memory, ..Options::default() };
-        let run = Background::start(py, move || run::run(pipeline, &options))?;
-        run.wait(py, &stop)?.map_err(|error| errors::from_error(py, &error))?;
+        let failed = |error| errors::from_error(py, &error);
+        let run = Background::start(move || run::run(pipeline, &options)).map_err(failed)?;
+        run.wait(py, &stop)?.map_err(failed)?;
         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(std::mem::take(&mut found))
     }
@@ -158,9 +179,19 @@ pub(crate) fn pipeline(
     sink: Arc<dyn DynSink>,
     strict: bool,
 ) -> PyResult<Pipeline> {
+    let made = py.detach(|| pipeline_into(arguments, form, sink, strict));
+    made.map_err(|failure| errors::from_failure(py, failure))
+}
+
+/// The pipeline from a log into `sink`. Does not touch Python.
+pub(crate) fn pipeline_into(
+    arguments: &[OsString],
+    form: EventForm,
+    sink: Arc<dyn DynSink>,
+    strict: bool,
+) -> Result<Pipeline, Failure> {
     let embedding = Arc::<Embedding>::default();
-    let made = py.detach(|| embedded::log_pipeline(arguments, form, sink, registry(), &embedding));
-    let mut pipeline = made.map_err(|failure| errors::from_failure(py, failure))?;
+    let mut pipeline = embedded::log_pipeline(arguments, form, sink, registry(), &embedding)?;
     if let Some(source) = pipeline.nodes.first_mut().filter(|_| strict) {
         source.damage = OnDamage::Stop;
     }

@@ -40,14 +40,13 @@ struct LiveRun;
 impl LiveRun {
     /// Counts a run. Refuses it in a process that was forked during another one, whose threads may
     /// have held locks.
-    fn start(py: Python<'_>) -> PyResult<Self> {
+    fn start() -> Result<Self, Error> {
         let (process, counted) = (process::id(), LIVE.process.load(Ordering::Relaxed));
         if counted != process && LIVE.count.load(Ordering::Relaxed) > 0 {
-            let refused = Error::refused(
+            return Err(Error::refused(
                 "this process was forked while a log was being read, and cannot read any: start \
                  it with `spawn`, or fork when nothing is read",
-            );
-            return Err(errors::from_error(py, &refused));
+            ));
         }
         LIVE.process.store(process, Ordering::Relaxed);
         LIVE.count.fetch_add(1, Ordering::Relaxed);
@@ -68,12 +67,9 @@ pub(crate) struct Background<T> {
 }
 
 impl<T: Send + 'static> Background<T> {
-    /// Starts the work.
-    pub(crate) fn start(
-        py: Python<'_>,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> PyResult<Self> {
-        let live = LiveRun::start(py)?;
+    /// Starts the work. Does not touch Python.
+    pub(crate) fn start(work: impl FnOnce() -> T + Send + 'static) -> Result<Self, Error> {
+        let live = LiveRun::start()?;
         let (sender, result) = bounded(1);
         let work = move || {
             let done = work();
@@ -81,7 +77,8 @@ impl<T: Send + 'static> Background<T> {
             // Nobody waits for the result any more if it cannot be sent.
             drop(sender.send(done));
         };
-        thread::Builder::new().name("sluice-run".to_owned()).spawn(work)?;
+        let started = thread::Builder::new().name("sluice-run".to_owned()).spawn(work);
+        started.map_err(|e| Error::refused(format!("cannot start a thread to read: {e}")))?;
         Ok(Self { result })
     }
 
@@ -117,17 +114,16 @@ pub(crate) struct Delivery<T> {
 }
 
 impl<T: Send + 'static> Delivery<T> {
-    /// Starts a pipeline whose sink sends into `items`.
+    /// Starts a pipeline whose sink sends into `items`. Does not touch Python.
     pub(crate) fn start(
-        py: Python<'_>,
         pipeline: Pipeline,
         items: Receiver<T>,
         resources: Resources,
-    ) -> PyResult<Self> {
+    ) -> Result<Self, Error> {
         let stop = Arc::<Stop>::default();
         let Resources { jobs, memory } = resources;
         let options = Options { stop: Arc::clone(&stop), jobs, memory, ..Options::default() };
-        let run = Background::start(py, move || run::run(pipeline, &options))?;
+        let run = Background::start(move || run::run(pipeline, &options))?;
         Ok(Self { items, run, stop, process: process::id() })
     }
 

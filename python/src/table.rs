@@ -12,13 +12,15 @@ use pyo3_arrow::ffi::{
     ArrayIterator, to_array_pycapsules, to_schema_pycapsule, to_stream_pycapsule,
 };
 use sluice::embedded::EventForm;
-use sluice_kit::event_table::LogColumn;
+use sluice::extension::Failure;
+use sluice_kit::event_table::{LogColumn, TableKind};
+use sluice_model::{Error, ErrorKind};
 use sluice_pipeline::Report;
 
 use crate::interrupt::InterruptFlag;
-use crate::reader;
 use crate::running::{Delivery, Resources};
-use crate::table_sink::{TableForm, TableSink};
+use crate::table_sink::{KnownForm, TableForm, TableSink};
+use crate::{errors, reader};
 
 /// Batches that wait for the consumer.
 const WAITING: usize = 4;
@@ -31,8 +33,12 @@ pub(crate) struct TableReader {
     resources: Resources,
     strict: bool,
     /// The report of the latest run that was read to its end, as JSON.
-    report: Arc<Mutex<Option<String>>>,
+    report: LatestReport,
+    /// A run that has been started already, for the first who takes the table.
+    started: Mutex<Option<TableStream>>,
 }
+
+type LatestReport = Arc<Mutex<Option<String>>>;
 
 #[pymethods]
 impl TableReader {
@@ -46,7 +52,8 @@ impl TableReader {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        let stream = self.stream(py)?;
+        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let stream = started.map_or_else(|| self.stream(py), Ok)?;
         let field = struct_field(&self.form.schema);
         let reader = ArrayIterator::new(stream, field);
         Ok(to_stream_pycapsule(py, Box::new(reader), requested_schema)?)
@@ -76,7 +83,52 @@ impl TableReader {
         resources: Resources,
         strict: bool,
     ) -> Self {
-        Self { form, arguments, resources, strict, report: Arc::default() }
+        let (report, started) = (LatestReport::default(), Mutex::default());
+        Self { form, arguments, resources, strict, report, started }
+    }
+
+    /// The table of a channel of which nothing is known, and which is about to be taken: its type is
+    /// found by the run that delivers the rows.
+    ///
+    /// That works for a channel of one type. `Ok(None)` if it has messages of several or events
+    /// without fields at its beginning, or none at all; the stream itself mends what comes later.
+    pub(crate) fn start(
+        py: Python<'_>,
+        channel: &str,
+        arguments: Vec<OsString>,
+        resources: Resources,
+        strict: bool,
+    ) -> PyResult<Option<Self>> {
+        let (sender, rows) = bounded(WAITING);
+        let sink = Arc::new(TableSink::guessing(Some(channel.into()), sender));
+        let known = sink.known();
+        let pipeline = reader::pipeline(py, &arguments, EventForm::Rows, sink, strict)?;
+        let delivery = Delivery::start(pipeline, rows, resources);
+        let delivery = delivery.map_err(|error| errors::from_error(py, &error))?;
+        let first = match delivery.next_attached(py) {
+            Ok(Ok(first)) => first,
+            Ok(Err(_)) => return Ok(None),
+            Err(_) if known.is_mixed() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let Some(form) = known.get().cloned() else { return Ok(None) };
+        let table = Self::new(form, arguments, resources, strict);
+        let arguments = table.arguments.clone();
+        let guess = Guess { known, arguments, resources, strict, rows: first.num_rows() };
+        let stream = TableStream {
+            first: Some(first),
+            delivery: Some(delivery),
+            guess: Some(guess),
+            interrupt: InterruptFlag::listen(py),
+            report: Arc::clone(&table.report),
+        };
+        *table.started.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
+        Ok(Some(table))
+    }
+
+    /// The type of the table's messages.
+    pub(crate) fn kind(&self) -> &TableKind {
+        &self.form.kind
     }
 
     fn stream(&self, py: Python<'_>) -> PyResult<TableStream> {
@@ -85,26 +137,84 @@ impl TableReader {
         let has_payloads = self.form.columns.contains(&LogColumn::Payload);
         let form = if has_payloads { EventForm::Payloads } else { EventForm::Rows };
         let pipeline = reader::pipeline(py, &self.arguments, form, sink, self.strict)?;
-        let delivery = Delivery::start(py, pipeline, rows, self.resources)?;
+        let delivery = Delivery::start(pipeline, rows, self.resources);
+        let delivery = delivery.map_err(|error| errors::from_error(py, &error))?;
         let (interrupt, report) = (InterruptFlag::listen(py), Arc::clone(&self.report));
-        Ok(TableStream { delivery: Some(delivery), interrupt, report })
+        Ok(TableStream { first: None, delivery: Some(delivery), guess: None, interrupt, report })
     }
 }
 
 /// The rows of a table. Asked on any thread, with or without the GIL: never touches Python.
 struct TableStream {
+    /// What has been delivered already.
+    first: Option<RecordBatch>,
     /// `None` after the end.
     delivery: Option<Delivery<RecordBatch>>,
+    /// What the run relies on, if that may be wrong.
+    guess: Option<Guess>,
     interrupt: InterruptFlag,
-    report: Arc<Mutex<Option<String>>>,
+    report: LatestReport,
+}
+
+/// That all messages of a channel have one type, and how to read it if not.
+struct Guess {
+    known: Arc<KnownForm>,
+    arguments: Vec<OsString>,
+    resources: Resources,
+    strict: bool,
+    /// The rows delivered so far.
+    rows: usize,
+}
+
+impl Guess {
+    /// A run for the same rows that leaves out messages of other types, beyond what has been
+    /// delivered. Its first rows decided the type: they are the same.
+    fn correct(self) -> Result<Delivery<RecordBatch>, Error> {
+        let form = self.known.get().cloned();
+        let form = form.ok_or_else(|| Error::internal("a table of no known form"))?;
+        let (sender, rows) = bounded(WAITING);
+        let sink = Arc::new(TableSink::new(form, sender).behind(self.rows));
+        let made = reader::pipeline_into(&self.arguments, EventForm::Rows, sink, self.strict);
+        let pipeline = made.map_err(|failure| match failure {
+            Failure::Error(error) => error,
+            _ => Error::refused("the log has changed while it was being read"),
+        })?;
+        Delivery::start(pipeline, rows, self.resources)
+    }
+}
+
+impl TableStream {
+    /// The next rows; `Ok(Err)` with the result of the run at its end, and `None` after it.
+    fn next_rows(&mut self) -> Option<Result<Result<RecordBatch, Report>, Error>> {
+        if let Some(first) = self.first.take() {
+            return Some(Ok(Ok(first)));
+        }
+        let next = self.delivery.as_ref()?.next(|| self.interrupt.is_raised());
+        let Some(mut guess) = self.guess.take() else { return Some(next) };
+        match &next {
+            Ok(Ok(rows)) => {
+                guess.rows += rows.num_rows();
+                self.guess = Some(guess);
+            }
+            Err(error) if guess.known.is_mixed() && !is_interrupted(error) => {
+                self.delivery = None;
+                match guess.correct() {
+                    Ok(delivery) => self.delivery = Some(delivery),
+                    Err(error) => return Some(Err(error)),
+                }
+                return self.next_rows();
+            }
+            _ => {}
+        }
+        Some(next)
+    }
 }
 
 impl Iterator for TableStream {
     type Item = Result<ArrayRef, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = self.delivery.as_ref()?.next(|| self.interrupt.is_raised());
-        match next {
+        match self.next_rows()? {
             Ok(Ok(rows)) => Some(Ok(Arc::new(StructArray::from(rows)))),
             Ok(Err(ended)) => {
                 keep_report(&self.report, &ended);
@@ -119,6 +229,10 @@ impl Iterator for TableStream {
     }
 }
 
+fn is_interrupted(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Interrupted)
+}
+
 fn keep_report(latest: &Mutex<Option<String>>, report: &Report) {
     *latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(report.to_json().to_string());
 }
@@ -128,7 +242,7 @@ fn keep_report(latest: &Mutex<Option<String>>, report: &Report) {
 pub(crate) struct BatchIterator {
     /// `None` after the end.
     delivery: Option<Delivery<RecordBatch>>,
-    report: Arc<Mutex<Option<String>>>,
+    report: LatestReport,
 }
 
 #[pymethods]

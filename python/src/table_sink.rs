@@ -1,6 +1,7 @@
 //! A sink that delivers the rows of a table to a channel, in order. Knows nothing of Python.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -8,11 +9,12 @@ use arrow_select::concat::concat_batches;
 use crossbeam_channel::Sender;
 use sluice_io::tasks::Job;
 use sluice_kit::event_table::{
-    ChannelLabels, LogColumn, SelectedRows, TableKind, column_mismatch, record_batch,
+    ChannelLabels, LogColumn, RowType, SelectedRows, TableKind, column_mismatch, record_batch,
 };
 use sluice_model::plugin::SinkInput;
 use sluice_model::{
-    Batch, Channels, Error, ErrorKind, PrepareContext, Sink, SinkContext, SinkTraits, Written,
+    Batch, Channels, Error, ErrorKind, PrepareContext, Rows, Sink, SinkContext, SinkTraits,
+    Written, raw,
 };
 
 use crate::consumer_form;
@@ -39,13 +41,52 @@ impl TableForm {
         let schema = consumer_form::schema(&decoded);
         Self { kind, columns, decoded, schema }
     }
+
+    /// All columns of the channel, whose messages have this type.
+    fn of_rows(channel: &Arc<str>, rows: &Rows) -> Self {
+        let kind = TableKind::Fields(Arc::clone(channel), Arc::new(RowType::from_rows(rows)));
+        let columns = kind.columns();
+        Self::new(kind, columns)
+    }
+
+    fn is_of(&self, rows: &Rows) -> bool {
+        matches!(&self.kind, TableKind::Fields(_, kind) if kind.is_of(rows))
+    }
+
+    fn has_payloads(&self) -> bool {
+        self.columns.contains(&LogColumn::Payload)
+    }
 }
 
 /// The sink. It ends the run if nobody takes its rows any more.
 pub(crate) struct TableSink {
-    form: TableForm,
+    /// The table, shared with who takes its rows.
+    known: Arc<KnownForm>,
+    /// The channel, if all its events are taken to be of one type: that of any batch.
+    guessed: Option<Arc<str>>,
+    /// The first rows that are not delivered, as they have been already.
+    known_rows: AtomicUsize,
     rows: Sender<RecordBatch>,
     labels: Mutex<Arc<ChannelLabels>>,
+}
+
+/// The form of a table: known from the start, or by a batch.
+#[derive(Debug, Default)]
+pub(crate) struct KnownForm {
+    form: OnceLock<TableForm>,
+    is_mixed: AtomicBool,
+}
+
+impl KnownForm {
+    /// The table; `None` if there was nothing to guess it from.
+    pub(crate) fn get(&self) -> Option<&TableForm> {
+        self.form.get()
+    }
+
+    /// Whether the guess was wrong: there are messages of several types, or events without fields.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.is_mixed.load(Ordering::Acquire)
+    }
 }
 
 /// Rows that are not delivered yet.
@@ -59,8 +100,43 @@ pub(crate) struct Gathered {
 impl TableSink {
     /// A sink of this table that sends into `rows`.
     pub(crate) fn new(form: TableForm, rows: Sender<RecordBatch>) -> Self {
+        let known = Arc::new(KnownForm { form: form.into(), ..KnownForm::default() });
+        Self { known, ..Self::guessing(None, rows) }
+    }
+
+    /// A sink for the messages of this channel, all of one type that nobody knows yet. The run fails
+    /// if it [`is_mixed`](KnownForm::is_mixed).
+    pub(crate) fn guessing(channel: Option<Arc<str>>, rows: Sender<RecordBatch>) -> Self {
         let labels = Arc::new(ChannelLabels::from_channels(&Channels::default()));
-        Self { form, rows, labels: Mutex::new(labels) }
+        let (known, labels) = (Arc::default(), Mutex::new(labels));
+        Self { known, guessed: channel, known_rows: AtomicUsize::new(0), rows, labels }
+    }
+
+    /// Delivers only what comes after the first rows.
+    pub(crate) fn behind(self, rows: usize) -> Self {
+        Self { known_rows: rows.into(), ..self }
+    }
+
+    /// The form, which does not keep the sink: its end is the end of the rows.
+    pub(crate) fn known(&self) -> Arc<KnownForm> {
+        Arc::clone(&self.known)
+    }
+
+    /// The table, of which this batch must be if it is guessed.
+    fn form_of(&self, batch: &Batch) -> Result<&TableForm, Error> {
+        let unknown = || Error::internal("a table of no known form");
+        let Some(channel) = &self.guessed else { return self.known.get().ok_or_else(unknown) };
+        let mut filled = batch.rows().iter().filter(|rows| !rows.events.is_empty());
+        if let (Some(rows), None) = (filled.next(), filled.next())
+            && rows.events.len() == batch.len()
+        {
+            let form = self.known.form.get_or_init(|| TableForm::of_rows(channel, rows));
+            if form.is_of(rows) {
+                return Ok(form);
+            }
+        }
+        self.known.is_mixed.store(true, Ordering::Release);
+        Err(Error::refused(format!("{channel}: events of several types")))
     }
 
     /// The labels of all channels seen so far.
@@ -74,14 +150,13 @@ impl TableSink {
 
     /// The events of the table, and their fields.
     fn select(
-        &self,
+        form: &TableForm,
         batch: Batch,
         context: &mut PrepareContext<'_>,
     ) -> Result<(Batch, Option<RecordBatch>), Error> {
-        let TableKind::Fields(channel, kind) = &self.form.kind else {
+        let TableKind::Fields(channel, kind) = &form.kind else {
             // Do not let a few events keep a whole block.
-            let has_payloads = self.form.columns.contains(&LogColumn::Payload);
-            return Ok((if has_payloads { batch.compact() } else { batch }, None));
+            return Ok((if form.has_payloads() { batch.compact() } else { batch }, None));
         };
         let selected = SelectedRows::new(batch, kind)?;
         let refused = &mut context.report.refused;
@@ -105,7 +180,7 @@ impl Sink for TableSink {
     type Output = Gathered;
 
     fn traits(&self) -> SinkTraits {
-        let has_payloads = self.form.columns.contains(&LogColumn::Payload);
+        let has_payloads = self.known.get().is_some_and(TableForm::has_payloads);
         let traits = SinkTraits::default().with_rows(!has_payloads);
         SinkTraits { rows_unwritten: None, ..traits }
     }
@@ -119,9 +194,11 @@ impl Sink for TableSink {
         batch: Batch,
         context: &mut PrepareContext<'_>,
     ) -> Result<RecordBatch, Error> {
-        let (batch, fields) = self.select(batch, context)?;
+        let batch = if self.guessed.is_some() { raw::drop_raw_columns(batch) } else { batch };
+        let form = self.form_of(&batch)?;
+        let (batch, fields) = Self::select(form, batch, context)?;
         let labels = self.labels(context.channels);
-        let TableForm { columns, decoded, schema, .. } = &self.form;
+        let TableForm { columns, decoded, schema, .. } = form;
         let rows = record_batch(columns, decoded, &batch, fields.as_ref(), &labels)?;
         consumer_form::rows(&rows, schema).map_err(column_mismatch)
     }
@@ -145,17 +222,22 @@ impl Sink for TableSink {
             return Ok(Vec::new());
         }
         let Gathered { batches, bytes, .. } = std::mem::take(gathered);
-        let schema = Arc::clone(&self.form.schema);
         let concat = move || match batches.as_slice() {
             [one] => Ok(one.clone()),
-            many => concat_batches(&schema, many).map_err(column_mismatch),
+            [first, ..] => concat_batches(first.schema_ref(), &batches).map_err(column_mismatch),
+            [] => Err(Error::internal("rows of no batch")),
         };
         Ok(vec![Job::new(bytes, concat)])
     }
 
     fn write(&self, _: &mut Gathered, rows: RecordBatch) -> Result<Written, Error> {
         let events = rows.num_rows() as u64;
-        self.rows.send(rows).map_err(|_| ErrorKind::Interrupted)?;
+        let known = self.known_rows.load(Ordering::Relaxed).min(rows.num_rows());
+        self.known_rows.fetch_sub(known, Ordering::Relaxed);
+        let new = rows.slice(known, rows.num_rows() - known);
+        if new.num_rows() > 0 {
+            self.rows.send(new).map_err(|_| ErrorKind::Interrupted)?;
+        }
         Ok(Written::events(events))
     }
 

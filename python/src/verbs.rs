@@ -27,7 +27,8 @@ pub(crate) fn run_verb(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Ver
         let ended = embedded::run(&arguments, registry(), &embedding);
         (ended, embedding.take_output())
     };
-    let (ended, output) = Background::start(py, work)?.wait(py, &stop)?;
+    let (ended, output) =
+        Background::start(work).map_err(|e| errors::from_error(py, &e))?.wait(py, &stop)?;
     let exit = ended.map_err(|failure| errors::from_failure(py, failure))?;
     let Output { text, messages, report } = output;
     let messages = Value::Array(messages).to_string();
