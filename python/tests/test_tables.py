@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import pickle
+import struct
 import subprocess
 import sys
 import textwrap
@@ -200,6 +201,41 @@ def test_an_error_of_a_run_is_the_error_of_the_stream(torn: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     with pytest.raises(Exception, match="torn.lcm"):
         pa.table(sluice.open(torn).table("VELODYNE", strict=True))
+
+
+@pytest.mark.parametrize("others", [[0], [40_000], [3, 25_000, 49_999]])
+def test_a_table_leaves_out_messages_of_other_types(
+    drive: Path, tmp_path: Path, others: list[int]
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    log = sluice.open(drive)
+    pose = [bytes(event.payload) for event in log.events("POSE")]
+    other = bytes(next(log.events("GPS_TO_LOCAL")).payload)
+    # Longer than what is decoded before the first rows are delivered.
+    path = tmp_path / "mixed.lcm"
+    with path.open("wb") as file:
+        for number in range(50_000):
+            payload = other if number in others else pose[number % len(pose)]
+            head = (0xEDA1DA01, number, 1_000_000 + number, 5, len(payload))
+            file.write(struct.pack(">IqqII", *head) + b"MIXED" + payload)
+    table = sluice.open(path).table("MIXED")
+    taken = pa.table(table)
+    again = sluice.open(path).table("MIXED")
+    batches = pa.Table.from_batches([pa.record_batch(batch) for batch in again])
+    assert taken.equals(batches)
+    first_is_other = others == [0]
+    numbers = [n for n in range(50_000) if (n in others) == first_is_other]
+    assert taken["sequence"].to_pylist() == numbers
+    assert ("pos" in taken.column_names) != first_is_other
+    assert table.result is not None and again.result is not None
+    assert table.result.written == again.result.written == len(numbers)
+
+
+def test_tables_have_the_forms_that_polars_keeps(drive: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    schema = pa.schema(sluice.open(drive).table("SKIRT_FC"))
+    assert pa.types.is_large_list(schema.field("ranges").type)
+    assert pa.types.is_string_view(schema.field("source").type)
 
 
 def test_two_threads_read_at_once(drive: Path) -> None:
