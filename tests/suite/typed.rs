@@ -208,7 +208,7 @@ fn only_channels_that_are_needed_later_are_decoded() {
          [stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"types.lcm\"\n\
          undecoded = \"stop\"\n\
          [stages.some]\nplugin = \"filter\"\nfrom = \"typed\"\nchannels = \"A\"\n\
-         [sinks.out]\nplugin = \"jsonl-sink\"\nfrom = \"some\"\npath = \"out.jsonl\"\n";
+         [sinks.out]\nplugin = \"jsonl\"\nfrom = \"some\"\npath = \"out.jsonl\"\n";
     folder.write("some.toml", pipeline);
     run_sluice(&folder, &["run", "some.toml", "--report", "report.json"]).expect(0);
     let lines = String::from_utf8(folder.read("out.jsonl")).unwrap();
