@@ -299,6 +299,8 @@ def test_ctrl_c_ends_a_read_with_a_keyboard_interrupt(tmp_path: Path) -> None:
     code = """
         import os, signal, threading
         import sluice
+        # A job in the background of a shell ignores it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         try:
             sluice.run("endless.toml")
