@@ -311,31 +311,43 @@ impl Fields {
 
     /// The field of a channel at a leaf of the type that is expected; `None` if it is left out.
     fn field(&mut self, place: usize, of: &RowType, leaf: usize) -> Option<&mut Field> {
-        let channel = self.channels.get_mut(place)?;
-        let (_, places) = channel.last_type.as_mut()?;
-        if places[leaf].is_none() {
-            let path = &of.leaves.get(leaf)?.text;
-            places[leaf] = channel.by_path.get(path).copied();
-            if places[leaf].is_none() {
-                let is_within = channel.fields.len() < self.of_channel && self.left > 0;
-                if !is_within && !self.kept.contains(&**path) {
-                    if self.left_out.len() < MAX_LEFT_OUT {
-                        self.left_out.insert((place, Arc::clone(path)));
-                    }
-                    return None;
-                }
-                self.left = self.left.saturating_sub(1);
-                places[leaf] = Some(channel.fields.len());
-                channel.by_path.insert(Arc::clone(path), channel.fields.len());
-                let (values, course) = (FieldValues::default(), Buckets::default());
-                channel.fields.push(Field { path: Arc::clone(path), values, course });
+        let channel = self.channels.get(place)?;
+        let at = match channel.last_type.as_ref()?.1[leaf] {
+            Some(at) => at,
+            None => {
+                let path = &of.leaves.get(leaf)?.text;
+                let known = channel.by_path.get(path).copied();
+                let at = known.or_else(|| self.add_field(place, path))?;
+                let (_, places) = self.channels[place].last_type.as_mut()?;
+                places[leaf] = Some(at);
+                at
             }
+        };
+        self.channels[place].fields.get_mut(at)
+    }
+
+    /// Adds a field to a channel that does not have it, and returns its place; `None` if it is left
+    /// out.
+    fn add_field(&mut self, place: usize, path: &Arc<str>) -> Option<usize> {
+        let channel = self.channels.get_mut(place)?;
+        let is_within = channel.fields.len() < self.of_channel && self.left > 0;
+        if !is_within && !self.kept.contains(&**path) {
+            if self.left_out.len() < MAX_LEFT_OUT {
+                self.left_out.insert((place, Arc::clone(path)));
+            }
+            return None;
         }
-        channel.fields.get_mut(places[leaf]?)
+        self.left = self.left.saturating_sub(1);
+        let at = channel.fields.len();
+        channel.by_path.insert(Arc::clone(path), at);
+        let (values, course) = (FieldValues::default(), Buckets::default());
+        channel.fields.push(Field { path: Arc::clone(path), values, course });
+        Some(at)
     }
 }
 
 impl FieldsOfChannel {
+    /// Prepares for rows of this type.
     fn expect_type(&mut self, of: &Arc<RowType>) {
         if !self.last_type.as_ref().is_some_and(|(last, _)| Arc::ptr_eq(last, of)) {
             self.last_type = Some((Arc::clone(of), vec![None; of.leaves.len()]));
