@@ -31,11 +31,12 @@ struct Extreme {
 }
 
 impl Extreme {
-    /// Of these values with their times, one that is equal to `value`.
-    fn find(value: f64, values: &[f64], times: &[i64]) -> Self {
-        let equal = values.iter().zip(times).filter(|(other, _)| **other == value);
-        let time = equal.map(|(_, time)| *time).min().unwrap_or_default();
-        Self { value, time }
+    /// Of these values with their times, the earliest that is equal to `value`.
+    fn find(value: f64, of: &FiniteValues<'_>) -> Self {
+        let equal = of.values.iter().zip(of.times).filter(|(other, _)| **other == value);
+        let mut times = equal.map(|(_, time)| *time);
+        let time = if of.is_in_order { times.next() } else { times.min() };
+        Self { value, time: time.unwrap_or_default() }
     }
 
     /// The one that is first by an order of values.
@@ -116,17 +117,68 @@ struct ChannelFields {
     ranges: usize,
 }
 
-/// The finite values of a field, with their times. Reused.
+/// The finite values of a field, with their times.
+struct FiniteValues<'f> {
+    values: &'f [f64],
+    times: &'f [i64],
+    /// Whether no time is before the one that precedes it.
+    is_in_order: bool,
+    /// The end of each run.
+    ends: &'f [usize],
+    /// The number of rows without a value.
+    nulls: u64,
+}
+
+/// Room for the values that are not beside each other in their column. Reused.
 #[derive(Default)]
-struct FiniteValues {
+struct FieldBuffer {
     values: Vec<f64>,
     times: Vec<i64>,
+    ends: Vec<usize>,
+}
+
+impl FieldBuffer {
+    /// The finite values among those of these rows.
+    fn finite<'f>(
+        &'f mut self,
+        rows: &'f ChannelRows<'_>,
+        of: &'f Float64Array,
+    ) -> FiniteValues<'f> {
+        self.ends.clear();
+        let (times, is_in_order) = (rows.times, rows.is_in_order);
+        let plain = rows.adjoining().filter(|_| of.null_count() == 0);
+        let plain = plain.map(|these| &of.values()[these]);
+        // Without a branch for each value.
+        let is_finite = |values: &&[f64]| values.iter().fold(true, |all, v| all & v.is_finite());
+        if let Some(values) = plain.filter(is_finite) {
+            self.ends.extend(rows.runs.iter().map(|run| run.end));
+            return FiniteValues { values, times, is_in_order, ends: &self.ends, nulls: 0 };
+        }
+        self.values.clear();
+        self.times.clear();
+        let (mut start, mut nulls) = (0, 0);
+        for run in rows.runs {
+            for (row, time) in rows.rows[start..run.end].iter().zip(&times[start..run.end]) {
+                let value = of.values()[*row as usize];
+                if of.is_null(*row as usize) {
+                    nulls += 1;
+                } else if value.is_finite() {
+                    self.values.push(value);
+                    self.times.push(*time);
+                }
+            }
+            self.ends.push(self.values.len());
+            start = run.end;
+        }
+        let Self { values, times, ends } = self;
+        FiniteValues { values, times, is_in_order, ends, nulls }
+    }
 }
 
 impl BatchFields {
     /// The fields of these rows. `number` has the number of the channel at each place.
     pub(super) fn from_rows(by_type: &[TypeRows<'_>], number: impl Fn(usize) -> u32) -> Self {
-        let (mut batch, mut finite) = (Self::default(), FiniteValues::default());
+        let (mut batch, mut buffer) = (Self::default(), FieldBuffer::default());
         batch.channels.reserve_exact(by_type.iter().map(|rows| rows.channels().len()).sum());
         for rows in by_type {
             let leaves = (0..).zip(&rows.of.leaves);
@@ -138,7 +190,8 @@ impl BatchFields {
                 let starts = (batch.fields.len(), batch.buckets.len(), batch.ranges.len());
                 batch.buckets.extend(channel.runs.iter().map(|run| run.bucket));
                 for (leaf, numbers) in &numbers {
-                    let values = batch.values(&channel, numbers, &mut finite);
+                    let finite = buffer.finite(&channel, numbers);
+                    let values = batch.values(&finite, channel.rows.len());
                     batch.fields.push((*leaf, values));
                 }
                 batch.channels.push(ChannelFields {
@@ -155,46 +208,29 @@ impl BatchFields {
         batch
     }
 
-    /// Adds the ranges of a field's values, and returns the rest.
-    fn values(
-        &mut self,
-        rows: &ChannelRows<'_>,
-        of: &Float64Array,
-        finite: &mut FiniteValues,
-    ) -> FieldValues {
-        let mut field = FieldValues::default();
-        let nulls = of.nulls().filter(|nulls| nulls.null_count() > 0);
-        finite.values.clear();
-        finite.times.clear();
+    /// Adds the ranges of a field's values in so many rows, and returns the rest.
+    fn values(&mut self, of: &FiniteValues<'_>, rows: usize) -> FieldValues {
+        let first = self.ranges.len();
         let mut start = 0;
-        for run in rows.runs {
-            let first = finite.values.len();
-            let these = start..run.end;
-            for (row, time) in rows.rows[these.clone()].iter().zip(&rows.times[these]) {
-                let value = of.values()[*row as usize];
-                match nulls.is_some_and(|nulls| nulls.is_null(*row as usize)) {
-                    true => field.nulls += 1,
-                    false if !value.is_finite() => field.not_finite += 1,
-                    false => {
-                        finite.values.push(value);
-                        finite.times.push(*time);
-                    }
-                }
-            }
-            self.ranges.push(ValueRange::of(&finite.values[first..]));
-            start = run.end;
+        for end in of.ends {
+            self.ranges.push(ValueRange::of(&of.values[start..*end]));
+            start = *end;
         }
-        let FiniteValues { values, times } = &*finite;
-        let ranges = self.ranges[self.ranges.len() - rows.runs.len()..].iter().flatten();
-        let range = ranges.copied().reduce(|mut all, next| {
+        let range = self.ranges[first..].iter().flatten().copied().reduce(|mut all, next| {
             all.append(next);
             all
         });
-        field.min = range.map(|range| Extreme::find(range.min, values, times));
-        field.max = range.map(|range| Extreme::find(range.max, values, times));
-        field.count = values.len() as u64;
-        field.sum.add_all(values);
-        field
+        let count = of.values.len() as u64;
+        let mut sum = ExactSum::default();
+        sum.add_all(of.values);
+        FieldValues {
+            count,
+            nulls: of.nulls,
+            not_finite: rows as u64 - count - of.nulls,
+            min: range.map(|range| Extreme::find(range.min, of)),
+            max: range.map(|range| Extreme::find(range.max, of)),
+            sum,
+        }
     }
 
     /// Makes the buckets wider.

@@ -26,6 +26,7 @@ struct ChannelRange {
     first: u32,
     rows: Range<usize>,
     runs: Range<usize>,
+    is_in_order: bool,
 }
 
 /// Rows of a channel that follow each other in the same bucket of time.
@@ -45,6 +46,8 @@ pub(super) struct ChannelRows<'t> {
     pub(super) first: u32,
     pub(super) rows: &'t [u32],
     pub(super) times: &'t [i64],
+    /// Whether no time is before the one that precedes it.
+    pub(super) is_in_order: bool,
     pub(super) runs: &'t [Run],
 }
 
@@ -67,7 +70,13 @@ impl<'b> TypeRows<'b> {
             }
             if known[place] == u32::MAX {
                 known[place] = channels.len() as u32;
-                channels.push(ChannelRange { place, first: *event, rows: 0..0, runs: 0..0 });
+                channels.push(ChannelRange {
+                    place,
+                    first: *event,
+                    rows: 0..0,
+                    runs: 0..0,
+                    is_in_order: true,
+                });
             }
             channels[known[place] as usize].rows.end += 1;
         }
@@ -88,7 +97,9 @@ impl<'b> TypeRows<'b> {
         let mut runs = Vec::new();
         for channel in &mut channels {
             let first = runs.len();
-            add_runs(&times[channel.rows.clone()], width, &mut runs);
+            let times = &times[channel.rows.clone()];
+            channel.is_in_order = times.is_sorted();
+            add_runs(times, width, &mut runs);
             channel.runs = first..runs.len();
         }
         Self { rows, of, order, times, runs, channels }
@@ -101,6 +112,7 @@ impl<'b> TypeRows<'b> {
             first: channel.first,
             rows: &self.order[channel.rows.clone()],
             times: &self.times[channel.rows.clone()],
+            is_in_order: channel.is_in_order,
             runs: &self.runs[channel.runs.clone()],
         })
     }
@@ -121,5 +133,11 @@ impl ChannelRows<'_> {
     /// The rows and times of its events.
     pub(super) fn events(&self) -> impl ExactSizeIterator<Item = (usize, i64)> {
         self.rows.iter().zip(self.times).map(|(row, time)| (*row as usize, *time))
+    }
+
+    /// Its rows, if there are no others between them.
+    pub(super) fn adjoining(&self) -> Option<Range<usize>> {
+        let (first, last) = (*self.rows.first()? as usize, *self.rows.last()? as usize);
+        (last - first + 1 == self.rows.len()).then_some(first..last + 1)
     }
 }

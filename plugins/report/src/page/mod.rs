@@ -4,6 +4,9 @@
 //! figures give the same bytes. Names come from logs and are hostile: only this module's own style,
 //! scripts and escaped JSON are written unescaped.
 
+use std::panic::resume_unwind;
+use std::thread;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -70,23 +73,16 @@ fn input_names(figures: &Figures) -> String {
 }
 
 fn render(figures: &Figures, title: &str, detail: &Detail) -> Result<Markup, Error> {
-    let clock = Clock::new(figures);
-    let span = Span::new(figures.grid, clock);
-    let sections = [
-        ("verdict", "Verdict", verdict::section(figures, clock, detail.lanes)),
-        ("damage", "Damage", damage::section(figures)),
-        ("channels", "Channels", channels::section(figures, clock, detail)),
-        ("timeline", "Time line", timeline::section(figures, span, clock, detail.lanes)),
-        ("intervals", "Intervals", intervals::section(figures, clock)),
-        ("track", "Track", track::section(figures, clock)),
-        ("pictures", "Pictures", pictures::section(figures, clock)),
-        ("fields", "Fields", fields::section(figures, span, clock, detail.rows)),
-        ("cloud", "Laser", cloud::section(figures, clock)),
-    ];
+    // The JSON takes about as long as all sections.
+    let (sections, json) = thread::scope(|threads| {
+        let json = threads.spawn(|| provenance::json_block(figures));
+        let sections = sections(figures, detail);
+        (sections, json.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    });
+    let json = json?;
     let has_plots = figures.channels.iter().flat_map(|c| &c.fields).any(|f| !f.series.is_empty());
     let provenance = provenance::section(figures, has_plots);
     let scripts: &[&str] = if has_plots { &[UPLOT, SCRIPT] } else { &[SCRIPT] };
-    let json = provenance::json_block(figures)?;
     Ok(html! {
         (DOCTYPE)
         html lang="en" {
@@ -111,6 +107,23 @@ fn render(figures: &Figures, title: &str, detail: &Detail) -> Result<Markup, Err
             }
         }
     })
+}
+
+/// All sections but the last: their ids, headings and contents.
+fn sections(figures: &Figures, detail: &Detail) -> [(&'static str, &'static str, Markup); 9] {
+    let clock = Clock::new(figures);
+    let span = Span::new(figures.grid, clock);
+    [
+        ("verdict", "Verdict", verdict::section(figures, clock, detail.lanes)),
+        ("damage", "Damage", damage::section(figures)),
+        ("channels", "Channels", channels::section(figures, clock, detail)),
+        ("timeline", "Time line", timeline::section(figures, span, clock, detail.lanes)),
+        ("intervals", "Intervals", intervals::section(figures, clock)),
+        ("track", "Track", track::section(figures, clock)),
+        ("pictures", "Pictures", pictures::section(figures, clock)),
+        ("fields", "Fields", fields::section(figures, span, clock, detail.rows)),
+        ("cloud", "Laser", cloud::section(figures, clock)),
+    ]
 }
 
 /// The head, with a policy that allows these scripts and nothing from elsewhere.
