@@ -51,6 +51,10 @@ impl Compiler<'_> {
                 .map_err(|reason| format!("{}: {reason}", field.name))?;
             // A oneof of a single member is how proto3 declares `optional`.
             if let Some(oneof) = field.oneof.filter(|oneof| sizes.get(oneof) > Some(&1)) {
+                // Rows of a list, or of a member of a map, always have a value.
+                if compiled.presence != Presence::Optional {
+                    return Err(format!("{}: it cannot be a member of a oneof", field.name));
+                }
                 let next = oneofs.len();
                 compiled.oneof = Some(*oneofs.entry(oneof).or_insert(next));
             }

@@ -144,3 +144,10 @@ fn a_declaration_that_cannot_be_used_says_why() {
     let twice = set(&[field("a", 1, 1, 5, &[]), field("b", 1, 1, 5, &[])]);
     assert_eq!(refusal(&twice, "t.M"), "`t.M` gives two fields the number 1");
 }
+
+#[test]
+fn a_list_in_a_oneof_is_refused() {
+    let wrong = set(&[field("d", 4, 1, 9, &[9 << 3, 0]), field("e", 5, 3, 9, &[9 << 3, 0])]);
+    let why = known(&wrong, "t.M").payload_type.unwrap_err();
+    assert_eq!(why, "e: it cannot be a member of a oneof");
+}
