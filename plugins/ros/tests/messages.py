@@ -1,12 +1,13 @@
 """Prints messages with random values, one JSON object each, that PyPI `rosbags` has encoded."""
 
 import base64
+import functools
 import json
 import random
 
 import numpy
 from rosbags.interfaces import Nodetype
-from rosbags.typesys import Stores, get_typestore
+from rosbags.typesys import Stores, get_types_from_idl, get_typestore
 
 random.seed(7)
 INTEGERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
@@ -82,6 +83,62 @@ def message(store, name, generation):
     return store.types[name](**{field: one for field, (one, _) in made.items()}), plain
 
 
+IDL = {"bool": "boolean", "byte": "octet", "float32": "float", "float64": "double"}
+
+
+def element(kind, args, used):
+    """A type that is no array, in IDL."""
+    if kind == Nodetype.NAME:
+        used.append(args)
+        return args.replace("/", "::")
+    name, bound = args
+    return f"{name}<{bound}>" if bound else IDL.get(name, name)
+
+
+@functools.cache
+def struct(store, name):
+    """A type in IDL, which rosbags reads as the same type, and the types that it uses."""
+    used = []
+    typedefs, members = "", ""
+    constants, fields = store.fielddefs[name]
+    for field, (kind, args) in fields:
+        if kind in (Nodetype.ARRAY, Nodetype.SEQUENCE):
+            of, size = element(*args[0], used), args[1]
+            if kind == Nodetype.ARRAY:
+                alias = f"{of.replace('::', '__')}__{size}"
+                typedefs += f"    typedef {of} {alias}[{size}];\n"
+            else:
+                alias = f"sequence<{of}, {size}>" if size else f"sequence<{of}>"
+        else:
+            alias = element(kind, args, used)
+        members += f'      @verbatim (language="comment", text="a }}" "b")\n'
+        members += f"      {alias} {field};\n"
+    package, middle, short = name.split("/")
+    if constants:
+        lines = "".join(f"      const int32 {one[0]} = 1;\n" for one in constants)
+        typedefs += f"    module {short}_Constants {{\n{lines}    }};\n"
+    text = (
+        f"// generated\nmodule {package} {{\n  module {middle} {{\n{typedefs}"
+        f"    struct {short} {{\n{members}    }};\n  }};\n}};\n"
+    )
+    read = get_types_from_idl(text)[name][1]
+    assert [one for one, _ in read] == [one for one, _ in fields], name
+    assert str(read) == str(fields), (name, read, fields)
+    return text, used
+
+
+def idl(store, name):
+    """A type and those that it uses, as recorders write them."""
+    used, text, at = [name], "", 0
+    while at < len(used):
+        if used[at] not in used[:at]:
+            own, more = struct(store, used[at])
+            text += "=" * 80 + f"\nIDL: {used[at]}\n" + own
+            used += more
+        at += 1
+    return text
+
+
 for generation, stores in (("ros2", Stores.ROS2_HUMBLE), ("ros1", Stores.ROS1_NOETIC)):
     store = get_typestore(stores)
     for name in sorted(store.fielddefs):
@@ -100,5 +157,6 @@ for generation, stores in (("ros2", Stores.ROS2_HUMBLE), ("ros1", Stores.ROS1_NO
                 payload = store.serialize_cdr(made, name, little_endian=random.random() < 0.8)
             print(json.dumps({
                 "generation": generation, "name": name, "text": text,
+                "idl": idl(store, name) if generation == "ros2" else None,
                 "payload": bytes(payload).hex(), "values": plain or {},
             }))

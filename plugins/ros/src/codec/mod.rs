@@ -145,22 +145,26 @@ impl RosCodec {
 
     /// The type of that name which a log declares.
     fn declared(&self, name: &str, language: &str, data: &[u8]) -> Result<KnownType, String> {
-        if language.ends_with("idl") {
-            return Err(format!("its type is declared in `{language}`, which is not supported"));
+        if language == "omgidl" {
+            return Err("its type is declared in `omgidl`, which is not supported".to_owned());
         }
         if data.len() > MAX_DESCRIPTION_LEN {
             return Err("its declaration is longer than 1 MiB".to_owned());
         }
         let text = String::from_utf8_lossy(data);
         // Bags of ROS 1 declare every type. Recorders of ROS 2 leave out those that they do not find.
-        let may_be_empty = self.generation == Generation::Ros1 || name.ends_with("/Empty");
+        let may_be_empty = language != "ros2idl"
+            && (self.generation == Generation::Ros1 || name.ends_with("/Empty"));
         if text.trim().is_empty() && !may_be_empty {
             return Err("the log does not declare its type".to_owned());
         }
-        if text.lines().any(|line| line.trim() == "---") {
+        let library = if language == "ros2idl" {
+            Library::from_idl(name, &text)
+        } else if text.lines().any(|line| line.trim() == "---") {
             return Err("its declaration is of a service, not of a message".to_owned());
-        }
-        let library = Library::from_text(name, &text, self.generation);
+        } else {
+            Library::from_text(name, &text, self.generation)
+        };
         let first = library.first()?;
         let mut embedded = self.embedded.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(known_type(&library, first, self.generation, &mut embedded.budget))

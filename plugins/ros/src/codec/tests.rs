@@ -5,6 +5,8 @@ use sluice_model::raw;
 
 use super::*;
 
+mod idl;
+
 /// A channel that declares the type of its payloads.
 fn channel(generation: Generation, name: &str, text: &str) -> Channel {
     let mut channel = Channel::new(Name::from_text("/topic"), "log", generation.encoding());

@@ -5,10 +5,11 @@ use std::path::Path;
 
 use sluice_kit::TypeFile;
 use sluice_kit::mistake::Mistake;
-use sluice_kit::type_library::{TypeId, TypeLibrary};
+use sluice_kit::type_library::{ParsedTypes, TypeId, TypeLibrary};
 
 use super::Generation;
-use super::text::{Declaration, ElementType, Member, parse, separator};
+use super::idl;
+use super::text::{self, Declaration, ElementType, Member, separator};
 
 /// The most mistakes kept of a file.
 const MAX_MISTAKES: usize = 20;
@@ -42,16 +43,27 @@ impl Library {
     pub(crate) fn from_files(files: Vec<TypeFile>, generation: Generation) -> Self {
         let names: Vec<String> =
             files.iter().map(|file| name_of_file(&file.path, generation)).collect();
-        Self::parse(files, names, generation)
+        Self::parse(files, names, generation, text::parse)
     }
 
     /// The types of a text that begins with the type `name`.
     pub(crate) fn from_text(name: &str, text: &str, generation: Generation) -> Self {
         let file = TypeFile { path: name.into(), text: text.to_owned() };
-        Self::parse(vec![file], vec![name.to_owned()], generation)
+        Self::parse(vec![file], vec![name.to_owned()], generation, text::parse)
     }
 
-    fn parse(files: Vec<TypeFile>, names: Vec<String>, generation: Generation) -> Self {
+    /// The types of a text in IDL, which declares the type `name` somewhere: it is the first here.
+    pub(crate) fn from_idl(name: &str, text: &str) -> Self {
+        let file = TypeFile { path: name.into(), text: text.to_owned() };
+        Self::parse(vec![file], vec![name.to_owned()], Generation::Ros2, idl::parse)
+    }
+
+    fn parse(
+        files: Vec<TypeFile>,
+        names: Vec<String>,
+        generation: Generation,
+        parse: fn(&str, &str) -> ParsedTypes<Declaration>,
+    ) -> Self {
         let mut names = names.into_iter();
         let types = TypeLibrary::parse(files, MAX_MISTAKES, |text| {
             parse(&names.next().unwrap_or_default(), text)

@@ -1,5 +1,6 @@
-//! Types declared in the message language of ROS. Knows no payload.
+//! Types declared in the message language of ROS, or in its part of IDL. Knows no payload.
 
+mod idl;
 pub(crate) mod library;
 pub(crate) mod shapes;
 pub(crate) mod text;

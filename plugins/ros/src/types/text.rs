@@ -20,8 +20,8 @@ pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) of: ElementType,
     pub(crate) count: ElementCount,
-    /// The type as it is written.
-    word: String,
+    /// The type as it is written in this language.
+    pub(super) word: String,
     /// Where the type is written.
     pub(crate) span: Range<usize>,
 }
@@ -144,7 +144,7 @@ fn is_separator(line: &str) -> bool {
 }
 
 /// Some writers repeat a declaration for each of its uses.
-fn without_repetitions(
+pub(super) fn without_repetitions(
     all: Vec<(String, Range<usize>, Declaration)>,
 ) -> Vec<(String, Range<usize>, Declaration)> {
     let mut kept: Vec<(String, Range<usize>, Declaration)> = Vec::new();
@@ -185,7 +185,7 @@ fn parse_line(line: &str, start: usize) -> Result<Line, String> {
     Ok(Line::Member(Member { name: name.to_owned(), of, count, word: word.to_owned(), span }))
 }
 
-fn parse_type(word: &str) -> Result<(ElementType, ElementCount), String> {
+pub(super) fn parse_type(word: &str) -> Result<(ElementType, ElementCount), String> {
     let wrong = || format!("expected a type, found `{word}`");
     let (element, count) = match word.split_once('[') {
         None => (word, ElementCount::One),

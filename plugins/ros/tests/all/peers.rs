@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use sluice_kit::contract::gather;
 use sluice_kit::json::JsonRows;
 use sluice_model::{
-    BatchBuilder, Channel, ChannelId, EmbeddedSchema, Encoding, KnownType, Name, Registry,
+    BatchBuilder, Channel, ChannelId, EmbeddedSchema, Encoding, KnownType, Name, PayloadType,
+    Registry,
 };
 
 /// The Python with rosbags, or `None` with a message.
@@ -40,10 +41,10 @@ fn plain(value: &Value) -> Value {
 }
 
 /// The type that a channel declares.
-fn declared(generation: &str, name: &str, text: &str) -> KnownType {
-    let (codec, encoding, language) = match generation {
-        "ros1" => ("ros1", Encoding::Ros1, "ros1msg"),
-        _ => ("ros2", Encoding::Cdr, "ros2msg"),
+fn declared(language: &str, name: &str, text: &str) -> KnownType {
+    let (codec, encoding) = match language {
+        "ros1msg" => ("ros1", Encoding::Ros1),
+        _ => ("ros2", Encoding::Cdr),
     };
     let codec = Registry::linked().codec(codec, json!({})).unwrap();
     let mut channel = Channel::new(Name::from_text("/topic"), "log", encoding);
@@ -58,6 +59,18 @@ fn bytes(hex: &str) -> Vec<u8> {
     digits.map(|two| u8::from_str_radix(str::from_utf8(two).unwrap(), 16).unwrap()).collect()
 }
 
+/// The row of a payload as JSON.
+fn row(of: &dyn PayloadType, payload: &[u8]) -> Value {
+    let mut batch = BatchBuilder::default();
+    batch.push_copy(0, 0, ChannelId(0), payload);
+    let mut bad = Vec::new();
+    let all = sluice_model::raw::decode(of, &batch.finish(), &[0], &mut bad).unwrap();
+    assert_eq!(bad, []);
+    let mut row = Vec::new();
+    JsonRows::new(&all[0].columns).unwrap().write(0, &mut row);
+    serde_json::from_slice(&row).unwrap()
+}
+
 #[test]
 fn messages_have_the_values_that_rosbags_gives_them() {
     let Some(python) = python() else { return };
@@ -69,17 +82,13 @@ fn messages_have_the_values_that_rosbags_gives_them() {
         let text = |key: &str| message[key].as_str().unwrap();
         let name = text("name");
         let payload = bytes(text("payload"));
-        let of = declared(text("generation"), name, text("text")).payload_type;
-        let of = of.unwrap_or_else(|why| panic!("{name}: {why}"));
-        let mut batch = BatchBuilder::default();
-        batch.push_copy(0, 0, ChannelId(0), &payload);
-        let mut bad = Vec::new();
-        let all = sluice_model::raw::decode(&*of, &batch.finish(), &[0], &mut bad).unwrap();
-        assert_eq!(bad, [], "{name} {}", text("payload"));
-        let mut row = Vec::new();
-        JsonRows::new(&all[0].columns).unwrap().write(0, &mut row);
-        let row: Value = serde_json::from_slice(&row).unwrap();
-        assert_eq!(plain(&row), plain(&message["values"]), "{name}");
+        let mut texts = vec![(format!("{}msg", text("generation")), text("text"))];
+        texts.extend(message["idl"].as_str().map(|idl| ("ros2idl".to_owned(), idl)));
+        for (language, text) in texts {
+            let of = declared(&language, name, text).payload_type;
+            let of = of.unwrap_or_else(|why| panic!("{name} in {language}: {why}"));
+            assert_eq!(plain(&row(&*of, &payload)), plain(&message["values"]), "{name}");
+        }
         count += 1;
     }
     assert!(count > 300, "{count} messages");

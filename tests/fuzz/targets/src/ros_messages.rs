@@ -12,9 +12,10 @@ use crate::inverse::check_round_trip;
 /// messages come back byte for byte.
 pub fn ros_messages(bytes: &[u8]) {
     let Some((which, rest)) = bytes.split_first() else { return };
-    let (name, encoding, language) = match which % 2 {
+    let (name, encoding, language) = match which % 3 {
         0 => ("ros2", Encoding::Cdr, "ros2msg"),
-        _ => ("ros1", Encoding::Ros1, "ros1msg"),
+        1 => ("ros1", Encoding::Ros1, "ros1msg"),
+        _ => ("ros2", Encoding::Cdr, "ros2idl"),
     };
     let (text, bodies) = inputs::cut_at(rest, 0);
     let codec = inputs::registry().codec(name, json!({})).expect("good options");
