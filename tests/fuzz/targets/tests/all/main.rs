@@ -72,6 +72,7 @@ fn every_program_is_built_and_calls_the_target_of_its_name() {
     assert_eq!(manifest.matches("[[bin]]").count(), TARGETS.len());
     for name in targets() {
         assert!(manifest.contains(&format!("path = \"fuzz_targets/{name}.rs\"")), "{name}");
+        assert!(manifest.contains(&format!("\n{name} = [")), "{name} names no covered crates");
         let program = fs::read_to_string(fuzz(&format!("fuzz_targets/{name}.rs"))).unwrap();
         assert!(program.contains(&format!("sluice_fuzz_targets::{name}(")), "{name}");
     }
