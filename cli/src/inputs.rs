@@ -248,10 +248,10 @@ fn sniff_source<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<&'
         true => files::stdin_head()?,
         false => files::head(path, SNIFF_LEN)?,
     };
-    let sniffed = shell.registry.sniff(&head).into_iter().next();
-    if let Some(plugin) = sniffed.filter(|plugin| (plugin.sniff)(&head) == SniffResult::Yes) {
-        return Ok(plugin);
-    }
+    let sniffed = match shell.registry.sniff_best(&head) {
+        Some((SniffResult::Yes, plugin)) => return Ok(plugin),
+        sniffed => sniffed.map(|(_, plugin)| plugin),
+    };
     refuse_foreign_formats(shell, path, &head)?;
     let by_extension =
         || extension(path).0.and_then(|e| shell.registry.by_extension(PluginKind::Source, &e));

@@ -116,6 +116,22 @@ impl Registry {
         sure.into_iter().map(|(_, plugin)| plugin).collect()
     }
 
+    /// The source that most certainly reads a file that starts with `head`: the first that
+    /// [`sniff`](Self::sniff) lists, and its certainty. Asks no further once one is sure.
+    pub fn sniff_best(&self, head: &[u8]) -> Option<(SniffResult, &Plugin)> {
+        let mut best: Option<(SniffResult, &Plugin)> = None;
+        for plugin in self.iter().filter(|plugin| plugin.kind() == PluginKind::Source) {
+            let sniff = (plugin.sniff)(head);
+            if sniff > best.map_or(SniffResult::No, |(best, _)| best) {
+                best = Some((sniff, plugin));
+            }
+            if sniff == SniffResult::Yes {
+                break;
+            }
+        }
+        best
+    }
+
     /// The sources that recognize `path` by more than its first bytes, the most certain first.
     pub fn sniff_path(&self, path: &Path) -> Result<Vec<&Plugin>, Error> {
         let mut sure = Vec::new();

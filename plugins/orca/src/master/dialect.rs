@@ -59,6 +59,7 @@ impl Dialect {
 pub(crate) fn looks_like_master(head: &[u8]) -> (bool, bool) {
     let head = strip_bom(head);
     let whole = memchr::memrchr(b'\n', head).map_or(0, |end| end + 1);
+    let may_have_data = memchr::memmem::find(head, b"#data").is_some();
     let (mut files, mut others, mut data, mut lines, mut unknown) = (0, 0, false, 0, 0);
     for line in head.get(..whole).unwrap_or_default().split(|b| *b == b'\n') {
         let text = line.trim_ascii_end();
@@ -74,6 +75,10 @@ pub(crate) fn looks_like_master(head: &[u8]) -> (bool, bool) {
             unknown += 1;
         } else if !data {
             others += 1;
+            // The heads of other files have thousands of lines.
+            if !may_have_data {
+                return (false, false);
+            }
         }
     }
     // `#data` followed by numbers means a master, even if all encodings are unknown.

@@ -206,6 +206,8 @@ fn only_masters_look_like_masters() {
         assert_eq!(looks_like_master(text("1 2 0 1\n").as_bytes()), (true, true), "{header}");
         assert_eq!(looks_like_master(text("").as_bytes()), (false, false), "{header}");
     }
+    let behind_others = b"other\n::orca::Laser ice a.log\nLaser ice b.log\n#data\n1 2 0 1\n";
+    assert_eq!(looks_like_master(behind_others), (true, true));
     let with_mark = "\u{feff}::orca::Laser ice f\u{fc}hler0.log\r\n#data\r\n";
     assert_eq!(looks_like_master(with_mark.as_bytes()), (true, true));
     for other in [
@@ -213,6 +215,7 @@ fn only_masters_look_like_masters() {
         b"# a comment\n",
         b"",
         b"1 2 3 4\n",
+        b"other\n::orca::Laser ice laser0.log\n1 2 0 1\n",
         b"[sources.a]\n",
         b"\xed\xa1",
     ] {

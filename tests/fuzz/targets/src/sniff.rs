@@ -9,6 +9,9 @@ pub fn sniff(bytes: &[u8]) {
     let found = inputs::registry().sniff(bytes);
     let sure: Vec<SniffResult> = found.iter().map(|plugin| (plugin.sniff)(bytes)).collect();
     assert!(sure.is_sorted_by(|a, b| a >= b) && !sure.contains(&SniffResult::No));
+    let best = inputs::registry().sniff_best(bytes);
+    let best = best.map(|(sniff, plugin)| (sniff, plugin.name));
+    assert_eq!(best, found.first().map(|plugin| ((plugin.sniff)(bytes), plugin.name)));
     let path = inputs::file("any", bytes);
     inputs::registry().sniff_path(&path).expect("the file can be read");
 }
