@@ -11,7 +11,7 @@ use sluice_model::{DynSink, Plugin, Registry, programs};
 use sluice_pipeline::run::Stop;
 use sluice_pipeline::{Document, Pipeline, PluginInstance, Variables};
 
-use crate::args::{self, BuiltInVerb, CatArgs, Cli, SelectionArgs};
+use crate::args::{self, CatArgs, SelectionArgs};
 use crate::commands::{convert, generated};
 use crate::conversion;
 use crate::exit::Failure;
@@ -115,6 +115,14 @@ pub fn check(file: &str, variables: &Variables, registry: &Registry) -> Result<P
     Ok(Pipeline::read(&document, variables, registry)?)
 }
 
+/// The verb `cat` alone: the options of all others need not be listed to read its own.
+#[derive(Parser)]
+#[command(name = "sluice", no_binary_name = true)]
+struct LogCommand {
+    #[command(flatten)]
+    args: CatArgs,
+}
+
 /// What the events of a log are needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventForm {
@@ -135,11 +143,7 @@ pub fn log_pipeline(
     registry: Registry,
     embedding: &Arc<Embedding>,
 ) -> Result<Pipeline, Failure> {
-    let program = ["sluice", "cat"].map(OsString::from);
-    let parsed = Cli::try_parse_from(program.iter().chain(arguments)).map_err(usage)?;
-    let BuiltInVerb::Cat(args) = parsed.verb else {
-        return Err(Failure::Usage("expected the options of `cat`".to_owned()));
-    };
+    let LogCommand { args } = LogCommand::try_parse_from(arguments).map_err(usage)?;
     let shell = Shell::embedded(registry, embedding);
     let text = pipeline_text(&args, form, &shell)?;
     let mut pipeline = generated::parse_generated("the query", &text, &shell)?;

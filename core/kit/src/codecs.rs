@@ -262,8 +262,10 @@ fn make(
     given: &CodecOptions,
 ) -> Result<Box<dyn Codec>, OptionsError> {
     let mut options = serde_json::Map::from_iter([("types".to_owned(), json!(files))]);
-    let names = plugin.option_names();
-    for (name, value) in given.values() {
+    let mut given = given.values().peekable();
+    // Most have none, and the schema of the options is made for their names.
+    let names = if given.peek().is_some() { plugin.option_names() } else { Vec::new() };
+    for (name, value) in given {
         if names.iter().any(|known| known == name) {
             options.insert(name.to_owned(), value);
         }

@@ -20,9 +20,14 @@ pub struct Pattern {
 
 #[derive(Clone, Debug)]
 enum Matcher {
+    /// The text itself.
+    Name,
     Glob(GlobMatcher),
     Regex(Regex),
 }
+
+/// What makes a pattern more than a name.
+const GLOB_CHARACTERS: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
 impl Pattern {
     /// Parses a pattern. `Err` says what is wrong with it.
@@ -32,6 +37,8 @@ impl Pattern {
                 Regex::new(&format!("^(?:{regex})$"))
                     .map_err(|e| format!("`{regex}` is not a regular expression: {e}"))?,
             ),
+            // Most patterns are names, for which nothing needs to be compiled.
+            None if !text.contains(GLOB_CHARACTERS) => Matcher::Name,
             None => Matcher::Glob(
                 // A `*` also matches `/`: channel names are not paths.
                 GlobBuilder::new(text)
@@ -46,8 +53,7 @@ impl Pattern {
 
     /// The name, if it is a plain name without special characters.
     pub fn as_name(&self) -> Option<&str> {
-        let is_plain = !self.text.contains(['*', '?', '[', ']', '{', '}', '\\']);
-        (is_plain && matches!(self.matcher, Matcher::Glob(_))).then_some(&self.text)
+        matches!(self.matcher, Matcher::Name).then_some(&self.text)
     }
 
     /// Its source text.
@@ -58,6 +64,7 @@ impl Pattern {
     /// Whether `name` matches.
     pub fn matches(&self, name: &str) -> bool {
         match &self.matcher {
+            Matcher::Name => self.text == name,
             // A literal name matches even if it contains special characters.
             Matcher::Glob(glob) => self.text == name || glob.is_match(name),
             Matcher::Regex(regex) => regex.is_match(name),

@@ -32,6 +32,8 @@ pub(super) struct NodeDraft {
     header: Range<usize>,
     plugin: Option<Plugin>,
     instance: Option<(PluginInstance, Value)>,
+    /// The schema of the plugin's options.
+    schema: Value,
     /// The plugin, and the options as far as variables have values.
     written: (String, Value),
     pub(super) damage: OnDamage,
@@ -47,9 +49,8 @@ impl NodeDraft {
     /// The node; `None` only after a mistake.
     pub(super) fn finish(self, from: Vec<usize>, registry: &Registry) -> Option<PipelineNode> {
         let (plugin, kind, (part, options)) = (self.plugin?, self.kind?, self.instance?);
-        let Self { name, damage, source_name, header: span, .. } = self;
+        let Self { name, damage, source_name, header: span, schema, .. } = self;
         let program = plugin.program.map(|program| program(&options));
-        let schema = Value::from((plugin.schema)());
         let place = |option: &str| self.option_spans.get(option).unwrap_or(&span).clone();
         let names = names::names_in_options(&schema, &options, &part, place);
         let (plugin, again) = (plugin.name, super::stage_factory(registry, &plugin, &options));
@@ -88,7 +89,8 @@ impl NodeDraft {
 
     /// Whether its plugin has an option of that name. An unknown plugin may have any.
     pub(super) fn takes(&self, option: &str) -> bool {
-        self.plugin.is_none_or(|plugin| plugin.option_names().iter().any(|name| name == option))
+        let options = self.schema.get("properties");
+        self.plugin.is_none() || options.is_some_and(|options| options.get(option).is_some())
     }
 
     /// The position of its path, otherwise of the node.
@@ -137,7 +139,7 @@ impl Check<'_> {
             table.iter().map(|(key, value)| (key.get_ref().to_string(), value.span())).collect();
         let options: Vec<_> = table.iter().filter(|(key, _)| !reserved(key.get_ref())).collect();
         let plugin = if let PluginChoice::Plugin(plugin) = choice { Some(*plugin) } else { None };
-        let CheckedOptions { made, shown } =
+        let CheckedOptions { made, shown, schema } =
             self.options(plugin.as_ref(), &header, &options, &mut templates);
         let named = table.get("plugin").and_then(|name| name.get_ref().as_str());
         let name = plugin.as_ref().map_or(named.unwrap_or_default(), |plugin| plugin.name);
@@ -152,6 +154,7 @@ impl Check<'_> {
             header,
             plugin,
             instance: made,
+            schema,
             written,
             damage,
             source_name,

@@ -28,6 +28,8 @@ pub(super) struct CheckedOptions {
     pub(super) made: Option<(PluginInstance, Value)>,
     /// The options as far as they could be read; the others as written.
     pub(super) shown: Value,
+    /// The schema of the plugin's options; null if the plugin is not known.
+    pub(super) schema: Value,
 }
 
 /// The options of one node while they are checked.
@@ -54,7 +56,8 @@ impl<'t> Check<'_> {
             for (_, value) in written {
                 self.value(value, &SchemaView::unknown());
             }
-            return CheckedOptions { made: None, shown: options_as_read(written, &Map::new()) };
+            let shown = options_as_read(written, &Map::new());
+            return CheckedOptions { made: None, shown, schema: Value::Null };
         };
         let schema = Value::from((plugin.schema)());
         let shape = SchemaView::from_schema(&schema);
@@ -81,7 +84,7 @@ impl<'t> Check<'_> {
             self.required(&mut check, key, &shape);
         }
         let shown = options_as_read(written, &check.options);
-        CheckedOptions { made: self.try_make(check), shown }
+        CheckedOptions { made: self.try_make(check), shown, schema }
     }
 
     fn option(
