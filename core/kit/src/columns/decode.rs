@@ -19,6 +19,8 @@ use super::{PayloadFault, SpanKind};
 /// Payloads whose regions are collected before they are read, so that they stay in the core's own
 /// cache.
 const BLOCK_PAYLOADS: usize = 256;
+/// Payloads that predict the size of columns for the first block.
+const FIRST_PAYLOADS: usize = 16;
 /// Most records that wait in one region's queue.
 const MAX_QUEUED: usize = 8 * 1024;
 
@@ -90,7 +92,8 @@ impl<'b> Decoder<'b> {
         bad: &mut Vec<(u32, PayloadFault)>,
     ) -> Result<(Vec<u32>, RecordBatch), ArrowError> {
         let mut good = Vec::with_capacity(events.len());
-        for (nth, block) in events.chunks(BLOCK_PAYLOADS).enumerate() {
+        let (first, rest) = events.split_at(events.len().min(FIRST_PAYLOADS));
+        for (nth, block) in std::iter::once(first).chain(rest.chunks(BLOCK_PAYLOADS)).enumerate() {
             for event in block {
                 match payload(*event).and_then(|payload| self.decode_payload(payload)) {
                     Ok(()) => good.push(*event),
@@ -98,16 +101,28 @@ impl<'b> Decoder<'b> {
                 }
             }
             self.flush_all();
-            if nth == 0 && events.len() > BLOCK_PAYLOADS {
-                let more = (events.len() - BLOCK_PAYLOADS) as f64 / BLOCK_PAYLOADS as f64;
-                // A little more than the first block predicts, as payloads differ.
-                self.slots.iter_mut().for_each(|slot| slot.grow(more * 1.03));
+            match nth {
+                0 => self.grow(first.len(), rest.len().min(BLOCK_PAYLOADS)),
+                1 => {
+                    let done = first.len() + block.len();
+                    self.grow(done, events.len() - done);
+                }
+                _ => {}
             }
         }
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         let arrays = arrays::arrays(&self.plan.columns, &mut self.slots, self.rows)?;
         let schema = self.plan.schema.clone();
         Ok((good, RecordBatch::try_new_with_options(schema, arrays, &options)?))
+    }
+
+    /// Reserves capacity for `more` payloads like those so far, of which there are `done`.
+    fn grow(&mut self, done: usize, more: usize) {
+        if done > 0 && more > 0 {
+            // A little more than they predict, as payloads differ.
+            let more = more as f64 / done as f64 * 1.03;
+            self.slots.iter_mut().for_each(|slot| slot.grow(more));
+        }
     }
 
     fn decode_payload(&mut self, payload: &'b [u8]) -> Result<(), PayloadFault> {
