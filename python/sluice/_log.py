@@ -274,10 +274,13 @@ class Table:
         return self._reader.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        is_whole = not self._selection and self._chosen is None
-        if self._opened is None and self._channel is not None and is_whole:
+        # The first messages of a channel decide its type: without them it has to be found first.
+        has_first = all(option.startswith("--limit=") for option in self._selection)
+        if self._opened is None and self._channel is not None and has_first:
             reader = self._log._reader
-            self._opened = reader.started_table(self._channel, self._strict)
+            self._opened = reader.started_table(
+                self._channel, self._selection, self._chosen, self._strict
+            )
         return self._reader.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:

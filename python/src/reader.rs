@@ -19,7 +19,7 @@ use crate::discovery::{Discovered, DiscoverySink};
 use crate::events::EventIterator;
 use crate::running::{Background, Resources};
 use crate::table::TableReader;
-use crate::table_sink::TableForm;
+use crate::table_sink::{GuessedTable, TableForm, columns_named};
 use crate::{errors, registry};
 
 /// The memory for finding the first event of a channel. With more, more of the log is decoded ahead
@@ -77,12 +77,22 @@ impl LogReader {
         Ok(TableReader::new(form, arguments, self.resources, strict))
     }
 
-    /// All of a channel, for who takes it at once: nothing is read twice to find its type.
-    fn started_table(&self, py: Python<'_>, channel: &str, strict: bool) -> PyResult<TableReader> {
+    /// A table of a channel for who takes it at once: nothing is read twice to find its type.
+    /// `selection` must keep the first messages of the channel, which decide the type.
+    #[pyo3(signature = (channel, selection, columns, strict))]
+    fn started_table(
+        &self,
+        py: Python<'_>,
+        channel: &str,
+        selection: Vec<OsString>,
+        columns: Option<Vec<String>>,
+        strict: bool,
+    ) -> PyResult<TableReader> {
         let is_known = self.known(channel).is_some();
         if !is_known {
-            let arguments = self.arguments(Some(channel), Vec::new());
-            let started = TableReader::start(py, channel, arguments, self.resources, strict)?;
+            let arguments = self.arguments(Some(channel), selection.clone());
+            let guessed = GuessedTable { channel: channel.into(), columns: columns.clone() };
+            let started = TableReader::start(py, guessed, arguments, self.resources, strict)?;
             if let Some(table) = started {
                 if let TableKind::Fields(_, kind) = table.kind() {
                     self.learn(channel, ChannelSchema::Fields(Arc::clone(kind)));
@@ -90,7 +100,7 @@ impl LogReader {
                 return Ok(table);
             }
         }
-        self.table(py, Some(channel.to_owned()), Vec::new(), None, strict)
+        self.table(py, Some(channel.to_owned()), selection, columns, strict)
     }
 
     /// The events that `selection` keeps.
@@ -216,20 +226,16 @@ fn escaped(text: &str) -> String {
 
 /// The columns of these names, in their order.
 fn chosen(py: Python<'_>, kind: &TableKind, names: &[String]) -> PyResult<Vec<LogColumn>> {
-    let (all, schema) = (kind.columns(), kind.schema());
-    let column = |name: &String| {
-        let place = schema.fields().iter().position(|field| field.name() == name);
-        place.and_then(|place| all.get(place).copied()).ok_or_else(|| {
-            let known: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
-            let hint = match nearest(name, &known) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("it has: {}", listed(&known)),
-            };
-            let message = format!("columns: the table has no column `{name}`; {hint}");
-            errors::config_error(py, &message, Vec::new())
-        })
-    };
-    names.iter().map(column).collect()
+    columns_named(kind, names).map_err(|name| {
+        let schema = kind.schema();
+        let known: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+        let hint = match nearest(name, &known) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("it has: {}", listed(&known)),
+        };
+        let message = format!("columns: the table has no column `{name}`; {hint}");
+        errors::config_error(py, &message, Vec::new())
+    })
 }
 
 /// The most names in a message.

@@ -19,7 +19,7 @@ use sluice_pipeline::Report;
 
 use crate::interrupt::InterruptFlag;
 use crate::running::{Delivery, Resources};
-use crate::table_sink::{KnownForm, TableForm, TableSink};
+use crate::table_sink::{GuessedTable, KnownForm, TableForm, TableSink};
 use crate::{errors, reader};
 
 /// Batches that wait for the consumer.
@@ -94,13 +94,13 @@ impl TableReader {
     /// without fields at its beginning, or none at all; the stream itself mends what comes later.
     pub(crate) fn start(
         py: Python<'_>,
-        channel: &str,
+        guessed: GuessedTable,
         arguments: Vec<OsString>,
         resources: Resources,
         strict: bool,
     ) -> PyResult<Option<Self>> {
         let (sender, rows) = bounded(WAITING);
-        let sink = Arc::new(TableSink::guessing(Some(channel.into()), sender));
+        let sink = Arc::new(TableSink::guessing(Some(guessed), sender));
         let known = sink.known();
         let pipeline = reader::pipeline(py, &arguments, EventForm::Rows, sink, strict)?;
         let delivery = Delivery::start(pipeline, rows, resources);

@@ -42,13 +42,6 @@ impl TableForm {
         Self { kind, columns, decoded, schema }
     }
 
-    /// All columns of the channel, whose messages have this type.
-    fn of_rows(channel: &Arc<str>, rows: &Rows) -> Self {
-        let kind = TableKind::Fields(Arc::clone(channel), Arc::new(RowType::from_rows(rows)));
-        let columns = kind.columns();
-        Self::new(kind, columns)
-    }
-
     fn is_of(&self, rows: &Rows) -> bool {
         matches!(&self.kind, TableKind::Fields(_, kind) if kind.is_of(rows))
     }
@@ -58,12 +51,48 @@ impl TableForm {
     }
 }
 
+/// A table of a channel of which nothing is known: all its events are taken to be of one type, that
+/// of any batch.
+#[derive(Clone, Debug)]
+pub(crate) struct GuessedTable {
+    pub(crate) channel: Arc<str>,
+    /// The names of its columns; all without any.
+    pub(crate) columns: Option<Vec<String>>,
+}
+
+impl GuessedTable {
+    /// The table of a channel whose messages have the type of these rows. `None` if it does not have
+    /// these columns.
+    fn form(&self, rows: &Rows) -> Option<TableForm> {
+        let row_type = Arc::new(RowType::from_rows(rows));
+        let kind = TableKind::Fields(Arc::clone(&self.channel), row_type);
+        let columns = match &self.columns {
+            None => kind.columns(),
+            Some(names) => columns_named(&kind, names).ok()?,
+        };
+        Some(TableForm::new(kind, columns))
+    }
+}
+
+/// The columns of these names, in their order; `Err` with the first that the table does not have.
+pub(crate) fn columns_named<'n>(
+    kind: &TableKind,
+    names: &'n [String],
+) -> Result<Vec<LogColumn>, &'n String> {
+    let (all, schema) = (kind.columns(), kind.schema());
+    let column = |name: &'n String| {
+        let place = schema.fields().iter().position(|field| field.name() == name);
+        place.and_then(|place| all.get(place).copied()).ok_or(name)
+    };
+    names.iter().map(column).collect()
+}
+
 /// The sink. It ends the run if nobody takes its rows any more.
 pub(crate) struct TableSink {
     /// The table, shared with who takes its rows.
     known: Arc<KnownForm>,
-    /// The channel, if all its events are taken to be of one type: that of any batch.
-    guessed: Option<Arc<str>>,
+    /// The table, if it is guessed.
+    guessed: Option<GuessedTable>,
     /// The first rows that are not delivered, as they have been already.
     known_rows: AtomicUsize,
     rows: Sender<RecordBatch>,
@@ -83,7 +112,8 @@ impl KnownForm {
         self.form.get()
     }
 
-    /// Whether the guess was wrong: there are messages of several types, or events without fields.
+    /// Whether the guess was wrong: there are messages of several types, events without fields, or
+    /// none of the columns that were named.
     pub(crate) fn is_mixed(&self) -> bool {
         self.is_mixed.load(Ordering::Acquire)
     }
@@ -104,12 +134,12 @@ impl TableSink {
         Self { known, ..Self::guessing(None, rows) }
     }
 
-    /// A sink for the messages of this channel, all of one type that nobody knows yet. The run fails
-    /// if it [`is_mixed`](KnownForm::is_mixed).
-    pub(crate) fn guessing(channel: Option<Arc<str>>, rows: Sender<RecordBatch>) -> Self {
+    /// A sink for a table whose type nobody knows yet. The run fails if it
+    /// [`is_mixed`](KnownForm::is_mixed).
+    pub(crate) fn guessing(guessed: Option<GuessedTable>, rows: Sender<RecordBatch>) -> Self {
         let labels = Arc::new(ChannelLabels::from_channels(&Channels::default()));
         let (known, labels) = (Arc::default(), Mutex::new(labels));
-        Self { known, guessed: channel, known_rows: AtomicUsize::new(0), rows, labels }
+        Self { known, guessed, known_rows: AtomicUsize::new(0), rows, labels }
     }
 
     /// Delivers only what comes after the first rows.
@@ -125,18 +155,23 @@ impl TableSink {
     /// The table, of which this batch must be if it is guessed.
     fn form_of(&self, batch: &Batch) -> Result<&TableForm, Error> {
         let unknown = || Error::internal("a table of no known form");
-        let Some(channel) = &self.guessed else { return self.known.get().ok_or_else(unknown) };
+        let Some(guessed) = &self.guessed else { return self.known.get().ok_or_else(unknown) };
         let mut filled = batch.rows().iter().filter(|rows| !rows.events.is_empty());
         if let (Some(rows), None) = (filled.next(), filled.next())
             && rows.events.len() == batch.len()
         {
-            let form = self.known.form.get_or_init(|| TableForm::of_rows(channel, rows));
-            if form.is_of(rows) {
+            if self.known.get().is_none()
+                && let Some(form) = guessed.form(rows)
+            {
+                // Another thread may have been faster.
+                self.known.form.get_or_init(|| form);
+            }
+            if let Some(form) = self.known.get().filter(|form| form.is_of(rows)) {
                 return Ok(form);
             }
         }
         self.known.is_mixed.store(true, Ordering::Release);
-        Err(Error::refused(format!("{channel}: events of several types")))
+        Err(Error::refused(format!("{}: events of several types", guessed.channel)))
     }
 
     /// The labels of all channels seen so far.

@@ -229,6 +229,30 @@ def test_a_table_leaves_out_messages_of_other_types(
     assert ("pos" in taken.column_names) != first_is_other
     assert table.result is not None and again.result is not None
     assert table.result.written == again.result.written == len(numbers)
+    some = sluice.open(path).table("MIXED", columns=["sequence"], limit=45_000)
+    assert pa.table(some).to_pydict() == {"sequence": [n for n in numbers if n < 45_000]}
+
+
+def test_the_first_message_decides_the_type_even_if_it_is_not_selected(
+    drive: Path, tmp_path: Path
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    log = sluice.open(drive)
+    first = bytes(next(log.events("GPS_TO_LOCAL")).payload)
+    second = bytes(next(log.events("POSE")).payload)
+    path = tmp_path / "mixed.lcm"
+    with path.open("wb") as file:
+        for number, payload in enumerate([first, second]):
+            head = (0xEDA1DA01, number, 1_000_000 * number, 5, len(payload))
+            file.write(struct.pack(">IqqII", *head) + b"MIXED" + payload)
+    late = pa.table(sluice.open(path).table("MIXED", start="+0.5"))
+    assert late.num_rows == 0 and "pos" not in late.column_names
+
+
+def test_a_column_that_a_stream_does_not_have_is_named(drive: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    with pytest.raises(sluice.ConfigError, match="no column `poz`; did you mean `pos`"):
+        pa.table(sluice.open(drive).table("POSE", columns=["poz"]))
 
 
 def test_tables_have_the_forms_that_polars_keeps(drive: Path) -> None:
