@@ -5,8 +5,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
-use sluice_fuzz_targets::TARGETS;
+use sluice_fuzz_targets::{EVERY_COUNT, TARGETS};
 
 /// The maximum total size of seeds.
 const MOST_BYTES: u64 = 300_000;
@@ -34,6 +35,7 @@ fn seeds(target: &str) -> Vec<PathBuf> {
 
 #[test]
 fn every_target_keeps_its_promises_for_its_seeds() {
+    EVERY_COUNT.store(true, Ordering::Relaxed);
     for (name, target) in TARGETS {
         for seed in seeds(name) {
             // Shown if it is the last one before a panic.
