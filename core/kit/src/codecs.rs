@@ -2,9 +2,10 @@
 //! type file itself.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,8 @@ use sluice_io::files;
 use sluice_model::options::{self, TYPES_FORMAT};
 use sluice_model::registry::{type_set, type_sets};
 use sluice_model::{
-    Channel, Codec, Error, KnownType, OptionsError, Plugin, PluginKind, Registry, UnusableTypes,
+    Channel, Codec, Error, KnownType, OptionsError, Plugin, PluginFactory, PluginKind, Registry,
+    UnusableTypes,
 };
 
 use crate::suggestion::nearest;
@@ -133,7 +135,7 @@ sluice_model::register! {
 /// Codecs with the types they were made from.
 #[derive(Default)]
 pub struct Codecs {
-    all: Vec<(&'static str, Box<dyn Codec>)>,
+    all: Vec<(&'static str, Arc<dyn Codec>)>,
     /// The files that were named individually, not found in a folder or by a glob.
     named: HashSet<PathBuf>,
     /// Whether the types that channels declare themselves are used.
@@ -182,8 +184,9 @@ impl Codecs {
             }
         }
         let made = plugins.into_iter().zip(files);
-        let made =
-            made.map(|(plugin, files)| Ok((plugin.name, make(registry, plugin, &files, options)?)));
+        let made = made.map(|(plugin, files)| {
+            Ok((plugin.name, make_once(registry, plugin, &files, options)?))
+        });
         Ok(Self { all: made.collect::<Result<_, _>>()?, named, has_embedded })
     }
 
@@ -253,6 +256,35 @@ pub fn declares_types(registry: &Registry, file: &Path) -> bool {
             !codec.types().is_empty() || codec.unusable().iter().any(is_named)
         })
     })
+}
+
+/// A built-in set as a constructor of codecs reads it, by the constructor's address.
+type BuiltInTypes = (usize, &'static str);
+
+/// The codecs of single built-in sets without options. Their text never changes, and parsing it
+/// takes longer than all else that starts a run.
+static BUILT_IN: Mutex<BTreeMap<BuiltInTypes, Arc<dyn Codec>>> = Mutex::new(BTreeMap::new());
+
+/// The codec of these files: that of a built-in set is made once in a process.
+fn make_once(
+    registry: &Registry,
+    plugin: &Plugin,
+    files: &[PathBuf],
+    given: &CodecOptions,
+) -> Result<Arc<dyn Codec>, OptionsError> {
+    let make = || make(registry, plugin, files, given).map(Arc::from);
+    let ([file], None) = (files, given.values().next()) else { return make() };
+    let (Some(set), PluginFactory::Codec(constructor)) = (type_set(file), plugin.make) else {
+        return make();
+    };
+    let key = (constructor as usize, set.name);
+    let lock = || BUILT_IN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = lock().get(&key).cloned();
+    match known {
+        Some(codec) => Ok(codec),
+        // Two threads may both make it: nothing depends on which one stays.
+        None => make().inspect(|codec| drop(lock().insert(key, Arc::clone(codec)))),
+    }
 }
 
 fn make(

@@ -10,6 +10,7 @@ use sluice_kit::contract::{
     SourceContents, any_splitting_is_the_same, gather, gather_with, overwrite,
     splits_cover_the_inputs,
 };
+use sluice_kit::{CodecOptions, Codecs, TypePaths};
 use sluice_model::{
     BatchBuilder, BlockPool, Channel, Clock, Encoding, Input, Name, PluginKind, PrepareContext,
     Query, ReadContext, Registry, RunInput, RunOrigin, SinkContext, SniffResult, Source,
@@ -607,4 +608,16 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_built_in_set_is_parsed_once_in_a_process_unless_there_are_options() {
+    let registry = Registry::linked();
+    let types = TypePaths(vec!["vel".into()]);
+    let codecs = |options: &CodecOptions| Codecs::from_paths(&registry, &types, options).unwrap();
+    let place = |codecs: &Codecs| std::ptr::from_ref(codecs.get("vel").unwrap()).cast::<u8>();
+    let (first, again) = (codecs(&CodecOptions::default()), codecs(&CodecOptions::default()));
+    assert_eq!(place(&first), place(&again));
+    let other = codecs(&CodecOptions { depth: Some(2), ..CodecOptions::default() });
+    assert_ne!(place(&first), place(&other));
 }
