@@ -261,7 +261,8 @@ pub struct TypeSet {
     pub name: &'static str,
     /// One sentence about the types.
     pub about: &'static str,
-    /// The codec that parses the files.
+    /// The codec that parses the files. Made of this set alone and without options, it is shared by
+    /// all runs of the process: what it decodes must not depend on what it has decoded before.
     pub codec: &'static str,
     /// The files, as name and text.
     pub files: &'static [(&'static str, &'static str)],
