@@ -26,6 +26,8 @@ pub(crate) struct FileIndex {
     pub(crate) end: FileEnd,
     /// The starts of the chunks that the summary lists and that are there, rising.
     pub(crate) anchors: Arc<[u64]>,
+    /// Whether the summary's checksum alone says that they are there.
+    are_believed: bool,
     /// All channels of the file, if the summary has them: then reading can start at any chunk.
     pub(crate) declarations: Option<Arc<Declarations>>,
     /// What is wrong with the summary, one sentence each.
@@ -55,7 +57,8 @@ impl FileIndex {
             }
             None => None,
         };
-        Ok(Self { len, end, anchors: anchors.into(), declarations, faults })
+        let are_believed = !is_seeking_cheap(log);
+        Ok(Self { len, end, anchors: anchors.into(), are_believed, declarations, faults })
     }
 
     /// The summary, if it is intact.
@@ -63,6 +66,22 @@ impl FileIndex {
         match &self.end {
             FileEnd::Summary(summary) => Some(summary),
             _ => None,
+        }
+    }
+
+    /// Decides whether a split can start at a chunk: it must be there.
+    pub(crate) fn start_of_split(
+        &self,
+        path: &Path,
+    ) -> impl FnMut(&ChunkIndexRecord) -> Result<bool, Error> {
+        let (mut log, path) = (None, self.are_believed.then(|| path.to_owned()));
+        move |entry| {
+            let Some(path) = &path else { return Ok(true) };
+            let log = match &mut log {
+                Some(log) => log,
+                none => none.insert(LogFile::open_plain(path)?),
+            };
+            is_chunk(log, entry)
         }
     }
 
@@ -106,7 +125,7 @@ fn missing_channels(summary: &Summary) -> Result<(), Option<String>> {
 fn anchors(log: &mut LogFile, summary: &Summary) -> Result<(Vec<u64>, Vec<String>), Error> {
     let (mut anchors, mut wrong, mut end) = (Vec::new(), 0u64, 0);
     // Where seeking is expensive, a checksum has to do.
-    let is_cheap = log.min_seek_distance().is_some_and(|distance| distance <= CHEAP_SEEK);
+    let is_cheap = is_seeking_cheap(log);
     for entry in &summary.chunks {
         let entry_end = entry.chunk_start.saturating_add(entry.chunk_len);
         let fits = entry.chunk_start >= end && entry_end <= summary.start;
@@ -131,6 +150,10 @@ fn anchors(log: &mut LogFile, summary: &Summary) -> Result<(Vec<u64>, Vec<String
         }
     }
     Ok((anchors, faults))
+}
+
+fn is_seeking_cheap(log: &LogFile) -> bool {
+    log.min_seek_distance().is_some_and(|distance| distance <= CHEAP_SEEK)
 }
 
 /// Whether the chunk is where the index says, and as it says.

@@ -64,18 +64,19 @@ sluice_model::register! {
 
 impl McapSource {
     /// Splits of about `target` uncompressed bytes each, which start at chunks.
-    fn cut(&self, path: &Path, index: &FileIndex, target: u64) -> Vec<Split> {
+    fn cut(&self, path: &Path, index: &FileIndex, target: u64) -> Result<Vec<Split>, Error> {
         let whole = Split::whole(path, Some(index.len));
         let Some(summary) = index.summary().filter(|_| index.declarations.is_some()) else {
-            return vec![whole];
+            return Ok(vec![whole]);
         };
+        let mut can_start = index.start_of_split(path);
         let mut splits = vec![Split { bytes: Some(0), ..whole }];
         for entry in &summary.chunks {
             if index.anchors.binary_search(&entry.chunk_start).is_err() {
                 continue;
             }
             let Some(last) = splits.last_mut() else { continue };
-            if last.bytes.is_some_and(|bytes| bytes >= target) {
+            if last.bytes.is_some_and(|bytes| bytes >= target) && can_start(entry)? {
                 last.end = Some(entry.chunk_start);
                 let next = Split::whole(path, Some(0));
                 splits.push(Split { start: entry.chunk_start, ..next });
@@ -86,7 +87,7 @@ impl McapSource {
                 *bytes = bytes.saturating_add(plain.max(1));
             }
         }
-        splits
+        Ok(splits)
     }
 }
 
@@ -106,7 +107,7 @@ impl Source for McapSource {
         for Input { path, bytes } in inputs {
             let index = if bytes.is_some() { self.indexes.get(&path)? } else { None };
             match index {
-                Some(index) => splits.extend(self.cut(&path, &index, target)),
+                Some(index) => splits.extend(self.cut(&path, &index, target)?),
                 None => splits.push(Split::whole(path, None)),
             }
         }

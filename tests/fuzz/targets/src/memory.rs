@@ -1,7 +1,5 @@
 //! Inputs of targets as objects of a store in memory, `memory://`: opening a file takes longer than
 //! reading one of a few kilobytes, and a target opens it for each split. Stores nothing else.
-//!
-//! Not for `mcap`, which believes more of an index where reading at many places is expensive.
 
 use std::collections::BTreeMap;
 use std::io;
