@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use arrow_array::builder::BinaryBuilder;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, BinaryArray, RecordBatch, UInt32Array};
+use arrow_array::{Array, BinaryArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_schema::{DataType, SchemaRef};
 use arrow_select::concat::concat_batches;
-use arrow_select::take::take_record_batch;
+use arrow_select::take::take_arrays;
 use sluice_kit::columns::{Endian, PayloadFault, as_type};
 use sluice_model::raw::{self, NOT_CANONICAL, RawColumn};
 use sluice_model::{Batch, Error, MessageType, PayloadType, Payloads, Rows, TypeKey};
@@ -164,8 +164,7 @@ impl Plans {
                 (0..events.len() as u32).filter(|row| encoded.is_valid(*row as usize)).collect();
             bad.extend(failed.iter().map(|(row, why)| (events[*row as usize], *why)));
             events = good.iter().map(|row| events[*row as usize]).collect();
-            let rows = take_record_batch(&columns, &UInt32Array::from(good));
-            columns = rows.map_err(|e| internal(e.to_string()))?;
+            columns = picked(&columns, good)?;
         }
         let (mut differences, mut difference) = (BinaryBuilder::new(), Vec::new());
         for (event, encoded) in events.iter().zip(encoded.iter().flatten()) {
@@ -223,11 +222,19 @@ impl Plans {
 
 /// Rows of two decodings in the order of their events.
 fn merged(a: DecodedRows, b: DecodedRows) -> Result<DecodedRows, Error> {
-    let internal = |e: arrow_schema::ArrowError| Error::internal(e.to_string());
-    let columns = concat_batches(&a.1.schema(), [&a.1, &b.1]).map_err(internal)?;
+    let columns =
+        concat_batches(&a.1.schema(), [&a.1, &b.1]).map_err(|e| Error::internal(e.to_string()))?;
     let mut order: Vec<(u32, u32)> = a.0.into_iter().chain(b.0).zip(0..).collect();
     order.sort_unstable();
     let (events, rows): (Vec<u32>, Vec<u32>) = order.into_iter().unzip();
-    let columns = take_record_batch(&columns, &UInt32Array::from(rows)).map_err(internal)?;
-    Ok((events, columns))
+    Ok((events, picked(&columns, rows)?))
+}
+
+/// These rows. A message without fields has rows but no columns.
+fn picked(columns: &RecordBatch, rows: Vec<u32>) -> Result<RecordBatch, Error> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+    let arrays = take_arrays(columns.columns(), &UInt32Array::from(rows), None);
+    let picked = arrays
+        .and_then(|arrays| RecordBatch::try_new_with_options(columns.schema(), arrays, &options));
+    picked.map_err(|e| Error::internal(e.to_string()))
 }

@@ -92,6 +92,16 @@ fn numbers_are_aligned_from_the_end_of_the_head() {
 }
 
 #[test]
+fn messages_without_columns_come_in_both_byte_orders() {
+    let (little, big) = (vec![0, 1, 0, 0], vec![0, 0, 0, 0]);
+    let longer = vec![0, 1, 0, 0, 0, 0];
+    let payloads = [little, big.clone(), longer, big];
+    let rows = there_and_back(Generation::Ros2, "uint8[0] none\n", &payloads);
+    let events: Vec<_> = rows.iter().map(|rows| rows.events.clone()).collect();
+    assert_eq!(events, [vec![0], vec![1, 2, 3]]);
+}
+
+#[test]
 fn what_columns_do_not_say_comes_back() {
     let text = "uint8 a\nint32 b\nstring c\n";
     let plain = [0, 1, 0, 0, 7, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 0];
