@@ -27,7 +27,7 @@ pub(crate) struct FileIndex {
     /// The starts of the chunks that the summary lists and that are there, rising.
     pub(crate) anchors: Arc<[u64]>,
     /// Whether the summary's checksum alone says that they are there.
-    are_believed: bool,
+    pub(crate) are_believed: bool,
     /// All channels of the file, if the summary has them: then reading can start at any chunk.
     pub(crate) declarations: Option<Arc<Declarations>>,
     /// What is wrong with the summary, one sentence each.
@@ -66,22 +66,6 @@ impl FileIndex {
         match &self.end {
             FileEnd::Summary(summary) => Some(summary),
             _ => None,
-        }
-    }
-
-    /// Decides whether a split can start at a chunk: it must be there.
-    pub(crate) fn start_of_split(
-        &self,
-        path: &Path,
-    ) -> impl FnMut(&ChunkIndexRecord) -> Result<bool, Error> {
-        let (mut log, path) = (None, self.are_believed.then(|| path.to_owned()));
-        move |entry| {
-            let Some(path) = &path else { return Ok(true) };
-            let log = match &mut log {
-                Some(log) => log,
-                none => none.insert(LogFile::open_plain(path)?),
-            };
-            is_chunk(log, entry)
         }
     }
 
@@ -157,7 +141,7 @@ fn is_seeking_cheap(log: &LogFile) -> bool {
 }
 
 /// Whether the chunk is where the index says, and as it says.
-fn is_chunk(log: &mut LogFile, entry: &ChunkIndexRecord) -> Result<bool, Error> {
+pub(crate) fn is_chunk(log: &mut LogFile, entry: &ChunkIndexRecord) -> Result<bool, Error> {
     let mut look = [0; HEAD as usize + CHUNK_HEAD];
     let read = log.read_at(entry.chunk_start, &mut look)?;
     let bytes = look.get(..read).unwrap_or_default();

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_io::files::{self, InputContent};
+use sluice_io::files::{self, InputContent, LogFile};
 use sluice_model::options::{ByteSize, InPaths};
 use sluice_model::{
     ConversionNodes, ConversionStage, Error, Input, Query, ReadContext, Reader, SniffResult,
     Source, Split, SplitStart,
 };
 
-use crate::index::{FileIndex, IndexCache};
+use crate::index::{FileIndex, IndexCache, is_chunk};
 use crate::inspect;
 use crate::reader::RecordReader;
 use crate::wire::MAGIC;
@@ -69,14 +69,15 @@ impl McapSource {
         let Some(summary) = index.summary().filter(|_| index.declarations.is_some()) else {
             return Ok(vec![whole]);
         };
-        let mut can_start = index.start_of_split(path);
+        let mut unchecked = index.are_believed.then(|| LogFile::open_plain(path)).transpose()?;
+        let mut is_there = |chunk| unchecked.as_mut().map_or(Ok(true), |log| is_chunk(log, chunk));
         let mut splits = vec![Split { bytes: Some(0), ..whole }];
         for entry in &summary.chunks {
             if index.anchors.binary_search(&entry.chunk_start).is_err() {
                 continue;
             }
             let Some(last) = splits.last_mut() else { continue };
-            if last.bytes.is_some_and(|bytes| bytes >= target) && can_start(entry)? {
+            if last.bytes.is_some_and(|bytes| bytes >= target) && is_there(entry)? {
                 last.end = Some(entry.chunk_start);
                 let next = Split::whole(path, Some(0));
                 splits.push(Split { start: entry.chunk_start, ..next });

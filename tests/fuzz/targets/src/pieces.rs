@@ -31,12 +31,11 @@ pub(crate) fn read(source: &dyn Source, len: usize) -> Option<SourceContents> {
         }
     };
     // Few splits, because each opens the file again.
-    let mut counts = vec![2, 7, 15];
-    if !EVERY_COUNT.load(Ordering::Relaxed) {
-        // Fuzzers change the length, and so come to all of them.
-        counts = vec![counts[(len % 3) as usize]];
-    }
-    for target in counts.into_iter().map(|pieces| len / pieces + 1) {
+    let counts = [2, 7, 15];
+    // Fuzzers change the length, and so come to all of them.
+    let one = (len % 3) as usize;
+    let counts = if EVERY_COUNT.load(Ordering::Relaxed) { &counts[..] } else { &counts[one..=one] };
+    for target in counts.iter().map(|pieces| len / pieces + 1) {
         let pieces = read_splits(source, target, 2).expect("the source can be read in pieces");
         assert!(pieces.is_none_or(|pieces| pieces == found), "pieces of {target} bytes differ");
     }
