@@ -2,12 +2,12 @@
 //! and how to read them.
 //!
 //! Maps in TOML say which: those of the built-in types are in the folder `maps/`, others are
-//! options of plugins. Checks whether pictures are complete, but decodes none, and knows no log
-//! format.
+//! options of plugins. Image files are checked, decoded and encoded here. Knows no log format.
 
 mod columns;
 mod fields;
 mod fixes;
+mod image_files;
 mod jpeg;
 mod maps;
 mod pictures;
@@ -23,6 +23,7 @@ pub use fields::{
     Scalar, ScanFields, TimeUnit, ViewMap,
 };
 pub use fixes::{FixColumns, Position};
+pub use image_files::{DecodedImage, ImageDecoding, encode_jpeg, jpeg_dimensions};
 pub use jpeg::{JpegFault, JpegSize, check_jpeg};
 pub use maps::{ViewNames, maps, parse_maps};
 pub use pictures::{ImageColumns, PixelLayout};

@@ -1,18 +1,13 @@
 //! Decodes image files for their statistics. Does not judge whether a file is complete.
 
-use std::io::Cursor;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use png::{Decoder, Limits, Transformations};
-use zune_jpeg::JpegDecoder;
-use zune_jpeg::zune_core::bytestream::ZCursor;
-use zune_jpeg::zune_core::colorspace::ColorSpace;
-use zune_jpeg::zune_core::options::DecoderOptions;
+use sluice_views::{ImageDecoding, compressed_format};
 
 use crate::image::{ImageShape, image_shape};
 
-/// Larger images are not decoded.
-const MAX_PIXELS: usize = 64 << 20;
+/// The decoder of JPEG files is lenient, since it refuses some that are complete.
+const JPEG: ImageDecoding =
+    ImageDecoding { max_pixels: 64 << 20, keeps_grey: true, is_strict: false };
+const PNG: ImageDecoding = ImageDecoding { is_strict: true, ..JPEG };
 
 /// A decoded image: its samples, pixel by pixel and row by row.
 #[derive(Debug)]
@@ -25,17 +20,10 @@ impl DecodedImage {
     /// `None` if it cannot be decoded, or is too large.
     pub(crate) fn from_file(bytes: &[u8]) -> Option<Self> {
         let shape = image_shape(bytes).ok()?;
-        if shape.height.checked_mul(shape.width)? > MAX_PIXELS {
-            return None;
-        }
-        // If a decoder panics on some input, only this image is lost.
-        let decoded = catch_unwind(AssertUnwindSafe(|| match bytes.first() {
-            Some(0xff) => decode_jpeg(bytes, shape.channels),
-            _ => decode_png(bytes),
-        }));
-        let samples = decoded.ok().flatten()?;
-        let is_whole = samples.len() == shape.height * shape.width * shape.channels;
-        is_whole.then_some(Self { shape, bytes: samples })
+        let is_png = compressed_format(bytes) == Some("png");
+        let image = if is_png { PNG } else { JPEG }.decode(bytes)?;
+        let is_whole = image.samples.len() == shape.height * shape.width * shape.channels;
+        is_whole.then_some(Self { shape, bytes: image.samples })
     }
 
     /// Counts the values of each channel in every `step`-th pixel of every `step`-th row.
@@ -48,26 +36,6 @@ impl DecodedImage {
             }
         }
     }
-}
-
-fn decode_jpeg(bytes: &[u8], channels: usize) -> Option<Vec<u8>> {
-    let space = if channels == 1 { ColorSpace::Luma } else { ColorSpace::RGB };
-    let options = DecoderOptions::default()
-        .set_max_width(u16::MAX.into())
-        .set_max_height(u16::MAX.into())
-        .jpeg_set_out_colorspace(space);
-    JpegDecoder::new_with_options(ZCursor::new(bytes), options).decode().ok()
-}
-
-fn decode_png(bytes: &[u8]) -> Option<Vec<u8>> {
-    let limits = Limits { bytes: 4 * MAX_PIXELS };
-    let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), limits);
-    decoder.set_transformations(Transformations::IDENTITY);
-    let mut reader = decoder.read_info().ok()?;
-    let mut samples = vec![0; reader.output_buffer_size()?];
-    let frame = reader.next_frame(&mut samples).ok()?;
-    samples.truncate(frame.buffer_size());
-    Some(samples)
 }
 
 #[cfg(test)]

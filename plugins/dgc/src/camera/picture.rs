@@ -1,17 +1,10 @@
 //! Decodes and encodes JPEG files. Knows nothing of cameras.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use jpeg_encoder::{ColorType, Encoder};
-use zune_jpeg::JpegDecoder;
-use zune_jpeg::zune_core::bytestream::ZCursor;
-use zune_jpeg::zune_core::colorspace::ColorSpace;
-use zune_jpeg::zune_core::options::DecoderOptions;
+use sluice_views::{ImageDecoding, compressed_format, encode_jpeg, jpeg_dimensions};
 
 /// Larger images are not decoded.
-const MAX_PIXELS: usize = 32 << 20;
-
-type PictureDecoder<'b> = JpegDecoder<ZCursor<&'b [u8]>>;
+const DECODING: ImageDecoding =
+    ImageDecoding { max_pixels: 32 << 20, keeps_grey: false, is_strict: true };
 
 /// A decoded image.
 #[derive(Debug)]
@@ -27,14 +20,14 @@ impl Picture {
     ///
     /// Cheap for any size: only the header is read.
     pub(super) fn jpeg_size(bytes: &[u8]) -> Option<[u32; 2]> {
-        let open = || Some(read_header(bytes)?.1);
-        catch_unwind(AssertUnwindSafe(open)).ok().flatten()
+        jpeg_dimensions(bytes)
     }
 
     /// Decodes a JPEG file. `None` if it is not one, damaged, truncated, or has too many pixels.
     pub(super) fn from_jpeg(bytes: &[u8]) -> Option<Self> {
-        // If the decoder panics on some input, only this image is lost.
-        catch_unwind(AssertUnwindSafe(|| decode(bytes))).ok().flatten()
+        let is_jpeg = compressed_format(bytes) == Some("jpeg");
+        let image = is_jpeg.then(|| DECODING.decode(bytes))??;
+        Some(Self { width: image.width, height: image.height, rgb: image.samples })
     }
 
     /// A black picture.
@@ -50,11 +43,7 @@ impl Picture {
     /// Encodes the picture as a JPEG file with a quality from 1 to 100. `None` if it exceeds the
     /// size limit of the format.
     pub(super) fn to_jpeg(&self, quality: u8) -> Option<Vec<u8>> {
-        let (width, height) = (self.width.try_into().ok()?, self.height.try_into().ok()?);
-        let mut bytes = Vec::new();
-        let encoder = Encoder::new(&mut bytes, quality);
-        encoder.encode(&self.rgb, width, height, ColorType::Rgb).ok()?;
-        Some(bytes)
+        encode_jpeg(&self.rgb, self.width, self.height, quality)
     }
 
     /// Bilinear interpolation of the colour at a position, clamped at the edges. `None` outside the
@@ -92,32 +81,10 @@ impl Picture {
     }
 }
 
-/// Reads the header of a file. Returns the decoder with width and height.
-fn read_header(bytes: &[u8]) -> Option<(PictureDecoder<'_>, [u32; 2])> {
-    // Without strict mode, the missing part of a truncated file would be grey.
-    let options = DecoderOptions::default()
-        .set_strict_mode(true)
-        .set_max_width(u16::MAX.into())
-        .set_max_height(u16::MAX.into())
-        .jpeg_set_out_colorspace(ColorSpace::RGB);
-    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
-    decoder.decode_headers().ok()?;
-    let (width, height) = decoder.dimensions()?;
-    Some((decoder, [width.try_into().ok()?, height.try_into().ok()?]))
-}
-
-fn decode(bytes: &[u8]) -> Option<Picture> {
-    let (mut decoder, [width, height]) = read_header(bytes)?;
-    let pixels = (width as usize).checked_mul(height as usize)?;
-    if pixels > MAX_PIXELS {
-        return None;
-    }
-    let rgb = decoder.decode().ok().filter(|rgb| rgb.len() == 3 * pixels)?;
-    Some(Picture { width, height, rgb })
-}
-
 #[cfg(test)]
 mod tests {
+    use jpeg_encoder::{ColorType, Encoder};
+
     use super::*;
 
     fn jpeg(width: u16, height: u16, pixels: &[u8], kind: ColorType) -> Vec<u8> {
@@ -166,43 +133,5 @@ mod tests {
         assert!(Picture::from_jpeg(&whole[..whole.len() / 2]).is_none());
         assert!(Picture::from_jpeg(b"no image").is_none());
         assert!(Picture::from_jpeg(b"").is_none());
-    }
-
-    #[test]
-    fn an_image_whose_header_claims_a_huge_size_is_not_decoded() {
-        let mut huge = jpeg(8, 8, &[90; 64], ColorType::Luma);
-        let frame = huge.windows(2).position(|bytes| bytes == [0xff, 0xc0]).unwrap();
-        huge[frame + 5..frame + 9].copy_from_slice(&[0x3f, 0xff, 0x3f, 0xff]);
-        assert!(Picture::from_jpeg(&huge).is_none());
-        assert_eq!(Picture::jpeg_size(&huge), Some([0x3fff; 2]));
-    }
-
-    #[test]
-    fn the_size_of_an_image_is_in_its_header() {
-        let whole = jpeg(24, 8, &[90; 24 * 8], ColorType::Luma);
-        let pixels = whole.windows(2).position(|bytes| bytes == [0xff, 0xda]).unwrap();
-        assert_eq!(Picture::jpeg_size(&whole), Some([24, 8]));
-        assert_eq!(Picture::jpeg_size(&whole[..pixels + 16]), Some([24, 8]));
-        assert_eq!(Picture::jpeg_size(b"no image"), None);
-        let wide = jpeg(40_000, 1, &[90; 40_000], ColorType::Luma);
-        assert_eq!(Picture::jpeg_size(&wide), Some([40_000, 1]));
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn a_mutated_image_keeps_its_header_size(
-            at in 0..600_usize, to: u8, len in 0..700_usize,
-        ) {
-            let mut bytes = jpeg(8, 8, &[90; 64], ColorType::Luma);
-            if let Some(byte) = bytes.get_mut(at) {
-                *byte = to;
-            }
-            bytes.truncate(len);
-            let size = Picture::jpeg_size(&bytes);
-            if let Some(picture) = Picture::from_jpeg(&bytes) {
-                proptest::prop_assert_eq!(size, Some([picture.width, picture.height]));
-                proptest::prop_assert!(picture.colour(0.0, 0.0).is_some());
-            }
-        }
     }
 }
