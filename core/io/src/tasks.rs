@@ -5,7 +5,6 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
 
 use crate::Error;
 
@@ -96,7 +95,7 @@ pub struct OrderedTasks<T> {
 #[derive(Debug)]
 enum Pending<T> {
     Done(T),
-    Running(Receiver<Result<T, Error>>),
+    Running(oneshot::Receiver<Result<T, Error>>),
 }
 
 impl<T: Send + 'static> OrderedTasks<T> {
@@ -124,7 +123,7 @@ impl<T: Send + 'static> OrderedTasks<T> {
         let pending = match job.work {
             Work::Done(result) => Pending::Done(result),
             Work::Task(work) => {
-                let (sender, result) = sync_channel(1);
+                let (sender, result) = oneshot::channel();
                 // Nobody receives the result if the run has failed elsewhere.
                 (self.pool.spawn)(Box::new(move || drop(sender.send(work()))));
                 Pending::Running(result)

@@ -48,7 +48,7 @@ pub(crate) fn converted(array: ArrayRef, to: NumberType) -> Option<ArrayRef> {
         return converted(Arc::new(floats), to);
     }
     if let Some(bools) = array.as_boolean_opt() {
-        return integers(bools.values().iter().map(i128::from), to);
+        return integers(&bools.values().iter().map(i128::from).collect::<Vec<_>>(), to);
     }
     match to {
         NumberType::Float32 => {
@@ -71,27 +71,31 @@ pub(crate) fn converted(array: ArrayRef, to: NumberType) -> Option<ArrayRef> {
             if !floats.iter().all(is_whole) {
                 return None;
             }
-            integers(floats.into_iter().map(|value| value as i128), to)
+            integers(&floats.into_iter().map(|value| value as i128).collect::<Vec<_>>(), to)
         }
-        _ => with_numbers!(array, values => {
-            integers(values.iter().map(|value| *value as i128), to)
-        }, None),
+        _ => {
+            // Of one type, so that there is not a function for each pair of types.
+            let whole: Vec<i128> = with_numbers!(array, values => {
+                values.iter().map(|value| *value as i128).collect()
+            }, return None);
+            integers(&whole, to)
+        }
     }
 }
 
 /// Whole numbers as an array of this type; `None` if one does not fit into it.
-fn integers(values: impl Iterator<Item = i128>, to: NumberType) -> Option<ArrayRef> {
-    fn each<T: ArrowPrimitiveType>(values: impl Iterator<Item = i128>) -> Option<ArrayRef>
+fn integers(values: &[i128], to: NumberType) -> Option<ArrayRef> {
+    fn each<T: ArrowPrimitiveType>(values: &[i128]) -> Option<ArrayRef>
     where
         T::Native: TryFrom<i128>,
     {
-        let fitting = values.map(|value| T::Native::try_from(value).ok());
+        let fitting = values.iter().map(|value| T::Native::try_from(*value).ok());
         let fitting: Vec<T::Native> = fitting.collect::<Option<_>>()?;
         Some(Arc::new(PrimitiveArray::<T>::from_iter_values(fitting)))
     }
     match to {
         NumberType::Bool => {
-            let bools = values.map(|value| match value {
+            let bools = values.iter().map(|value| match value {
                 0 => Some(false),
                 1 => Some(true),
                 _ => None,
@@ -108,10 +112,10 @@ fn integers(values: impl Iterator<Item = i128>, to: NumberType) -> Option<ArrayR
         NumberType::Uint32 => each::<UInt32Type>(values),
         NumberType::Uint64 => each::<UInt64Type>(values),
         NumberType::Float32 => {
-            Some(Arc::new(Float32Array::from_iter_values(values.map(|value| value as f32))))
+            Some(Arc::new(Float32Array::from_iter_values(values.iter().map(|value| *value as f32))))
         }
         NumberType::Float64 => {
-            Some(Arc::new(Float64Array::from_iter_values(values.map(|value| value as f64))))
+            Some(Arc::new(Float64Array::from_iter_values(values.iter().map(|value| *value as f64))))
         }
     }
 }

@@ -96,17 +96,29 @@ fn gather_words<'r, const N: usize, T: Copy + Default>(
     // With a run length known at compile time these become plain moves.
     match leaf.run {
         1 => values.extend(records.map(|record| run::<1, N, T>(record, place, read)[0])),
-        2 => values.extend(records.flat_map(|record| run::<2, N, T>(record, place, read))),
-        3 => values.extend(records.flat_map(|record| run::<3, N, T>(record, place, read))),
-        4 => values.extend(records.flat_map(|record| run::<4, N, T>(record, place, read))),
-        6 => values.extend(records.flat_map(|record| run::<6, N, T>(record, place, read))),
-        9 => values.extend(records.flat_map(|record| run::<9, N, T>(record, place, read))),
+        2 => gather_runs::<2, N, T>(values, records, place, read),
+        3 => gather_runs::<3, N, T>(values, records, place, read),
+        4 => gather_runs::<4, N, T>(values, records, place, read),
+        6 => gather_runs::<6, N, T>(values, records, place, read),
+        9 => gather_runs::<9, N, T>(values, records, place, read),
         length => {
             for record in records {
                 let bytes = record.get(place..place + length * N).unwrap_or_default();
                 values.extend(words(bytes, read));
             }
         }
+    }
+}
+
+#[inline]
+fn gather_runs<'r, const RUN: usize, const N: usize, T: Copy + Default>(
+    values: &mut Vec<T>,
+    records: impl Iterator<Item = &'r [u8]>,
+    place: usize,
+    read: impl Fn([u8; N]) -> T + Copy,
+) {
+    for record in records {
+        values.extend_from_slice(&run::<RUN, N, T>(record, place, read));
     }
 }
 
