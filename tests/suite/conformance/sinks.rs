@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use sluice_conformance::{EventOrder, FormatFidelity, TimeRounding, sink};
+use sluice_kit::contract::trials;
 
 use crate::kit::{Folder, root};
 
@@ -225,10 +226,11 @@ fn lerobot() {
 
 #[test]
 fn report() {
-    let feed = "[sources.drive]\nplugin = \"demo\"\nseconds = 0.4\n\
-        [stages.events]\nplugin = \"decode\"\nfrom = \"drive\"\ntypes = [\"mit-dgc\"]\n";
+    // At least two messages on each channel.
+    let feed = drive(f64::from(trials(2, 4)) / 10.0).replace("events", "drive")
+        + "[stages.events]\nplugin = \"decode\"\nfrom = \"drive\"\ntypes = [\"mit-dgc\"]\n";
     for name in ["out.json", "out.html"] {
-        sink("report").path(name).fed_by(feed).check();
+        sink("report").path(name).fed_by(&feed).check();
     }
 }
 

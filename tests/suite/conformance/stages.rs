@@ -206,7 +206,7 @@ fn unproject() {
 
 #[test]
 fn undistort() {
-    let events = trials(5, 12);
+    let events = trials(3, 12);
     let few = format!("[stages.events]\nplugin = \"limit\"\nfrom = \"few\"\nevents = {events}\n");
     let feed = after("[\"CAM_THUMB*\", \"POSE\"]", 0.3, &few);
     stage("undistort").fed_by(&feed).check();
@@ -215,7 +215,9 @@ fn undistort() {
 #[test]
 fn foxglove() {
     let channels = "[\"POSE\", \"GPS*\", \"SKIRT_FC\", \"CAM_THUMB_RFC\", \"VELODYNE\"]";
-    let feed = after(channels, 0.4, TYPED);
+    // At least two messages on each channel, and two turns of the scanner.
+    let seconds = f64::from(trials(2, 4)) / 10.0;
+    let feed = after(channels, seconds, TYPED);
     stage("foxglove").fed_by(&feed).check();
     let map =
         json!([{ "types": ["*pose_t"], "pose": { "at": { "position": ["pos[0]", "pos[1]"] } } }]);

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::faults::{FaultInjector, OutputStep, inject, write_all};
+use super::faults::{FaultInjector, OutputStep, flush, inject, write_all};
 use super::{TEMPORARY, folder_of, objects};
 use crate::Error;
 
@@ -42,8 +42,7 @@ pub(super) fn replace_with(
         inject(faults, OutputStep::Create)?;
         let mut file = File::create(&temporary)?;
         write_all(faults, &mut file, bytes)?;
-        inject(faults, OutputStep::Sync)?;
-        file.sync_all()?;
+        flush(faults, || file.sync_all())?;
         inject(faults, OutputStep::Rename)?;
         fs::rename(&temporary, path)
     };
@@ -51,7 +50,9 @@ pub(super) fn replace_with(
         drop(fs::remove_file(&temporary));
         Error::io("write", path, e)
     })?;
-    sync_folder(folder_of(path));
+    if faults.is_none() {
+        sync_folder(folder_of(path));
+    }
     Ok(())
 }
 

@@ -40,7 +40,8 @@ pub enum StepFault {
 
 /// Makes one step of outputs fail, or all from one on, and counts steps.
 ///
-/// Removing and restoring never fail: no guarantee holds on a disk where they do.
+/// Removing and restoring never fail: no guarantee holds on a disk where they do. Nothing is flushed
+/// to disk, since no test can see that, and runs with many files wait long for it.
 ///
 /// With one thread, runs of one pipeline over one input number their steps identically.
 #[derive(Debug, Default)]
@@ -100,6 +101,17 @@ impl StepFault {
 pub(super) fn inject(faults: Option<&FaultInjector>, step: OutputStep) -> io::Result<()> {
     let fault = faults.and_then(|faults| faults.next(step));
     fault.map_or(Ok(()), |fault| Err(fault.error()))
+}
+
+/// Flushes with `sync`. With an injector, this step only succeeds or fails.
+pub(super) fn flush(
+    faults: Option<&FaultInjector>,
+    sync: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
+    match faults {
+        Some(_) => inject(faults, OutputStep::Sync),
+        None => sync(),
+    }
 }
 
 /// Writes all of `bytes`, unless a fault is injected.

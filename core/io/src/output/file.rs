@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::faults::{FaultInjector, OutputStep, inject, write_all, write_all_at};
+use super::faults::{FaultInjector, OutputStep, flush, inject, write_all, write_all_at};
 use super::{Outputs, Overwrite, PublishedFile, StagedOutput, folder_of};
 use crate::Error;
 use crate::frames::{self, SeekTableBuilder};
@@ -384,8 +384,7 @@ const STEP: u64 = 1 << 20;
 
 /// Flushes a file to disk.
 pub(super) fn sync(faults: Option<&FaultInjector>, file: &File) -> io::Result<()> {
-    inject(faults, OutputStep::Sync)?;
-    file.sync_all()
+    flush(faults, || file.sync_all())
 }
 
 /// Moves `len` bytes within a file.

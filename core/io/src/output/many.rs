@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::faults::{OutputStep, inject, write_all};
+use super::faults::{OutputStep, flush, inject, write_all};
 use super::objects::{Upload, temporary_dir_for};
 use super::renames::{RenameLog, appeared_error, publish_error};
 use super::staging::make_below;
@@ -121,12 +121,12 @@ impl OutputFiles {
             let what = "an earlier file could not be written";
             return Err(Error::io("complete", &folder, io::Error::other(what)));
         }
-        let inject_sync = || inject(outputs.faults.as_deref(), OutputStep::Sync);
+        let faults = outputs.faults.as_deref();
         let synced = match files.each.len() {
-            0..=SYNCED_EACH => files.names().try_for_each(|name| {
-                inject_sync().and_then(|()| File::open(staging.join(name))?.sync_all())
-            }),
-            _ => inject_sync().and_then(|()| rustix::fs::syncfs(&lock).map_err(io::Error::from)),
+            0..=SYNCED_EACH => files
+                .names()
+                .try_for_each(|name| flush(faults, || File::open(staging.join(name))?.sync_all())),
+            _ => flush(faults, || rustix::fs::syncfs(&lock).map_err(io::Error::from)),
         };
         synced.map_err(|e| Error::io("write", &folder, e))?;
         let replaces = outputs.overwrite != Overwrite::Refuse;

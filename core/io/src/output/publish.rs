@@ -69,7 +69,7 @@ impl Outputs {
         }
         // What was not finished is not published.
         state.open.values().for_each(|temporary| remove_any(temporary));
-        if self.staging.is_none() {
+        if self.staging.is_none() && self.faults.is_none() {
             let folders = changed_folders(&files, &state.folders, &state.made);
             sync_folders(folders);
         }
@@ -117,7 +117,9 @@ impl Outputs {
         write_all(&manifests, self.faults.as_deref())?;
         let mut changed: BTreeSet<&Path> = places.iter().map(|place| folder_of(place)).collect();
         changed.extend(state.made.iter().map(|folder| folder_of(folder)));
-        sync_folders(changed);
+        if self.faults.is_none() {
+            sync_folders(changed);
+        }
         let texts = manifests.iter().map(|(folder, _)| folder.join(MANIFEST));
         let all = files.iter().cloned().chain(described);
         let put = all.zip(places.iter().cloned().chain(texts));

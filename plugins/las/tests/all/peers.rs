@@ -1,6 +1,7 @@
 //! Reads our files with laspy, with and without LASzip. Needs the Python of `.cache/peers-venv`,
 //! which `.ci/run` installs; otherwise prints that it is missing.
 
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -20,31 +21,38 @@ fn python() -> Option<PathBuf> {
     None
 }
 
-/// Prints what laspy reads from a file with one of its backends.
+/// Prints what laspy reads from files, each with the backend that follows it: a line of JSON a file.
 const READ: &str = r#"
 import json, sys, laspy, numpy
 each = lambda values: numpy.array(values).tolist()
-backend = getattr(laspy.LazBackend, sys.argv[2])
-las = laspy.read(sys.argv[1], laz_backend=backend)
-head = las.header
-colored = "red" in las.point_format.dimension_names
-print(json.dumps({
-    "version": str(head.version), "format": head.point_format.id, "count": head.point_count,
-    "returns": int(head.number_of_points_by_return[0]),
-    "standard": int(head.global_encoding.gps_time_type),
-    "least": each(head.mins), "most": each(head.maxs), "software": head.generating_software,
-    "x": each(las.x), "y": each(las.y), "z": each(las.z),
-    "intensity": each(las.intensity), "source": each(las.point_source_id),
-    "return": each(las.return_number), "returned": each(las.number_of_returns),
-    "time": each(las.gps_time),
-    "color": [each(c) for c in (las.red, las.green, las.blue)] if colored else None,
-}))
+for file, backend in zip(sys.argv[1::2], sys.argv[2::2]):
+    backend = getattr(laspy.LazBackend, backend)
+    las = laspy.read(file, laz_backend=backend)
+    head = las.header
+    colored = "red" in las.point_format.dimension_names
+    print(json.dumps({
+        "version": str(head.version), "format": head.point_format.id, "count": head.point_count,
+        "returns": int(head.number_of_points_by_return[0]),
+        "standard": int(head.global_encoding.gps_time_type),
+        "least": each(head.mins), "most": each(head.maxs), "software": head.generating_software,
+        "x": each(las.x), "y": each(las.y), "z": each(las.z),
+        "intensity": each(las.intensity), "source": each(las.point_source_id),
+        "return": each(las.return_number), "returned": each(las.number_of_returns),
+        "time": each(las.gps_time),
+        "color": [each(c) for c in (las.red, las.green, las.blue)] if colored else None,
+    }))
 "#;
 
-fn read(python: &Path, file: &Path, backend: &str) -> Value {
-    let ran = Command::new(python).args(["-c", READ]).arg(file).arg(backend).output().unwrap();
+/// What laspy reads from each file with its backend. Starting Python and numpy takes longer than
+/// reading, so one process reads all.
+fn read_all(python: &Path, files: &[(PathBuf, &str)]) -> Vec<Value> {
+    let arguments = files.iter().flat_map(|(file, backend)| [file.as_os_str(), backend.as_ref()]);
+    let ran = Command::new(python).args(["-c", READ]).args(arguments).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    serde_json::from_slice(&ran.stdout).unwrap()
+    let found: Vec<Value> =
+        ran.stdout.lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    assert_eq!(found.len(), files.len());
+    found
 }
 
 fn numbers(value: &Value) -> Vec<f64> {
@@ -91,6 +99,9 @@ fn assert_holds(found: &Value, points: &[Point], has_color: bool) {
     }
 }
 
+/// Names of files, and what reads them.
+const FORMS: [(&str, &str); 3] = [("a.las", "Laszip"), ("a.laz", "Laszip"), ("a.laz", "Lazrs")];
+
 #[test]
 fn laspy_and_laszip_read_what_we_wrote() {
     let Some(python) = python() else { return };
@@ -100,19 +111,20 @@ fn laspy_and_laszip_read_what_we_wrote() {
         CloudEvent("A", Some(points[..20].to_vec())),
         CloudEvent("A", Some(points[20..].to_vec())),
     ];
+    let (mut files, mut expected) = (Vec::new(), Vec::new());
     for (version, formats) in [("1.2", [1, 3]), ("1.4", [6, 7])] {
         for (format, color) in formats.into_iter().zip(["drop", "keep"]) {
-            for (name, backend) in [("a.las", "Laszip"), ("a.laz", "Laszip"), ("a.laz", "Lazrs")] {
-                let path = folder.path().join(name);
+            for (name, backend) in FORMS {
+                let path = folder.path().join(format!("{format}-{backend}-{name}"));
                 write(&path, &events, json!({ "version": version, "colour": color })).unwrap();
-                let found = read(&python, &path, backend);
-                assert_eq!(
-                    (&found["version"], &found["format"]),
-                    (&json!(version), &json!(format))
-                );
-                assert_holds(&found, &points, color == "keep");
+                files.push((path, backend));
+                expected.push((version, format, color == "keep"));
             }
         }
+    }
+    for (found, (version, format, has_color)) in read_all(&python, &files).iter().zip(expected) {
+        assert_eq!((&found["version"], &found["format"]), (&json!(version), &json!(format)));
+        assert_holds(found, &points, has_color);
     }
 }
 
@@ -120,11 +132,15 @@ fn laspy_and_laszip_read_what_we_wrote() {
 fn laspy_and_laszip_open_files_without_points() {
     let Some(python) = python() else { return };
     let folder = tempfile::tempdir().unwrap();
+    let mut files = Vec::new();
     for version in ["1.2", "1.4"] {
-        for (name, backend) in [("a.las", "Laszip"), ("a.laz", "Laszip"), ("a.laz", "Lazrs")] {
-            let path = folder.path().join(name);
+        for (name, backend) in FORMS {
+            let path = folder.path().join(format!("{version}-{backend}-{name}"));
             write(&path, &[], json!({ "version": version })).unwrap();
-            assert_eq!(read(&python, &path, backend)["count"], 0, "{version} {name} {backend}");
+            files.push((path, backend));
         }
+    }
+    for (found, (file, backend)) in read_all(&python, &files).iter().zip(&files) {
+        assert_eq!(found["count"], 0, "{} {backend}", file.display());
     }
 }
