@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use sluice_model::units;
 use sluice_pipeline::Report;
 use sluice_pipeline::report::DamageReport;
-
-use crate::units;
 
 /// Damaged ranges of one input that have the same reason.
 pub(crate) struct DamageGroup<'r> {

@@ -35,7 +35,7 @@ pub use crate::shell::Shell;
 pub use crate::signals::{SignalListener, SignalMessages, terminate_by_signal};
 pub use crate::table::{Align, Column, line_width, push_line};
 pub use crate::terminal::{clipped, stdout_width, width};
-pub use crate::units::{count, pluralize};
+pub use sluice_model::units::{count, pluralize};
 
 /// A verb of the command line.
 #[derive(Debug)]

@@ -46,7 +46,6 @@ use std::time::Instant;
 use clap::{ArgMatches, FromArgMatches};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
-pub(crate) use sluice_model::units;
 use sluice_model::{Registry, programs};
 
 use args::{BuiltInVerb, GlobalArgs};

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use sluice_io::escape::{printable, printable_sentence};
+use sluice_model::units;
 use sluice_pipeline::Report;
 use sluice_pipeline::run::{Milestone, Progress, Snapshot};
 
@@ -18,7 +19,6 @@ use crate::embedded::Embedding;
 use crate::log::{self, Level, log_message};
 use crate::shell::Shell;
 use crate::terminal::BarLine;
-use crate::units;
 
 // Both fit into 80 columns, so that the line never wraps.
 const BAR: &str =

@@ -9,14 +9,13 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 use sluice_io::escape::{printable_lines, printable_sentence};
 use sluice_kit::mistake::Mistake;
-use sluice_model::Registry;
+use sluice_model::{Registry, units};
 use sluice_pipeline::Mistakes;
 use sluice_pipeline::report::Note;
 use sluice_pipeline::run::Stop;
 
 use crate::embedded::Embedding;
 use crate::log::{self, Level, log_message};
-use crate::units;
 
 /// When to use colors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use sluice_model::units;
 use sluice_pipeline::Pipeline;
 use sluice_pipeline::batch::{Batch, BatchReport, FailurePolicy, Status};
 use sluice_pipeline::run::Options;
@@ -14,7 +15,6 @@ use crate::commands::execute::{
 use crate::exit::{CommandResult, EXIT_LOSSES, EXIT_UNMET, ExitStatus};
 use crate::flags::PipelineOrigin;
 use crate::shell::Shell;
-use crate::units;
 
 /// The number of failed inputs listed; the report has all.
 const MOST_SHOWN: usize = 100;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sluice_io::escape::{json_escaped, printable_sentence};
 use sluice_io::files::FileIdentity;
 use sluice_io::output::canonical_path;
-use sluice_model::{Error, Overwrite};
+use sluice_model::{Error, Overwrite, units};
 use sluice_pipeline::dispatch::Carrier;
 use sluice_pipeline::names::NameReport;
 use sluice_pipeline::report::Note;
@@ -30,7 +30,6 @@ use crate::notes;
 use crate::progress::ProgressMeter;
 use crate::shell::Shell;
 use crate::signals::{self, SignalListener, SignalMessages};
-use crate::units;
 
 /// The number of damage groups printed; the report has each range.
 const MOST_SHOWN: usize = 20;

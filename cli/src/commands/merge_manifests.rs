@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use sluice_model::units;
 use sluice_pipeline::batch::{self, FileCheck, MergeOutcome};
 
 use crate::exit::{CommandResult, ExitStatus};
 use crate::shell::Shell;
-use crate::units;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

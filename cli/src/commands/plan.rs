@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use sluice_io::escape::{json_escaped, printable, printable_sentence};
 use sluice_io::files::{self, is_special};
-use sluice_model::{Input, PluginKind, time};
+use sluice_model::{Input, PluginKind, time, units};
 use sluice_pipeline::batch::{self, Batch, Unit};
 use sluice_pipeline::run::{self, Options, ReadPlan, SourcePlan};
 use sluice_pipeline::{Mistakes, Outline, Pipeline, PipelineNode, PluginInstance};
@@ -16,7 +16,6 @@ use crate::commands::{outline, pipeline, variables, warn_unset};
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::shell::Shell;
 use crate::stdout;
-use crate::units;
 
 pub(crate) fn run(args: &PlanArgs, shell: &Shell) -> CommandResult {
     let pipeline = match pipeline(&args.file, &args.variables, shell) {

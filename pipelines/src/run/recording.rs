@@ -3,13 +3,11 @@
 //! Written data is flushed and synced at intervals, whether or not new data arrives. Outputs are
 //! cut into pieces: separate files or folders, each complete and published on its own.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, bounded};
 use sluice_model::{Error, Outputs};
 
 /// How a run records.
@@ -42,35 +40,17 @@ pub struct PieceProgress {
     pub started: Instant,
 }
 
-/// Growing files, with their paths.
-type GrowingFiles = Vec<(PathBuf, Arc<File>)>;
-
-/// Syncs files on its own thread: a slow disk must not keep the run from receiving.
+/// Syncs growing files on threads of their own, one at a time: a slow disk must not keep the run
+/// from receiving.
 pub(super) struct Syncer {
-    files: Option<Sender<GrowingFiles>>,
-    failed: Arc<Mutex<Option<Error>>>,
-    thread: Option<JoinHandle<()>>,
+    running: Option<JoinHandle<Result<(), Error>>>,
     every: Duration,
     last: Instant,
 }
 
 impl Syncer {
-    pub(super) fn start(every: Duration) -> Result<Self, Error> {
-        let (files, jobs) = bounded::<GrowingFiles>(1);
-        let failed = Arc::new(Mutex::new(None));
-        let failures = Arc::clone(&failed);
-        let sync = move || {
-            for (path, file) in jobs.into_iter().flatten() {
-                if let Err(error) = file.sync_data() {
-                    let error = Error::io("write", &path, error);
-                    failures.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("sluice-sync".into()).spawn(sync);
-        let thread = thread
-            .map_err(|e| Error::refused(format!("cannot start a thread to sync files: {e}")))?;
-        Ok(Self { files: Some(files), failed, thread: Some(thread), every, last: Instant::now() })
+    pub(super) fn new(every: Duration) -> Self {
+        Self { running: None, every, last: Instant::now() }
     }
 
     /// Whether a flush is due.
@@ -78,22 +58,36 @@ impl Syncer {
         self.last.elapsed() >= self.every
     }
 
-    /// Schedules a sync of flushed files, unless the previous one is still running.
+    /// Starts a sync of flushed files, unless the previous one is still running. `Err` if that one
+    /// failed.
     pub(super) fn sync(&mut self, outputs: &Outputs) -> Result<(), Error> {
         self.last = Instant::now();
-        if let Some(files) = &self.files {
-            drop(files.try_send(outputs.growing()));
+        if self.running.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return Ok(());
         }
-        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
-        failed.map_or(Ok(()), Err)
+        self.wait()?;
+        let files = outputs.growing();
+        let sync = move || {
+            files.into_iter().try_for_each(|(path, file)| {
+                file.sync_data().map_err(|error| Error::io("write", &path, error))
+            })
+        };
+        let thread = std::thread::Builder::new().name("sluice-sync".into()).spawn(sync);
+        let cannot = |e| Error::refused(format!("cannot start a thread to sync files: {e}"));
+        self.running = Some(thread.map_err(cannot)?);
+        Ok(())
+    }
+
+    /// Waits for the sync that runs.
+    fn wait(&mut self) -> Result<(), Error> {
+        let result = self.running.take().map(JoinHandle::join);
+        let panicked = |_| Err(Error::internal("syncing panicked; its message is above"));
+        result.map_or(Ok(()), |joined| joined.unwrap_or_else(panicked))
     }
 }
 
 impl Drop for Syncer {
     fn drop(&mut self) {
-        self.files = None;
-        if let Some(thread) = self.thread.take() {
-            drop(thread.join());
-        }
+        drop(self.wait());
     }
 }

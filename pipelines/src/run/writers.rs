@@ -46,7 +46,7 @@ impl<'r> Writers<'r> {
         sinks: Vec<SinkNode>,
     ) -> Result<Self, Error> {
         let recording = publisher.options.recording.as_ref();
-        let syncer = recording.map(|recording| Syncer::start(recording.flush)).transpose()?;
+        let syncer = recording.map(|recording| Syncer::new(recording.flush));
         let writer = |sink: SinkNode| (sink.node, Writer::closed(sink.name, sink.sink));
         let writers = sinks.into_iter().map(writer).collect();
         let mut opened = Self { publisher, outputs, published: Vec::new(), syncer, writers };

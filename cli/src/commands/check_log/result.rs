@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 use sluice_io::escape::{printable, printable_sentence};
+use sluice_model::units;
 use sluice_pipeline::Report;
 use sluice_pipeline::report::UnmetReport;
 
 use crate::exit::ExitStatus;
-use crate::units;
 
 /// The most expectations printed per log that are not met; JSON has all that are listed.
 const MOST_SHOWN: usize = 100;

@@ -5,12 +5,11 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use sluice_io::escape::printable;
-use sluice_model::{Clock, time};
+use sluice_model::{Clock, time, units};
 
 use super::layout::{LineLayout, line};
 use super::summary::LogSummary;
 use crate::terminal::width;
-use crate::units;
 
 /// Marks a damaged log.
 const DAMAGED: char = '!';

@@ -3,13 +3,12 @@
 
 use sluice_io::escape::printable;
 use sluice_kit::census::ChannelCensus;
-use sluice_model::Channel;
+use sluice_model::{Channel, units};
 
 use super::census::Census;
 use super::layout::{LineLayout, line};
 use crate::table::{Align, Column, GAP, push_line};
 use crate::terminal::{clipped, width};
-use crate::units;
 
 /// The minimum width of name columns; longer names get lines of their own.
 const MIN_NAME_WIDTH: usize = 12;

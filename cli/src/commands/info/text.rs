@@ -2,15 +2,14 @@
 
 use sluice_io::escape::printable;
 use sluice_kit::census::TimeStatistics;
-use sluice_model::plugin::times_clamped;
 use sluice_model::{Clock, time};
+use sluice_model::{plugin::times_clamped, units};
 
 use super::summary::LogSummary;
 
 use super::layout::{LineLayout, NO_BREAK_SPACE, line};
 use super::table;
 use crate::damage;
-use crate::units;
 
 /// The number of damaged ranges listed; the JSON has all.
 const MOST_SHOWN: usize = 20;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use sluice_io::escape::printable_sentence;
 use sluice_kit::Playback;
-use sluice_model::{DefaultRole, Plugin, PluginKind};
+use sluice_model::{DefaultRole, Plugin, PluginKind, units};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot};
 use sluice_pipeline::{Pipeline, Report};
 
@@ -33,7 +33,6 @@ use crate::recipe::{self, Recipe};
 use crate::shell::Shell;
 use crate::signals::{SignalListener, SignalMessages};
 use crate::terminal::{self, ScreenArea, Terminal};
-use crate::units;
 
 pub(crate) use args::PlayArgs;
 use keys::{PlaybackPosition, PlayerCommand};

@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use sluice_model::time;
+use sluice_model::{time, units};
 
 use super::keys::PlaybackPosition;
-use crate::units;
 
 /// The state of playback.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,12 +7,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::fs::statvfs;
-use sluice_model::Error;
 use sluice_model::options::ByteSize;
+use sluice_model::{Error, units};
 use sluice_pipeline::run::Stop;
 
 use crate::exit::Failure;
-use crate::units;
 
 /// The interval between checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);

@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 use sluice_io::escape::printable;
-
-use crate::units;
+use sluice_model::units;
 
 /// The maximum number of bytes shown of a message of unknown type.
 const MAX_BYTES_SHOWN: usize = 4096;

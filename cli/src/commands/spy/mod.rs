@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use sluice_io::escape::{json_escaped, printable_sentence};
 use sluice_model::time::{self, TimeLength};
-use sluice_model::{DefaultRole, Plugin, PluginKind};
+use sluice_model::{DefaultRole, Plugin, PluginKind, units};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot, Stop};
 use sluice_pipeline::{Pipeline, Report};
 
@@ -32,7 +32,6 @@ use crate::log::log_message;
 use crate::shell::Shell;
 use crate::signals::{SignalListener, SignalMessages};
 use crate::terminal::{ScreenArea, Terminal};
-use crate::units;
 
 pub(crate) use args::SpyArgs;
 use counters::{ChannelView, CountingSink, SpyCounters, SpyView};

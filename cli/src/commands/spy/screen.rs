@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sluice_io::escape::printable;
+use sluice_model::units;
 
 use super::table::{self, SpyRow};
 use crate::terminal::{KeyPress, clipped, width};
-use crate::units;
 
 /// Sort order, selection and scroll position.
 #[derive(Clone, Debug, Default)]

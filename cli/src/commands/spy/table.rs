@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use sluice_io::escape::printable;
+use sluice_model::units;
 
 use super::messages::TypeLabel;
 use crate::table::{Align, Column, line_width, push_line};
 use crate::terminal::{clipped, width};
-use crate::units;
 
 /// The row of a channel.
 #[derive(Clone, Debug, Default)]

@@ -10,14 +10,13 @@ use sluice_io::escape::printable;
 use sluice_io::files;
 use sluice_io::output::MANIFEST;
 use sluice_io::store::is_address;
-use sluice_model::Error;
+use sluice_model::{Error, units};
 use sluice_pipeline::batch::{BatchRecord, JOURNAL, Status, UnfinishedUnit, UnitRecord};
 use sluice_pipeline::manifest::OutputFile;
 
 use super::result::{RecordedFile, VerifyResult};
 use crate::exit::Failure;
 use crate::shell::Shell;
-use crate::units;
 
 /// The number of unfinished inputs listed.
 const MAX_UNFINISHED_SHOWN: usize = 20;

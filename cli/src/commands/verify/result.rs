@@ -7,14 +7,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sluice_io::escape::printable_sentence;
 use sluice_io::files::{self, PathKind};
-use sluice_model::Input;
+use sluice_model::{Input, units};
 use sluice_pipeline::manifest::OutputFile;
 
 use crate::exit::{ExitStatus, Failure};
 use crate::inputs;
 use crate::shell::Shell;
 use crate::stdout;
-use crate::units;
 
 /// The result of verifying a path.
 #[derive(Debug, Default)]
