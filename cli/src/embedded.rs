@@ -185,7 +185,7 @@ fn pipeline_text(args: &CatArgs, form: EventForm, shell: &Shell) -> Result<Strin
 fn own_types(source: &Plugin, form: EventForm, selection: &SelectionArgs) -> Vec<String> {
     match form {
         EventForm::Payloads if selection.condition.is_none() && !source.gives_rows => Vec::new(),
-        _ => conversion::decoding_types(source, !selection.types.is_empty()),
+        _ => conversion::decoding_types(source, !selection.decoding.types.is_empty()),
     }
 }
 

@@ -24,7 +24,7 @@
 use clap::{ArgMatches, Command};
 use sluice_pipeline::dispatch::Carrier;
 
-pub use crate::args::{Assignment, FormatArgs, channel_type, duration};
+pub use crate::args::{Assignment, DecodingArgs, FormatArgs, duration};
 pub use crate::commands::convert::{LogArgs, open_logs};
 pub use crate::commands::execute::report_flag_losses;
 pub use crate::commands::types::print as print_types;

@@ -127,7 +127,8 @@ impl Recipe<'_> {
 
 impl Recipe<'_> {
     fn types(&self) -> Vec<String> {
-        let given = self.selection.map(|selection| selection.types.as_slice()).unwrap_or_default();
+        let given =
+            self.selection.map(|selection| selection.decoding.types.as_slice()).unwrap_or_default();
         let own = self.own_types.iter().map(|own| (*own).to_owned());
         let own = own.filter(|own| !given.contains(own));
         own.chain(given.iter().cloned()).collect()
@@ -147,7 +148,7 @@ fn path_or_url_key(text: &str) -> &'static str {
 }
 
 fn selects_channels(selection: &SelectionArgs) -> bool {
-    !selection.channel.is_empty() || !selection.exclude.is_empty()
+    !selection.patterns.channel.is_empty() || !selection.patterns.exclude.is_empty()
 }
 
 fn selects_times(selection: &SelectionArgs) -> bool {
@@ -186,7 +187,9 @@ impl PipelineText {
     }
 
     fn channels(&mut self, selection: &SelectionArgs) {
-        for (key, patterns) in [("channels", &selection.channel), ("exclude", &selection.exclude)] {
+        for (key, patterns) in
+            [("channels", &selection.patterns.channel), ("exclude", &selection.patterns.exclude)]
+        {
             if !patterns.is_empty() {
                 self.option(key, &strings(patterns));
             }
@@ -203,8 +206,9 @@ impl PipelineText {
 
     fn types(&mut self, types: &[String], selection: Option<&SelectionArgs>) {
         self.option("types", &strings(types));
-        let each =
-            selection.map(|selection| selection.channel_types.as_slice()).unwrap_or_default();
+        let each = selection
+            .map(|selection| selection.decoding.channel_types.as_slice())
+            .unwrap_or_default();
         let each = each.iter();
         let each = each.map(|(channel, name)| format!("{} = {}", key(channel), string(name)));
         let each: Vec<String> = each.collect();
@@ -310,6 +314,7 @@ pub(crate) fn toml_value(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::{ChannelPatternArgs, DecodingArgs};
     use sluice_model::Registry;
     use sluice_pipeline::{Document, Pipeline, Variables};
 
@@ -439,12 +444,16 @@ path = \"out.json\"
         let (inputs, selection) = (
             texts(&["a.lcm", "logs/*.lcm"]),
             SelectionArgs {
-                channel: texts(&["POSE", "CAM_*"]),
-                exclude: texts(&["re:CAM_[0-9]+$"]),
+                patterns: ChannelPatternArgs {
+                    channel: texts(&["POSE", "CAM_*"]),
+                    exclude: texts(&["re:CAM_[0-9]+$"]),
+                },
                 start: Some("+10".into()),
                 end: Some("2007-11-03".into()),
-                types: texts(&["lcmtypes/", "mit-dgc"]),
-                channel_types: vec![("CAM_*".into(), "p.image_t".into())],
+                decoding: DecodingArgs {
+                    types: texts(&["lcmtypes/", "mit-dgc"]),
+                    channel_types: vec![("CAM_*".into(), "p.image_t".into())],
+                },
                 condition: Some("vel[0] > 3 and name != \"x\"".into()),
             },
         );
@@ -482,7 +491,10 @@ path = \"out.json\"
         };
         let (source, sink, alignment) = ("demo", "null", Some(&alignment));
         let selection = SelectionArgs {
-            channel: texts(&["A", "B", "POSE"]),
+            patterns: ChannelPatternArgs {
+                channel: texts(&["A", "B", "POSE"]),
+                ..ChannelPatternArgs::default()
+            },
             end: Some("+9".into()),
             ..SelectionArgs::default()
         };

@@ -124,10 +124,9 @@ pub struct FormatArgs {
     pub source_option: Vec<Assignment>,
 }
 
-/// Selects events.
+/// Selects channels by their names.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Which events")]
-pub(crate) struct SelectionArgs {
+pub(crate) struct ChannelPatternArgs {
     /// Only channels that match: a name, a glob, or `re:` and a regular expression. May be
     /// repeated.
     #[arg(short, long, value_name = "GLOB", value_parser = channel_pattern)]
@@ -136,6 +135,33 @@ pub(crate) struct SelectionArgs {
     /// No channels that match. May be repeated.
     #[arg(short = 'x', long, value_name = "GLOB", value_parser = channel_pattern)]
     pub(crate) exclude: Vec<String>,
+}
+
+/// The declared types that payloads are decoded with.
+#[derive(Clone, Debug, Default, Args)]
+pub struct DecodingArgs {
+    /// Decode payloads with the types declared in these files: files, globs, folders, or the name
+    /// of a built-in set such as mit-dgc. May be repeated.
+    #[arg(long, value_name = "GLOB", value_parser = NonEmptyStringValueParser::new())]
+    pub types: Vec<String>,
+
+    /// The type of a channel, if its payloads fit several types: a channel or channel pattern, and
+    /// the full name of the type. May be repeated.
+    #[arg(
+        long = "type",
+        value_name = "CHANNEL=TYPE",
+        value_parser = channel_type,
+        requires = "types"
+    )]
+    pub channel_types: Vec<(String, String)>,
+}
+
+/// Selects events.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Which events")]
+pub(crate) struct SelectionArgs {
+    #[command(flatten)]
+    pub(crate) patterns: ChannelPatternArgs,
 
     /// Only events from this time on: 2007-11-03T14:00:00Z, seconds since 1970, or +SECONDS after
     /// the first event.
@@ -146,20 +172,8 @@ pub(crate) struct SelectionArgs {
     #[arg(long, value_name = "T", value_parser = time, allow_hyphen_values = true)]
     pub(crate) end: Option<String>,
 
-    /// Decode payloads with the types declared in these files: files, globs, folders, or the name
-    /// of a built-in set such as mit-dgc. May be repeated.
-    #[arg(long, value_name = "GLOB", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) types: Vec<String>,
-
-    /// The type of a channel, if its payloads fit several types: a channel or channel pattern, and
-    /// the full name of the type. May be repeated.
-    #[arg(
-        long = "type",
-        value_name = "CHANNEL=TYPE",
-        value_parser = channel_type,
-        requires = "types"
-    )]
-    pub(crate) channel_types: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) decoding: DecodingArgs,
 
     /// Only events whose decoded fields meet a condition, such as "vel[0] > 3 and quality != 0".
     #[arg(

@@ -10,13 +10,13 @@ mod values;
 
 use clap::{Args, Command, CommandFactory, Parser, Subcommand};
 
-pub use convert::FormatArgs;
-pub(crate) use convert::{AlignArgs, ConvertArgs, SelectionArgs};
+pub(crate) use convert::{AlignArgs, ChannelPatternArgs, ConvertArgs, SelectionArgs};
+pub use convert::{DecodingArgs, FormatArgs};
 pub(crate) use inspection::{CatArgs, InfoArgs, ReportArgs, TypesArgs, VerifyArgs};
 pub(crate) use pipelines::{CheckArgs, GraphArgs, GraphFormat, PlanArgs, RunArgs, SetArgs};
 pub(crate) use program::{CompletionsArgs, ManArgs, PluginsArgs};
 pub(crate) use running::{EngineArgs, EngineKind, ListenArgs, ProgressFormat, RunningArgs};
-pub use values::{Assignment, channel_type, duration};
+pub use values::{Assignment, duration};
 pub(crate) use values::{
     assignment, channel_pattern, finite_number, positive_number, regex_pattern,
 };

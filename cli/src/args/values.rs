@@ -23,7 +23,7 @@ pub(crate) fn assignment(text: &str) -> Result<Assignment, String> {
 }
 
 /// Parses `CHANNEL=TYPE`.
-pub fn channel_type(text: &str) -> Result<(String, String), String> {
+pub(super) fn channel_type(text: &str) -> Result<(String, String), String> {
     let (channel, name) = text.rsplit_once('=').ok_or("expected a channel, `=` and a type")?;
     Ok((channel_pattern(channel)?, name.to_owned()))
 }

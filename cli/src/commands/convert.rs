@@ -46,7 +46,7 @@ pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String,
         (source, &format.options),
         (sink.plugin, &sink_options),
         &sink.path,
-        !selection.types.is_empty(),
+        !selection.decoding.types.is_empty(),
     );
     let types: Vec<&str> = conversion.types.iter().map(String::as_str).collect();
     let recipe = Recipe {
@@ -70,7 +70,7 @@ pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String,
         return Ok(Recipe { own_types: &types, ..recipe }.text());
     }
     if args.alignment.align.is_some() {
-        let known = conversion::known_types(source, !selection.types.is_empty());
+        let known = conversion::known_types(source, !selection.decoding.types.is_empty());
         let types: Vec<&str> = match source.gives_rows || !conversion.from_source.is_empty() {
             true => source.types.to_vec(),
             false => known.iter().map(String::as_str).collect(),

@@ -6,7 +6,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use sluice_model::options::ByteSize;
 
-use sluice::extension::{FormatArgs, channel_type};
+use sluice::extension::{DecodingArgs, FormatArgs};
 
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
@@ -69,20 +69,8 @@ pub(crate) struct QueryArgs {
     #[arg(long, alias = "force")]
     pub(crate) overwrite: bool,
 
-    /// Decode payloads by the types in these files: files, globs, folders, or the name of a
-    /// built-in set such as mit-dgc. May be repeated.
-    #[arg(long, value_name = "GLOB", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) types: Vec<String>,
-
-    /// The type of a channel, if several types share its fingerprint or fields: a channel or a
-    /// pattern of channels, and the full name of the type. May be repeated.
-    #[arg(
-        long = "type",
-        value_name = "CHANNEL=TYPE",
-        value_parser = channel_type,
-        requires = "types"
-    )]
-    pub(crate) channel_types: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) decoding: DecodingArgs,
 
     #[command(flatten)]
     pub(crate) log_format: FormatArgs,

@@ -52,7 +52,8 @@ impl Logs {
             ..SessionOptions::default()
         };
         let session = Session::new(options)?;
-        let (mut files, mut all_inputs, mut types) = (Vec::new(), Vec::new(), args.types.clone());
+        let (mut files, mut all_inputs, mut types) =
+            (Vec::new(), Vec::new(), args.decoding.types.clone());
         let tables = tables(logs, shell)?;
         for table in &tables {
             let (plugin, source) = open_logs(
@@ -150,12 +151,15 @@ fn text(path: &Path) -> Result<String, Failure> {
 /// The types of the source and those in the arguments.
 fn types_of(plugin: &Plugin, args: &QueryArgs) -> Vec<String> {
     let own = plugin.types.iter().map(|own| (*own).to_owned());
-    own.filter(|own| !args.types.contains(own)).chain(args.types.iter().cloned()).collect()
+    own.filter(|own| !args.decoding.types.contains(own))
+        .chain(args.decoding.types.iter().cloned())
+        .collect()
 }
 
 /// The log, decoded by these types.
 fn typed(log: LogTables, types: &[String], args: &QueryArgs) -> Result<LogTables, Failure> {
-    let channel_types: BTreeMap<String, String> = args.channel_types.iter().cloned().collect();
+    let channel_types: BTreeMap<String, String> =
+        args.decoding.channel_types.iter().cloned().collect();
     log.with_types(types, &channel_types).map_err(|error| Failure::Usage(error.message))
 }
 

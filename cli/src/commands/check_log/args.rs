@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use sluice_model::options::ByteSize;
 
-use crate::args::{FormatArgs, ProgressFormat, RunningArgs, channel_type};
+use crate::args::{DecodingArgs, FormatArgs, ProgressFormat, RunningArgs};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -60,20 +60,8 @@ pub(crate) struct CheckLogArgs {
     #[arg(long, requires = "to")]
     pub(crate) overwrite: bool,
 
-    /// Decode payloads with the types declared in these files: files, globs, folders, or the name
-    /// of a built-in set such as mit-dgc. May be repeated.
-    #[arg(long, value_name = "GLOB", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) types: Vec<String>,
-
-    /// The type of a channel, if its payloads fit several types: a channel or channel pattern, and
-    /// the full name of the type. May be repeated.
-    #[arg(
-        long = "type",
-        value_name = "CHANNEL=TYPE",
-        value_parser = channel_type,
-        requires = "types"
-    )]
-    pub(crate) channel_types: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) decoding: DecodingArgs,
 
     /// Print one JSON object per log, one per line.
     #[arg(long)]

@@ -79,8 +79,8 @@ fn check_logs(
 fn refuse_mistakes(expect: &str, args: &CheckLogArgs, shell: &Shell) -> Result<(), Failure> {
     let stage = shell.registry.stage("expect", json!({ "file": expect }));
     stage.map_err(|error| Failure::Usage(format!("--expect: {}", error.message)))?;
-    if !args.types.is_empty() {
-        let stage = shell.registry.stage("decode", json!({ "types": args.types }));
+    if !args.decoding.types.is_empty() {
+        let stage = shell.registry.stage("decode", json!({ "types": args.decoding.types }));
         stage.map_err(|error| Failure::Usage(format!("--types: {}", error.message)))?;
     }
     Ok(())
@@ -188,15 +188,12 @@ fn pipeline(
     let source = convert::find_source(inputs, format.from.as_deref(), &format.options, shell)?;
     let from_source = conversion::behind(source, &format.options);
     let own_types = match target.decodes {
-        true => conversion::decoding_types(source, !args.types.is_empty()),
+        true => conversion::decoding_types(source, !args.decoding.types.is_empty()),
         false => Vec::new(),
     };
     let own_types: Vec<&str> = own_types.iter().map(String::as_str).collect();
-    let (types, channel_types) = match target.decodes {
-        true => (args.types.clone(), args.channel_types.clone()),
-        false => Default::default(),
-    };
-    let selection = SelectionArgs { types, channel_types, ..SelectionArgs::default() };
+    let decoding = target.decodes.then(|| args.decoding.clone()).unwrap_or_default();
+    let selection = SelectionArgs { decoding, ..SelectionArgs::default() };
     let recipe = Recipe {
         source: source.name,
         inputs,

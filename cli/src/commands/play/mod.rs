@@ -72,7 +72,7 @@ fn text(args: &PlayArgs, shell: &Shell) -> Result<(String, f64), Failure> {
         url => inputs::plugin_for_url(shell, PluginKind::Sink, url)?,
     };
     let mut selection = args.selection.clone();
-    selection.channel.extend(args.regex.clone());
+    selection.patterns.channel.extend(args.regex.clone());
     let (files, selection) = inputs::resolve_file_urls(&args.inputs, &selection, shell)?;
     let format = InputFormat::from_args(&args.format)?;
     let source = convert::find_source(&files, format.from.as_deref(), &format.options, shell)?;

@@ -5,7 +5,7 @@ use clap::builder::NonEmptyStringValueParser;
 use sluice_model::options::ByteSize;
 
 use crate::args::{
-    Assignment, ListenArgs, RunningArgs, assignment, channel_pattern, channel_type,
+    Assignment, ChannelPatternArgs, DecodingArgs, ListenArgs, RunningArgs, assignment,
     positive_number, regex_pattern,
 };
 
@@ -116,14 +116,8 @@ pub(crate) struct PieceArgs {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Which messages")]
 pub(crate) struct ChannelArgs {
-    /// Only channels that match: a name, a glob, or `re:` and a regular expression. May be
-    /// repeated.
-    #[arg(short, long, value_name = "GLOB", value_parser = channel_pattern)]
-    pub(crate) channel: Vec<String>,
-
-    /// No channels that match. May be repeated.
-    #[arg(short = 'x', long, value_name = "GLOB", value_parser = channel_pattern)]
-    pub(crate) exclude: Vec<String>,
+    #[command(flatten)]
+    pub(crate) patterns: ChannelPatternArgs,
 
     /// Only channels whose whole name matches this regular expression: --channel 're:REGEX'.
     #[arg(long, value_name = "REGEX", value_parser = regex_pattern)]
@@ -137,20 +131,8 @@ pub(crate) struct ChannelArgs {
     #[arg(short = 'v', long, requires = "regex")]
     pub(crate) invert_channels: bool,
 
-    /// Decode payloads with the types declared in these files: files, globs, folders, or the name
-    /// of a built-in set such as mit-dgc. May be repeated.
-    #[arg(long, value_name = "GLOB", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) types: Vec<String>,
-
-    /// The type of a channel, if its payloads fit several types: a channel or channel pattern, and
-    /// the full name of the type. May be repeated.
-    #[arg(
-        long = "type",
-        value_name = "CHANNEL=TYPE",
-        value_parser = channel_type,
-        requires = "types"
-    )]
-    pub(crate) channel_types: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) decoding: DecodingArgs,
 
     /// Only events whose decoded fields meet a condition, such as "vel[0] > 3 and quality != 0".
     #[arg(

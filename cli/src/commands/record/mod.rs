@@ -18,7 +18,7 @@ use sluice_model::{DefaultRole, Overwrite, Plugin, PluginKind};
 use sluice_pipeline::run::{self, Options, Recording, Stop};
 use sluice_pipeline::{Pipeline, PipelineNode, PluginInstance, Report};
 
-use crate::args::{Assignment, SelectionArgs};
+use crate::args::{Assignment, ChannelPatternArgs, SelectionArgs};
 use crate::commands::{convert, execute, generated};
 use crate::exit::{CommandResult, Failure};
 use crate::flags::PipelineOrigin;
@@ -153,7 +153,7 @@ impl<'s> RecordingSource<'s> {
         selection: SelectionArgs,
         args: &RecordArgs,
     ) -> Result<Self, Failure> {
-        let SelectionArgs { channel, exclude, .. } = &selection;
+        let ChannelPatternArgs { channel, exclude } = &selection.patterns;
         let lists = [("channels", channel), ("exclude", exclude)];
         let lists = lists.into_iter().filter(|(_, patterns)| !patterns.is_empty());
         let mut options: Vec<Assignment> =
@@ -166,7 +166,7 @@ impl<'s> RecordingSource<'s> {
             options.push(Assignment { name: name.into(), value });
         }
         options.extend(args.receiving.source_option.iter().cloned());
-        let selection = SelectionArgs { channel: Vec::new(), exclude: Vec::new(), ..selection };
+        let selection = SelectionArgs { patterns: ChannelPatternArgs::default(), ..selection };
         let inputs = url.into_iter().collect();
         Ok(Self { plugin, inputs, options, selection, limit: None })
     }
@@ -214,19 +214,22 @@ fn receive_options(args: &RecordArgs) -> Vec<(&'static str, &'static str, String
 /// The messages to record.
 fn selection(args: &RecordArgs, shell: &Shell) -> SelectionArgs {
     let given = &args.channels;
-    for glob in given.channel.iter().chain(&given.exclude).filter(|glob| looks_like_regex(glob)) {
+    let mut patterns = given.patterns.clone();
+    for glob in
+        patterns.channel.iter().chain(&patterns.exclude).filter(|glob| looks_like_regex(glob))
+    {
         shell.warn(&format!(
             "`{glob}` is read as a glob; write 're:{glob}' for a regular expression"
         ));
     }
-    let (mut channel, mut exclude) = (given.channel.clone(), given.exclude.clone());
-    let list = if given.invert_channels { &mut exclude } else { &mut channel };
+    let list = match given.invert_channels {
+        true => &mut patterns.exclude,
+        false => &mut patterns.channel,
+    };
     list.extend(given.regex.clone());
     SelectionArgs {
-        channel,
-        exclude,
-        types: given.types.clone(),
-        channel_types: given.channel_types.clone(),
+        patterns,
+        decoding: given.decoding.clone(),
         condition: given.condition.clone(),
         ..SelectionArgs::default()
     }

@@ -3,7 +3,7 @@
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
-use crate::args::{ListenArgs, channel_pattern, channel_type, duration};
+use crate::args::{ChannelPatternArgs, DecodingArgs, ListenArgs, duration};
 
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
@@ -29,29 +29,11 @@ pub(crate) struct SpyArgs {
     #[arg(value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) url: Option<String>,
 
-    /// Only channels that match: a name, a glob, or `re:` and a regular expression. May be
-    /// repeated.
-    #[arg(short, long, value_name = "GLOB", value_parser = channel_pattern)]
-    pub(crate) channel: Vec<String>,
+    #[command(flatten)]
+    pub(crate) patterns: ChannelPatternArgs,
 
-    /// No channels that match. May be repeated.
-    #[arg(short = 'x', long, value_name = "GLOB", value_parser = channel_pattern)]
-    pub(crate) exclude: Vec<String>,
-
-    /// Decode messages with the types declared in these files: files, globs, folders, or the name
-    /// of a built-in set such as mit-dgc. May be repeated.
-    #[arg(long, value_name = "GLOB", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) types: Vec<String>,
-
-    /// The type of a channel, if its messages fit several types: a channel or channel pattern, and
-    /// the full name of the type. May be repeated.
-    #[arg(
-        long = "type",
-        value_name = "CHANNEL=TYPE",
-        value_parser = channel_type,
-        requires = "types"
-    )]
-    pub(crate) channel_types: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) decoding: DecodingArgs,
 
     /// Exit with code 2 if a channel named in an option was not received, instead of printing a
     /// warning.

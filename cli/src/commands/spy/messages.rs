@@ -11,6 +11,7 @@ use sluice_kit::json::JsonRows;
 use sluice_model::{ChannelId, Channels, Map, PluginKind, Stage, StageContext, TypeKey};
 
 use super::counters::{ChannelView, LastEvent};
+use crate::args::DecodingArgs;
 use crate::commands::info::TypeNames;
 use crate::exit::Failure;
 use crate::inputs;
@@ -40,18 +41,14 @@ const MOST_TYPES: usize = 100_000;
 impl MessageDecoder {
     /// Creates a decoder for the types declared in these files, or for the built-in types if none
     /// are given. All built-in types have names.
-    pub(super) fn from_types(
-        types: &[String],
-        channel_types: &[(String, String)],
-        shell: &Shell,
-    ) -> Result<Self, Failure> {
-        let given: Vec<_> = types.iter().map(Into::into).collect();
+    pub(super) fn from_args(args: &DecodingArgs, shell: &Shell) -> Result<Self, Failure> {
+        let given: Vec<_> = args.types.iter().map(Into::into).collect();
         let decoded = if given.is_empty() { TypePaths::built_in() } else { TypePaths(given) };
         let known = TypeNames::from_paths(&decoded.0, shell)?;
         let decode = if decoded.0.is_empty() {
             None
         } else {
-            Some(decoder(&decoded, channel_types, shell)?)
+            Some(decoder(&decoded, &args.channel_types, shell)?)
         };
         Ok(Self { types: known, decode, type_cache: HashMap::new() })
     }

@@ -48,7 +48,7 @@ const STOPPING: SignalMessages = ["", ""];
 pub(crate) fn run(args: &SpyArgs, shell: &Shell) -> CommandResult {
     let source = source(args, shell)?;
     let interval = interval(args)?;
-    let messages = MessageDecoder::from_types(&args.types, &args.channel_types, shell)?;
+    let messages = MessageDecoder::from_args(&args.decoding, shell)?;
     let counters = Arc::new(SpyCounters::new(WINDOW.max(interval)));
     let counting = Arc::new(CountingSink(Arc::clone(&counters)));
     let node = inputs::source_node(source, options(args), shell)?;
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &SpyArgs, shell: &Shell) -> CommandResult {
     let stop = Arc::clone(&options.stop);
     let spy =
         Spy { address, counters: Arc::clone(&counters), watch: Arc::clone(&watch), messages, stop };
-    let decodes = !args.types.is_empty();
+    let decodes = !args.decoding.types.is_empty();
     let report = execute::run_with_watcher(
         &options.stop,
         move |over| spy.show(form, decodes, over),
@@ -124,8 +124,8 @@ fn options(args: &SpyArgs) -> Value {
     };
     let list = |texts: &[String]| (!texts.is_empty()).then(|| json!(texts));
     set("url", args.url.clone().map(Value::from));
-    set("channels", list(&args.channel));
-    set("exclude", list(&args.exclude));
+    set("channels", list(&args.patterns.channel));
+    set("exclude", list(&args.patterns.exclude));
     set("duration", args.listening.duration.clone().map(Value::from));
     set("idle_timeout", args.listening.idle_timeout.clone().map(Value::from));
     set("limit", args.listening.limit.map(Value::from));
