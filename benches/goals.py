@@ -8,6 +8,7 @@ import jobs_archive
 import jobs_cluster
 import jobs_datasets
 import jobs_decode
+import jobs_lcm
 import jobs_live
 import jobs_mcap
 import jobs_points
@@ -67,6 +68,8 @@ def goals():
     yield times("copy", "dgc", "lcm-logfilter", 3)
     yield times("filter: half the channels", "small", "lcm-logfilter", 14)
 
+    yield Goal(f"CPU of copy, small, in parts of {jobs_lcm.RUNS}", ("copy", "small", "sluice"),
+               ("copy", "small", jobs_lcm.RUNS), CPU, most=1.2)
     for log in jobs_robots.PLUGINS:
         one = "sluice --jobs 1"
         text = f"bytes a second of read, {log}, 1 thread, in parts of read, dgc"

@@ -7,6 +7,8 @@ from checks import same_as
 from harness import Job
 
 DROP, KEEP = "CAM_", "ARM_"
+# Copies what it has read of a log at once, instead of event by event.
+RUNS = "bare loop, runs"
 
 
 def jobs(bench):
@@ -46,7 +48,9 @@ def copying(bench, log):
         return Job("lcm", "copy", who, log, command, prints=prints, out=out, check=same_as(log))
 
     yield copies("cp", shutil.which("cp"), log, out)
-    yield copies("bare loop", bench.programs / "read-loop", log, "--out", out)
+    loop = bench.programs / "read-loop"
+    yield copies("bare loop", loop, log, "--out", out)
+    yield copies(RUNS, loop, log, "--out", out, "--runs")
     yield copies("sluice", bench.programs / "run-job", "copy", log, out, prints=log.carried)
     if bench.peers.filter:
         yield copies("lcm-logfilter", bench.peers.filter, "-c", ".*", log, out)

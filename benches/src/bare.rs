@@ -39,36 +39,51 @@ pub fn number_and_utime(event: &[u8]) -> (u64, u64) {
 ///
 /// `Err` if reading fails or an event is invalid.
 pub fn for_each_event(
-    mut log: impl Read,
+    log: impl Read,
     mut each: impl FnMut(&[u8], &[u8], &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    for_each_block(log, |block, position| {
+        let mut at = 0;
+        while let Some((channel, payload, end)) = event_at(block, at, position)? {
+            each(channel, payload, &block[at..end])?;
+            at = end;
+        }
+        Ok(at)
+    })
+}
+
+/// The channel, the payload and the end of the event at `at`, if the block has all of it.
+/// `position` is the block's in the log.
+#[inline]
+fn event_at(block: &[u8], at: usize, position: u64) -> io::Result<Option<(&[u8], &[u8], usize)>> {
+    let Some((header, rest)) = block[at..].split_first_chunk::<HEADER_LEN>() else {
+        return Ok(None);
+    };
+    let word = |from: usize| {
+        u32::from_be_bytes([header[from], header[from + 1], header[from + 2], header[from + 3]])
+    };
+    if header[..4] != SYNC {
+        let here = position + at as u64;
+        return Err(io::Error::other(format!("no event at byte {here}")));
+    }
+    let (channel_len, payload_len) = (word(20) as usize, word(24) as usize);
+    let Some(body) = rest.get(..channel_len + payload_len) else { return Ok(None) };
+    let (channel, payload) = body.split_at(channel_len);
+    Ok(Some((channel, payload, at + HEADER_LEN + body.len())))
+}
+
+/// Calls `each` with blocks of a log and their positions. It returns how many bytes it is done
+/// with: the next block starts there.
+fn for_each_block(
+    mut log: impl Read,
+    mut each: impl FnMut(&[u8], u64) -> io::Result<usize>,
 ) -> io::Result<()> {
     let mut buffer = vec![0; BLOCK];
     let (mut filled, mut position) = (0, 0u64);
     loop {
         let read = log.read(&mut buffer[filled..])?;
         filled += read;
-        let mut at = 0;
-        while let Some(event) = buffer[at..filled].split_first_chunk::<HEADER_LEN>() {
-            let (header, rest) = event;
-            let word = |from: usize| {
-                u32::from_be_bytes([
-                    header[from],
-                    header[from + 1],
-                    header[from + 2],
-                    header[from + 3],
-                ])
-            };
-            if header[..4] != SYNC {
-                let here = position + at as u64;
-                return Err(io::Error::other(format!("no event at byte {here}")));
-            }
-            let (channel_len, payload_len) = (word(20) as usize, word(24) as usize);
-            let Some(body) = rest.get(..channel_len + payload_len) else { break };
-            let (channel, payload) = body.split_at(channel_len);
-            let end = at + HEADER_LEN + body.len();
-            each(channel, payload, &buffer[at..end])?;
-            at = end;
-        }
+        let at = each(&buffer[..filled], position)?;
         buffer.copy_within(at..filled, 0);
         position += at as u64;
         filled -= at;
@@ -120,6 +135,18 @@ pub fn filter(log: impl Read, mut to: impl Write, keep: impl Fn(&[u8]) -> bool) 
     to.write_all(&out)
 }
 
+/// Copies a log: looks at each event, and writes all of a block at once.
+pub fn copy(log: impl Read, mut to: impl Write) -> io::Result<()> {
+    for_each_block(log, |block, position| {
+        let mut at = 0;
+        while let Some((_, _, end)) = event_at(block, at, position)? {
+            at = end;
+        }
+        to.write_all(&block[..at])?;
+        Ok(at)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +169,9 @@ mod tests {
     fn what_is_kept_is_kept_as_it_was() {
         let mut all = Vec::new();
         filter(&log()[..], &mut all, |_| true).unwrap();
+        assert_eq!(all, log());
+        all.clear();
+        copy(&log()[..], &mut all).unwrap();
         assert_eq!(all, log());
         let mut some = Vec::new();
         filter(&log()[..], &mut some, |channel| channel == b"A").unwrap();

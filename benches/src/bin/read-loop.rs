@@ -16,6 +16,9 @@ struct ReadLoopArgs {
     /// Copies events there instead of counting them
     #[arg(long)]
     out: Option<PathBuf>,
+    /// Copies all events of a block at once, instead of one by one
+    #[arg(long, requires = "out", conflicts_with_all = ["keep", "drop"])]
+    runs: bool,
     /// Copies only channels that begin like this
     #[arg(long, default_value = "", requires = "out")]
     keep: String,
@@ -25,13 +28,16 @@ struct ReadLoopArgs {
 }
 
 fn main() -> anyhow::Result<()> {
-    let ReadLoopArgs { log, out, keep, drop } = ReadLoopArgs::parse();
+    let ReadLoopArgs { log, out, runs, keep, drop } = ReadLoopArgs::parse();
     let input = File::open(&log).with_context(|| format!("open {}", log.display()))?;
     let Some(out) = out else {
         write!(io::stdout(), "{}", bare::count(input)?)?;
         return Ok(());
     };
     let output = File::create(&out).with_context(|| format!("create {}", out.display()))?;
+    if runs {
+        return Ok(bare::copy(input, output)?);
+    }
     let dropped = |channel: &[u8]| drop.as_ref().is_some_and(|d| channel.starts_with(d.as_bytes()));
     bare::filter(input, output, |channel| {
         channel.starts_with(keep.as_bytes()) && !dropped(channel)

@@ -56,7 +56,7 @@ impl ChannelIds {
     ) -> Result<ChannelId, Error> {
         let slot = slot(name);
         match self.recent.get(slot) {
-            Some(Some((known, id))) if **known == *name => Ok(*id),
+            Some(Some((known, id))) if is_same_name(known, name) => Ok(*id),
             _ => self.look_up(slot, name, make),
         }
     }
@@ -85,6 +85,18 @@ impl ChannelIds {
     }
 }
 
+/// Whether two names are the same. Names are mostly so short that a call of the system's
+/// comparison would take longer than this.
+#[inline]
+pub fn is_same_name(a: &[u8], b: &[u8]) -> bool {
+    match (a.first_chunk::<8>(), a.last_chunk::<8>(), b.first_chunk(), b.last_chunk()) {
+        (Some(head), Some(tail), Some(other_head), Some(other_tail)) if a.len() <= 16 => {
+            a.len() == b.len() && head == other_head && tail == other_tail
+        }
+        _ => a == b,
+    }
+}
+
 /// Hashes the length and both ends of a name: channels mostly differ there.
 #[inline]
 fn slot(name: &[u8]) -> usize {
@@ -96,4 +108,24 @@ fn slot(name: &[u8]) -> usize {
     let mixed =
         (head.rotate_left(23) ^ tail ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 48) as usize % SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_the_same_if_all_their_bytes_are() {
+        let (name, copy) = (b"a name of many bytes", b"a name of many bytes".to_vec());
+        for len in 0..=name.len() {
+            let one = &name[..len];
+            assert!(is_same_name(one, &copy[..len]));
+            assert!(len == 0 || !is_same_name(one, &one[1..]) && !is_same_name(&one[1..], one));
+            for at in 0..len {
+                let mut other = one.to_vec();
+                other[at] ^= 1;
+                assert!(!is_same_name(one, &other), "byte {at} of {len}");
+            }
+        }
+    }
 }

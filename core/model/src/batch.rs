@@ -148,6 +148,24 @@ impl Batch {
         self.payloads[row] as u32 as usize
     }
 
+    /// Where the payload of event `row` lies; `None` if it is so short that it is in no segment.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such event.
+    #[inline]
+    pub fn payload_offset(&self, row: usize) -> Option<PayloadOffset> {
+        let view = self.payloads[row];
+        let (segment, offset) = (segment_of(view) as u32, (view >> 96) as u32);
+        (view as u32 > INLINE).then_some(PayloadOffset { segment, offset })
+    }
+
+    /// The segments that payloads lie in, which may hold more than payloads: mostly the blocks of a
+    /// log.
+    pub fn segments(&self) -> &[Buffer] {
+        &self.segments
+    }
+
     /// Event `row`.
     ///
     /// # Panics

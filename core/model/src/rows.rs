@@ -114,35 +114,57 @@ impl Rows {
     }
 
     fn interleave_kind(&self, batches: &[(&[Self], usize)], picks: &[(u32, u32)]) -> Option<Self> {
-        let found: Vec<Option<(&Self, Vec<u32>)>> = batches
+        let mut parts: Vec<&Self> = Vec::new();
+        // For each batch the part that has its rows of this kind, and where they are in it.
+        let places: Vec<Option<(usize, RowPlaces)>> = batches
             .iter()
             .map(|(rows, events)| {
                 let rows = rows.iter().find(|rows| self.is_like(rows))?;
-                Some((rows, rows.row_of_event(*events)))
+                parts.push(rows);
+                Some((parts.len() - 1, rows.places(*events)))
             })
             .collect();
         let (mut events, mut indices) = (Vec::new(), Vec::new());
         for (event, (batch, row)) in picks.iter().enumerate() {
-            let Some((_, row_of)) = &found[*batch as usize] else { continue };
-            let row = row_of[*row as usize];
-            if row != GONE {
+            let Some((part, places)) = &places[*batch as usize] else { continue };
+            if let Some(row) = places.row_of(*row) {
                 events.push(event as u32);
-                indices.push((*batch as usize, row as usize));
+                indices.push((*part, row));
             }
         }
         if events.is_empty() {
             return None;
         }
-        let empty = RecordBatch::new_empty(self.columns.schema());
-        let parts: Vec<&RecordBatch> =
-            found.iter().map(|f| f.as_ref().map_or(&empty, |(rows, _)| &rows.columns)).collect();
         let column = |at: usize| {
             let parts: Vec<&dyn Array> =
-                parts.iter().map(|part| part.column(at).as_ref()).collect();
+                parts.iter().map(|part| part.columns.column(at).as_ref()).collect();
             interleave(&parts, &indices).expect("only columns of one schema are interleaved")
         };
         let columns = (0..self.columns.num_columns()).map(column).collect();
         Some(self.with(events, columns))
+    }
+
+    fn places(&self, events: usize) -> RowPlaces {
+        let is_each = self.events.iter().copied().eq(0..events as u32);
+        if is_each { RowPlaces::Same } else { RowPlaces::OfEvent(self.row_of_event(events)) }
+    }
+}
+
+/// The rows of the events of a batch.
+enum RowPlaces {
+    /// Every event has one, at its own place.
+    Same,
+    /// By event.
+    OfEvent(Vec<u32>),
+}
+
+impl RowPlaces {
+    fn row_of(&self, event: u32) -> Option<usize> {
+        let row = match self {
+            Self::Same => event,
+            Self::OfEvent(rows) => *rows.get(event as usize)?,
+        };
+        (row != GONE).then_some(row as usize)
     }
 }
 

@@ -362,7 +362,7 @@ impl PayloadForm for RecordForm {
         let linear = record::LinearForms::new(&self.plan.root, records);
         let mut each = linear.iter();
         let next = |_| each.next().unwrap_or(Ok(&[]));
-        self.columns.decode(events, next, bad, raw)
+        self.columns.decode(events, linear.total_len(), next, bad, raw)
     }
 
     fn encode(

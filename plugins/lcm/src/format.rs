@@ -38,7 +38,12 @@ impl<'e> EncodableEvent<'e> {
     /// hold the event.
     fn new(event: &'e Event<'e>, wide_time: Option<i128>, name: &'e [u8]) -> Result<Self, TooLong> {
         let len = record_len(name, event.payload)?;
-        let time = wide_time.unwrap_or(event.timestamp.into());
+        let Some(time) = wide_time else {
+            // 128-bit division would be half the cost of copying a small event.
+            let utime = event.timestamp.div_euclid(NANOS_PER_MICRO);
+            let is_truncated = event.timestamp.rem_euclid(NANOS_PER_MICRO) != 0;
+            return Ok(Self { event, name, utime, len, is_truncated, is_clamped: false });
+        };
         let micros = i64::try_from(time.div_euclid(NANOS_PER_MICRO.into()));
         let (utime, is_clamped) = match micros {
             Ok(utime) => (utime, false),
@@ -67,6 +72,27 @@ impl<'e> EncodableEvent<'e> {
             context.report.losses.insert(loss);
         }
         Some(encodable)
+    }
+
+    /// The bytes before the payload.
+    pub(crate) fn payload_start(&self) -> usize {
+        HEADER_LEN + self.name.len()
+    }
+
+    pub(crate) fn payload(&self) -> &'e [u8] {
+        self.event.payload
+    }
+
+    /// Whether these bytes are what is before the payload.
+    pub(crate) fn has_head(&self, bytes: &[u8]) -> bool {
+        let Some((head, name)) = bytes.split_first_chunk() else { return false };
+        let expected = (self.event.sequence, self.utime, self.event.payload.len());
+        let is_same = |header: LcmHeader| {
+            usize::try_from(header.data_len)
+                .is_ok_and(|len| (header.number, header.utime, len) == expected)
+                && usize::try_from(header.channel_len) == Ok(name.len())
+        };
+        LcmHeader::parse(head).is_some_and(is_same) && name == self.name
     }
 
     pub(crate) fn append(&self, out: &mut Vec<u8>) -> Result<(), Error> {

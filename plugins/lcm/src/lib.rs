@@ -8,6 +8,7 @@
 mod codec;
 mod format;
 mod reader;
+mod runs;
 mod scan;
 mod sink;
 mod source;

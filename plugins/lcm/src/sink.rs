@@ -15,8 +15,8 @@ use sluice_model::{
 
 use crate::format::EncodableEvent;
 use crate::reader;
+use crate::runs::{EventBytes, EventRuns, buffer_for};
 use crate::scan::ScanLimits;
-use crate::wire::HEADER_LEN;
 
 /// Writes an LCM event log.
 ///
@@ -52,11 +52,13 @@ sluice_model::register! {
 }
 
 /// Encoded events.
-pub struct LcmBlock {
-    bytes: PooledBlock,
-    events: u64,
-    /// The start of each event, if the sink edits single events.
-    starts: Vec<u32>,
+pub struct LcmBlock(BlockEvents);
+
+enum BlockEvents {
+    /// To be written as they are, and how many they are.
+    Final(EventBytes, u64),
+    /// To be edited one by one, and where each starts.
+    Single(PooledBlock, Vec<u32>),
 }
 
 /// The open log.
@@ -117,34 +119,67 @@ impl LcmLogSink {
     fn append_event_by_event(
         &self,
         log: &mut LcmOutput,
-        block: &mut LcmBlock,
+        mut bytes: PooledBlock,
+        starts: &[u32],
     ) -> Result<(), Error> {
-        let ends = block.starts.iter().skip(1).copied().chain([block.bytes.len() as u32]);
-        let spans: Vec<(usize, usize)> = block
-            .starts
-            .iter()
-            .zip(ends)
-            .map(|(start, end)| (*start as usize, end as usize))
-            .collect();
+        let ends = starts.iter().skip(1).copied().chain([bytes.len() as u32]);
+        let spans = starts.iter().zip(ends).map(|(start, end)| (*start as usize, end as usize));
         let mut from = 0;
         for (start, end) in spans {
             let pending = (end - from) as u64;
             let full = |limit| log.file.as_ref().is_some_and(|file| file.bytes() + pending > limit);
             if log.rows > 0 && self.split_len().is_some_and(full) {
-                write_bytes(log, &block.bytes[from..start])?;
+                write_bytes(log, &bytes[from..start])?;
                 Self::close_file(log)?;
                 self.open_next_file(log)?;
                 from = start;
             }
             if self.renumber {
                 // The number follows the sync word.
-                block.bytes[start + 4..start + 12].copy_from_slice(&log.number.to_be_bytes());
+                bytes[start + 4..start + 12].copy_from_slice(&log.number.to_be_bytes());
                 log.number += 1;
             }
             log.rows += 1;
         }
-        write_bytes(log, &block.bytes[from..])
+        write_bytes(log, &bytes[from..])
     }
+}
+
+/// The events of a batch, to be edited. Those that no log can hold are reported.
+fn single_events(
+    batch: &Batch,
+    names: &[Arc<[u8]>],
+    context: &mut PrepareContext<'_>,
+) -> Result<BlockEvents, Error> {
+    let mut bytes = buffer_for(batch, names, context.buffers);
+    let mut starts = Vec::with_capacity(batch.len());
+    for (row, event) in batch.iter().enumerate() {
+        let (name, timed) = (&names[event.channel.index()], (&event, batch.wide_time(row)));
+        if let Some(event) = EncodableEvent::check(row, timed, name, context) {
+            starts.push(bytes.len() as u32);
+            event.append(&mut bytes)?;
+        }
+    }
+    Ok(BlockEvents::Single(bytes, starts))
+}
+
+/// The events of a batch, to be written as they are. Those that no log can hold are reported.
+fn final_events(
+    batch: &Batch,
+    names: &[Arc<[u8]>],
+    context: &mut PrepareContext<'_>,
+) -> Result<BlockEvents, Error> {
+    let (mut runs, mut events) = (EventRuns::new(batch, names, context.buffers), 0);
+    for row in 0..batch.len() {
+        if !runs.push_unchanged(row) {
+            let event = batch.event(row);
+            let (name, timed) = (&names[event.channel.index()], (&event, batch.wide_time(row)));
+            let Some(event) = EncodableEvent::check(row, timed, name, context) else { continue };
+            runs.push(&event)?;
+        }
+        events += 1;
+    }
+    Ok(BlockEvents::Final(runs.finish(), events))
 }
 
 fn write_bytes(log: &mut LcmOutput, bytes: &[u8]) -> Result<(), Error> {
@@ -194,36 +229,26 @@ impl Sink for LcmLogSink {
         let names =
             self.names.table(context.channels, |channel| Ok(channel.name.as_bytes().into()))?;
         context.note_names_only(&batch, &Encoding::Lcm);
-        let mut bytes = context.buffers.buffer();
-        let named = batch.channels().iter().map(|id| names[*id as usize].len());
-        bytes.reserve(
-            batch.payload_bytes() as usize + batch.len() * HEADER_LEN + named.sum::<usize>(),
-        );
-        let mut starts = Vec::new();
-        let mut events = 0;
-        for (row, event) in batch.iter().enumerate() {
-            let name = &names[event.channel.index()];
-            let timed = (&event, batch.wide_time(row));
-            let Some(encodable) = EncodableEvent::check(row, timed, name, context) else {
-                continue;
-            };
-            if self.edits_events() {
-                starts.push(bytes.len() as u32);
-            }
-            encodable.append(&mut bytes)?;
-            events += 1;
-        }
-        Ok(LcmBlock { bytes, events, starts })
+        let block = match self.edits_events() {
+            true => single_events(&batch, &names, context)?,
+            false => final_events(&batch, &names, context)?,
+        };
+        Ok(LcmBlock(block))
     }
 
-    fn write(&self, log: &mut LcmOutput, mut block: LcmBlock) -> Result<Written, Error> {
-        if self.edits_events() {
-            self.append_event_by_event(log, &mut block)?;
-        } else {
-            write_bytes(log, &block.bytes)?;
-            log.rows += block.events;
-        }
-        Ok(Written::events(block.events))
+    fn write(&self, log: &mut LcmOutput, block: LcmBlock) -> Result<Written, Error> {
+        let events = match block.0 {
+            BlockEvents::Final(bytes, events) => {
+                write_bytes(log, bytes.as_slice())?;
+                log.rows += events;
+                events
+            }
+            BlockEvents::Single(bytes, starts) => {
+                self.append_event_by_event(log, bytes, &starts)?;
+                starts.len() as u64
+            }
+        };
+        Ok(Written::events(events))
     }
 
     fn flush(&self, log: &mut LcmOutput) -> Result<(), Error> {

@@ -12,9 +12,9 @@ use crate::table::{GroupReader, GroupSpan, ParquetTable};
 const MAX_ROWS: usize = 8 << 10;
 /// The approximate bytes per batch.
 const TARGET_BYTES: usize = 2 << 20;
-/// Decoded fields may take this many times as much: a batch has rows of every table, and each costs
-/// as much as many events.
-const DECODED_SHARE: usize = 4;
+/// The approximate bytes per batch of a table. Each table has one, and pages of them that are new
+/// cost more than reading smaller ones.
+const TABLE_BYTES: usize = 512 << 10;
 
 /// Merges several tables: by sequence number if the sink saw the numbers rise, or else by time.
 pub(crate) struct TableMerge {
@@ -40,7 +40,7 @@ struct MergeInput {
     reader: Option<GroupReader>,
     /// The current batch and row.
     at: Option<(u32, u32)>,
-    /// What the decoded fields of an event of the current batch count, on average.
+    /// The bytes of the decoded fields of an event of the current batch, on average.
     row_bytes: usize,
 }
 
@@ -78,12 +78,12 @@ impl TableMerge {
             if let Some(batch) = batch.filter(|batch| !batch.is_empty()) {
                 input.at = Some((self.batches.len() as u32, 0));
                 let rows = batch.rows().iter().map(Rows::memory).sum::<usize>();
-                input.row_bytes = rows / batch.len() / DECODED_SHARE;
+                input.row_bytes = rows / batch.len();
                 self.batches.push(batch);
                 break;
             }
             let Some(group) = input.groups.pop() else { return Ok(()) };
-            input.reader = Some(input.table.read_group(group, query, context)?);
+            input.reader = Some(input.table.read_group(group, TABLE_BYTES, query, context)?);
         }
         self.push_head(place);
         Ok(())

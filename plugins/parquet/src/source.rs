@@ -17,7 +17,7 @@ use sluice_model::{
 };
 
 use crate::merge::{MergeReader, TableMerge};
-use crate::table::{GroupReader, GroupSpan, ParquetTable};
+use crate::table::{GroupReader, GroupSpan, ParquetTable, TARGET_BYTES};
 
 /// Reads Parquet tables: those that the sink `parquet` wrote, and others with a column `timestamp`.
 ///
@@ -251,7 +251,8 @@ impl Reader for TableReader {
             }
             let Some(group) = self.groups.pop() else { return Ok(None) };
             let query = self.context.query.clone();
-            self.reader = Some(self.table.read_group(group, &query, &self.context)?);
+            self.reader =
+                Some(self.table.read_group(group, TARGET_BYTES, &query, &self.context)?);
         }
     }
 }

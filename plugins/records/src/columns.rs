@@ -113,7 +113,9 @@ fn decode<'b>(
     record: impl Fn(u32) -> &'b [u8],
 ) -> Result<Rows, Error> {
     let mut bad = Vec::new();
-    let (events, columns) = kind.plan.decode(events, |event| Ok(record(event)), &mut bad, None)?;
+    let total_len = events.iter().map(|event| record(*event).len()).sum();
+    let record = |event| Ok(record(event));
+    let (events, columns) = kind.plan.decode(events, total_len, record, &mut bad, None)?;
     debug_assert!(bad.is_empty(), "a classified record does not fit its fields: {bad:?}");
     let options = RecordBatchOptions::new().with_row_count(Some(columns.num_rows()));
     let (schema, arrays) = (Arc::clone(&kind.schema), columns.columns().to_vec());

@@ -19,7 +19,7 @@ use super::{PayloadFault, SpanKind};
 /// Payloads whose regions are collected before they are read, so that they stay in the core's own
 /// cache.
 const BLOCK_PAYLOADS: usize = 256;
-/// Payloads that predict the size of columns for the first block.
+/// Payloads that predict the size of columns, until the first block does better.
 const FIRST_PAYLOADS: usize = 16;
 /// Most records that wait in one region's queue.
 const MAX_QUEUED: usize = 8 * 1024;
@@ -27,23 +27,24 @@ const MAX_QUEUED: usize = 8 * 1024;
 impl PayloadPlan {
     /// Decodes the payloads of these events. Returns the events that could be decoded, and their
     /// columns; the reasons for the others are added to `bad`. `payload` is called once for each
-    /// event, in their order.
+    /// event, in their order. Columns are allocated for about `total_len` bytes of payload.
     ///
     /// With `raw`, booleans may be any bytes, and those of each decoded payload are appended to it.
     pub fn decode<'b>(
         &'b self,
         events: &[u32],
+        total_len: usize,
         mut payload: impl FnMut(u32) -> Result<&'b [u8], PayloadFault>,
         bad: &mut Vec<(u32, PayloadFault)>,
         raw: Option<&mut BinaryBuilder>,
     ) -> Result<(Vec<u32>, RecordBatch), Error> {
         let decoded = match raw {
-            None => Decoder::new(self).decode(events, payload, bad),
+            None => Decoder::new(self).decode(events, total_len, payload, bad),
             Some(raw) => {
                 let normalized = self.normalize(events, &mut payload);
                 let mut each = normalized.payloads();
                 let next = |_| each.next().unwrap_or(Err(self.rules.faults.short));
-                let decoded = Decoder::new(self).decode(events, next, bad);
+                let decoded = Decoder::new(self).decode(events, total_len, next, bad);
                 decoded.inspect(|(good, _)| normalized.append_raw(good, raw))
             }
         };
@@ -88,26 +89,28 @@ impl<'b> Decoder<'b> {
     pub(super) fn decode(
         mut self,
         events: &[u32],
+        total_len: usize,
         mut payload: impl FnMut(u32) -> Result<&'b [u8], PayloadFault>,
         bad: &mut Vec<(u32, PayloadFault)>,
     ) -> Result<(Vec<u32>, RecordBatch), ArrowError> {
         let mut good = Vec::with_capacity(events.len());
+        let (mut done, mut done_len) = (0, 0);
         let (first, rest) = events.split_at(events.len().min(FIRST_PAYLOADS));
-        for (nth, block) in std::iter::once(first).chain(rest.chunks(BLOCK_PAYLOADS)).enumerate() {
+        for block in std::iter::once(first).chain(rest.chunks(BLOCK_PAYLOADS)) {
             for event in block {
-                match payload(*event).and_then(|payload| self.decode_payload(payload)) {
+                let decoded = payload(*event).and_then(|payload| {
+                    done_len += payload.len();
+                    self.decode_payload(payload)
+                });
+                match decoded {
                     Ok(()) => good.push(*event),
                     Err(reason) => bad.push((*event, reason)),
                 }
             }
             self.flush_all();
-            match nth {
-                0 => self.grow(first.len(), rest.len().min(BLOCK_PAYLOADS)),
-                1 => {
-                    let done = first.len() + block.len();
-                    self.grow(done, events.len() - done);
-                }
-                _ => {}
+            done += block.len();
+            if done <= FIRST_PAYLOADS + BLOCK_PAYLOADS {
+                self.grow((done, done_len), (events.len(), total_len));
             }
         }
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
@@ -116,12 +119,15 @@ impl<'b> Decoder<'b> {
         Ok((good, RecordBatch::try_new_with_options(schema, arrays, &options)?))
     }
 
-    /// Reserves capacity for `more` payloads like those so far, of which there are `done`.
-    fn grow(&mut self, done: usize, more: usize) {
-        if done > 0 && more > 0 {
+    /// Reserves capacity for all payloads, of which so many are done. Both are numbers of payloads
+    /// and their bytes.
+    fn grow(&mut self, done: (usize, usize), all: (usize, usize)) {
+        let more = |done: usize, all: usize| (all.saturating_sub(done) as f64) / (done as f64);
+        // Whichever promises less: longer payloads mean longer lists, but not more of them.
+        let more = more(done.0, all.0).min(more(done.1, all.1));
+        if more.is_finite() && more > 0.0 {
             // A little more than they predict, as payloads differ.
-            let more = more as f64 / done as f64 * 1.03;
-            self.slots.iter_mut().for_each(|slot| slot.grow(more));
+            self.slots.iter_mut().for_each(|slot| slot.grow(more * 1.03));
         }
     }
 

@@ -402,7 +402,8 @@ impl PayloadForm for PayloadPlan {
             let payload = batch.payload(event as usize);
             Ok(payload.get(self.header.len()..).unwrap_or_default())
         };
-        self.decode(events, fields, bad, raw)
+        let total_len = events.iter().map(|event| batch.payload_len(*event as usize)).sum();
+        self.decode(events, total_len, fields, bad, raw)
     }
 
     fn encode(

@@ -39,7 +39,8 @@ type Faulty = Vec<(u32, PayloadFault)>;
 fn decode(plan: &PayloadPlan, payloads: &[&[u8]]) -> (RecordBatch, Faulty) {
     let (events, mut bad): (Vec<u32>, _) = ((0..payloads.len() as u32).collect(), Vec::new());
     let payload = |event| Ok(payloads[event as usize]);
-    let (good, columns) = plan.decode(&events, payload, &mut bad, None).unwrap();
+    let total_len = payloads.iter().map(|payload| payload.len()).sum();
+    let (good, columns) = plan.decode(&events, total_len, payload, &mut bad, None).unwrap();
     assert_eq!((good.len(), good.len() + bad.len()), (columns.num_rows(), payloads.len()));
     (columns, bad)
 }
@@ -366,7 +367,7 @@ proptest! {
             [&bytes[..wide], &[2], &bytes[wide..3 * wide], &[1], &bytes[..wide]].concat();
         let (mut bad, mut raw) = (Vec::new(), BinaryBuilder::new());
         let next = |_| Ok(&payload[..]);
-        let (good, columns) = all.decode(&[7], next, &mut bad, Some(&mut raw)).unwrap();
+        let (good, columns) = all.decode(&[7], 8, next, &mut bad, Some(&mut raw)).unwrap();
         prop_assert_eq!((good, bad), (vec![7], vec![]));
         let (raw, mut bad) = (raw.finish(), Vec::new());
         prop_assert_eq!(raw.value(0).len(), 4 * wide);

@@ -36,16 +36,19 @@ pub(super) struct Instances<'r> {
 }
 
 impl<'r> Instances<'r> {
-    /// Reads the whole list, which must end with the record.
-    pub(super) fn read_all(reader: &mut IceReader<'r>) -> Result<Self, RecordFault> {
-        let mut all = Self::default();
+    /// Reads the whole list of a record, which must end with it, in place of those before.
+    pub(super) fn read_all(&mut self, reader: &mut IceReader<'r>) -> Result<(), RecordFault> {
+        self.names.clear();
+        self.slices.clear();
+        self.each.clear();
+        self.has_numbers = false;
         loop {
             match reader.size()? {
                 0 => break,
-                count => (0..count).try_for_each(|_| all.read(reader))?,
+                count => (0..count).try_for_each(|_| self.read(reader))?,
             }
         }
-        if reader.rest().is_empty() { Ok(all) } else { Err(TRAILING_BYTES) }
+        if reader.rest().is_empty() { Ok(()) } else { Err(TRAILING_BYTES) }
     }
 
     pub(super) fn read(&mut self, reader: &mut IceReader<'r>) -> Result<(), RecordFault> {
@@ -81,9 +84,10 @@ impl<'r> Instances<'r> {
         Ok(InstanceSlice { name, body: slice_body(reader)? })
     }
 
-    /// For each id, counted from 1, the index of its instance.
-    pub(super) fn places(&self) -> Result<Vec<usize>, RecordFault> {
-        let mut places = vec![usize::MAX; self.each.len()];
+    /// Makes `places` say for each id, counted from 1, what the index of its instance is.
+    pub(super) fn places(&self, places: &mut Vec<usize>) -> Result<(), RecordFault> {
+        places.clear();
+        places.resize(self.each.len(), usize::MAX);
         for (at, (id, _)) in self.each.iter().enumerate() {
             let place = usize::try_from(*id).ok().and_then(|id| id.checked_sub(1));
             match place.and_then(|place| places.get_mut(place)) {
@@ -91,7 +95,7 @@ impl<'r> Instances<'r> {
                 _ => return Err(BAD_INSTANCE_IDS),
             }
         }
-        Ok(places)
+        Ok(())
     }
 }
 

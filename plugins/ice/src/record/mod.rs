@@ -17,7 +17,7 @@ mod tests;
 use flat::{FIRST_INSTANCE, NO_EMPTY_LIST, NOT_CANONICAL, TRAILING_BYTES, skip_flat};
 use fold::fold;
 use instances::Instances;
-use unfold::unfold;
+use unfold::Unfolder;
 
 /// The linear form of a record, in `scratch` unless the record contains it as it is.
 pub(crate) fn to_linear<'r>(
@@ -38,17 +38,31 @@ fn to_linear_with<'r>(
         PlanRoot::Flat(plain) => flat_form(plain, record, booleans),
         _ => {
             scratch.clear();
-            let is_certain = unfold(top, record, booleans, scratch)?;
-            if !is_certain {
-                let mut again = Vec::with_capacity(record.len());
-                fold(top, scratch, &mut again)?;
-                if again != record {
-                    return Err(NOT_CANONICAL);
-                }
-            }
+            append_linear(top, record, booleans, &mut Unfolder::default(), scratch)?;
             Ok(scratch)
         }
     }
+}
+
+/// Appends the linear form of a record with references. After `Err`, the bytes appended are
+/// undefined.
+fn append_linear<'r>(
+    top: &PlanRoot,
+    record: &'r [u8],
+    booleans: Booleans,
+    unfolder: &mut Unfolder<'r>,
+    out: &mut Vec<u8>,
+) -> Result<(), RecordFault> {
+    let start = out.len();
+    let is_certain = unfolder.unfold(top, record, booleans, out)?;
+    if !is_certain {
+        let mut again = Vec::with_capacity(record.len());
+        fold(top, out.get(start..).unwrap_or_default(), &mut again)?;
+        if again != record {
+            return Err(NOT_CANONICAL);
+        }
+    }
+    Ok(())
 }
 
 /// The linear forms of many records.
@@ -58,6 +72,8 @@ pub(crate) struct LinearForms<'r> {
     /// For each record its linear form in itself, or where it ends in `unfolded`, or why it has
     /// none.
     forms: Vec<Result<LinearForm<'r>, RecordFault>>,
+    /// Their bytes in all.
+    len: usize,
 }
 
 enum LinearForm<'r> {
@@ -67,19 +83,36 @@ enum LinearForm<'r> {
 
 impl<'r> LinearForms<'r> {
     /// The linear forms of these records.
-    pub(crate) fn new(top: &PlanRoot, records: impl Iterator<Item = &'r [u8]>) -> Self {
-        let (mut unfolded, mut scratch) = (Vec::new(), Vec::new());
-        let forms = records.map(|record| match top {
-            PlanRoot::Flat(plain) => {
-                flat_form(plain, record, Booleans::Any).map(LinearForm::InRecord)
-            }
-            _ => {
-                unfolded.extend_from_slice(to_linear(top, record, &mut scratch)?);
-                Ok(LinearForm::UnfoldedTo(unfolded.len()))
-            }
-        });
-        let forms = forms.collect();
-        Self { unfolded, forms }
+    pub(crate) fn new(
+        top: &PlanRoot,
+        records: impl ExactSizeIterator<Item = &'r [u8]> + Clone,
+    ) -> Self {
+        let (mut unfolded, mut unfolder) = (Vec::new(), Unfolder::default());
+        let (mut forms, mut in_records) = (Vec::with_capacity(records.len()), 0);
+        if !matches!(top, PlanRoot::Flat(_)) {
+            unfolded.reserve(records.clone().map(<[u8]>::len).sum());
+        }
+        for record in records {
+            forms.push(match top {
+                PlanRoot::Flat(plain) => flat_form(plain, record, Booleans::Any).map(|form| {
+                    in_records += form.len();
+                    LinearForm::InRecord(form)
+                }),
+                _ => {
+                    let start = unfolded.len();
+                    append_linear(top, record, Booleans::Any, &mut unfolder, &mut unfolded)
+                        .inspect_err(|_| unfolded.truncate(start))
+                        .map(|()| LinearForm::UnfoldedTo(unfolded.len()))
+                }
+            });
+        }
+        let len = in_records + unfolded.len();
+        Self { unfolded, forms, len }
+    }
+
+    /// Their bytes in all.
+    pub(crate) fn total_len(&self) -> usize {
+        self.len
     }
 
     /// Each of them, in the order of the records.

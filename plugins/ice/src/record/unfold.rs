@@ -9,50 +9,70 @@ use super::instances::{InstanceSlice, Instances};
 use crate::plan::{ClassPlan, ClassReference, PlanPart, PlanRoot};
 use crate::wire::{Booleans, IceReader, RecordFault, put_size, put_sized};
 
-/// Appends the linear form of a record with references. Returns whether its encoding is
-/// unambiguous.
-pub(super) fn unfold(
-    top: &PlanRoot,
-    record: &[u8],
-    booleans: Booleans,
-    out: &mut Vec<u8>,
-) -> Result<bool, RecordFault> {
-    let mut reader = IceReader::new(record).with_booleans(booleans);
-    match top {
-        PlanRoot::Flat(plain) => skip_flat(plain, &mut reader)?,
-        PlanRoot::Struct(parts) => skip_parts(parts, &mut reader)?,
-        PlanRoot::Class(_) => {
-            if reader.int()? != FIRST_INSTANCE {
-                return Err(NO_FIRST_REFERENCE);
+/// Unfolds records, one after another. It keeps the memory that each of them takes.
+#[derive(Default)]
+pub(super) struct Unfolder<'r> {
+    instances: Instances<'r>,
+    /// For each id, the index of its instance.
+    places: Vec<usize>,
+    /// For each id, whether there is a reference to it.
+    used: Vec<bool>,
+    /// The id of each instance in the linear form, in order.
+    references: Vec<i32>,
+}
+
+impl<'r> Unfolder<'r> {
+    /// Appends the linear form of a record with references. Returns whether its encoding is
+    /// unambiguous. After `Err`, the bytes appended are undefined.
+    pub(super) fn unfold(
+        &mut self,
+        top: &PlanRoot,
+        record: &'r [u8],
+        booleans: Booleans,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, RecordFault> {
+        let mut reader = IceReader::new(record).with_booleans(booleans);
+        match top {
+            PlanRoot::Flat(plain) => skip_flat(plain, &mut reader)?,
+            PlanRoot::Struct(parts) => skip_parts(parts, &mut reader)?,
+            PlanRoot::Class(_) => {
+                if reader.int()? != FIRST_INSTANCE {
+                    return Err(NO_FIRST_REFERENCE);
+                }
             }
         }
+        let Self { instances, places, used, references } = self;
+        instances.read_all(&mut reader)?;
+        instances.places(places)?;
+        used.clear();
+        used.resize(places.len(), false);
+        references.clear();
+        let max_len = record.len().saturating_mul(MAX_GROWTH).saturating_add(GROWTH_ALLOWANCE);
+        let mut unfolding = UnfoldState {
+            instances,
+            places,
+            used,
+            references: &mut *references,
+            max_len: max_len.saturating_add(out.len()),
+            out: &mut *out,
+            booleans,
+            has_sliced: false,
+            has_shared: false,
+        };
+        match top {
+            PlanRoot::Flat(_) => {}
+            PlanRoot::Struct(parts) => unfolding.parts(parts, &mut IceReader::new(record))?,
+            PlanRoot::Class(first) => unfolding.instance(first, FIRST_INSTANCE, false)?,
+        }
+        let UnfoldState { has_sliced, has_shared, .. } = unfolding;
+        if used.contains(&false) {
+            return Err(UNREFERENCED_INSTANCE);
+        }
+        put_order(instances, out)?;
+        put_ints(if has_shared { references } else { &[] }, out)?;
+        let is_simple = instances.each.len() <= 1 && !instances.has_numbers;
+        Ok(is_simple && !has_sliced && !has_shared)
     }
-    let instances = Instances::read_all(&mut reader)?;
-    let places = instances.places()?;
-    let mut unfolding = UnfoldState {
-        instances: &instances,
-        used: vec![false; places.len()],
-        places,
-        references: Vec::new(),
-        out,
-        max_len: record.len().saturating_mul(MAX_GROWTH).saturating_add(GROWTH_ALLOWANCE),
-        booleans,
-        has_sliced: false,
-        has_shared: false,
-    };
-    match top {
-        PlanRoot::Flat(_) => {}
-        PlanRoot::Struct(parts) => unfolding.parts(parts, &mut IceReader::new(record))?,
-        PlanRoot::Class(first) => unfolding.instance(first, FIRST_INSTANCE, false)?,
-    }
-    if unfolding.used.contains(&false) {
-        return Err(UNREFERENCED_INSTANCE);
-    }
-    let UnfoldState { has_sliced, has_shared, references, .. } = unfolding;
-    put_order(&instances, out)?;
-    put_ints(if has_shared { &references } else { &[] }, out)?;
-    let is_simple = instances.each.len() <= 1 && !instances.has_numbers;
-    Ok(is_simple && !has_sliced && !has_shared)
 }
 
 /// Writes the ids in record order, or none if they rise.
@@ -83,13 +103,11 @@ fn skip_parts(parts: &[PlanPart], reader: &mut IceReader<'_>) -> Result<(), Reco
 /// length of the linear form bounds how often they are repeated.
 struct UnfoldState<'r, 'u> {
     instances: &'u Instances<'r>,
-    places: Vec<usize>,
-    /// For each id, whether there is a reference to it.
-    used: Vec<bool>,
-    /// The id of each instance in the linear form, in order.
-    references: Vec<i32>,
+    places: &'u [usize],
+    used: &'u mut [bool],
+    references: &'u mut Vec<i32>,
     out: &'u mut Vec<u8>,
-    /// The maximum length of the linear form.
+    /// The maximum length of `out`.
     max_len: usize,
     booleans: Booleans,
     has_sliced: bool,

@@ -23,7 +23,7 @@ use crate::columns::{
 pub(super) const MAX_ROWS: usize = 8 << 10;
 
 /// The approximate bytes per batch.
-pub(super) const TARGET_BYTES: usize = 2 << 20;
+pub(crate) const TARGET_BYTES: usize = 2 << 20;
 
 /// Reads a row group.
 pub(crate) struct GroupReader {

@@ -25,8 +25,8 @@ mod channel_resolver;
 mod group_reader;
 
 use channel_resolver::ChannelResolver;
-pub(crate) use group_reader::GroupReader;
-use group_reader::{MAX_ROWS, TARGET_BYTES};
+use group_reader::MAX_ROWS;
+pub(crate) use group_reader::{GroupReader, TARGET_BYTES};
 
 /// The maximum uncompressed length of a row group whose rows are sorted in memory.
 const MAX_SORTED_GROUP: i64 = 1 << 30;
@@ -234,12 +234,13 @@ impl ParquetTable {
         self.meta.groups.by_channel.get(number).is_some_and(|sorted| *sorted)
     }
 
-    /// Reads the events of a row group in their original order.
+    /// Reads the events of a row group in their original order, in batches of about `batch_bytes`.
     ///
     /// Rows that cannot be read are reported as damage.
     pub(crate) fn read_group(
         self: &Arc<Self>,
         place: GroupSpan,
+        batch_bytes: usize,
         query: &Query,
         context: &ReadContext,
     ) -> Result<GroupReader, Error> {
@@ -268,7 +269,7 @@ impl ParquetTable {
         }
         let bytes = usize::try_from(group.total_byte_size()).unwrap_or(usize::MAX);
         let rows = usize::try_from(group.num_rows()).unwrap_or(usize::MAX).max(1);
-        let batch = (TARGET_BYTES / (bytes / rows).max(1)).clamp(1, MAX_ROWS);
+        let batch = (batch_bytes / (bytes / rows).max(1)).clamp(1, MAX_ROWS);
         let rows = self.record_batches(near, place.number, selection, batch);
         reader.failure.check()?;
         match rows {

@@ -107,6 +107,11 @@ fn last_column(schema: &SchemaRef, columns: &RecordBatch) -> Result<BinaryArray,
 
 type DecodedRows = (Vec<u32>, RecordBatch);
 
+/// The bytes of these payloads.
+fn total_len<'b>(events: &[u32], payload: impl Fn(u32) -> &'b [u8]) -> usize {
+    events.iter().map(|event| payload(*event).len()).sum()
+}
+
 impl Plans {
     fn decode_exact<'b>(
         &'b self,
@@ -116,7 +121,8 @@ impl Plans {
     ) -> Result<DecodedRows, Error> {
         let head = self.generation.head();
         let body = |event| payload(event).strip_prefix(head).ok_or(NOT_CANONICAL);
-        self.exact.decode(events, body, bad, None)
+        let total_len = total_len(events, &payload);
+        self.exact.decode(events, total_len, body, bad, None)
     }
 
     /// Decodes payloads of both byte orders, and with any padding.
@@ -137,7 +143,8 @@ impl Plans {
         let mut decoded = Vec::new();
         for (endian, events) in by_order.into_iter().filter(|(_, events)| !events.is_empty()) {
             let body = |event| self.generation.body(payload(event)).map(|(_, body)| body);
-            decoded.push(self.lenient(endian).decode(&events, body, bad, None)?);
+            let total_len = total_len(&events, &payload);
+            decoded.push(self.lenient(endian).decode(&events, total_len, body, bad, None)?);
         }
         match <[DecodedRows; 2]>::try_from(decoded) {
             Ok([little, big]) => merged(little, big),
