@@ -164,6 +164,8 @@ pub struct FramedReader<F> {
     was_stream: bool,
     began: Option<u64>,
     done: bool,
+    /// Whether the next record is likely longer than a block, so that reading a block is in vain.
+    expects_long: bool,
 }
 
 impl<F: Framing> FramedReader<F> {
@@ -217,6 +219,7 @@ impl<F: Framing> FramedReader<F> {
             was_stream: split.bytes.is_none(),
             began,
             done: began.is_none(),
+            expects_long: false,
         })
     }
 
@@ -346,9 +349,13 @@ impl<F: Framing> FramedReader<F> {
             }
             // A long record: it was accepted, so a block of its length may be allocated. Return the
             // events before it first.
-            PositionContent::Record { .. } if !batch.is_empty() => self.log.forget_after(at),
+            PositionContent::Record { .. } if !batch.is_empty() => {
+                self.log.forget_after(at);
+                self.expects_long = true;
+            }
             PositionContent::Record { end } => {
                 self.log.load_exactly(at, end - at)?;
+                self.expects_long = true;
                 if !self.log.holds(at, end) {
                     return Err(self.log.file_changed(at));
                 }
@@ -389,11 +396,31 @@ impl<F: Framing> FramedReader<F> {
     }
 
     fn load_next(&mut self) -> Result<(), Error> {
+        if std::mem::take(&mut self.expects_long)
+            && let Some(end) = self.long_record_end()?
+        {
+            self.expects_long = true;
+            return self.log.load_exactly(self.at, end - self.at);
+        }
         let left = self.end.saturating_sub(self.at).saturating_add(OVERHANG);
         // A record was skipped beyond the block: what follows may be skipped as well.
         let has_skipped = !self.window.is_open() && self.at > self.log.end();
         let look = if has_skipped { first_read_len(&self.log.file, left) } else { left };
         self.log.load(self.at, look)
+    }
+
+    /// The end of the record here if it is longer than a block and everything is read.
+    fn long_record_end(&mut self) -> Result<Option<u64>, Error> {
+        if !self.window.is_open() || !self.log.file.is_seekable() {
+            return Ok(None);
+        }
+        let (at, framing) = (self.at, &mut self.framing);
+        let content = self.log.scan(|log| framing.classify(log, at))?;
+        let block_len = self.context.blocks.block_len() as u64;
+        Ok(match content {
+            Some(PositionContent::Record { end }) if end - at > block_len => Some(end),
+            _ => None,
+        })
     }
 
     /// Reports `self.at..end`.

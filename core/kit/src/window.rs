@@ -161,6 +161,9 @@ pub(crate) struct BlockWindow {
     pub(crate) start: u64,
     /// The number of bytes read into the block.
     filled: usize,
+    /// The part of the block that may be filled: reused blocks may be longer, which must not decide
+    /// how events are batched.
+    limit: usize,
     /// Whether the log ended in the block.
     ended: bool,
     failed: Option<Error>,
@@ -179,6 +182,7 @@ impl BlockWindow {
             pad: 0,
             start: 0,
             filled: 0,
+            limit: 0,
             ended: false,
             failed: None,
             interrupted: false,
@@ -215,6 +219,7 @@ impl BlockWindow {
         let mut block = self.context.blocks.block_with_len(want.saturating_add(ALIGNED));
         let pad = block.as_ptr().align_offset(ALIGNED).min(ALIGNED);
         let read = self.file.read_at(at, block.get_mut(pad..pad + want).unwrap_or_default())?;
+        self.limit = self.context.blocks.block_len().max(pad + want);
         (self.block, self.pad, self.start) = (Some(block), pad, at);
         (self.filled, self.ended) = (read, read < want);
         Ok(())
@@ -223,7 +228,8 @@ impl BlockWindow {
     /// Reads more into the rest of the block. False if it is full.
     pub(crate) fn extend(&mut self) -> Result<bool, Error> {
         let Some(block) = &mut self.block else { return Ok(false) };
-        let free = block.get_mut(self.pad + self.filled..).unwrap_or_default();
+        let limit = self.limit.min(block.len());
+        let free = block.get_mut(self.pad + self.filled..limit).unwrap_or_default();
         if free.is_empty() {
             return Ok(false);
         }

@@ -27,6 +27,39 @@ struct FreeList {
     blocks: Vec<Vec<u8>>,
     /// Empty, with full capacity: for writing.
     buffers: Vec<Vec<u8>>,
+    /// Of full length, more than twice the usual one; the latest last.
+    long: Vec<Vec<u8>>,
+}
+
+/// The most unused blocks of more than twice the usual length, and their bytes in multiples of the
+/// usual length.
+const MAX_LONG: usize = 4;
+const MAX_LONG_LENS: usize = 8;
+
+impl FreeList {
+    /// A block of `len` bytes, which is more than usual, or of up to twice as many.
+    fn take_long(&mut self, len: usize) -> Option<Vec<u8>> {
+        let fits = |block: &Vec<u8>| (len..=len.saturating_mul(2)).contains(&block.len());
+        if let Some(at) = self.blocks.iter().rposition(fits) {
+            return Some(self.blocks.remove(at));
+        }
+        let at = self.long.iter().rposition(fits)?;
+        Some(self.long.remove(at))
+    }
+
+    /// Keeps a long block instead of the oldest ones.
+    fn keep_long(&mut self, bytes: Vec<u8>, block_len: usize) {
+        let most = block_len.saturating_mul(MAX_LONG_LENS);
+        // A truncated block would have to be zeroed again.
+        if bytes.len() <= block_len || bytes.capacity() > most {
+            return;
+        }
+        self.long.push(bytes);
+        let bytes_of = |blocks: &[Vec<u8>]| blocks.iter().map(Vec::capacity).sum::<usize>();
+        while self.long.len() > MAX_LONG || bytes_of(&self.long) > most {
+            self.long.remove(0);
+        }
+    }
 }
 
 /// A buffer that returns to its pool when dropped.
@@ -59,9 +92,11 @@ impl BlockPool {
         self.block_with_len(self.0.block_len)
     }
 
-    /// A block of at least `len` bytes. Blocks longer than usual are not reused.
+    /// A block of at least `len` bytes. Of blocks longer than usual, only a few are kept.
     pub fn block_with_len(&self, len: usize) -> PooledBlock {
-        let old = if len <= self.0.block_len { self.free().blocks.pop() } else { None };
+        let mut free = self.free();
+        let old = if len <= self.0.block_len { free.blocks.pop() } else { free.take_long(len) };
+        drop(free);
         self.lend(old.unwrap_or_else(|| vec![0; len.max(self.0.block_len)]))
     }
 
@@ -112,10 +147,14 @@ impl Drop for PooledBlock {
     fn drop(&mut self) {
         self.pool.lent_bytes.fetch_sub(self.counted, Ordering::Relaxed);
         let mut bytes = std::mem::take(&mut self.bytes);
-        if bytes.capacity() < self.pool.block_len || bytes.capacity() > self.pool.block_len * 2 {
+        if bytes.capacity() < self.pool.block_len {
             return;
         }
         let mut free = self.pool.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if bytes.capacity() > self.pool.block_len * 2 {
+            free.keep_long(bytes, self.pool.block_len);
+            return;
+        }
         if free.blocks.len() + free.buffers.len() >= self.pool.keep {
             return;
         }
@@ -149,9 +188,16 @@ mod tests {
     }
 
     #[test]
-    fn long_blocks_are_given_but_not_kept() {
+    fn a_few_long_blocks_are_kept_for_lengths_like_theirs() {
         let pool = BlockPool::new(16, 4);
-        assert_eq!(pool.block_with_len(100).len(), 100);
+        let place = pool.block_with_len(100).as_ptr();
         assert_eq!((pool.lent_bytes(), pool.free().blocks.len()), (0, 0));
+        assert_eq!(pool.block_with_len(20).len(), 20, "a much longer block is not wasted on it");
+        let again = pool.block_with_len(90);
+        assert_eq!((again.as_ptr(), again.len()), (place, 100));
+        drop(again);
+        assert_eq!(pool.block_with_len(1000).len(), 1000);
+        let kept = pool.free().long.iter().map(Vec::len).sum::<usize>();
+        assert!(kept <= 16 * MAX_LONG_LENS, "{kept} bytes");
     }
 }

@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use sluice_io::files::InputHashes;
-use sluice_kit::reading::ReadLimits;
 use sluice_model::{
     Batch, Damage, DamageLog, Error, Outputs, Query, RunDamage, RunOrigin, Source, Split,
 };
@@ -102,8 +101,7 @@ impl<'r> RunDriver<'r> {
         let total_bytes = total_bytes(&reading);
         let without_bytes = reading.sources.iter().all(|source| !source.has_files());
         let mut running = Vec::new();
-        let window = (setup.limits.window / sources.len().max(1)).max(1);
-        let limits = ReadLimits { window, ..setup.limits };
+        let limits = setup.read_limits(sources.len());
         for (source, reading) in sources.iter().zip(reading.sources) {
             let mut reads = setup.context(&source.name, damage_log(&source.damage));
             reads.query = reading.query.clone();
@@ -253,7 +251,7 @@ impl<'r> RunDriver<'r> {
             let (mut splits, mut query) = source.plan.clone();
             if let Some(time) = sought {
                 query.start = Some(query.start.map_or(time, |start| start.max(time)));
-                splits = source.source.splits(self.setup.limits.split_bytes as u64, &query)?;
+                splits = source.source.splits(self.setup.split_bytes(), &query)?;
             }
             source.inputs = InputLog::new(&source.name, &splits);
             source.steps.restart(splits, query);

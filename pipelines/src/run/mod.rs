@@ -73,6 +73,7 @@ pub(crate) fn run_in_parent(
     check_programs_allowed(&pipeline, options)?;
     let pool = within.and_then(|within| within.pool.clone());
     let mut setup = Setup::new(options, pipeline.memory, holding_sinks(&pipeline.nodes), pool);
+    setup.is_sent_live = is_sent_live(&pipeline.nodes);
     let reading = setup.prepare(&pipeline.nodes)?;
     let is_recording = options.recording.is_some();
     setup.shared.naming = NamingNodes::from_nodes(&pipeline.nodes);
@@ -85,6 +86,11 @@ pub(crate) fn run_in_parent(
     })?;
     report.seconds = started.elapsed().as_secs_f64();
     Ok(report)
+}
+
+/// Whether all sinks send live, so that nothing is stored.
+fn is_sent_live(nodes: &[PipelineNode]) -> bool {
+    nodes.iter().filter_map(PipelineNode::sink).all(|sink| sink.traits().is_live)
 }
 
 /// Runs a pipeline whose inputs have been planned.

@@ -41,12 +41,17 @@ pub(super) struct Setup {
     pub(super) stop: Arc<Stop>,
     /// What a stop request does to the run. Known once its inputs are.
     pub(super) interruption: Interruption,
+    /// Whether everything is sent live and nothing stored.
+    pub(super) is_sent_live: bool,
     pub(super) progress: Option<Arc<dyn Progress>>,
     playback: Arc<Playback>,
     pub(super) bytes_read: Arc<AtomicU64>,
     /// The channels that sources were asked to skip.
     pub(super) left_out: ChannelLog,
 }
+
+/// The steps in progress if everything is sent live: the next one is done when one has been sent.
+const LIVE_WINDOW: usize = 2;
 
 impl Setup {
     pub(super) fn new(
@@ -77,11 +82,23 @@ impl Setup {
             pool: pool.map_err(|e| e.to_string()),
             stop: Arc::clone(&options.stop),
             interruption: Interruption::Truncates,
+            is_sent_live: false,
             progress: options.progress.clone(),
             playback: Arc::clone(&options.playback),
             bytes_read: Arc::default(),
             left_out: ChannelLog::default(),
         }
+    }
+
+    /// The size of splits of files: none if everything is sent live, which is slower than reading.
+    pub(super) fn split_bytes(&self) -> u64 {
+        if self.is_sent_live { u64::MAX } else { self.limits.split_bytes as u64 }
+    }
+
+    /// How far to read ahead in each of this many sources.
+    pub(super) fn read_limits(&self, sources: usize) -> ReadLimits {
+        let window = if self.is_sent_live { LIVE_WINDOW } else { self.limits.window };
+        ReadLimits { window: (window / sources.max(1)).max(1), ..self.limits }
     }
 
     /// The bytes that may wait at merges for another stream.
@@ -170,7 +187,7 @@ impl Setup {
             let channels = query.channels.with_log(self.left_out.clone());
             let query = Query { channels, ..query };
             let inputs = source.files()?;
-            let splits = source.splits(self.limits.split_bytes as u64, &query)?;
+            let splits = source.splits(self.split_bytes(), &query)?;
             sources.push(SourcePlan { node, inputs, query, splits });
         }
         Ok(ReadPlan { sources, origins, pushdown: wanted })

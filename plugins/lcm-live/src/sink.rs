@@ -117,6 +117,7 @@ impl Sink for LcmLiveSink {
         SinkTraits {
             // LCM messages have no time. Times beyond 64 bits are not waited for.
             accepts_wide_times: true,
+            is_live: true,
             rounds: if self.rounds == 0 { u64::MAX } else { self.rounds },
             ..SinkTraits::default()
         }

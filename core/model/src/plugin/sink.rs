@@ -200,6 +200,10 @@ pub struct SinkTraits {
     pub is_readable_unfinished: bool,
     /// How many times the sources are read in sequence.
     pub rounds: u64,
+    /// Whether it sends events while the run goes on and stores nothing. If all sinks do, inputs
+    /// are read from front to back and only a little ahead: sending takes longer, and what was read
+    /// recently is still in a core's cache.
+    pub is_live: bool,
 }
 
 impl Default for SinkTraits {
@@ -214,6 +218,7 @@ impl Default for SinkTraits {
             accepts_wide_times: false,
             is_readable_unfinished: false,
             rounds: 1,
+            is_live: false,
         }
     }
 }

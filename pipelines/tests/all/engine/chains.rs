@@ -121,6 +121,20 @@ fn what_a_chain_remembers_is_forgotten_when_everything_is_played_again() {
     assert_eq!((first.len(), first), (16, second));
 }
 
+#[test]
+fn inputs_are_not_split_if_everything_is_sent_live() {
+    let lines = |is_live| {
+        let made = MadeUpSource { seconds: 4, per_second: 6, ..MadeUpSource::default() };
+        let lines = LineSink { is_live, ..LineSink::default() };
+        run(chain_of(&made, vec![("both", chain())], &lines), 2);
+        let sent = lines.lines.lock().unwrap().clone();
+        (made.target.load(Ordering::Relaxed), sent)
+    };
+    let ((target, sent), (usual, stored)) = (lines(true), lines(false));
+    assert_eq!((target, sent), (u64::MAX, stored));
+    assert!(usual < u64::MAX);
+}
+
 /// Lets this many events pass.
 struct FirstEvents(usize);
 

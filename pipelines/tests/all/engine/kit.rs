@@ -1,6 +1,6 @@
 //! A made-up source, a sink that collects lines, and pipelines of them.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sluice_kit::playback::{PlaybackClock, PlaybackSpeed};
@@ -27,6 +27,8 @@ pub(crate) struct MadeUpSource {
     pub(crate) split: i64,
     /// The number of splits read.
     pub(crate) read: Arc<AtomicUsize>,
+    /// The size of splits that it was asked for.
+    pub(crate) target: Arc<AtomicU64>,
 }
 
 impl Source for MadeUpSource {
@@ -34,7 +36,8 @@ impl Source for MadeUpSource {
         Ok(Vec::new())
     }
 
-    fn splits(&self, _: u64, query: &Query) -> Result<Vec<Split>, Error> {
+    fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
+        self.target.store(target, Ordering::Relaxed);
         let step = self.split.max(1);
         let wanted =
             |second: &i64| query.wants_times(second * SECOND, (second + step) * SECOND - 1);
@@ -78,6 +81,8 @@ pub(crate) struct LineSink {
     pub(crate) lines: Arc<Mutex<Vec<String>>>,
     /// How often to play everything.
     pub(crate) rounds: u64,
+    /// Whether it is to be treated like one that sends.
+    pub(crate) is_live: bool,
 }
 
 impl Sink for LineSink {
@@ -86,7 +91,7 @@ impl Sink for LineSink {
     type Output = (PlaybackClock, Arc<Channels>, u64);
 
     fn traits(&self) -> SinkTraits {
-        SinkTraits { rounds: self.rounds, ..SinkTraits::default() }
+        SinkTraits { rounds: self.rounds, is_live: self.is_live, ..SinkTraits::default() }
     }
 
     fn open(&self, context: &SinkContext) -> Result<Self::Output, Error> {
