@@ -15,6 +15,7 @@ pub(crate) use convert::{AlignArgs, ConvertArgs, SelectionArgs};
 pub(crate) use inspection::{CatArgs, InfoArgs, ReportArgs, TypesArgs, VerifyArgs};
 pub(crate) use pipelines::{CheckArgs, GraphArgs, GraphFormat, PlanArgs, RunArgs, SetArgs};
 pub(crate) use program::{CompletionsArgs, ManArgs, PluginsArgs};
+pub use running::CredentialArgs;
 pub(crate) use running::{EngineArgs, EngineKind, ListenArgs, ProgressFormat, RunningArgs};
 pub use values::{Assignment, channel_type, duration};
 pub(crate) use values::{
