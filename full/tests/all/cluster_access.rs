@@ -306,11 +306,14 @@ fn the_secret_is_in_no_log_and_in_no_file() {
     let scheduler = traced(&["cluster", "scheduler", "--listen", "127.0.0.1:0"]);
     let address = scheduler.wait_for_line("listening on ");
     let work = ["--work-dir", "work"];
-    let executor = traced(&[&["cluster", "executor", "--scheduler", &address][..], &work].concat());
+    let mut executor =
+        traced(&[&["cluster", "executor", "--scheduler", &address][..], &work].concat());
     executor.wait_for_line("joined ");
     let [run, _, _] = clients(&address);
     let mut run = traced(&[&run[..], &["--report", "report.json"]].concat());
     assert_eq!(run.code(), Some(0), "{}", run.stderr());
+    // It would remove its files meanwhile.
+    executor.kill();
     for (name, process) in [("scheduler", &scheduler), ("executor", &executor), ("run", &run)] {
         let stderr = process.stderr();
         assert!(stderr.contains("TRACE"), "{name}");
