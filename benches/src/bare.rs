@@ -52,10 +52,12 @@ pub fn for_each_event(
     })
 }
 
-/// The channel, the payload and the end of the event at `at`, if the block has all of it.
-/// `position` is the block's in the log.
+/// The channel and the payload of an event, and where it ends in its block.
+type EventParts<'b> = (&'b [u8], &'b [u8], usize);
+
+/// The event at `at`, if the block has all of it. `position` is the block's in the log.
 #[inline]
-fn event_at(block: &[u8], at: usize, position: u64) -> io::Result<Option<(&[u8], &[u8], usize)>> {
+fn event_at(block: &[u8], at: usize, position: u64) -> io::Result<Option<EventParts<'_>>> {
     let Some((header, rest)) = block[at..].split_first_chunk::<HEADER_LEN>() else {
         return Ok(None);
     };

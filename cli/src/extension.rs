@@ -24,7 +24,7 @@
 use clap::{ArgMatches, Command};
 use sluice_pipeline::dispatch::Carrier;
 
-pub use crate::args::{Assignment, DecodingArgs, FormatArgs, duration};
+pub use crate::args::{Assignment, CredentialArgs, DecodingArgs, FormatArgs, duration};
 pub use crate::commands::convert::{LogArgs, open_logs};
 pub use crate::commands::execute::report_flag_losses;
 pub use crate::commands::types::print as print_types;
@@ -57,6 +57,9 @@ pub struct ClusterOptions {
     pub scheduler: Option<String>,
     /// `--local-cluster`: how many executors to start on this machine.
     pub local_cluster: Option<usize>,
+    /// `--secret-file`, `--tls`, `--insecure`: what proves to the scheduler that the run may use
+    /// the cluster.
+    pub credentials: CredentialArgs,
     /// `--cluster-patience`: how long a unit may go without a sign of life before it is given to
     /// another executor.
     pub patience: String,

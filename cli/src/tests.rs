@@ -154,10 +154,16 @@ fn a_run_that_names_a_cluster_and_stays_on_this_machine_is_wrong_use() {
     let folder = folder_with_log();
     let (log, out) = (folder.path().join("drive.lcm"), folder.path().join("out.jsonl"));
     let convert = ["convert", path_str(&log), "--to", path_str(&out)];
-    for cluster in
-        [["--scheduler", "127.0.0.1:1"], ["--local-cluster", "2"], ["--local-cluster", "0"]]
-    {
-        assert_eq!(exit_code(&[&convert[..], &cluster].concat()), 2, "{cluster:?}");
+    let options: [&[&str]; 6] = [
+        &["--scheduler", "127.0.0.1:1"],
+        &["--local-cluster", "2"],
+        &["--local-cluster", "0"],
+        &["--secret-file", "secret"],
+        &["--tls", "keys"],
+        &["--insecure"],
+    ];
+    for cluster in options {
+        assert_eq!(exit_code(&[&convert[..], cluster].concat()), 2, "{cluster:?}");
     }
     assert!(!out.exists());
 }

@@ -15,6 +15,7 @@ pub use convert::{DecodingArgs, FormatArgs};
 pub(crate) use inspection::{CatArgs, InfoArgs, ReportArgs, TypesArgs, VerifyArgs};
 pub(crate) use pipelines::{CheckArgs, GraphArgs, GraphFormat, PlanArgs, RunArgs, SetArgs};
 pub(crate) use program::{CompletionsArgs, ManArgs, PluginsArgs};
+pub use running::CredentialArgs;
 pub(crate) use running::{EngineArgs, EngineKind, ListenArgs, ProgressFormat, RunningArgs};
 pub use values::{Assignment, duration};
 pub(crate) use values::{

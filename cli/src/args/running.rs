@@ -71,10 +71,36 @@ pub(crate) struct ClusterRunArgs {
     )]
     pub(crate) local_cluster: Option<usize>,
 
+    #[command(flatten)]
+    pub(crate) credentials: CredentialArgs,
+
     /// With --engine ballista: how long a unit may show no sign of life while executors are idle,
     /// before it is given to another executor.
     #[arg(long, value_name = "T", default_value = "30m", hide = true, value_parser = duration)]
     pub(crate) cluster_patience: String,
+}
+
+/// What proves to a cluster that a process belongs to it.
+#[derive(Clone, Debug, Default, Args)]
+pub struct CredentialArgs {
+    /// The file with the secret of the cluster: one line of at least 32 characters, the same for
+    /// all its processes. Only its owner may read it.
+    #[arg(long, value_name = "FILE", hide = extension::engine().is_none())]
+    pub secret_file: Option<PathBuf>,
+
+    /// The folder with the certificates of this process for mutual TLS: ca.crt, tls.crt and
+    /// tls.key.
+    #[arg(long, value_name = "DIR", hide = extension::engine().is_none())]
+    pub tls: Option<PathBuf>,
+
+    /// Use a cluster on other machines without a secret and without TLS. Everybody on that network
+    /// may then read and write files wherever an executor runs.
+    #[arg(
+        long,
+        conflicts_with_all = ["secret_file", "tls"],
+        hide = extension::engine().is_none()
+    )]
+    pub insecure: bool,
 }
 
 /// Resources of a run, and how to report it.
@@ -161,10 +187,16 @@ pub(crate) enum ProgressFormat {
 impl ClusterRunArgs {
     /// Refuses cluster options without `--engine ballista`.
     pub(crate) fn refuse_without_cluster_engine(&self) -> Result<(), Failure> {
-        let asked = match (&self.scheduler, self.local_cluster) {
-            (Some(_), _) => "--scheduler",
-            (_, Some(_)) => "--local-cluster",
-            (None, None) => return Ok(()),
+        let CredentialArgs { secret_file, tls, insecure } = &self.credentials;
+        let options = [
+            ("--scheduler", self.scheduler.is_some()),
+            ("--local-cluster", self.local_cluster.is_some()),
+            ("--secret-file", secret_file.is_some()),
+            ("--tls", tls.is_some()),
+            ("--insecure", *insecure),
+        ];
+        let Some((asked, _)) = options.into_iter().find(|(_, is_given)| *is_given) else {
+            return Ok(());
         };
         let what =
             format!("{asked} is for runs on a cluster: add --engine ballista; nothing was done");

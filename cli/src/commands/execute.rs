@@ -65,6 +65,7 @@ fn cluster_options(args: &EngineArgs) -> ClusterOptions {
     ClusterOptions {
         scheduler: cluster.scheduler.clone(),
         local_cluster: cluster.local_cluster,
+        credentials: cluster.credentials.clone(),
         patience: cluster.cluster_patience.clone(),
         jobs: running.jobs,
         allow_exec: running.allow_exec,

@@ -12,13 +12,6 @@ pub struct Address {
     pub port: u16,
 }
 
-impl Address {
-    /// The start of a URL for this address.
-    pub(crate) fn url(&self) -> String {
-        format!("http://{self}")
-    }
-}
-
 impl FromStr for Address {
     type Err = String;
 

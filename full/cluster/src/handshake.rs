@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sluice_model::{Error, ErrorKind};
 use sluice_pipeline::dispatch::ProgramIdentity;
 
-use crate::address::Address;
+use crate::endpoint::SchedulerEndpoint;
 use crate::http::{RequestError, get_json};
 
 /// The path of the identity on a scheduler.
@@ -44,7 +44,7 @@ impl SchedulerIdentity {
 pub(crate) enum HandshakeError {
     /// The scheduler is not reachable now.
     Unreachable(String),
-    /// It is a different program or version; retrying is no use.
+    /// It is a different program or version, or has other credentials; retrying is no use.
     Mismatch(String),
 }
 
@@ -67,7 +67,7 @@ impl From<HandshakeError> for Error {
 
 /// Fetches the scheduler's identity and compares it with ours.
 pub(crate) async fn check_scheduler(
-    scheduler: &Address,
+    scheduler: &SchedulerEndpoint,
     mine: &ProgramIdentity,
 ) -> Result<SchedulerIdentity, HandshakeError> {
     let identity: SchedulerIdentity =
@@ -81,15 +81,20 @@ pub(crate) async fn check_scheduler(
 }
 
 /// The handshake error for a failed request.
-pub(crate) fn handshake_error(scheduler: &Address, error: RequestError) -> HandshakeError {
+pub(crate) fn handshake_error(
+    scheduler: &SchedulerEndpoint,
+    error: RequestError,
+) -> HandshakeError {
     match error {
         RequestError::Unreachable(why) => HandshakeError::Unreachable(format!(
             "cannot reach the scheduler at {scheduler}: {why}; is `sluice cluster scheduler` \
              running there?"
         )),
         RequestError::NotSluice => HandshakeError::Mismatch(format!(
-            "{scheduler} is not a Sluice scheduler; start one with `sluice cluster scheduler`"
+            "{scheduler} is not a Sluice scheduler: start one with `sluice cluster scheduler`; if \
+             it uses TLS, pass --tls here, too"
         )),
+        RequestError::Refused(why) => HandshakeError::Mismatch(why),
     }
 }
 

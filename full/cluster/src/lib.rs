@@ -6,6 +6,8 @@
 
 mod address;
 pub mod carrier;
+mod credentials;
+mod endpoint;
 pub mod executor;
 mod handshake;
 mod http;
@@ -18,6 +20,8 @@ pub mod unit;
 
 pub use address::Address;
 pub use carrier::Ballista;
+pub use credentials::{Credentials, Secret, write_keys};
+pub use endpoint::SchedulerEndpoint;
 pub use local::LocalCluster;
 
 use std::sync::LazyLock;

@@ -1,8 +1,8 @@
 //! A cluster of processes on this machine, for one run: a scheduler and some executors, each this
 //! program again, on loopback. They end with the process that started them, even if that is killed:
-//! their stdin closes.
+//! their stdin closes. They have a secret of their own, which nobody else knows.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use sluice_model::Error;
 
 use crate::address::Address;
+use crate::credentials::{Credentials, Secret};
+use crate::endpoint::SchedulerEndpoint;
 use crate::executor::child::program;
 
 /// How long a process may take to start.
@@ -25,7 +27,7 @@ const MAX_EXECUTORS: usize = 64;
 /// A cluster on this machine. Stopped when dropped.
 #[derive(Debug)]
 pub struct LocalCluster {
-    scheduler: Address,
+    scheduler: SchedulerEndpoint,
     /// Executors, then the scheduler: stopped in this order, no executor loses its scheduler.
     processes: Vec<ClusterProcess>,
 }
@@ -57,13 +59,15 @@ impl LocalCluster {
                 "expected 1 to {MAX_EXECUTORS} executors, not {executors}"
             )));
         }
-        let (child, lines) = start(&["scheduler", "--listen", "127.0.0.1:0"], say.clone())?;
-        let mut cluster = Self {
-            scheduler: Address { host: Ipv4Addr::LOCALHOST.to_string(), port: 0 },
-            processes: vec![child],
-        };
+        let secret = Secret::generate()?;
+        let scheduler = ["scheduler", "--listen", "127.0.0.1:0"];
+        let (child, lines) = start(&scheduler, &secret, say.clone())?;
+        let address = Address { host: Ipv4Addr::LOCALHOST.to_string(), port: 0 };
+        let credentials = Credentials::with_secret(secret.clone());
+        let mut cluster =
+            Self { scheduler: SchedulerEndpoint { address, credentials }, processes: vec![child] };
         let listening = wait_for(&lines, "listening on ", "the scheduler")?;
-        cluster.scheduler = listening.parse().map_err(|_| missing("the scheduler"))?;
+        cluster.scheduler.address = listening.parse().map_err(|_| missing("the scheduler"))?;
         let slots = options.threads.checked_div(options.executors).unwrap_or(1).max(1);
         let jobs = (options.threads / (slots * options.executors)).max(1);
         let mut all = Vec::new();
@@ -74,7 +78,7 @@ impl LocalCluster {
             let mut arguments = vec!["executor", "--scheduler", &scheduler, "--name", &name];
             arguments.extend(["--slots", &slots, "--jobs", &jobs]);
             arguments.extend(options.allow_exec.then_some("--allow-exec"));
-            let (child, lines) = start(&arguments, say.clone())?;
+            let (child, lines) = start(&arguments, &secret, say.clone())?;
             cluster.processes.insert(0, child);
             all.push(lines);
         }
@@ -84,14 +88,16 @@ impl LocalCluster {
         Ok(cluster)
     }
 
-    /// The address of its scheduler.
-    pub fn scheduler(&self) -> &Address {
+    /// Its scheduler.
+    pub fn scheduler(&self) -> &SchedulerEndpoint {
         &self.scheduler
     }
 }
 
+/// Starts a process of the cluster, and sends it the secret.
 fn start(
     arguments: &[&str],
+    secret: &Secret,
     say: impl Fn(&str) + Send + 'static,
 ) -> Result<(ClusterProcess, Receiver<String>), Error> {
     use std::os::unix::process::CommandExt;
@@ -102,6 +108,10 @@ fn start(
     command.process_group(0);
     let cannot = |e| Error::refused(format!("cannot start a cluster process: {e}"));
     let mut process = ClusterProcess(command.spawn().map_err(cannot)?);
+    if let Some(input) = &mut process.0.stdin {
+        // On a command line or in the environment, other users of this machine might see it.
+        writeln!(input, "{}", secret.reveal()).map_err(cannot)?;
+    }
     let (ready, lines) = mpsc::channel();
     if let Some(errors) = process.0.stderr.take() {
         let thread = std::thread::Builder::new().name("sluice-part".into());

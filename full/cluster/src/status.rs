@@ -2,7 +2,7 @@
 
 use sluice_model::Error;
 
-use crate::address::Address;
+use crate::endpoint::SchedulerEndpoint;
 use crate::handshake::{SchedulerIdentity, handshake_error};
 use crate::http::get_json;
 use crate::runtime;
@@ -13,8 +13,8 @@ use crate::scheduler::admin::{ClusterState, ExecutorStatus, JobStatus};
 pub struct ClusterStatus(ClusterState);
 
 impl ClusterStatus {
-    /// Fetches the status from the scheduler at this address.
-    pub fn fetch(scheduler: &Address) -> Result<Self, Error> {
+    /// Fetches the status from this scheduler.
+    pub fn fetch(scheduler: &SchedulerEndpoint) -> Result<Self, Error> {
         let state = runtime(1)?.block_on(get_json(scheduler, "/sluice/state"));
         Ok(Self(state.map_err(|error| handshake_error(scheduler, error))?))
     }

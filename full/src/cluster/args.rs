@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
-use sluice::extension::duration;
+use sluice::extension::{CredentialArgs, duration};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -12,14 +12,16 @@ A cluster is one scheduler and any number of executors, all running the same ver
 program. Executors read inputs and write outputs themselves: these must have the same paths on all
 executors and where the run is started (a shared file system).
 
-There is no authentication and no encryption: anyone who can connect to the scheduler can read and
-write files wherever an executor runs. Use private networks only.
+Whoever can send orders to a cluster can read and write files wherever an executor runs. So every
+process needs the secret of the cluster (--secret-file), certificates for mutual TLS (--tls), or
+both; `sluice cluster keys` makes them. Only processes on one machine need neither. The secret is
+not encrypted on its way: where others may listen, use TLS.
 
 Examples:
-  sluice cluster scheduler --listen 10.0.0.5:50050        on one machine
-  sluice cluster executor --scheduler 10.0.0.5:50050      on each worker machine
-  sluice cluster status --scheduler 10.0.0.5:50050
-  sluice run tables.toml --engine ballista --scheduler 10.0.0.5:50050
+  sluice cluster scheduler --listen 10.0.0.5:50050 --secret-file secret     on one machine
+  sluice cluster executor --scheduler 10.0.0.5:50050 --secret-file secret   on each worker machine
+  sluice cluster status --scheduler 10.0.0.5:50050 --secret-file secret
+  sluice run tables.toml --engine ballista --scheduler 10.0.0.5:50050 --secret-file secret
   sluice run tables.toml --engine ballista --local-cluster 2   try it on one machine")]
 pub(crate) struct ClusterArgs {
     #[command(subcommand)]
@@ -35,6 +37,8 @@ pub(crate) enum ClusterCommand {
     Executor(ExecutorArgs),
     /// Show executors and running jobs
     Status(StatusArgs),
+    /// Make a secret and certificates for trying out a cluster
+    Keys(KeysArgs),
     /// Run one unit read from standard input; started by executors
     #[command(hide = true)]
     Unit(UnitArgs),
@@ -45,9 +49,11 @@ pub(crate) enum ClusterCommand {
 The scheduler runs until Ctrl-C or kill, keeps nothing on disk and sees no data. If it restarts,
 executors reconnect by themselves; runs wait for it for a minute.
 
-There is no authentication: use private networks only.
+It refuses requests without the secret, and connections without a certificate, and reports some of
+them with the address they came from. Without either, it listens only on addresses of this machine.
 
-Exit codes: 0 stopped; 1 failed, for example because the port is in use; 2 wrong use.")]
+Exit codes: 0 stopped; 1 failed, for example because the port is in use; 2 wrong use, or no
+credentials.")]
 pub(crate) struct SchedulerArgs {
     /// The address and port to listen on. Port 0 picks a free one and prints it.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:50050",
@@ -63,8 +69,11 @@ pub(crate) struct SchedulerArgs {
     #[arg(long, value_name = "T", default_value = "20s", value_parser = duration)]
     pub(crate) executor_timeout: String,
 
-    /// Exit when standard input closes.
-    #[arg(long, hide = true)]
+    #[command(flatten)]
+    pub(crate) credentials: CredentialArgs,
+
+    /// Read the secret from the first line of standard input, and exit when that closes.
+    #[arg(long, hide = true, conflicts_with_all = ["secret_file", "tls", "insecure"])]
     pub(crate) with_parent: bool,
 }
 
@@ -77,7 +86,7 @@ It runs until Ctrl-C or kill: then it cancels its units, and other executors run
 scheduler ends, it waits until the scheduler is back.
 
 Exit codes: 0 stopped; 1 the scheduler cannot be reached; 2 wrong use, or the scheduler has another
-version or other plugins.")]
+version, other plugins or other credentials.")]
 pub(crate) struct ExecutorArgs {
     /// The address of the scheduler.
     #[arg(long, value_name = "HOST:PORT")]
@@ -105,8 +114,11 @@ pub(crate) struct ExecutorArgs {
     #[arg(long)]
     pub(crate) allow_exec: bool,
 
-    /// Exit when standard input closes.
-    #[arg(long, hide = true)]
+    #[command(flatten)]
+    pub(crate) credentials: CredentialArgs,
+
+    /// Read the secret from the first line of standard input, and exit when that closes.
+    #[arg(long, hide = true, conflicts_with_all = ["secret_file", "tls", "insecure"])]
     pub(crate) with_parent: bool,
 }
 
@@ -116,9 +128,37 @@ pub(crate) struct StatusArgs {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:50050")]
     pub(crate) scheduler: String,
 
+    #[command(flatten)]
+    pub(crate) credentials: CredentialArgs,
+
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Makes a new folder:
+  secret       for --secret-file of every process
+  scheduler/   for --tls of the scheduler
+  client/      for --tls of executors, runs and status
+
+The certificates are valid for a year, and the key of their authority is not kept. For a cluster
+that lasts, use certificates of your own authority: ca.crt, tls.crt and tls.key in a folder per
+process.
+
+Example: sluice cluster keys keys --host 10.0.0.5
+
+Exit codes: 0 made; 1 failed, for example because the folder exists; 2 wrong use.")]
+pub(crate) struct KeysArgs {
+    /// The folder to make.
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+
+    /// A host name or address of the scheduler, as in --scheduler. May be repeated. Those of this
+    /// machine (localhost) are always valid.
+    #[arg(long, value_name = "HOST", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) host: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -10,21 +10,26 @@ use std::time::Duration;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde_json::json;
 use sluice::extension::{
-    ClusterOptions, CommandResult, Engine, ExitStatus, Failure, Level, Shell, SignalListener,
-    SignalMessages, Verb, is_json, log_json_message, log_message,
+    ClusterOptions, CommandResult, CredentialArgs, Engine, ExitStatus, Failure, Level, Shell,
+    SignalListener, SignalMessages, Verb, is_json, log_json_message, log_message,
 };
 use sluice_cluster::executor::{self, ExecutorOptions};
 use sluice_cluster::local::LocalClusterOptions;
 use sluice_cluster::scheduler::{self, SchedulerOptions};
 use sluice_cluster::status::ClusterStatus;
-use sluice_cluster::{Address, Ballista, LocalCluster, logging, unit};
+use sluice_cluster::{
+    Address, Ballista, Credentials, LocalCluster, SchedulerEndpoint, Secret, logging, unit,
+    write_keys,
+};
 use sluice_io::escape::{printable, printable_sentence};
 use sluice_model::Error;
 use sluice_model::time::TimeLength;
 use sluice_pipeline::dispatch::{Carrier, ProgramIdentity};
 use sluice_pipeline::run::{Options, Stop};
 
-use args::{ClusterArgs, ClusterCommand, ExecutorArgs, SchedulerArgs, StatusArgs, UnitArgs};
+use args::{
+    ClusterArgs, ClusterCommand, ExecutorArgs, KeysArgs, SchedulerArgs, StatusArgs, UnitArgs,
+};
 
 inventory::submit! {
     Verb { name: "cluster", define, run }
@@ -49,6 +54,7 @@ fn run(matches: &ArgMatches, shell: &Shell) -> CommandResult {
         ClusterCommand::Scheduler(args) => serve_scheduler(args, shell),
         ClusterCommand::Executor(args) => serve_executor(args, shell),
         ClusterCommand::Status(args) => status(args),
+        ClusterCommand::Keys(args) => make_keys(args),
         ClusterCommand::Unit(args) => serve_unit(args, shell),
     }
 }
@@ -60,7 +66,15 @@ fn connect(reach: &ClusterOptions, shell: &Shell) -> Result<Box<dyn Carrier>, Fa
     let program = ProgramIdentity::new(&shell.registry);
     let patience = time(&reach.patience)?;
     let ballista = match (&reach.scheduler, reach.local_cluster) {
-        (Some(scheduler), _) => Ballista::with_scheduler(address(scheduler)?, program, patience),
+        (Some(scheduler), _) => {
+            let scheduler = endpoint(scheduler, credentials(&reach.credentials)?)?;
+            Ballista::with_scheduler(scheduler, program, patience)
+        }
+        (None, Some(_)) if has_credentials(&reach.credentials) => {
+            let what = "--secret-file and --tls are for --scheduler: a local cluster has a secret \
+                        of its own";
+            return Err(Failure::Usage(what.into()));
+        }
         (None, Some(executors)) => {
             let (threads, allow_exec) = (reach.jobs.unwrap_or_else(cores), reach.allow_exec);
             let quiet = shell.quiet;
@@ -102,6 +116,7 @@ fn serve_scheduler(args: &SchedulerArgs, shell: &Shell) -> CommandResult {
     let options = SchedulerOptions {
         listen: address(&args.listen)?,
         advertise: args.advertise.clone(),
+        credentials: process_credentials(&args.credentials, args.with_parent)?,
         executor_timeout: time(&args.executor_timeout)?,
         program: ProgramIdentity::new(&shell.registry),
     };
@@ -110,8 +125,9 @@ fn serve_scheduler(args: &SchedulerArgs, shell: &Shell) -> CommandResult {
 
 fn serve_executor(args: &ExecutorArgs, shell: &Shell) -> CommandResult {
     let slots = args.slots.unwrap_or_else(cores);
+    let credentials = process_credentials(&args.credentials, args.with_parent)?;
     let options = ExecutorOptions {
-        scheduler: address(&args.scheduler)?,
+        scheduler: endpoint(&args.scheduler, credentials)?,
         name: args.name.clone(),
         slots,
         jobs: args.jobs.unwrap_or_else(|| (cores() / slots).max(1)),
@@ -153,7 +169,8 @@ fn stop_with_stdin(stop: Arc<Stop>) -> Result<(), Failure> {
 }
 
 fn status(args: &StatusArgs) -> CommandResult {
-    let status = ClusterStatus::fetch(&address(&args.scheduler)?)?;
+    let status =
+        ClusterStatus::fetch(&endpoint(&args.scheduler, credentials(&args.credentials)?)?)?;
     let mut out = io::stdout().lock();
     if args.json {
         writeln!(out, "{:#}", status.to_json())?;
@@ -166,11 +183,42 @@ fn status(args: &StatusArgs) -> CommandResult {
     Ok(ExitStatus::Done)
 }
 
+/// Makes a secret and certificates, and prints their files.
+fn make_keys(args: &KeysArgs) -> CommandResult {
+    let mut out = io::stdout().lock();
+    for file in write_keys(&args.folder, &args.host)? {
+        writeln!(out, "{}", printable(&file.display().to_string()))?;
+    }
+    out.flush()?;
+    Ok(ExitStatus::Done)
+}
+
 fn serve_unit(args: &UnitArgs, shell: &Shell) -> CommandResult {
     let (jobs, allow_exec) = (Some(args.jobs.max(1)), args.allow_exec);
     let options = Options { jobs, allow_exec, ..Options::default() };
     unit::serve(&shell.registry, &options)?;
     Ok(ExitStatus::Done)
+}
+
+fn endpoint(scheduler: &str, credentials: Credentials) -> Result<SchedulerEndpoint, Failure> {
+    Ok(SchedulerEndpoint { address: address(scheduler)?, credentials })
+}
+
+fn has_credentials(args: &CredentialArgs) -> bool {
+    args.secret_file.is_some() || args.tls.is_some()
+}
+
+fn credentials(args: &CredentialArgs) -> Result<Credentials, Failure> {
+    let CredentialArgs { secret_file, tls, insecure } = args;
+    Ok(Credentials::load(secret_file.as_deref(), tls.as_deref(), *insecure)?)
+}
+
+/// The credentials of a process: those in its arguments, or the secret that its parent sends.
+fn process_credentials(args: &CredentialArgs, with_parent: bool) -> Result<Credentials, Failure> {
+    if with_parent {
+        return Ok(Credentials::with_secret(Secret::read_line(&mut io::stdin().lock())?));
+    }
+    credentials(args)
 }
 
 fn address(text: &str) -> Result<Address, Failure> {

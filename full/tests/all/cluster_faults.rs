@@ -108,9 +108,7 @@ impl GatedBatch {
 
     /// A scheduler and `executors` executors with one slot each.
     fn cluster(&self, executors: usize) -> Cluster {
-        let scheduler = self.scheduler("127.0.0.1:0");
-        let address = scheduler.wait_for_line("listening on ");
-        let mut cluster = Cluster { address, executors: Vec::new(), scheduler };
+        let mut cluster = Cluster::with_process(self.scheduler("127.0.0.1:0"));
         cluster.executors.extend((0..executors).map(|_| self.executor(&cluster.address)));
         cluster.executors.iter().for_each(|executor| drop(executor.wait_for_line("joined ")));
         cluster

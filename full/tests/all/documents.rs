@@ -2,7 +2,7 @@
 //! text below it. Everything for several hosts runs on this machine.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -102,6 +102,13 @@ impl DocumentReader {
         self.replacements.push((stands.to_owned(), read.to_owned()));
     }
 
+    /// Writes a secret, with the permissions that Kubernetes gives it. Returns its path.
+    fn write_secret(&self) -> String {
+        let path = self.folder.write("secret", format!("{}\n", "0123456789abcdef".repeat(4)));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o440)).unwrap();
+        path.display().to_string()
+    }
+
     /// Starts a command that keeps running, and waits until it is ready.
     fn start(&mut self, text: &str) {
         let message = self.folder.at(&format!("said-{}", self.running.len()));
@@ -174,6 +181,8 @@ fn systemd_units_start_a_cluster() {
         .map(|line| format!("{line}; "))
         .collect();
     let work = reader.folder.at("work").display().to_string();
+    let secret = reader.write_secret();
+    reader.replace("/etc/sluice/secret", &secret);
     reader.replace("LISTEN=10.0.0.1:50050", "LISTEN=127.0.0.1:0");
     reader.replace("/var/lib/sluice", &work);
     reader.replace("/usr/local/bin/sluice", "sluice");
@@ -182,7 +191,8 @@ fn systemd_units_start_a_cluster() {
         let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
         reader.start(&format!("{values} exec {start}"));
     }
-    reader.follow(DocumentStep::Type("sluice cluster status --scheduler 10.0.0.1:50050".into()));
+    let status = format!("sluice cluster status --scheduler 10.0.0.1:50050 --secret-file {secret}");
+    reader.follow(DocumentStep::Type(status));
     assert!(
         reader.last_output.contains("executors: 1, units at a time: 8"),
         "{}",
@@ -218,8 +228,9 @@ fn the_kubernetes_files_start_a_cluster_and_a_run() {
         reader.folder.write(&format!("data/logs/{n}.lcm"), log(&drive(n + 1, 200)));
     }
     let folder = reader.folder.path().display().to_string();
+    let secret = reader.write_secret();
     let values = format!(
-        "export LISTEN=127.0.0.1:0 ADVERTISE=127.0.0.1 SCHEDULER=10.0.0.1:50050; \
+        "export LISTEN=127.0.0.1:0 ADVERTISE=127.0.0.1 SCHEDULER=10.0.0.1:50050 SECRET={secret}; \
          export WORK={folder}/work POD=pod-1 PIPELINES={folder}; "
     );
     reader.start(&(values.clone() + scheduler));

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod cluster;
+mod cluster_access;
 mod cluster_faults;
 mod documents;
 #[expect(dead_code, reason = "the other suite uses the rest")]

@@ -7,28 +7,28 @@ use ballista_core::ids::new_instance_id;
 use ballista_core::serde::protobuf::execute_query_params::Query;
 use ballista_core::serde::protobuf::execute_query_result::Result as Submitted;
 use ballista_core::serde::protobuf::job_status::Status;
-use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
 use ballista_core::serde::protobuf::{
     CancelJobParams, ExecuteQueryParams, GetJobStatusParams, KeyValuePair, RemoveSessionParams,
 };
-use ballista_core::utils::{GrpcClientConfig, create_grpc_client_endpoint};
 use ballista_core::version::insert_version_header;
 use sluice_model::Error;
 use sluice_pipeline::run::Stop;
 use tokio::time::{Instant, sleep, timeout};
-use tonic::transport::Channel;
 use tonic::{Code, Request};
 
-use crate::address::Address;
+use crate::endpoint::{SchedulerClient, SchedulerEndpoint};
 use crate::http::get_json;
 use crate::scheduler::admin::JobProgress;
-use crate::{MESSAGE_LIMIT, POLL_INTERVAL, plan, stop_requested};
+use crate::{POLL_INTERVAL, plan, stop_requested};
 
 /// How often the job's status is polled: at first, and at most.
 const STATUS_INTERVALS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 
 /// How often the job's progress is polled.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
+
+/// How long a request may take: a large job is planned in one.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How long a scheduler may be unreachable before the job fails.
 const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -45,8 +45,8 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A submitted job.
 pub(super) struct Job<'a> {
-    scheduler: &'a Address,
-    client: SchedulerGrpcClient<Channel>,
+    scheduler: &'a SchedulerEndpoint,
+    client: SchedulerClient,
     session: String,
     id: String,
     /// The number of units.
@@ -67,20 +67,15 @@ enum State {
 impl<'a> Job<'a> {
     /// Submits these orders to a scheduler as one job.
     pub(super) async fn submit(
-        scheduler: &'a Address,
+        scheduler: &'a SchedulerEndpoint,
         shared: &str,
         orders: &[&str],
     ) -> Result<Self, Error> {
         let cannot = |what: &str| {
             Error::refused(format!("the scheduler at {scheduler} refused the orders: {what}"))
         };
-        let config = GrpcClientConfig { timeout_seconds: 120, ..GrpcClientConfig::default() };
-        let endpoint = create_grpc_client_endpoint(scheduler.url(), Some(&config));
-        let channel = endpoint.map_err(|e| cannot(&e.to_string()))?.connect().await;
-        let client = SchedulerGrpcClient::new(channel.map_err(|e| cannot(&e.to_string()))?);
-        let mut client = client
-            .max_decoding_message_size(MESSAGE_LIMIT)
-            .max_encoding_message_size(MESSAGE_LIMIT);
+        let client = scheduler.grpc_client(REQUEST_TIMEOUT).await;
+        let mut client = client.map_err(|e| cannot(&e.to_string()))?;
         let plan = plan::encode_plan(shared, orders).map_err(|e| cannot(&e.to_string()))?;
         let session = new_instance_id();
         let submitted = client.execute_query(request(plan, &session)).await;
@@ -177,7 +172,7 @@ fn request(plan: Vec<u8>, session: &str) -> Request<ExecuteQueryParams> {
     request
 }
 
-async fn state(client: &mut SchedulerGrpcClient<Channel>, id: &str) -> State {
+async fn state(client: &mut SchedulerClient, id: &str) -> State {
     let answer = client.get_job_status(GetJobStatusParams { job_id: id.to_owned() }).await;
     match answer.map(|answer| answer.into_inner().status.and_then(|status| status.status)) {
         Ok(Some(Status::Successful(_))) => State::Done,
@@ -238,7 +233,7 @@ impl Watchdog {
     /// executor was working, or if no executor sees the folders of the units.
     async fn check(
         &mut self,
-        scheduler: &Address,
+        scheduler: &SchedulerEndpoint,
         job: &str,
         say: &(dyn Fn(&str) + Sync),
     ) -> Result<(), Error> {
@@ -276,7 +271,7 @@ impl Watchdog {
     /// Fetches the job's progress, and relays the messages that are new.
     async fn poll_progress(
         &mut self,
-        scheduler: &Address,
+        scheduler: &SchedulerEndpoint,
         job: &str,
         say: &(dyn Fn(&str) + Sync),
     ) -> Option<JobProgress> {

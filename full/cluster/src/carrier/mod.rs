@@ -10,7 +10,7 @@ use sluice_model::Error;
 use sluice_pipeline::dispatch::{Carrier, ProgramIdentity, UnitOrder};
 use sluice_pipeline::run::Stop;
 
-use crate::address::Address;
+use crate::endpoint::SchedulerEndpoint;
 use crate::handshake::check_scheduler;
 use crate::local::LocalCluster;
 use crate::{runtime, stop_requested};
@@ -25,7 +25,7 @@ const MAX_BYTES: usize = 8 << 20;
 /// A cluster, from the driver's side.
 #[derive(Debug)]
 pub struct Ballista {
-    scheduler: Address,
+    scheduler: SchedulerEndpoint,
     program: ProgramIdentity,
     patience: Duration,
     /// Stopped when this is dropped.
@@ -33,10 +33,10 @@ pub struct Ballista {
 }
 
 impl Ballista {
-    /// Uses the scheduler at this address, which must run this program. Gives up a job that makes
+    /// Uses this scheduler, which must run this program. Gives up a job that makes
     /// no progress for `patience` while executors are idle.
     pub fn with_scheduler(
-        scheduler: Address,
+        scheduler: SchedulerEndpoint,
         program: ProgramIdentity,
         patience: Duration,
     ) -> Self {

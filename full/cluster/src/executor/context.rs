@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use sluice_pipeline::dispatch::ProgramIdentity;
 use tokio::sync::mpsc;
 
-use crate::address::Address;
+use crate::endpoint::SchedulerEndpoint;
 
 /// Options of an executor.
 #[derive(Clone, Debug)]
 pub struct ExecutorOptions {
-    /// The address of the scheduler.
-    pub scheduler: Address,
+    /// The scheduler.
+    pub scheduler: SchedulerEndpoint,
     /// The name of the executor; the host name by default.
     pub name: Option<String>,
     /// How many units run at a time.

@@ -14,16 +14,13 @@ use ballista_core::BALLISTA_PROTOCOL_VERSION;
 use ballista_core::ids::new_instance_id;
 use ballista_core::serde::protobuf::executor_resource::Resource;
 use ballista_core::serde::protobuf::failed_task::FailedReason;
-use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
 use ballista_core::serde::protobuf::{
     ExecutorOperatingSystemSpecification, ExecutorRegistration, ExecutorResource,
     ExecutorSpecification, ExecutorStoppedParams, FailedTask, ResultLost, TaskStatus,
     UpdateTaskStatusParams, task_status,
 };
 use ballista_core::serde::{BallistaCodec, BallistaLogicalExtensionCodec};
-use ballista_core::utils::{
-    GrpcClientConfig, create_grpc_client_endpoint, default_config_producer,
-};
+use ballista_core::utils::default_config_producer;
 use ballista_executor::execution_loop::poll_loop;
 use ballista_executor::executor::Executor;
 use ballista_executor::health::ExecutorHealth;
@@ -31,16 +28,15 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use sluice_pipeline::run::Stop;
 use tokio::time::{Instant, sleep, timeout};
-use tonic::transport::Channel;
 
 use super::context::{ExecutorOptions, MessageSender, send_message};
 use super::unit_runner::UnitRunner;
-use crate::address::Address;
+use crate::endpoint::{SchedulerChannel, SchedulerClient, SchedulerEndpoint};
 use crate::handshake::SchedulerIdentity;
-use crate::http::get_json;
+use crate::http::{RequestError, get_json};
 use crate::plan::{BallistaTask, PlanCodec};
 use crate::scheduler::admin::AssignedTasks;
-use crate::{MESSAGE_LIMIT, POLL_INTERVAL, host_name, stop_requested};
+use crate::{POLL_INTERVAL, host_name, stop_requested};
 
 /// How often the two lists are reconciled.
 const RECONCILE_INTERVAL: Duration = Duration::from_secs(2);
@@ -52,11 +48,12 @@ const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a report to the scheduler may take.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(3);
 
-type Client = SchedulerGrpcClient<Channel>;
+/// How long other requests may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One connection to a scheduler.
 pub(super) struct SchedulerSession<'s> {
-    scheduler: &'s Address,
+    scheduler: &'s SchedulerEndpoint,
     instance: &'s str,
     id: String,
     slots: usize,
@@ -89,9 +86,12 @@ impl<'s> SchedulerSession<'s> {
 
     /// Runs units until `stop` is requested, or until the scheduler is lost: `Err` says how.
     pub(super) async fn run(&self, stop: &Stop, messages: &MessageSender) -> Result<(), String> {
-        let mut client = self.client().await?;
+        let mut client =
+            self.scheduler.grpc_client(REQUEST_TIMEOUT).await.map_err(|e| {
+                format!("cannot connect to the scheduler at {}: {e}", self.scheduler)
+            })?;
         let health = ExecutorHealth::new();
-        let polling = poll_loop::<LogicalPlanNode, PhysicalPlanNode, Channel>(
+        let polling = poll_loop::<LogicalPlanNode, PhysicalPlanNode, SchedulerChannel>(
             client.clone(),
             Arc::new(self.executor()),
             BallistaCodec::new(
@@ -114,17 +114,6 @@ impl<'s> SchedulerSession<'s> {
             self.unregister(&mut client).await;
         }
         ended
-    }
-
-    async fn client(&self) -> Result<Client, String> {
-        let cannot = |e: tonic::transport::Error| {
-            format!("cannot connect to the scheduler at {}: {e}", self.scheduler)
-        };
-        let config = GrpcClientConfig::default();
-        let endpoint = create_grpc_client_endpoint(self.scheduler.url(), Some(&config));
-        let channel = endpoint.map_err(cannot)?.connect().await.map_err(cannot)?;
-        let client = SchedulerGrpcClient::new(channel);
-        Ok(client.max_decoding_message_size(MESSAGE_LIMIT).max_encoding_message_size(MESSAGE_LIMIT))
     }
 
     fn executor(&self) -> Executor {
@@ -160,7 +149,7 @@ impl<'s> SchedulerSession<'s> {
     /// Reconciles with the scheduler until it is lost; returns how.
     async fn reconcile_until_lost(
         &self,
-        client: &mut Client,
+        client: &mut SchedulerClient,
         health: &ExecutorHealth,
         messages: &MessageSender,
     ) -> String {
@@ -192,6 +181,7 @@ impl<'s> SchedulerSession<'s> {
                     self.stop_unwanted(&running, &assigned.jobs);
                     not_running = self.report_lost(client, &not_running, assigned.running).await;
                 }
+                Err(RequestError::Refused(why)) => return why,
                 Err(_) if last_response.elapsed() < SCHEDULER_TIMEOUT => {}
                 Err(_) => return format!("the scheduler at {} stopped responding", self.scheduler),
             }
@@ -208,7 +198,7 @@ impl<'s> SchedulerSession<'s> {
     /// now nor in the previous round. Returns those that are not running now.
     async fn report_lost(
         &self,
-        client: &mut Client,
+        client: &mut SchedulerClient,
         before: &[BallistaTask],
         reported: Vec<BallistaTask>,
     ) -> Vec<BallistaTask> {
@@ -228,7 +218,7 @@ impl<'s> SchedulerSession<'s> {
     }
 
     /// Tells the scheduler to reassign our units at once.
-    async fn unregister(&self, client: &mut Client) {
+    async fn unregister(&self, client: &mut SchedulerClient) {
         let stopped =
             ExecutorStoppedParams { executor_id: self.id.clone(), reason: "it was stopped".into() };
         // Otherwise the scheduler notices by itself.

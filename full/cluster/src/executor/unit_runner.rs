@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use super::child::{self, ChildExit};
 use super::context::{ExecutorOptions, MessageSender, send_message};
 use super::done_marker::DoneMarker;
-use crate::address::Address;
+use crate::endpoint::SchedulerEndpoint;
 use crate::plan::{BallistaTask, UnitWorker};
 use crate::scheduler::admin::JobMessage;
 use crate::unit::UnitResult;
@@ -32,7 +32,7 @@ const UNSEEN_DELAY: Duration = Duration::from_secs(2);
 pub(super) struct UnitRunner {
     /// Arguments of every child process.
     arguments: Vec<String>,
-    scheduler: Address,
+    scheduler: SchedulerEndpoint,
     messages: MessageSender,
     /// Where child processes run. Ballista runs tasks on threads of low priority, which child
     /// processes started from them would inherit.

@@ -268,6 +268,7 @@ fn task_of(task: &RunningTaskInfo) -> BallistaTask {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::credentials::Credentials;
     use crate::runtime;
     use crate::scheduler::{SchedulerOptions, scheduler};
 
@@ -276,6 +277,7 @@ mod tests {
         let options = SchedulerOptions {
             listen: "127.0.0.1:0".parse().unwrap(),
             advertise: None,
+            credentials: Credentials::default(),
             executor_timeout: Duration::from_secs(20),
             program: ProgramIdentity::default(),
         };

@@ -1,9 +1,12 @@
 //! The scheduler: Ballista's, with the admin API on the same port. Hands out orders, and reassigns
 //! those of a lost executor. Keeps nothing on disk, and sees no data.
 //!
-//! Executors poll for work (the pull policy), so nothing has to connect to them.
+//! Executors poll for work (the pull policy), so nothing has to connect to them: this port is the
+//! only way into a cluster.
 
 pub(crate) mod admin;
+mod authentication;
+mod listener;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -16,15 +19,19 @@ use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::{SchedulerConfig, TaskDistributionPolicy};
 use ballista_scheduler::scheduler_process::create_scheduler;
-use sluice_model::Error;
+use sluice_model::{Error, ErrorKind};
 use sluice_pipeline::dispatch::ProgramIdentity;
 use sluice_pipeline::run::Stop;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tonic::service::RoutesBuilder;
 
 use admin::Scheduler;
+use authentication::{RefusalLog, authenticated};
+use listener::{PeerAddress, SchedulerListener};
 
 use crate::address::Address;
+use crate::credentials::{ADVICE, Credentials};
 use crate::plan::PlanCodec;
 use crate::{MESSAGE_LIMIT, runtime, stop_requested};
 
@@ -41,6 +48,8 @@ pub struct SchedulerOptions {
     pub listen: Address,
     /// The host that clients use, if it is not the one listened on.
     pub advertise: Option<String>,
+    /// What requests must prove.
+    pub credentials: Credentials,
     /// How long an executor may be silent before it counts as lost.
     pub executor_timeout: Duration,
     /// The version and plugins of this program.
@@ -49,7 +58,8 @@ pub struct SchedulerOptions {
 
 /// Serves as a scheduler until `stop` is requested. Reports its address once it listens.
 ///
-/// `Err` if it cannot listen on the address.
+/// `Err` if it cannot listen on the address, or if other machines can reach it and there are no
+/// credentials.
 pub fn serve(
     options: &SchedulerOptions,
     stop: &Stop,
@@ -72,18 +82,34 @@ async fn run(
     let cannot = |e| Error::refused(format!("cannot listen on {}: {e}", options.listen));
     let listener = TcpListener::bind((host.as_str(), *port)).await.map_err(cannot)?;
     let bound = listener.local_addr().map_err(cannot)?;
+    if !options.credentials.suffice_for(bound.ip()) {
+        return Err(ErrorKind::NotAllowed(format!(
+            "other machines can reach {bound}, and there are no credentials: {ADVICE}"
+        ))
+        .into());
+    }
     let scheduler = scheduler(options, bound).await;
     let scheduler =
         scheduler.map_err(|e| Error::refused(format!("cannot start the scheduler: {e}")))?;
     let host = options.advertise.clone().unwrap_or_else(|| bound.ip().to_string());
+    let (messages, mut refused) = mpsc::channel::<String>(16);
+    let refusals = Arc::new(RefusalLog::new(messages));
+    let (secret, tls) = (options.credentials.secret(), options.credentials.tls());
     let service = routes(scheduler, &options.program);
-    let service = service.into_make_service_with_connect_info::<SocketAddr>();
+    let service = authenticated(service, secret.cloned(), Arc::clone(&refusals));
+    let service = service.into_make_service_with_connect_info::<PeerAddress>();
+    let listener = SchedulerListener::start(listener, bound, tls.cloned(), refusals);
     say(&format!("listening on {}", Address { host, port: bound.port() }));
     // Another process may wait for that line in a pipe.
     drop(std::io::stderr().flush());
-    tokio::select! {
-        served = axum::serve(listener, service).into_future() => served.map_err(cannot),
-        () = stop_requested(stop) => Ok(()),
+    let serving = axum::serve(listener, service).into_future();
+    tokio::pin!(serving);
+    loop {
+        tokio::select! {
+            served = &mut serving => return served.map_err(cannot),
+            Some(refusal) = refused.recv() => say(&refusal),
+            () = stop_requested(stop) => return Ok(()),
+        }
     }
 }
 

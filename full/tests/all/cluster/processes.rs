@@ -104,15 +104,29 @@ pub(crate) struct Cluster {
     pub(crate) address: String,
     pub(crate) executors: Vec<ClusterProcess>,
     pub(crate) scheduler: ClusterProcess,
+    /// The options of every process that prove that it belongs to the cluster.
+    credentials: Vec<String>,
 }
 
 impl Cluster {
     /// Starts a scheduler and `executors` executors with one slot each, and waits until all have
     /// joined.
     pub(crate) fn start(folder: &Folder, executors: usize) -> Self {
-        let mut cluster = Self::with_scheduler(folder, "127.0.0.1:0");
+        Self::with_credentials(folder, executors, &[])
+    }
+
+    /// The same with these options for every process.
+    pub(crate) fn with_credentials(
+        folder: &Folder,
+        executors: usize,
+        credentials: &[&str],
+    ) -> Self {
+        let scheduler = scheduler_with(folder, "127.0.0.1:0", credentials);
+        let mut cluster = Self::with_process(scheduler);
+        cluster.credentials = credentials.iter().map(|&option| option.to_owned()).collect();
         for _ in 0..executors {
-            cluster.executors.push(executor(folder, &cluster.address, &["--slots", "1"]));
+            let options = [&["--slots", "1"], credentials].concat();
+            cluster.executors.push(executor(folder, &cluster.address, &options));
         }
         for executor in &cluster.executors {
             executor.wait_for_line("joined ");
@@ -120,23 +134,31 @@ impl Cluster {
         cluster
     }
 
-    /// Starts only a scheduler, which considers an executor lost after four seconds.
-    pub(crate) fn with_scheduler(folder: &Folder, listen: &str) -> Self {
-        let scheduler = scheduler(folder, listen);
+    /// A cluster without executors, around a scheduler that was just started.
+    pub(crate) fn with_process(scheduler: ClusterProcess) -> Self {
         let address = scheduler.wait_for_line("listening on ");
-        Self { address, executors: Vec::new(), scheduler }
+        Self { address, executors: Vec::new(), scheduler, credentials: Vec::new() }
     }
 
     /// The arguments of a run on this cluster.
-    pub(crate) fn engine(&self) -> [&str; 4] {
+    pub(crate) fn engine(&self) -> Vec<&str> {
+        let credentials = self.credentials.iter().map(String::as_str);
         ["--engine", "ballista", "--scheduler", &self.address]
+            .into_iter()
+            .chain(credentials)
+            .collect()
     }
 }
 
-/// Starts a scheduler.
+/// Starts a scheduler, which considers an executor lost after four seconds.
 pub(crate) fn scheduler(folder: &Folder, listen: &str) -> ClusterProcess {
+    scheduler_with(folder, listen, &[])
+}
+
+/// Starts a scheduler with more options.
+pub(crate) fn scheduler_with(folder: &Folder, listen: &str, more: &[&str]) -> ClusterProcess {
     let arguments = ["cluster", "scheduler", "--listen", listen, "--executor-timeout", "4s"];
-    ClusterProcess::start(sluice(folder).args(arguments))
+    ClusterProcess::start(sluice(folder).args(arguments).args(more))
 }
 
 /// Starts an executor.
