@@ -8,6 +8,9 @@ mod documents;
 #[expect(dead_code, reason = "the other suite uses the rest")]
 #[path = "../../../tests/suite/kit.rs"]
 mod kit;
+#[expect(dead_code, reason = "the other suite uses the rest")]
+#[path = "../../../tests/suite/namespaces.rs"]
+mod namespaces;
 mod query;
 mod s3;
 mod s3_cluster;
