@@ -14,6 +14,7 @@ mod namespaces;
 mod query;
 mod s3;
 mod s3_cluster;
+mod s3_moto;
 mod sql;
 mod tables;
 
