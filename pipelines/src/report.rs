@@ -49,8 +49,7 @@ pub struct Report {
     pub files: Vec<PublishedFile>,
     /// Wall time.
     pub seconds: f64,
-    /// Whether it was interrupted: a single run has then published what it had received; a batch
-    /// has units left over.
+    /// Whether a run was interrupted that has then published what it had received.
     pub interrupted: bool,
     /// Bytes of input read.
     pub bytes_read: u64,

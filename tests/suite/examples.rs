@@ -1,8 +1,11 @@
 //! The files in `docs/examples/` work: scripts run with stand-ins for cluster programs, which run
-//! commands on this machine; units and manifests are parsed strictly. Starts no scheduler and no
-//! executor of ours.
+//! commands on this machine, and those for Slurm also on a real one; units and manifests are parsed
+//! strictly. Starts no scheduler and no executor of ours.
+
+mod slurm;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -81,11 +84,15 @@ impl Site {
     /// A command that finds these programs, and the logs.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
+        command.current_dir(self.workdir.path()).envs(self.environment());
+        command
+    }
+
+    fn environment(&self) -> [(&str, OsString); 3] {
         let path = std::env::var("PATH").unwrap();
         let path = format!("{}:{path}", self.workdir.at("bin").display());
-        command.current_dir(self.workdir.path()).env("PATH", path);
-        command.env("DATA", self.workdir.at("data")).env("CALLS", self.workdir.at("calls"));
-        command
+        let file = |name: &str| self.workdir.at(name).into_os_string();
+        [("PATH", path.into()), ("DATA", file("data")), ("CALLS", file("calls"))]
     }
 
     fn run(&self, program: &str, arguments: &[&str]) -> ProgramOutput {
@@ -156,7 +163,8 @@ fn the_slurm_array_gives_the_outputs_of_a_single_run() {
     let printed = site.run("sh", &["examples/slurm/submit.sh"]).expect(0).text();
     site.expect(&expected);
     assert_eq!(printed, "array 1 converts, then 2 merges the records\n");
-    let calls = ["--parsable convert.sbatch", "--parsable --dependency=afterok:1 merge.sbatch"];
+    let merge = "--parsable --dependency=afterok:1 --kill-on-invalid-dep=yes merge.sbatch";
+    let calls = ["--parsable convert.sbatch", merge];
     assert_eq!(site.calls(), calls.map(|call| format!("sbatch {call}")));
     // As after a cancelled array: existing outputs are kept.
     site.run("sh", &["examples/slurm/submit.sh"]).expect(0);

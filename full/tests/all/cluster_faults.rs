@@ -5,6 +5,7 @@
 mod chance;
 mod driver;
 mod executors;
+mod hosts;
 mod scheduler;
 mod units;
 

@@ -9,9 +9,13 @@ mod documents;
 #[expect(dead_code, reason = "the other suite uses the rest")]
 #[path = "../../../tests/suite/kit.rs"]
 mod kit;
+#[expect(dead_code, reason = "the other suite uses the rest")]
+#[path = "../../../tests/suite/namespaces.rs"]
+mod namespaces;
 mod query;
 mod s3;
 mod s3_cluster;
+mod s3_moto;
 mod sql;
 mod tables;
 

@@ -142,6 +142,8 @@ impl BatchReport {
         if let Some(fields) = value.as_object_mut() {
             fields.insert("units".into(), serde_json::to_value(&self.units).unwrap_or_default());
             fields.insert("exit".into(), self.exit().into());
+            let interrupted = self.report.interrupted || self.is_interrupted();
+            fields.insert("interrupted".into(), interrupted.into());
         }
         value
     }
@@ -318,7 +320,6 @@ impl Batch {
             units.push(UnitReport { input: unit.input.path.clone(), status, error, exit });
         }
         report.seconds = started.elapsed().as_secs_f64();
-        report.interrupted |= given_up.is_some();
         BatchReport { report, units, interrupted_exit: given_up }
     }
 

@@ -84,6 +84,30 @@ fn the_first_signal_discards_outputs_of_inputs_that_can_be_read_again() {
 }
 
 #[test]
+fn an_interrupted_batch_says_that_nothing_of_the_inputs_left_was_published() {
+    let folder = Folder::new();
+    for name in ["a.lcm", "b.lcm"] {
+        folder.write(name, log(&drive(1, 5_000)));
+    }
+    folder.write("tee.toml", TEE.replace("in.lcm", "*.lcm").replace("out.lcm", "{stem}.out"));
+    let run = ["run", "tee.toml", "--report", "report.json"];
+    let mut child = start(sluice(&folder).args(run));
+    let mut lines = child.stdout.take().unwrap();
+    lines.read_exact(&mut [0; 10]).unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    signal(&child, Signal::INT);
+    wait_for(&mut stderr, "stopping");
+    lines.read_to_end(&mut Vec::new()).unwrap();
+    let mut printed = String::new();
+    stderr.read_to_string(&mut printed).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{printed}");
+    assert!(printed.contains("2 inputs left, of which nothing was published"), "{printed}");
+    assert!(!printed.contains("cannot be read again"), "{printed}");
+    let report: serde_json::Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
+    assert_eq!((&report["interrupted"], &report["exit"]), (&true.into(), &130.into()));
+}
+
+#[test]
 fn an_interrupt_publishes_the_events_of_a_pipe() {
     let folder = folder_with_pipe();
     folder.write("tee.toml", TEE);

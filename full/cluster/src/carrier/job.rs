@@ -30,6 +30,10 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a request may take: a large job is planned in one.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// How long a status request may take. A host that is cut off refuses nothing, and the connection
+/// does not notice for minutes.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(8);
+
 /// How long a scheduler may be unreachable before the job fails.
 const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -173,7 +177,11 @@ fn request(plan: Vec<u8>, session: &str) -> Request<ExecuteQueryParams> {
 }
 
 async fn state(client: &mut SchedulerClient, id: &str) -> State {
-    let answer = client.get_job_status(GetJobStatusParams { job_id: id.to_owned() }).await;
+    let request = client.get_job_status(GetJobStatusParams { job_id: id.to_owned() });
+    let Ok(answer) = timeout(STATUS_TIMEOUT, request).await else {
+        let limit = STATUS_TIMEOUT.as_secs();
+        return State::Unreachable(format!("no response within {limit} s"));
+    };
     match answer.map(|answer| answer.into_inner().status.and_then(|status| status.status)) {
         Ok(Some(Status::Successful(_))) => State::Done,
         Ok(Some(Status::Failed(failed))) => State::Failed(failed.error),

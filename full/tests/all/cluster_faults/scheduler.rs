@@ -204,3 +204,25 @@ fn a_run_that_loses_its_scheduler_fails_and_can_be_resumed() {
     assert_eq!(run.code(), Some(0), "{}", run.stderr());
     gated.assert_complete();
 }
+
+#[test]
+fn a_run_whose_scheduler_is_frozen_fails_and_can_be_resumed() {
+    let gated = GatedBatch::with_logs(6);
+    let cluster = gated.cluster(1);
+    gated.open_gate(2);
+    let mut run = gated.start(&cluster, &["--cluster-patience", "3s"]);
+    gated.until_published(2);
+    gated.until_begun(3);
+    // Connections stay open, and nothing answers.
+    cluster.scheduler.signal(rustix::process::Signal::STOP);
+    assert_eq!(run.code(), Some(1), "{}", run.stderr());
+    let report = run.stderr();
+    assert!(report.contains(&format!("the scheduler at {}", cluster.address)), "{report}");
+    assert!(report.contains("--resume"), "{report}");
+    cluster.scheduler.signal(rustix::process::Signal::CONT);
+    gated.open_gate(ALL);
+    gated.until_quiet();
+    let mut run = gated.start(&cluster, &["--resume"]);
+    assert_eq!(run.code(), Some(0), "{}", run.stderr());
+    gated.assert_complete();
+}
