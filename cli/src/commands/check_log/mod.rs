@@ -16,7 +16,7 @@ use sluice_model::{DefaultRole, Error, Input, Overwrite, PluginKind};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Pipeline, Report};
 
-use crate::args::{RunningArgs, SelectionArgs};
+use crate::args::{DecodingArgs, RunningArgs, SelectionArgs};
 use crate::commands::{convert, execute, generated};
 use crate::conversion;
 use crate::exit::{CommandResult, ExitStatus, Failure};
@@ -192,7 +192,10 @@ fn pipeline(
         false => Vec::new(),
     };
     let own_types: Vec<&str> = own_types.iter().map(String::as_str).collect();
-    let decoding = target.decodes.then(|| args.decoding.clone()).unwrap_or_default();
+    let decoding = match target.decodes {
+        true => args.decoding.clone(),
+        false => DecodingArgs::default(),
+    };
     let selection = SelectionArgs { decoding, ..SelectionArgs::default() };
     let recipe = Recipe {
         source: source.name,
