@@ -32,11 +32,12 @@ pub fn drive(bytes: u64, to: impl Write) -> io::Result<CountTable> {
     by_time(drive_channels(), bytes, to)
 }
 
-/// Writes at least `bytes` of scans of 232 to 1824 bytes, on 200 channels with about as many bytes
-/// each.
-pub fn many(bytes: u64, to: impl Write) -> io::Result<CountTable> {
-    let channels = (0..200).map(|n| {
-        let ranges = 50 + 2 * n;
+/// Writes at least `bytes` of scans of 232 to 1824 bytes, on channels with about as many bytes each.
+pub fn many(channels: u64, bytes: u64, to: impl Write) -> io::Result<CountTable> {
+    // As many lengths for each number of channels, as far as there are enough.
+    let lengths = channels.clamp(1, 200);
+    let channels = (0..channels).map(|n| {
+        let ranges = 50 + 2 * (n % lengths * 200 / lengths);
         let scanner = Content::Scanner { ranges, noise: Noise::new(400 + n) };
         MadeUpChannel::new(format!("SCAN_{n:03}"), 20_000 / ranges, scanner)
     });

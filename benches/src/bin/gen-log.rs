@@ -25,8 +25,11 @@ enum LogKind {
         /// The log to write
         out: PathBuf,
     },
-    /// Scans on 200 channels with about as many bytes each
+    /// Scans on many channels with about as many bytes each
     Many {
+        /// How many channels
+        #[arg(long, default_value_t = 200)]
+        channels: u64,
         /// Length in millions of bytes
         #[arg(long, default_value_t = 1000)]
         mb: u64,
@@ -64,7 +67,7 @@ fn main() -> anyhow::Result<()> {
         |path: &PathBuf| File::create(path).with_context(|| format!("create {}", path.display()));
     let counts = match GenLogArgs::parse().kind {
         LogKind::Dgc { mb, out } => mix::drive(mb * 1_000_000, create(&out)?)?,
-        LogKind::Many { mb, out } => mix::many(mb * 1_000_000, create(&out)?)?,
+        LogKind::Many { channels, mb, out } => mix::many(channels, mb * 1_000_000, create(&out)?)?,
         LogKind::Vel { mb, out } => robots::vel(mb * 1_000_000, create(&out)?)?,
         LogKind::Orca { mb, out } => robots::orca(mb * 1_000_000, &out)
             .with_context(|| format!("write {}", out.display()))?,

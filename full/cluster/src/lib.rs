@@ -35,7 +35,7 @@ use tokio::runtime::{Builder, Runtime};
 const MESSAGE_LIMIT: usize = 64 << 20;
 
 /// How often to check whether to stop.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Returns once `stop` is requested.
 async fn stop_requested(stop: &Stop) {

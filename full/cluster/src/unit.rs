@@ -1,19 +1,24 @@
-//! The child process that runs one unit: its input, its output, and its exit when the parent is
-//! gone. Starting it and interpreting its exit is in `executor`.
+//! The child process that runs units: its input, its output, and its exit when the parent is gone.
+//! Starting it and interpreting its results is in `executor`.
 //!
-//! The order is one line on stdin, which then stays open: when it closes, the parent is gone, and
-//! the process exits at once. The last line of stdout is the result.
+//! An order is one line on stdin, and its result one line on stdout, followed by a line on stderr
+//! that says that no more of its messages follow. When stdin closes, the parent is gone, and the
+//! process exits at once.
 
 use std::io::{self, BufRead, Read, Write};
 use std::sync::mpsc::{self, Receiver};
 
 use serde::{Deserialize, Serialize};
+use sluice_io::files::forget_states;
 use sluice_model::{Error, Registry, programs};
 use sluice_pipeline::dispatch::{OrderOutcome, UnitOrder};
 use sluice_pipeline::run::Options;
 
 /// The longest order, in bytes.
 pub(crate) const MAX_ORDER_BYTES: u64 = crate::MESSAGE_LIMIT as u64;
+
+/// The line that ends the messages of a unit on stderr.
+pub(crate) const END_OF_UNIT: &str = "\u{1}end of unit";
 
 /// The result of a unit, as its process prints it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,40 +33,43 @@ pub(crate) enum UnitResult {
     Abandoned(String),
 }
 
-/// Runs the order on stdin, and prints its result on stdout.
+/// Runs the orders on stdin, and prints their results. Does not return while the parent lives.
 pub fn serve(registry: &Registry, options: &Options) -> Result<(), Error> {
-    let order = read_order()?;
-    let ended = match order.execute(registry, options) {
-        Ok(OrderOutcome::Delivered) => UnitResult::Delivered,
-        Ok(OrderOutcome::Retry(why)) => UnitResult::Retry(why),
-        Ok(OrderOutcome::Abandoned(why)) => UnitResult::Abandoned(why),
-        Err(error) => UnitResult::Retry(error.to_string()),
-    };
-    let line = serde_json::to_string(&ended).map_err(|e| Error::internal(e.to_string()))?;
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|e| Error::io("write", "-", e))
+    for line in orders()? {
+        let order: UnitOrder = serde_json::from_str(&line)
+            .map_err(|e| Error::refused(format!("standard input is not an order: {e}")))?;
+        // Inputs may have changed since the last order.
+        forget_states();
+        let result = match order.execute(registry, options) {
+            Ok(OrderOutcome::Delivered) => UnitResult::Delivered,
+            Ok(OrderOutcome::Retry(why)) => UnitResult::Retry(why),
+            Ok(OrderOutcome::Abandoned(why)) => UnitResult::Abandoned(why),
+            Err(error) => UnitResult::Retry(error.to_string()),
+        };
+        let line = serde_json::to_string(&result).map_err(|e| Error::internal(e.to_string()))?;
+        print_line(io::stderr().lock(), END_OF_UNIT)?;
+        print_line(io::stdout().lock(), &line)?;
+    }
+    Ok(())
 }
 
-fn read_order() -> Result<UnitOrder, Error> {
-    let line = watch_stdin()?.recv().ok();
-    let line = line.ok_or_else(|| Error::refused("expected an order on standard input"))?;
-    let order = serde_json::from_str(&line);
-    order.map_err(|e| Error::refused(format!("standard input is not an order: {e}")))
+fn print_line(mut to: impl Write, line: &str) -> Result<(), Error> {
+    writeln!(to, "{line}").and_then(|()| to.flush()).map_err(|e| Error::io("write", "-", e))
 }
 
-/// The first line of stdin. The thread that reads it keeps reading, and exits this process when
-/// stdin closes.
-fn watch_stdin() -> Result<Receiver<String>, Error> {
+/// The lines of stdin. The thread that reads them exits this process when stdin closes.
+fn orders() -> Result<Receiver<String>, Error> {
     let (sender, receiver) = mpsc::channel();
     let watch = move || {
-        let mut line = String::new();
         let mut input = io::stdin().lock();
-        if input.by_ref().take(MAX_ORDER_BYTES).read_line(&mut line).is_ok_and(|length| length > 0)
-        {
-            // There is no receiver if the process is about to exit.
-            let _gone = sender.send(line);
-            // However reading ends, the parent is gone.
-            let _over = io::copy(&mut input, &mut io::sink());
+        loop {
+            let mut line = String::new();
+            let read = input.by_ref().take(MAX_ORDER_BYTES).read_line(&mut line);
+            // However reading ends, the parent is gone. There is no receiver if the process is
+            // about to exit.
+            if !read.is_ok_and(|length| length > 0) || sender.send(line).is_err() {
+                break;
+            }
         }
         programs::shut_down();
         std::process::exit(1);

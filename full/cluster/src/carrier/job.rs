@@ -19,10 +19,10 @@ use tonic::{Code, Request};
 use crate::endpoint::{SchedulerClient, SchedulerEndpoint};
 use crate::http::get_json;
 use crate::scheduler::admin::JobProgress;
-use crate::{POLL_INTERVAL, plan, stop_requested};
+use crate::{plan, stop_requested};
 
 /// How often the job's status is polled: at first, and at most.
-const STATUS_INTERVALS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
+const STATUS_INTERVALS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(100)];
 
 /// How often the job's progress is polled.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
@@ -119,7 +119,7 @@ impl<'a> Job<'a> {
         let mut interval = STATUS_INTERVALS[0];
         let mut last_response = Instant::now();
         loop {
-            sleep(interval.max(POLL_INTERVAL / 2)).await;
+            sleep(interval).await;
             interval = (interval * 2).min(STATUS_INTERVALS[1]);
             match state(&mut client, &self.id).await {
                 State::Done => return Ok(()),

@@ -1,18 +1,19 @@
-//! The child process that runs one unit: starts it, relays its output, and stops it.
+//! The child processes that run units: starts them, hands them orders, relays their output, and
+//! stops them.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::context::{MessageSender, send_message};
-use crate::unit::UnitResult;
+use crate::unit::{END_OF_UNIT, UnitResult};
 
 /// How long a cancelled process may take to stop its own children and exit.
 const EXIT_GRACE: Duration = Duration::from_secs(3);
@@ -20,79 +21,114 @@ const EXIT_GRACE: Duration = Duration::from_secs(3);
 /// The most of a line that is kept.
 const MAX_LINE: u64 = 64 << 10;
 
-/// How a process ended.
+/// How a unit ended.
 #[derive(Debug)]
-pub(super) enum ChildExit {
-    /// It exited and reported a result.
+pub(super) enum UnitExit {
+    /// The process reported a result.
     Finished(UnitResult),
-    /// It exited without a result; how.
+    /// The process ended without a result; how.
     Crashed(String),
     /// It was cancelled.
     Cancelled,
 }
 
-/// Runs an order in a child process of this program, with `folder` as its working directory.
-/// Sending on `end`, or dropping its sender, cancels the process.
-///
-/// `Err` if the process cannot be started.
-pub(super) async fn run_unit(
-    arguments: &[String],
-    folder: &Path,
-    order: &str,
-    name: &str,
-    messages: &MessageSender,
-    end: oneshot::Receiver<()>,
-) -> io::Result<ChildExit> {
-    let mut child = command(arguments, folder).spawn()?;
-    let Some(((mut input, output), errors)) =
-        child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take())
-    else {
-        return Err(io::Error::other("the child process has no pipes"));
-    };
-    let last = Mutex::new(String::new());
-    let pipes = async {
-        let feed = async {
-            // A process that dies before it has read its order reports why on stderr.
-            drop(input.write_all(format!("{order}\n").as_bytes()).await);
-            drop(input.flush().await);
+/// A child process of this program that runs units, one after the other, in one working directory.
+/// Killed when dropped.
+#[derive(Debug)]
+pub(super) struct UnitProcess {
+    folder: PathBuf,
+    child: Child,
+    /// The process exits when this closes.
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    errors: BufReader<ChildStderr>,
+}
+
+impl UnitProcess {
+    /// Starts a process. Must be called on a Tokio runtime.
+    pub(super) fn start(arguments: &[String], folder: &Path) -> io::Result<Self> {
+        let mut child = command(arguments, folder).spawn()?;
+        let pipes = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());
+        let ((input, output), errors) =
+            pipes.ok_or_else(|| io::Error::other("the child process has no pipes"))?;
+        let (output, errors) = (BufReader::new(output), BufReader::new(errors));
+        Ok(Self { folder: folder.to_owned(), child, input, output, errors })
+    }
+
+    /// Whether it can run an order in this working directory.
+    pub(super) fn is_ready_in(&mut self, folder: &Path) -> bool {
+        self.folder == folder && matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Runs an order. Sending on `end`, or dropping its sender, cancels it.
+    ///
+    /// Returns the process too if it can run another order: if it has delivered this one.
+    pub(super) async fn run(
+        mut self,
+        order: &str,
+        name: &str,
+        messages: &MessageSender,
+        end: oneshot::Receiver<()>,
+    ) -> io::Result<(UnitExit, Option<Self>)> {
+        let Self { child, input, output, errors, .. } = &mut self;
+        let work = async {
+            let feed = async {
+                // A process that dies before it has read its order reports why on stderr.
+                drop(input.write_all(format!("{order}\n").as_bytes()).await);
+                drop(input.flush().await);
+            };
+            let (result, ..) =
+                tokio::join!(read_result(output), forward_stderr(errors, name, messages), feed);
+            result
         };
-        tokio::join!(keep_last_line(output, &last), forward_stderr(errors, name, messages), feed);
-    };
-    let mut pipes = Box::pin(pipes);
-    // Its stdin stays open until here: the process exits when stdin closes.
-    let status = tokio::select! {
-        status = wait_for_exit(&mut child, &mut pipes) => Some(status?),
-        _ = end => None,
-    };
-    drop(pipes);
-    drop(input);
-    match status {
-        Some(status) => {
-            Ok(classify_exit(status, &last.lock().unwrap_or_else(PoisonError::into_inner)))
-        }
-        None => {
-            end_child(&mut child).await;
-            Ok(ChildExit::Cancelled)
+        let ended = tokio::select! {
+            ended = until_exit(child, work) => Some(ended?),
+            _ = end => None,
+        };
+        Ok(match ended {
+            Some(Ok(result)) => {
+                let is_reusable = result == UnitResult::Delivered;
+                (UnitExit::Finished(result), is_reusable.then_some(self))
+            }
+            Some(Err(status)) => {
+                let crash = format!("its process ended without a result: {status}");
+                (UnitExit::Crashed(crash), None)
+            }
+            None => {
+                self.end().await;
+                (UnitExit::Cancelled, None)
+            }
+        })
+    }
+
+    /// Ends the process, if need be by force.
+    async fn end(mut self) {
+        drop(self.input);
+        if timeout(EXIT_GRACE, self.child.wait()).await.is_err() {
+            // If that fails, it has exited meanwhile.
+            drop(self.child.kill().await);
         }
     }
 }
 
-/// Waits until the process has exited and its pipes are closed. Processes that it left behind may
-/// hold the pipes open; after `EXIT_GRACE` they are ignored.
-async fn wait_for_exit(
+/// Waits for the result of the work, or until the process has exited without one. Processes that it
+/// left behind may hold its pipes open; after `EXIT_GRACE` they are ignored.
+async fn until_exit(
     child: &mut Child,
-    pipes: &mut (impl Future<Output = ()> + Unpin),
-) -> io::Result<ExitStatus> {
-    let (mut ended, mut pipes_done) = (None, false);
-    loop {
+    work: impl Future<Output = Option<UnitResult>>,
+) -> io::Result<Result<UnitResult, ExitStatus>> {
+    let (mut work, mut exited) = (pin!(work), None);
+    let result = loop {
         tokio::select! {
-            () = &mut *pipes, if !pipes_done => pipes_done = true,
-            status = child.wait(), if ended.is_none() => ended = Some(status?),
-            () = sleep(EXIT_GRACE), if ended.is_some() => pipes_done = true,
+            result = &mut work => break result,
+            status = child.wait(), if exited.is_none() => exited = Some(status?),
+            () = sleep(EXIT_GRACE), if exited.is_some() => break None,
         }
-        if let (Some(status), true) = (ended, pipes_done) {
-            return Ok(status);
-        }
+    };
+    match (result, exited) {
+        (Some(result), _) => Ok(Ok(result)),
+        (None, Some(status)) => Ok(Err(status)),
+        (None, None) => child.wait().await.map(Err),
     }
 }
 
@@ -115,31 +151,18 @@ pub(crate) fn program() -> std::path::PathBuf {
     std::env::current_exe().unwrap_or_else(|_| "sluice".into())
 }
 
-async fn end_child(child: &mut Child) {
-    if timeout(EXIT_GRACE, child.wait()).await.is_err() {
-        // If that fails, it has exited meanwhile.
-        drop(child.kill().await);
+/// The result that the process prints, or `None` if it ends without one.
+async fn read_result(output: &mut BufReader<ChildStdout>) -> Option<UnitResult> {
+    loop {
+        if let Ok(result) = serde_json::from_str(&next_line(output).await?) {
+            return Some(result);
+        }
     }
 }
 
-fn classify_exit(status: ExitStatus, last: &str) -> ChildExit {
-    match serde_json::from_str(last) {
-        Ok(ended) if status.success() => ChildExit::Finished(ended),
-        _ => ChildExit::Crashed(format!("its process ended without a result: {status}")),
-    }
-}
-
-async fn keep_last_line(output: ChildStdout, last: &Mutex<String>) {
-    let mut lines = BufReader::new(output);
-    while let Some(line) = next_line(&mut lines).await {
-        *last.lock().unwrap_or_else(PoisonError::into_inner) = line;
-    }
-}
-
-/// Relays the lines of a child's stderr, prefixed with the name of its unit.
-async fn forward_stderr(errors: ChildStderr, name: &str, messages: &MessageSender) {
-    let mut lines = BufReader::new(errors);
-    while let Some(line) = next_line(&mut lines).await {
+/// Relays the lines of a child's stderr up to the end of its unit, prefixed with the unit's name.
+async fn forward_stderr(errors: &mut BufReader<ChildStderr>, name: &str, messages: &MessageSender) {
+    while let Some(line) = next_line(errors).await.filter(|line| line != END_OF_UNIT) {
         send_message(messages, format!("{name}: {line}")).await;
     }
 }

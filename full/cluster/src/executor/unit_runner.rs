@@ -1,11 +1,11 @@
-//! Runs units: starts a child process per order, and decides from its exit whether the unit is
-//! done, is retried, or is given up.
+//! Runs units in child processes, and decides from how one ends whether it is done, is retried, or
+//! is given up.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use super::child::{self, ChildExit};
+use super::child::{UnitExit, UnitProcess};
 use super::context::{ExecutorOptions, MessageSender, send_message};
 use super::done_marker::DoneMarker;
 use crate::endpoint::SchedulerEndpoint;
@@ -28,6 +28,10 @@ use crate::{POLL_INTERVAL, host_name, http};
 /// folders than others is always idle, and would take every order away from those that see them.
 const UNSEEN_DELAY: Duration = Duration::from_secs(2);
 
+/// How long a process waits for another order. A scheduler with work has one at once, and nothing of
+/// a run should outlive it.
+const MAX_IDLE: Duration = Duration::from_millis(200);
+
 /// Runs units, and knows which are running.
 pub(super) struct UnitRunner {
     /// Arguments of every child process.
@@ -38,6 +42,15 @@ pub(super) struct UnitRunner {
     /// processes started from them would inherit.
     runtime: Handle,
     running: Mutex<Vec<RunningUnit>>,
+    /// Processes that wait for another order, the last used last. Starting one takes longer than a
+    /// short log.
+    idle: Mutex<Vec<IdleProcess>>,
+}
+
+/// A process that has run a unit.
+struct IdleProcess {
+    process: UnitProcess,
+    since: Instant,
 }
 
 /// A running unit. Dropping `end` cancels it.
@@ -62,7 +75,8 @@ impl UnitRunner {
             arguments.push("--allow-exec".to_owned());
         }
         let (scheduler, runtime) = (options.scheduler.clone(), Handle::current());
-        Self { arguments, scheduler, messages, runtime, running: Mutex::default() }
+        let (running, idle) = (Mutex::default(), Mutex::default());
+        Self { arguments, scheduler, messages, runtime, running, idle }
     }
 
     /// The tasks of the running units.
@@ -85,13 +99,27 @@ impl UnitRunner {
         while !self.lock().is_empty() {
             sleep(POLL_INTERVAL).await;
         }
+        self.end_idle(Duration::ZERO);
+    }
+
+    /// Ends the processes that have been idle for this long.
+    fn end_idle(&self, time: Duration) {
+        self.idle().retain(|idle| idle.since.elapsed() < time);
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<IdleProcess>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<RunningUnit>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn process(&self, unit: &AssignedUnit, end: oneshot::Receiver<()>) -> io::Result<()> {
+    async fn process(
+        self: &Arc<Self>,
+        unit: &AssignedUnit,
+        end: oneshot::Receiver<()>,
+    ) -> io::Result<()> {
         let done_marker = DoneMarker::new(&unit.order, &unit.task.job);
         if self.blocking(&done_marker, DoneMarker::exists).await? {
             return Ok(());
@@ -107,17 +135,17 @@ impl UnitRunner {
             return self.retry_or_give_up(unit, missing_folder_message(&missing)).await;
         }
         let why = match self.run_child(unit, end).await? {
-            ChildExit::Finished(UnitResult::Delivered) => {
+            UnitExit::Finished(UnitResult::Delivered) => {
                 return self.blocking(&done_marker, DoneMarker::write).await;
             }
-            ChildExit::Cancelled => return Err(cancelled()),
-            ChildExit::Finished(UnitResult::Retry(why)) | ChildExit::Crashed(why) => {
+            UnitExit::Cancelled => return Err(cancelled()),
+            UnitExit::Finished(UnitResult::Retry(why)) | UnitExit::Crashed(why) => {
                 if !self.blocking(&unit.order, UnitOrder::is_over).await? {
                     return self.retry_or_give_up(unit, why).await;
                 }
                 "the run is over".to_owned()
             }
-            ChildExit::Finished(UnitResult::Abandoned(why)) => why,
+            UnitExit::Finished(UnitResult::Abandoned(why)) => why,
         };
         send_message(&self.messages, format!("{}: abandoned: {why}", unit.name)).await;
         Ok(())
@@ -134,13 +162,33 @@ impl UnitRunner {
     }
 
     async fn run_child(
-        &self,
+        self: &Arc<Self>,
         unit: &AssignedUnit,
         end: oneshot::Receiver<()>,
-    ) -> io::Result<ChildExit> {
+    ) -> io::Result<UnitExit> {
         let AssignedUnit { order, name, .. } = unit;
         let text = serde_json::to_string(order).map_err(io::Error::other)?;
-        child::run_unit(&self.arguments, order.folder(), &text, name, &self.messages, end).await
+        let process = match self.take_idle(order.folder()) {
+            Some(process) => process,
+            None => UnitProcess::start(&self.arguments, order.folder())?,
+        };
+        let (exit, process) = process.run(&text, name, &self.messages, end).await?;
+        if let Some(process) = process {
+            self.idle().push(IdleProcess { process, since: Instant::now() });
+            let runner = Arc::clone(self);
+            self.runtime.spawn(async move {
+                sleep(MAX_IDLE).await;
+                runner.end_idle(MAX_IDLE);
+            });
+        }
+        Ok(exit)
+    }
+
+    /// A process that can run an order in this folder.
+    fn take_idle(&self, folder: &Path) -> Option<UnitProcess> {
+        let mut idle = self.idle();
+        let place = idle.iter_mut().rposition(|idle| idle.process.is_ready_in(folder))?;
+        Some(idle.remove(place).process)
     }
 
     /// `Err` if the unit should be retried.

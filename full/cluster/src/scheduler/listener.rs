@@ -77,6 +77,11 @@ async fn accept_all(
     let slots = Arc::new(Semaphore::new(MAX_HANDSHAKES));
     while !sender.is_closed() {
         let (stream, peer) = Listener::accept(&mut listener).await;
+        // Otherwise each response waits some 40 ms for the acknowledgement of what was sent before.
+        if stream.set_nodelay(true).is_err() {
+            // The client is gone.
+            continue;
+        }
         let (Some(tls), sender) = (&tls, sender.clone()) else {
             drop(sender.send((Box::new(stream), peer)).await);
             continue;

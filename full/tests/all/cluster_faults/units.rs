@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use super::{BATCH, GatedBatch, processes_in};
+use super::{BATCH, GatedBatch};
+use crate::cluster::{assert_same_files, read_tree};
 use crate::kit::{drive, log, report_skip};
 
 /// Kills its parent when it sees a certain word.
@@ -108,6 +109,25 @@ fn units_of_an_executor_that_cannot_write_are_reassigned() {
 }
 
 #[test]
+fn a_process_runs_one_unit_after_the_other() {
+    let note_parent = "echo $PPID >> pids; exec cat";
+    let logs = (0..6).map(|n| log(&drive(n + 1, 200)));
+    let gated = GatedBatch::with(BATCH, note_parent, logs);
+    std::fs::remove_file(gated.folder.at("pids")).unwrap();
+    let cluster = gated.cluster(1);
+    let mut run = gated.start(&cluster, &[]);
+    assert_eq!(run.code(), Some(0), "{}", run.stderr());
+    let pids = std::fs::read_to_string(gated.folder.at("pids")).unwrap();
+    let mut pids: Vec<&str> = pids.lines().collect();
+    assert_eq!(pids.len(), 6);
+    pids.dedup();
+    // On a slow machine a process may have waited too long.
+    assert!(pids.len() < 6, "{pids:?}");
+    gated.until_quiet();
+    assert_same_files(&gated.expected, &read_tree(&gated.folder.at("out")));
+}
+
+#[test]
 fn full_disks_are_reported_and_leave_no_partial_output() {
     let gated = GatedBatch::with_logs(3);
     let mut cluster = gated.cluster(0);
@@ -144,7 +164,7 @@ fn run_blind(gated: &GatedBatch, hidden: &std::path::Path) -> Option<String> {
     cluster.executors.push(gated.executor_by(&words, &cluster.address));
     let mut run = gated.start(&cluster, &[]);
     assert_eq!(run.code(), Some(1), "{}", run.stderr());
-    assert!(processes_in(&gated.folder).is_empty());
+    gated.until_quiet();
     assert_eq!(gated.published(), 0);
     assert!(super::hidden(gated.folder.path()).is_empty());
     Some(run.stderr())
