@@ -366,7 +366,7 @@ mod tests {
     #[test]
     fn many_channels_share_the_bytes_evenly() {
         let mut log = Vec::new();
-        let counts = many(20_000_000, &mut log).unwrap();
+        let counts = many(200, 20_000_000, &mut log).unwrap();
         assert_eq!(bare::count(&log[..]).unwrap(), counts);
         assert_eq!(counts.0.len(), 200);
         assert!(counts.0.values().all(|count| (70_000..130_000).contains(&count.bytes)));
