@@ -298,6 +298,24 @@ fn a_log_that_changes_between_plan_and_execution_is_read() {
 }
 
 #[test]
+fn queries_of_one_session_use_the_cache_until_the_log_changes() {
+    let folder = Folder::new();
+    let (path, cache) = (folder.write("drive.lcm", log(&drive(3, 900))), cache(&folder));
+    let session = cached_session(&path, &[], &cache);
+    let sql = "select channel, count(*) from drive group by 1 order by 1";
+    let first = answer(&session, sql);
+    let log = session.log("drive").unwrap();
+    let read = log.bytes_read();
+    assert_eq!(answer(&session, sql), first);
+    assert_eq!(log.bytes_read(), read);
+    let more = LcmEvent::new(900, BEGIN, "F", b"x").bytes();
+    fs::write(&path, [fs::read(&path).unwrap(), more].concat()).unwrap();
+    log.refresh().unwrap();
+    assert!(answer(&session, sql).0.contains("| F "));
+    assert_eq!(number(&session, "select count(*) from drive.F"), 1);
+}
+
+#[test]
 fn changed_types_are_noticed() {
     let folder = Folder::new();
     let (path, cache) = (demo(&folder, 1), cache(&folder));

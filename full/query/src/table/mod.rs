@@ -23,7 +23,7 @@
 //!
 //! With a [`TableCache`](crate::cache::TableCache), a query that reads a whole table stores the
 //! columns that it reads, and later queries take them from there. That changes no row and no
-//! finding.
+//! finding: queries that would find only a part of what is damaged or missing read the log.
 
 mod cache_key;
 mod cached_rows;
