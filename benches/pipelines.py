@@ -117,9 +117,9 @@ class Sluice:
         return [self.program, "run", "-q", "--progress", "none", *flags, file]
 
     def query(self, query, log, types):
-        """The command that runs a query on a log."""
+        """The command that runs a query on a log, which it reads each time."""
         known = [word for path in types for word in ("--types", path)]
-        return [self.program, "query", "-q", "--format", "csv", *known, query, log]
+        return [self.program, "query", "-q", "--no-cache", "--format", "csv", *known, query, log]
 
     def has(self, verb):
         """Whether this program was built with support for a subcommand."""

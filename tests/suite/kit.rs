@@ -178,6 +178,8 @@ path = "${DIR}/out.lcm"
 pub(crate) fn sluice(folder: &Folder) -> Command {
     let mut command = Command::new(crate::PROGRAM);
     command.current_dir(folder.path()).stdin(Stdio::null()).env_remove("NO_COLOR");
+    // Never the cache of whoever runs the tests.
+    command.env("XDG_CACHE_HOME", folder.at("cache"));
     command
 }
 

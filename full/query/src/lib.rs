@@ -1,8 +1,9 @@
 //! SQL over logs with DataFusion: logs as tables, and the stage `sql`.
 //!
-//! `statements` splits texts; `session` plans and runs queries; `table` makes tables of any source; `stage` runs a query over
-//! the events of a pipeline.
+//! `statements` splits texts; `session` plans and runs queries; `table` makes tables of any source;
+//! `cache` keeps columns of these on disk; `stage` runs a query over the events of a pipeline.
 
+pub mod cache;
 pub mod session;
 mod stage;
 pub mod statements;

@@ -23,6 +23,10 @@ Without a query, statements are read from standard input, each up to its semicol
 there is a prompt; type `.help` there. Its history is in $XDG_STATE_HOME/sluice/query_history, or
 ~/.local/state/sluice/query_history.
 
+A query that reads a whole log of 64 MiB or more stores the columns that it reads (never payloads)
+in $XDG_CACHE_HOME/sluice/queries, or ~/.cache/sluice/queries, which only you can read. Later
+queries on the unchanged log take them from there. --no-cache turns this off.
+
 Examples:
   sluice query \"select channel, count(*) from drive group by 1 order by 2 desc\" drive.lcm
   sluice query \"select * from drive where channel = 'POSE' limit 5\" drive.lcm
@@ -83,6 +87,10 @@ pub(crate) struct QueryArgs {
     /// files.
     #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse)]
     pub(crate) memory: Option<ByteSize>,
+
+    /// Read the logs even if an earlier query has stored what this one needs, and store nothing.
+    #[arg(long)]
+    pub(crate) no_cache: bool,
 }
 
 /// A format of rows.

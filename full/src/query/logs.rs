@@ -13,6 +13,7 @@ use sluice_query::table::LogTables;
 
 use super::args::QueryArgs;
 use super::arguments::LogArgument;
+use super::cache;
 
 /// The alias of an only log.
 pub(super) const ALIAS: &str = "log";
@@ -52,6 +53,7 @@ impl Logs {
             ..SessionOptions::default()
         };
         let session = Session::new(options)?;
+        let cache = if args.no_cache { None } else { cache::table_cache() }.map(Arc::new);
         let (mut files, mut all_inputs, mut types) =
             (Vec::new(), Vec::new(), args.decoding.types.clone());
         let tables = tables(logs, shell)?;
@@ -63,7 +65,12 @@ impl Logs {
             files.extend(source.files()?.into_iter().map(|file| file.path));
             all_inputs.extend(source.inputs()?);
             let own = types_of(plugin, args);
-            let log = typed(LogTables::new(source, SOURCE_NAME, &shell.registry), &own, args)?;
+            let mut log = typed(LogTables::new(source, SOURCE_NAME, &shell.registry), &own, args)?;
+            if let Some(cache) = &cache
+                && let Some(source) = cache::source_key(plugin, &args.log_format)
+            {
+                log = log.with_cache(Arc::clone(cache), &source);
+            }
             let new = own.into_iter().filter(|own| !types.contains(own));
             types.extend(new.collect::<Vec<_>>());
             add(&session, &table.name, tables.len() == 1, log)?;

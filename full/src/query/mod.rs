@@ -2,6 +2,7 @@
 
 mod args;
 mod arguments;
+mod cache;
 mod diagnostic;
 mod execute;
 mod interrupt;
@@ -9,6 +10,7 @@ mod logs;
 mod out;
 mod prompt;
 mod script;
+mod user_folder;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use sluice::extension::{CommandResult, Failure, Shell, Verb};

@@ -82,6 +82,7 @@ impl DocumentReader {
         let mut command = Command::new("sh");
         command.args(["-eu", "-c", &text]).current_dir(self.folder.path()).stdin(Stdio::null());
         command.env("PATH", path).env("DATA", self.folder.at("data"));
+        command.env("XDG_CACHE_HOME", self.folder.at("cache"));
         command
     }
 

@@ -474,6 +474,7 @@ fn in_terminal(folder: &Folder, arguments: &[&str], steps: &[Value]) -> Option<V
         .args(arguments)
         .current_dir(folder.path())
         .env("TERM", "xterm")
+        .env("XDG_CACHE_HOME", folder.at("cache"))
         .env("XDG_STATE_HOME", folder.at("state"));
     let output = ProgramOutput::from_output(command.output().unwrap()).expect(0);
     let output: Value = serde_json::from_slice(&output.stdout).unwrap();

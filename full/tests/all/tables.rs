@@ -32,17 +32,17 @@ fn tables_of(plugin: &str, path: &Path, types: &[&str]) -> Arc<LogTables> {
     tables_with(plugin, json!({ "path": path }), types)
 }
 
-fn tables_with(plugin: &str, options: Value, types: &[&str]) -> Arc<LogTables> {
+pub(crate) fn tables_with(plugin: &str, options: Value, types: &[&str]) -> Arc<LogTables> {
     let types: Vec<String> = types.iter().map(|types| (*types).to_owned()).collect();
     let log = LogTables::new(source(plugin, options), "log", &Registry::linked());
     Arc::new(log.with_types(&types, &Default::default()).unwrap())
 }
 
-fn small() -> SessionOptions {
+pub(crate) fn small() -> SessionOptions {
     SessionOptions { jobs: Some(2), memory: SMALL, ..SessionOptions::default() }
 }
 
-fn session_with(options: SessionOptions, log: Arc<LogTables>) -> Session {
+pub(crate) fn session_with(options: SessionOptions, log: Arc<LogTables>) -> Session {
     let session = Session::new(options).unwrap();
     session.add_log("drive", log).unwrap();
     session
@@ -53,7 +53,7 @@ fn session(plugin: &str, path: &Path, types: &[&str]) -> Session {
     session_with(small(), tables_of(plugin, path, types))
 }
 
-fn planned(session: &Session, sql: &str) -> PlannedQuery {
+pub(crate) fn planned(session: &Session, sql: &str) -> PlannedQuery {
     session.plan(sql, &AtomicBool::new(false)).unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
@@ -66,16 +66,16 @@ fn run_query(session: &Session, sql: &str) -> Result<Vec<RecordBatch>, QueryErro
     Ok(all)
 }
 
-fn rows(session: &Session, sql: &str) -> Vec<RecordBatch> {
+pub(crate) fn rows(session: &Session, sql: &str) -> Vec<RecordBatch> {
     run_query(session, sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
-fn text(batches: &[RecordBatch]) -> String {
+pub(crate) fn text(batches: &[RecordBatch]) -> String {
     pretty_format_batches(batches).unwrap().to_string()
 }
 
 /// The only value of the only row.
-fn number(session: &Session, sql: &str) -> i64 {
+pub(crate) fn number(session: &Session, sql: &str) -> i64 {
     let shown = text(&rows(session, sql));
     let line = shown.lines().nth(3).unwrap_or_else(|| panic!("{sql}: {shown}"));
     line.trim_matches(['|', ' ']).parse().unwrap_or_else(|_| panic!("{sql}: {shown}"))
@@ -86,7 +86,7 @@ fn error_of(session: &Session, sql: &str) -> String {
 }
 
 /// A log whose payloads look like events, so that start positions are guessed wrong.
-fn misleading(seed: u64, count: i64) -> Vec<LcmEvent> {
+pub(crate) fn misleading(seed: u64, count: i64) -> Vec<LcmEvent> {
     let mut rng = SeededRng(seed);
     let inner: Vec<LcmEvent> = (0..40)
         .map(|n| LcmEvent::new(900_000 + n, BEGIN + 77, "INNER", &vec![7; rng.below(900) as usize]))
@@ -101,7 +101,7 @@ fn misleading(seed: u64, count: i64) -> Vec<LcmEvent> {
 }
 
 /// The same bytes with holes.
-fn damaged(seed: u64, mut bytes: Vec<u8>) -> Vec<u8> {
+pub(crate) fn damaged(seed: u64, mut bytes: Vec<u8>) -> Vec<u8> {
     let mut rng = SeededRng(seed);
     for _ in 0..12 {
         let at = rng.below(bytes.len() as u64 - 600) as usize;
@@ -642,7 +642,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
 }
 
 /// A synthetic drive of this many seconds, as an LCM log.
-fn demo(folder: &Folder, seconds: u32) -> PathBuf {
+pub(crate) fn demo(folder: &Folder, seconds: u32) -> PathBuf {
     let pipeline = format!(
         "[sources.demo]\nplugin = \"demo\"\nseconds = {seconds}\n\
          [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"demo\"\npath = \"drive.lcm\"\n"

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
+use serde::{Deserialize, Serialize};
 use sluice_model::Damage;
 
 /// What a query reports besides its result.
@@ -47,6 +48,53 @@ fn keep_larger(all: &mut BTreeMap<String, u64>, more: &BTreeMap<String, u64>) {
     }
 }
 
+/// What one read of a whole table found, in a form that can be stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TableFindings {
+    damage: Vec<DamagedRange>,
+    left_out: BTreeMap<String, u64>,
+    notes: BTreeMap<String, u64>,
+}
+
+/// [`Damage`] of an input that can be read again, without its channel, whose id is only valid in
+/// one process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct DamagedRange {
+    input: String,
+    offset: u64,
+    length: u64,
+    reason: String,
+}
+
+impl TableFindings {
+    pub(super) fn add_damage(&mut self, damage: &[Damage]) {
+        self.damage.extend(damage.iter().map(|damage| DamagedRange {
+            input: damage.input.to_string(),
+            offset: damage.offset,
+            length: damage.length,
+            reason: damage.reason.clone(),
+        }));
+    }
+
+    pub(super) fn set_counts(
+        &mut self,
+        left_out: &BTreeMap<String, u64>,
+        notes: &BTreeMap<String, u64>,
+    ) {
+        (self.left_out, self.notes) = (left_out.clone(), notes.clone());
+    }
+
+    /// Whether nothing was found.
+    pub(super) fn is_empty(&self) -> bool {
+        self.damage.is_empty() && !self.has_counts()
+    }
+
+    /// Whether events are missing, or there are notes.
+    pub(super) fn has_counts(&self) -> bool {
+        !self.left_out.is_empty() || !self.notes.is_empty()
+    }
+}
+
 /// The most damaged ranges that are listed; the rest are counted.
 const MAX_DAMAGE: usize = 1 << 16;
 
@@ -88,6 +136,14 @@ impl FindingsLog {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         keep_larger(&mut state.findings.left_out, left_out);
         keep_larger(&mut state.findings.notes, notes);
+    }
+
+    /// Adds what an earlier read of the same table found.
+    pub(crate) fn add_table(&self, found: &TableFindings) {
+        self.add_damage(found.damage.iter().map(|range| {
+            Damage::new(&range.input.as_str().into(), range.offset, range.length, &*range.reason)
+        }));
+        self.add_counts(&found.left_out, &found.notes);
     }
 
     /// Takes the findings since the last call.

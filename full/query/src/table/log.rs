@@ -14,15 +14,17 @@ use sluice_model::{
     Registry, RunHandle, Source, Split, Stage,
 };
 
+use super::cache_key::LogCache;
 use super::findings::FindingsLog;
+use crate::cache::TableCache;
 
 /// A log that can be queried; shared by all queries that read it.
 pub struct LogTables {
     pub(super) source: Arc<dyn Source>,
-    source_name: Arc<str>,
+    pub(super) source_name: Arc<str>,
     registry: Registry,
     /// The options of `decode` and `encode`.
-    types: Value,
+    pub(super) types: Value,
     /// Decodes payloads, if types were set.
     pub(super) decode: Option<Arc<dyn Map>>,
     /// Encodes rows that have no payloads; created on first use.
@@ -32,6 +34,8 @@ pub struct LogTables {
     /// The ids of channels that are in the log, as far as it was read.
     discovered: Mutex<BTreeSet<u32>>,
     all_discovered: AtomicBool,
+    /// The names of channels that cached tables list.
+    cached_channels: Mutex<BTreeSet<String>>,
     labels: Mutex<Option<Arc<ChannelLabels>>>,
     /// The discovered types, by channel name.
     known: Mutex<HashMap<String, ChannelSchema>>,
@@ -41,6 +45,8 @@ pub struct LogTables {
     was_read: AtomicBool,
     pub(super) findings: FindingsLog,
     bytes_read: Arc<AtomicU64>,
+    /// Where tables are stored, if anywhere.
+    pub(super) cache: Option<LogCache>,
 }
 
 /// Inputs and their lengths.
@@ -66,12 +72,14 @@ impl LogTables {
             channels: Arc::default(),
             discovered: Mutex::default(),
             all_discovered: AtomicBool::new(false),
+            cached_channels: Mutex::default(),
             labels: Mutex::default(),
             known: Mutex::default(),
             input_lengths: Mutex::default(),
             was_read: AtomicBool::new(false),
             findings: FindingsLog::default(),
             bytes_read: Arc::default(),
+            cache: None,
         }
     }
 
@@ -91,6 +99,13 @@ impl LogTables {
         let notes = decode.notes().into_iter().map(|note| (note, 0)).collect();
         self.findings.add_counts(&BTreeMap::new(), &notes);
         Ok(Self { decode: Some(decode), types, ..self })
+    }
+
+    /// Stores tables that queries read completely, for later queries. `source` tells apart sources
+    /// that read the same files: the plugin and its options. These must name no other files: only
+    /// changes of the files of the source and of its types are noticed.
+    pub fn with_cache(self, tables: Arc<TableCache>, source: &str) -> Self {
+        Self { cache: Some(LogCache { tables, source: source.to_owned() }), ..self }
     }
 
     /// The names of its channels, sorted. Reads the whole log once; if its input can be read only
@@ -114,7 +129,8 @@ impl LogTables {
         let discovered = self.discovered.lock().unwrap_or_else(PoisonError::into_inner);
         let names =
             discovered.iter().map(|id| self.channels.get(ChannelId(*id)).name.text().to_owned());
-        names.collect::<BTreeSet<_>>().into_iter().collect()
+        let cached = self.cached_channels.lock().unwrap_or_else(PoisonError::into_inner);
+        names.chain(cached.iter().cloned()).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// The columns of the channel with exactly this name; `None` if there is none. Reads up to its
@@ -169,6 +185,12 @@ impl LogTables {
     pub(super) fn add_channels(&self, seen: &[bool]) {
         let mut all = self.discovered.lock().unwrap_or_else(PoisonError::into_inner);
         all.extend(seen.iter().enumerate().filter(|(_, seen)| **seen).map(|(id, _)| id as u32));
+    }
+
+    /// Adds all channels of the log, as an earlier read of the whole log found them.
+    pub(super) fn add_all_channels(&self, names: Vec<String>) {
+        self.cached_channels.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
+        self.all_discovered.store(true, Ordering::Relaxed);
     }
 
     /// The labels of all channels seen so far.

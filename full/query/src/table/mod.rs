@@ -20,9 +20,16 @@
 //! Rows come in log order. Conditions on times, channels and sources are pushed down to the source
 //! of the log; all other conditions are evaluated where events are read, on all cores. Row counts
 //! in files are only estimates here: damage may remove rows.
+//!
+//! With a [`TableCache`](crate::cache::TableCache), a query that reads a whole table stores the
+//! columns that it reads, and later queries take them from there. That changes no row and no
+//! finding: queries that would find only a part of what is damaged or missing read the log.
 
+mod cache_key;
+mod cached_rows;
 mod catalog;
 mod channels;
+mod collector;
 mod discovery;
 mod findings;
 mod log;
@@ -35,5 +42,6 @@ mod scan_task;
 
 pub(crate) use catalog::{Catalog, ROOT_SCHEMA};
 pub use findings::Findings;
+pub(crate) use findings::TableFindings;
 pub use log::LogTables;
 pub(crate) use resources::ReadResources;

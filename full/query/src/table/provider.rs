@@ -6,7 +6,7 @@ use arrow_schema::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::DFSchema;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::PhysicalExpr;
@@ -16,10 +16,11 @@ use sluice_kit::event_table::TableKind;
 use sluice_model::{Error, PerChannel, Split};
 
 use super::LogTables;
+use super::cached_rows::CachedTables;
 use super::pushdown::Pushdown;
 use super::resources::ReadResources;
-use super::scan::LogScan;
-use super::scan_task::{ScanTask, external};
+use super::scan::{LogScan, PlannedReading};
+use super::scan_task::{CachedScan, ScanColumns, ScanTask, external};
 
 /// A table of a log.
 #[derive(Debug)]
@@ -42,35 +43,52 @@ impl LogTable {
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
+        split_bytes: u64,
     ) -> Result<ScanTask> {
         let mut pushdown = Pushdown::of_table(&self.kind);
         let left = filters.iter().filter(|condition| !pushdown.add(condition, &self.kind));
-        let condition = conjunction(left.cloned().collect::<Vec<_>>());
-        let condition = condition.map(|condition| self.physical(state, condition)).transpose()?;
+        let left: Vec<Expr> = left.cloned().collect();
         let shown: Vec<usize> = match projection {
             Some(places) => places.clone(),
             None => (0..self.schema.fields().len()).collect(),
         };
-        let mut needed: Vec<usize> = condition.iter().flat_map(places).collect();
-        needed.retain(|place| !shown.contains(place));
-        needed.sort_unstable();
-        let all: Vec<usize> = shown.iter().copied().chain(needed).collect();
-        let built_schema = self.projected(&all)?;
+        let ScanColumns { places, schema: built_schema, condition } =
+            self.columns_for(state, &shown, left)?;
+        let cached = self.log.cache.is_some().then(|| {
+            let columns = self.columns_for(state, &shown, filters.to_vec())?;
+            Ok::<_, DataFusionError>(CachedScan { columns, split_bytes })
+        });
         let columns = self.kind.columns();
-        let built = all.iter().filter_map(|place| columns.get(*place).copied()).collect();
-        let condition = condition
-            .map(|condition| reassign_expr_columns(condition, &built_schema))
-            .transpose()?;
         Ok(ScanTask {
             log: Arc::clone(&self.log),
             kind: self.kind.clone(),
             pushdown,
-            built,
+            built: places.iter().filter_map(|place| columns.get(*place).copied()).collect(),
             built_schema,
+            places,
             condition,
             schema: self.projected(&shown)?,
             channel_matches: PerChannel::default(),
+            cached: cached.transpose()?,
         })
+    }
+
+    /// These columns and those that only the conditions need.
+    fn columns_for(
+        &self,
+        state: &dyn Session,
+        shown: &[usize],
+        conditions: Vec<Expr>,
+    ) -> Result<ScanColumns> {
+        let condition = conjunction(conditions).map(|all| self.physical(state, all)).transpose()?;
+        let mut needed: Vec<usize> = condition.iter().flat_map(places).collect();
+        needed.retain(|place| !shown.contains(place));
+        needed.sort_unstable();
+        let places: Vec<usize> = shown.iter().copied().chain(needed).collect();
+        let schema = self.projected(&places)?;
+        let condition =
+            condition.map(|condition| reassign_expr_columns(condition, &schema)).transpose()?;
+        Ok(ScanColumns { places, schema, condition })
     }
 
     fn physical(&self, state: &dyn Session, condition: Expr) -> Result<Arc<dyn PhysicalExpr>> {
@@ -120,17 +138,26 @@ impl TableProvider for LogTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let resources = state.config().get_extension::<ReadResources>().unwrap_or_default();
-        let task = Arc::new(self.scan_task(state, projection, filters)?);
-        let (planned_task, split_bytes) = (Arc::clone(&task), resources.limits.split_bytes as u64);
+        let split_bytes = resources.limits.split_bytes as u64;
+        let task = Arc::new(self.scan_task(state, projection, filters, split_bytes)?);
+        let planned_task = Arc::clone(&task);
         let planned =
-            tokio::task::spawn_blocking(move || plan_splits(&planned_task, split_bytes)).await;
+            tokio::task::spawn_blocking(move || plan_reading(&planned_task, split_bytes)).await;
         let planned = planned.map_err(|_| external(Error::internal("planning a scan panicked")))?;
-        let (splits, rows) = planned.map_err(external)?;
-        let rows = rows.filter(|_| filters.is_empty());
+        let mut planned = planned.map_err(external)?;
+        planned.rows = planned.rows.filter(|_| filters.is_empty());
         let partitions = state.config().target_partitions();
         let name = self.name.clone();
-        Ok(Arc::new(LogScan::new(name, (task, resources), splits, (limit, rows), partitions)))
+        Ok(Arc::new(LogScan::new(name, (task, resources), planned, limit, partitions)))
     }
+}
+
+/// How to read a table: from the cache if it is there, or else from the log.
+fn plan_reading(task: &ScanTask, split_bytes: u64) -> std::result::Result<PlannedReading, Error> {
+    // First, so that the splits are those of this state of the log.
+    let cached = CachedTables::find(task).map(Arc::new);
+    let (splits, rows) = plan_splits(task, split_bytes)?;
+    Ok(PlannedReading { cached, splits: splits.into(), rows })
 }
 
 /// The splits to read, and the number of rows according to the files.

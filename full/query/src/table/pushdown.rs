@@ -65,6 +65,12 @@ impl Pushdown {
         self.is_empty || self.start.zip(self.end).is_some_and(|(start, end)| start >= end)
     }
 
+    /// Whether every event of a table matches.
+    pub(crate) fn is_whole_table(&self, kind: &TableKind) -> bool {
+        let of_table = usize::from(kind.channel().is_some());
+        !self.is_empty() && !self.has_window() && self.channels.len() == of_table
+    }
+
     /// Whether times are limited.
     pub(crate) fn has_window(&self) -> bool {
         self.start.is_some() || self.end.is_some()

@@ -13,6 +13,8 @@ pub(crate) struct ReadResources {
     pub(crate) limits: ReadLimits,
     /// The most bytes that wait to be taken.
     pub(crate) queue_bytes: usize,
+    /// The longest table that is cached: it is held in memory while a query reads it.
+    pub(crate) max_cached_bytes: usize,
     /// One permit per reading thread.
     pub(crate) permits: Arc<Semaphore>,
     /// Read buffers.
@@ -27,6 +29,7 @@ impl ReadResources {
             // Blocks are shared by all scans: none may keep another from reading ahead.
             limits: ReadLimits { max_lent_bytes: usize::MAX, ..limits },
             queue_bytes: memory / 4,
+            max_cached_bytes: memory / 8,
             permits: Arc::new(Semaphore::new(jobs)),
             blocks: limits.blocks(0),
         }

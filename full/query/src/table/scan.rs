@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -24,6 +25,7 @@ use datafusion::physical_plan::{
 use futures::stream;
 use sluice_model::{Query, Split};
 
+use super::cached_rows::{CachedRows, CachedTables};
 use super::resources::ReadResources;
 use super::scan_rows::ScanRows;
 use super::scan_task::{ScanTask, external};
@@ -38,19 +40,44 @@ pub(super) struct LogScan {
     name: String,
     task: Arc<ScanTask>,
     resources: Arc<ReadResources>,
-    splits: Vec<Split>,
+    planned: PlannedReading,
     limit: Option<usize>,
-    /// The estimated number of rows, if known.
-    rows: Option<usize>,
     properties: Arc<PlanProperties>,
     shared: Mutex<SharedRead>,
     metrics: ExecutionPlanMetricsSet,
 }
 
+/// How to read a table.
+#[derive(Clone, Debug)]
+pub(super) struct PlannedReading {
+    /// The cached tables, if the table may be cached.
+    pub(super) cached: Option<Arc<CachedTables>>,
+    /// The splits to read if the rows are not cached.
+    pub(super) splits: Arc<[Split]>,
+    /// The estimated number of rows, if known.
+    pub(super) rows: Option<usize>,
+}
+
+/// The rows of a scan.
+enum TableRows {
+    Log(Box<ScanRows>),
+    Cached(Box<CachedRows>),
+}
+
+impl TableRows {
+    /// The next rows in order; `None` at the end.
+    async fn next_rows(&mut self) -> Result<Option<RecordBatch>> {
+        match self {
+            Self::Log(rows) => rows.next_rows().await,
+            Self::Cached(rows) => rows.next_rows(),
+        }
+    }
+}
+
 /// Rows that each partition joins once.
 #[derive(Default)]
 struct SharedRead {
-    rows: Option<Arc<tokio::sync::Mutex<ScanRows>>>,
+    rows: Option<Arc<tokio::sync::Mutex<TableRows>>>,
     partitions_started: Vec<usize>,
 }
 
@@ -66,13 +93,13 @@ impl LogScan {
     pub(super) fn new(
         name: String,
         (task, resources): (Arc<ScanTask>, Arc<ReadResources>),
-        splits: Vec<Split>,
-        (limit, rows): (Option<usize>, Option<usize>),
+        planned: PlannedReading,
+        limit: Option<usize>,
         partitions: usize,
     ) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&task.schema)),
-            Partitioning::UnknownPartitioning(partitions.min(splits.len()).max(1)),
+            Partitioning::UnknownPartitioning(partitions.min(planned.splits.len()).max(1)),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
@@ -80,9 +107,8 @@ impl LogScan {
             name,
             task,
             resources,
-            splits,
+            planned,
             limit,
-            rows,
             properties: Arc::new(properties),
             shared: Mutex::default(),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -92,9 +118,8 @@ impl LogScan {
     /// The same scan, not started.
     fn restarted(&self, limit: Option<usize>) -> Self {
         let (task, resources) = (Arc::clone(&self.task), Arc::clone(&self.resources));
-        let (name, splits) = (self.name.clone(), self.splits.clone());
-        let partitions = self.partitions();
-        Self::new(name, (task, resources), splits, (limit, self.rows), partitions)
+        let (name, planned) = (self.name.clone(), self.planned.clone());
+        Self::new(name, (task, resources), planned, limit, self.partitions())
     }
 
     fn partitions(&self) -> usize {
@@ -102,7 +127,11 @@ impl LogScan {
     }
 
     /// The rows that a partition shares: new ones if it has joined the last.
-    fn shared_rows(&self, partition: usize) -> Result<Arc<tokio::sync::Mutex<ScanRows>>> {
+    fn shared_rows(
+        &self,
+        partition: usize,
+        context: &TaskContext,
+    ) -> Result<Arc<tokio::sync::Mutex<TableRows>>> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if shared.partitions_started.contains(&partition) {
             *shared = SharedRead::default();
@@ -110,10 +139,7 @@ impl LogScan {
         let rows = match &shared.rows {
             Some(rows) => Arc::clone(rows),
             None => {
-                self.task.log.claim_read().map_err(external)?;
-                let (task, resources) = (Arc::clone(&self.task), Arc::clone(&self.resources));
-                let rows = ScanRows::new(task, resources, self.splits.clone(), self.limit);
-                let rows = Arc::new(tokio::sync::Mutex::new(rows));
+                let rows = Arc::new(tokio::sync::Mutex::new(self.open(context)?));
                 shared.rows = Some(Arc::clone(&rows));
                 rows
             }
@@ -124,6 +150,23 @@ impl LogScan {
             *shared = SharedRead::default();
         }
         Ok(rows)
+    }
+
+    /// Opens the cached table, or else starts to read the log.
+    fn open(&self, context: &TaskContext) -> Result<TableRows> {
+        let task = &self.task;
+        // The log may have changed since the query was planned.
+        let cached = self.planned.cached.as_ref().filter(|cached| cached.is_current(task));
+        let rows = cached.and_then(|cached| cached.open(task, self.limit, context.memory_pool()));
+        if let Some(rows) = rows {
+            return Ok(TableRows::Cached(Box::new(rows)));
+        }
+        task.log.claim_read().map_err(external)?;
+        let resources = Arc::clone(&self.resources);
+        let splits = self.planned.splits.to_vec();
+        let key = cached.map(|cached| &*cached.key);
+        let rows = ScanRows::new(Arc::clone(task), resources, splits, self.limit, key);
+        Ok(TableRows::Log(Box::new(rows)))
     }
 
     /// The number of splits without pushdown.
@@ -138,9 +181,14 @@ impl DisplayAs for LogScan {
         if matches!(format, DisplayFormatType::TreeRender) {
             return write!(f, "log={}", self.name);
         }
-        write!(f, "LogScan: {}, splits={}", self.name, self.splits.len())?;
-        if let Some(all) = self.all_splits() {
-            write!(f, " of {all}")?;
+        write!(f, "LogScan: {}", self.name)?;
+        if self.planned.cached.as_ref().is_some_and(|cached| cached.has(&self.task, self.limit)) {
+            f.write_str(", cached")?;
+        } else {
+            write!(f, ", splits={}", self.planned.splits.len())?;
+            if let Some(all) = self.all_splits() {
+                write!(f, " of {all}")?;
+            }
         }
         write!(f, "{}", self.task.pushdown)?;
         if let Some(condition) = &self.task.condition {
@@ -207,9 +255,9 @@ impl ExecutionPlan for LogScan {
     fn execute(
         &self,
         partition: usize,
-        _context: Arc<TaskContext>,
+        context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let rows = self.shared_rows(partition)?;
+        let rows = self.shared_rows(partition, &context)?;
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let rows = stream::try_unfold((rows, metrics), |(rows, metrics)| async {
             let batch = rows.lock().await.next_rows().await?;
@@ -229,7 +277,7 @@ impl ExecutionPlan for LogScan {
     ) -> Result<Arc<Statistics>> {
         let mut statistics = Statistics::new_unknown(&self.schema());
         // Row counts in files may be wrong, and damage removes rows.
-        if let Some(rows) = self.rows.filter(|_| args.partition().is_none()) {
+        if let Some(rows) = self.planned.rows.filter(|_| args.partition().is_none()) {
             statistics.num_rows =
                 Precision::Inexact(self.limit.map_or(rows, |limit| rows.min(limit)));
         }

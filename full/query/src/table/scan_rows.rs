@@ -11,6 +11,7 @@ use sluice_kit::reading::{Executor, NextStep, ReadAhead, ReadStep, ReadTask, Spl
 use sluice_model::{Batch, Error, Source, Split};
 use tokio::sync::{Notify, Semaphore};
 
+use super::collector::TableCollector;
 use super::resources::ReadResources;
 use super::scan_task::{ScanOutput, ScanTask, external};
 
@@ -30,12 +31,15 @@ pub(super) struct ScanRows {
     steps_done: u32,
     left_out: BTreeMap<String, u64>,
     notes: BTreeMap<String, u64>,
+    /// Stores the rows in the cache.
+    collector: Option<TableCollector>,
 }
 
 /// Scans batches. Results need at most `limit` rows.
 struct ScanWork {
     task: Arc<ScanTask>,
     limit: usize,
+    stores: bool,
 }
 
 impl SplitWork for ScanWork {
@@ -47,7 +51,7 @@ impl SplitWork for ScanWork {
 
     fn add(&self, batch: Batch, output: &mut ScanOutput) -> std::result::Result<(), Error> {
         // DataFusion's errors are returned in order with the rows.
-        output.failed = self.task.add(batch, output).err();
+        output.failed = self.task.add(batch, self.stores, output).err();
         Ok(())
     }
 
@@ -92,18 +96,26 @@ impl Executor<'static> for BlockingExecutor {
 
 impl ScanRows {
     /// Reads these splits, which must be made for the task's pushdown. Returns at most `limit`
-    /// rows.
+    /// rows. Stores them under `cache_key` if they are the whole table.
     pub(super) fn new(
         task: Arc<ScanTask>,
         resources: Arc<ReadResources>,
         splits: Vec<Split>,
         limit: Option<usize>,
+        cache_key: Option<&str>,
     ) -> Self {
         let context = task.log.context(task.pushdown.query(), resources.blocks.clone());
         let news = Arc::<Notify>::default();
         let permits = Arc::clone(&resources.permits);
         let executor = BlockingExecutor { permits, news: Arc::clone(&news) };
-        let work = ScanWork { task: Arc::clone(&task), limit: limit.unwrap_or(usize::MAX) };
+        let collector = cache_key
+            .filter(|_| limit.is_none())
+            .and_then(|key| TableCollector::new(&task, key, resources.max_cached_bytes));
+        let work = ScanWork {
+            task: Arc::clone(&task),
+            limit: limit.unwrap_or(usize::MAX),
+            stores: collector.is_some(),
+        };
         let reading = ReadAhead::new(work, splits, context, executor, resources.limits);
         Self {
             task,
@@ -115,6 +127,7 @@ impl ScanRows {
             steps_done: 0,
             left_out: BTreeMap::new(),
             notes: BTreeMap::new(),
+            collector,
         }
     }
 
@@ -133,7 +146,12 @@ impl ScanRows {
             match reading.next(Duration::ZERO, self.resources.queue_bytes) {
                 Ok(NextStep::Step(step)) => self.finish_step(step)?,
                 Ok(NextStep::Pending) => self.news.notified().await,
-                Ok(NextStep::End) => self.reading = None,
+                Ok(NextStep::End) => {
+                    self.reading = None;
+                    if let Some(collector) = self.collector.take() {
+                        collector.finish(&self.left_out, &self.notes);
+                    }
+                }
                 Err(error) => {
                     self.reading = None;
                     return Err(external(error));
@@ -148,6 +166,11 @@ impl ScanRows {
             return Err(error);
         }
         self.steps_done = self.steps_done.saturating_add(1);
+        if let Some(collector) = &mut self.collector
+            && collector.add(&step.output.stored, &step.output.channels, &step.damage).is_none()
+        {
+            self.collector = None;
+        }
         self.task.log.findings.add_damage(step.damage);
         self.task.log.add_channels(&step.output.channels);
         self.count(step.output.left_out, step.output.notes.into_iter().chain(step.notes));

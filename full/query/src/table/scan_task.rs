@@ -13,6 +13,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use sluice_kit::event_table::{LogColumn, RowType, SelectedRows, TableKind, record_batch};
 use sluice_model::{Batch, Error, Payloads, PerChannel, StageContext};
 
+use super::collector::stored_rows;
 use super::pushdown::Pushdown;
 use super::{LogTables, discovery};
 
@@ -25,17 +26,42 @@ pub(super) struct ScanTask {
     /// The columns to build: those of the result, then those that only the condition needs.
     pub(super) built: Vec<LogColumn>,
     pub(super) built_schema: SchemaRef,
+    /// The places of the built columns in the table.
+    pub(super) places: Vec<usize>,
     /// The condition on the built columns.
     pub(super) condition: Option<Arc<dyn PhysicalExpr>>,
     /// The columns of the result: the first of those built.
     pub(super) schema: SchemaRef,
     pub(super) channel_matches: PerChannel<bool>,
+    /// How to take the rows from a cached table, if the log has a cache.
+    pub(super) cached: Option<CachedScan>,
+}
+
+/// The columns that a scan needs of its table.
+#[derive(Debug)]
+pub(super) struct ScanColumns {
+    /// Their places in the table: those of the result, then those that only the condition needs.
+    pub(super) places: Vec<usize>,
+    pub(super) schema: SchemaRef,
+    /// The condition on these columns.
+    pub(super) condition: Option<Arc<dyn PhysicalExpr>>,
+}
+
+/// How one scan takes its rows from a cached table.
+#[derive(Debug)]
+pub(super) struct CachedScan {
+    /// The columns for all conditions, also those that are pushed down to a source.
+    pub(super) columns: ScanColumns,
+    /// The size of splits, which decides how rows are batched and so the last digits of sums.
+    pub(super) split_bytes: u64,
 }
 
 /// The output for some batches.
 #[derive(Debug, Default)]
 pub(super) struct ScanOutput {
     pub(super) batches: Vec<RecordBatch>,
+    /// All rows in the form in which they are cached, if they are.
+    pub(super) stored: Vec<RecordBatch>,
     pub(super) rows: usize,
     pub(super) memory: usize,
     pub(super) channels: Vec<bool>,
@@ -47,8 +73,18 @@ pub(super) struct ScanOutput {
 }
 
 impl ScanTask {
-    /// Adds the rows of a batch.
-    pub(super) fn add(&self, batch: Batch, output: &mut ScanOutput) -> Result<()> {
+    /// The key of the table in the cache, as the log is now. `None` if it cannot be cached.
+    pub(super) fn cache_key(&self) -> Option<String> {
+        self.log.cache_key(&self.kind, self.cached.as_ref()?.split_bytes)
+    }
+
+    /// Whether the scan reads all rows of its table, and their columns may be cached.
+    pub(super) fn is_storable(&self) -> bool {
+        self.pushdown.is_whole_table(&self.kind) && !self.built.contains(&LogColumn::Payload)
+    }
+
+    /// Adds the rows of a batch; also in their stored form if `stores`.
+    pub(super) fn add(&self, batch: Batch, stores: bool, output: &mut ScanOutput) -> Result<()> {
         let batch = self.select_events(batch, output).map_err(external)?;
         if batch.is_empty() {
             return Ok(());
@@ -64,7 +100,13 @@ impl ScanTask {
         }
         let labels = self.log.labels();
         let rows = record_batch(&self.built, &self.built_schema, &batch, fields.as_ref(), &labels);
-        let rows = self.filter(rows.map_err(external)?)?;
+        let rows = rows.map_err(external)?;
+        if stores {
+            let stored = stored_rows(self, &batch, &rows).map_err(external)?;
+            output.memory += stored.get_array_memory_size();
+            output.stored.push(stored);
+        }
+        let rows = filter(rows, self.condition.as_ref(), &self.schema)?;
         if rows.num_rows() > 0 {
             output.rows += rows.num_rows();
             output.memory += batch.memory() + rows.get_array_memory_size();
@@ -134,17 +176,6 @@ impl ScanTask {
         // Sorts and joins keep rows for long: do not let a few events keep a whole block.
         Ok(batch.compact())
     }
-
-    fn filter(&self, rows: RecordBatch) -> Result<RecordBatch> {
-        let Some(condition) = &self.condition else { return Ok(rows) };
-        let count = rows.num_rows();
-        let keep = condition.evaluate(&rows)?.into_array(count)?;
-        let keep = keep
-            .as_boolean_opt()
-            .ok_or_else(|| DataFusionError::Plan("expected a boolean condition".to_owned()))?;
-        let rows = first_columns(&rows, &self.schema)?;
-        Ok(filter_record_batch(&rows, keep)?)
-    }
 }
 
 impl ScanOutput {
@@ -165,6 +196,21 @@ impl ScanOutput {
             format!("{channel}: events of another type than `{name}`, the type of the first");
         *self.left_out.entry(what).or_default() += selected.other_type.len() as u64;
     }
+}
+
+/// The rows for which the condition holds, with the columns of the result.
+pub(super) fn filter(
+    rows: RecordBatch,
+    condition: Option<&Arc<dyn PhysicalExpr>>,
+    schema: &SchemaRef,
+) -> Result<RecordBatch> {
+    let Some(condition) = condition else { return Ok(rows) };
+    let count = rows.num_rows();
+    let keep = condition.evaluate(&rows)?.into_array(count)?;
+    let keep = keep
+        .as_boolean_opt()
+        .ok_or_else(|| DataFusionError::Plan("expected a boolean condition".to_owned()))?;
+    Ok(filter_record_batch(&first_columns(&rows, schema)?, keep)?)
 }
 
 /// The columns of the result, possibly none.

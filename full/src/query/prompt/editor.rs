@@ -13,6 +13,7 @@ use super::{PromptAction, Repl};
 use crate::query::interrupt::QueryInterrupt;
 use crate::query::logs::Logs;
 use crate::query::out::OutputTarget;
+use crate::query::user_folder;
 use sluice::extension::{CommandResult, ExitStatus, Failure, Shell};
 
 const PROMPT: &str = "sluice> ";
@@ -103,11 +104,7 @@ impl Prompt {
 
 /// The path of the history file. Creates its folder.
 fn history() -> Option<PathBuf> {
-    let absolute =
-        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = absolute("XDG_STATE_HOME");
-    let state = state.or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
-    let folder = state.join("sluice");
+    let folder = user_folder::state()?;
     fs::create_dir_all(&folder).ok()?;
     Some(folder.join("query_history"))
 }
