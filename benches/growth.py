@@ -82,7 +82,7 @@ class Bench:
         """Wall and CPU seconds, and the most anonymous memory in MiB."""
         out = Path(command[command.index("--to") + 1])
         # As in `run.py`: no run pays for untouched memory.
-        warm(out, 256 << 20)
+        warm(out, Path(command[2]).stat().st_size)
         cost = spent(command)
         remove(out)
         return cost
@@ -129,15 +129,15 @@ def counted(table):
     return len(rows), sum(int(row[1]) for row in rows)
 
 
-def table_of(points, first, x):
-    """A table of Markdown. Rates are compared with those of the point `first` of the same line."""
+def table_of(points, first):
+    """A table of Markdown. What a GB takes is compared with the first point of the same line."""
     columns = ["job", "threads", "GB", "channels", "M events", "wall s", "CPU s", "anonymous MiB",
-               f"wall per {x}, of the first", "CPU"]
+               "wall per GB, of the first", "CPU"]
     yield f"| {' | '.join(columns)} |"
     yield "|" + " --- |" * len(columns)
     for point in points:
         base = first[point.line]
-        each = (point.gb / base.gb) if x == "GB" else point.events / base.events
+        each = point.gb / base.gb
         cells = [point.job, point.threads, f"{point.gb:.1f}", f"{point.channels:,}",
                  f"{point.events / 1e6:.2f}", f"{point.wall:.2f}", f"{point.cpu:.2f}",
                  f"{point.anonymous:.0f}", f"{point.wall / base.wall / each:.2f}",
@@ -242,10 +242,10 @@ def main():
         through_pipe = [bench.piped(options.pipe_gb)] if options.pipe_gb else []
     finally:
         remove(bench.out)
-    for points, x in ((by_length, "GB"), (by_channels, "event"), (through_pipe, "GB")):
+    for points in (by_length, by_channels, through_pipe):
         if points:
             points = sorted(points, key=lambda point: point.line)
-            print("\n".join(["", *table_of(points, firsts(points), x)]))
+            print("\n".join(["", *table_of(points, firsts(points))]))
     if options.svg and by_length:
         options.svg.write_text(picture(by_length))
 

@@ -116,10 +116,17 @@ class Sluice:
         self.files[file] = text(source, sink, stage)
         return [self.program, "run", "-q", "--progress", "none", *flags, file]
 
-    def query(self, query, log, types):
-        """The command that runs a query on a log, which it reads each time."""
+    def query(self, query, log, types, cache=None):
+        """The command that runs a query on a log, which it reads each time unless there is a cache."""
         known = [word for path in types for word in ("--types", path)]
-        return [self.program, "query", "-q", "--no-cache", "--format", "csv", *known, query, log]
+        command = [self.program, "query", "-q", "--format", "csv", *known, query, log]
+        if cache is None:
+            return [*command, "--no-cache"]
+        return ["/usr/bin/env", f"XDG_CACHE_HOME={cache}", *command]
+
+    def info(self, log):
+        """The command that counts a log's events by channel."""
+        return [self.program, "info", log]
 
     def has(self, verb):
         """Whether this program was built with support for a subcommand."""

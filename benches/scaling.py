@@ -21,6 +21,8 @@ from pathlib import Path
 
 # The maximum number of attempts at a unit whose executor fails.
 ATTEMPTS = 3
+# The folders that the driver syncs at a time.
+FOLDERS_AT_A_TIME = 8
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,8 @@ class Costs:
     sync: float = 0.004
     # The polling interval of the driver.
     poll: float = 0.1
-    # On the driver, sequential: checking, recording and publishing a unit, each of its files, and
-    # syncing the folder of each.
+    # On the driver, sequential: checking, recording and publishing a unit and each of its files; and
+    # syncing the folder of each, some at a time.
     publish: float = 0.0025
     publish_file: float = 0.0004
     publish_sync: float = 0.0027
@@ -320,7 +322,8 @@ def finishing(costs):
 
 
 def publishing(costs):
-    return costs.publish + (costs.publish_file + costs.publish_sync) * costs.files
+    syncs = math.ceil(costs.files / FOLDERS_AT_A_TIME)
+    return costs.publish + costs.publish_file * costs.files + costs.publish_sync * syncs
 
 
 def beside(costs):
