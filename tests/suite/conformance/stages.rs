@@ -222,7 +222,8 @@ fn foxglove() {
     let map =
         json!([{ "types": ["*pose_t"], "pose": { "at": { "position": ["pos[0]", "pos[1]"] } } }]);
     let options = json!({ "map": map, "calibration": "none", "repeat": "50ms" });
-    stage("foxglove").options(options).fed_by(&feed).check();
+    let poses = after("[\"POSE\", \"GPS*\"]", seconds, TYPED);
+    stage("foxglove").options(options).fed_by(&poses).check();
 }
 
 #[test]

@@ -16,8 +16,11 @@ use crate::namespaces::{Host, Network};
 const SCHEDULER: &str = "10.77.0.1:50050";
 
 /// How schedulers are started, and how everybody else reaches them.
-const LISTEN: &[&str] = &["--listen", SCHEDULER, "--insecure"];
-const REACH: &[&str] = &["--scheduler", SCHEDULER, "--insecure"];
+const LISTEN: &[&str] = &["--listen", SCHEDULER, "--secret-file", SECRET_FILE];
+const REACH: &[&str] = &["--scheduler", SCHEDULER, "--secret-file", SECRET_FILE];
+
+/// Where each host has the secret of the cluster.
+const SECRET_FILE: &str = "/mnt/secret";
 
 /// A batch, a network with a host for the scheduler, two for executors and one for drivers.
 struct Site {
@@ -102,9 +105,10 @@ impl Site {
 /// Where hosts have a disk of their own: the working directory of schedulers and executors.
 const OWN_DISK: &str = "/mnt";
 
-/// Gives a host a small disk of its own.
+/// Gives a host a small disk of its own, with the secret of the cluster.
 fn with_own_disk(host: Host) -> Host {
     host.run(&format!("mount -t tmpfs -o size=64m none {OWN_DISK}"));
+    host.run(&format!("umask 077; echo known-to-all-hosts-of-this-cluster > {SECRET_FILE}"));
     host
 }
 
