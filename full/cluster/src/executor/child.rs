@@ -71,23 +71,20 @@ impl UnitProcess {
         end: oneshot::Receiver<()>,
     ) -> io::Result<(UnitExit, Option<Self>)> {
         let Self { child, input, output, errors, .. } = &mut self;
-        let work = async {
-            let feed = async {
-                // A process that dies before it has read its order reports why on stderr.
-                drop(input.write_all(format!("{order}\n").as_bytes()).await);
-                drop(input.flush().await);
-            };
-            let (result, ..) =
-                tokio::join!(read_result(output), forward_stderr(errors, name, messages), feed);
-            result
+        let feed = async {
+            // A process that dies before it has read its order reports why on stderr.
+            drop(input.write_all(format!("{order}\n").as_bytes()).await);
+            drop(input.flush().await);
         };
+        let result = async { tokio::join!(read_result(output), feed).0 };
+        let work = with_messages(result, forward_stderr(errors, name, messages));
         let ended = tokio::select! {
             ended = until_exit(child, work) => Some(ended?),
             _ = end => None,
         };
         Ok(match ended {
-            Some(Ok(result)) => {
-                let is_reusable = result == UnitResult::Delivered;
+            Some(Ok((result, has_all_messages))) => {
+                let is_reusable = result == UnitResult::Delivered && has_all_messages;
                 (UnitExit::Finished(result), is_reusable.then_some(self))
             }
             Some(Err(status)) => {
@@ -111,22 +108,46 @@ impl UnitProcess {
     }
 }
 
+/// A unit's result, and whether all its messages were relayed before the next unit's.
+type UnitEnd = (UnitResult, bool);
+
+/// Waits for the result, while messages are relayed, and then for the last messages, but not for long:
+/// whatever else writes to the same pipe may have garbled their end.
+async fn with_messages(
+    result: impl Future<Output = Option<UnitResult>>,
+    messages: impl Future<Output = bool>,
+) -> Option<UnitEnd> {
+    let (mut result, mut messages) = (pin!(result), pin!(messages));
+    let mut relayed = None;
+    let result = loop {
+        tokio::select! {
+            result = &mut result => break result,
+            all = &mut messages, if relayed.is_none() => relayed = Some(all),
+        }
+    };
+    let relayed = match relayed {
+        Some(all) => all,
+        None => timeout(EXIT_GRACE, messages).await.unwrap_or(false),
+    };
+    result.map(|result| (result, relayed))
+}
+
 /// Waits for the result of the work, or until the process has exited without one. Processes that it
 /// left behind may hold its pipes open; after `EXIT_GRACE` they are ignored.
 async fn until_exit(
     child: &mut Child,
-    work: impl Future<Output = Option<UnitResult>>,
-) -> io::Result<Result<UnitResult, ExitStatus>> {
+    work: impl Future<Output = Option<UnitEnd>>,
+) -> io::Result<Result<UnitEnd, ExitStatus>> {
     let (mut work, mut exited) = (pin!(work), None);
-    let result = loop {
+    let end = loop {
         tokio::select! {
-            result = &mut work => break result,
+            end = &mut work => break end,
             status = child.wait(), if exited.is_none() => exited = Some(status?),
             () = sleep(EXIT_GRACE), if exited.is_some() => break None,
         }
     };
-    match (result, exited) {
-        (Some(result), _) => Ok(Ok(result)),
+    match (end, exited) {
+        (Some(end), _) => Ok(Ok(end)),
         (None, Some(status)) => Ok(Err(status)),
         (None, None) => child.wait().await.map(Err),
     }
@@ -160,11 +181,27 @@ async fn read_result(output: &mut BufReader<ChildStdout>) -> Option<UnitResult> 
     }
 }
 
-/// Relays the lines of a child's stderr up to the end of its unit, prefixed with the unit's name.
-async fn forward_stderr(errors: &mut BufReader<ChildStderr>, name: &str, messages: &MessageSender) {
-    while let Some(line) = next_line(errors).await.filter(|line| line != END_OF_UNIT) {
-        send_message(messages, format!("{name}: {line}")).await;
+/// Relays the lines of a child's stderr, prefixed with the name of its unit, up to the end of the
+/// unit. False if stderr ends before.
+async fn forward_stderr(
+    errors: &mut BufReader<ChildStderr>,
+    name: &str,
+    messages: &MessageSender,
+) -> bool {
+    while let Some(line) = next_line(errors).await {
+        // A program that was run may have written the start of the line.
+        let (message, is_end) = match line.strip_suffix(END_OF_UNIT) {
+            Some(message) => (message, true),
+            None => (&*line, false),
+        };
+        if !message.is_empty() {
+            send_message(messages, format!("{name}: {message}")).await;
+        }
+        if is_end {
+            return true;
+        }
     }
+    false
 }
 
 /// The next line that is not empty, cut at `MAX_LINE`.

@@ -110,7 +110,7 @@ fn units_of_an_executor_that_cannot_write_are_reassigned() {
 
 #[test]
 fn a_process_runs_one_unit_after_the_other() {
-    let note_parent = "echo $PPID >> pids; exec cat";
+    let note_parent = "echo $PPID >> pids; printf unfinished >&2; exec cat";
     let logs = (0..6).map(|n| log(&drive(n + 1, 200)));
     let gated = GatedBatch::with(BATCH, note_parent, logs);
     std::fs::remove_file(gated.folder.at("pids")).unwrap();
