@@ -27,34 +27,32 @@ FOLDERS_AT_A_TIME = 8
 
 @dataclass(frozen=True)
 class Costs:
-    """The fixed costs of a unit, and the rate of a core.
-
-    The rate and the output size are those of typed tables in RESULTS.md. The rest was measured
-    with an unoptimised program on a busy machine: a real one costs less."""
+    """The fixed costs of a unit, and the rate of a core, as `unit_costs.py` measured them with an
+    optimised program on an idle machine. Syncs are those of a file system on a network."""
 
     # Millions of bytes of input per second and core.
-    rate: float = 165.0
+    rate: float = 207.0
     # Bytes written for each byte read.
-    written: float = 0.72
+    written: float = 0.59
     # Files per unit.
     files: int = 61
     # On the driver, before anything is sent: finding the input, creating its order.
     order: float = 0.0002
     # On the scheduler, sequential.
-    dispatch: float = 0.0047
+    dispatch: float = 0.0016
     # From a free slot to an order in it; idle time.
-    hand_over: float = 0.04
-    # On the executor: starting a process, until it has read its order and opened its input.
-    start: float = 0.027
+    hand_over: float = 0.0005
+    # On the executor: reading the order, opening the input, and its share of starting a process.
+    start: float = 0.0068
     # On the executor: syncing and renaming a file.
     sync: float = 0.004
     # The polling interval of the driver.
     poll: float = 0.1
     # On the driver, sequential: checking, recording and publishing a unit and each of its files; and
     # syncing the folder of each, some at a time.
-    publish: float = 0.0025
-    publish_file: float = 0.0004
-    publish_sync: float = 0.0027
+    publish: float = 0.0011
+    publish_file: float = 0.00024
+    publish_sync: float = 0.004
 
 
 @dataclass(frozen=True)
