@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures how time and memory grow with the length of a log and its channels, as Markdown and SVG.
 
-    benches/growth.py [--gb 1,2,4,8] [--channels 10,100,1000,10000,65536] [--pipe-gb 64] [--svg FILE]
+    benches/growth.py [--gb 1,2,4,8] [--channels 10,100,1000] [--pipe-gb 64] [--svg FILE]
 
 Each log is generated, used and removed, since the longest may not fit beside others; outputs go to
 memory. The machine has to be idle: sizes cannot take turns. The figures are the least of several
@@ -12,15 +12,13 @@ the same memory.
 import argparse
 import os
 import subprocess
-import sys
 import tempfile
 import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import programs
-from harness import Watcher, adopt_orphans, remove, say, warm
+from harness import Job, adopt_orphans, remove, say, warm
 
 CORES = os.cpu_count()
 
@@ -65,7 +63,8 @@ class Bench:
                 for count in threads:
                     say(f"{job}, {gb:.1f} GB, {channels} channels, {count} threads")
                     walls, cpus, memory = zip(
-                        *(self.once([*command, "--jobs", count]) for _ in range(self.rounds)))
+                        *(self.warmed([*command, "--jobs", count], log)
+                          for _ in range(self.rounds)))
                     yield Point(job, count, channels, gb, events, min(walls), min(cpus),
                                 max(memory))
         finally:
@@ -78,14 +77,17 @@ class Bench:
             "one Parquet table": [*convert, self.out / "table.parquet"],
         }
 
+    def warmed(self, command, log):
+        """The cost of a command. As in `run.py`, no run pays for untouched memory."""
+        warm(self.out / "warm", log.stat().st_size)
+        return self.once(command)
+
     def once(self, command):
-        """Wall and CPU seconds, and the most anonymous memory in MiB."""
-        out = Path(command[command.index("--to") + 1])
-        # As in `run.py`: no run pays for untouched memory.
-        warm(out, Path(command[2]).stat().st_size)
-        cost = spent(command)
-        remove(out)
-        return cost
+        """Wall and CPU seconds, and the most anonymous memory in MiB, of a command that writes."""
+        out = command[command.index("--to") + 1]
+        job = Job("growth", "growth", "sluice", None, command, out=out)
+        wall, cpu = job.run_once(self.out / "printed", watch=True)
+        return wall, cpu, job.anonymous / 1024
 
     def piped(self, gb):
         """A log that is longer than the memory, generated while it is read."""
@@ -98,24 +100,11 @@ class Bench:
         say(f"{gb} GB through a pipe")
         command = [self.program, "convert", pipe, "--quiet", "--channel", "POSE", "--types",
                    "mit-dgc", "--to", self.out / "pose.parquet"]
-        wall, cpu, memory = spent(command)
+        wall, cpu, memory = self.once(command)
         making.join()
         pipe.unlink()
         channels, events = counted(tables[0])
         return Point("typed rows of one channel", CORES, channels, gb, events, wall, cpu, memory)
-
-
-def spent(command):
-    command = [str(word) for word in command]
-    began = time.perf_counter()
-    pid = os.posix_spawn(command[0], command, os.environ)
-    watcher = Watcher(pid)
-    _, status, usage = os.wait4(pid, 0)
-    wall = time.perf_counter() - began
-    _, anonymous = watcher.end()
-    if status:
-        sys.exit(f"growth.py: {' '.join(command)} failed")
-    return wall, usage.ru_utime + usage.ru_stime, anonymous / 1024
 
 
 def run(words):
@@ -218,14 +207,8 @@ def arguments():
     parser.add_argument("--pipe-gb", type=int, default=64,
                         help="length of the log that comes through a pipe; 0 for none")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--data", type=Path, default=programs.ROOT / "bench-data",
-                        help="where logs are kept while they are used")
-    shared = Path("/dev/shm")
-    parser.add_argument("--out", type=Path, default=shared if shared.is_dir() else None,
-                        help="where outputs go; by default, memory")
+    programs.add_options(parser)
     parser.add_argument("--svg", type=Path, help="write the picture of the lengths to this file")
-    parser.add_argument("--no-build", dest="build", action="store_false",
-                        help="take the programs that are there")
     return parser.parse_args()
 
 

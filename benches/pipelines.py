@@ -117,7 +117,7 @@ class Sluice:
         return [self.program, "run", "-q", "--progress", "none", *flags, file]
 
     def query(self, query, log, types, cache=None):
-        """The command that runs a query on a log, which it reads each time unless there is a cache."""
+        """The command that runs a query on a log, which it reads each time without a cache."""
         known = [word for path in types for word in ("--types", path)]
         command = [self.program, "query", "-q", "--format", "csv", *known, query, log]
         if cache is None:

@@ -14,6 +14,17 @@ PACKAGES = ["lcm", "pyarrow", "pandas", "polars", "duckdb", "mcap", "mcap_ros2",
             "rosbags"]
 
 
+def add_options(parser):
+    """Adds the options of where logs and outputs go, and whether programs are built."""
+    parser.add_argument("--data", type=Path, default=ROOT / "bench-data",
+                        help="where logs are kept")
+    shared = Path("/dev/shm")
+    parser.add_argument("--out", type=Path, default=shared if shared.is_dir() else None,
+                        help="where outputs go; by default, memory")
+    parser.add_argument("--no-build", dest="build", action="store_false",
+                        help="take the programs that are there")
+
+
 def built(build, full=False):
     """The folder of our generators and the program `sluice`, after building them if asked."""
     command = ["cargo", "build", "--release", "--quiet", "-p", "sluice-benches", "-p",

@@ -33,7 +33,7 @@ import results
 from harness import Prepared, fail, measure, remove, say
 from logs import Drives, MadeUp
 from pipelines import Sluice
-from programs import HERE, ROOT, Peers, built, package
+from programs import HERE, ROOT, Peers, add_options, built, package
 
 
 class Bench:
@@ -148,11 +148,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5,
                         help="how often everything is run; slow jobs at most thrice")
-    parser.add_argument("--data", type=Path, default=ROOT / "bench-data",
-                        help="where logs are kept")
-    shared = Path("/dev/shm")
-    parser.add_argument("--out", type=Path, default=shared if shared.is_dir() else None,
-                        help="where outputs go; by default, memory")
+    add_options(parser)
     parser.add_argument("--only", action="append", default=[], metavar="WORD",
                         help="only this group (lcm, decode, robots, windows, points, report, mcap, "
                              "python, parquet, tables, typed, datasets, archive, memory, cluster, "
@@ -168,8 +164,6 @@ def arguments():
                         help="build the full program, which `cluster` and `query` need; takes twenty minutes at first")
     parser.add_argument("--program", type=Path,
                         help="measure this sluice, and not the one that is built")
-    parser.add_argument("--no-build", dest="build", action="store_false",
-                        help="take the programs that are there")
     return parser.parse_args()
 
 

@@ -48,8 +48,8 @@ class Costs:
     sync: float = 0.004
     # The polling interval of the driver.
     poll: float = 0.1
-    # On the driver, sequential: checking, recording and publishing a unit and each of its files; and
-    # syncing the folder of each, some at a time.
+    # On the driver, sequential: checking, recording and publishing a unit and each of its files;
+    # and syncing the folder of each, some at a time.
     publish: float = 0.0011
     publish_file: float = 0.00024
     publish_sync: float = 0.004

@@ -32,7 +32,8 @@ pub fn drive(bytes: u64, to: impl Write) -> io::Result<CountTable> {
     by_time(drive_channels(), bytes, to)
 }
 
-/// Writes at least `bytes` of scans of 232 to 1824 bytes, on channels with about as many bytes each.
+/// Writes at least `bytes` of scans of 232 to 1824 bytes, on channels with about as many bytes
+/// each.
 pub fn many(channels: u64, bytes: u64, to: impl Write) -> io::Result<CountTable> {
     // As many lengths for each number of channels, as far as there are enough.
     let lengths = channels.clamp(1, 200);
