@@ -1,9 +1,9 @@
 //! The child process that runs units: its input, its output, and its exit when the parent is gone.
 //! Starting it and interpreting its results is in `executor`.
 //!
-//! An order is one line on stdin, and its result one line on stdout, followed by a line on stderr
-//! that says that no more of its messages follow. When stdin closes, the parent is gone, and the
-//! process exits at once.
+//! An order is one line on stdin, and its result one line on stdout. The messages of a unit are
+//! lines on stderr, ended by `END_OF_UNIT` before the result. When stdin closes, the parent is
+//! gone, and the process exits at once.
 
 use std::io::{self, BufRead, Read, Write};
 use std::sync::mpsc::{self, Receiver};

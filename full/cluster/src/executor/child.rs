@@ -111,8 +111,8 @@ impl UnitProcess {
 /// A unit's result, and whether all its messages were relayed before the next unit's.
 type UnitEnd = (UnitResult, bool);
 
-/// Waits for the result, while messages are relayed, and then for the last messages, but not for long:
-/// whatever else writes to the same pipe may have garbled their end.
+/// Waits for the result, while messages are relayed, and then for the last messages, but not for
+/// long: whatever else writes to the same pipe may have garbled their end.
 async fn with_messages(
     result: impl Future<Output = Option<UnitResult>>,
     messages: impl Future<Output = bool>,

@@ -28,8 +28,8 @@ use crate::{POLL_INTERVAL, host_name, http};
 /// folders than others is always idle, and would take every order away from those that see them.
 const UNSEEN_DELAY: Duration = Duration::from_secs(2);
 
-/// How long a process waits for another order. A scheduler with work has one at once, and nothing of
-/// a run should outlive it.
+/// How long a process waits for another order. A scheduler with work has one at once, and nothing
+/// of a run should outlive it.
 const MAX_IDLE: Duration = Duration::from_millis(200);
 
 /// Runs units, and knows which are running.

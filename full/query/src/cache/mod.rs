@@ -25,7 +25,8 @@ const EXTENSION: &str = "table";
 /// How long a temporary file is left alone: a running query may be writing it.
 const MAX_TEMPORARY_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A folder with tables of logs, for [`LogTables::with_cache`](crate::table::LogTables::with_cache).
+/// A folder with tables of logs, for
+/// [`LogTables::with_cache`](crate::table::LogTables::with_cache).
 ///
 /// Other processes may use the folder at the same time. Its files have rows of logs, so only their
 /// owner can read them; a folder that others can write to, or that belongs to somebody else, is not

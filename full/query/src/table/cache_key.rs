@@ -31,8 +31,8 @@ impl LogTables {
     /// The key of a table as the log is now. `None` if the table cannot be cached: the log has
     /// inputs other than regular files, is short, or was written just now.
     ///
-    /// Equal keys mean equal rows, batches and findings. Looks at the files of the source, which may read
-    /// some of them.
+    /// Equal keys mean equal rows, batches and findings. Looks at the files of the source, which
+    /// may read some of them.
     pub(super) fn cache_key(&self, kind: &TableKind, split_bytes: u64) -> Option<String> {
         let LogCache { tables, source } = self.cache.as_ref()?;
         let files = self.source.files().ok().filter(|files| files.len() <= MAX_FILES)?;
