@@ -1,13 +1,12 @@
 //! A running child process: whether it is active, how it ended, and killing it with its children.
 
-use std::io::{self, PipeReader, PipeWriter};
+use std::io::{self, PipeReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rustix::io::ioctl_fionread;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use sluice_io::escape::printable;
 use sluice_model::programs::ProcessGroup;
@@ -15,6 +14,7 @@ use sluice_model::{Error, ErrorKind, RunHandle};
 
 use crate::activity::Activity;
 use crate::child_stderr::ChildStderr;
+use crate::stdin::{ProgramInput, SentBytes};
 
 /// How long to wait for data between checks of the program.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -38,7 +38,7 @@ pub(crate) enum StdinMode {
 /// Our ends of a program's pipes.
 pub(crate) struct Pipes {
     /// `None` if it gets no input.
-    pub(crate) input: Option<PipeWriter>,
+    pub(crate) input: Option<ProgramInput>,
     pub(crate) output: ChildStdout,
 }
 
@@ -51,10 +51,11 @@ pub(crate) struct Process {
     group: Option<ProcessGroup>,
     /// Whether its children may continue after it succeeded.
     spares_children: bool,
-    /// What it left in its input, if it exited and its children were spared.
+    /// The bytes that it read of its input, if it exited and its children were spared.
     spared: Option<u64>,
+    sent: Arc<SentBytes>,
     /// Its end of its input, while it exists: shows what was not read.
-    unread: Option<PipeReader>,
+    input_end: Option<PipeReader>,
     ended: Option<ProcessExit>,
     stderr: ChildStderr,
     activity: Activity,
@@ -67,8 +68,8 @@ pub(crate) struct Process {
 #[derive(Clone, Copy, Debug)]
 struct ProcessExit {
     status: ExitStatus,
-    /// How many bytes of its input it did not read.
-    unread: u64,
+    /// How many bytes of its input it read.
+    read: u64,
 }
 
 impl Process {
@@ -80,10 +81,12 @@ impl Process {
         timeout: Option<Duration>,
         talk: &RunHandle,
     ) -> io::Result<(Self, Pipes)> {
-        let (mut unread, mut input) = (None, None);
+        let (mut input_end, mut input) = (None, None);
+        let sent = Arc::<SentBytes>::default();
         if stdin == StdinMode::Piped {
-            let (reader, writer) = io::pipe()?;
-            (unread, input) = (Some(reader.try_clone()?), Some(writer));
+            let (reader, pipe) = io::pipe()?;
+            input_end = Some(reader.try_clone()?);
+            input = Some(ProgramInput { pipe, sent: Arc::clone(&sent) });
             command.stdin(reader);
         } else {
             command.stdin(Stdio::null());
@@ -113,7 +116,8 @@ impl Process {
             group: Some(group),
             spares_children: false,
             spared: None,
-            unread,
+            sent,
+            input_end,
             ended: None,
             stderr,
             activity,
@@ -184,8 +188,8 @@ impl Process {
 
     /// Kills the children of a program that has exited, which were spared so far.
     pub(crate) fn kill_children(&mut self) {
-        if let Some(unread) = self.spared.take() {
-            self.reap(unread);
+        if let Some(read) = self.spared.take() {
+            self.reap(read);
             self.stderr.wait(STDERR_GRACE);
         }
     }
@@ -223,9 +227,9 @@ impl Process {
         if status.success() { Ok(()) } else { Err(self.error(&describe_exit(status))) }
     }
 
-    /// How many bytes of its input it did not read.
+    /// How many bytes of what was written to it so far it had not read when it exited.
     pub(crate) fn unread(&self) -> u64 {
-        self.ended.map_or(0, |ended| ended.unread)
+        self.ended.map_or(0, |ended| self.sent.total().saturating_sub(ended.read))
     }
 
     /// The error of a program that did `what`, after waiting briefly for its own messages. If it
@@ -259,10 +263,10 @@ impl Process {
     /// Kills it at once, with its children.
     pub(crate) fn end(&mut self) {
         if self.ended.is_none() {
-            let unread = self.spared.take().unwrap_or(0);
-            self.reap(unread);
+            let read = self.spared.take().unwrap_or(u64::MAX);
+            self.reap(read);
         }
-        self.unread = None;
+        self.input_end = None;
     }
 
     /// Checks whether it has exited.
@@ -270,23 +274,23 @@ impl Process {
         let (None, None, Some(group)) = (self.ended, self.spared, &self.group) else { return };
         let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let Ok(Some(status)) = waitid(WaitId::Pid(group.leader()), how) else { return };
-        let unread = self.unread.take().and_then(|pipe| ioctl_fionread(&pipe).ok()).unwrap_or(0);
+        let read = self.input_end.take().map_or(0, |pipe| self.sent.read_from(&pipe));
         if self.spares_children && status.exit_status() == Some(0) {
-            self.spared = Some(unread);
+            self.spared = Some(read);
         } else {
-            self.reap(unread);
+            self.reap(read);
         }
     }
 
     /// Kills what is left of it and reaps it. Its children are killed before their ids can be
     /// reused.
-    fn reap(&mut self, unread: u64) {
+    fn reap(&mut self, read: u64) {
         if let Some(group) = self.group.take() {
             group.kill();
         }
         // It has exited or was killed, so this returns soon.
         if let Ok(status) = self.child.wait() {
-            self.ended = Some(ProcessExit { status, unread });
+            self.ended = Some(ProcessExit { status, read });
         }
     }
 }
