@@ -10,6 +10,7 @@ GROUP = "points"
 LOG = "velodyne"
 ALL, SEEN = "packets to points", "packets to points, without empty returns"
 C = "C, one loop"
+CAPPED = "everything in one pass, --memory 128MiB, 8 threads"
 TABLE = ROOT / "plugins" / "dgc" / "data" / "hdl-64e.csv"
 # The rounds in one process, of which the best counts, batch by batch.
 ROUNDS = 15
@@ -24,16 +25,16 @@ def jobs(bench):
         if peer:
             command = [peer, TABLE, log, word, ROUNDS]
             yield Job(GROUP, task, C, log, command, times_itself=same.seconds)
-    yield everything(bench, bench.log("car"))
+    yield everything(bench, "everything in one pass")
+    yield everything(bench, CAPPED, ["--memory", "128MiB", "--jobs", "8"])
 
 
-def everything(bench, log):
+def everything(bench, task, flags=()):
     """The pipeline `dgc-all`: tables, track, pictures, points in the local frame."""
-    out = bench.out("")
-    command = [bench.sluice.program, "run", "-q", "dgc-all", "--set", f"INPUT={log}", "--set",
+    log, out = bench.log("car"), bench.out("")
+    command = [bench.sluice.program, "run", "-q", *flags, "dgc-all", "--set", f"INPUT={log}", "--set",
                f"OUT={out}"]
-    return Job(GROUP, "everything in one pass", "sluice", log, command, out=out, check=Whole(log),
-               rounds=3)
+    return Job(GROUP, task, "sluice", log, command, out=out, check=Whole(log), rounds=3)
 
 
 class Whole:

@@ -107,7 +107,8 @@ pub struct CredentialArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Running")]
 pub(crate) struct RunningArgs {
-    /// The number of threads; one per core by default. Does not change the output.
+    /// The number of threads; one per core by default, but beyond four at most one per 32 MiB of
+    /// memory. Does not change the output.
     #[arg(short, long, value_name = "N")]
     pub(crate) jobs: Option<usize>,
 

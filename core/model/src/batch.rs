@@ -61,18 +61,22 @@ impl Batch {
     #[must_use]
     pub fn repeated(&self, events: &[u32], keeps_payload: impl Fn(u32) -> bool) -> Self {
         let keeps_some = events.iter().any(|event| keeps_payload(*event));
-        let mut payloads = vector(events.len());
-        payloads.extend(events.iter().map(|event| match keeps_payload(*event) {
+        let payload = |event: &u32| match keeps_payload(*event) {
             true => self.payloads[*event as usize],
             false => 0,
-        }));
+        };
+        // Zeros that nobody reads or writes take no memory.
+        let payloads = match keeps_some {
+            true => events.iter().map(payload).collect(),
+            false => vec![0; events.len()].into(),
+        };
         Self {
             timestamps: gather(&self.timestamps, events),
             wide_times: None,
             sequences: gather(&self.sequences, events),
             channels: gather(&self.channels, events),
             origins: self.origins.as_ref().map(|origins| gather(origins, events)),
-            payloads: column(payloads),
+            payloads,
             segments: if keeps_some { Arc::clone(&self.segments) } else { Vec::new().into() },
             rows: Vec::new(),
         }
@@ -304,9 +308,7 @@ impl Batch {
         if start == 0 && len == self.len() {
             return self.clone();
         }
-        let positions = || (start..start + len).map(|row| row as u32).collect::<Vec<_>>();
-        let rows =
-            self.rows.iter().filter_map(|rows| rows.take(&positions(), self.len())).collect();
+        let rows = self.rows.iter().filter_map(|rows| rows.slice(start..start + len)).collect();
         Self {
             timestamps: self.timestamps.slice(start, len),
             wide_times: self.wide_times.as_ref().map(|times| times.slice(start, len)),

@@ -60,7 +60,7 @@ pub use registry::{
     CompanionSink, Constructor, ConversionNodes, ConversionStage, DefaultRole, Plugin,
     PluginFactory, PluginKind, Registry, SniffResult,
 };
-pub use rows::{Payloads, Rows};
+pub use rows::{Payloads, Rows, array_bytes};
 pub use run_handle::{RunHandle, RunHost};
 pub use sluice_io::{
     Error, ErrorKind, Input, Job, OptionsError, OutputFile, Outputs, Overwrite, error,

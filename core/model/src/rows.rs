@@ -1,8 +1,15 @@
 //! Decoded rows: the Arrow columns of a batch's payloads of one type. They travel with their batch.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow_array::cast::AsArray;
+use arrow_array::types::ByteViewType;
+use arrow_array::{
+    Array, ArrayRef, GenericByteViewArray, GenericListArray, OffsetSizeTrait, RecordBatch,
+    RecordBatchOptions, UInt32Array,
+};
+use arrow_schema::DataType;
 use arrow_select::interleave::interleave;
 use arrow_select::take::take_arrays;
 
@@ -33,9 +40,10 @@ pub enum Payloads {
 }
 
 impl Rows {
-    /// An estimate of the memory of the columns, in bytes.
+    /// An estimate of the memory of the columns, in bytes. Of columns that are slices, only that of
+    /// these rows.
     pub fn memory(&self) -> usize {
-        self.columns.get_array_memory_size()
+        self.columns.columns().iter().map(array_bytes).sum()
     }
 
     /// Selects rows by index, ascending.
@@ -59,7 +67,13 @@ impl Rows {
         }
     }
 
+    /// The columns of these rows. Most selections are of all rows of a type, and are not copied;
+    /// a few rows are, so that they do not keep all others alive.
     fn take_rows(&self, rows: Vec<u32>) -> Vec<ArrayRef> {
+        if let Some(run) = contiguous(&rows).filter(|run| run.len() >= self.events.len() / 2) {
+            let slice = |column: &ArrayRef| column.slice(run.start, run.len());
+            return self.columns.columns().iter().map(slice).collect();
+        }
         take_arrays(self.columns.columns(), &UInt32Array::from(rows), None)
             .expect("rows are numbered as the columns are long")
     }
@@ -76,6 +90,22 @@ impl Rows {
             return None;
         }
         Some(self.with(events, self.take_rows(rows)))
+    }
+
+    /// The rows of a range of events, without copying columns; `None` if there are none.
+    pub(crate) fn slice(&self, events: Range<usize>) -> Option<Self> {
+        let place = |event: usize| self.events.partition_point(|at| (*at as usize) < event);
+        let rows = place(events.start)..place(events.end);
+        if rows.is_empty() {
+            return None;
+        }
+        let first = events.start as u32;
+        Some(Self {
+            message: Arc::clone(&self.message),
+            payloads: self.payloads,
+            events: self.events[rows.clone()].iter().map(|event| event - first).collect(),
+            columns: self.columns.slice(rows.start, rows.len()),
+        })
     }
 
     /// Replaces events and columns.
@@ -150,6 +180,38 @@ impl Rows {
     }
 }
 
+/// The bytes that the values of an array take. Of an array that is a slice of another one, only
+/// those in it.
+pub fn array_bytes(array: &ArrayRef) -> usize {
+    let values = match array.data_type() {
+        DataType::Struct(_) => array.as_struct().columns().iter().map(array_bytes).sum(),
+        DataType::List(_) => list_bytes(array.as_list::<i32>()),
+        DataType::LargeList(_) => list_bytes(array.as_list::<i64>()),
+        DataType::FixedSizeList(..) => array_bytes(array.as_fixed_size_list().values()),
+        DataType::Utf8View => view_bytes(array.as_string_view()),
+        DataType::BinaryView => view_bytes(array.as_binary_view()),
+        _ => return array.to_data().get_slice_memory_size().unwrap_or_default(),
+    };
+    values + array.nulls().map_or(0, |nulls| nulls.len().div_ceil(8))
+}
+
+fn list_bytes<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> usize {
+    let offsets = list.value_offsets();
+    let (first, last) = (offsets[0].as_usize(), offsets[list.len()].as_usize());
+    size_of_val(offsets) + array_bytes(&list.values().slice(first, last - first))
+}
+
+fn view_bytes<T: ByteViewType>(array: &GenericByteViewArray<T>) -> usize {
+    size_of_val(&array.views()[..]) + array.lengths().map(|length| length as usize).sum::<usize>()
+}
+
+/// The range that these indices are, if each is one more than the one before.
+fn contiguous(rows: &[u32]) -> Option<Range<usize>> {
+    let start = *rows.first()?;
+    let is_run = rows.iter().copied().eq(start..start + rows.len() as u32);
+    is_run.then(|| start as usize..start as usize + rows.len())
+}
+
 /// The rows of the events of a batch.
 enum RowPlaces {
     /// Every event has one, at its own place.
@@ -172,7 +234,8 @@ impl RowPlaces {
 mod tests {
     use super::*;
     use crate::{Batch, BatchBuilder, ChannelId, TypeKey};
-    use arrow_array::{ArrayRef, Int32Array, cast::AsArray, types::Int32Type};
+    use arrow_array::types::Int32Type;
+    use arrow_array::{Int32Array, ListArray, StringArray, StringViewArray, StructArray};
 
     fn batch(values: &[Option<i32>]) -> Batch {
         let mut builder = BatchBuilder::default();
@@ -200,7 +263,43 @@ mod tests {
         assert_eq!(values(&all.take(vec![3, 1, 0])), [(0, 13), (2, 10)]);
         assert_eq!(values(&all.slice(1, 2)), [(1, 12)]);
         assert!(all.take(vec![1]).rows().is_empty());
+        assert!(all.slice(1, 1).rows().is_empty());
         let two = [all, batch(&[None, Some(21)])];
         assert_eq!(values(&Batch::interleave(&two, &[(1, 1), (0, 1), (0, 2)])), [(0, 21), (2, 12)]);
+    }
+
+    #[test]
+    fn rows_are_copied_only_if_they_are_few_or_in_another_order() {
+        let all = batch(&[Some(10), Some(11), None, Some(13), Some(14)]);
+        let start = |batch: &Batch| {
+            let column = batch.rows()[0].columns.column(0).to_data();
+            column.buffers()[0].as_ptr() as usize - column.offset() * 4
+        };
+        let shares = |part: &Batch| (start(&all)..start(&all) + 16).contains(&start(part));
+        assert!(shares(&all.slice(4, 1)) && shares(&all.take(vec![1, 2, 3])));
+        assert!(shares(&all.retain(|row| row != 2)));
+        assert!(!shares(&all.take(vec![4])) && !shares(&all.take(vec![0, 3])));
+        assert_eq!(values(&all.take(vec![1, 2, 3])), [(0, 11), (2, 13)]);
+        assert_eq!(values(&all.slice(2, 3)), [(1, 13), (2, 14)]);
+    }
+
+    #[test]
+    fn slices_count_only_their_own_values() {
+        let numbers = (0..1000).map(|n| Some(vec![Some(n); 8]));
+        let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(numbers));
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["a text of 22 characters"; 1000]));
+        let views: ArrayRef =
+            Arc::new(StringViewArray::from(vec!["a text of 22 characters"; 1000]));
+        let fields = [("lists", lists), ("texts", texts), ("views", views)];
+        let both: ArrayRef =
+            Arc::new(StructArray::from(RecordBatch::try_from_iter(fields).unwrap()));
+        for rows in [1, 10, 1000] {
+            let bytes = array_bytes(&both.slice(1000 - rows, rows));
+            let wanted = rows * (8 * 4 + 4 + 22 + 4 + 22 + 16);
+            assert!(
+                (wanted..wanted + 16 * rows + 16).contains(&bytes),
+                "{rows}: {bytes}, {wanted}"
+            );
+        }
     }
 }

@@ -81,8 +81,16 @@ pub(crate) fn memory_cap(options: &Options, from_file: Option<ByteSize>) -> Byte
     options.memory.or(from_file).unwrap_or(DEFAULT_MEMORY)
 }
 
-/// The number of threads.
-pub(crate) fn thread_count(options: &Options) -> usize {
+/// The threads that a run may have with any memory.
+const MIN_THREADS: usize = 4;
+
+/// The memory that each further thread needs. The allocator keeps for each what its tasks had freed,
+/// about that much, which no budget counts.
+const THREAD_MEMORY: u64 = 32 << 20;
+
+/// The number of threads of a run with this memory cap.
+pub(crate) fn thread_count(options: &Options, memory: ByteSize) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    options.jobs.filter(|jobs| *jobs > 0).unwrap_or(cores)
+    let wanted = options.jobs.filter(|jobs| *jobs > 0).unwrap_or(cores);
+    wanted.min(MIN_THREADS.max((memory.0 / THREAD_MEMORY) as usize))
 }

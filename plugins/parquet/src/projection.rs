@@ -3,10 +3,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::Array;
 use sluice_kit::selection::{FieldList, FieldPresence};
 use sluice_kit::unnest::{UnnestPiece, row_counts, unnest, unnested_type};
-use sluice_model::{Batch, Error, FieldPath, MessageType, Rows};
+use sluice_model::{Batch, Error, FieldPath, MessageType, Rows, array_bytes};
 
 /// The projection of messages onto columns.
 #[derive(Clone, Debug, Default)]
@@ -86,7 +85,7 @@ impl TableProjection {
     /// The approximate bytes of the unnested list in these rows.
     pub(crate) fn list_bytes(&self, rows: &Rows) -> usize {
         let list = self.unnest.as_ref().and_then(|path| path.resolve(&rows.columns));
-        list.map_or(0, |list| list.get_array_memory_size())
+        list.map_or(0, |list| array_bytes(&list))
     }
 
     /// Notes about fields and lists that no event has.

@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -23,12 +23,16 @@ use crate::table::{GroupReader, GroupSpan, ParquetTable, TARGET_BYTES};
 ///
 /// A table of all events restores the events it was made from. Other columns become fields of
 /// decoded messages.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Parquet {
     /// The tables: a file, a glob, a folder, or a list of them. The tables of one folder or glob
     /// that hold one channel each are merged in the order of their events.
     path: InPaths,
+    /// The table opened last. Its row groups are read one after the other, and each would have to
+    /// parse the metadata of all of them.
+    #[serde(skip)]
+    opened: Mutex<Option<Arc<ParquetTable>>>,
 }
 
 sluice_model::register! {
@@ -97,6 +101,19 @@ impl Parquet {
             Ok((name.clone(), inputs))
         });
         each.collect()
+    }
+
+    /// Opens a table, unless it is the one opened last.
+    fn table(&self, path: &Path) -> Result<Arc<ParquetTable>, Error> {
+        let opened = || self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = opened().clone().filter(|table| table.path() == path);
+        last.map_or_else(|| self.reopen(path), Ok)
+    }
+
+    fn reopen(&self, path: &Path) -> Result<Arc<ParquetTable>, Error> {
+        let table = Arc::new(ParquetTable::open(path)?);
+        *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&table));
+        Ok(table)
     }
 
     fn table_inputs(&self) -> Result<Vec<TableInput>, Error> {
@@ -182,7 +199,7 @@ impl Source for Parquet {
                     splits.push(Split::whole(name, Some(bytes)));
                 }
                 TableInput::Single(path) => {
-                    let groups = ParquetTable::open(&path)?.matching_groups(query, None);
+                    let groups = self.reopen(&path)?.matching_groups(query, None);
                     splits.extend(groups.into_iter().map(|group| Split {
                         input: path.clone(),
                         start: group.start,
@@ -208,11 +225,10 @@ impl Source for Parquet {
     ) -> Result<Box<dyn Reader + 's>, Error> {
         // A split of a single table ends where its row group does.
         if split.end.is_some() {
-            let table = Arc::new(ParquetTable::open(&split.input)?);
+            let table = self.table(&split.input)?;
             let inside =
                 |group: &GroupSpan| split.start <= group.start && Some(group.end) <= split.end;
-            let mut groups = table.matching_groups(&context.query, Some(&context.source));
-            groups.retain(inside);
+            let mut groups = table.matching_groups_where(inside, &context.query, &context.source);
             groups.reverse();
             let context = context.clone();
             return Ok(Box::new(TableReader { table, groups, reader: None, context }));

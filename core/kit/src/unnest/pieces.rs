@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use arrow_array::Array;
-use sluice_model::{Batch, Error, FieldPath};
+use sluice_model::{Batch, Error, FieldPath, array_bytes};
 
 use super::rows::{lists_at, other_columns, value_bytes};
 use super::{UnnestedBatch, count, unnest_within};
@@ -148,7 +148,7 @@ fn sizes(batch: &Batch, path: Option<&FieldPath>) -> Result<Vec<EventSize>, Erro
         };
         let mut counts = vec![1; batch.len()];
         count(rows, &lists, path, &mut counts)?;
-        let element = lists.elements.get_array_memory_size() / lists.elements.len().max(1);
+        let element = array_bytes(&lists.elements) / lists.elements.len().max(1);
         let beside = other_columns(rows, path)?;
         for (row, event) in rows.events.iter().enumerate() {
             let bytes = beside.iter().map(|(_, array)| value_bytes(array, row));

@@ -12,7 +12,7 @@ use arrow_array::{
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema};
 use arrow_select::nullif::nullif;
 use arrow_select::take::take;
-use sluice_model::{Batch, Error, FieldPath, MessageType, Payloads, Rows, TypeKey};
+use sluice_model::{Batch, Error, FieldPath, MessageType, Payloads, Rows, TypeKey, array_bytes};
 
 use super::MAX_REPEATED;
 use crate::lists::ListColumn;
@@ -90,9 +90,11 @@ pub(super) fn unnest_rows(
     places: &RowMap,
 ) -> Result<Rows, Error> {
     let members = path.members().unwrap_or_default();
-    let repeats = UInt32Array::from_iter_values(
-        (0u32..).zip(&lists.ranges).flat_map(|(row, range)| range.clone().map(move |_| row)),
-    );
+    let mut repeats = Vec::with_capacity(lists.ranges.iter().map(Range::len).sum());
+    for (row, range) in (0u32..).zip(&lists.ranges) {
+        repeats.resize(repeats.len() + range.len(), row);
+    }
+    let repeats = UInt32Array::from(repeats);
     let (schema, beside) = (rows.columns.schema_ref(), other_columns(rows, path)?);
     check_repeated(&beside, lists, path)?;
     let place = schema.index_of(path.first()).map_err(broken)?;
@@ -105,7 +107,8 @@ pub(super) fn unnest_rows(
     let list =
         list_field(schema, &members).ok_or_else(|| Error::internal("a list without a field"))?;
     columns.insert_elements(&elements(lists)?, &list)?;
-    let events = rows.events.iter().flat_map(|event| places.rows_of(*event)).collect::<Vec<_>>();
+    let mut events = Vec::with_capacity(repeats.len());
+    events.extend(rows.events.iter().flat_map(|event| places.rows_of(*event)));
     Ok(Rows {
         message: Arc::new(unnested_type(&rows.message, path)),
         payloads: Payloads::Gone,
@@ -133,7 +136,7 @@ pub(super) fn other_columns(
 pub(super) fn value_bytes(array: &ArrayRef, row: usize) -> usize {
     match array.data_type().primitive_width() {
         Some(width) => width,
-        None => array.slice(row, 1).to_data().get_slice_memory_size().unwrap_or(0),
+        None => array_bytes(&array.slice(row, 1)),
     }
 }
 

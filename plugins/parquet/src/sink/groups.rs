@@ -34,10 +34,10 @@ impl ParquetSink {
                 tables.tables.len() - 1
             }
         };
-        let limits = tables.limits;
+        let first = tables.limits;
         let (sizes, mut from) = (RowSizes::measure(&batch, &tables.projection)?, 0);
         while from < batch.len() {
-            let capacity = tables.tables[place].capacity(limits);
+            let capacity = tables.tables[place].capacity(first);
             let share = capacity.fitting(&batch, from, &sizes);
             let events = batch.slice(from, share.events);
             from += share.events;
@@ -55,7 +55,7 @@ impl ParquetSink {
             }
         }
         // All channels share the memory: the largest buffers are cut first.
-        while tables.buffered > limits.buffered {
+        while tables.buffered > first.buffered {
             let most = tables.tables.iter().enumerate().max_by_key(|(n, t)| (t.bytes, *n));
             let Some((place, _)) = most else { break };
             groups.extend(self.cut_group(tables, place, None)?);
@@ -91,9 +91,9 @@ impl ParquetSink {
         size: GroupShare,
         groups: &mut Vec<Job<TableUnit>>,
     ) -> Result<(), Error> {
-        let limits = tables.limits;
+        let limits = tables.tables[place].limits(tables.limits);
         let row = size.bytes.div_ceil(size.rows.max(1)).max(1);
-        let most = (limits.bytes / row).clamp(1, limits.rows);
+        let most = limits.bytes.div_ceil(row).clamp(1, limits.rows);
         for start in (0..size.rows).step_by(most) {
             let rows = most.min(size.rows - start);
             let share = GroupShare { events: 0, rows, bytes: rows.saturating_mul(row) };
@@ -115,7 +115,8 @@ impl ParquetSink {
         share: GroupShare,
         groups: &mut Vec<Job<TableUnit>>,
     ) -> Result<(), Error> {
-        let (table, limits) = (&mut tables.tables[place], tables.limits);
+        let table = &mut tables.tables[place];
+        let limits = table.limits(tables.limits);
         table.pieces.push(piece);
         table.rows += share.rows;
         table.bytes += share.bytes;

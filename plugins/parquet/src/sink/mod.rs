@@ -65,11 +65,13 @@ pub struct ParquetSink {
     /// in both cases.
     #[serde(default)]
     order: RowSorting,
-    /// The maximum rows per row group.
+    /// The maximum rows per row group. This and `row_group_bytes` double after every 4,096 row groups
+    /// of a table, as far as memory allows: a file can have at most 32,767.
     #[serde(default = "usual_rows", deserialize_with = "above_zero")]
     row_group_rows: u32,
     /// The maximum bytes per row group, before compression. Also limited to a sixteenth of the
-    /// run's memory, and to half of that with one table per channel.
+    /// run's memory, divided by the number of sinks that buffer events; with one table per channel,
+    /// to half of that unless that is less than 4 MiB.
     #[serde(default = "usual_bytes")]
     row_group_bytes: ByteSize,
     #[serde(skip)]
@@ -158,6 +160,10 @@ const NO_FIELDS_IN_SINGLE: &str = "decoded fields are not written: one table of 
     slash, as in `tables/`; for a table of one channel, say `layout = \"rows\"`";
 
 const NOT_DECODED: &str = "an event that is not decoded does not fit into a table of rows";
+
+/// Below this size of row groups, what each column costs by itself takes more time than other
+/// threads would save.
+const FEW_BYTES: usize = 4 << 20;
 
 /// The maximum length of a payload in a page.
 const MAX_PAYLOAD: usize = 1 << 30;
@@ -283,8 +289,12 @@ impl Sink for ParquetSink {
         let bytes = usize::try_from(self.row_group_bytes.0).unwrap_or(usize::MAX);
         // Each column of a row group is encoded by one thread. One of many tables may have most of
         // the bytes, most of them in one column: small row groups let other threads help.
-        let part = if self.layout() == TableLayout::Single { 8 } else { 16 };
-        let bytes = bytes.min(share / part).max(1 << 10);
+        let most = share / 8;
+        let part = match self.layout() {
+            TableLayout::Single => most,
+            _ => (most / 2).max(most.min(FEW_BYTES)),
+        };
+        let bytes = bytes.min(part).max(1 << 10);
         let limits = GroupLimits { rows: self.row_group_rows as usize, bytes, buffered: share / 4 };
         Ok(OpenTables {
             limits,

@@ -180,6 +180,7 @@ impl ChannelVariants {
     }
 }
 
+/// The limits of the first row group of a table, and of what all buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GroupLimits {
     /// The maximum rows per row group.
@@ -275,7 +276,18 @@ impl TableBuffer {
         (named.into_iter().map(|(channel, _)| channel).collect(), groups)
     }
 
-    pub(super) fn capacity(&self, limits: GroupLimits) -> GroupCapacity {
+    /// The limits of its next row group. Each row group has metadata that is kept until the file is
+    /// complete, and a file can have only so many.
+    pub(super) fn limits(&self, first: GroupLimits) -> GroupLimits {
+        const DOUBLED_EVERY: usize = 4096;
+        let doubled = (self.groups / DOUBLED_EVERY).min(usize::BITS as usize - 1) as u32;
+        let grown = |limit: usize| limit.saturating_mul(1 << doubled);
+        let bytes = grown(first.bytes).min(first.bytes.max(first.buffered));
+        GroupLimits { rows: grown(first.rows), bytes, ..first }
+    }
+
+    pub(super) fn capacity(&self, first: GroupLimits) -> GroupCapacity {
+        let limits = self.limits(first);
         let bytes = limits.bytes.saturating_sub(self.bytes);
         GroupCapacity {
             rows: limits.rows.saturating_sub(self.rows),

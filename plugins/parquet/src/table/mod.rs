@@ -38,6 +38,7 @@ pub(crate) struct ParquetTable {
     footer: ArrowReaderMetadata,
     /// Our metadata in the footer.
     pub(crate) meta: FooterMeta,
+    spans: Vec<GroupSpan>,
     /// The channel of all rows, if there is no channel column.
     channel: Name,
     /// Indexes of the footer's channels, sorted by name and source: there may be tens of thousands.
@@ -55,6 +56,13 @@ pub(crate) struct GroupSpan {
     pub(crate) end: u64,
     /// The uncompressed bytes of its rows.
     pub(crate) plain_bytes: u64,
+}
+
+impl GroupSpan {
+    fn new(number: usize, group: &RowGroupMetaData) -> Self {
+        let (start, end) = byte_range(group);
+        Self { number, start, end, plain_bytes: group.total_byte_size().max(0) as u64 }
+    }
 }
 
 impl ParquetTable {
@@ -84,12 +92,15 @@ impl ParquetTable {
         let footer =
             catch_panics(|| ArrowReaderMetadata::try_new(metadata, options().with_schema(own)))
                 .unwrap_or(footer);
+        let groups = footer.metadata().row_groups().iter().enumerate();
+        let spans = groups.map(|(number, group)| GroupSpan::new(number, group)).collect();
         let table = Self {
             channel: channel_of(path, &meta),
             path: path.to_owned(),
             bytes,
             footer,
             meta,
+            spans,
             by_name: OnceLock::new(),
         };
         table.check(len).map_err(wrong)?;
@@ -138,6 +149,10 @@ impl ParquetTable {
         }
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn groups(&self) -> &[RowGroupMetaData] {
         self.footer.metadata().row_groups()
     }
@@ -161,24 +176,29 @@ impl ParquetTable {
     /// The row groups that may have events matching `query`, according to the footer. `source` is
     /// the source of rows without one.
     pub(crate) fn matching_groups(&self, query: &Query, source: Option<&str>) -> Vec<GroupSpan> {
-        let groups = self.groups().iter().enumerate();
-        let matching = groups.filter(|(number, group)| {
-            group.num_rows() > 0
-                && self.times(group).is_none_or(|(first, last)| query.wants_times(first, last))
-                && self.channels_in(*number).is_none_or(|channels| {
-                    channels.iter().any(|(channel, _)| wants(query, channel))
-                })
-                && (self.has_channels()
-                    || source
-                        .is_none_or(|source| query.channels.wants(self.channel.text(), source)))
-        });
-        matching
-            .map(|(number, group)| {
-                let (start, end) = byte_range(group);
-                let plain = group.total_byte_size().max(0) as u64;
-                GroupSpan { number, start, end, plain_bytes: plain }
-            })
-            .collect()
+        self.spans.iter().filter(|span| self.may_match(span, query, source)).copied().collect()
+    }
+
+    /// Those of them at certain places in the file.
+    pub(crate) fn matching_groups_where(
+        &self,
+        is_there: impl Fn(&GroupSpan) -> bool,
+        query: &Query,
+        source: &str,
+    ) -> Vec<GroupSpan> {
+        let there = self.spans.iter().filter(|span| is_there(span));
+        there.filter(|span| self.may_match(span, query, Some(source))).copied().collect()
+    }
+
+    fn may_match(&self, span: &GroupSpan, query: &Query, source: Option<&str>) -> bool {
+        let Some(group) = self.groups().get(span.number) else { return false };
+        group.num_rows() > 0
+            && self.times(group).is_none_or(|(first, last)| query.wants_times(first, last))
+            && self
+                .channels_in(span.number)
+                .is_none_or(|channels| channels.iter().any(|(channel, _)| wants(query, channel)))
+            && (self.has_channels()
+                || source.is_none_or(|source| query.channels.wants(self.channel.text(), source)))
     }
 
     /// The first and the last time of a row group in nanoseconds, if there are statistics.

@@ -47,6 +47,20 @@ fn a_table_of_all_events_restores_their_order() {
     }
 }
 
+/// A file can have 32,767 row groups: a long log must not fail after hours for that.
+#[test]
+fn row_groups_of_a_long_table_grow() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.parquet");
+    let events = drive(13_000);
+    write_single(&path, &events, 5_000, json!({ "row_group_rows": 1 }));
+    let footer = footer(&path);
+    let rows = |group: usize| footer.metadata().row_group(group).num_rows();
+    assert_eq!([0, 4095, 4096, 8191, 8192].map(rows), [1, 1, 2, 2, 4]);
+    assert_eq!(footer.num_row_groups(), 2 * 4096 + (13_000 - (1 + 2) * 4096) / 4);
+    assert!(read(&path).unwrap().events == events);
+}
+
 #[test]
 fn rows_are_sorted_by_channel_only_where_numbers_tell_their_order() {
     let folder = tempfile::tempdir().unwrap();

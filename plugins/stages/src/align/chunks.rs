@@ -7,6 +7,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 
+use sluice_model::array_bytes;
+
 use super::track::Place;
 
 /// The values of one input.
@@ -29,7 +31,7 @@ pub(super) struct ChunkColumn {
 
 impl ChunkColumn {
     pub(super) fn new(values: ArrayRef, kind: usize) -> Self {
-        let bytes = values.get_array_memory_size() / values.len().max(1);
+        let bytes = array_bytes(&values) / values.len().max(1);
         Self { values, kind, row_bytes: u32::try_from(bytes).unwrap_or(u32::MAX) }
     }
 
