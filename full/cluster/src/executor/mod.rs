@@ -8,13 +8,13 @@ mod context;
 mod done_marker;
 mod session;
 mod unit_runner;
+mod work_folder;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_model::Error;
 use sluice_pipeline::run::Stop;
-use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
@@ -24,6 +24,7 @@ pub use context::ExecutorOptions;
 use context::{MessageSender, send_message};
 use session::SchedulerSession;
 use unit_runner::UnitRunner;
+use work_folder::WorkFolder;
 
 /// How long a new executor waits for its scheduler.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
@@ -61,23 +62,14 @@ pub fn serve(
 }
 
 async fn run(options: &ExecutorOptions, stop: &Stop, messages: MessageSender) -> Result<(), Error> {
-    let temporary =
-        match &options.work_dir {
-            Some(_) => None,
-            None => Some(TempDir::with_prefix("sluice-executor-").map_err(|e| {
-                Error::io("create", std::env::temp_dir().join("sluice-executor"), e)
-            })?),
-        };
-    let work_dir = options.work_dir.as_deref().or(temporary.as_ref().map(TempDir::path));
-    let work_dir = work_dir.unwrap_or_else(|| std::path::Path::new("."));
-    std::fs::create_dir_all(work_dir).map_err(|e| Error::io("create", work_dir, e))?;
+    let work_dir = WorkFolder::create(options.work_dir.as_deref())?;
     let runner = Arc::new(UnitRunner::new(options, messages.clone()));
     let mut deadline = Some(Instant::now() + CONNECT_TIMEOUT);
     let mut backoff = Duration::from_millis(250);
     while !stop.is_requested() {
         match check_scheduler(&options.scheduler, &options.program).await {
             Ok(identity) => {
-                let session = SchedulerSession::new(options, &identity, &runner, work_dir);
+                let session = SchedulerSession::new(options, &identity, &runner, work_dir.path());
                 match session.run(stop, &messages).await {
                     Ok(()) => break,
                     Err(why) => send_message(&messages, format!("{why}; reconnecting")).await,
