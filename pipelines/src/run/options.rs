@@ -23,7 +23,7 @@ pub const DEFAULT_MEMORY: ByteSize = ByteSize(512 << 20);
 /// How to run a pipeline.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// Number of threads; `None` means one per core.
+    /// Number of threads; `None` means one per core. With little memory, there are fewer.
     pub jobs: Option<usize>,
     /// Overrides the pipeline's memory cap.
     pub memory: Option<ByteSize>,
@@ -84,7 +84,7 @@ pub(crate) fn memory_cap(options: &Options, from_file: Option<ByteSize>) -> Byte
 /// The threads that a run may have with any memory.
 const MIN_THREADS: usize = 4;
 
-/// The memory that each further thread needs. The allocator keeps for each what its tasks had freed,
+/// The memory cap that each further thread needs. The allocator keeps for each what its tasks freed,
 /// about that much, which no budget counts.
 const THREAD_MEMORY: u64 = 32 << 20;
 

@@ -38,6 +38,7 @@ pub(crate) struct ParquetTable {
     footer: ArrowReaderMetadata,
     /// Our metadata in the footer.
     pub(crate) meta: FooterMeta,
+    /// Its row groups, by number.
     spans: Vec<GroupSpan>,
     /// The channel of all rows, if there is no channel column.
     channel: Name,
