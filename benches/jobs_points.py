@@ -32,8 +32,8 @@ def jobs(bench):
 def everything(bench, task, flags=()):
     """The pipeline `dgc-all`: tables, track, pictures, points in the local frame."""
     log, out = bench.log("car"), bench.out("")
-    command = [bench.sluice.program, "run", "-q", *flags, "dgc-all", "--set", f"INPUT={log}", "--set",
-               f"OUT={out}"]
+    command = [bench.sluice.program, "run", "-q", *flags, "dgc-all", "--set", f"INPUT={log}",
+               "--set", f"OUT={out}"]
     return Job(GROUP, task, "sluice", log, command, out=out, check=Whole(log), rounds=3)
 
 
