@@ -1,7 +1,6 @@
 //! The report of a run, and the accounting that proves that no event was lost unreported.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -9,7 +8,7 @@ use sluice_io::escape::printable;
 use sluice_io::output::PublishedFile;
 use sluice_kit::counts::EventCounts;
 use sluice_model::plugin::SOURCES_LOST;
-use sluice_model::{ChannelId, Channels, Damage, Error, Input, RunDamage, UnmetExpectation};
+use sluice_model::{ChannelSet, Channels, Damage, Error, Input, RunDamage, UnmetExpectation};
 
 use crate::names::NameReport;
 use crate::run::{FinishedRun, RunTally};
@@ -339,15 +338,14 @@ fn notes_of(node: &str, notes: BTreeMap<String, u64>) -> Vec<Note> {
 
 /// Notes about sources lost by a format that stores only channel names: none if all channels have
 /// one source; otherwise also which names now merge several sources.
-fn lost_sources(written: &BTreeSet<ChannelId>, channels: &Channels) -> Vec<(String, u64)> {
-    let (mut by_name, mut all) = (BTreeMap::<String, BTreeSet<Arc<str>>>::new(), BTreeSet::new());
-    for channel in written.iter().map(|id| channels.get(*id)) {
-        all.insert(Arc::clone(&channel.source));
-        let name = channel.name.text().to_owned();
-        by_name.entry(name).or_default().insert(Arc::clone(&channel.source));
-    }
-    if all.len() < 2 {
+fn lost_sources(written: &ChannelSet, channels: &Channels) -> Vec<(String, u64)> {
+    let written: Vec<_> = written.iter().map(|id| channels.get(id)).collect();
+    if written.windows(2).all(|pair| pair[0].source == pair[1].source) {
         return Vec::new();
+    }
+    let mut by_name = BTreeMap::<&str, BTreeSet<&str>>::new();
+    for channel in &written {
+        by_name.entry(channel.name.text()).or_default().insert(&channel.source);
     }
     let merged = by_name.into_iter().filter(|(_, sources)| sources.len() > 1);
     let told = merged.map(|(name, sources)| {
@@ -463,8 +461,9 @@ impl<'r> Accounting<'r> {
     fn sink_rows(&mut self, node: usize, channels: &Channels) -> Result<Vec<ChannelReport>, Error> {
         let (sink, _) = &self.labels[node];
         let (flow, written) = (self.flow(node), self.tally.get(node).left);
-        let mut rows = Vec::new();
-        for (id, channel) in channels.since(0).iter().enumerate() {
+        let (all, mut rows) = (channels.all(), Vec::new());
+        for id in channels.by_name() {
+            let (id, channel) = (id.index(), &all[id.index()]);
             let row = ChannelReport {
                 sink: sink.clone(),
                 source: channel.source.to_string(),
@@ -485,7 +484,6 @@ impl<'r> Accounting<'r> {
                 rows.push(row);
             }
         }
-        rows.sort_by(|a, b| (&a.source, &a.channel).cmp(&(&b.source, &b.channel)));
         Ok(rows)
     }
 }
@@ -493,7 +491,7 @@ impl<'r> Accounting<'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_model::{Channel, Encoding};
+    use sluice_model::{Channel, ChannelId, Encoding};
 
     #[test]
     fn channel_names_that_merge_several_sources_are_noted() {
@@ -502,11 +500,12 @@ mod tests {
             let name = sluice_model::Name::from_bytes(name.as_bytes());
             channels.intern(Channel::new(name, source, Encoding::Unknown)).unwrap()
         };
-        let one = BTreeSet::from([id("A", "x"), id("B", "x")]);
+        let set = |ids: &[ChannelId]| ids.iter().copied().collect();
+        let one = set(&[id("A", "x"), id("B", "x")]);
         assert!(lost_sources(&one, &channels).is_empty());
-        let apart = BTreeSet::from([id("A", "x"), id("B", "y")]);
+        let apart = set(&[id("A", "x"), id("B", "y")]);
         assert_eq!(lost_sources(&apart, &channels), [(SOURCES_LOST.to_owned(), 0)]);
-        let merged = BTreeSet::from([id("A", "x"), id("A", "y"), id("B", "x")]);
+        let merged = set(&[id("A", "x"), id("A", "y"), id("B", "x")]);
         let told = lost_sources(&merged, &channels);
         assert!(told.len() == 2 && told[1].0.starts_with("A: 2 sources (`x`, `y`)"), "{told:?}");
     }

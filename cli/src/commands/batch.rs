@@ -40,7 +40,7 @@ pub(crate) fn execute(
         None => Ok(batch.run(&shell.registry, options, failing)?),
     };
     let result = run_watched(args, shell, run);
-    execute::deliver_report(report_file, result.as_ref().map(BatchReport::to_json), shell)?;
+    execute::deliver_report(report_file, result.as_ref(), BatchReport::to_json, shell)?;
     let report = result?;
     report_losses(&report.report, origin, shell);
     report_unmatched(&report.report, origin, shell);

@@ -113,15 +113,16 @@ pub(crate) fn report_unmatched(report: &Report, origin: PipelineOrigin, shell: &
 }
 
 /// Writes the report, or the failure, to its file, and to the caller of an embedded verb.
-pub(crate) fn deliver_report(
+pub(crate) fn deliver_report<R>(
     file: Option<ReportFile>,
-    result: Result<Value, &Failure>,
+    result: Result<&R, &Failure>,
+    to_json: impl Fn(&R) -> Value,
     shell: &Shell,
 ) -> Result<(), Failure> {
-    if let (Some(embedding), Ok(report)) = (shell.embedding(), &result) {
-        embedding.set_report(report.clone());
+    if let (Some(embedding), Ok(report)) = (shell.embedding(), result) {
+        embedding.set_report(to_json(report));
     }
-    file.map_or(Ok(()), |file| file.write(result))
+    file.map_or(Ok(()), |file| file.write(result.map(to_json)))
 }
 
 /// Reports that `--resume` found nothing to do.
@@ -138,7 +139,7 @@ pub(super) fn already_done(
     let mut value = Report::default().to_json();
     value["exit"] = ending.code().into();
     value["skipped"] = true.into();
-    deliver_report(report_file, Ok(value), shell)?;
+    deliver_report(report_file, Ok(&value), Value::clone, shell)?;
     let folders: Vec<String> = before.folders.iter().map(|f| f.display().to_string()).collect();
     let files = units::pluralize(before.files, "file");
     shell.info(&format!("already done: {} ({files})", folders.join(", ")));

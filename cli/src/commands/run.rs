@@ -66,7 +66,7 @@ pub(crate) fn execute(
     };
     let result = run_watched_with(&meter, engine_options(args), &signals::PUBLISHING, watched);
     let result = result.map_err(Failure::with_retry_hint);
-    deliver_report(report_file, result.as_ref().map(Report::to_json), shell)?;
+    deliver_report(report_file, result.as_ref(), Report::to_json, shell)?;
     let mut report =
         result.map_err(
             |failure| if only_prints { failure } else { failure.stdout_closed_is_failure() },

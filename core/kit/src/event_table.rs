@@ -188,7 +188,7 @@ pub struct ChannelLabels {
 impl ChannelLabels {
     /// The labels of all channels so far.
     pub fn from_channels(channels: &Channels) -> Self {
-        let all = channels.since(0);
+        let all = channels.all();
         Self {
             names: all.iter().map(|channel| Some(channel.name.text())).collect(),
             sources: all.iter().map(|channel| Some(&*channel.source)).collect(),

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use sluice_model::{Channel, ChannelId, Channels, Encoding, Error, Name};
 
 /// Enough that a few dozen channels rarely collide: colliding ones need a lookup each time.
 const SLOTS: usize = 2048;
+/// As many for each channel, so that a thousand rarely collide either.
+const SLOTS_PER_CHANNEL: usize = 16;
+/// More take longer to set up than they save in the few thousand events of a split.
+const MAX_SLOTS: usize = 1 << 16;
 
 /// A reader's own cache of channel numbers, so that it rarely accesses the shared table.
 #[derive(Debug)]
@@ -14,74 +17,76 @@ pub struct ChannelIds {
     source: Arc<str>,
     encoding: Encoding,
     channels: Arc<Channels>,
-    known: HashMap<Arc<[u8]>, ChannelId, foldhash::fast::RandomState>,
-    /// The last name in each slot: most logs have fewer channels than there are slots.
-    recent: Vec<Option<(Arc<[u8]>, ChannelId)>>,
+    /// The last name in each slot, as many as a power of two.
+    recent: Vec<Option<(Name, ChannelId)>>,
 }
 
 impl ChannelIds {
     /// For the channels of this source, all of this encoding.
     pub fn new(source: Arc<str>, encoding: Encoding, channels: Arc<Channels>) -> Self {
-        Self { source, encoding, channels, known: HashMap::default(), recent: vec![None; SLOTS] }
-    }
-
-    /// Whether the channel of that name has been resolved before.
-    pub fn contains(&self, name: &[u8]) -> bool {
-        self.known.contains_key(name)
-    }
-
-    /// The number of channels resolved so far.
-    pub fn len(&self) -> usize {
-        self.known.len()
-    }
-
-    /// Whether no channel has been resolved yet.
-    pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+        let slots = (channels.len() * SLOTS_PER_CHANNEL).next_power_of_two();
+        let recent = vec![None; slots.clamp(SLOTS, MAX_SLOTS)];
+        Self { source, encoding, channels, recent }
     }
 
     /// The number of the channel of that name.
     #[inline]
     pub fn resolve(&mut self, name: &[u8]) -> Result<ChannelId, Error> {
-        let encoding = self.encoding.clone();
-        self.resolve_with(name, |name, source| Channel::new(name, source, encoding))
+        match self.recent(name) {
+            Some(id) => Ok(id),
+            None => self.look_up(name),
+        }
     }
 
-    /// The number of the channel of that name, made by `make` if it is new.
+    /// The number of the channel of that name, made by `make` if it is not among the last ones.
     #[inline]
     pub fn resolve_with(
         &mut self,
         name: &[u8],
         make: impl FnOnce(Name, Arc<str>) -> Channel,
     ) -> Result<ChannelId, Error> {
-        let slot = slot(name);
-        match self.recent.get(slot) {
-            Some(Some((known, id))) if is_same_name(known, name) => Ok(*id),
-            _ => self.look_up(slot, name, make),
+        if let Some(id) = self.recent(name) {
+            return Ok(id);
+        }
+        let key = Name::from_bytes(name);
+        let id = self.channels.intern(make(key.clone(), Arc::clone(&self.source)))?;
+        self.remember(name, key, id);
+        Ok(id)
+    }
+
+    #[inline]
+    fn recent(&self, name: &[u8]) -> Option<ChannelId> {
+        match self.recent.get(self.slot(name)) {
+            Some(Some((known, id))) if is_same_name(known.as_bytes(), name) => Some(*id),
+            _ => None,
         }
     }
 
     #[cold]
-    fn look_up(
-        &mut self,
-        slot: usize,
-        name: &[u8],
-        make: impl FnOnce(Name, Arc<str>) -> Channel,
-    ) -> Result<ChannelId, Error> {
-        let known = self.known.get_key_value(name).map(|(name, id)| (Arc::clone(name), *id));
-        let (name, id) = match known {
-            Some(known) => known,
-            None => {
-                let (source, shared) = (Arc::clone(&self.source), Arc::from(name));
-                let id = self.channels.intern(make(Name::from_bytes(name), source))?;
-                self.known.insert(Arc::clone(&shared), id);
-                (shared, id)
-            }
-        };
-        if let Some(recent) = self.recent.get_mut(slot) {
-            *recent = Some((name, id));
-        }
+    fn look_up(&mut self, name: &[u8]) -> Result<ChannelId, Error> {
+        let (id, key) = self.channels.intern_plain(name, &self.source, &self.encoding)?;
+        self.remember(name, key, id);
         Ok(id)
+    }
+
+    fn remember(&mut self, name: &[u8], key: Name, id: ChannelId) {
+        let slot = self.slot(name);
+        if let Some(recent) = self.recent.get_mut(slot) {
+            *recent = Some((key, id));
+        }
+    }
+
+    /// Hashes the length and both ends of a name: channels mostly differ there.
+    #[inline]
+    fn slot(&self, name: &[u8]) -> usize {
+        let head = name.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let tail = match name.last_chunk::<8>() {
+            Some(bytes) => u64::from_le_bytes(*bytes),
+            None => name.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
+        };
+        let mixed =
+            (head.rotate_left(23) ^ tail ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 32) as usize & (self.recent.len() - 1)
     }
 }
 
@@ -95,19 +100,6 @@ pub fn is_same_name(a: &[u8], b: &[u8]) -> bool {
         }
         _ => a == b,
     }
-}
-
-/// Hashes the length and both ends of a name: channels mostly differ there.
-#[inline]
-fn slot(name: &[u8]) -> usize {
-    let head = name.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    let tail = match name.last_chunk::<8>() {
-        Some(bytes) => u64::from_le_bytes(*bytes),
-        None => name.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
-    };
-    let mixed =
-        (head.rotate_left(23) ^ tail ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> 48) as usize % SLOTS
 }
 
 #[cfg(test)]

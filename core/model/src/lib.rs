@@ -13,7 +13,6 @@
 pub mod batch;
 pub mod channel;
 pub mod codec;
-
 pub mod cursor;
 pub mod field;
 pub mod loss;
@@ -29,6 +28,7 @@ pub mod time;
 pub mod units;
 
 mod arrow;
+mod channels;
 mod column;
 mod damage;
 mod declared;
@@ -39,7 +39,8 @@ mod run_handle;
 mod unmet;
 
 pub use batch::{Batch, BatchBuilder, Event, PayloadOffset};
-pub use channel::{Channel, ChannelId, Channels, Clock, EmbeddedSchema, Encoding, PerChannel};
+pub use channel::{Channel, ChannelId, Clock, EmbeddedSchema, Encoding};
+pub use channels::{ChannelSet, Channels, PerChannel};
 pub use codec::{Codec, KeyOf, KnownType, PayloadType, UnusableTypes};
 pub use damage::{Damage, DamageLog, DamageTotals, RunDamage};
 pub use declared::DeclaredColumns;

@@ -168,7 +168,7 @@ impl TaskContext {
             tally.note(&times_clamped(&channel), 1);
         }
         tally.clamped += context.report.clamped.len() as u64;
-        tally.without_sources.append(&mut context.report.without_sources);
+        tally.without_sources.add(&context.report.without_sources);
         outcome.deliveries.push(SegmentOutput::Block { node, block, events, bytes });
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! Counts how many events of each channel entered and left each node. Validates nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sluice_io::output::PublishedFile;
 use sluice_kit::counts::EventCounts;
-use sluice_model::{ChannelId, Damage, UnmetExpectation};
+use sluice_model::{ChannelSet, Damage, UnmetExpectation};
 
 use super::observed::ObservedNames;
 
@@ -31,7 +31,7 @@ pub(crate) struct NodeTally {
     /// The expectations that its events do not meet.
     pub(crate) unmet: Vec<UnmetExpectation>,
     /// Channels that a sink wrote without their source names.
-    pub(crate) without_sources: BTreeSet<ChannelId>,
+    pub(crate) without_sources: ChannelSet,
     /// What it observed of the names in its options.
     pub(crate) observed: ObservedNames,
 }
@@ -49,7 +49,7 @@ impl NodeTally {
             self.note(note, *count);
         }
         self.unmet.extend(other.unmet.iter().cloned());
-        self.without_sources.extend(&other.without_sources);
+        self.without_sources.add(&other.without_sources);
         self.observed.add(&other.observed);
     }
 

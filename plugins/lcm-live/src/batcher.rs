@@ -9,8 +9,8 @@ use bytes::Bytes;
 use sluice_kit::ChannelIds;
 use sluice_model::pool::PooledBlock;
 use sluice_model::{
-    Batch, BatchBuilder, BlockPool, ChannelQuery, Encoding, Error, Patterns, PayloadOffset,
-    ReadContext, RunHandle,
+    Batch, BatchBuilder, BlockPool, ChannelQuery, Channels, Encoding, Error, Patterns,
+    PayloadOffset, ReadContext, RunHandle,
 };
 
 use hashbrown::HashMap;
@@ -24,8 +24,6 @@ const MAX_EVENTS: usize = 8192;
 const BATCH_BYTES: usize = 1 << 20;
 /// How long a message waits in an incomplete batch.
 const MAX_AGE: Duration = Duration::from_millis(10);
-/// Most channels of a run: a sender can invent any number of them.
-const MAX_CHANNELS: usize = 1 << 16;
 /// Most channel names in the filter's cache.
 const MAX_CACHED_NAMES: usize = 1 << 16;
 
@@ -82,6 +80,7 @@ pub(crate) struct Batcher {
     pub(crate) inbox: Inbox,
     run: RunHandle,
     blocks: BlockPool,
+    channels: Arc<Channels>,
     ids: ChannelIds,
     builder: BatchBuilder,
     buffer: PayloadBuffer,
@@ -95,7 +94,7 @@ pub(crate) struct Batcher {
     sequence: i64,
     /// Events left until `limit`.
     remaining: u64,
-    /// Messages on channels beyond [`MAX_CHANNELS`].
+    /// Messages on channels beyond those a run may have.
     pub(crate) over_channel_limit: u64,
 }
 
@@ -144,7 +143,8 @@ impl Batcher {
             inbox,
             run: context.run.clone(),
             blocks: context.blocks.clone(),
-            ids: ChannelIds::new(source, Encoding::Lcm, channels),
+            ids: ChannelIds::new(source, Encoding::Lcm, Arc::clone(&channels)),
+            channels,
             builder: BatchBuilder::default(),
             buffer: PayloadBuffer::Small(Vec::new()),
             owned: Vec::new(),
@@ -177,11 +177,14 @@ impl Batcher {
         if self.remaining == 0 {
             return Ok(());
         }
-        if self.ids.len() >= MAX_CHANNELS && !self.ids.contains(channel) {
-            self.over_channel_limit += 1;
-            return Ok(());
-        }
-        let id = self.ids.resolve(channel)?;
+        let id = match self.ids.resolve(channel) {
+            Ok(id) => id,
+            Err(_) if self.channels.is_full() => {
+                self.over_channel_limit += 1;
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
         let time = time - time.rem_euclid(1_000);
         if self.builder.is_empty() {
             self.start_batch();

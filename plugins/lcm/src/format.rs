@@ -116,7 +116,7 @@ impl ByteFormat for LcmByteFormat {
     }
 
     fn lengths(&self, batch: &Batch, context: &mut PrepareContext<'_>) -> Result<Vec<u32>, Error> {
-        let known = context.channels.since(0);
+        let known = context.channels.all();
         context.note_names_only(batch, &Encoding::Lcm);
         let each = batch.iter().enumerate().map(|(row, event)| {
             let timed = (&event, batch.wide_time(row));
@@ -133,7 +133,7 @@ impl ByteFormat for LcmByteFormat {
         channels: &Channels,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        let known = channels.since(0);
+        let known = channels.all();
         for batch in events {
             out.reserve(batch.payload_bytes() as usize + batch.len() * HEADER_LEN);
             for (row, event) in batch.iter().enumerate() {

@@ -203,7 +203,7 @@ fn play(
         },
     );
     drop(listening);
-    execute::deliver_report(report_file, result.as_ref().map(Report::to_json), shell)?;
+    execute::deliver_report(report_file, result.as_ref(), Report::to_json, shell)?;
     print_end(result?, args, shell)
 }
 

@@ -82,7 +82,7 @@ fn record(
     if let (Ok(report), Some(name)) = (&mut result, rotated) {
         report.files = rotated_files(std::mem::take(&mut report.files), name);
     }
-    execute::deliver_report(report_file, result.as_ref().map(Report::to_json), shell)?;
+    execute::deliver_report(report_file, result.as_ref(), Report::to_json, shell)?;
     let mut report = result.map_err(Failure::stdout_closed_is_failure)?;
     meter.drop_reported_notes(&mut report);
     execute::report_losses(&report, PipelineOrigin::Flags, shell);

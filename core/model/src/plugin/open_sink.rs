@@ -147,7 +147,7 @@ impl<S: Sink> DynSink for S {
             .collect();
         let block = Sink::prepare(self, kept, &mut own)?;
         context.report.losses.append(&mut own.report.losses);
-        context.report.without_sources.append(&mut own.report.without_sources);
+        context.report.without_sources.add(&own.report.without_sources);
         let refused = own.report.refused.into_iter().map(|(row, why)| (places[row as usize], why));
         context.report.refused.extend(refused);
         context

@@ -12,8 +12,8 @@ use sluice_io::files::InputHash;
 use sluice_io::tasks::Job;
 
 use crate::{
-    Batch, BlockPool, Channel, ChannelId, Channels, Clock, Encoding, Error, Input, Outputs,
-    Overwrite, RunDamage, RunHandle, UnmetExpectation,
+    Batch, BlockPool, Channel, ChannelId, ChannelSet, Channels, Clock, Encoding, Error, Input,
+    Outputs, Overwrite, RunDamage, RunHandle, UnmetExpectation,
 };
 
 /// The context for opening an output.
@@ -118,7 +118,7 @@ pub struct PrepareReport {
     pub clamped: Vec<u32>,
     /// Channels whose names are stored but not their sources. Whether that loses anything is known
     /// at the end of the run: see [`SOURCES_LOST`].
-    pub without_sources: BTreeSet<ChannelId>,
+    pub without_sources: ChannelSet,
 }
 
 /// The note for outputs that have events of several sources, but do not store sources.
@@ -149,19 +149,12 @@ impl<'r> PrepareContext<'r> {
     /// Records what is lost if only the names of channels are stored and all payloads are assumed
     /// to have `encoding`.
     pub fn note_names_only(&mut self, batch: &Batch, encoding: &Encoding) {
-        let mut met = Vec::new();
-        let mut last = None;
-        for id in batch.channels() {
-            if last.replace(*id) == Some(*id) {
+        let all = self.channels.all();
+        for id in batch.channels().iter().map(|id| ChannelId(*id)) {
+            if !self.report.without_sources.insert(id) {
                 continue;
             }
-            if met.len() <= *id as usize {
-                met.resize(*id as usize + 1, false);
-            }
-            if std::mem::replace(&mut met[*id as usize], true) {
-                continue;
-            }
-            let channel = self.channels.get(ChannelId(*id));
+            let channel = &all[id.index()];
             // Unknown encodings and text can be recognized without being stored.
             let is_recognizable = matches!(channel.encoding, Encoding::Unknown | Encoding::Text)
                 || channel.encoding == *encoding;
@@ -173,7 +166,6 @@ impl<'r> PrepareContext<'r> {
                     .losses
                     .insert("times relative to the start of a log are written unchanged");
             }
-            self.report.without_sources.insert(ChannelId(*id));
         }
     }
 }
