@@ -215,8 +215,7 @@ impl Batch {
         options: &Options,
         failing: FailurePolicy,
     ) -> Result<BatchReport, Error> {
-        let memory = run::memory_cap(options, self.blueprint.memory);
-        let pool = run::start_pool(run::thread_count(options, memory))?;
+        let pool = run::start_pool(run::thread_count(options, self.blueprint.memory))?;
         self.run_recorded(registry, options, |recorder| {
             let litter = Arc::default();
             let scheduler = schedule::UnitScheduler {

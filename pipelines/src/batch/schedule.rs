@@ -84,8 +84,9 @@ impl UnitScheduler<'_> {
     /// Waits until a unit that needs this much memory can start; returns false if it should not
     /// start any more.
     fn admit(&self, board: &UnitBoard, need: u64) -> bool {
-        let cap = run::memory_cap(self.options, self.batch.blueprint.memory);
-        let (memory, threads) = (cap.0, run::thread_count(self.options, cap));
+        let from_file = self.batch.blueprint.memory;
+        let memory = run::memory_cap(self.options, from_file).0;
+        let threads = run::thread_count(self.options, from_file);
         let most = if self.batch.writes_stdout() { 1 } else { threads };
         let full = |state: &State| {
             state.running > 0 && (state.running >= most || state.reserved + need > memory)

@@ -84,12 +84,13 @@ pub(crate) fn memory_cap(options: &Options, from_file: Option<ByteSize>) -> Byte
 /// The threads that a run may have with any memory.
 const MIN_THREADS: usize = 4;
 
-/// The memory cap that each further thread needs. The allocator keeps for each what its tasks freed,
-/// about that much, which no budget counts.
+/// The memory cap that each further thread needs. The allocator keeps for each about that much of
+/// what its tasks freed, which no budget counts.
 const THREAD_MEMORY: u64 = 32 << 20;
 
-/// The number of threads of a run with this memory cap.
-pub(crate) fn thread_count(options: &Options, memory: ByteSize) -> usize {
+/// The number of threads of a run, which its memory cap limits.
+pub(crate) fn thread_count(options: &Options, from_file: Option<ByteSize>) -> usize {
+    let memory = memory_cap(options, from_file);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let wanted = options.jobs.filter(|jobs| *jobs > 0).unwrap_or(cores);
     wanted.min(MIN_THREADS.max((memory.0 / THREAD_MEMORY) as usize))

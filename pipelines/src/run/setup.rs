@@ -60,8 +60,8 @@ impl Setup {
         holders: usize,
         pool: Option<Arc<ThreadPool>>,
     ) -> Self {
-        let cap = memory_cap(options, from_file);
-        let (memory, jobs) = (cap.0 as usize, thread_count(options, cap));
+        let memory = memory_cap(options, from_file).0 as usize;
+        let jobs = thread_count(options, from_file);
         // Half of the memory is for sinks that buffer events, if there are any.
         let for_reading = if holders > 0 { memory / 2 } else { memory };
         let mut limits = ReadLimits::new(memory, for_reading, jobs);

@@ -53,7 +53,7 @@ impl TableMerge {
     ) -> Result<Self, Error> {
         let by_sequence = tables.iter().all(|table| table.meta.by_sequence);
         let inputs = tables.into_iter().map(|table| {
-            let mut groups = table.matching_groups(query, None);
+            let mut groups = table.matching_groups(query, None, |_| true);
             groups.reverse();
             MergeInput { table, groups, reader: None, at: None, row_bytes: 0 }
         });

@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -105,15 +105,18 @@ impl Parquet {
 
     /// Opens a table, unless it is the one opened last.
     fn table(&self, path: &Path) -> Result<Arc<ParquetTable>, Error> {
-        let opened = || self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = opened().clone().filter(|table| table.path() == path);
+        let last = self.last_opened().clone().filter(|table| table.path() == path);
         last.map_or_else(|| self.reopen(path), Ok)
     }
 
     fn reopen(&self, path: &Path) -> Result<Arc<ParquetTable>, Error> {
         let table = Arc::new(ParquetTable::open(path)?);
-        *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&table));
+        *self.last_opened() = Some(Arc::clone(&table));
         Ok(table)
+    }
+
+    fn last_opened(&self) -> MutexGuard<'_, Option<Arc<ParquetTable>>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn table_inputs(&self) -> Result<Vec<TableInput>, Error> {
@@ -199,7 +202,7 @@ impl Source for Parquet {
                     splits.push(Split::whole(name, Some(bytes)));
                 }
                 TableInput::Single(path) => {
-                    let groups = self.reopen(&path)?.matching_groups(query, None);
+                    let groups = self.reopen(&path)?.matching_groups(query, None, |_| true);
                     splits.extend(groups.into_iter().map(|group| Split {
                         input: path.clone(),
                         start: group.start,
@@ -228,7 +231,8 @@ impl Source for Parquet {
             let table = self.table(&split.input)?;
             let inside =
                 |group: &GroupSpan| split.start <= group.start && Some(group.end) <= split.end;
-            let mut groups = table.matching_groups_where(inside, &context.query, &context.source);
+            let source = Some(&*context.source);
+            let mut groups = table.matching_groups(&context.query, source, inside);
             groups.reverse();
             let context = context.clone();
             return Ok(Box::new(TableReader { table, groups, reader: None, context }));

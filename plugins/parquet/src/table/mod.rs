@@ -174,21 +174,16 @@ impl ParquetTable {
         self.footer.schema().column_with_name(CHANNEL).is_some()
     }
 
-    /// The row groups that may have events matching `query`, according to the footer. `source` is
-    /// the source of rows without one.
-    pub(crate) fn matching_groups(&self, query: &Query, source: Option<&str>) -> Vec<GroupSpan> {
-        self.spans.iter().filter(|span| self.may_match(span, query, source)).copied().collect()
-    }
-
-    /// Those of them at certain places in the file.
-    pub(crate) fn matching_groups_where(
+    /// The row groups at certain places in the file that may have events matching `query`,
+    /// according to the footer. `source` is the source of rows without one.
+    pub(crate) fn matching_groups(
         &self,
-        is_there: impl Fn(&GroupSpan) -> bool,
         query: &Query,
-        source: &str,
+        source: Option<&str>,
+        is_there: impl Fn(&GroupSpan) -> bool,
     ) -> Vec<GroupSpan> {
         let there = self.spans.iter().filter(|span| is_there(span));
-        there.filter(|span| self.may_match(span, query, Some(source))).copied().collect()
+        there.filter(|span| self.may_match(span, query, source)).copied().collect()
     }
 
     fn may_match(&self, span: &GroupSpan, query: &Query, source: Option<&str>) -> bool {

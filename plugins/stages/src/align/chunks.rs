@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
-
 use sluice_model::array_bytes;
 
 use super::track::Place;
