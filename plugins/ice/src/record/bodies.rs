@@ -1,14 +1,14 @@
 //! Finds the linear form of the usual record of a class without copying it: the bodies of its
 //! slices are its parts.
 
-use super::flat::{LENGTH, skip_flat};
+use super::flat::{LENGTH, ROOT, skip_flat};
 use super::instances::slice_body;
 use crate::plan::{ClassPlan, PlanPart};
 use crate::wire::IceReader;
 
 /// What a record with a single instance starts with: a reference to it, a list of one, and its id.
 const START: &[u8] = b"\xff\xff\xff\xff\x01\x01\0\0\0";
-/// What it ends with: the slice [`ROOT`](super::flat::ROOT), and an empty list.
+/// What it ends with: the slice [`ROOT`], and an empty list.
 const END: &[u8] = b"\0\x0d::Ice::Object\x05\0\0\0\0\0";
 /// The end of its linear form: no undeclared slices, no order, and no references.
 const TRAILER: &[u8] = b"\0\0\0";
@@ -40,6 +40,10 @@ pub(super) fn len_around(class: &ClassPlan) -> usize {
 fn push_bodies<'r>(class: &ClassPlan, record: &'r [u8], bodies: &mut Vec<&'r [u8]>) -> Option<()> {
     let mut rest = record.strip_prefix(START)?;
     for slice in &class.0 {
+        // A declared class of that name would seem to be the end of the instance.
+        if slice.name.as_bytes() == ROOT {
+            return None;
+        }
         let mut reader = IceReader::new(rest.strip_prefix(slice.head.as_slice())?);
         let body = slice_body(&mut reader).ok()?;
         check_body(&slice.parts, body)?;

@@ -87,6 +87,9 @@ fn only_the_usual_record_of_a_class_has_its_linear_form_in_it() {
     assert_eq!(linear_len(&laser, scan.len()), form.len());
     let base = top(LASER, "::orca::RangeScannerData");
     assert_eq!(one_form(&base, &scan).unwrap().1, 1, "a slice is undeclared");
+    let root = top("module Ice { class Object { byte b; }; };", "::Ice::Object");
+    let named = [&scan[..9], &named("::Ice::Object", &[7]), &scan[scan.len() - 21..]].concat();
+    refused(&root, &named);
     // A batch of both kinds, with a bad one between them.
     let numbered = bomb(300, 10);
     let (unfolded, mut later) = (UnfoldedForms::new(&laser, 4), Vec::new());

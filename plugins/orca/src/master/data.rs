@@ -52,11 +52,8 @@ impl DataLine {
         let (mut numbers, mut at) = ([0_i64; 4], 0);
         for (number, end) in numbers.iter_mut().zip(*b"   \n") {
             let start = at;
-            loop {
-                match text.get(at)?.wrapping_sub(b'0') {
-                    digit @ 0..=9 => *number = number.wrapping_mul(10) + i64::from(digit),
-                    _ => break,
-                }
+            while let digit @ 0..=9 = text.get(at)?.wrapping_sub(b'0') {
+                *number = number.wrapping_mul(10).wrapping_add(i64::from(digit));
                 at += 1;
             }
             let is_number = (1..=MAX_DIGITS).contains(&(at - start));

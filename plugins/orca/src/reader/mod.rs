@@ -233,7 +233,7 @@ impl OrcaReader {
             return Ok(true);
         }
         if let Some(request) = self.next_config() {
-            return self.locate_or_damage(request, out).map(|()| true);
+            return self.locate_or_damage(&request, out).map(|()| true);
         }
         let Some(lines) = self.lines.as_mut().filter(|lines| lines.position() < self.end) else {
             return Ok(false);
@@ -301,12 +301,12 @@ impl OrcaReader {
         };
         let kind = RecordKind::Object;
         let request = RecordRequest { time, sequence: index, subfile, record, kind, line };
-        self.locate_or_damage(request, out)
+        self.locate_or_damage(&request, out)
     }
 
     fn locate_or_damage(
         &mut self,
-        request: RecordRequest,
+        request: &RecordRequest,
         out: &mut Vec<LocatedEvent>,
     ) -> Result<(), Error> {
         if let Err(reason) = self.locate(request, out)? {
@@ -320,17 +320,14 @@ impl OrcaReader {
     /// Called for nearly every event, which is why it copies no event and counts no shares.
     fn locate(
         &mut self,
-        mut request: RecordRequest,
+        request: &RecordRequest,
         out: &mut Vec<LocatedEvent>,
     ) -> Result<Result<(), String>, Error> {
         let Some(file) = self.log.subfiles.get(request.subfile) else {
             let outcome = self.log.indexed_subfile(request.subfile)?;
             return Ok(outcome.as_ref().as_ref().map(|_| ()).map_err(String::clone));
         };
-        if self.cache.len() <= request.subfile {
-            self.cache.resize_with(request.subfile + 1, SubfileCache::default);
-        }
-        let SubfileCache { indexed, cursor, .. } = &mut self.cache[request.subfile];
+        let SubfileCache { indexed, cursor, .. } = cache_of(&mut self.cache, request.subfile);
         let indexed = match indexed {
             Some(indexed) => indexed,
             None => indexed.insert(self.log.indexed_subfile(request.subfile)?),
@@ -339,35 +336,47 @@ impl OrcaReader {
             Ok(known) => known,
             Err(reason) => return Ok(Err(reason.clone())),
         };
-        if request.kind != RecordKind::Config {
-            request.record = request.record.saturating_add(known.records_before_objects);
+        let (mut record, mut kind) = (request.record, request.kind);
+        if kind != RecordKind::Config {
+            record = record.saturating_add(known.records_before_objects);
         }
-        if request.record >= known.index.records {
+        if record >= known.index.records {
             return Ok(Err(beyond_end(request.sequence, known)));
         }
         let files = &mut self.files;
         let mut read =
             |at, buffer: &mut [u8]| files.read_at(request.subfile, &file.path, at, buffer);
-        let Some(range) = known.index.locate(request.record, cursor, &mut read)? else {
+        let Some(range) = known.index.locate(record, cursor, &mut read)? else {
             return Ok(Err(subfile_changed()));
         };
         let framing = known.index.framing;
-        if request.kind == RecordKind::Object && is_picture(&file.content) {
+        if kind == RecordKind::Object && is_picture(&file.content) {
             // The picture follows its info record.
             let outcome = Arc::clone(indexed);
-            if let Ok(known) = &*outcome {
-                let picture = self.locate_picture(request, range.clone(), known)?;
-                let damage = |reason| LocatedEvent::Damage(self.damage(request.line, reason));
-                self.pending.push_back(picture.unwrap_or_else(damage));
-            }
-            request.kind = RecordKind::PictureInfo;
+            self.queue_picture(RecordRequest { record, ..*request }, range.clone(), &outcome)?;
+            kind = RecordKind::PictureInfo;
         }
+        let request = RecordRequest { record, kind, ..*request };
         out.push(LocatedEvent::Record { request, range, framing });
         Ok(Ok(()))
     }
 
+    /// Queues the picture that an info record names.
+    fn queue_picture(
+        &mut self,
+        request: RecordRequest,
+        range: Range<u64>,
+        outcome: &IndexOutcome,
+    ) -> Result<(), Error> {
+        let Ok(indexed) = outcome else { return Ok(()) };
+        let picture = self.locate_picture(request, range, indexed)?;
+        let damage = |reason| LocatedEvent::Damage(self.damage(request.line, reason));
+        self.pending.push_back(picture.unwrap_or_else(damage));
+        Ok(())
+    }
+
     fn channel(&mut self, subfile: usize, id: u8, kind: RecordKind) -> Result<ChannelId, Error> {
-        let channels = &self.cache_mut(subfile).channels;
+        let channels = &cache_of(&mut self.cache, subfile).channels;
         let interned = channels.iter().find(|(i, of, _)| (*i, *of) == (id, kind));
         if let Some((_, _, interned)) = interned {
             return Ok(*interned);
@@ -375,16 +384,8 @@ impl OrcaReader {
         let channel = self.log.channel(subfile, id, kind);
         let channel = channel.ok_or_else(|| Error::internal("an event without a subfile"))?;
         let channel = self.context.channels.intern(channel)?;
-        self.cache_mut(subfile).channels.push((id, kind, channel));
+        cache_of(&mut self.cache, subfile).channels.push((id, kind, channel));
         Ok(channel)
-    }
-
-    /// The cache of a subfile in the header.
-    fn cache_mut(&mut self, subfile: usize) -> &mut SubfileCache {
-        if self.cache.len() <= subfile {
-            self.cache.resize_with(subfile + 1, SubfileCache::default);
-        }
-        &mut self.cache[subfile]
     }
 
     fn wants_any(&self, number: usize) -> bool {
@@ -421,6 +422,14 @@ impl Reader for OrcaReader {
         };
         Seam { began: self.began, ended }
     }
+}
+
+/// The cache of a subfile in the header.
+fn cache_of(caches: &mut Vec<SubfileCache>, subfile: usize) -> &mut SubfileCache {
+    if caches.len() <= subfile {
+        caches.resize_with(subfile + 1, SubfileCache::default);
+    }
+    &mut caches[subfile]
 }
 
 /// Skips the header of a compressed master, which cannot be seeked.
