@@ -320,7 +320,8 @@ proptest! {
             for bytes in [&record, &tail] {
                 let mut scratch = Vec::new();
                 let linear = to_linear(top, bytes, &mut scratch);
-                prop_assert_eq!(one_form(top, bytes).map(|(form, _)| form), linear.map(<[u8]>::to_vec));
+                let form = one_form(top, bytes).map(|(form, _)| form);
+                prop_assert_eq!(form, linear.map(<[u8]>::to_vec));
                 let Ok(linear) = linear else { continue };
                 let mut again = Vec::new();
                 prop_assert_eq!(from_linear(top, linear, &mut again), Ok(()));
