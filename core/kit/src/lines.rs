@@ -109,6 +109,17 @@ impl LineReader {
         self.buffer.get(self.held(line)).unwrap_or_default()
     }
 
+    /// What has already been read of the next line, and of the lines behind it.
+    pub fn ahead(&self) -> &[u8] {
+        self.buffer.get(self.next..).unwrap_or_default()
+    }
+
+    /// The next line, of which the caller has found out that it takes the first `len` bytes that
+    /// are [`ahead`](Self::ahead). Spares the search for its end.
+    pub fn step_by(&mut self, len: usize) -> LineSpan {
+        self.take((self.next + len).min(self.buffer.len()))
+    }
+
     /// Moves to the start of the next line, after a line feed at `position` or later, without
     /// keeping what precedes it. Returns false if there is none before `limit`.
     pub fn skip_line(&mut self, limit: u64) -> Result<bool, Error> {
@@ -215,6 +226,18 @@ mod tests {
             (behind, behind + 2, Some(b"cd".to_vec())),
         ];
         assert_eq!(all(&long, 10), wanted);
+    }
+
+    #[test]
+    fn a_line_whose_end_is_known_is_stepped_over() {
+        let mut lines = lines(b"ab\ncd\nef", 0, 10);
+        assert_eq!(lines.ahead(), b"");
+        lines.step().unwrap();
+        assert_eq!(lines.ahead(), b"cd\nef");
+        let line = lines.step_by(3);
+        assert_eq!((line.at, line.end, lines.bytes(line)), (3, 6, &b"cd\n"[..]));
+        assert_eq!((lines.position(), lines.ahead()), (6, &b"ef"[..]));
+        assert_eq!(lines.step().unwrap().map(|line| (line.at, line.end)), Some((6, 8)));
     }
 
     #[test]

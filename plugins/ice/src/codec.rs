@@ -196,7 +196,7 @@ const WIRE: WireRules = WireRules { lengths: LengthEncoding::Size, ..WireRules::
 
 fn compile(library: &SliceLibrary, id: TypeId) -> Result<CompiledType, String> {
     let plan = plan::compile(library, id)?;
-    let columns = PayloadPlan::compile(WIRE, &plan.members)?;
+    let columns = PayloadPlan::compile_in_parts(WIRE, &plan.members, &plan.part_starts)?;
     let text = library.text_of(id)?;
     Ok(CompiledType { plan: Arc::new(plan), columns, text })
 }
@@ -358,11 +358,14 @@ impl PayloadForm for RecordForm {
         bad: &mut Vec<(u32, &'static str)>,
         raw: Option<&mut BinaryBuilder>,
     ) -> Result<(Vec<u32>, RecordBatch), Error> {
-        let records = events.iter().map(|event| batch.payload(*event as usize));
-        let linear = record::LinearForms::new(&self.plan.root, records);
-        let mut each = linear.iter();
-        let next = |_| each.next().unwrap_or(Ok(&[]));
-        self.columns.decode(events, linear.total_len(), next, bad, raw)
+        let root = &self.plan.root;
+        let lens = events.iter().map(|event| batch.payload_len(*event as usize));
+        let total_len = lens.map(|len| record::linear_len(root, len)).sum();
+        let unfolded = record::UnfoldedForms::new(root, events.len());
+        let mut forms = record::LinearForms::new(&unfolded);
+        let next =
+            |event, later: &mut Vec<_>| forms.next(root, batch.payload(event as usize), later);
+        self.columns.decode_parts(events, total_len, next, bad, raw)
     }
 
     fn encode(

@@ -19,6 +19,7 @@ use sluice_kit::columns::{FieldShape, NumberType, PayloadField};
 use crate::slice::library::type_names;
 use crate::slice::syntax::{Builtin, DeclarationBody, TypeName, TypeRef};
 use crate::slice::{SliceLibrary, TypeId};
+use crate::wire::{SPELLED, put_sized};
 
 /// The plan for the records of a type.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct TypePlan {
     pub(crate) root: PlanRoot,
     /// The members of the linear form.
     pub(crate) members: Vec<PayloadField>,
+    /// The members that the slices of a class but the root's start with, and the one behind them.
+    pub(crate) part_starts: Vec<usize>,
     /// The approximate number of columns.
     pub(crate) columns: usize,
 }
@@ -75,6 +78,8 @@ pub(crate) struct ClassPlan(pub(crate) Vec<SlicePlan>);
 #[derive(Debug)]
 pub(crate) struct SlicePlan {
     pub(crate) name: String,
+    /// What it starts with in a record, up to its length, if its name is spelled out.
+    pub(crate) head: Vec<u8>,
     pub(crate) parts: Vec<PlanPart>,
 }
 
@@ -86,15 +91,18 @@ const MAX_DEPTH: usize = 32;
 /// Compiles a struct or class.
 pub(crate) fn compile(library: &SliceLibrary, id: TypeId) -> Result<TypePlan, String> {
     let mut compiler = PlanCompiler { library, columns: 0, path: vec![id] };
-    let (top, members) = match &library.get(id).declaration.body {
+    let (root, members, part_starts) = match &library.get(id).declaration.body {
         DeclarationBody::Class { .. } => {
-            let (class, mut members) = compiler.class(id)?;
+            let (class, mut members, part_starts) = compiler.class(id)?;
             push_trailer(&mut members);
-            (PlanRoot::Class(ClassReference(vec![class])), members)
+            (PlanRoot::Class(ClassReference(vec![class])), members, part_starts)
         }
-        _ => compiler.structure(id)?,
+        _ => {
+            let (root, members) = compiler.structure(id)?;
+            (root, members, Vec::new())
+        }
     };
-    Ok(TypePlan { root: top, members, columns: compiler.columns })
+    Ok(TypePlan { root, members, part_starts, columns: compiler.columns })
 }
 
 /// Adds the last members of the linear form of a record with references.
@@ -117,6 +125,9 @@ fn synthetic_field(name: &str, beside: &[PayloadField], shape: FieldShape) -> Pa
     PayloadField::new(name, shape)
 }
 
+/// A class, its members, and how many of them there are after each slice, the root's first.
+type CompiledClass = (ClassPlan, Vec<PayloadField>, Vec<usize>);
+
 struct PlanCompiler<'l> {
     library: &'l SliceLibrary,
     columns: usize,
@@ -136,19 +147,23 @@ impl PlanCompiler<'_> {
         Ok((PlanRoot::Struct(parts), members))
     }
 
-    /// A class with its bases, and its members, those of the root first.
-    fn class(&mut self, id: TypeId) -> Result<(ClassPlan, Vec<PayloadField>), String> {
-        let (mut slices, mut members) = (Vec::new(), Vec::new());
+    /// A class with its bases, its members, those of the root first, and how many there are after
+    /// each slice.
+    fn class(&mut self, id: TypeId) -> Result<CompiledClass, String> {
+        let (mut slices, mut members, mut ends) = (Vec::new(), Vec::new(), Vec::new());
         let mut line = self.library.ancestry(id);
         while let Some(id) = line.pop() {
             let (parts, own) = self.members(id)?;
-            slices.push(SlicePlan { name: self.library.name(id).to_owned(), parts });
+            let (name, mut head) = (self.library.name(id).to_owned(), vec![SPELLED]);
+            put_sized(&mut head, name.as_bytes())?;
+            slices.push(SlicePlan { name, head, parts });
             members.extend(own);
+            ends.push(members.len());
         }
         slices.reverse();
         self.spend()?;
         members.push(synthetic_field("sliced", &members, FieldShape::Bytes));
-        Ok((ClassPlan(slices), members))
+        Ok((ClassPlan(slices), members, ends))
     }
 
     /// The members of a struct, or of a class without its bases.
@@ -221,11 +236,11 @@ impl PlanCompiler<'_> {
     /// A reference to a class, which is on the path, or to one that extends it.
     fn reference(&mut self, id: TypeId) -> Result<(Vec<PlanPart>, FieldShape), String> {
         let library = self.library;
-        let (class, members) = self.class(id)?;
+        let (class, members, _) = self.class(id)?;
         let (mut classes, mut cases) = (vec![class], vec![(library.name(id), members)]);
         for derived in library.derived(id) {
             self.enter(*derived)?;
-            let (class, members) = self.class(*derived)?;
+            let (class, members, _) = self.class(*derived)?;
             self.path.pop();
             classes.push(class);
             cases.push((library.name(*derived), members));

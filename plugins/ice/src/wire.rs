@@ -8,6 +8,9 @@ use sluice_model::raw::ODD_BOOLEAN;
 /// The reason a record is invalid. Reasons are static: they contain nothing of the record.
 pub(crate) type RecordFault = &'static str;
 
+/// The kind of a slice whose class is spelled out instead of numbered.
+pub(crate) const SPELLED: u8 = 0;
+
 /// The record ends too early.
 pub(crate) const TOO_SHORT: RecordFault = "it ends too early";
 const OVERLONG_SIZE: RecordFault = "a size is not in its shortest form";

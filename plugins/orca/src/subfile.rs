@@ -22,7 +22,7 @@ const LONGEST_TEXT: u64 = 16 << 20;
 /// The bytes of the first read, and of each read after a jump.
 const MIN_READ: usize = 512;
 /// The maximum bytes per read when reading sequentially.
-const MAX_READ: usize = 64 << 10;
+const MAX_READ: usize = 128 << 10;
 /// The largest distance from the last read that still counts as sequential.
 const MAX_GAP: u64 = 8 << 10;
 /// The alignment of read buffers: the kernel copies twice as fast to a multiple of this.

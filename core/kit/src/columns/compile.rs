@@ -27,7 +27,18 @@ const MAX_INLINE_RUNS: usize = 64;
 impl PayloadPlan {
     /// Compiles the plan of payloads with these fields. `Err` says why they cannot become columns.
     pub fn compile(rules: WireRules, fields: &[PayloadField]) -> Result<Self, String> {
+        Self::compile_in_parts(rules, fields, &[])
+    }
+
+    /// Like [`compile`](Self::compile), for payloads that [`decode_parts`](Self::decode_parts) may
+    /// get in parts: all but the first start with the fields that have these indices.
+    pub fn compile_in_parts(
+        rules: WireRules,
+        fields: &[PayloadField],
+        part_starts: &[usize],
+    ) -> Result<Self, String> {
         let mut compiler = PlanCompiler::new(rules, 0);
+        compiler.part_starts = part_starts.to_vec();
         let mut out = ProgramBuilder::new(rules, rules.alignment);
         let (fields, columns) = compiler.members(fields, &mut out)?;
         let program = out.finish(&mut compiler.regions);
@@ -49,6 +60,8 @@ struct PlanCompiler {
     /// The byte order of the numbers that are being compiled.
     endian: Endian,
     depth: usize,
+    /// The members that parts of a payload start with, until the outermost ones are compiled.
+    part_starts: Vec<usize>,
 }
 
 /// Registers by index of the counting member.
@@ -67,6 +80,7 @@ impl PlanCompiler {
             is_one_way: false,
             endian: rules.endian,
             depth,
+            part_starts: Vec::new(),
         }
     }
 
@@ -76,8 +90,12 @@ impl PlanCompiler {
         out: &mut ProgramBuilder,
     ) -> Result<StructColumns, String> {
         let registers = self.registers_of(members)?;
+        let part_starts = std::mem::take(&mut self.part_starts);
         let (mut fields, mut nodes, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
         for (at, PayloadField { name, shape }) in members.iter().enumerate() {
+            for _ in part_starts.iter().filter(|start| **start == at) {
+                out.push(Op::Part, &mut self.regions);
+            }
             let wrong = |what: String| format!("`{name}`: {what}");
             if matches!(shape, FieldShape::Rest) && (self.depth > 0 || at + 1 < members.len()) {
                 return Err(wrong("only the last field can be the rest of the payload".to_owned()));

@@ -51,11 +51,11 @@ const MIN_EMPTY_BUDGET: usize = 256;
 /// short, but its placeholder may be long.
 const BLANK_BUDGET: (usize, usize) = (64, 64 << 10);
 
-/// The unread rest of a payload.
+/// The unread rest of a payload, or of a part of it.
 #[derive(Clone, Copy, Debug)]
 pub struct PayloadCursor<'b> {
     rest: &'b [u8],
-    /// Length of the payload.
+    /// Length of the payload up to the end of this part.
     len: usize,
     rules: &'b WireRules,
     /// Zero-byte elements still allowed: nothing else bounds them.
@@ -67,13 +67,32 @@ pub struct PayloadCursor<'b> {
 impl<'b> PayloadCursor<'b> {
     /// At the start of a payload. The type itself needs up to `empty_elements` of zero bytes.
     pub(super) fn new(payload: &'b [u8], rules: &'b WireRules, empty_elements: usize) -> Self {
+        Self::at_part(payload, payload.len(), rules, empty_elements)
+    }
+
+    /// At the start of the first part of a payload of `len` bytes.
+    pub(super) fn at_part(
+        first: &'b [u8],
+        len: usize,
+        rules: &'b WireRules,
+        empty_elements: usize,
+    ) -> Self {
         Self {
-            rest: payload,
-            len: payload.len(),
+            rest: first,
+            len: first.len(),
             rules,
-            empty_budget: payload.len().max(MIN_EMPTY_BUDGET) + empty_elements,
-            blank_budget: payload.len().saturating_mul(BLANK_BUDGET.0) + BLANK_BUDGET.1,
+            empty_budget: len.max(MIN_EMPTY_BUDGET) + empty_elements,
+            blank_budget: len.saturating_mul(BLANK_BUDGET.0) + BLANK_BUDGET.1,
         }
+    }
+
+    /// Goes on with the next part, when this one is read to its end.
+    pub(super) fn next_part(&mut self, part: &'b [u8]) -> Result<(), PayloadFault> {
+        if !self.rest.is_empty() {
+            return Err(self.rules.faults.left_over);
+        }
+        (self.rest, self.len) = (part, self.len + part.len());
+        Ok(())
     }
 
     /// The bytes that are left.

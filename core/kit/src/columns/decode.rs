@@ -38,12 +38,26 @@ impl PayloadPlan {
         bad: &mut Vec<(u32, PayloadFault)>,
         raw: Option<&mut BinaryBuilder>,
     ) -> Result<(Vec<u32>, RecordBatch), Error> {
+        self.decode_parts(events, total_len, |event, _| payload(event), bad, raw)
+    }
+
+    /// Like [`decode`](Self::decode), for payloads in one piece or in the parts that
+    /// [`compile_in_parts`](Self::compile_in_parts) was told of. `payload` returns the first part,
+    /// and pushes the others, the last one first.
+    pub fn decode_parts<'b>(
+        &'b self,
+        events: &[u32],
+        total_len: usize,
+        mut payload: impl FnMut(u32, &mut Vec<&'b [u8]>) -> Result<&'b [u8], PayloadFault>,
+        bad: &mut Vec<(u32, PayloadFault)>,
+        raw: Option<&mut BinaryBuilder>,
+    ) -> Result<(Vec<u32>, RecordBatch), Error> {
         let decoded = match raw {
             None => Decoder::new(self).decode(events, total_len, payload, bad),
             Some(raw) => {
                 let normalized = self.normalize(events, &mut payload);
                 let mut each = normalized.payloads();
-                let next = |_| each.next().unwrap_or(Err(self.rules.faults.short));
+                let next = |_, _: &mut Vec<_>| each.next().unwrap_or(Err(self.rules.faults.short));
                 let decoded = Decoder::new(self).decode(events, total_len, next, bad);
                 decoded.inspect(|(good, _)| normalized.append_raw(good, raw))
             }
@@ -59,6 +73,8 @@ pub(super) struct Decoder<'b> {
     /// The records of each region of the plan that are still to be read.
     queues: Vec<RegionQueue<'b>>,
     registers: Vec<i64>,
+    /// The parts of the payload behind the one that is being read, the last one first.
+    later: Vec<&'b [u8]>,
     rows: usize,
 }
 
@@ -80,6 +96,7 @@ impl<'b> Decoder<'b> {
             slots: plan.slots.iter().map(|slot| SlotBuilder::new(*slot)).collect(),
             queues: (0..plan.regions).map(|_| RegionQueue::default()).collect(),
             registers: vec![0; plan.registers],
+            later: Vec::new(),
             rows: 0,
         }
     }
@@ -90,7 +107,7 @@ impl<'b> Decoder<'b> {
         mut self,
         events: &[u32],
         total_len: usize,
-        mut payload: impl FnMut(u32) -> Result<&'b [u8], PayloadFault>,
+        mut payload: impl FnMut(u32, &mut Vec<&'b [u8]>) -> Result<&'b [u8], PayloadFault>,
         bad: &mut Vec<(u32, PayloadFault)>,
     ) -> Result<(Vec<u32>, RecordBatch), ArrowError> {
         let mut good = Vec::with_capacity(events.len());
@@ -98,9 +115,11 @@ impl<'b> Decoder<'b> {
         let (first, rest) = events.split_at(events.len().min(FIRST_PAYLOADS));
         for block in std::iter::once(first).chain(rest.chunks(BLOCK_PAYLOADS)) {
             for event in block {
-                let decoded = payload(*event).and_then(|payload| {
-                    done_len += payload.len();
-                    self.decode_payload(payload)
+                self.later.clear();
+                let decoded = payload(*event, &mut self.later).and_then(|first| {
+                    let len = self.later.iter().fold(first.len(), |sum, part| sum + part.len());
+                    done_len += len;
+                    self.decode_payload(first, len)
                 });
                 match decoded {
                     Ok(()) => good.push(*event),
@@ -131,10 +150,15 @@ impl<'b> Decoder<'b> {
         }
     }
 
-    fn decode_payload(&mut self, payload: &'b [u8]) -> Result<(), PayloadFault> {
+    /// Decodes a payload of `len` bytes from its first part, and from `later`.
+    fn decode_payload(&mut self, first: &'b [u8], len: usize) -> Result<(), PayloadFault> {
         let plan = self.plan;
-        let mut cursor = PayloadCursor::new(payload, &plan.rules, plan.program.empty_elements);
-        let walked = self.walk(&plan.program, &mut cursor).and_then(|()| cursor.end());
+        let empty_elements = plan.program.empty_elements;
+        let mut cursor = PayloadCursor::at_part(first, len, &plan.rules, empty_elements);
+        let mut walked = self.walk(&plan.program, &mut cursor).and_then(|()| cursor.end());
+        if walked.is_ok() && !self.later.is_empty() {
+            walked = Err(plan.rules.faults.left_over);
+        }
         match walked {
             Ok(()) => self.rows += 1,
             Err(_) => self.roll_back(&plan.program, self.rows),
@@ -155,6 +179,11 @@ impl<'b> Decoder<'b> {
                     self.enqueue(region, record, 1);
                 }
                 Op::Align(alignment) => cursor.align(*alignment)?,
+                Op::Part => {
+                    if let Some(part) = self.later.pop() {
+                        cursor.next_part(part)?;
+                    }
+                }
                 Op::Text { slot } => self.text(*slot, cursor.text()?)?,
                 Op::Bytes { slot, count, kind } => {
                     let count = self.count(*count, cursor, 1)?;
@@ -250,7 +279,7 @@ impl<'b> Decoder<'b> {
                 Op::Region(region) => {
                     self.enqueue(region, plan.zeros.get(..region.size).unwrap_or_default(), 1);
                 }
-                Op::Align(_) | Op::Bytes { kind: SpanKind::Skipped, .. } => {}
+                Op::Align(_) | Op::Part | Op::Bytes { kind: SpanKind::Skipped, .. } => {}
                 Op::Text { slot } | Op::Bytes { slot, .. } | Op::Opaque { slot, .. } => {
                     self.push_bytes(*slot, &[])?;
                 }
@@ -362,6 +391,7 @@ impl<'b> Decoder<'b> {
                     variant.children.iter().for_each(|child| self.flush_program(child));
                 }
                 Op::Align(_)
+                | Op::Part
                 | Op::Text { .. }
                 | Op::Bytes { .. }
                 | Op::Numbers { .. }
@@ -391,7 +421,7 @@ impl<'b> Decoder<'b> {
         for op in &program.ops {
             match op {
                 Op::Region(region) => self.roll_back_region(region, rows),
-                Op::Align(_) | Op::Bytes { kind: SpanKind::Skipped, .. } => {}
+                Op::Align(_) | Op::Part | Op::Bytes { kind: SpanKind::Skipped, .. } => {}
                 Op::Text { slot } | Op::Bytes { slot, .. } | Op::Opaque { slot, .. } => {
                     self.slots[*slot].truncate(rows);
                 }

@@ -125,6 +125,7 @@ impl<'p> RowEncoder<'p> {
             match op {
                 Op::Region(region) => self.region(region, row, out)?,
                 Op::Align(alignment) => self.align(*alignment, out),
+                Op::Part => {}
                 Op::Text { slot } => self.text(*slot, row, out)?,
                 Op::Bytes { slot, count, .. } => {
                     let bytes = self.bytes(*slot, row)?;

@@ -26,17 +26,22 @@ impl PayloadPlan {
     pub(super) fn normalize<'e, 'b>(
         &self,
         events: &'e [u32],
-        payload: &mut impl FnMut(u32) -> Result<&'b [u8], PayloadFault>,
+        payload: &mut impl FnMut(u32, &mut Vec<&'b [u8]>) -> Result<&'b [u8], PayloadFault>,
     ) -> Normalized<'e> {
+        let mut later = Vec::new();
         let mut all = Normalized { events, bytes: Vec::new(), raw: Vec::new(), ends: Vec::new() };
         for event in events {
-            let located = payload(*event).and_then(|payload| {
-                let ranges = self.boolean_ranges(payload)?;
-                Ok((payload, ranges))
+            let start = all.bytes.len();
+            later.clear();
+            let located = payload(*event, &mut later).and_then(|first| {
+                all.bytes.extend_from_slice(first);
+                later.iter().rev().for_each(|part| all.bytes.extend_from_slice(part));
+                self.boolean_ranges(all.bytes.get(start..).unwrap_or_default())
             });
-            let end = located.map(|(payload, ranges)| {
-                let start = all.bytes.len();
-                all.bytes.extend_from_slice(payload);
+            if located.is_err() {
+                all.bytes.truncate(start);
+            }
+            let end = located.map(|ranges| {
                 for at in ranges {
                     let range = start + at.start..start + at.end;
                     for word in self.boolean_words(&mut all.bytes, range) {
@@ -156,6 +161,8 @@ impl BooleanLocator<'_> {
                 }
             }
             Op::Align(alignment) => self.cursor.align(*alignment)?,
+            // The parts of a payload have been put together.
+            Op::Part => {}
             Op::Text { .. } => drop(self.cursor.text()?),
             Op::Bytes { count, .. } => {
                 let count = self.count(*count, 1)?;

@@ -80,6 +80,8 @@ pub(super) enum Op {
     Region(Region),
     /// Padding up to a multiple of this.
     Align(usize),
+    /// The end of a part of the payload.
+    Part,
     /// Text, into a slot of bytes.
     Text {
         slot: usize,

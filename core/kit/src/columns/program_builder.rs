@@ -76,7 +76,7 @@ impl ProgramBuilder {
             Op::Repeat { count, item } => count.saturating_mul(item.min_len),
             Op::Variant(_) | Op::Opaque { .. } => 1,
             Op::Region(region) => region.size,
-            Op::Align(_) => 0,
+            Op::Align(_) | Op::Part => 0,
         };
         if let Op::Repeat { count, item } = &op
             && item.min_len == 0

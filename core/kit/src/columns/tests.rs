@@ -109,6 +109,46 @@ fn what_is_wrong_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_payload_in_parts_has_the_columns_of_one_in_a_piece() {
+    let members = vec![
+        ("none", FieldShape::Struct(Vec::new())),
+        ("a", number(NumberType::U8)),
+        ("b", number(NumberType::U16)),
+        ("is", FieldShape::Bool),
+        ("list", list(number(NumberType::U16))),
+        ("end", number(NumberType::U8)),
+    ];
+    let members = named(members);
+    let whole = PayloadPlan::compile(ICE, &members).unwrap();
+    let in_parts = PayloadPlan::compile_in_parts(ICE, &members, &[1, 3, 3]).unwrap();
+    let payload: &[u8] = &[7, 1, 2, 1, 1, 5, 0, 6];
+    let piece = there_and_back(&whole, &[payload; 2]);
+    assert_eq!(there_and_back(&in_parts, &[payload; 2]), piece);
+    // Parts end where they have to, and nowhere else.
+    let parts: [&[&[u8]]; 5] = [
+        &[&[], &[7, 1, 2], &[], &[1, 1, 5, 0, 6]],
+        &[&[], &[7, 1], &[2], &[1, 1, 5, 0, 6]],
+        &[&[], &[7, 1, 2], &[], &[1, 1, 5, 0]],
+        &[&[7, 1, 2], &[], &[], &[1, 1, 5, 0, 6]],
+        &[&[], &[7, 1, 2], &[], &[2, 1, 5, 0, 6]],
+    ];
+    let split = |event: u32, later: &mut Vec<_>| {
+        let (first, others) = parts[event as usize].split_first().unwrap();
+        later.extend(others.iter().rev());
+        Ok(*first)
+    };
+    let (events, mut bad, mut raw) = ([0, 1, 2, 3, 4], Vec::new(), BinaryBuilder::new());
+    let (good, strict) = in_parts.decode_parts(&events, 40, split, &mut bad, None).unwrap();
+    assert_eq!((good.as_slice(), bad.len()), (&[0][..], 4));
+    let (good, odd) = in_parts.decode_parts(&[0, 4], 16, split, &mut bad, Some(&mut raw)).unwrap();
+    assert_eq!((good.as_slice(), raw.finish().value(1)), (&[0, 4][..], &[2][..]));
+    for column in [0, 1, 3, 4] {
+        assert_eq!(strict.column(column), &piece.column(column).slice(0, 1));
+        assert_eq!(odd.column(column), piece.column(column));
+    }
+}
+
+#[test]
 fn lengths_of_ice_are_read_in_their_shortest_form_only() {
     let text = plan(ICE, vec![("a", FieldShape::Text), ("bytes", list(number(NumberType::U8)))]);
     let long = [&[255, 44, 1, 0, 0][..], &[b'x'; 300], &[2, 7, 8]].concat();

@@ -7,8 +7,7 @@ use crate::wire::{IceReader, RecordFault, TOO_SHORT, put_length_since, put_size}
 pub(super) const ROOT: &[u8] = b"::Ice::Object";
 /// A reference to the first instance.
 pub(super) const FIRST_INSTANCE: i32 = -1;
-/// The kind of a slice whose class is spelled out instead of numbered.
-pub(super) const SPELLED: u8 = 0;
+/// The kind of a slice whose class is numbered instead of spelled out.
 pub(super) const NUMBERED: u8 = 1;
 /// The size of a slice's length field, which counts itself.
 pub(super) const LENGTH: usize = 4;

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use super::flat::{
     BAD_INSTANCE_IDS, DIFFERENT_COPIES, EMPTY_CLASS_NAME, LENGTH, NUMBERED, REFERENCE_COUNT, ROOT,
-    SPELLED, TRAILING_BYTES, UNDECLARED_CLASS,
+    TRAILING_BYTES, UNDECLARED_CLASS,
 };
 use super::flat::{put_body, read_ints, skip_flat};
 use super::instances::slice_body;
 use crate::plan::{ClassPlan, ClassReference, PlanPart, PlanRoot};
-use crate::wire::{IceReader, RecordFault, put_length_since, put_size, put_sized};
+use crate::wire::{IceReader, RecordFault, SPELLED, put_length_since, put_size, put_sized};
 
 /// Appends the record with references for this linear form.
 pub(super) fn fold(top: &PlanRoot, linear: &[u8], out: &mut Vec<u8>) -> Result<(), RecordFault> {

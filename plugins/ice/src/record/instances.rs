@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
+use super::flat::ROOT;
 use super::flat::{
     BAD_INSTANCE_IDS, BAD_SLICE_KIND, BAD_SLICE_LENGTH, EMPTY_CLASS_NAME, LENGTH, LONGEST_SIZE,
     NUMBERED, TRAILING_BYTES, UNKNOWN_CLASS_NUMBER,
 };
-use super::flat::{ROOT, SPELLED};
-use crate::wire::{IceReader, RecordFault};
+use crate::wire::{IceReader, RecordFault, SPELLED};
 
 /// A slice of an instance in a record.
 #[derive(Clone, Copy, Debug)]

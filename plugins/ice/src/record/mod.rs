@@ -3,9 +3,12 @@
 //! In the linear form, described in [`plan`](crate::plan), instances replace the references to
 //! them. Converting there and back restores the same bytes, or there is no linear form.
 
-use crate::plan::{FlatPart, PlanRoot};
+use std::cell::OnceCell;
+
+use crate::plan::{ClassReference, FlatPart, PlanRoot};
 use crate::wire::{Booleans, IceReader, RecordFault, TOO_SHORT};
 
+mod bodies;
 mod flat;
 mod fold;
 mod instances;
@@ -14,7 +17,8 @@ mod unfold;
 #[cfg(test)]
 mod tests;
 
-use flat::{FIRST_INSTANCE, NO_EMPTY_LIST, NOT_CANONICAL, TRAILING_BYTES, skip_flat};
+use bodies::push_parts;
+use flat::{FIRST_INSTANCE, NO_EMPTY_LIST, NOT_CANONICAL, TOO_LARGE, TRAILING_BYTES, skip_flat};
 use fold::fold;
 use instances::Instances;
 use unfold::Unfolder;
@@ -65,68 +69,66 @@ fn append_linear<'r>(
     Ok(())
 }
 
-/// The linear forms of many records.
-pub(crate) struct LinearForms<'r> {
-    /// Those that are not part of their records, one behind the other.
-    unfolded: Vec<u8>,
-    /// For each record its linear form in itself, or where it ends in `unfolded`, or why it has
-    /// none.
-    forms: Vec<Result<LinearForm<'r>, RecordFault>>,
-    /// Their bytes in all.
-    len: usize,
+/// The linear forms of a batch of records, one after another. Only those that are not in their
+/// records take memory.
+pub(crate) struct LinearForms<'r, 'f> {
+    unfolder: Unfolder<'r>,
+    scratch: Vec<u8>,
+    unfolded: &'f UnfoldedForms,
+    next: usize,
 }
 
-enum LinearForm<'r> {
-    InRecord(&'r [u8]),
-    UnfoldedTo(usize),
+/// Room for the linear forms that are not in their records.
+pub(crate) struct UnfoldedForms(Vec<OnceCell<Box<[u8]>>>);
+
+impl UnfoldedForms {
+    /// Room for those of so many records.
+    pub(crate) fn new(top: &PlanRoot, records: usize) -> Self {
+        let is_flat = matches!(top, PlanRoot::Flat(_));
+        Self((0..if is_flat { 0 } else { records }).map(|_| OnceCell::new()).collect())
+    }
 }
 
-impl<'r> LinearForms<'r> {
-    /// The linear forms of these records.
-    pub(crate) fn new(
+impl<'r: 'f, 'f> LinearForms<'r, 'f> {
+    /// None yet. Those that are not in their records are kept in `unfolded`.
+    pub(crate) fn new(unfolded: &'f UnfoldedForms) -> Self {
+        Self { unfolder: Unfolder::default(), scratch: Vec::new(), unfolded, next: 0 }
+    }
+
+    /// The linear form of the next record, or its first part. Pushes the others, the last one
+    /// first.
+    pub(crate) fn next(
+        &mut self,
         top: &PlanRoot,
-        records: impl ExactSizeIterator<Item = &'r [u8]> + Clone,
-    ) -> Self {
-        let (mut unfolded, mut unfolder) = (Vec::new(), Unfolder::default());
-        let (mut forms, mut in_records) = (Vec::with_capacity(records.len()), 0);
-        if !matches!(top, PlanRoot::Flat(_)) {
-            unfolded.reserve(records.clone().map(<[u8]>::len).sum());
-        }
-        for record in records {
-            forms.push(match top {
-                PlanRoot::Flat(plain) => flat_form(plain, record, Booleans::Any).map(|form| {
-                    in_records += form.len();
-                    LinearForm::InRecord(form)
-                }),
-                _ => {
-                    let start = unfolded.len();
-                    append_linear(top, record, Booleans::Any, &mut unfolder, &mut unfolded)
-                        .inspect_err(|_| unfolded.truncate(start))
-                        .map(|()| LinearForm::UnfoldedTo(unfolded.len()))
+        record: &'r [u8],
+        later: &mut Vec<&'f [u8]>,
+    ) -> Result<&'f [u8], RecordFault> {
+        match top {
+            PlanRoot::Flat(plain) => return flat_form(plain, record, Booleans::Any),
+            PlanRoot::Class(ClassReference(classes)) => {
+                if let [class] = classes.as_slice()
+                    && let Some(first) = push_parts(class, record, later)
+                {
+                    return Ok(first);
                 }
-            });
-        }
-        let len = in_records + unfolded.len();
-        Self { unfolded, forms, len }
-    }
-
-    /// Their bytes in all.
-    pub(crate) fn total_len(&self) -> usize {
-        self.len
-    }
-
-    /// Each of them, in the order of the records.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Result<&[u8], RecordFault>> {
-        let mut start = 0;
-        self.forms.iter().map(move |form| match form {
-            Ok(LinearForm::InRecord(form)) => Ok(*form),
-            Ok(LinearForm::UnfoldedTo(end)) => {
-                let form = self.unfolded.get(start..*end).unwrap_or_default();
-                start = *end;
-                Ok(form)
             }
-            Err(reason) => Err(*reason),
-        })
+            PlanRoot::Struct(_) => {}
+        }
+        self.scratch.clear();
+        append_linear(top, record, Booleans::Any, &mut self.unfolder, &mut self.scratch)?;
+        let place = self.unfolded.0.get(self.next).ok_or(TOO_LARGE)?;
+        self.next += 1;
+        Ok(place.get_or_init(|| self.scratch.as_slice().into()))
+    }
+}
+
+/// About how long the linear form of a record is.
+pub(crate) fn linear_len(top: &PlanRoot, record_len: usize) -> usize {
+    match top {
+        PlanRoot::Class(ClassReference(classes)) => {
+            record_len.saturating_sub(classes.first().map_or(0, bodies::len_around))
+        }
+        PlanRoot::Flat(_) | PlanRoot::Struct(_) => record_len,
     }
 }
 

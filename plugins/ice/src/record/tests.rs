@@ -6,7 +6,7 @@ use super::flat::*;
 use super::*;
 use crate::plan::compile;
 use crate::slice::{SliceLibrary, TypeFile};
-use crate::wire::put_sized;
+use crate::wire::{SPELLED, put_sized};
 
 const LASER: &str = "module orca {
     struct Time { int seconds; int useconds; };
@@ -56,7 +56,17 @@ fn scan() -> Vec<u8> {
 }
 
 fn refused(top: &PlanRoot, record: &[u8]) -> RecordFault {
-    to_linear(top, record, &mut Vec::new()).unwrap_err()
+    let reason = to_linear(top, record, &mut Vec::new()).unwrap_err();
+    assert_eq!(one_form(top, record).unwrap_err(), reason);
+    reason
+}
+
+/// The linear form of a record, of which a batch consists, and its number of parts.
+fn one_form(top: &PlanRoot, record: &[u8]) -> Result<(Vec<u8>, usize), RecordFault> {
+    let (unfolded, mut later) = (UnfoldedForms::new(top, 1), Vec::new());
+    let mut parts = vec![LinearForms::new(&unfolded).next(top, record, &mut later)?];
+    parts.extend(later.iter().rev());
+    Ok((parts.concat(), parts.len()))
 }
 
 fn there_and_back(top: &PlanRoot, record: &[u8]) -> Vec<u8> {
@@ -65,7 +75,31 @@ fn there_and_back(top: &PlanRoot, record: &[u8]) -> Vec<u8> {
     let mut again = vec![5];
     from_linear(top, &linear, &mut again).unwrap();
     assert_eq!(&again[1..], record);
+    assert_eq!(one_form(top, record).unwrap().0, linear);
     linear
+}
+
+#[test]
+fn only_the_usual_record_of_a_class_has_its_linear_form_in_it() {
+    let (scan, laser) = (scan(), top(LASER, "::orca::LaserData"));
+    let (form, parts) = one_form(&laser, &scan).unwrap();
+    assert_eq!(parts, 4);
+    assert_eq!(linear_len(&laser, scan.len()), form.len());
+    let base = top(LASER, "::orca::RangeScannerData");
+    assert_eq!(one_form(&base, &scan).unwrap().1, 1, "a slice is undeclared");
+    let root = top("module Ice { class Object { byte b; }; };", "::Ice::Object");
+    let named = [&scan[..9], &named("::Ice::Object", &[7]), &scan[scan.len() - 21..]].concat();
+    refused(&root, &named);
+    // A batch of both kinds, with a bad one between them.
+    let numbered = bomb(300, 10);
+    let (unfolded, mut later) = (UnfoldedForms::new(&laser, 4), Vec::new());
+    let mut forms = LinearForms::new(&unfolded);
+    for record in [&numbered, &scan, &scan[1..].to_vec(), &numbered] {
+        later.clear();
+        let first = forms.next(&laser, record, &mut later);
+        let form = first.map(|first| [&[first][..], &later].concat().len());
+        assert_eq!(form, one_form(&laser, record).map(|(_, parts)| parts));
+    }
 }
 
 #[test]
@@ -285,7 +319,10 @@ proptest! {
         for top in [&laser, &pair, &all] {
             for bytes in [&record, &tail] {
                 let mut scratch = Vec::new();
-                let Ok(linear) = to_linear(top, bytes, &mut scratch) else { continue };
+                let linear = to_linear(top, bytes, &mut scratch);
+                let form = one_form(top, bytes).map(|(form, _)| form);
+                prop_assert_eq!(form, linear.map(<[u8]>::to_vec));
+                let Ok(linear) = linear else { continue };
                 let mut again = Vec::new();
                 prop_assert_eq!(from_linear(top, linear, &mut again), Ok(()));
                 prop_assert_eq!(&again, bytes);

@@ -4,10 +4,10 @@ use super::flat::{
     DANGLING_REFERENCE, FIRST_INSTANCE, GROWTH_ALLOWANCE, MAX_GROWTH, NO_FIRST_REFERENCE,
     TRAILING_SLICE_BYTES, UNDECLARED_CLASS, WRONG_BASES,
 };
-use super::flat::{SPELLED, TOO_LARGE, UNREFERENCED_INSTANCE, put_body, put_ints, skip_flat};
+use super::flat::{TOO_LARGE, UNREFERENCED_INSTANCE, put_body, put_ints, skip_flat};
 use super::instances::{InstanceSlice, Instances};
 use crate::plan::{ClassPlan, ClassReference, PlanPart, PlanRoot};
-use crate::wire::{Booleans, IceReader, RecordFault, put_size, put_sized};
+use crate::wire::{Booleans, IceReader, RecordFault, SPELLED, put_size, put_sized};
 
 /// Unfolds records, one after another. It keeps the memory that each of them takes.
 #[derive(Default)]

@@ -18,7 +18,7 @@ use sluice_model::{Channel, Encoding, Error, Name};
 
 use crate::config::{self, ConfigEvidence};
 use crate::display::display_name;
-use crate::master::{self, Dialect, FileLine, MasterHeader, MasterLines, ParsedLine};
+use crate::master::{self, DataLine, Dialect, FileLine, MasterHeader, MasterLines, ParsedLine};
 use crate::sink::RESERVED_KEYS;
 use crate::subfile::{ByteOrder, FramingHints, RecordIndex, RecordPrefix};
 
@@ -86,6 +86,17 @@ pub(crate) struct MasterSummary {
     pub(crate) first_time: Option<i64>,
     /// The number of lines and the highest index, by subfile.
     pub(crate) lines_by_subfile: Vec<(u64, i64)>,
+}
+
+impl MasterSummary {
+    fn add(&mut self, data: &DataLine) {
+        self.first_time = self.first_time.or(i64::try_from(data.time).ok());
+        let number = usize::try_from(data.subfile).ok();
+        if let Some((lines, highest)) = number.and_then(|n| self.lines_by_subfile.get_mut(n)) {
+            *lines += 1;
+            *highest = data.index.max(*highest);
+        }
+    }
 }
 
 /// A log whose header has been read.
@@ -234,17 +245,15 @@ impl OrcaLog {
             first_time: None,
             lines_by_subfile: vec![(0, -1); self.subfiles.len()],
         };
-        while let Some(line) = lines.next()? {
-            let Ok(Some(ParsedLine { data, .. })) = line.data() else { continue };
-            summary.first_time = summary.first_time.or(i64::try_from(data.time).ok());
-            let number = usize::try_from(data.subfile).ok();
-            if let Some((lines, highest)) = number.and_then(|n| summary.lines_by_subfile.get_mut(n))
-            {
-                *lines += 1;
-                *highest = data.index.max(*highest);
+        loop {
+            while let Some((data, _)) = lines.next_plain() {
+                summary.add(&data);
+            }
+            let Some(line) = lines.next()? else { return Ok(summary) };
+            if let Ok(Some(ParsedLine { data, .. })) = line.data() {
+                summary.add(&data);
             }
         }
-        Ok(summary)
     }
 
     /// The data lines.

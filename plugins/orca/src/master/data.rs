@@ -44,6 +44,27 @@ impl DataLine {
         Ok(Some((Self::from_numbers([seconds, micros, subfile, index])?, text)))
     }
 
+    /// The data line that a text starts with, and its length with its line feed, if it consists of
+    /// digits, and of single blanks between the numbers. `None` for all other lines, which
+    /// [`parse_prefix`](Self::parse_prefix) may accept.
+    pub(super) fn parse_plain(text: &[u8]) -> Option<(Self, usize)> {
+        let text: &[u8; PLAIN_LINE] = text.first_chunk()?;
+        let (mut numbers, mut at) = ([0_i64; 4], 0);
+        for (number, end) in numbers.iter_mut().zip(*b"   \n") {
+            let start = at;
+            while let digit @ 0..=9 = text.get(at)?.wrapping_sub(b'0') {
+                *number = number.wrapping_mul(10).wrapping_add(i64::from(digit));
+                at += 1;
+            }
+            let is_number = (1..=MAX_DIGITS).contains(&(at - start));
+            if !is_number || text.get(at) != Some(&end) {
+                return None;
+            }
+            at += 1;
+        }
+        Some((Self::from_numbers(numbers).ok()?, at))
+    }
+
     fn from_numbers([seconds, micros, subfile, index]: [i64; 4]) -> Result<Self, &'static str> {
         if !(0..1_000_000).contains(&micros) {
             return Err(NO_MICROS);
@@ -87,6 +108,9 @@ pub(super) fn decimal_numbers(mut text: &[u8]) -> Option<([i64; 4], &[u8])> {
     }
     Some((numbers, text))
 }
+
+/// The longest line that [`DataLine::parse_plain`] accepts.
+const PLAIN_LINE: usize = 4 * (MAX_DIGITS + 1);
 
 /// A number with at most this many digits fits into 64 bits.
 const MAX_DIGITS: usize = 17;

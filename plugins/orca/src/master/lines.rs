@@ -92,6 +92,14 @@ impl MasterLines {
         self.0.log().decompression_error()
     }
 
+    /// The next line with its offset and length, if it is a data line as loggers write it and has
+    /// already been read. Gives the same as [`next`](Self::next), for a fraction of the cost.
+    pub(crate) fn next_plain(&mut self) -> Option<(DataLine, (u64, u64))> {
+        let (data, len) = DataLine::parse_plain(self.0.ahead())?;
+        let span = self.0.step_by(len);
+        Some((data, (span.at, span.end - span.at)))
+    }
+
     /// The next line; `None` at the end of the file.
     pub(crate) fn next(&mut self) -> Result<Option<MasterLine<'_>>, Error> {
         let Some(span) = self.0.step()? else { return Ok(None) };

@@ -165,6 +165,16 @@ fn a_line_without_a_line_break_before_it_is_reported_where_it_starts() {
 }
 
 #[test]
+fn lines_as_loggers_write_them_are_plain() {
+    let text = [b"#\n1165454310 90210 3 17\n".as_slice(), &[b'\n'; 99]].concat();
+    let mut lines = lines(&text);
+    lines.next().unwrap();
+    let data = DataLine { time: 1_165_454_310_090_210_000, subfile: 3, index: 17 };
+    assert_eq!(lines.next_plain(), Some((data, (2, 22))));
+    assert_eq!(lines.next_plain(), None);
+}
+
+#[test]
 fn an_overlong_line_is_skipped_as_a_whole() {
     let long = [&[b'x'; LONGEST_LINE + 10][..], b"\n1 2 3 4"].concat();
     let mut lines = lines(&long);
@@ -231,6 +241,24 @@ proptest! {
         if let Some((plain, _)) = decimal_numbers(text.as_bytes()) {
             let slow: Vec<_> = words(text.as_bytes()).take(4).filter_map(number).collect();
             prop_assert_eq!(plain.to_vec(), slow);
+        }
+    }
+
+    #[test]
+    fn a_plain_line_is_what_any_line_is(
+        text in "([0-9]{0,19}[ \\r]?){3,5}(\n|a)?[0-9a\n]{0,40}",
+        padding in 0usize..80,
+    ) {
+        // The first line is there to have the others read.
+        let text = [b"#\n".as_slice(), text.as_bytes(), &vec![b'\n'; padding]].concat();
+        let (mut plain, mut general) = (lines(&text), lines(&text));
+        plain.next().unwrap();
+        general.next().unwrap();
+        while let Some((data, at)) = plain.next_plain() {
+            let line = general.next().unwrap().unwrap();
+            let parsed = ParsedLine { data, swallowed: None, has_extra_columns: false };
+            prop_assert_eq!((at, line.data()), ((line.offset, line.len), Ok(Some(parsed))));
+            prop_assert_eq!(plain.position(), general.position());
         }
     }
 

@@ -6,23 +6,24 @@ use std::path::Path;
 use bytes::Bytes;
 use sluice_model::{Batch, BatchBuilder, Error, PayloadOffset};
 
-use super::{LocatedEvent, OrcaReader, RecordRequest, subfile_changed};
+use super::{LocatedEvent, OrcaReader, subfile_changed};
 use crate::log::RecordKind;
 use crate::subfile::{ALIGNMENT, RecordFraming};
 
 impl OrcaReader {
     /// Reads the located events, in order. Those that cannot be read are damage.
-    pub(super) fn assemble(&mut self, located: Vec<LocatedEvent>) -> Result<Batch, Error> {
-        let (block, ranges) = self.read_records(&located)?;
+    pub(super) fn assemble(&mut self, located: &[LocatedEvent]) -> Result<Batch, Error> {
+        let (block, ranges) = self.read_records(located)?;
         let mut batch = BatchBuilder::with_capacity(located.len());
         batch.segment(block.clone());
-        for (located, range) in located.into_iter().zip(ranges) {
+        for (located, range) in located.iter().zip(ranges) {
             match located {
-                LocatedEvent::Damage(damage) => self.context.damage.report(damage),
+                LocatedEvent::Damage(damage) => self.context.damage.report(damage.clone()),
                 LocatedEvent::Record { request, framing, .. } => {
-                    let range =
-                        range.and_then(|range| payload_in_block(&block, range, request, framing));
-                    let Some((id, offset, payload)) = range else {
+                    let payload = range.and_then(|range| {
+                        payload_in_block(&block, range, request.record, *framing)
+                    });
+                    let Some((id, offset, payload)) = payload else {
                         self.context.damage.report(self.damage(request.line, subfile_changed()));
                         continue;
                     };
@@ -30,7 +31,7 @@ impl OrcaReader {
                     let position = PayloadOffset { segment: 0, offset };
                     batch.push_wide(request.time, request.sequence, channel, payload, position);
                 }
-                LocatedEvent::Picture { request, path } => match self.read_picture(&path)? {
+                LocatedEvent::Picture { request, path } => match self.read_picture(path)? {
                     Ok(picture) => {
                         let channel = self.channel(request.subfile, 0, RecordKind::Object)?;
                         let segment = batch.segment(picture.clone());
@@ -104,11 +105,11 @@ type ReadSpan = (usize, Range<u64>, Range<usize>);
 fn payload_in_block(
     block: &[u8],
     range: Range<u32>,
-    request: RecordRequest,
+    record: u64,
     framing: RecordFraming,
 ) -> Option<(u8, u32, &[u8])> {
     let bytes = block.get(range.start as usize..range.end as usize)?;
-    let (id, payload) = framing.payload(request.record, bytes)?;
+    let (id, payload) = framing.payload(record, bytes)?;
     let offset = range.start + u32::try_from(payload.start).ok()?;
     Some((id, offset, bytes.get(payload)?))
 }
@@ -121,7 +122,11 @@ fn sorted_records(located: &[LocatedEvent]) -> Vec<RecordSpan> {
             records.push((request.subfile, range.start, range.end, row));
         }
     }
-    records.sort_unstable();
+    // Lines name the objects of a subfile in order, so that mostly this is all there is to do.
+    records.sort_by_key(|(subfile, ..)| *subfile);
+    if !records.is_sorted() {
+        records.sort_unstable();
+    }
     records
 }
 

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::fs;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use sluice_io::files::LogFile;
@@ -196,19 +196,24 @@ impl OrcaReader {
         // Spans of each subfile are aligned in the block, which takes space.
         let usual = self.context.blocks.block_len();
         let most = (usual - usual / 16) as u64;
+        let begin = self.lines.as_ref().map_or(0, MasterLines::position);
         let (mut located, mut bytes, mut lines) = (Vec::new(), 0, 0);
         while lines < MAX_LINES {
-            let Some(next) = self.next_event()? else { break };
+            let before = located.len();
+            if !self.next_event(&mut located)? {
+                break;
+            }
             lines += 1;
-            let Some(next) = next else { continue };
-            let len = self.estimated_len(&next);
+            let Some(next) = located.get(before) else { continue };
+            let len = self.estimated_len(next);
             if bytes + len > most && bytes > 0 {
-                self.pending.push_front(next);
+                located.pop().into_iter().for_each(|next| self.pending.push_front(next));
                 break;
             }
             bytes += len;
-            located.push(next);
         }
+        let end = self.lines.as_ref().map_or(0, MasterLines::position);
+        self.context.run.count_read(end - begin);
         Ok((lines > 0).then_some(located))
     }
 
@@ -221,32 +226,36 @@ impl OrcaReader {
         }
     }
 
-    /// The event of the next line. The outer `None` is the end of the split, the inner one a line
-    /// without an event.
-    fn next_event(&mut self) -> Result<Option<Option<LocatedEvent>>, Error> {
+    /// Appends the event of the next line, if it has one. Returns false at the end of the split.
+    fn next_event(&mut self, out: &mut Vec<LocatedEvent>) -> Result<bool, Error> {
         if let Some(located) = self.pending.pop_front() {
-            return Ok(Some(Some(located)));
+            out.push(located);
+            return Ok(true);
         }
         if let Some(request) = self.next_config() {
-            return Ok(Some(Some(self.locate_or_damage(request)?)));
+            return self.locate_or_damage(&request, out).map(|()| true);
         }
         let Some(lines) = self.lines.as_mut().filter(|lines| lines.position() < self.end) else {
-            return Ok(None);
+            return Ok(false);
         };
+        if let Some((data, line)) = lines.next_plain() {
+            return self.locate_line(data, line, out).map(|()| true);
+        }
         let Some(line) = lines.next()? else {
             let (at, broken) = (lines.position(), lines.broken().map(str::to_owned));
             let is_first = !matches!(self.phase, ReadPhase::Done);
             self.phase = ReadPhase::Done;
-            let broken = broken.filter(|_| is_first);
-            return Ok(
-                broken.map(|reason| Some(LocatedEvent::Damage(self.damage((at, 0), reason))))
-            );
+            let Some(reason) = broken.filter(|_| is_first) else { return Ok(false) };
+            out.push(LocatedEvent::Damage(self.damage((at, 0), reason)));
+            return Ok(true);
         };
         let at = (line.offset, line.len);
-        self.context.run.count_read(line.len);
         let ParsedLine { data, swallowed, has_extra_columns } = match line.data() {
-            Err(reason) => return Ok(Some(Some(LocatedEvent::Damage(self.damage(at, reason))))),
-            Ok(None) => return Ok(Some(None)),
+            Err(reason) => {
+                out.push(LocatedEvent::Damage(self.damage(at, reason)));
+                return Ok(true);
+            }
+            Ok(None) => return Ok(true),
             Ok(Some(parsed)) => parsed,
         };
         if has_extra_columns && !std::mem::replace(&mut self.noted_extra_columns, true) {
@@ -259,11 +268,7 @@ impl OrcaReader {
             self.pending.push_back(LocatedEvent::Damage(self.damage(range, reason)));
         }
         let own = (at.0, swallowed.map_or(at.1, |(from, _)| from - at.0));
-        if self.wants_line(&data) {
-            self.locate_line(data, own).map(Some).map(Some)
-        } else {
-            Ok(Some(None))
-        }
+        self.locate_line(data, own, out).map(|()| true)
     }
 
     /// Whether the event of a line is requested.
@@ -275,74 +280,103 @@ impl OrcaReader {
             && !self.log.skips(number)
     }
 
-    fn locate_line(&mut self, data: DataLine, line: (u64, u64)) -> Result<LocatedEvent, Error> {
+    /// Appends the event that a data line asks for, unless it is not requested.
+    fn locate_line(
+        &mut self,
+        data: DataLine,
+        line: (u64, u64),
+        out: &mut Vec<LocatedEvent>,
+    ) -> Result<(), Error> {
+        if !self.wants_line(&data) {
+            return Ok(());
+        }
         let DataLine { time, subfile, index } = data;
         let subfile = usize::try_from(subfile).unwrap_or(usize::MAX);
         let base = self.log.header.dialect.first_index();
         let record = u64::try_from(index).ok().and_then(|index| index.checked_sub(base));
         let Some(record) = record else {
             let reason = format!("index {index} is below {base}, the first index of this log");
-            return Ok(LocatedEvent::Damage(self.damage(line, reason)));
+            out.push(LocatedEvent::Damage(self.damage(line, reason)));
+            return Ok(());
         };
         let kind = RecordKind::Object;
-        self.locate_or_damage(RecordRequest { time, sequence: index, subfile, record, kind, line })
+        let request = RecordRequest { time, sequence: index, subfile, record, kind, line };
+        self.locate_or_damage(&request, out)
     }
 
-    fn locate_or_damage(&mut self, request: RecordRequest) -> Result<LocatedEvent, Error> {
-        let located = self.locate(request)?;
-        Ok(located.unwrap_or_else(|reason| LocatedEvent::Damage(self.damage(request.line, reason))))
+    fn locate_or_damage(
+        &mut self,
+        request: &RecordRequest,
+        out: &mut Vec<LocatedEvent>,
+    ) -> Result<(), Error> {
+        if let Err(reason) = self.locate(request, out)? {
+            out.push(LocatedEvent::Damage(self.damage(request.line, reason)));
+        }
+        Ok(())
     }
 
-    /// Locates a record. The inner `Err` is the reason it does not exist.
+    /// Locates a record, and appends it. The inner `Err` is the reason it does not exist.
+    ///
+    /// Called for nearly every event, which is why it copies no event and counts no shares.
     fn locate(
         &mut self,
-        mut request: RecordRequest,
-    ) -> Result<Result<LocatedEvent, String>, Error> {
-        let outcome = self.indexed_subfile(request.subfile)?;
-        let indexed = match &*outcome {
-            Ok(indexed) => indexed,
+        request: &RecordRequest,
+        out: &mut Vec<LocatedEvent>,
+    ) -> Result<Result<(), String>, Error> {
+        let Some(file) = self.log.subfiles.get(request.subfile) else {
+            let outcome = self.log.indexed_subfile(request.subfile)?;
+            return Ok(outcome.as_ref().as_ref().map(|_| ()).map_err(String::clone));
+        };
+        let SubfileCache { indexed, cursor, .. } = cache_of(&mut self.cache, request.subfile);
+        let indexed = match indexed {
+            Some(indexed) => indexed,
+            None => indexed.insert(self.log.indexed_subfile(request.subfile)?),
+        };
+        let known = match &**indexed {
+            Ok(known) => known,
             Err(reason) => return Ok(Err(reason.clone())),
         };
-        if request.kind != RecordKind::Config {
-            request.record = request.record.saturating_add(indexed.records_before_objects);
+        let (mut record, mut kind) = (request.record, request.kind);
+        if kind != RecordKind::Config {
+            record = record.saturating_add(known.records_before_objects);
         }
-        if request.record >= indexed.index.records {
-            return Ok(Err(beyond_end(request.sequence, indexed)));
+        if record >= known.index.records {
+            return Ok(Err(beyond_end(request.sequence, known)));
         }
-        let Some(range) = self.record_range(request, indexed)? else {
+        let files = &mut self.files;
+        let mut read =
+            |at, buffer: &mut [u8]| files.read_at(request.subfile, &file.path, at, buffer);
+        let Some(range) = known.index.locate(record, cursor, &mut read)? else {
             return Ok(Err(subfile_changed()));
         };
-        if request.kind == RecordKind::Object && self.has_pictures(request.subfile) {
+        let framing = known.index.framing;
+        if kind == RecordKind::Object && is_picture(&file.content) {
             // The picture follows its info record.
-            let picture = self.locate_picture(request, range.clone(), indexed)?;
-            let damage = |reason| LocatedEvent::Damage(self.damage(request.line, reason));
-            self.pending.push_back(picture.unwrap_or_else(damage));
-            request.kind = RecordKind::PictureInfo;
+            let outcome = Arc::clone(indexed);
+            self.queue_picture(RecordRequest { record, ..*request }, range.clone(), &outcome)?;
+            kind = RecordKind::PictureInfo;
         }
-        Ok(Ok(LocatedEvent::Record { request, range, framing: indexed.index.framing }))
+        let request = RecordRequest { record, kind, ..*request };
+        out.push(LocatedEvent::Record { request, range, framing });
+        Ok(Ok(()))
     }
 
-    /// The range of a record in its subfile; `None` if the subfile has changed.
-    fn record_range(
+    /// Queues the picture that an info record names.
+    fn queue_picture(
         &mut self,
         request: RecordRequest,
-        indexed: &IndexedSubfile,
-    ) -> Result<Option<Range<u64>>, Error> {
-        let mut cursor = std::mem::take(&mut self.cache_mut(request.subfile).cursor);
-        let path = self.log.subfiles.get(request.subfile).map_or(Path::new(""), |file| &file.path);
-        let files = &mut self.files;
-        let mut read = |at, buffer: &mut [u8]| files.read_at(request.subfile, path, at, buffer);
-        let range = indexed.index.locate(request.record, &mut cursor, &mut read);
-        self.cache_mut(request.subfile).cursor = cursor;
-        range
-    }
-
-    fn has_pictures(&self, number: usize) -> bool {
-        self.log.subfiles.get(number).is_some_and(|file| is_picture(&file.content))
+        range: Range<u64>,
+        outcome: &IndexOutcome,
+    ) -> Result<(), Error> {
+        let Ok(indexed) = outcome else { return Ok(()) };
+        let picture = self.locate_picture(request, range, indexed)?;
+        let damage = |reason| LocatedEvent::Damage(self.damage(request.line, reason));
+        self.pending.push_back(picture.unwrap_or_else(damage));
+        Ok(())
     }
 
     fn channel(&mut self, subfile: usize, id: u8, kind: RecordKind) -> Result<ChannelId, Error> {
-        let channels = &self.cache_mut(subfile).channels;
+        let channels = &cache_of(&mut self.cache, subfile).channels;
         let interned = channels.iter().find(|(i, of, _)| (*i, *of) == (id, kind));
         if let Some((_, _, interned)) = interned {
             return Ok(*interned);
@@ -350,29 +384,8 @@ impl OrcaReader {
         let channel = self.log.channel(subfile, id, kind);
         let channel = channel.ok_or_else(|| Error::internal("an event without a subfile"))?;
         let channel = self.context.channels.intern(channel)?;
-        self.cache_mut(subfile).channels.push((id, kind, channel));
+        cache_of(&mut self.cache, subfile).channels.push((id, kind, channel));
         Ok(channel)
-    }
-
-    fn indexed_subfile(&mut self, subfile: usize) -> Result<Arc<IndexOutcome>, Error> {
-        // Numbers without a header line are not cached: they could exhaust memory.
-        if subfile >= self.log.subfiles.len() {
-            return self.log.indexed_subfile(subfile);
-        }
-        if let Some(outcome) = &self.cache_mut(subfile).indexed {
-            return Ok(Arc::clone(outcome));
-        }
-        let outcome = self.log.indexed_subfile(subfile)?;
-        self.cache_mut(subfile).indexed = Some(Arc::clone(&outcome));
-        Ok(outcome)
-    }
-
-    /// The cache of a subfile in the header.
-    fn cache_mut(&mut self, subfile: usize) -> &mut SubfileCache {
-        if self.cache.len() <= subfile {
-            self.cache.resize_with(subfile + 1, SubfileCache::default);
-        }
-        &mut self.cache[subfile]
     }
 
     fn wants_any(&self, number: usize) -> bool {
@@ -393,7 +406,7 @@ impl Reader for OrcaReader {
         }
         while !self.context.run.is_cancelled() {
             let Some(located) = self.locate_batch()? else { return Ok(None) };
-            let batch = self.assemble(located)?;
+            let batch = self.assemble(&located)?;
             if !batch.is_empty() {
                 return Ok(Some(batch));
             }
@@ -409,6 +422,14 @@ impl Reader for OrcaReader {
         };
         Seam { began: self.began, ended }
     }
+}
+
+/// The cache of a subfile in the header.
+fn cache_of(caches: &mut Vec<SubfileCache>, subfile: usize) -> &mut SubfileCache {
+    if caches.len() <= subfile {
+        caches.resize_with(subfile + 1, SubfileCache::default);
+    }
+    &mut caches[subfile]
 }
 
 /// Skips the header of a compressed master, which cannot be seeked.
