@@ -106,6 +106,8 @@ struct LaserBank {
     scale: [f64; LANES],
     horizontal_offset: [f64; LANES],
     sine: [f64; LANES],
+    /// Whether every range count yields a point.
+    keeps_all: bool,
 }
 
 /// Directions of the lasers relative to the head, scaled by the cosine of their elevation.
@@ -126,18 +128,6 @@ static DIRECTIONS: LazyLock<Vec<[f64; 2]>> = LazyLock::new(|| {
     };
     (0..TURN).map(direction).collect()
 });
-
-/// Intensities by byte value.
-static INTENSITIES: [f32; 256] = intensities();
-
-const fn intensities() -> [f32; 256] {
-    let (mut all, mut byte) = ([0.0; 256], 0);
-    while byte < all.len() {
-        all[byte] = byte as f32 / 255.0;
-        byte += 1;
-    }
-    all
-}
 
 impl PacketDecoder {
     /// `lasers` has all lasers of the model, by number.
@@ -195,6 +185,9 @@ impl PacketDecoder {
     ///
     /// Appends all points first, column by column, which vectorises, and then removes the unwanted
     /// ones.
+    ///
+    /// Columns are written once, and never copied from arrays or read at another width than they
+    /// were written: such a load waits until the stores before it have reached the cache.
     // As a separate function it is 10 % faster than inlined: its arrays stay in registers.
     #[inline(never)]
     fn append_block(
@@ -205,52 +198,41 @@ impl PacketDecoder {
         cloud: &mut CloudBuilder,
     ) -> u64 {
         let [cosine, sine] = self.directions[usize::from(block.azimuth)];
-        let count = counts(block);
-        let mut range = [0.0; LANES];
-        for k in 0..LANES {
-            range[k] = metres(count[k], bank.offset[k], bank.scale[k]);
-        }
-        let x = |k: usize| {
+        let range = &bank.ranges(block.returns);
+        let lanes = &self.firing_times.lanes;
+        cloud.x.extend((0..LANES).map(move |k| {
             range[k] * (cosine * beam.along[k] - sine * beam.across[k])
                 - bank.horizontal_offset[k] * cosine
-        };
-        let y = |k: usize| {
+        }));
+        cloud.y.extend((0..LANES).map(move |k| {
             range[k] * (sine * beam.along[k] + cosine * beam.across[k])
                 - bank.horizontal_offset[k] * sine
-        };
-        cloud.x.extend((0..LANES).map(x));
-        cloud.y.extend((0..LANES).map(y));
-        // Without an array of its own, this short loop would be unrolled into scalar code.
-        let mut z = range;
-        z.iter_mut().zip(&bank.sine).for_each(|(z, sine)| *z *= sine);
-        cloud.z.extend_from_slice(&z);
-        let intensity = |[.., byte]: &[u8; 3]| INTENSITIES[usize::from(*byte)];
+        }));
+        cloud.z.extend((0..LANES).map(move |k| range[k] * bank.sine[k]));
+        // Divided instead of looked up, so that four are stored at a time.
+        let intensity = |[.., byte]: &[u8; 3]| f32::from(*byte) / 255.0;
         cloud.intensity.extend(block.returns.iter().map(intensity));
         cloud.laser.extend_from_slice(&bank.laser);
         let azimuth = f32::from(block.azimuth);
         if self.model.is_interpolated() {
-            cloud.azimuth.extend(beam.turned.iter().map(|turned| degrees(azimuth + turned)));
+            cloud.azimuth.extend(beam.turned.iter().map(move |turned| degrees(azimuth + turned)));
         } else {
-            cloud.azimuth.extend_from_slice(&[degrees(azimuth); LANES]);
+            cloud.azimuth.resize(cloud.len(), degrees(azimuth));
         }
-        cloud.time.extend((0..LANES).map(|k| slot.wrapping_add(self.firing_times.lanes[k])));
-        let keep = bank.keep(&count);
-        if keep.iter().sum::<u16>() == LANES as u16 {
+        cloud.time.extend((0..LANES).map(move |k| slot.wrapping_add(lanes[k])));
+        if bank.keeps_all {
             return 0;
         }
+        let (keep, left_out) = bank.keep(block.returns);
         retain_last(cloud, &keep, self.model.is_interpolated());
-        let left_out = |(count, keep): &(u16, u16)| *count > 0 && *keep == 0;
-        count.into_iter().zip(keep).filter(left_out).count() as u64
+        u64::from(left_out)
     }
 }
 
+/// The range count of a return.
 #[inline]
-fn counts(block: &DataBlock<'_>) -> [u16; LANES] {
-    let mut counts = [0; LANES];
-    for (count, [low, high, _]) in counts.iter_mut().zip(block.returns) {
-        *count = u16::from_le_bytes([*low, *high]);
-    }
-    counts
+fn count([low, high, _]: [u8; 3]) -> u16 {
+    u16::from_le_bytes([low, high])
 }
 
 /// Hundredths of a degree, possibly beyond a full turn, as degrees.
@@ -322,15 +304,26 @@ fn gap(blocks: &DataBlocks<'_>, block: &DataBlock<'_>, per_slot: usize) -> Optio
 }
 
 impl LaserBank {
-    /// 1 for each count that yields a point, else 0.
+    /// 1 for each return that yields a point, else 0; and the number of non-empty ones that do not.
     #[inline]
-    fn keep(&self, counts: &[u16; LANES]) -> [u16; LANES] {
-        let mut keep = [0; LANES];
+    fn keep(&self, returns: &[[u8; 3]; LANES]) -> ([u16; LANES], u16) {
+        let (mut keep, mut left_out) = ([0; LANES], 0);
         for k in 0..LANES {
-            keep[k] =
-                u16::from((counts[k] >= self.min_count[k]) & (counts[k] <= self.max_count[k]));
+            let count = count(returns[k]);
+            keep[k] = u16::from((count >= self.min_count[k]) & (count <= self.max_count[k]));
+            left_out += u16::from(count > 0) & !keep[k];
         }
-        keep
+        (keep, left_out)
+    }
+
+    /// The ranges of the returns, in metres.
+    #[inline]
+    fn ranges(&self, returns: &[[u8; 3]; LANES]) -> [f64; LANES] {
+        let mut ranges = [0.0; LANES];
+        for k in 0..LANES {
+            ranges[k] = metres(count(returns[k]), self.offset[k], self.scale[k]);
+        }
+        ranges
     }
 
     fn new(lanes: &[(u16, LaserCalibration); LANES], limits: &RangeLimits) -> Self {
@@ -343,6 +336,7 @@ impl LaserBank {
             scale: lanes.map(|(_, laser)| 1.0 + laser.range_scale),
             horizontal_offset: lanes.map(|(_, laser)| laser.horizontal_offset),
             sine: lanes.map(|(_, laser)| laser.elevation.sin()),
+            keeps_all: counts == [(0, u16::MAX); LANES],
         }
     }
 }
