@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use sluice_model::{Channel, ChannelId, Channels, Encoding, Error, Name};
 
-/// Enough that a few dozen channels rarely collide: colliding ones need a lookup each time.
-const SLOTS: usize = 2048;
-/// As many for each channel, so that a thousand rarely collide either.
-const SLOTS_PER_CHANNEL: usize = 16;
+/// The slots for each channel, so that channels rarely collide: colliding ones need a lookup each
+/// time.
+const SLOTS_PER_CHANNEL: usize = 32;
+/// The slots of a reader that meets its first channels.
+const MIN_SLOTS: usize = 64;
 /// More take longer to set up than they save in the few thousand events of a split.
 const MAX_SLOTS: usize = 1 << 16;
 
@@ -24,9 +25,7 @@ pub struct ChannelIds {
 impl ChannelIds {
     /// For the channels of this source, all of this encoding.
     pub fn new(source: Arc<str>, encoding: Encoding, channels: Arc<Channels>) -> Self {
-        let slots = (channels.len() * SLOTS_PER_CHANNEL).next_power_of_two();
-        let recent = vec![None; slots.clamp(SLOTS, MAX_SLOTS)];
-        Self { source, encoding, channels, recent }
+        Self { source, encoding, channels, recent: vec![None; MIN_SLOTS] }
     }
 
     /// The number of the channel of that name.
@@ -70,6 +69,10 @@ impl ChannelIds {
     }
 
     fn remember(&mut self, name: &[u8], key: Name, id: ChannelId) {
+        let slots = (self.channels.len() * SLOTS_PER_CHANNEL).next_power_of_two().min(MAX_SLOTS);
+        if slots > self.recent.len() {
+            self.recent = vec![None; slots];
+        }
         let slot = self.slot(name);
         if let Some(recent) = self.recent.get_mut(slot) {
             *recent = Some((key, id));
