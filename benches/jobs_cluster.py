@@ -1,14 +1,18 @@
 """Twenty logs to tables, by one process and by clusters on this machine, with equal outputs."""
 
+import json
 import os
 
 import pipelines
 from checks import alike, both, has_rows_of
 from harness import Job
+from programs import HERE
 
 GROUP, TASK = "cluster", "20 logs to tables"
 ONE, TWO = "sluice --local-cluster 1", "sluice --local-cluster 2"
-ROUNDS = 3
+# The same on clusters that run already.
+STANDING = {"sluice, a cluster of 1": 1, "sluice, a cluster of 2": 2}
+ROUNDS = 5
 
 
 def jobs(bench):
@@ -25,3 +29,13 @@ def jobs(bench):
     for who, flags in engines.items():
         command = bench.sluice.run("cluster-drives-to-tables", source, sink, *flags)
         yield Job(GROUP, TASK, who, log, command, out=out, check=check, rounds=ROUNDS, is_many=True)
+    for who, executors in STANDING.items():
+        run = bench.sluice.run("cluster-drives-to-tables", source, sink, "--engine", "ballista")
+        command = [HERE / "standing_cluster.py", bench.sluice.program, executors, out, *run]
+        yield Job(GROUP, TASK, who, log, command, out=out, check=check, rounds=ROUNDS,
+                  times_itself=printed, is_many=True)
+
+
+def printed(text):
+    said = json.loads(text.splitlines()[-1])
+    return said["seconds"], said["cpu"]
