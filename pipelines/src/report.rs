@@ -356,7 +356,7 @@ fn lost_sources(written: &ChannelSet, channels: &Channels) -> Vec<(String, u64)>
         let what = format!(
             "{}: {} sources ({}{more}) became one channel; `rename` with \
              `suffix = \".{{source}}\"` keeps them apart",
-            printable(&name),
+            printable(name),
             sources.len(),
             shown.join(", ")
         );
