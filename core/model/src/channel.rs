@@ -130,7 +130,7 @@ impl Channel {
     }
 }
 
-/// A channel's number: valid only with the [`Channels`] that assigned it.
+/// A channel's number: valid only with the [`Channels`](crate::Channels) that assigned it.
 ///
 /// Numbers depend on the order in which threads first saw the channels, so they must never reach
 /// output.

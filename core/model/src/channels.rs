@@ -29,7 +29,7 @@ struct InternTable {
     hasher: RandomState,
 }
 
-/// What distinguishes channels, without owning it: the fields of [`Channel`], in the same order.
+/// What distinguishes channels: the fields of [`Channel`], borrowed.
 #[derive(PartialEq, Eq, Hash)]
 struct ChannelKey<'c> {
     name: &'c str,
