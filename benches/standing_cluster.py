@@ -69,7 +69,7 @@ def cpu_seconds():
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             continue
         ticks[int(folder.name)] = sum(map(int, fields[11:15]))
         parents[int(folder.name)] = int(fields[1])
