@@ -87,8 +87,8 @@ impl TableReader {
         Self { form, arguments, resources, strict, report, started }
     }
 
-    /// The table of a channel of which nothing is known, and which is about to be taken: its type is
-    /// found by the run that delivers the rows.
+    /// The table of a channel of which nothing is known, and which is about to be taken: its type
+    /// is found by the run that delivers the rows.
     ///
     /// That works for a channel of one type. `Ok(None)` if it has messages of several or events
     /// without fields at its beginning, or none at all; the stream itself mends what comes later.

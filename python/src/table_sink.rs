@@ -61,8 +61,8 @@ pub(crate) struct GuessedTable {
 }
 
 impl GuessedTable {
-    /// The table of a channel whose messages have the type of these rows. `None` if it does not have
-    /// these columns.
+    /// The table of a channel whose messages have the type of these rows. `None` if it does not
+    /// have these columns.
     fn form(&self, rows: &Rows) -> Option<TableForm> {
         let row_type = Arc::new(RowType::from_rows(rows));
         let kind = TableKind::Fields(Arc::clone(&self.channel), row_type);

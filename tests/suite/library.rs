@@ -13,8 +13,8 @@ fn every_file_of_the_library_is_carried() {
         .collect();
     names.sort();
     assert_eq!(library::names().collect::<Vec<_>>(), names);
-    // Each has a test below; those of the Urban Challenge dataset in `dgc`, of datasets for learning
-    // in `datasets`.
+    // Each has a test below; those of the Urban Challenge dataset in `dgc`, of datasets for
+    // learning in `datasets`.
     let tested = [
         "archive-to-log",
         "batch",

@@ -1,5 +1,5 @@
-//! What `.ci/release` makes: crates to publish, and the files of a program. The program that is packed
-//! here is a script that starts the program under test, since that is large.
+//! What `.ci/release` makes: crates to publish, and the files of a program. The program that is
+//! packed here is a script that starts the program under test, since that is large.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

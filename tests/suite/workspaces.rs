@@ -14,8 +14,8 @@ fn toml(path: &str) -> Table {
     fs::read_to_string(root().join(path)).unwrap().parse().unwrap()
 }
 
-/// Asserts that the crates of a workspace have the version, licence and lints of the base. Only the base
-/// is published.
+/// Asserts that the crates of a workspace have the version, licence and lints of the base. Only the
+/// base is published.
 #[track_caller]
 fn assert_same_package(base: &Table, other: &Table) {
     let (base, other) = (&base["workspace"], &other["workspace"]);

@@ -1,6 +1,6 @@
-//! Reads a log, decodes its messages into record batches with the columns of tables, and keeps them:
-//! what a program in Rust does that wants a table in memory. Prints the wall and CPU seconds of that,
-//! from opening the log until the table is dropped.
+//! Reads a log, decodes its messages into record batches with the columns of tables, and keeps
+//! them: what a program in Rust does that wants a table in memory. Prints the wall and CPU seconds
+//! of that, from opening the log until the table is dropped.
 
 use std::io::{self, Write};
 use std::path::PathBuf;

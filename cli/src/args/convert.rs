@@ -87,8 +87,8 @@ pub(crate) struct ConvertArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Rows on one time base")]
 pub(crate) struct AlignArgs {
-    /// Write rows with the last values of each --field: at this rate, such as 50Hz, or at the events
-    /// of this channel. Fields with the same name become one vector.
+    /// Write rows with the last values of each --field: at this rate, such as 50Hz, or at the
+    /// events of this channel. Fields with the same name become one vector.
     #[arg(
         long,
         value_name = "RATE|CHANNEL",

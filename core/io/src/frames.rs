@@ -50,20 +50,25 @@ thread_local! {
 pub fn compress(plain: &[u8], level: i32) -> io::Result<Vec<u8>> {
     COMPRESSOR.with_borrow_mut(|kept| {
         let compressor = match kept.take() {
-            Some(same) if same.0 == level => same,
-            _ => {
+            Some((same, compressor)) if same == level => compressor,
+            Some((_, compressor)) => with_level(compressor, level)?,
+            None => {
                 let mut compressor = Compressor::new(level)?;
                 compressor.set_parameter(CParameter::ChecksumFlag(true))?;
-                if level == DEFAULT_LEVEL {
-                    let (hash, chain) = USUAL_TABLES;
-                    compressor.set_parameter(CParameter::HashLog(hash))?;
-                    compressor.set_parameter(CParameter::ChainLog(chain))?;
-                }
-                (level, compressor)
+                with_level(compressor, level)?
             }
         };
-        kept.insert(compressor).1.compress(plain)
+        kept.insert((level, compressor)).1.compress(plain)
     })
+}
+
+fn with_level(mut compressor: Compressor<'static>, level: i32) -> io::Result<Compressor<'static>> {
+    // 0 is zstd's own choice.
+    let (hash, chain) = if level == DEFAULT_LEVEL { USUAL_TABLES } else { (0, 0) };
+    compressor.set_compression_level(level)?;
+    compressor.set_parameter(CParameter::HashLog(hash))?;
+    compressor.set_parameter(CParameter::ChainLog(chain))?;
+    Ok(compressor)
 }
 
 /// The content size a frame declares; `None` if it has none, or is not a frame.

@@ -1,13 +1,15 @@
 //! The one place that opens files, objects and outputs.
 //!
 //! Modules build on each other in this order: [`store`] (object stores and their addresses),
-//! [`files`] (inputs), [`frames`] (seekable zstd), [`output`] (temporary files, and publishing them
-//! together). Knows no events, no plugin and no async runtime.
+//! [`files`] (inputs), [`frames`] (seekable zstd; [`level`] chooses how hard to try), [`output`]
+//! (temporary files, and publishing them together). Knows no events, no plugin and no async
+//! runtime.
 
 pub mod error;
 pub mod escape;
 pub mod files;
 pub mod frames;
+pub mod level;
 pub mod output;
 pub mod store;
 pub mod tasks;

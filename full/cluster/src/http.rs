@@ -81,8 +81,8 @@ async fn exchange(
     }
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|e| request_error(to, &e))?;
-    // Ends with the response. Its errors also reach the request, unless it fails before it takes the
-    // request.
+    // Ends with the response. Its errors also reach the request, unless it fails before it takes
+    // the request.
     let connection = tokio::spawn(connection);
     let response = match sender.send_request(request).await {
         Ok(response) => response,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use sluice_io::frames::{self, DEFAULT_LEN, DEFAULT_LEVEL, LEVELS, SeekTableBuilder};
+use sluice_io::level::FrameLevels;
 use sluice_model::options::{self, ByteSize, OutPath};
 use sluice_model::{
     Batch, ByteFormat, ChannelId, Channels, Error, Job, OutputFile, PluginFactory, PrepareContext,
@@ -25,7 +26,8 @@ use crate::source::DEFAULT_MAX_FRAME;
 pub(crate) struct ArchiveSink {
     /// The archive, under any name; `-` is standard output.
     path: OutPath,
-    /// The compression level, from 1 (fast) to 22 (small).
+    /// The compression level, from 1 (fast) to 22 (small). With the default, frames have a lower
+    /// level where that is as small.
     #[serde(default = "default_level", deserialize_with = "level")]
     #[schemars(range(min = 1, max = 22))]
     level: i32,
@@ -110,6 +112,7 @@ pub(crate) struct ArchiveWriter {
     /// The events of the next frame, and their approximate length.
     next: Vec<Batch>,
     next_len: u64,
+    levels: FrameLevels,
     table: SeekTableBuilder,
     /// Whether every frame so far has been written completely.
     is_complete: bool,
@@ -125,7 +128,6 @@ pub(crate) struct ArchiveWriter {
 #[derive(Clone)]
 struct FrameEncoder {
     format: &'static dyn ByteFormat,
-    level: i32,
     channels: Arc<Channels>,
     target: PathBuf,
 }
@@ -155,7 +157,6 @@ impl Sink for ArchiveSink {
     fn open(&self, context: &SinkContext) -> Result<ArchiveWriter, Error> {
         let encoder = FrameEncoder {
             format: self.format.format()?,
-            level: self.level,
             channels: Arc::clone(&context.channels),
             target: self.path.0.clone(),
         };
@@ -164,6 +165,7 @@ impl Sink for ArchiveSink {
             file: context.outputs.create_as_is(&self.path.0)?,
             next: Vec::new(),
             next_len: 0,
+            levels: FrameLevels::new(self.level),
             table: SeekTableBuilder::default(),
             is_complete: true,
             index,
@@ -287,11 +289,17 @@ impl FrameEncoder {
         Error::io("compress", &self.target, error)
     }
 
-    /// Encodes and compresses these events.
-    fn encode_frame(&self, events: &[Batch], len: u64) -> Result<EncodedFrame, Error> {
+    /// The contents of a frame with these events.
+    fn plain(&self, events: &[Batch], len: u64) -> Result<Vec<u8>, Error> {
         let mut plain = Vec::with_capacity(usize::try_from(len).unwrap_or_default());
         self.format.encode(events, &self.channels, &mut plain)?;
-        let packed = frames::compress(&plain, self.level).map_err(|e| self.compress_error(e))?;
+        Ok(plain)
+    }
+
+    /// Encodes and compresses these events.
+    fn encode_frame(&self, events: &[Batch], len: u64, level: i32) -> Result<EncodedFrame, Error> {
+        let plain = self.plain(events, len)?;
+        let packed = frames::compress(&plain, level).map_err(|e| self.compress_error(e))?;
         let (note, channels) = self.summarize(events);
         Ok(EncodedFrame { packed, plain: plain.len(), summary: note, channels })
     }
@@ -330,7 +338,9 @@ impl ArchiveWriter {
             return None;
         }
         let (encoder, bytes) = (self.encoder.clone(), usize::try_from(len).unwrap_or(usize::MAX));
-        Some(Job::new(bytes, move || encoder.encode_frame(&events, len)))
+        let (sampler, sampled) = (self.encoder.clone(), events.clone());
+        let level = self.levels.next(len, move || sampler.plain(&sampled, len).ok());
+        Some(Job::new(bytes, move || encoder.encode_frame(&events, len, level.get())))
     }
 
     /// Writes an encoded frame in its turn.
@@ -360,7 +370,7 @@ impl ArchiveWriter {
 
     /// Writes a frame without events.
     fn write_plain(&mut self, plain: &[u8]) -> Result<(), Error> {
-        let packed = frames::compress(plain, self.encoder.level);
+        let packed = frames::compress(plain, DEFAULT_LEVEL);
         let packed = packed.map_err(|e| self.encoder.compress_error(e))?;
         self.write(&packed, plain.len())
     }

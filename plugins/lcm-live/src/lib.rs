@@ -4,9 +4,9 @@
 //! `url` parses addresses, `wire` reads and writes datagrams, `intake` reassembles messages and
 //! accounts for those that are missing, and `tcpq` is the queue over TCP, client and hub.
 //!
-//! A thread of its own receives (`receive`), makes batches (`batcher`) and sends them over a bounded
-//! channel (`inbox`), from which the pipeline takes them. The sink sends events itself when they are due
-//! (`send`).
+//! A thread of its own receives (`receive`), makes batches (`batcher`) and sends them over a
+//! bounded channel (`inbox`), from which the pipeline takes them. The sink sends events itself when
+//! they are due (`send`).
 
 mod batcher;
 mod inbox;

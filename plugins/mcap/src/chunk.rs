@@ -9,9 +9,10 @@ use bytes::Bytes;
 use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sluice_io::frames;
+use sluice_io::level::FrameLevel;
 use sluice_model::BlockPool;
 use sluice_model::options::ByteSize;
-use zstd::bulk::Compressor;
 use zstd::zstd_safe::{self, DCtx, InBuffer, OutBuffer, ResetDirective};
 
 use crate::wire::ChunkHead;
@@ -58,7 +59,6 @@ pub(crate) fn looks_like_chunk(content: &[u8], len: u64) -> bool {
 const LZ4_BLOCK: BlockSize = BlockSize::Max256KB;
 
 thread_local! {
-    static COMPRESSOR: RefCell<Option<(i32, Compressor<'static>)>> = const { RefCell::new(None) };
     static DECOMPRESSOR: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
 }
 
@@ -66,7 +66,7 @@ thread_local! {
 pub(crate) fn pack(
     plain: Vec<u8>,
     compression: ChunkCompression,
-    level: i32,
+    level: &FrameLevel,
 ) -> io::Result<Vec<u8>> {
     match compression {
         ChunkCompression::None => Ok(plain),
@@ -77,13 +77,7 @@ pub(crate) fn pack(
             encoder.write_all(&plain)?;
             encoder.finish().map_err(io::Error::other)
         }
-        ChunkCompression::Zstd => COMPRESSOR.with_borrow_mut(|kept| {
-            let compressor = match kept.take() {
-                Some(same) if same.0 == level => same,
-                _ => (level, Compressor::new(level)?),
-            };
-            kept.insert(compressor).1.compress(&plain)
-        }),
+        ChunkCompression::Zstd => frames::compress(&plain, level.get()),
     }
 }
 

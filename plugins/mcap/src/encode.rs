@@ -1,14 +1,17 @@
 //! Encodes chunks with their message indexes. Knows no offset of the file.
 
+use std::io;
 use std::sync::Arc;
 
-use sluice_model::{Batch, Error};
+use sluice_io::level::FrameLevel;
+use sluice_model::Batch;
 
 use crate::chunk::{self, ChunkCompression};
 use crate::declare::ChannelNumber;
 use crate::wire::{Append, HEAD, MESSAGE_HEAD, op};
 
 /// The events of a chunk that is to be encoded.
+#[derive(Clone)]
 pub(crate) struct ChunkPlan {
     /// The records of schemas and channels whose first events are in it.
     pub(crate) declarations: Vec<u8>,
@@ -17,6 +20,16 @@ pub(crate) struct ChunkPlan {
     pub(crate) events: Vec<Batch>,
     /// About as many bytes as its records have.
     pub(crate) len: usize,
+}
+
+/// The records of a chunk, not yet compressed, and their index.
+pub(crate) struct ChunkRecords {
+    pub(crate) plain: Vec<u8>,
+    index: IndexBuilder,
+    start_time: u64,
+    end_time: u64,
+    events: u64,
+    skipped: Vec<u32>,
 }
 
 /// A chunk, ready to be written.
@@ -87,13 +100,8 @@ impl IndexBuilder {
 }
 
 impl ChunkPlan {
-    /// Encodes and compresses the chunk.
-    pub(crate) fn encode(
-        self,
-        compression: ChunkCompression,
-        level: i32,
-        fail: impl Fn(std::io::Error) -> Error,
-    ) -> Result<EncodedChunk, Error> {
+    /// Encodes the records of the chunk.
+    pub(crate) fn records(self) -> ChunkRecords {
         let Self { declarations, numbers, events, len } = self;
         let mut plain = declarations;
         plain.reserve(len);
@@ -120,8 +128,20 @@ impl ChunkPlan {
             }
         }
         let (start_time, end_time) = if count == 0 { (0, 0) } else { (first, last) };
+        ChunkRecords { plain, index, start_time, end_time, events: count, skipped }
+    }
+}
+
+impl ChunkRecords {
+    /// Compresses the chunk.
+    pub(crate) fn pack(
+        self,
+        compression: ChunkCompression,
+        level: &FrameLevel,
+    ) -> io::Result<EncodedChunk> {
+        let Self { plain, index, start_time, end_time, events, skipped } = self;
         let (plain_len, crc) = (plain.len() as u64, crc32fast::hash(&plain));
-        let packed = chunk::pack(plain, compression, level).map_err(fail)?;
+        let packed = chunk::pack(plain, compression, level)?;
         let mut head = Vec::with_capacity(64);
         head.push(op::CHUNK);
         let name = compression.name().as_bytes();
@@ -141,7 +161,7 @@ impl ChunkPlan {
             plain_len,
             start_time,
             end_time,
-            events: count,
+            events,
             skipped,
         })
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use sluice_io::escape::printable;
+use sluice_io::level::FrameLevels;
 use sluice_model::options::{ByteSize, OutPath};
 use sluice_model::{
     Batch, Channels, CompanionSink, ConversionNodes, ConversionStage, Error, Job, PrepareContext,
@@ -35,7 +36,8 @@ pub struct McapSink {
     /// How chunks are compressed: `zstd`, `lz4` or `none`.
     #[serde(default)]
     compression: ChunkCompression,
-    /// The compression level of zstd, from 1 (fast) to 22 (small).
+    /// The compression level of zstd, from 1 (fast) to 22 (small). With the default, chunks have a
+    /// lower level where that is as small.
     #[serde(default = "default_level", deserialize_with = "level")]
     #[schemars(range(min = 1, max = 22))]
     level: i32,
@@ -131,6 +133,7 @@ pub struct McapWriter {
     next: Vec<Batch>,
     declarations: Vec<u8>,
     next_len: usize,
+    levels: FrameLevels,
     /// The length of the longest event.
     longest: usize,
 }
@@ -155,9 +158,11 @@ impl McapWriter {
         let declarations = std::mem::take(&mut self.declarations);
         let len = len + declarations.len();
         let plan = ChunkPlan { declarations, numbers: self.numbering.numbers(), events, len };
-        let (compression, level, target) = (sink.compression, sink.level, self.target.clone());
+        let (compression, target, sampled) = (sink.compression, self.target.clone(), plan.clone());
+        let level = self.levels.next(len as u64, move || Some(sampled.records().plain));
         Some(Job::new(2 * len, move || {
-            plan.encode(compression, level, |e| Error::io("compress", &target, e)).map(McapUnit)
+            let chunk = plan.records().pack(compression, &level);
+            chunk.map(McapUnit).map_err(|e| Error::io("compress", &target, e))
         }))
     }
 
@@ -223,6 +228,7 @@ impl Sink for McapSink {
             next: Vec::new(),
             declarations: Vec::new(),
             next_len: 0,
+            levels: FrameLevels::new(self.level),
             longest: 0,
         })
     }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
 use parquet::arrow::arrow_writer::{
-    ArrowColumnChunk, ArrowColumnWriter, ArrowLeafColumn, ArrowRowGroupWriterFactory,
-    compute_leaves,
+    ArrowColumnChunk, ArrowColumnWriter, ArrowLeafColumn, compute_leaves,
 };
 use rayon::prelude::*;
 use sluice_kit::unnest::UnnestPiece;
@@ -15,12 +14,13 @@ use sluice_model::{Batch, ChannelId, Channels, Error};
 use crate::columns::TableColumns;
 use crate::meta::ChannelMeta;
 use crate::projection::TableProjection;
+use crate::writers::ColumnWriters;
 
 /// What all row groups of a table share.
 pub(crate) struct GroupEncoder {
     pub(crate) table_columns: TableColumns,
     pub(crate) schema: SchemaRef,
-    pub(crate) columns: ArrowRowGroupWriterFactory,
+    pub(crate) columns: ColumnWriters,
     pub(crate) channels: Arc<Channels>,
     /// Whether to sort rows by channel if their numbers preserve the original order.
     pub(crate) by_channel: bool,
@@ -101,14 +101,14 @@ impl GroupEncoder {
         number: usize,
         variants: &[u32],
     ) -> Result<Vec<ArrowColumnChunk>, Error> {
-        let writers = self.columns.create_column_writers(number).map_err(encode_error)?;
+        let columns = |batch| self.table_columns.columns(batch, &self.channels, variants);
+        let columns: Vec<Vec<ArrayRef>> = batches.iter().map(columns).collect::<Result<_, _>>()?;
+        let writers = self.columns.writers(number, &columns).map_err(encode_error)?;
         let mut leaves: Vec<Vec<ArrowLeafColumn>> = Vec::new();
         leaves.resize_with(writers.len(), Vec::new);
-        for batch in batches {
-            let columns: Vec<ArrayRef> =
-                self.table_columns.columns(batch, &self.channels, variants)?;
+        for columns in &columns {
             let mut places = leaves.iter_mut();
-            for (field, column) in self.schema.fields().iter().zip(&columns) {
+            for (field, column) in self.schema.fields().iter().zip(columns) {
                 for leaf in compute_leaves(field, column).map_err(encode_error)? {
                     let place = places.next();
                     place.ok_or_else(|| Error::internal("more columns than writers"))?.push(leaf);

@@ -1,4 +1,5 @@
-//! Columns as they are collected value by value, and the Arrow arrays made of them. Reads no message.
+//! Columns as they are collected value by value, and the Arrow arrays made of them. Reads no
+//! message.
 
 use std::sync::Arc;
 

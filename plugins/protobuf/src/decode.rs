@@ -188,8 +188,8 @@ impl Decoder {
         if is_strict && !cursor.is_minimal() { Err(NOT_CANONICAL) } else { Ok(()) }
     }
 
-    /// Adds a row to `columns` from any message: fields in any order, repeated or unknown, packed or
-    /// not. The last of several values counts, messages are merged.
+    /// Adds a row to `columns` from any message: fields in any order, repeated or unknown, packed
+    /// or not. The last of several values counts, messages are merged.
     fn any(
         &mut self,
         fields: &[FieldPlan],

@@ -1,5 +1,5 @@
-//! Encodes rows as messages, in the one form that all writers of a descriptor could agree on: fields
-//! by number, nothing that its default says, lists packed as declared.
+//! Encodes rows as messages, in the one form that all writers of a descriptor could agree on:
+//! fields by number, nothing that its default says, lists packed as declared.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;

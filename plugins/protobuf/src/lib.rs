@@ -1,10 +1,10 @@
 //! Protobuf: codec `protobuf`, which converts messages to Arrow columns and back by the descriptors
-//! that logs embed, and the stages `to-protobuf` and `from-protobuf`, which carry decoded messages of
-//! any other codec as protobuf.
+//! that logs embed, and the stages `to-protobuf` and `from-protobuf`, which carry decoded messages
+//! of any other codec as protobuf.
 //!
-//! `wire` is the encoding, `descriptor` what types declare themselves with. `plan` is what both say of
-//! columns; `decode` and `encode` carry it out. Which file holds such messages is the sources' and
-//! sinks' business.
+//! `wire` is the encoding, `descriptor` what types declare themselves with. `plan` is what both say
+//! of columns; `decode` and `encode` carry it out. Which file holds such messages is the sources'
+//! and sinks' business.
 
 mod codec;
 mod columns;

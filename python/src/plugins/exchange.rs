@@ -1,6 +1,6 @@
 //! Batches for Python and back: the columns of `Batch::to_arrow`, and a number for each event, by
-//! which it is known when it returns. Payloads are copied into a plain binary column: pyarrow cannot
-//! filter views.
+//! which it is known when it returns. Payloads are copied into a plain binary column: pyarrow
+//! cannot filter views.
 
 use std::sync::Arc;
 

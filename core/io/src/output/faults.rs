@@ -40,8 +40,8 @@ pub enum StepFault {
 
 /// Makes one step of outputs fail, or all from one on, and counts steps.
 ///
-/// Removing and restoring never fail: no guarantee holds on a disk where they do. Nothing is flushed
-/// to disk, since no test can see that, and runs with many files wait long for it.
+/// Removing and restoring never fail: no guarantee holds on a disk where they do. Nothing is
+/// flushed to disk, since no test can see that, and runs with many files wait long for it.
 ///
 /// With one thread, runs of one pipeline over one input number their steps identically.
 #[derive(Debug, Default)]

@@ -67,7 +67,8 @@ pub trait TextLines: Send + Sync {
         DEFAULT_LONGEST
     }
 
-    /// Describes the channel of that name. Called once per channel and reader.
+    /// Describes the channel of that name. Called when a reader meets a channel, possibly more than
+    /// once.
     fn channel(&self, name: Name, source: Arc<str>) -> Channel {
         Channel::new(name, source, Encoding::Text)
     }

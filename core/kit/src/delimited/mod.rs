@@ -223,7 +223,8 @@ pub trait Delimited: Send + Sync {
         false
     }
 
-    /// Describes the channel of that name. Called once per channel and reader.
+    /// Describes the channel of that name. Called when a reader meets a channel, possibly more than
+    /// once.
     fn channel(&self, name: Name, source: Arc<str>) -> Channel {
         Channel::new(name, source, Encoding::Unknown)
     }

@@ -1,4 +1,5 @@
-//! The encoding of records, shared by both directions: limits, faults, and parts without references.
+//! The encoding of records, shared by both directions: limits, faults, and parts without
+//! references.
 
 use crate::plan::FlatPart;
 use crate::wire::{IceReader, RecordFault, TOO_SHORT, put_length_since, put_size};

@@ -28,7 +28,8 @@ fn embedded(schema: Option<&str>) -> Result<Arc<dyn PayloadType>, String> {
     codec().embedded(&channel(schema)).unwrap().payload_type
 }
 
-/// Decodes payloads; checks that they come back, also with a codec that knows only what the rows say.
+/// Decodes payloads; checks that they come back, also with a codec that knows only what the rows
+/// say.
 fn decode(of: &Arc<dyn PayloadType>, payloads: &[&[u8]]) -> (Vec<Rows>, Vec<(u32, &'static str)>) {
     let mut batch = BatchBuilder::default();
     payloads.iter().for_each(|payload| batch.push_copy(0, 0, ChannelId(0), payload));

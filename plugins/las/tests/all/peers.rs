@@ -21,7 +21,8 @@ fn python() -> Option<PathBuf> {
     None
 }
 
-/// Prints what laspy reads from files, each with the backend that follows it: a line of JSON a file.
+/// Prints what laspy reads from files, each with the backend that follows it: a line of JSON a
+/// file.
 const READ: &str = r#"
 import json, sys, laspy, numpy
 each = lambda values: numpy.array(values).tolist()

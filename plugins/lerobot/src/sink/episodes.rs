@@ -1,5 +1,5 @@
-//! Gathers frames into episodes, in order: where one begins, what becomes of holes, and which frames
-//! are encoded together. Encodes nothing.
+//! Gathers frames into episodes, in order: where one begins, what becomes of holes, and which
+//! frames are encoded together. Encodes nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

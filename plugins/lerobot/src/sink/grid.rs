@@ -33,8 +33,8 @@ impl Grid {
         Self { start: time, steps: 1, last: time, last_sequence: sequence }
     }
 
-    /// The rate by which a second row is the next step: whole, or with up to three decimals, if that
-    /// is its distance to a microsecond. `None` if there is none.
+    /// The rate by which a second row is the next step: whole, or with up to three decimals, if
+    /// that is its distance to a microsecond. `None` if there is none.
     pub(super) fn rate(&self, time: i64) -> Option<f64> {
         const MICROSECOND: f64 = 1e3;
         let distance = (i128::from(time) - i128::from(self.last)) as f64;

@@ -1,5 +1,5 @@
-//! Source `lerobot`: the frames of datasets as rows. `dataset` finds the files, `frames` turns their
-//! columns into events.
+//! Source `lerobot`: the frames of datasets as rows. `dataset` finds the files, `frames` turns
+//! their columns into events.
 
 mod dataset;
 mod frames;
@@ -22,7 +22,8 @@ use frames::FrameReader;
 /// Reads LeRobot datasets, version 3.0: a row per frame.
 ///
 /// A row has the features, the field `episode` with its episode's number, and the field `task` with
-/// its task's text. Times count from the start of each dataset; datasets are read one after another.
+/// its task's text. Times count from the start of each dataset; datasets are read one after
+/// another.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "LeRobotSourceOptions")]

@@ -1,6 +1,6 @@
-//! Our datasets as others see them: a checker that mirrors what LeRobot's reader needs, with pyarrow
-//! and Pillow of `.cache/peers-venv`, which `.ci/run` installs; and LeRobot itself, in the Python
-//! that `SLUICE_LEROBOT` names. Prints what is missing.
+//! Our datasets as others see them: a checker that mirrors what LeRobot's reader needs, with
+//! pyarrow and Pillow of `.cache/peers-venv`, which `.ci/run` installs; and LeRobot itself, in the
+//! Python that `SLUICE_LEROBOT` names. Prints what is missing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

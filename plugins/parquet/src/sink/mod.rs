@@ -36,14 +36,15 @@ use tables::{
 pub struct ParquetSink {
     /// The table; or, with a trailing slash, the folder for one table per channel.
     path: OutPath,
-    /// `channel`: a folder with one table per channel. `single`: one table of all events. `rows`: one
-    /// table of the decoded messages of one channel. Follows from the path by default.
+    /// `channel`: a folder with one table per channel. `single`: one table of all events. `rows`:
+    /// one table of the decoded messages of one channel. Follows from the path by default.
     #[serde(default)]
     layout: Option<TableLayout>,
     /// The compression of pages: `zstd`, `snappy` or `none`.
     #[serde(default)]
     compression: Compression,
-    /// The zstd level, 1 to 22: higher is smaller and slower.
+    /// The zstd level, 1 to 22: higher is smaller and slower. With the default, columns of bytes
+    /// have a lower level where that is as small.
     #[serde(default = "usual_level", deserialize_with = "level")]
     level: i32,
     /// Whether tables have a column with the events' bytes: `auto` if they were not decoded, `keep`
@@ -65,8 +66,8 @@ pub struct ParquetSink {
     /// in both cases.
     #[serde(default)]
     order: RowSorting,
-    /// The maximum rows per row group. This and `row_group_bytes` double after every 4,096 row groups
-    /// of a table, as far as memory allows: a file can have at most 32,767.
+    /// The maximum rows per row group. This and `row_group_bytes` double after every 4,096 row
+    /// groups of a table, as far as memory allows: a file can have at most 32,767.
     #[serde(default = "usual_rows", deserialize_with = "above_zero")]
     row_group_rows: u32,
     /// The maximum bytes per row group, before compression. Also limited to a sixteenth of the

@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 
 /// A fixed-point number that holds every sum of finite doubles exactly.
 ///
-/// The bits of all doubles, from the least on, are cut into groups of 32. A double adds its mantissa
-/// to the group in which its least bit lies, so that values of like size share a group.
+/// The bits of all doubles, from the least on, are cut into groups of 32. A double adds its
+/// mantissa to the group in which its least bit lies, so that values of like size share a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ExactSum {
     /// The groups that are not empty, in ascending order: their numbers and sums.

@@ -152,7 +152,8 @@ impl RosCodec {
             return Err("its declaration is longer than 1 MiB".to_owned());
         }
         let text = String::from_utf8_lossy(data);
-        // Bags of ROS 1 declare every type. Recorders of ROS 2 leave out those that they do not find.
+        // Bags of ROS 1 declare every type. Recorders of ROS 2 leave out those that they do not
+        // find.
         let may_be_empty = language != "ros2idl"
             && (self.generation == Generation::Ros1 || name.ends_with("/Empty"));
         if text.trim().is_empty() && !may_be_empty {

@@ -1,5 +1,5 @@
-//! Stage `align`: fields of several channels as rows of one channel, at a fixed rate or at the times
-//! of a channel. Decodes nothing.
+//! Stage `align`: fields of several channels as rows of one channel, at a fixed rate or at the
+//! times of a channel. Decodes nothing.
 //!
 //! `select` takes the values of the fields out of decoded events, on all cores. `fold` sees them in
 //! the order of events and chooses those of each row: `guard` decides which times to believe,

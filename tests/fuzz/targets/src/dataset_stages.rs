@@ -1,4 +1,5 @@
-//! Options of the stages that make rows for datasets: rates, fields of channels, tables of episodes.
+//! Options of the stages that make rows for datasets: rates, fields of channels, tables of
+//! episodes.
 
 use std::sync::Arc;
 

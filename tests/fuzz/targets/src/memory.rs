@@ -1,7 +1,7 @@
 //! Inputs of targets as objects of a store in memory, `memory://`: opening a file takes longer than
-//! reading one of a few kilobytes, and a target opens it for each split. Stores nothing else. That of
-//! the tests of `sluice-io` keeps every request; as a feature, it would be in every program that is
-//! built together with this crate.
+//! reading one of a few kilobytes, and a target opens it for each split. Stores nothing else. That
+//! of the tests of `sluice-io` keeps every request; as a feature, it would be in every program that
+//! is built together with this crate.
 
 use std::collections::BTreeMap;
 use std::io;

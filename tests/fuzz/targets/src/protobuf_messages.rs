@@ -7,8 +7,9 @@ use sluice_protobuf::fuzzing::{ProtobufCodec, TypedLayer};
 
 use crate::inverse::check_round_trip;
 
-/// Bytes are a descriptor set of the message `M`, and others messages of its type: nothing panics or
-/// allocates much, and decoded messages come back byte for byte, also as columns in protobuf again.
+/// Bytes are a descriptor set of the message `M`, and others messages of its type: nothing panics
+/// or allocates much, and decoded messages come back byte for byte, also as columns in protobuf
+/// again.
 pub fn protobuf_messages(bytes: &[u8]) {
     let Some((len, rest)) = bytes.split_first_chunk::<2>() else { return };
     let len = usize::from(u16::from_be_bytes(*len)).min(rest.len());
