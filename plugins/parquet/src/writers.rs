@@ -7,13 +7,15 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, SchemaRef};
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory};
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::{Compression, Type, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::SchemaDescPtr;
+use parquet::schema::types::{ColumnDescPtr, SchemaDescPtr};
 use sluice_io::frames::DEFAULT_LEVEL;
 use sluice_io::level;
+
+use crate::columns;
 
 /// The bytes per page before compression. zstd is fastest when a page fits into the cache of a
 /// core: with a quarter of a megabyte it takes 10 to 17 % less time than with a whole one, for 0.2
@@ -36,6 +38,8 @@ pub(crate) struct ColumnWriters {
     properties: WriterPropertiesPtr,
     /// With the properties of the table.
     usual: ArrowRowGroupWriterFactory,
+    /// The leaf columns for which a sample may find a lower level: bytes as they are.
+    sampled: Vec<usize>,
 }
 
 impl ColumnWriters {
@@ -45,7 +49,16 @@ impl ColumnWriters {
         properties: WriterPropertiesPtr,
     ) -> Result<Self, ParquetError> {
         let usual = factory(&parquet, &properties, &arrow)?;
-        Ok(Self { arrow, parquet, properties, usual })
+        let usual_level = Compression::ZSTD(ZstdLevel::try_new(DEFAULT_LEVEL)?);
+        let is_sampled = |column: &ColumnDescPtr| {
+            let path = column.path();
+            column.physical_type() == Type::BYTE_ARRAY
+                && properties.compression(path) == usual_level
+                && !properties.dictionary_enabled(path)
+        };
+        let columns = parquet.columns().iter().enumerate();
+        let sampled = columns.filter(|(_, column)| is_sampled(column)).map(|(at, _)| at).collect();
+        Ok(Self { arrow, parquet, properties, usual, sampled })
     }
 
     /// The writers of row group `number`, which has these columns, batch by batch.
@@ -54,42 +67,33 @@ impl ColumnWriters {
         number: usize,
         batches: &[Vec<ArrayRef>],
     ) -> Result<Vec<ArrowColumnWriter>, ParquetError> {
-        let levels = self.lower_levels(batches)?;
+        let levels = self.lower_levels(batches);
         if levels.is_empty() {
             return self.usual.create_column_writers(number);
         }
         let mut properties = WriterProperties::clone(&self.properties).into_builder();
         for (leaf, level) in levels {
-            let path = self.parquet.column(leaf).path().clone();
-            properties = properties.set_column_compression(path, Compression::ZSTD(level));
+            let codec = Compression::ZSTD(ZstdLevel::try_new(level)?);
+            properties =
+                properties.set_column_compression(self.parquet.column(leaf).path().clone(), codec);
         }
         let properties = Arc::new(properties.build());
         factory(&self.parquet, &properties, &self.arrow)?.create_column_writers(number)
     }
 
-    /// The leaf columns for which a lower level than that of the table is as good, with that level.
-    fn lower_levels(
-        &self,
-        batches: &[Vec<ArrayRef>],
-    ) -> Result<Vec<(usize, ZstdLevel)>, ParquetError> {
-        let leaves: Vec<Vec<ArrayRef>> =
-            batches.iter().map(|columns| crate::columns::leaves(columns)).collect();
-        let mut levels = Vec::new();
-        for (at, column) in self.parquet.columns().iter().enumerate() {
-            let path = column.path();
-            let is_usual = self.properties.compression(path)
-                == Compression::ZSTD(ZstdLevel::try_new(DEFAULT_LEVEL)?);
-            if !is_usual || self.properties.dictionary_enabled(path) {
-                continue;
-            }
-            let arrays: Vec<&ArrayRef> = leaves.iter().filter_map(|leaf| leaf.get(at)).collect();
-            let Some(sample) = sample(&arrays) else { continue };
-            let level = level::quickest(&sample, ALLOWANCE);
-            if level < DEFAULT_LEVEL {
-                levels.push((at, ZstdLevel::try_new(level)?));
-            }
+    /// The leaf columns for which a lower level is as good, with that level.
+    fn lower_levels(&self, batches: &[Vec<ArrayRef>]) -> Vec<(usize, i32)> {
+        if self.sampled.is_empty() {
+            return Vec::new();
         }
-        Ok(levels)
+        let leaves: Vec<Vec<ArrayRef>> =
+            batches.iter().map(|columns| columns::leaves(columns)).collect();
+        let level = |leaf: &usize| {
+            let arrays: Vec<&ArrayRef> = leaves.iter().filter_map(|all| all.get(*leaf)).collect();
+            let level = level::quickest(&sample(&arrays)?, ALLOWANCE);
+            (level < DEFAULT_LEVEL).then_some((*leaf, level))
+        };
+        self.sampled.iter().filter_map(level).collect()
     }
 }
 

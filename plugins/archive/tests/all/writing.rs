@@ -124,3 +124,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn levels_are_chosen_by_samples_and_not_by_threads() {
+    // Frames of a megabyte: noise for 32 MiB, which is one sample, and then what repeats.
+    let noise: Vec<u8> = log(60_000).into_iter().flat_map(|(_, _, payload)| payload).collect();
+    let payload = |n: i64| if n < 32 { noise.clone() } else { noise[..8 << 10].repeat(128) };
+    let events: Vec<_> = (0..34).map(|n| (n * 1_000, "A".to_owned(), payload(n))).collect();
+    assert!(noise.len() > 1 << 20);
+    let making = |batch, tasks| ArchiveBuilder { format: "toy", frame: 1 << 20, batch, tasks };
+    let one = making(34, TaskPool::default()).archive(&events);
+    assert!(one == making(5, TaskPool::thread_per_task(3)).archive(&events));
+    let folder = Folder::new();
+    assert_eq!(read(&folder, &one).events.len(), events.len());
+}
