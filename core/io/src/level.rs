@@ -1,14 +1,14 @@
 //! Chooses the zstd level of data from a sample of it.
 //!
-//! Of a scanner's noise, of pictures, and of small events that resemble each other, lower levels make
-//! as little in half of the time; of other data they make up to a tenth more. So the default level is
-//! an upper limit, and a sample decides. Other levels are what the user asked for.
+//! Of a scanner's noise, of pictures, and of small events that resemble each other, lower levels
+//! make as little in half of the time; of other data they make up to a tenth more. So the default
+//! level is an upper limit, and a sample decides. Other levels are what the user asked for.
 
 use std::sync::{Arc, LazyLock};
 
 use crate::frames::{DEFAULT_LEVEL, compress};
 
-/// The pieces of a sample: from all over the data, since its kinds may come one after the other.
+/// The pieces of a frame's sample: its kinds of events may come one after the other.
 const PIECES: usize = 4;
 /// The length of a frame's sample. Above 256 KiB, zstd uses the tables that it has for long frames.
 const FRAME_SAMPLE: usize = 260 << 10;
@@ -19,15 +19,34 @@ const GROUP: u64 = 32 << 20;
 /// A lower level for frames may make a sample this part larger, as archives are for keeping.
 const FRAME_ALLOWANCE: usize = 512;
 
-/// Pieces from all over these bytes, at most `len` together.
-pub fn sample(bytes: &[u8], len: usize) -> Vec<u8> {
-    if bytes.len() <= len {
-        return bytes.to_vec();
+/// Pieces from all over the bytes of these parts, `len` bytes together; all if there are no more.
+pub fn sample<P: AsRef<[u8]>>(
+    parts: impl Iterator<Item = P> + Clone,
+    pieces: usize,
+    len: usize,
+) -> Vec<u8> {
+    let total: usize = parts.clone().map(|part| part.as_ref().len()).sum();
+    let (mut sample, mut start, mut before) = (Vec::with_capacity(len.min(total)), 0, 0);
+    if total <= len {
+        parts.for_each(|part| sample.extend_from_slice(part.as_ref()));
+        return sample;
     }
-    let piece = len / PIECES;
-    let step = (bytes.len() - piece) / (PIECES - 1);
-    let pieces = (0..PIECES).filter_map(|n| bytes.get(n * step..n * step + piece));
-    pieces.flatten().copied().collect()
+    let piece = len / pieces;
+    let step = (total - piece) / (pieces - 1);
+    for part in parts {
+        let part = part.as_ref();
+        let after = before + part.len();
+        while start < after && sample.len() < pieces * piece {
+            let end = start + piece;
+            sample.extend_from_slice(&part[start.max(before) - before..end.min(after) - before]);
+            if end > after {
+                break;
+            }
+            start += step;
+        }
+        before = after;
+    }
+    sample
 }
 
 /// The lowest level, up to the default one, at which this sample is at most a part of
@@ -94,7 +113,8 @@ fn frame_level(plain: &[u8]) -> i32 {
     if plain.len() < LEAST {
         return DEFAULT_LEVEL;
     }
-    quickest(&sample(plain, FRAME_SAMPLE), FRAME_ALLOWANCE)
+    let sample = sample(std::iter::once(plain), PIECES, FRAME_SAMPLE);
+    quickest(&sample, FRAME_ALLOWANCE)
 }
 
 #[cfg(test)]
@@ -130,9 +150,13 @@ mod tests {
     #[test]
     fn a_sample_is_from_all_over_the_data() {
         let bytes: Vec<u8> = (0..100).collect();
-        assert_eq!(sample(&bytes, 8), [0, 1, 32, 33, 64, 65, 96, 97]);
-        assert_eq!(sample(&bytes, 100), bytes);
-        assert!(sample(&[], 8).is_empty());
+        // However they are divided into parts.
+        for part in [1, 3, 33, 100] {
+            let parts = || bytes.chunks(part);
+            assert_eq!(sample(parts(), 4, 8), [0, 1, 32, 33, 64, 65, 96, 97], "{part}");
+            assert_eq!(sample(parts(), 4, 100), bytes);
+        }
+        assert!(sample(std::iter::empty::<&[u8]>(), 4, 8).is_empty());
     }
 
     #[test]

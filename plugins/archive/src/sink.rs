@@ -128,6 +128,8 @@ pub(crate) struct ArchiveWriter {
 #[derive(Clone)]
 struct FrameEncoder {
     format: &'static dyn ByteFormat,
+    /// The level of frames without events.
+    level: i32,
     channels: Arc<Channels>,
     target: PathBuf,
 }
@@ -157,6 +159,7 @@ impl Sink for ArchiveSink {
     fn open(&self, context: &SinkContext) -> Result<ArchiveWriter, Error> {
         let encoder = FrameEncoder {
             format: self.format.format()?,
+            level: self.level,
             channels: Arc::clone(&context.channels),
             target: self.path.0.clone(),
         };
@@ -370,7 +373,7 @@ impl ArchiveWriter {
 
     /// Writes a frame without events.
     fn write_plain(&mut self, plain: &[u8]) -> Result<(), Error> {
-        let packed = frames::compress(plain, DEFAULT_LEVEL);
+        let packed = frames::compress(plain, self.encoder.level);
         let packed = packed.map_err(|e| self.encoder.compress_error(e))?;
         self.write(&packed, plain.len())
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use sluice_io::escape::printable;
+use sluice_io::frames::{DEFAULT_LEVEL, LEVELS};
 use sluice_io::level::FrameLevels;
 use sluice_model::options::{ByteSize, OutPath};
 use sluice_model::{
@@ -83,7 +84,7 @@ const NO_NUMBERS: &str = "MCAP has numbers for 65535 channels and 65535 schemas 
 const LONG_SEQUENCES: &str = "numbers of events below 0 or beyond 32 bits are written as 0";
 
 fn default_level() -> i32 {
-    sluice_io::frames::DEFAULT_LEVEL
+    DEFAULT_LEVEL
 }
 
 fn default_chunk() -> ByteSize {
@@ -101,9 +102,8 @@ fn file<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OutPath, D::Error>
 
 fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
     let level = i64::deserialize(deserializer)?;
-    let levels = sluice_io::frames::LEVELS;
-    let valid = i32::try_from(level).ok().filter(|level| levels.contains(level));
-    let (first, last) = (levels.start(), levels.end());
+    let valid = i32::try_from(level).ok().filter(|level| LEVELS.contains(level));
+    let (first, last) = (LEVELS.start(), LEVELS.end());
     valid.ok_or_else(|| {
         D::Error::custom(format!("expected a zstd level from {first} to {last}, found {level}"))
     })
@@ -218,6 +218,9 @@ impl Sink for McapSink {
 
     fn open(&self, context: &SinkContext) -> Result<McapWriter, Error> {
         let file = context.outputs.create(&self.path.0)?;
+        // Other compressions have no level, so nothing has to be kept for a sample.
+        let is_zstd = self.compression == ChunkCompression::Zstd;
+        let level = if is_zstd { self.level } else { *LEVELS.start() };
         Ok(McapWriter {
             file: McapFile::start(file, &self.profile(context))?,
             target: self.path.0.clone(),
@@ -228,7 +231,7 @@ impl Sink for McapSink {
             next: Vec::new(),
             declarations: Vec::new(),
             next_len: 0,
-            levels: FrameLevels::new(self.level),
+            levels: FrameLevels::new(level),
             longest: 0,
         })
     }

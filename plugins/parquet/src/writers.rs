@@ -1,11 +1,12 @@
-//! Writers for the columns of a row group: the encodings of their table, and zstd levels by samples.
+//! Writers for the columns of a row group: the encodings of their table, and zstd levels by
+//! samples.
 
 use std::io;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
-use arrow_schema::{DataType, SchemaRef};
+use arrow_schema::SchemaRef;
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory};
 use parquet::basic::{Compression, Type, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -23,9 +24,9 @@ use crate::columns;
 pub(crate) const PAGE: usize = 256 << 10;
 /// The pieces of a sample, from all over a column.
 const PIECES: usize = 8;
-/// The length of a piece. Together they are a page, which is a little longer than its limit: zstd
-/// has other tables for less.
-const PIECE: usize = (PAGE + (16 << 10)) / PIECES;
+/// The length of a sample: that of a page, which is a little longer than its limit. zstd has other
+/// tables for less.
+const SAMPLE: usize = PAGE + (16 << 10);
 /// Columns of fewer bytes have the usual level, as a sample would cost too much.
 const LEAST: usize = 8 << 20;
 /// A lower level may make a sample this part larger.
@@ -108,44 +109,38 @@ fn factory(
     Ok(ArrowRowGroupWriterFactory::new(&stand_in, Arc::clone(arrow)))
 }
 
-/// Values from all over a column of bytes, as pages have them; `None` for other columns, and for those
-/// with few bytes.
+/// A sample of a column of bytes; `None` for other columns, and for those with few bytes.
 fn sample(arrays: &[&ArrayRef]) -> Option<Vec<u8>> {
-    let values = || arrays.iter().flat_map(|array| byte_values(array));
-    let total: usize = values().map(<[u8]>::len).sum();
-    if total < LEAST {
-        return None;
-    }
-    let step = (total - PIECE) / (PIECES - 1);
-    let (mut sample, mut before) = (Vec::with_capacity(PIECES * PIECE), 0);
-    for value in values() {
-        let after = before + value.len();
-        // A long value may hold several pieces.
-        while let piece = sample.len() / PIECE
-            && piece < PIECES
-            && piece * step < after
-        {
-            let is_start = sample.len() % PIECE == 0;
-            let skipped = if is_start { (piece * step).saturating_sub(before) } else { 0 };
-            let (rest, free) = (&value[skipped..], (piece + 1) * PIECE - sample.len());
-            let (len, rest) = ((rest.len() as u32).to_le_bytes(), rest.iter().copied());
-            sample.extend(len.into_iter().chain(rest).take(free));
-            if sample.len() % PIECE != 0 {
-                break;
-            }
+    let values = arrays.iter().flat_map(|array| byte_values(array));
+    let total: usize = values.clone().map(<[u8]>::len).sum();
+    let parts = values.flat_map(|value| {
+        [PagePart::Length((value.len() as u32).to_le_bytes()), PagePart::Value(value)]
+    });
+    (total >= LEAST).then(|| level::sample(parts, PIECES, SAMPLE))
+}
+
+/// What pages of plain bytes consist of.
+#[derive(Clone)]
+enum PagePart<'v> {
+    Length([u8; 4]),
+    Value(&'v [u8]),
+}
+
+impl AsRef<[u8]> for PagePart<'_> {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Length(len) => len,
+            Self::Value(value) => value,
         }
-        before = after;
     }
-    Some(sample)
 }
 
 /// The values of a column of bytes; none of other columns.
-fn byte_values(array: &ArrayRef) -> Box<dyn Iterator<Item = &[u8]> + '_> {
-    match array.data_type() {
-        DataType::Binary => Box::new(array.as_binary::<i32>().iter().flatten()),
-        DataType::BinaryView => Box::new(array.as_binary_view().iter().flatten()),
-        _ => Box::new(std::iter::empty()),
-    }
+fn byte_values(array: &ArrayRef) -> impl Iterator<Item = &[u8]> + Clone {
+    let plain = array.as_binary_opt::<i32>().into_iter();
+    let views = array.as_binary_view_opt().into_iter();
+    let plain = plain.flat_map(|array| (0..array.len()).map(|row| array.value(row)));
+    plain.chain(views.flat_map(|array| (0..array.len()).map(|row| array.value(row))))
 }
 
 #[cfg(test)]
@@ -164,19 +159,18 @@ mod tests {
         let last = numbered(10_000..30_000, 1020).slice(500, 15_000);
         let arrays = [numbered(0..10_000, 1020), numbered(0..0, 1020), last];
         let found = sample(&arrays.iter().collect::<Vec<_>>()).unwrap();
-        assert_eq!(found.len(), PIECES * PIECE);
-        // A piece starts within a value.
-        let number = |piece: &[u8]| {
-            let (rest, value) = piece.split_first_chunk().unwrap();
-            let rest = u32::from_le_bytes(*rest) as usize;
-            assert!((1..=1020).contains(&rest));
-            let (len, value) = value[rest..].split_first_chunk().unwrap();
-            assert_eq!(u32::from_le_bytes(*len), 1020);
+        assert_eq!(found.len(), SAMPLE);
+        // A piece starts within a value, or its length.
+        let len = SAMPLE / PIECES;
+        let step = (25_000 * 1024 - len) / (PIECES - 1);
+        let number = |(n, piece): (usize, &[u8])| {
+            let next = &piece[1024 - n * step % 1024..];
+            let (length, value) = next.split_first_chunk().unwrap();
+            assert_eq!(u32::from_le_bytes(*length), 1020);
             u32::from_le_bytes(*value.first_chunk().unwrap())
         };
-        let numbers: Vec<u32> = found.chunks_exact(PIECE).map(number).collect();
-        let step = (25_000 * 1020 - PIECE) / (PIECES - 1);
-        let first_whole = |piece: usize| (piece * step / 1020 + 1) as u32;
+        let numbers: Vec<u32> = found.chunks_exact(len).enumerate().map(number).collect();
+        let first_whole = |piece: usize| (piece * step / 1024 + 1) as u32;
         let after_gap = |n: u32| if n < 10_000 { n } else { n + 500 };
         let expected: Vec<u32> = (0..PIECES).map(first_whole).map(after_gap).collect();
         assert_eq!(numbers, expected);
@@ -191,6 +185,6 @@ mod tests {
         assert_eq!(sample(&[&numbered(0..1000, 1020)]), None);
         let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..2 << 20));
         assert_eq!(sample(&[&numbers]), None);
-        assert_eq!(sample(&[&numbered(0..1, 8 << 20)]).unwrap().len(), PIECES * PIECE);
+        assert_eq!(sample(&[&numbered(0..1, 8 << 20)]).unwrap().len(), SAMPLE);
     }
 }
