@@ -4,78 +4,126 @@ use std::collections::BTreeSet;
 
 use sluice_model::Batch;
 
-/// Event counts, indexed by channel number.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EventCounts(Vec<u64>);
+/// Event counts by channel number.
+///
+/// Batches of a log with thousands of channels have few of them, and are counted several times: as
+/// long as a list of these is much shorter than a table of all, there is no table.
+#[derive(Clone, Debug, Default)]
+pub struct EventCounts {
+    /// By channel number.
+    table: Vec<u64>,
+    /// What is not in the table: by channel number, each once.
+    list: Vec<(u32, u64)>,
+}
+
+/// A list is much shorter than a table with so many entries for each of its own.
+const ENTRIES_PER_LISTED: usize = 8;
 
 impl EventCounts {
     /// The events of a batch by channel.
     pub fn count(channels: &[u32]) -> Self {
-        let longest = channels.iter().max().map_or(0, |id| *id as usize + 1);
-        let mut counts = vec![0u64; longest];
-        for id in channels {
-            counts[*id as usize] += 1;
+        let len = channels.iter().max().map_or(0, |id| *id as usize + 1);
+        if len > channels.len().saturating_mul(ENTRIES_PER_LISTED) {
+            let mut sorted = channels.to_vec();
+            sorted.sort_unstable();
+            let runs = sorted.chunk_by(|a, b| a == b);
+            let list = runs.map(|run| (run[0], run.len() as u64)).collect();
+            return Self { table: Vec::new(), list };
         }
-        Self(counts)
+        let mut table = vec![0u64; len];
+        for id in channels {
+            table[*id as usize] += 1;
+        }
+        Self { table, list: Vec::new() }
     }
 
     /// The events of a channel.
     pub fn get(&self, channel: usize) -> u64 {
-        self.0.get(channel).copied().unwrap_or(0)
+        let listed = self.list.binary_search_by_key(&channel, |(id, _)| *id as usize);
+        let listed = listed.map_or(0, |place| self.list[place].1);
+        self.table.get(channel).copied().unwrap_or(0).saturating_add(listed)
     }
 
-    /// The length of the table: one more than the highest channel number.
+    /// One more than the highest channel number.
     pub fn len(&self) -> usize {
-        self.0.len()
+        let listed = self.list.last().map_or(0, |(id, _)| *id as usize + 1);
+        self.table.len().max(listed)
     }
 
     /// Whether it has no channel.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
     /// The events of all channels.
     pub fn total(&self) -> u64 {
-        self.0.iter().sum()
+        self.table.iter().chain(self.list.iter().map(|(_, count)| count)).sum()
     }
 
     /// Adds one event of a channel.
     pub fn add_one(&mut self, channel: u32) {
-        self.grow(channel as usize + 1);
-        self.0[channel as usize] += 1;
+        self.table(channel as usize + 1)[channel as usize] += 1;
     }
 
     /// Removes one event of a channel.
     pub fn remove_one(&mut self, channel: u32) {
-        self.grow(channel as usize + 1);
-        let count = &mut self.0[channel as usize];
+        let count = &mut self.table(channel as usize + 1)[channel as usize];
         *count = count.saturating_sub(1);
     }
 
     /// Adds the counts of `other`, saturating: a graph that splits and joins repeatedly can have
     /// more paths than 64 bits count.
     pub fn add(&mut self, other: &Self) {
-        self.grow(other.len());
-        let add = |(ours, theirs): (&mut u64, &u64)| *ours = ours.saturating_add(*theirs);
-        self.0.iter_mut().zip(&other.0).for_each(add);
+        let len = self.len().max(other.len());
+        let listed = self.list.len() + other.list.len();
+        if self.table.is_empty() && other.table.is_empty() && listed * ENTRIES_PER_LISTED < len {
+            self.list = sum_of_lists(&self.list, &other.list);
+        } else {
+            self.update(other, |ours, theirs| *ours = ours.saturating_add(theirs));
+        }
     }
 
     /// Subtracts `other`, saturating; returns whether every count was large enough.
     pub fn subtract(&mut self, other: &Self) -> bool {
-        self.grow(other.len());
         let mut enough = true;
-        for (ours, theirs) in self.0.iter_mut().zip(&other.0) {
-            enough &= *ours >= *theirs;
-            *ours = ours.saturating_sub(*theirs);
-        }
+        self.update(other, |ours, theirs| {
+            enough &= *ours >= theirs;
+            *ours = ours.saturating_sub(theirs);
+        });
         enough
     }
 
-    fn grow(&mut self, len: usize) {
-        if self.0.len() < len {
-            self.0.resize(len, 0);
+    fn update(&mut self, other: &Self, mut change: impl FnMut(&mut u64, u64)) {
+        if !other.is_empty() {
+            let table = self.table(other.len());
+            table.iter_mut().zip(&other.table).for_each(|(ours, theirs)| change(ours, *theirs));
+            other.list.iter().for_each(|(id, theirs)| change(&mut table[*id as usize], *theirs));
         }
     }
+
+    /// All counts as a table, of at least this length.
+    fn table(&mut self, len: usize) -> &mut [u64] {
+        let len = len.max(self.len());
+        self.table.resize(len, 0);
+        for (id, count) in self.list.drain(..) {
+            let entry = &mut self.table[id as usize];
+            *entry = entry.saturating_add(count);
+        }
+        &mut self.table
+    }
+}
+
+fn sum_of_lists(a: &[(u32, u64)], b: &[(u32, u64)]) -> Vec<(u32, u64)> {
+    let mut both = [a, b].concat();
+    both.sort_by_key(|(id, _)| *id);
+    both.dedup_by(|(next, count), (id, sum)| {
+        let is_same = next == id;
+        if is_same {
+            *sum = sum.saturating_add(*count);
+        }
+        is_same
+    });
+    both
 }
 
 /// The channels of a batch: as read, and as they are now. The set is only accessed when the mapping
@@ -98,6 +146,45 @@ pub fn channels_by_origin(batch: &Batch) -> BTreeSet<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The same counts as a table and as a list.
+    fn both_forms(channels: &[u32]) -> [EventCounts; 2] {
+        let mut table = EventCounts::count(channels);
+        table.table(0);
+        let list = EventCounts::count(channels);
+        assert!(table.list.is_empty() && list.table.is_empty());
+        [table, list]
+    }
+
+    #[test]
+    fn lists_and_tables_count_the_same() {
+        let all = |counts: &EventCounts| (0..1002).map(|id| counts.get(id)).collect::<Vec<_>>();
+        for mut ours in both_forms(&[900, 7, 900, 1000]) {
+            for theirs in both_forms(&[1001, 900, 7, 7]) {
+                let mut sum = ours.clone();
+                sum.add(&theirs);
+                assert_eq!([7, 900, 1000, 1001].map(|id| sum.get(id)), [3, 3, 1, 1]);
+                assert_eq!((sum.total(), sum.len()), (8, 1002));
+                assert!(sum.subtract(&theirs));
+                assert_eq!(all(&sum), all(&ours));
+                assert!(!sum.subtract(&theirs));
+                assert_eq!([7, 900, 1000, 1001].map(|id| sum.get(id)), [0, 1, 1, 0]);
+            }
+            ours.add_one(7);
+            ours.remove_one(900);
+            assert_eq!([7, 900].map(|id| ours.get(id)), [2, 1]);
+        }
+    }
+
+    #[test]
+    fn sums_of_lists_become_tables() {
+        let mut sum = EventCounts::default();
+        for first in 0..200 {
+            sum.add(&EventCounts::count(&[first, 1000]));
+        }
+        assert_eq!((sum.get(50), sum.get(1000), sum.total()), (1, 200, 400));
+        assert!(sum.list.is_empty());
+    }
 
     #[test]
     fn counts_grow_as_channels_are_met() {

@@ -9,10 +9,15 @@ use sluice_model::{Channel, ChannelId, Channels, Encoding, Error, Name};
 const SLOTS_PER_CHANNEL: usize = 32;
 /// The slots of a reader that meets its first channels.
 const MIN_SLOTS: usize = 64;
-/// More take longer to set up than they save in the few thousand events of a split.
-const MAX_SLOTS: usize = 1 << 16;
+/// The most slots of a reader that has looked up fewer channels. More take longer to set up than
+/// they save in the few thousand events of a split; who reads on has one for each lookup.
+const FEW_SLOTS: usize = 1 << 12;
+const MAX_SLOTS: usize = 1 << 18;
 
 /// A reader's own cache of channel numbers, so that it rarely accesses the shared table.
+///
+/// A name has two slots, so that two names with the same first one do not displace each other in
+/// turn.
 #[derive(Debug)]
 pub struct ChannelIds {
     source: Arc<str>,
@@ -20,12 +25,13 @@ pub struct ChannelIds {
     channels: Arc<Channels>,
     /// The last name in each slot, as many as a power of two.
     recent: Vec<Option<(Name, ChannelId)>>,
+    lookups: usize,
 }
 
 impl ChannelIds {
     /// For the channels of this source, all of this encoding.
     pub fn new(source: Arc<str>, encoding: Encoding, channels: Arc<Channels>) -> Self {
-        Self { source, encoding, channels, recent: vec![None; MIN_SLOTS] }
+        Self { source, encoding, channels, recent: vec![None; MIN_SLOTS], lookups: 0 }
     }
 
     /// The number of the channel of that name.
@@ -55,10 +61,12 @@ impl ChannelIds {
 
     #[inline]
     fn recent(&self, name: &[u8]) -> Option<ChannelId> {
-        match self.recent.get(self.slot(name)) {
+        let slot = self.slot(name);
+        let in_slot = |slot: usize| match self.recent.get(slot) {
             Some(Some((known, id))) if is_same_name(known.as_bytes(), name) => Some(*id),
             _ => None,
-        }
+        };
+        in_slot(slot).or_else(|| in_slot(slot ^ 1))
     }
 
     #[cold]
@@ -69,14 +77,19 @@ impl ChannelIds {
     }
 
     fn remember(&mut self, name: &[u8], key: Name, id: ChannelId) {
-        let slots = (self.channels.len() * SLOTS_PER_CHANNEL).next_power_of_two().min(MAX_SLOTS);
+        self.lookups += 1;
+        let most = self.lookups.clamp(FEW_SLOTS, MAX_SLOTS);
+        let slots = (self.channels.len() * SLOTS_PER_CHANNEL).min(most).next_power_of_two();
         if slots > self.recent.len() {
             self.recent = vec![None; slots];
         }
+        self.cache(name, key, id);
+    }
+
+    fn cache(&mut self, name: &[u8], key: Name, id: ChannelId) {
         let slot = self.slot(name);
-        if let Some(recent) = self.recent.get_mut(slot) {
-            *recent = Some((key, id));
-        }
+        self.recent.swap(slot, slot ^ 1);
+        self.recent[slot] = Some((key, id));
     }
 
     /// Hashes the length and both ends of a name: channels mostly differ there.
@@ -122,5 +135,37 @@ mod tests {
                 assert!(!is_same_name(one, &other), "byte {at} of {len}");
             }
         }
+    }
+
+    #[test]
+    fn slots_come_with_lookups() {
+        let channels = Arc::new(Channels::default());
+        let new_ids = || ChannelIds::new("log".into(), Encoding::Lcm, Arc::clone(&channels));
+        let mut ids = new_ids();
+        let names: Vec<String> = (0..10_000).map(|n| format!("CHANNEL_{n}")).collect();
+        for _ in 0..3 {
+            for (n, name) in names.iter().enumerate() {
+                assert_eq!(ids.resolve(name.as_bytes()).unwrap().index(), n);
+            }
+        }
+        assert!(ids.recent.len() > 10_000 && ids.recent.len() <= 2 * ids.lookups);
+        let mut others = new_ids();
+        others.resolve(b"CHANNEL_7").unwrap();
+        assert_eq!(others.recent.len(), FEW_SLOTS);
+    }
+
+    #[test]
+    fn two_names_of_one_slot_are_both_cached() {
+        let mut ids = ChannelIds::new("log".into(), Encoding::Lcm, Arc::default());
+        let names: Vec<String> = (0..=MIN_SLOTS).map(|n| n.to_string()).collect();
+        let same_slot = |a: &String| {
+            let is_same = |b: &&String| *b != a && ids.slot(b.as_bytes()) == ids.slot(a.as_bytes());
+            names.iter().find(is_same)
+        };
+        let (a, b) = names.iter().find_map(|a| Some((a, same_slot(a)?))).unwrap();
+        ids.cache(a.as_bytes(), Name::from_text(a), ChannelId(7));
+        ids.cache(b.as_bytes(), Name::from_text(b), ChannelId(8));
+        assert_eq!(ids.recent(a.as_bytes()), Some(ChannelId(7)));
+        assert_eq!(ids.recent(b.as_bytes()), Some(ChannelId(8)));
     }
 }

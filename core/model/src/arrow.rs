@@ -58,19 +58,19 @@ impl Batch {
     /// The events as Arrow columns. Decoded rows are not in them.
     pub fn to_arrow(&self, channels: &Channels) -> Result<RecordBatch, Error> {
         let (keys, used) = self.local_channels(channels);
-        let words = |word: &dyn Fn(&Channel) -> Option<String>| -> Result<ArrayRef, ArrowError> {
-            let values: StringArray = used.iter().map(|channel| word(channel)).collect();
+        let words = |values: StringArray| -> Result<ArrayRef, ArrowError> {
             let keys = Int32Array::new(keys.clone(), None);
             Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(values))?))
         };
+        let used = || used.iter().map(|channel| &**channel);
         let build = || -> Result<RecordBatch, ArrowError> {
             let columns: Vec<ArrayRef> = vec![
                 Arc::new(self.timestamp_column()),
-                words(&|channel| Some(channel.source.to_string()))?,
-                words(&|channel| Some(channel.name.text().to_owned()))?,
+                words(used().map(|channel| Some(&*channel.source)).collect())?,
+                words(used().map(|channel| Some(channel.name.text())).collect())?,
                 Arc::new(self.sequence_column()),
-                words(&|channel| Some(channel.encoding.as_str().to_owned()))?,
-                words(&attributes)?,
+                words(used().map(|channel| Some(channel.encoding.as_str())).collect())?,
+                words(used().map(Channel::attributes).collect())?,
                 Arc::new(BinaryViewArray::try_new(
                     self.payloads.clone(),
                     self.segments.clone(),
@@ -189,17 +189,15 @@ impl Batch {
 impl Channel {
     /// The value of its `attributes` column; `None` if all attributes have their default.
     pub fn attributes(&self) -> Option<String> {
-        attributes(self)
+        let Self { type_name, schema, clock, metadata, .. } = self;
+        if type_name.is_none() && schema.is_none() && *clock == Clock::Utc && metadata.is_empty() {
+            return None;
+        }
+        let (type_name, schema) = (type_name.clone(), schema.clone());
+        let attributes =
+            Attributes { type_name, schema, clock: *clock, metadata: metadata.clone() };
+        serde_json::to_string(&attributes).ok()
     }
-}
-
-fn attributes(channel: &Channel) -> Option<String> {
-    let Channel { type_name, schema, clock, metadata, .. } = channel.clone();
-    if type_name.is_none() && schema.is_none() && clock == Clock::Utc && metadata.is_empty() {
-        return None;
-    }
-    let attributes = Attributes { type_name, schema, clock, metadata };
-    serde_json::to_string(&attributes).ok()
 }
 
 /// Interns the channels that these columns describe, once per combination of values.

@@ -16,6 +16,7 @@ use crate::{Channel, ChannelId, Clock, EmbeddedSchema, Encoding, Error, Name};
 #[derive(Debug)]
 pub struct Channels {
     inner: RwLock<InternTable>,
+    hasher: RandomState,
     limit: usize,
 }
 
@@ -25,8 +26,14 @@ struct InternTable {
     bytes: usize,
     /// Shared with those who look at all of them; copied if one is added meanwhile.
     list: Arc<Vec<Arc<Channel>>>,
-    index: HashTable<ChannelId>,
-    hasher: RandomState,
+    index: HashTable<IndexedChannel>,
+}
+
+/// A channel in the index. Its hash tells it from nearly all others, so that those are not visited.
+#[derive(Clone, Copy, Debug)]
+struct IndexedChannel {
+    hash: u64,
+    id: ChannelId,
 }
 
 /// What distinguishes channels: the fields of [`Channel`], borrowed.
@@ -64,18 +71,16 @@ impl<'c> ChannelKey<'c> {
 }
 
 impl InternTable {
-    fn find(&self, key: &ChannelKey<'_>) -> Option<ChannelId> {
-        let is_same = |id: &ChannelId| ChannelKey::of(&self.list[id.index()]) == *key;
-        self.index.find(self.hasher.hash_one(key), is_same).copied()
+    fn find(&self, hash: u64, key: &ChannelKey<'_>) -> Option<ChannelId> {
+        let is_same = |known: &IndexedChannel| {
+            known.hash == hash && ChannelKey::of(&self.list[known.id.index()]) == *key
+        };
+        self.index.find(hash, is_same).map(|known| known.id)
     }
 
-    fn push(&mut self, channel: Channel, id: ChannelId) {
-        let Self { list, index, hasher, .. } = self;
-        let hash = hasher.hash_one(ChannelKey::of(&channel));
-        let list = Arc::make_mut(list);
-        list.push(Arc::new(channel));
-        let hash_of = |id: &ChannelId| hasher.hash_one(ChannelKey::of(&list[id.index()]));
-        index.insert_unique(hash, id, hash_of);
+    fn push(&mut self, channel: Channel, hash: u64, id: ChannelId) {
+        Arc::make_mut(&mut self.list).push(Arc::new(channel));
+        self.index.insert_unique(hash, IndexedChannel { hash, id }, |known| known.hash);
     }
 }
 
@@ -97,15 +102,17 @@ impl Channels {
 
     /// An empty table that takes at most `limit` channels.
     pub fn with_limit(limit: usize) -> Self {
-        Self { inner: RwLock::default(), limit }
+        Self { inner: RwLock::default(), hasher: RandomState::default(), limit }
     }
 
     /// Returns the number of `channel`, adding it if it is new.
     ///
     /// `Err` if that would exceed the limit of channels or of their total length.
     pub fn intern(&self, channel: Channel) -> Result<ChannelId, Error> {
-        let found = self.read(|inner| inner.find(&ChannelKey::of(&channel)));
-        found.map_or_else(|| self.add(channel), Ok)
+        let key = ChannelKey::of(&channel);
+        let hash = self.hasher.hash_one(&key);
+        let found = self.read(|inner| inner.find(hash, &key));
+        found.map_or_else(|| self.add(channel, hash), Ok)
     }
 
     /// The number of the [new](Channel::new) channel of this name, source and encoding, and its
@@ -116,15 +123,18 @@ impl Channels {
         source: &Arc<str>,
         encoding: &Encoding,
     ) -> Result<(ChannelId, Name), Error> {
+        let text = escaped(name);
+        let key = ChannelKey::plain(&text, source, encoding);
+        let hash = self.hasher.hash_one(&key);
         let found = self.read(|inner| {
-            let id = inner.find(&ChannelKey::plain(&escaped(name), source, encoding))?;
+            let id = inner.find(hash, &key)?;
             Some((id, inner.list[id.index()].name.clone()))
         });
         found.map_or_else(
             || {
                 let name = Name::from_bytes(name);
                 let channel = Channel::new(name.clone(), Arc::clone(source), encoding.clone());
-                Ok((self.add(channel)?, name))
+                Ok((self.add(channel, hash)?, name))
             },
             Ok,
         )
@@ -132,9 +142,9 @@ impl Channels {
 
     /// Adds a channel, unless another thread has added it meanwhile.
     #[cold]
-    fn add(&self, channel: Channel) -> Result<ChannelId, Error> {
+    fn add(&self, channel: Channel, hash: u64) -> Result<ChannelId, Error> {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(id) = inner.find(&ChannelKey::of(&channel)) {
+        if let Some(id) = inner.find(hash, &ChannelKey::of(&channel)) {
             return Ok(id);
         }
         let id = u32::try_from(inner.list.len()).ok().filter(|id| (*id as usize) < self.limit);
@@ -147,7 +157,7 @@ impl Channels {
                 Self::MAX_BYTES >> 20
             )));
         }
-        inner.push(channel, id);
+        inner.push(channel, hash, id);
         Ok(id)
     }
 

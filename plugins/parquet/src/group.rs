@@ -12,7 +12,7 @@ use sluice_kit::unnest::UnnestPiece;
 use sluice_model::{Batch, ChannelId, Channels, Error};
 
 use crate::columns::TableColumns;
-use crate::meta::ChannelMeta;
+use crate::meta::in_file_order;
 use crate::projection::TableProjection;
 use crate::writers::ColumnWriters;
 
@@ -85,14 +85,9 @@ impl GroupEncoder {
             }
             counts[place] += 1;
         }
-        let used = counts.into_iter().enumerate().filter(|(_, count)| *count > 0);
-        let named = used.map(|(place, count)| {
-            let id = ChannelId(place as u32);
-            (ChannelMeta::from_channel(&self.channels.get(id)), id, count)
-        });
-        let mut named: Vec<_> = named.collect();
-        named.sort();
-        named.into_iter().map(|(_, id, count)| (id, count)).collect()
+        let used = (0..).map(ChannelId).zip(&counts).filter(|(_, count)| **count > 0);
+        let ordered = in_file_order(used.map(|(id, _)| id), &self.channels);
+        ordered.into_iter().map(|(id, _)| (id, counts[id.index()])).collect()
     }
 
     fn chunks(

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use parquet::file::metadata::KeyValue;
 use serde::{Deserialize, Serialize};
-use sluice_model::{Channel, Clock, EmbeddedSchema, Encoding, Error, MessageType, Name, RunOrigin};
+use sluice_model::{
+    Channel, ChannelId, Channels, Clock, EmbeddedSchema, Encoding, Error, MessageType, Name,
+    RunOrigin,
+};
 
 /// The start of `created_by` in tables that we wrote.
 pub(crate) const CREATED_BY: &str = "sluice ";
@@ -47,6 +50,20 @@ pub(crate) struct GroupsMeta {
     /// of rows if these are sorted by channel.
     #[serde(default)]
     pub(crate) rows: Vec<Vec<(u32, u32)>>,
+}
+
+/// Channels in the order in which a file has them: by source and name, then by what distinguishes
+/// channels of the same name.
+pub(crate) fn in_file_order(
+    used: impl Iterator<Item = ChannelId>,
+    channels: &Channels,
+) -> Vec<(ChannelId, Arc<Channel>)> {
+    let mut used: Vec<_> = used.map(|id| (id, channels.get(id))).collect();
+    used.sort_unstable_by(|(_, a), (_, b)| {
+        let names = (&a.source, a.name.text()).cmp(&(&b.source, b.name.text()));
+        names.then_with(|| ChannelMeta::from_channel(a).cmp(&ChannelMeta::from_channel(b)))
+    });
+    used
 }
 
 /// A channel in the footer.

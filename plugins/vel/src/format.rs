@@ -15,7 +15,7 @@ use sluice_model::{
     PrepareContext, ReadContext,
 };
 
-use crate::channels::ChannelCache;
+use crate::channels::MessageChannels;
 use crate::hash::MessageNames;
 use crate::mapping::{BatchUsage, ChannelMapping, DecodedType, TypeVersion, decoded_types};
 use crate::time::{round_trip, to_wide_millis, to_wide_nanos};
@@ -142,7 +142,7 @@ impl ByteFormat for VelByteFormat {
         let mut batch = BatchBuilder::with_capacity(LIKELY_EVENTS);
         let (names, source) = (Arc::new(MessageNames::default()), Arc::clone(&context.source));
         let mut ids =
-            ChannelCache::new(names, source, Clock::Relative, Arc::clone(&context.channels));
+            MessageChannels::new(names, source, Clock::Relative, Arc::clone(&context.channels));
         let mut at = 0;
         while at < piece.len() {
             let found = split_message(piece.get(at..).unwrap_or_default());

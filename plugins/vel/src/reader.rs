@@ -13,7 +13,7 @@ use sluice_kit::framed::{
 use sluice_kit::window::ReadAt;
 use sluice_model::{Clock, Damage, Error, ReadContext, Split, SplitStart, plugin};
 
-use crate::channels::ChannelCache;
+use crate::channels::MessageChannels;
 use crate::layout::{has_sensor_name, sensor};
 use crate::rules::Rules;
 use crate::scan;
@@ -34,7 +34,7 @@ pub(crate) fn open(
     context: &ReadContext,
 ) -> Result<LogReader, Error> {
     let (source, channels) = (source_of(path, context), Arc::clone(&context.channels));
-    let ids = ChannelCache::new(Arc::clone(&rules.names), source, clock, channels);
+    let ids = MessageChannels::new(Arc::clone(&rules.names), source, clock, channels);
     let messages = VelFraming {
         rules,
         ids,
@@ -61,7 +61,7 @@ fn source_of(path: &Path, context: &ReadContext) -> Arc<str> {
 #[derive(Debug)]
 pub(crate) struct VelFraming {
     rules: Rules,
-    ids: ChannelCache,
+    ids: MessageChannels,
     /// How the file starts, if that was examined.
     head: Option<start::FileStart>,
     input: Arc<str>,

@@ -1,12 +1,13 @@
 //! The tables being written, and which events go into which. Writes nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use sluice_kit::unnest::UnnestPiece;
 use sluice_model::{
-    Batch, ChannelId, Channels, Error, Name, PrepareContext, SinkContext, TypeKey, Written,
+    Batch, ChannelId, ChannelSet, Channels, Error, Name, PrepareContext, SinkContext, TypeKey,
+    Written,
 };
 
 use super::ParquetSink;
@@ -14,7 +15,7 @@ use super::groups::GroupCapacity;
 use super::schema::TableSchema;
 use crate::file::TableFile;
 use crate::group::EncodedGroup;
-use crate::meta::ChannelMeta;
+use crate::meta::{ChannelMeta, in_file_order};
 use crate::projection::{ProjectionMatches, TableProjection};
 
 /// The key of a table: `None` for the table of all events, or channel, type and variant.
@@ -78,7 +79,7 @@ impl ParquetSink {
         let mut positions: BTreeMap<(Arc<str>, usize), Vec<u32>> = BTreeMap::new();
         let mut last: Option<(u32, usize)> = None;
         let mut places: Vec<Vec<u32>> = Vec::new();
-        let mut group_indexes: std::collections::HashMap<(u32, usize), usize> = Default::default();
+        let mut group_indexes: HashMap<(u32, usize), usize> = HashMap::new();
         let mut at = 0;
         for (row, channel) in batch.channels().iter().enumerate() {
             let group = (*channel, kinds[row]);
@@ -144,7 +145,7 @@ pub(super) struct ChannelVariants {
     /// By channel number.
     pub(super) by_channel: Vec<Option<u32>>,
     /// The number of channels per name and source.
-    pub(super) counts: BTreeMap<(Name, Arc<str>), u32>,
+    pub(super) counts: HashMap<(Name, Arc<str>), u32>,
 }
 
 impl ChannelVariants {
@@ -261,19 +262,17 @@ impl TableBuffer {
         variants: &[u32],
     ) -> (Vec<ChannelMeta>, Vec<Vec<(u32, u32)>>) {
         let groups = self.rows_by_channel.iter().flatten();
-        let used: BTreeSet<ChannelId> = groups.map(|(id, _)| *id).collect();
-        let named = used.iter().map(|id| {
-            let variant = variants.get(id.index()).copied().unwrap_or_default();
-            (ChannelMeta { variant, ..ChannelMeta::from_channel(&context.channels.get(*id)) }, *id)
+        let used: ChannelSet = groups.map(|(id, _)| *id).collect();
+        let mut places = vec![0; variants.len()];
+        let listed = in_file_order(used.iter(), &context.channels);
+        let listed = listed.into_iter().zip(0..).map(|((id, channel), place)| {
+            places[id.index()] = place;
+            ChannelMeta { variant: variants[id.index()], ..ChannelMeta::from_channel(&channel) }
         });
-        let mut named: Vec<(ChannelMeta, ChannelId)> = named.collect();
-        named.sort();
-        let places: BTreeMap<ChannelId, u32> =
-            named.iter().enumerate().map(|(place, (_, id))| (*id, place as u32)).collect();
-        let place = |(id, rows): &(ChannelId, u32)| (places[id], *rows);
+        let listed = listed.collect();
+        let place = |(id, rows): &(ChannelId, u32)| (places[id.index()], *rows);
         let groups = self.rows_by_channel.iter().map(|group| group.iter().map(place).collect());
-        let groups = groups.collect();
-        (named.into_iter().map(|(channel, _)| channel).collect(), groups)
+        (listed, groups.collect())
     }
 
     /// The limits of its next row group. Each row group has metadata that is kept until the file is
