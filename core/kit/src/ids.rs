@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use sluice_model::{Channel, ChannelId, Channels, Encoding, Error, Name};
 
-/// The slots for each channel, so that channels rarely collide: colliding ones need a lookup each
-/// time.
+/// The slots for each channel, so that rarely three share two: these need a lookup each time.
 const SLOTS_PER_CHANNEL: usize = 32;
 /// The slots of a reader that meets its first channels.
 const MIN_SLOTS: usize = 64;
-/// The most slots of a reader that has looked up fewer channels. More take longer to set up than
-/// they save in the few thousand events of a split; who reads on has one for each lookup.
+/// The most slots of a reader that has made few lookups. More take longer to set up than they save
+/// in the few thousand events of a split; who goes on has a slot for each lookup.
 const FEW_SLOTS: usize = 1 << 12;
 const MAX_SLOTS: usize = 1 << 18;
 
@@ -37,9 +36,10 @@ impl ChannelIds {
     /// The number of the channel of that name.
     #[inline]
     pub fn resolve(&mut self, name: &[u8]) -> Result<ChannelId, Error> {
-        match self.recent(name) {
+        let slot = self.slot(name);
+        match self.in_slot(slot, name) {
             Some(id) => Ok(id),
-            None => self.look_up(name),
+            None => self.look_up(slot, name),
         }
     }
 
@@ -50,7 +50,8 @@ impl ChannelIds {
         name: &[u8],
         make: impl FnOnce(Name, Arc<str>) -> Channel,
     ) -> Result<ChannelId, Error> {
-        if let Some(id) = self.recent(name) {
+        let slot = self.slot(name);
+        if let Some(id) = self.in_slot(slot, name).or_else(|| self.in_second_slot(slot, name)) {
             return Ok(id);
         }
         let key = Name::from_bytes(name);
@@ -60,17 +61,25 @@ impl ChannelIds {
     }
 
     #[inline]
-    fn recent(&self, name: &[u8]) -> Option<ChannelId> {
-        let slot = self.slot(name);
-        let in_slot = |slot: usize| match self.recent.get(slot) {
+    fn in_slot(&self, slot: usize, name: &[u8]) -> Option<ChannelId> {
+        match self.recent.get(slot) {
             Some(Some((known, id))) if is_same_name(known.as_bytes(), name) => Some(*id),
             _ => None,
-        };
-        in_slot(slot).or_else(|| in_slot(slot ^ 1))
+        }
+    }
+
+    /// Looks into the other slot of a name with this first one. Rarely needed, and never inlined:
+    /// it would cost the loops over events more than it saves.
+    #[cold]
+    fn in_second_slot(&self, slot: usize, name: &[u8]) -> Option<ChannelId> {
+        self.in_slot(slot ^ 1, name)
     }
 
     #[cold]
-    fn look_up(&mut self, name: &[u8]) -> Result<ChannelId, Error> {
+    fn look_up(&mut self, slot: usize, name: &[u8]) -> Result<ChannelId, Error> {
+        if let Some(id) = self.in_second_slot(slot, name) {
+            return Ok(id);
+        }
         let (id, key) = self.channels.intern_plain(name, &self.source, &self.encoding)?;
         self.remember(name, key, id);
         Ok(id)
@@ -78,8 +87,8 @@ impl ChannelIds {
 
     fn remember(&mut self, name: &[u8], key: Name, id: ChannelId) {
         self.lookups += 1;
-        let most = self.lookups.clamp(FEW_SLOTS, MAX_SLOTS);
-        let slots = (self.channels.len() * SLOTS_PER_CHANNEL).min(most).next_power_of_two();
+        let few = (self.channels.len() * SLOTS_PER_CHANNEL).min(FEW_SLOTS);
+        let slots = few.max(self.lookups).min(MAX_SLOTS).next_power_of_two();
         if slots > self.recent.len() {
             self.recent = vec![None; slots];
         }
@@ -88,8 +97,9 @@ impl ChannelIds {
 
     fn cache(&mut self, name: &[u8], key: Name, id: ChannelId) {
         let slot = self.slot(name);
-        self.recent.swap(slot, slot ^ 1);
-        self.recent[slot] = Some((key, id));
+        if let Some(displaced) = self.recent[slot].replace((key, id)) {
+            self.recent[slot ^ 1] = Some(displaced);
+        }
     }
 
     /// Hashes the length and both ends of a name: channels mostly differ there.
@@ -165,7 +175,7 @@ mod tests {
         let (a, b) = names.iter().find_map(|a| Some((a, same_slot(a)?))).unwrap();
         ids.cache(a.as_bytes(), Name::from_text(a), ChannelId(7));
         ids.cache(b.as_bytes(), Name::from_text(b), ChannelId(8));
-        assert_eq!(ids.recent(a.as_bytes()), Some(ChannelId(7)));
-        assert_eq!(ids.recent(b.as_bytes()), Some(ChannelId(8)));
+        assert_eq!(ids.resolve(a.as_bytes()).unwrap(), ChannelId(7));
+        assert_eq!(ids.resolve(b.as_bytes()).unwrap(), ChannelId(8));
     }
 }
