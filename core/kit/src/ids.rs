@@ -165,17 +165,20 @@ mod tests {
     }
 
     #[test]
-    fn two_names_of_one_slot_are_both_cached() {
-        let mut ids = ChannelIds::new("log".into(), Encoding::Lcm, Arc::default());
-        let names: Vec<String> = (0..=MIN_SLOTS).map(|n| n.to_string()).collect();
-        let same_slot = |a: &String| {
-            let is_same = |b: &&String| *b != a && ids.slot(b.as_bytes()) == ids.slot(a.as_bytes());
-            names.iter().find(is_same)
-        };
-        let (a, b) = names.iter().find_map(|a| Some((a, same_slot(a)?))).unwrap();
-        ids.cache(a.as_bytes(), Name::from_text(a), ChannelId(7));
-        ids.cache(b.as_bytes(), Name::from_text(b), ChannelId(8));
-        assert_eq!(ids.resolve(a.as_bytes()).unwrap(), ChannelId(7));
-        assert_eq!(ids.resolve(b.as_bytes()).unwrap(), ChannelId(8));
+    fn names_of_one_slot_or_of_neighbours_are_both_cached() {
+        let new_ids = || ChannelIds::new("log".into(), Encoding::Lcm, Arc::default());
+        let names: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
+        for distance in [0, 1] {
+            let mut ids = new_ids();
+            let slots: Vec<usize> = names.iter().map(|name| ids.slot(name.as_bytes())).collect();
+            let partner = |b: usize| slots[..b].iter().position(|a| *a == slots[b] ^ distance);
+            let (a, b) = (1..names.len()).find_map(|b| Some((partner(b)?, b))).unwrap();
+            for (id, at) in [(7, a), (8, b)] {
+                ids.cache(names[at].as_bytes(), Name::from_text(&names[at]), ChannelId(id));
+            }
+            for (id, at) in [(7, a), (8, b)] {
+                assert_eq!(ids.resolve(names[at].as_bytes()).unwrap(), ChannelId(id), "{distance}");
+            }
+        }
     }
 }
