@@ -19,13 +19,14 @@ const GROUP: u64 = 32 << 20;
 /// A lower level for frames may make a sample this part larger, as archives are for keeping.
 const FRAME_ALLOWANCE: usize = 512;
 
-/// Pieces from all over the bytes of these parts, `len` bytes together; all if there are no more.
+/// Pieces from all over the `total` bytes of these parts, `len` bytes together; all if there are no
+/// more.
 pub fn sample<P: AsRef<[u8]>>(
-    parts: impl Iterator<Item = P> + Clone,
+    parts: impl Iterator<Item = P>,
+    total: usize,
     pieces: usize,
     len: usize,
 ) -> Vec<u8> {
-    let total: usize = parts.clone().map(|part| part.as_ref().len()).sum();
     let (mut sample, mut start, mut before) = (Vec::with_capacity(len.min(total)), 0, 0);
     if total <= len {
         parts.for_each(|part| sample.extend_from_slice(part.as_ref()));
@@ -113,7 +114,7 @@ fn frame_level(plain: &[u8]) -> i32 {
     if plain.len() < LEAST {
         return DEFAULT_LEVEL;
     }
-    let sample = sample(std::iter::once(plain), PIECES, FRAME_SAMPLE);
+    let sample = sample(std::iter::once(plain), plain.len(), PIECES, FRAME_SAMPLE);
     quickest(&sample, FRAME_ALLOWANCE)
 }
 
@@ -153,10 +154,10 @@ mod tests {
         // However they are divided into parts.
         for part in [1, 3, 33, 100] {
             let parts = || bytes.chunks(part);
-            assert_eq!(sample(parts(), 4, 8), [0, 1, 32, 33, 64, 65, 96, 97], "{part}");
-            assert_eq!(sample(parts(), 4, 100), bytes);
+            assert_eq!(sample(parts(), 100, 4, 8), [0, 1, 32, 33, 64, 65, 96, 97], "{part}");
+            assert_eq!(sample(parts(), 100, 4, 100), bytes);
         }
-        assert!(sample(std::iter::empty::<&[u8]>(), 4, 8).is_empty());
+        assert!(sample(std::iter::empty::<&[u8]>(), 0, 4, 8).is_empty());
     }
 
     #[test]

@@ -112,15 +112,16 @@ fn factory(
 /// A sample of a column of bytes; `None` for other columns, and for those with few bytes.
 fn sample(arrays: &[&ArrayRef]) -> Option<Vec<u8>> {
     let values = arrays.iter().flat_map(|array| byte_values(array));
-    let total: usize = values.clone().map(<[u8]>::len).sum();
+    let lens = values.clone().map(<[u8]>::len);
+    let (count, bytes) = lens.fold((0, 0), |(count, bytes), len| (count + 1, bytes + len));
     let parts = values.flat_map(|value| {
         [PagePart::Length((value.len() as u32).to_le_bytes()), PagePart::Value(value)]
     });
-    (total >= LEAST).then(|| level::sample(parts, PIECES, SAMPLE))
+    let total = bytes + count * size_of::<u32>();
+    (bytes >= LEAST).then(|| level::sample(parts, total, PIECES, SAMPLE))
 }
 
 /// What pages of plain bytes consist of.
-#[derive(Clone)]
 enum PagePart<'v> {
     Length([u8; 4]),
     Value(&'v [u8]),
