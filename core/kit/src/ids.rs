@@ -43,7 +43,8 @@ impl ChannelIds {
         }
     }
 
-    /// The number of the channel of that name, made by `make` if it is not among the last ones.
+    /// The number of the channel of that name, made by `make` if it is not among the last ones. The
+    /// name may be any bytes that tell a channel from all others of this reader.
     #[inline]
     pub fn resolve_with(
         &mut self,

@@ -19,6 +19,7 @@ pub(crate) const MARKER_KEY: &str = "vel.marker";
 
 /// Longer sensor names are considered damage: the message then has no sensor.
 const MAX_SENSOR_LEN: usize = 1000;
+
 /// The name of a message's sensor; empty if it has none or an implausible one.
 #[inline]
 pub(crate) fn sensor_of((type_id, version): (u32, i32), payload: &[u8]) -> &[u8] {
