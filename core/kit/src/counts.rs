@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sluice_model::Batch;
+use sluice_model::{Batch, ChannelId};
 
 /// Event counts by channel number.
 ///
@@ -42,6 +42,13 @@ impl EventCounts {
         let listed = self.list.binary_search_by_key(&channel, |(id, _)| *id as usize);
         let listed = listed.map_or(0, |place| self.list[place].1);
         self.table.get(channel).copied().unwrap_or(0).saturating_add(listed)
+    }
+
+    /// The channels that have events, by number.
+    pub fn channels(&self) -> impl Iterator<Item = ChannelId> {
+        let in_table = (0..).zip(&self.table).filter(|(_, count)| **count > 0).map(|(id, _)| id);
+        let listed = self.list.iter().filter(|(_, count)| *count > 0).map(|(id, _)| *id);
+        in_table.chain(listed).map(ChannelId)
     }
 
     /// One more than the highest channel number.
@@ -165,10 +172,14 @@ mod tests {
                 sum.add(&theirs);
                 assert_eq!([7, 900, 1000, 1001].map(|id| sum.get(id)), [3, 3, 1, 1]);
                 assert_eq!((sum.total(), sum.len()), (8, 1002));
+                let channels: Vec<u32> = sum.channels().map(|id| id.0).collect();
+                assert_eq!(channels, [7, 900, 1000, 1001]);
                 assert!(sum.subtract(&theirs));
                 assert_eq!(all(&sum), all(&ours));
                 assert!(!sum.subtract(&theirs));
                 assert_eq!([7, 900, 1000, 1001].map(|id| sum.get(id)), [0, 1, 1, 0]);
+                let channels: Vec<u32> = sum.channels().map(|id| id.0).collect();
+                assert_eq!(channels, [900, 1000]);
             }
             ours.add_one(7);
             ours.remove_one(900);

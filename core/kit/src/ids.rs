@@ -1,8 +1,8 @@
 //! Resolves channel names to numbers, fast: called once per event.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sluice_model::{Channel, ChannelId, Channels, Encoding, Error, Name};
+use sluice_model::{Channel, ChannelId, Channels, Encoding, Error, Name, ReadContext};
 
 /// The slots for each channel, so that rarely three share two: these need a lookup each time.
 const SLOTS_PER_CHANNEL: usize = 32;
@@ -12,32 +12,66 @@ const MIN_SLOTS: usize = 64;
 /// in the few thousand events of a split; who goes on has a slot for each lookup.
 const FEW_SLOTS: usize = 1 << 12;
 const MAX_SLOTS: usize = 1 << 18;
+/// The most slots that wait for the next reader.
+const MAX_KEPT_SLOTS: usize = 1 << 19;
 
 /// A reader's own cache of channel numbers, so that it rarely accesses the shared table.
-///
-/// A name has two slots, so that two names with the same first one do not displace each other in
-/// turn.
 #[derive(Debug)]
 pub struct ChannelIds {
     source: Arc<str>,
     encoding: Encoding,
     channels: Arc<Channels>,
+    cache: NameCache,
+    /// Where the next reader finds the cache.
+    kept: Option<Arc<KeptNames>>,
+}
+
+/// The names that were resolved last, and their numbers.
+///
+/// A name has two slots, so that two names with the same first one do not displace each other in
+/// turn.
+#[derive(Debug)]
+struct NameCache {
     /// The last name in each slot, as many as a power of two.
-    recent: Vec<Option<(Name, ChannelId)>>,
+    slots: Vec<Option<(Name, ChannelId)>>,
     lookups: usize,
 }
 
+/// What the readers of a run have resolved, for those of the next splits.
+#[derive(Debug, Default)]
+pub struct KeptNames {
+    /// Those of the run: the numbers of others mean something else.
+    channels: Arc<Channels>,
+    caches: Mutex<Vec<KeptCache>>,
+}
+
+#[derive(Debug)]
+struct KeptCache {
+    source: Arc<str>,
+    encoding: Encoding,
+    names: NameCache,
+}
+
 impl ChannelIds {
-    /// For the channels of this source, all of this encoding.
-    pub fn new(source: Arc<str>, encoding: Encoding, channels: Arc<Channels>) -> Self {
-        Self { source, encoding, channels, recent: vec![None; MIN_SLOTS], lookups: 0 }
+    /// For channels of this encoding, which differ by their names only.
+    pub fn new(encoding: Encoding, context: &ReadContext) -> Self {
+        let (source, channels) = (Arc::clone(&context.source), Arc::clone(&context.channels));
+        let kept = context.run.shared::<KeptNames>();
+        let kept = Arc::ptr_eq(&kept.channels, &channels).then_some(kept);
+        let cache = kept.as_ref().and_then(|kept| kept.take(&source, &encoding));
+        Self { source, encoding, channels, cache: cache.unwrap_or_default(), kept }
+    }
+
+    /// For channels of this source that are resolved by [`resolve_with`](Self::resolve_with).
+    pub fn made(source: Arc<str>, encoding: Encoding, channels: Arc<Channels>) -> Self {
+        Self { source, encoding, channels, cache: NameCache::default(), kept: None }
     }
 
     /// The number of the channel of that name.
     #[inline]
     pub fn resolve(&mut self, name: &[u8]) -> Result<ChannelId, Error> {
-        let slot = self.slot(name);
-        match self.in_slot(slot, name) {
+        let slot = self.cache.slot(name);
+        match self.cache.in_slot(slot, name) {
             Some(id) => Ok(id),
             None => self.look_up(slot, name),
         }
@@ -51,19 +85,76 @@ impl ChannelIds {
         name: &[u8],
         make: impl FnOnce(Name, Arc<str>) -> Channel,
     ) -> Result<ChannelId, Error> {
-        let slot = self.slot(name);
-        if let Some(id) = self.in_slot(slot, name).or_else(|| self.in_second_slot(slot, name)) {
+        debug_assert!(self.kept.is_none(), "another reader would resolve its names differently");
+        let slot = self.cache.slot(name);
+        let known = self.cache.in_slot(slot, name);
+        if let Some(id) = known.or_else(|| self.cache.in_second_slot(slot, name)) {
             return Ok(id);
         }
         let key = Name::from_bytes(name);
         let id = self.channels.intern(make(key.clone(), Arc::clone(&self.source)))?;
-        self.remember(name, key, id);
+        self.cache.remember(name, (key, id), &self.channels);
         Ok(id)
     }
 
+    #[cold]
+    fn look_up(&mut self, slot: usize, name: &[u8]) -> Result<ChannelId, Error> {
+        if let Some(id) = self.cache.in_second_slot(slot, name) {
+            return Ok(id);
+        }
+        let (id, key) = self.channels.intern_plain(name, &self.source, &self.encoding)?;
+        self.cache.remember(name, (key, id), &self.channels);
+        Ok(id)
+    }
+}
+
+impl Drop for ChannelIds {
+    fn drop(&mut self) {
+        if let Some(kept) = &self.kept {
+            let (source, encoding) = (Arc::clone(&self.source), self.encoding.clone());
+            kept.keep(KeptCache { source, encoding, names: std::mem::take(&mut self.cache) });
+        }
+    }
+}
+
+impl KeptNames {
+    /// For readers that resolve names to these channels.
+    pub fn of(channels: &Arc<Channels>) -> Self {
+        Self { channels: Arc::clone(channels), caches: Mutex::default() }
+    }
+
+    fn take(&self, source: &str, encoding: &Encoding) -> Option<NameCache> {
+        let mut caches = self.caches();
+        let is_same = |kept: &KeptCache| *kept.source == *source && kept.encoding == *encoding;
+        let place = caches.iter().rposition(is_same)?;
+        Some(caches.swap_remove(place).names)
+    }
+
+    /// Keeps a cache instead of the oldest ones.
+    fn keep(&self, cache: KeptCache) {
+        let mut caches = self.caches();
+        caches.push(cache);
+        let mut slots: usize = caches.iter().map(|kept| kept.names.slots.len()).sum();
+        while slots > MAX_KEPT_SLOTS {
+            slots -= caches.remove(0).names.slots.len();
+        }
+    }
+
+    fn caches(&self) -> MutexGuard<'_, Vec<KeptCache>> {
+        self.caches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for NameCache {
+    fn default() -> Self {
+        Self { slots: vec![None; MIN_SLOTS], lookups: 0 }
+    }
+}
+
+impl NameCache {
     #[inline]
     fn in_slot(&self, slot: usize, name: &[u8]) -> Option<ChannelId> {
-        match self.recent.get(slot) {
+        match self.slots.get(slot) {
             Some(Some((known, id))) if is_same_name(known.as_bytes(), name) => Some(*id),
             _ => None,
         }
@@ -76,45 +167,56 @@ impl ChannelIds {
         self.in_slot(slot ^ 1, name)
     }
 
-    #[cold]
-    fn look_up(&mut self, slot: usize, name: &[u8]) -> Result<ChannelId, Error> {
-        if let Some(id) = self.in_second_slot(slot, name) {
-            return Ok(id);
-        }
-        let (id, key) = self.channels.intern_plain(name, &self.source, &self.encoding)?;
-        self.remember(name, key, id);
-        Ok(id)
-    }
-
-    fn remember(&mut self, name: &[u8], key: Name, id: ChannelId) {
+    fn remember(&mut self, name: &[u8], known: (Name, ChannelId), channels: &Channels) {
         self.lookups += 1;
-        let few = (self.channels.len() * SLOTS_PER_CHANNEL).min(FEW_SLOTS);
-        let slots = few.max(self.lookups).min(MAX_SLOTS).next_power_of_two();
-        if slots > self.recent.len() {
-            self.recent = vec![None; slots];
+        if self.lookups.is_power_of_two() || self.lookups > self.slots.len() {
+            let few = (channels.len() * SLOTS_PER_CHANNEL).min(FEW_SLOTS);
+            let slots = few.max(self.lookups).min(MAX_SLOTS).next_power_of_two();
+            if slots > self.slots.len() {
+                self.slots = vec![None; slots];
+            }
         }
-        self.cache(name, key, id);
+        self.put(name, known);
     }
 
-    fn cache(&mut self, name: &[u8], key: Name, id: ChannelId) {
+    fn put(&mut self, name: &[u8], known: (Name, ChannelId)) {
         let slot = self.slot(name);
-        if let Some(displaced) = self.recent[slot].replace((key, id)) {
-            self.recent[slot ^ 1] = Some(displaced);
+        if let Some(displaced) = self.slots[slot].replace(known) {
+            self.slots[slot ^ 1] = Some(displaced);
         }
     }
 
-    /// Hashes the length and both ends of a name: channels mostly differ there.
     #[inline]
     fn slot(&self, name: &[u8]) -> usize {
-        let head = name.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let tail = match name.last_chunk::<8>() {
-            Some(bytes) => u64::from_le_bytes(*bytes),
-            None => name.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
-        };
-        let mixed =
-            (head.rotate_left(23) ^ tail ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> 32) as usize & (self.recent.len() - 1)
+        hash(name) as usize & (self.slots.len() - 1)
     }
+}
+
+/// A hash whose low bits depend on all bytes of the name: channels are often numbered, and differ in
+/// one digit.
+#[inline]
+fn hash(name: &[u8]) -> u64 {
+    let head = name.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let tail = match name.last_chunk::<8>() {
+        Some(bytes) => u64::from_le_bytes(*bytes),
+        None => name.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
+    };
+    let ends = head.rotate_left(23) ^ tail ^ name.len() as u64;
+    mixed(if name.len() <= 16 { ends } else { with_middle(ends, name) })
+}
+
+/// The hash of a name's ends, and what is between them.
+#[inline(never)]
+fn with_middle(ends: u64, name: &[u8]) -> u64 {
+    let words = name.as_chunks::<8>().0.iter().skip(1);
+    words.fold(ends, |sum, word| mixed(sum) ^ u64::from_le_bytes(*word))
+}
+
+/// Both halves of a product, so that each bit changes low ones.
+#[inline]
+fn mixed(word: u64) -> u64 {
+    let product = u128::from(word) * 0x9e37_79b9_7f4a_7c15;
+    (product >> 64) as u64 ^ product as u64
 }
 
 /// Whether two names are the same. Names are mostly so short that a call of the system's
@@ -131,6 +233,8 @@ pub fn is_same_name(a: &[u8], b: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use sluice_model::RunHandle;
+
     use super::*;
 
     #[test]
@@ -148,38 +252,106 @@ mod tests {
         }
     }
 
+    impl NameCache {
+        fn known(&self, name: &[u8]) -> Option<ChannelId> {
+            self.in_slot(self.slot(name), name)
+        }
+    }
+
+    fn context(channels: &Arc<Channels>) -> ReadContext {
+        let kept = Arc::new(KeptNames::of(channels));
+        let run = RunHandle::default().sharing(&kept);
+        let channels = Arc::clone(channels);
+        ReadContext { channels, run, ..ReadContext::standalone("log") }
+    }
+
+    fn new_ids() -> ChannelIds {
+        ChannelIds::new(Encoding::Lcm, &ReadContext::standalone("log"))
+    }
+
+    #[test]
+    fn names_that_differ_anywhere_are_spread_over_the_slots() {
+        let long = |n: u32| format!("/robot/{n:05}/sensors/camera/image");
+        for name in [|n| format!("C{n:05}"), |n| format!("STATUS_{n:05}"), long] {
+            let mut load = vec![0; 1 << 14];
+            (0..10_000).for_each(|n| load[hash(name(n).as_bytes()) as usize % (1 << 14)] += 1);
+            let most = load.iter().max().unwrap();
+            let crowded = load.iter().filter(|names| **names > 2).count();
+            assert!(*most < 10 && crowded < 700, "{}: {most}, {crowded}", name(0));
+        }
+    }
+
     #[test]
     fn slots_come_with_lookups() {
-        let channels = Arc::new(Channels::default());
-        let new_ids = || ChannelIds::new("log".into(), Encoding::Lcm, Arc::clone(&channels));
-        let mut ids = new_ids();
+        let context = ReadContext::standalone("log");
+        let mut ids = ChannelIds::new(Encoding::Lcm, &context);
         let names: Vec<String> = (0..10_000).map(|n| format!("CHANNEL_{n}")).collect();
         for _ in 0..3 {
             for (n, name) in names.iter().enumerate() {
                 assert_eq!(ids.resolve(name.as_bytes()).unwrap().index(), n);
             }
         }
-        assert!(ids.recent.len() > 10_000 && ids.recent.len() <= 2 * ids.lookups);
-        let mut others = new_ids();
+        let NameCache { slots, lookups } = &ids.cache;
+        assert!(slots.len() > 10_000 && slots.len() <= 2 * lookups);
+        let mut others = ChannelIds::new(Encoding::Lcm, &context);
         others.resolve(b"CHANNEL_7").unwrap();
-        assert_eq!(others.recent.len(), FEW_SLOTS);
+        assert_eq!(others.cache.slots.len(), FEW_SLOTS);
     }
 
     #[test]
     fn names_of_one_slot_or_of_neighbours_are_both_cached() {
-        let new_ids = || ChannelIds::new("log".into(), Encoding::Lcm, Arc::default());
         let names: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
         for distance in [0, 1] {
             let mut ids = new_ids();
-            let slots: Vec<usize> = names.iter().map(|name| ids.slot(name.as_bytes())).collect();
+            let slots: Vec<usize> =
+                names.iter().map(|name| ids.cache.slot(name.as_bytes())).collect();
             let partner = |b: usize| slots[..b].iter().position(|a| *a == slots[b] ^ distance);
             let (a, b) = (1..names.len()).find_map(|b| Some((partner(b)?, b))).unwrap();
             for (id, at) in [(7, a), (8, b)] {
-                ids.cache(names[at].as_bytes(), Name::from_text(&names[at]), ChannelId(id));
+                let known = (Name::from_text(&names[at]), ChannelId(id));
+                ids.cache.put(names[at].as_bytes(), known);
             }
             for (id, at) in [(7, a), (8, b)] {
                 assert_eq!(ids.resolve(names[at].as_bytes()).unwrap(), ChannelId(id), "{distance}");
             }
         }
+    }
+
+    #[test]
+    fn the_next_reader_of_a_source_knows_the_names() {
+        let channels = Arc::new(Channels::default());
+        let context = context(&channels);
+        let pose = ChannelIds::new(Encoding::Lcm, &context).resolve(b"POSE").unwrap();
+        let next = ChannelIds::new(Encoding::Lcm, &context);
+        assert_eq!(next.cache.known(b"POSE"), Some(pose));
+        // Nobody has left a second one.
+        assert_eq!(ChannelIds::new(Encoding::Lcm, &context).cache.known(b"POSE"), None);
+        drop(next);
+        assert_eq!(ChannelIds::new(Encoding::Vel, &context).cache.known(b"POSE"), None);
+        let other = ReadContext { source: "other".into(), ..context.clone() };
+        assert_eq!(ChannelIds::new(Encoding::Lcm, &other).cache.known(b"POSE"), None);
+        assert_eq!(ChannelIds::new(Encoding::Lcm, &context).cache.known(b"POSE"), Some(pose));
+    }
+
+    #[test]
+    fn names_of_another_table_of_channels_are_not_kept() {
+        let context = context(&Arc::default());
+        let apart = ReadContext { channels: Arc::default(), ..context.clone() };
+        apart.channels.intern(Channel::new(Name::from_text("GPS"), "log", Encoding::Lcm)).unwrap();
+        let id = ChannelIds::new(Encoding::Lcm, &apart).resolve(b"POSE").unwrap();
+        assert_eq!(id, ChannelId(1));
+        let ids = ChannelIds::new(Encoding::Lcm, &context);
+        assert_eq!(ids.cache.known(b"POSE"), None);
+    }
+
+    #[test]
+    fn kept_names_are_bounded() {
+        let kept = KeptNames::default();
+        for n in 0..20 {
+            let names = NameCache { slots: vec![None; MAX_KEPT_SLOTS / 8], lookups: n };
+            kept.keep(KeptCache { source: n.to_string().into(), encoding: Encoding::Lcm, names });
+        }
+        let sources: Vec<_> = kept.caches().iter().map(|kept| kept.source.to_string()).collect();
+        assert_eq!(sources, ["12", "13", "14", "15", "16", "17", "18", "19"]);
     }
 }

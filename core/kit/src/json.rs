@@ -221,14 +221,14 @@ fn floats<T: ArrowPrimitiveType>(
 /// The shortest digits that parse to the same `f32`.
 fn short(out: &mut Vec<u8>, value: f32) {
     match value.is_finite() {
-        true => serde_json::to_writer(out, &value).expect("a Vec takes every number"),
+        true => out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes()),
         false => double(out, f64::from(value)),
     }
 }
 
 fn double(out: &mut Vec<u8>, value: f64) {
     if value.is_finite() {
-        return serde_json::to_writer(out, &value).expect("a Vec takes every number");
+        return out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
     }
     out.extend_from_slice(match value {
         f64::INFINITY => b"\"Infinity\"".as_slice(),

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use sluice_io::tasks::TaskPool;
-use sluice_kit::Playback;
 use sluice_kit::reading::{
     Executor, InlineExecutor, NextStep, ReadAhead, ReadLimits, ReadTask, SplitWork,
 };
+use sluice_kit::{KeptNames, Playback};
 use sluice_model::options::ByteSize;
 use sluice_model::{
     Batch, ChannelLog, Channels, DamageLog, Error, Query, ReadContext, RunHandle, RunOrigin,
@@ -45,6 +45,7 @@ pub(super) struct Setup {
     pub(super) is_sent_live: bool,
     pub(super) progress: Option<Arc<dyn Progress>>,
     playback: Arc<Playback>,
+    names: Arc<KeptNames>,
     pub(super) bytes_read: Arc<AtomicU64>,
     /// The channels that sources were asked to skip.
     pub(super) left_out: ChannelLog,
@@ -68,6 +69,8 @@ impl Setup {
         let for_sinks = memory - for_reading;
         limits.max_lent_bytes += for_sinks;
         let pool = pool.map_or_else(|| start_pool(jobs), Ok);
+        let channels = Arc::<Channels>::default();
+        let names = Arc::new(KeptNames::of(&channels));
         Self {
             memory,
             holders,
@@ -75,7 +78,7 @@ impl Setup {
             // The rest is for delivered events that are being processed.
             step_budget: for_reading / 4 * 3,
             shared: TaskContext {
-                channels: Arc::default(),
+                channels,
                 naming: NamingNodes::default(),
                 blocks: limits.blocks((for_sinks / limits.split_bytes).min(64)),
             },
@@ -85,6 +88,7 @@ impl Setup {
             is_sent_live: false,
             progress: options.progress.clone(),
             playback: Arc::clone(&options.playback),
+            names,
             bytes_read: Arc::default(),
             left_out: ChannelLog::default(),
         }
@@ -164,7 +168,9 @@ impl Setup {
         let (stop, progress) = (Arc::clone(&self.stop), self.progress.clone());
         let interruption = self.interruption;
         let host = NodeHost { stop, interruption, progress };
-        RunHandle::new(node, Arc::new(host), Arc::clone(&self.stop.drain)).sharing(&self.playback)
+        RunHandle::new(node, Arc::new(host), Arc::clone(&self.stop.drain))
+            .sharing(&self.playback)
+            .sharing(&self.names)
     }
 
     pub(super) fn stage_context(

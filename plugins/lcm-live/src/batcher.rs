@@ -138,13 +138,12 @@ const MIN_OWNED_LEN: usize = 256 << 10;
 
 impl Batcher {
     pub(crate) fn new(inbox: Inbox, context: &ReadContext, limit: Option<u64>) -> Self {
-        let (source, channels) = (Arc::clone(&context.source), Arc::clone(&context.channels));
         Self {
             inbox,
             run: context.run.clone(),
             blocks: context.blocks.clone(),
-            ids: ChannelIds::new(source, Encoding::Lcm, Arc::clone(&channels)),
-            channels,
+            ids: ChannelIds::new(Encoding::Lcm, context),
+            channels: Arc::clone(&context.channels),
             builder: BatchBuilder::default(),
             buffer: PayloadBuffer::Small(Vec::new()),
             owned: Vec::new(),

@@ -151,11 +151,7 @@ impl ByteFormat for LcmByteFormat {
         context: &ReadContext,
     ) -> Result<Result<Vec<Batch>, String>, Error> {
         let mut batch = BatchBuilder::with_capacity(LIKELY_EVENTS);
-        let mut ids = ChannelIds::new(
-            Arc::clone(&context.source),
-            Encoding::Lcm,
-            Arc::clone(&context.channels),
-        );
+        let mut ids = ChannelIds::new(Encoding::Lcm, context);
         let mut at = 0;
         while at < piece.len() {
             let (header, name, payload) = match split_event(piece.get(at..).unwrap_or_default()) {

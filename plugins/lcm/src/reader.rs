@@ -4,7 +4,6 @@
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 
 use sluice_io::files::{InputContent, LogFile};
 use sluice_kit::ChannelIds;
@@ -45,8 +44,7 @@ pub(crate) struct LcmFraming {
 
 impl LcmFraming {
     fn new(limits: ScanLimits, context: &ReadContext) -> Self {
-        let (source, channels) = (Arc::clone(&context.source), Arc::clone(&context.channels));
-        Self { limits, ids: ChannelIds::new(source, Encoding::Lcm, channels) }
+        Self { limits, ids: ChannelIds::new(Encoding::Lcm, context) }
     }
 }
 

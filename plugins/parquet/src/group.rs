@@ -8,6 +8,7 @@ use parquet::arrow::arrow_writer::{
     ArrowColumnChunk, ArrowColumnWriter, ArrowLeafColumn, compute_leaves,
 };
 use rayon::prelude::*;
+use sluice_kit::counts::EventCounts;
 use sluice_kit::unnest::UnnestPiece;
 use sluice_model::{Batch, ChannelId, Channels, Error};
 
@@ -77,17 +78,11 @@ impl GroupEncoder {
 
     /// The channels of these events with their event counts, by source and name.
     fn used_channels(&self, batches: &[Batch]) -> Vec<(ChannelId, u32)> {
-        let mut counts: Vec<u32> = Vec::new();
-        for channel in batches.iter().flat_map(Batch::channels) {
-            let place = *channel as usize;
-            if counts.len() <= place {
-                counts.resize(place + 1, 0);
-            }
-            counts[place] += 1;
-        }
-        let used = (0..).map(ChannelId).zip(&counts).filter(|(_, count)| **count > 0);
-        let ordered = in_file_order(used.map(|(id, _)| id), &self.channels);
-        ordered.into_iter().map(|(id, _)| (id, counts[id.index()])).collect()
+        let mut counts = EventCounts::default();
+        batches.iter().for_each(|batch| counts.add(&EventCounts::count(batch.channels())));
+        let ordered = in_file_order(counts.channels(), &self.channels);
+        let rows = |id: ChannelId| u32::try_from(counts.get(id.index())).unwrap_or(u32::MAX);
+        ordered.into_iter().map(|(id, _)| (id, rows(id))).collect()
     }
 
     fn chunks(

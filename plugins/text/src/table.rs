@@ -200,9 +200,9 @@ impl DetachedFields {
         self.lines.first().and_then(|line| self.types.get(line.type_index?))
     }
 
-    /// The types of the decoded events, in order.
-    fn decoded(&self) -> impl Iterator<Item = &Arc<TypeColumns>> {
-        self.lines.iter().filter_map(|line| self.types.get(line.type_index?))
+    /// The indexes of the types of the decoded events, in order.
+    fn decoded(&self) -> impl Iterator<Item = usize> {
+        self.lines.iter().filter_map(|line| line.type_index)
     }
 }
 
@@ -294,7 +294,8 @@ impl CsvTable {
         }
         match (&mut self.layout, &fields) {
             (TableLayout::Bare, FieldPlacement::Detached(parts)) => {
-                self.expect_columns(parts.decoded().next())?;
+                let lost = parts.decoded().next();
+                self.expect_columns(lost.map(|at| &*parts.types[at]))?;
                 self.without_column += parts.decoded().count() as u64;
             }
             (TableLayout::FirstType(type_columns), fields) => {
@@ -313,14 +314,11 @@ impl CsvTable {
         text: &TextBlock,
         fields: &FieldPlacement,
     ) -> Result<u64, Error> {
-        if let FieldPlacement::Detached(parts) = fields {
-            self.expect_columns(parts.decoded().find(|other| !type_columns.is(other)))?;
-        }
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
         match fields {
             FieldPlacement::Detached(parts) => {
-                self.merge(type_columns, text.text(), parts, &mut out)
+                self.merge(type_columns, text.text(), parts, &mut out)?;
             }
             _ => self.leading.pad(text.text(), type_columns.leaves.len(), &mut out),
         }
@@ -331,7 +329,7 @@ impl CsvTable {
 
     /// Refuses an event whose fields have no column. A recording continues and notes what is
     /// missing at its end.
-    fn expect_columns(&self, lost: Option<&Arc<TypeColumns>>) -> Result<(), Error> {
+    fn expect_columns(&self, lost: Option<&TypeColumns>) -> Result<(), Error> {
         let Some(lost) = lost.filter(|_| !self.file.is_growing()) else { return Ok(()) };
         let columns = match &self.layout {
             TableLayout::FirstType(type_columns) => {
@@ -371,8 +369,10 @@ impl CsvTable {
         fronts: &[u8],
         parts: &DetachedFields,
         out: &mut Vec<u8>,
-    ) {
+    ) -> Result<(), Error> {
         let fits: Vec<bool> = parts.types.iter().map(|other| type_columns.is(other)).collect();
+        let lost = parts.decoded().find(|at| !fits[*at]);
+        self.expect_columns(lost.map(|at| &*parts.types[at]))?;
         let columns = type_columns.leaves.len();
         let (mut front_start, mut fields_start) = (0, 0);
         for line in &parts.lines {
@@ -391,6 +391,7 @@ impl CsvTable {
             front_start = line.front_end + if is_empty { EMPTY.len() } else { 0 } + 1;
             fields_start = line.fields_end;
         }
+        Ok(())
     }
 
     fn decide(&mut self, layout: TableLayout) -> Result<(), Error> {

@@ -50,6 +50,7 @@ pub(crate) fn quote_csv(out: &mut Vec<u8>, start: usize, delimiter: char) {
 }
 
 /// Removes the quotes of a JSON string at the end of `out`, which needs no escapes.
+#[inline]
 pub(crate) fn unquote(out: &mut Vec<u8>, start: usize) {
     if out.get(start) == Some(&b'"') {
         out.pop();

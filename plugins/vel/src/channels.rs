@@ -45,7 +45,7 @@ impl MessageChannels {
         clock: Clock,
         channels: Arc<Channels>,
     ) -> Self {
-        let ids = ChannelIds::new(source, Encoding::Vel, channels);
+        let ids = ChannelIds::made(source, Encoding::Vel, channels);
         Self { names, clock, ids, key: Vec::new() }
     }
 

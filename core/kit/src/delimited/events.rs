@@ -5,7 +5,6 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
 
 use sluice_model::{ChannelId, Encoding, Error, ReadContext};
 
@@ -68,7 +67,6 @@ enum Lookahead {
 
 impl<'s, D: Delimited> Events<'s, D> {
     pub(super) fn new(format: &'s D, context: &ReadContext) -> Self {
-        let (source, channels) = (Arc::clone(&context.source), Arc::clone(&context.channels));
         let mark = match format.mark() {
             // An empty marker is no marker.
             EventMarker::Begins(b"") | EventMarker::Ends(b"") => EventMarker::None,
@@ -78,7 +76,7 @@ impl<'s, D: Delimited> Events<'s, D> {
             format,
             mark,
             longest: format.longest().clamp(1, MAX_EVENT),
-            ids: ChannelIds::new(source, Encoding::Unknown, channels),
+            ids: ChannelIds::new(Encoding::Unknown, context),
             bytes: Vec::new(),
             examined: 0,
             examine_limit: u64::MAX,
