@@ -5,15 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow_array::builder::BinaryBuilder;
-use arrow_array::cast::AsArray;
 use arrow_array::{Array, BinaryArray, RecordBatch};
-use arrow_schema::{DataType, Schema, SchemaRef};
+use arrow_schema::{Schema, SchemaRef};
 use sluice_model::raw::{self, RawColumn};
 use sluice_model::{
     Batch, BatchBuilder, ChannelId, Error, MessageType, PayloadType, Payloads, Rows, TypeKey,
 };
 
-use crate::columns::as_type;
+use crate::columns::{as_fields, binary_column};
 
 /// Decodes and encodes payloads of one type, with or without a raw column.
 pub trait PayloadForm: Send + Sync + 'static {
@@ -170,13 +169,7 @@ impl<F: PayloadForm> FormType<F> {
     ) -> Result<BinaryArray, String> {
         let (decoded, said) = self.raw_rows(raw)?;
         let mut unfit = vec![false; columns.num_rows()];
-        let found = self.form.schema().fields().iter().map(|field| {
-            let column = columns.column_by_name(field.name());
-            let column = column.ok_or_else(|| format!("there is no column `{}`", field.name()))?;
-            as_type(column, field.data_type(), &mut unfit)
-                .map_err(|reason| format!("column `{}`: {reason}", field.name()))
-        });
-        let found = found.collect::<Result<Vec<_>, String>>()?;
+        let found = as_fields(columns, self.form.schema().fields(), &mut unfit)?;
         let is_same = |at: usize, row: usize| {
             let each = found.iter().zip(said.columns());
             let mut pairs = each.map(|(found, said)| (found.slice(row, 1), said.slice(at, 1)));
@@ -223,10 +216,5 @@ fn raw_column(
     kept: RawColumn,
 ) -> Result<BinaryArray, String> {
     let name = schema.fields().last().map_or(kept.name(), |field| field.name());
-    let column =
-        columns.column_by_name(name).ok_or_else(|| format!("there is no column `{name}`"))?;
-    let mut unfit = vec![false; columns.num_rows()];
-    let column = as_type(column, &DataType::Binary, &mut unfit);
-    let column = column.map_err(|reason| format!("column `{name}`: {reason}"))?;
-    Ok(column.as_binary::<i32>().clone())
+    binary_column(columns, name)
 }

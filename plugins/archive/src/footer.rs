@@ -1,10 +1,9 @@
 //! The footer of an archive: the index and the seek table after its frames. Reads no frame.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::path::Path;
+use std::sync::Arc;
 
-use sluice_io::files::{self, LogFile};
+use sluice_io::files::{self, FileCache, LogFile};
 use sluice_io::frames::{self, FrameSpan, MAGIC};
 use sluice_io::store::is_address;
 use sluice_model::{ByteFormat, Error, Registry, SniffResult};
@@ -28,6 +27,18 @@ pub(crate) struct ArchiveFooter {
 const MAX_INDEX_FRAME: u64 = 512 << 20;
 
 impl ArchiveFooter {
+    /// The footer of a file; `None` if it has none.
+    pub(crate) fn cached(
+        cache: &FooterCache,
+        path: &Path,
+        registry: &Registry,
+    ) -> Result<Option<Arc<Self>>, Error> {
+        if !is_address(path) && !files::is_file(path) {
+            return Ok(None);
+        }
+        cache.get(path, |log| Ok(Self::read(log, registry)?.map(Arc::new)))
+    }
+
     /// Reads the footer of a file; `None` if there is no consistent one.
     ///
     /// `Err` also if this program does not have the archive's format.
@@ -80,48 +91,5 @@ pub(crate) fn sniff(path: &Path) -> Result<SniffResult, Error> {
     Ok(if is_ours { SniffResult::Yes } else { SniffResult::No })
 }
 
-/// Caches the footers of recent archives, so that not every split reads the index again.
-#[derive(Default)]
-pub(crate) struct FooterCache(Mutex<Vec<CachedFooter>>);
-
-struct CachedFooter {
-    path: PathBuf,
-    /// Identifies the state of the file: its length, and its modification time or object version.
-    stamp: (u64, Option<SystemTime>, Option<String>),
-    footer: Option<Arc<ArchiveFooter>>,
-}
-
-impl FooterCache {
-    /// The capacity: archives are read one after another.
-    const CAPACITY: usize = 4;
-
-    /// The footer of a file, read again if the file is not in the cache or has changed.
-    pub(crate) fn get(
-        &self,
-        path: &Path,
-        registry: &Registry,
-    ) -> Result<Option<Arc<ArchiveFooter>>, Error> {
-        if !is_address(path) && !files::is_file(path) {
-            return Ok(None);
-        }
-        let mut log = LogFile::open_plain(path)?;
-        let modified = std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
-        let version = log.version().map(str::to_owned);
-        let stamp = (log.len().unwrap_or_default(), modified, version);
-        let is_it = |cached: &&CachedFooter| cached.path == path && cached.stamp == stamp;
-        if let Some(CachedFooter { footer, .. }) = self.lock().iter().find(is_it) {
-            return Ok(footer.clone());
-        }
-        // Two threads may read the same footer: that is cheaper than waiting.
-        let footer = ArchiveFooter::read(&mut log, registry)?.map(Arc::new);
-        let mut cached = self.lock();
-        cached.retain(|cached| cached.path != path);
-        cached.insert(0, CachedFooter { path: path.to_owned(), stamp, footer: footer.clone() });
-        cached.truncate(Self::CAPACITY);
-        Ok(footer)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<CachedFooter>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// The footers of the last archives.
+pub(crate) type FooterCache = FileCache<Option<Arc<ArchiveFooter>>>;

@@ -145,7 +145,7 @@ impl Source for Archive {
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
         let mut splits = Vec::new();
         for Input { path, .. } in self.inputs()? {
-            match self.footers.get(&path, &self.registry)? {
+            match ArchiveFooter::cached(&self.footers, &path, &self.registry)? {
                 Some(footer) => splits.extend(cut_splits(&path, &footer, target, query)),
                 None => splits.push(Split::whole(path, None)),
             }
@@ -154,7 +154,8 @@ impl Source for Archive {
     }
 
     fn events_in(&self, input: &Path) -> Result<Option<u64>, Error> {
-        Ok(self.footers.get(input, &self.registry)?.map(|footer| footer.index.events))
+        Ok(ArchiveFooter::cached(&self.footers, input, &self.registry)?
+            .map(|footer| footer.index.events))
     }
 
     fn read<'s>(
@@ -166,7 +167,7 @@ impl Source for Archive {
         let path = &split.input;
         let Some(end) = split.end else { return self.read_without_footer(path, context) };
         let unpacker = self.unpacker(path, context);
-        let Some(footer) = self.footers.get(path, &self.registry)? else {
+        let Some(footer) = ArchiveFooter::cached(&self.footers, path, &self.registry)? else {
             unpacker.report_damage(split.start, end, CHANGED);
             return Ok(Box::new(std::iter::empty()));
         };

@@ -6,7 +6,7 @@ use arrow_array::builder::BinaryBuilder;
 use arrow_array::{ArrayRef, BinaryArray, RecordBatch, UInt32Array};
 use arrow_schema::{Schema, SchemaRef};
 use serde_json::Value;
-use sluice_kit::columns::as_type;
+use sluice_kit::columns::as_fields;
 use sluice_kit::payload_form::PayloadForm;
 use sluice_model::raw::NOT_CANONICAL;
 use sluice_model::{Batch, Error};
@@ -122,14 +122,7 @@ impl PayloadForm for JsonForm {
         _: Option<&BinaryArray>,
     ) -> Result<BinaryArray, String> {
         let mut unfit = vec![false; columns.num_rows()];
-        let each = self.schema.fields().iter().map(|field| {
-            let name = field.name();
-            let column = columns.column_by_name(name);
-            let column = column.ok_or_else(|| format!("there is no column `{name}`"))?;
-            as_type(column, field.data_type(), &mut unfit)
-                .map_err(|reason| format!("column `{name}`: {reason}"))
-        });
-        let each: Vec<ArrayRef> = each.collect::<Result<_, _>>()?;
+        let each = as_fields(columns, self.schema.fields(), &mut unfit)?;
         let mut payloads = BinaryBuilder::new();
         for (row, is_unfit) in unfit.into_iter().enumerate() {
             let value = if is_unfit { Err(UNFIT) } else { self.value_of_row(&each, row) };

@@ -18,6 +18,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::writer::SerializedFileWriter;
 use sluice_io::files::LogFile;
+use sluice_io::output::SharedOutput;
 use sluice_model::{Error, OutputFile};
 
 /// The program in footers.
@@ -25,38 +26,12 @@ pub(crate) const CREATED_BY: &str = concat!("sluice version ", env!("CARGO_PKG_V
 
 /// A file that is being written. Row groups are encoded elsewhere, or by the library.
 pub(crate) struct TableWriter {
-    writer: SerializedFileWriter<OutputHandle>,
+    writer: SerializedFileWriter<SharedOutput>,
     columns: ArrowRowGroupWriterFactory,
     schema: SchemaRef,
-    output: Arc<Mutex<RawOutput>>,
+    output: SharedOutput,
     pub(crate) rows: u64,
     pub(crate) groups: usize,
-}
-
-/// The output below the library, which keeps the reason when a write fails.
-struct RawOutput {
-    file: OutputFile,
-    failed: Option<Error>,
-}
-
-/// The writer handed to the library.
-struct OutputHandle(Arc<Mutex<RawOutput>>);
-
-impl Write for OutputHandle {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut below = lock(&self.0);
-        match below.file.write_binary(bytes) {
-            Ok(()) => Ok(bytes.len()),
-            Err(error) => {
-                below.failed.get_or_insert(error);
-                Err(io::ErrorKind::Other.into())
-            }
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -70,10 +45,9 @@ impl TableWriter {
         schema: SchemaRef,
         properties: WriterProperties,
     ) -> Result<Self, Error> {
-        let output = Arc::new(Mutex::new(RawOutput { file, failed: None }));
-        let handle = OutputHandle(Arc::clone(&output));
-        let made = parts(handle, Arc::clone(&schema), properties);
-        let (writer, columns) = checked(&output, made)?;
+        let output = SharedOutput::new(file);
+        let made = parts(output.clone(), Arc::clone(&schema), properties);
+        let (writer, columns) = output.check(made, encode_error)?;
         Ok(Self { writer, columns, schema, output, rows: 0, groups: 0 })
     }
 
@@ -83,7 +57,7 @@ impl TableWriter {
             chunks.into_iter().try_for_each(|chunk| chunk.append_to_row_group(&mut group))?;
             group.close().map(drop)
         });
-        checked(&self.output, written)?;
+        self.output.check(written, encode_error)?;
         self.rows += rows;
         self.groups += 1;
         Ok(())
@@ -101,7 +75,7 @@ impl TableWriter {
             }
             writers.into_iter().map(ArrowColumnWriter::close).collect::<ParquetResult<Vec<_>>>()
         };
-        let chunks = encode().map_err(|e| encode_error(&e))?;
+        let chunks = encode().map_err(encode_error)?;
         self.append(chunks, rows.num_rows() as u64)
     }
 
@@ -115,10 +89,8 @@ impl TableWriter {
         let Self { writer, output, rows, columns, .. } = self;
         drop(columns);
         let closed = writer.close().map(drop);
-        checked(&output, closed)?;
-        let raw =
-            Arc::into_inner(output).ok_or_else(|| Error::internal("a table is still open"))?;
-        raw.into_inner().unwrap_or_else(PoisonError::into_inner).file.finish(rows)
+        output.check(closed, encode_error)?;
+        output.into_file()?.finish(rows)
     }
 }
 
@@ -131,16 +103,9 @@ pub(crate) fn parts<W: Write + Send>(
     ArrowWriter::try_new(to, schema, Some(properties))?.into_serialized_writer()
 }
 
-/// A result of the library. The error of the output takes precedence.
-fn checked<T>(output: &Mutex<RawOutput>, result: ParquetResult<T>) -> Result<T, Error> {
-    if let Some(error) = lock(output).failed.take() {
-        return Err(error);
-    }
-    result.map_err(|e| encode_error(&e))
-}
-
 /// The library only rejects our values because of a bug, or for lack of memory.
-pub(crate) fn encode_error(error: &ParquetError) -> Error {
+#[expect(clippy::needless_pass_by_value, reason = "used as a function value")]
+pub(crate) fn encode_error(error: ParquetError) -> Error {
     Error::internal(format!("a table cannot be encoded: {error}"))
 }
 

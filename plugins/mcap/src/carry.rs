@@ -11,7 +11,7 @@ use sluice_model::{BlockPool, Error, RunHandle, RunInput};
 
 use crate::declare::Numbering;
 use crate::finish::{AttachmentFields, McapFile};
-use crate::index::IndexCache;
+use crate::index::{FileIndex, IndexCache};
 use crate::walk::{FoundAt, Walk};
 use crate::wire::{AttachmentHead, HEAD, Head, MAGIC, RecordFields, op};
 
@@ -53,7 +53,7 @@ pub(crate) fn declare_silent(
     numbering: &mut Numbering,
     to: &mut McapFile,
 ) -> Result<u64, Error> {
-    let index = IndexCache::default().get(path)?;
+    let index = FileIndex::cached(&IndexCache::default(), path)?;
     let Some(summary) = index.as_ref().and_then(|index| index.summary()) else { return Ok(0) };
     let (mut new, mut skipped) = (Vec::new(), 0);
     for channel in summary.silent_channels() {

@@ -4,11 +4,10 @@
 
 #![warn(clippy::indexing_slicing)]
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::path::Path;
+use std::sync::Arc;
 
-use sluice_io::files::{self, LogFile};
+use sluice_io::files::{self, FileCache, LogFile};
 use sluice_io::store::is_address;
 use sluice_model::Error;
 
@@ -35,6 +34,17 @@ pub(crate) struct FileIndex {
 }
 
 impl FileIndex {
+    /// The index of a file; `None` for inputs that cannot be read at any position.
+    pub(crate) fn cached(cache: &IndexCache, path: &Path) -> Result<Option<Arc<Self>>, Error> {
+        if path == Path::new("-")
+            || !is_address(path) && !files::is_file(path)
+            || files::is_zstd(path)?
+        {
+            return Ok(None);
+        }
+        cache.get(path, |log| Self::read(log).map(Arc::new)).map(Some)
+    }
+
     fn read(log: &mut LogFile) -> Result<Self, Error> {
         let len = log.len().unwrap_or_default();
         let end = FileEnd::read(log, len)?;
@@ -160,49 +170,5 @@ pub(crate) fn is_chunk(log: &mut LogFile, entry: &ChunkIndexRecord) -> Result<bo
     Ok(is_same && head.opcode == op::CHUNK && head.record_len() == entry.chunk_len)
 }
 
-/// Caches the indexes of recent files, so that not every split reads the summary again.
-#[derive(Debug, Default)]
-pub(crate) struct IndexCache(Mutex<Vec<CachedIndex>>);
-
-#[derive(Debug)]
-struct CachedIndex {
-    path: PathBuf,
-    /// Identifies the state of the file: its length, and its modification time or object version.
-    stamp: (u64, Option<SystemTime>, Option<String>),
-    index: Arc<FileIndex>,
-}
-
-impl IndexCache {
-    /// The capacity: files are read one after another.
-    const CAPACITY: usize = 4;
-
-    /// The index of a file, read again if the file is not in the cache or has changed; `None` for
-    /// inputs that cannot be read at any position.
-    pub(crate) fn get(&self, path: &Path) -> Result<Option<Arc<FileIndex>>, Error> {
-        if path == Path::new("-")
-            || !is_address(path) && !files::is_file(path)
-            || files::is_zstd(path)?
-        {
-            return Ok(None);
-        }
-        let mut log = LogFile::open_plain(path)?;
-        let modified = std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
-        let version = log.version().map(str::to_owned);
-        let stamp = (log.len().unwrap_or_default(), modified, version);
-        let is_it = |cached: &&CachedIndex| cached.path == path && cached.stamp == stamp;
-        if let Some(CachedIndex { index, .. }) = self.lock().iter().find(is_it) {
-            return Ok(Some(Arc::clone(index)));
-        }
-        // Two threads may read the same summary: that is cheaper than waiting.
-        let index = Arc::new(FileIndex::read(&mut log)?);
-        let mut cached = self.lock();
-        cached.retain(|cached| cached.path != path);
-        cached.insert(0, CachedIndex { path: path.to_owned(), stamp, index: Arc::clone(&index) });
-        cached.truncate(Self::CAPACITY);
-        Ok(Some(index))
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<CachedIndex>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// The indexes of the last files.
+pub(crate) type IndexCache = FileCache<Arc<FileIndex>>;

@@ -106,7 +106,8 @@ impl Source for McapSource {
         files::refuse_foreign(&inputs, InputContent::Any, "an MCAP file")?;
         let mut splits = Vec::new();
         for Input { path, bytes } in inputs {
-            let index = if bytes.is_some() { self.indexes.get(&path)? } else { None };
+            let index =
+                if bytes.is_some() { FileIndex::cached(&self.indexes, &path)? } else { None };
             match index {
                 Some(index) => splits.extend(self.cut(&path, &index, target)?),
                 None => splits.push(Split::whole(path, None)),
@@ -116,7 +117,7 @@ impl Source for McapSource {
     }
 
     fn events_in(&self, input: &Path) -> Result<Option<u64>, Error> {
-        let index = self.indexes.get(input)?;
+        let index = FileIndex::cached(&self.indexes, input)?;
         let summary = index.as_ref().and_then(|index| index.summary());
         let is_right = index.as_ref().is_some_and(|index| inspect::faults(index).is_empty());
         let statistics = summary.and_then(|summary| summary.statistics.as_ref());
@@ -124,14 +125,16 @@ impl Source for McapSource {
     }
 
     fn findings(&self, input: &Path) -> Result<Vec<String>, Error> {
-        match self.indexes.get(input)? {
+        match FileIndex::cached(&self.indexes, input)? {
             Some(index) => inspect::findings(input, &index),
             None => Ok(Vec::new()),
         }
     }
 
     fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
-        Ok(self.indexes.get(input)?.map(|index| inspect::faults(&index)).unwrap_or_default())
+        Ok(FileIndex::cached(&self.indexes, input)?
+            .map(|index| inspect::faults(&index))
+            .unwrap_or_default())
     }
 
     fn read<'s>(
@@ -140,7 +143,7 @@ impl Source for McapSource {
         _: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        let index = self.indexes.get(&split.input)?;
+        let index = FileIndex::cached(&self.indexes, &split.input)?;
         let reader = RecordReader::open(&split.input, split, index, self.max_chunk, context)?;
         Ok(Box::new(reader))
     }

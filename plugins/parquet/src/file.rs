@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
@@ -17,6 +17,7 @@ use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::{SerializedRowGroupWriter, TrackedWrite};
 use parquet::schema::types::SchemaDescPtr;
+use sluice_io::output::SharedOutput;
 use sluice_model::{Error, OutputFile};
 
 use crate::columns::{CHANNEL, SEQUENCE, SOURCE, TIMESTAMP};
@@ -27,8 +28,9 @@ const MAGIC: &[u8] = b"PAR1";
 
 /// A file to which row groups are appended.
 pub(crate) struct TableFile {
-    out: TrackedWrite<OutputHandle>,
-    raw: Arc<Mutex<RawOutput>>,
+    out: TrackedWrite<Checksummed>,
+    /// The output below the Parquet library, whose footer writer does not return its writer.
+    output: SharedOutput,
     schema: SchemaDescPtr,
     properties: WriterPropertiesPtr,
     groups: Vec<RowGroupMetaData>,
@@ -40,37 +42,22 @@ pub(crate) struct TableFile {
     pub(crate) rows: u64,
 }
 
-/// The output below the Parquet library: computes a checksum, and keeps the reason when a write
-/// fails.
-struct RawOutput {
-    file: OutputFile,
+/// An output, and the checksum of what was written to it.
+struct Checksummed {
+    output: SharedOutput,
     crc32: crc32fast::Hasher,
-    failed: Option<Error>,
 }
 
-/// The writer handed to the Parquet library, whose footer writer does not return it.
-struct OutputHandle(Arc<Mutex<RawOutput>>);
-
-impl Write for OutputHandle {
+impl Write for Checksummed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut below = lock(&self.0);
-        below.crc32.update(bytes);
-        match below.file.write_binary(bytes) {
-            Ok(()) => Ok(bytes.len()),
-            Err(error) => {
-                below.failed.get_or_insert(error);
-                Err(io::ErrorKind::Other.into())
-            }
-        }
+        let written = self.output.write(bytes)?;
+        self.crc32.update(&bytes[..written]);
+        Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        self.output.flush()
     }
-}
-
-fn lock(below: &Mutex<RawOutput>) -> MutexGuard<'_, RawOutput> {
-    below.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl TableFile {
@@ -80,11 +67,11 @@ impl TableFile {
         schema: SchemaDescPtr,
         properties: WriterPropertiesPtr,
     ) -> Result<Self, Error> {
-        let below = RawOutput { file, crc32: crc32fast::Hasher::new(), failed: None };
-        let below = Arc::new(Mutex::new(below));
+        let output = SharedOutput::new(file);
+        let crc32 = crc32fast::Hasher::new();
         let mut file = Self {
-            out: TrackedWrite::new(OutputHandle(Arc::clone(&below))),
-            raw: below,
+            out: TrackedWrite::new(Checksummed { output: output.clone(), crc32 }),
+            output,
             schema,
             properties,
             groups: Vec::new(),
@@ -105,16 +92,16 @@ impl TableFile {
                 "a Parquet file holds at most {} row groups; increase row_group_rows and \
                  row_group_bytes: {}",
                 i16::MAX,
-                lock(&self.raw).file.target().display()
+                self.output.target().display()
             ))
         })?;
         let properties = self.properties_for(order);
         // Bytes that are still buffered belong to the previous row group.
         self.write_with(|file| Ok(file.out.flush()?))?;
-        lock(&self.raw).crc32.reset();
+        self.out.inner_mut().crc32.reset();
         self.write_with(|file| {
             let Self { out, schema, groups, column_indexes, offset_indexes, .. } = file;
-            let on_close = |_: &mut TrackedWrite<OutputHandle>,
+            let on_close = |_: &mut TrackedWrite<Checksummed>,
                             group: RowGroupMetaData,
                             _,
                             columns: Vec<Option<ColumnIndexMetaData>>,
@@ -142,7 +129,7 @@ impl TableFile {
             Ok(())
         })?;
         self.write_with(|file| Ok(file.out.flush()?))?;
-        let crc32 = lock(&self.raw).crc32.clone();
+        let crc32 = self.out.inner().crc32.clone();
         self.groups_meta.crc32.push(crc32.finalize());
         self.groups_meta.by_channel.push(order == RowOrder::Channel);
         self.rows += rows;
@@ -169,13 +156,10 @@ impl TableFile {
             .set_column_index(Some(std::mem::take(&mut self.column_indexes)))
             .set_offset_index(Some(std::mem::take(&mut self.offset_indexes)))
             .build();
-        let Self { out, raw: below, rows, .. } = self;
+        let Self { out, output, rows, .. } = self;
         let written = ParquetMetaDataWriter::new_with_tracked(out, &metadata).finish();
-        let RawOutput { file, failed, .. } = Arc::into_inner(below)
-            .ok_or_else(|| Error::internal("a table is still being written"))?
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        write_result(written, failed)?;
+        output.check(written, write_error)?;
+        let file = output.into_file()?;
         match target {
             Some(target) => file.finish_as(target, rows),
             None => file.finish(rows),
@@ -188,8 +172,7 @@ impl TableFile {
         write: impl FnOnce(&mut Self) -> Result<(), ParquetError>,
     ) -> Result<(), Error> {
         let written = write(self);
-        let failed = lock(&self.raw).failed.take();
-        write_result(written, failed)
+        self.output.check(written, write_error)
     }
 
     /// The properties of a row group in this order.
@@ -211,11 +194,8 @@ impl TableFile {
     }
 }
 
-/// The result of writing: the error of the output if there is one.
-fn write_result(written: Result<(), ParquetError>, failed: Option<Error>) -> Result<(), Error> {
-    match (written, failed) {
-        (_, Some(error)) => Err(error),
-        (Err(error), None) => Err(Error::internal(format!("a table cannot be written: {error}"))),
-        (Ok(()), None) => Ok(()),
-    }
+/// The library only rejects what we write because of a bug.
+#[expect(clippy::needless_pass_by_value, reason = "used as a function value")]
+fn write_error(error: ParquetError) -> Error {
+    Error::internal(format!("a table cannot be written: {error}"))
 }

@@ -24,7 +24,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_kit::columns::as_type;
+use sluice_kit::columns::as_fields;
 use sluice_kit::payload_form::{FormType, PayloadForm};
 use sluice_kit::{TypePaths, codecs};
 use sluice_model::raw::RawColumn;
@@ -260,14 +260,7 @@ impl PayloadForm for ProtobufForm {
         _: Option<&BinaryArray>,
     ) -> Result<BinaryArray, String> {
         let mut unfit = vec![false; columns.num_rows()];
-        let cast = self.schema.fields().iter().map(|field| {
-            let name = field.name();
-            let column = columns.column_by_name(name);
-            let column = column.ok_or_else(|| format!("there is no column `{name}`"))?;
-            as_type(column, field.data_type(), &mut unfit)
-                .map_err(|reason| format!("column `{name}`: {reason}"))
-        });
-        let cast = cast.collect::<Result<Vec<_>, String>>()?;
+        let cast = as_fields(columns, self.schema.fields(), &mut unfit)?;
         // A null in the wrong place is found when its row is written.
         let fields = self.schema.fields().iter().zip(&cast).map(|(field, column)| {
             let field = field.as_ref().clone().with_data_type(column.data_type().clone());

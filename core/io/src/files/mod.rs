@@ -3,6 +3,7 @@
 //!
 //! Files are read, never mapped: a mapped file that shrinks kills the process.
 
+mod cache;
 mod foreign;
 mod hash;
 mod log;
@@ -21,6 +22,7 @@ use crate::Error;
 use crate::globs::{self, is_glob};
 use crate::store::{self, StorePath};
 
+pub use cache::FileCache;
 pub use foreign::{
     ForeignFormat, InputContent, is_text, is_text_bytes, refuse_foreign, stdin_head,
 };

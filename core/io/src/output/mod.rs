@@ -25,6 +25,7 @@ mod objects;
 mod publish;
 mod renames;
 mod replace;
+mod shared;
 pub mod staging;
 mod targets;
 mod temporary;
@@ -62,6 +63,7 @@ pub use litter::{
 };
 pub use many::OutputFiles;
 pub use objects::remove_objects;
+pub use shared::SharedOutput;
 
 /// The file that describes an output folder.
 pub const MANIFEST: &str = "_manifest.json";

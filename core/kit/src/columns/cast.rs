@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch};
 use arrow_cast::cast;
-use arrow_schema::{DataType, FieldRef};
+use arrow_schema::{DataType, Field, FieldRef, Fields};
 
 /// Casts a column back to the type it was decoded as: other programs write lists and numbers
 /// differently. Rows that the cast would change are marked in `unfit`.
@@ -29,6 +29,30 @@ pub fn as_type(
         }
     }
     Ok(there)
+}
+
+/// The columns of these names, each [as the type](as_type) of its field.
+pub fn as_fields(
+    columns: &RecordBatch,
+    fields: &Fields,
+    unfit: &mut [bool],
+) -> Result<Vec<ArrayRef>, String> {
+    let as_field = |field: &FieldRef| {
+        let name = field.name();
+        let column = columns.column_by_name(name);
+        let column = column.ok_or_else(|| format!("there is no column `{name}`"))?;
+        as_type(column, field.data_type(), unfit)
+            .map_err(|reason| format!("column `{name}`: {reason}"))
+    };
+    fields.iter().map(as_field).collect()
+}
+
+/// The column of this name, as bytes.
+pub fn binary_column(columns: &RecordBatch, name: &str) -> Result<BinaryArray, String> {
+    let field = Arc::new(Field::new(name, DataType::Binary, true));
+    let mut unfit = vec![false; columns.num_rows()];
+    let column = as_fields(columns, &Fields::from(vec![field]), &mut unfit)?;
+    Ok(column[0].as_binary::<i32>().clone())
 }
 
 /// The type with everything in it nullable.

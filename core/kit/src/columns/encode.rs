@@ -5,7 +5,7 @@ use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use sluice_io::escape;
 use sluice_model::raw::raw_value;
 
-use super::cast::as_type;
+use super::cast::as_fields;
 use super::cursor::{NO_CASE, PayloadCursor, put_length};
 use super::plan::{Count, NumberArray, Op, PayloadPlan, Program, Region, VariantOp};
 use super::records::{self, RecordWindow};
@@ -76,14 +76,9 @@ impl<'p> RowEncoder<'p> {
             start: 0,
             unfit: vec![false; columns.num_rows()],
         };
-        for (field, node) in plan.schema.fields().iter().zip(&plan.columns) {
-            let name = field.name();
-            let column = columns
-                .column_by_name(name)
-                .ok_or_else(|| format!("there is no column `{name}`"))?;
-            let column = as_type(column, field.data_type(), &mut encoder.unfit)
-                .map_err(|reason| format!("column `{name}`: {reason}"))?;
-            load(&mut encoder.slots, node, &column, None);
+        let columns = as_fields(columns, plan.schema.fields(), &mut encoder.unfit)?;
+        for (column, node) in columns.iter().zip(&plan.columns) {
+            load(&mut encoder.slots, node, column, None);
         }
         Ok(encoder)
     }

@@ -54,7 +54,7 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
-pub use cast::as_type;
+pub use cast::{as_fields, as_type, binary_column};
 pub use compile::ENUM;
 pub use cursor::{Faults, PayloadCursor};
 pub use encode::RowEncoder;

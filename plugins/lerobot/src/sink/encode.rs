@@ -127,7 +127,7 @@ impl FrameEncoder {
         let properties = properties.build();
         // Row groups are encoded before their file exists, but the library needs a file writer.
         let stand_in = parts(io::sink(), Arc::clone(&schema), properties.clone());
-        let (_, columns) = stand_in.map_err(|e| encode_error(&e))?;
+        let (_, columns) = stand_in.map_err(encode_error)?;
         Ok(Self { features, schema, properties, columns })
     }
 
@@ -184,7 +184,7 @@ impl FrameEncoder {
         let held = unit.slices.iter().filter(|slice| slice.is_held).count() as u64;
         let own = own_columns(&unit, frames);
         let all = self.all_features();
-        let writers = self.columns.create_column_writers(0).map_err(|e| encode_error(&e))?;
+        let writers = self.columns.create_column_writers(0).map_err(encode_error)?;
         let mut writers = writers.into_iter();
         let mut work = Vec::new();
         for (at, (feature, field)) in all.iter().zip(self.schema.fields()).enumerate() {
@@ -323,13 +323,12 @@ fn encode_column(
     };
     for piece in pieces {
         let column = shaped(feature, piece)?;
-        let leaves: Vec<ArrowLeafColumn> =
-            compute_leaves(field, &column).map_err(|e| encode_error(&e))?;
+        let leaves: Vec<ArrowLeafColumn> = compute_leaves(field, &column).map_err(encode_error)?;
         for (writer, leaf) in writers.iter_mut().zip(&leaves) {
-            writer.write(leaf).map_err(|e| encode_error(&e))?;
+            writer.write(leaf).map_err(encode_error)?;
         }
     }
-    let chunks = writers.into_iter().map(|writer| writer.close().map_err(|e| encode_error(&e)));
+    let chunks = writers.into_iter().map(|writer| writer.close().map_err(encode_error));
     Ok(EncodedColumn { chunks: chunks.collect::<Result<_, _>>()?, stats, undecodable })
 }
 

@@ -4,12 +4,11 @@
 use std::sync::Arc;
 
 use arrow_array::builder::BinaryBuilder;
-use arrow_array::cast::AsArray;
 use arrow_array::{Array, BinaryArray, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow_schema::{DataType, SchemaRef};
+use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_arrays;
-use sluice_kit::columns::{Endian, PayloadFault, as_type};
+use sluice_kit::columns::{Endian, PayloadFault, binary_column};
 use sluice_model::raw::{self, NOT_CANONICAL, RawColumn};
 use sluice_model::{Batch, Error, MessageType, PayloadType, Payloads, Rows, TypeKey};
 
@@ -98,11 +97,7 @@ impl PayloadType for RosType {
 /// The column of differences of rows that are to be encoded with this schema.
 fn last_column(schema: &SchemaRef, columns: &RecordBatch) -> Result<BinaryArray, String> {
     let name = schema.fields().last().map_or("", |field| field.name());
-    let column =
-        columns.column_by_name(name).ok_or_else(|| format!("there is no column `{name}`"))?;
-    let mut unfit = vec![false; columns.num_rows()];
-    let column = as_type(column, &DataType::Binary, &mut unfit);
-    Ok(column.map_err(|why| format!("column `{name}`: {why}"))?.as_binary::<i32>().clone())
+    binary_column(columns, name)
 }
 
 type DecodedRows = (Vec<u32>, RecordBatch);

@@ -1,0 +1,102 @@
+//! Remembers what was read from the last files, so that not every split reads it again.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use super::LogFile;
+use crate::Error;
+
+/// What was read from the last files, such as their indexes.
+#[derive(Debug)]
+pub struct FileCache<T>(Mutex<Vec<CachedFile<T>>>);
+
+#[derive(Debug)]
+struct CachedFile<T> {
+    path: PathBuf,
+    /// Identifies the state of the file: its length, and its modification time or object version.
+    stamp: (u64, Option<SystemTime>, Option<String>),
+    content: T,
+}
+
+impl<T> Default for FileCache<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Clone> FileCache<T> {
+    /// The capacity: files are read one after another.
+    const CAPACITY: usize = 4;
+
+    /// What `read` returns for this file, which is read again if it is not in the cache or has
+    /// changed.
+    pub fn get(
+        &self,
+        path: &Path,
+        read: impl FnOnce(&mut LogFile) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut log = LogFile::open_plain(path)?;
+        let modified = std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
+        let version = log.version().map(str::to_owned);
+        let stamp = (log.len().unwrap_or_default(), modified, version);
+        let is_it = |cached: &&CachedFile<T>| cached.path == path && cached.stamp == stamp;
+        if let Some(CachedFile { content, .. }) = self.lock().iter().find(is_it) {
+            return Ok(content.clone());
+        }
+        // Two threads may read the same file: that is cheaper than waiting.
+        let content = read(&mut log)?;
+        let mut cached = self.lock();
+        cached.retain(|cached| cached.path != path);
+        cached.insert(0, CachedFile { path: path.to_owned(), stamp, content: content.clone() });
+        cached.truncate(Self::CAPACITY);
+        Ok(content)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<CachedFile<T>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_again_if_it_has_changed_or_others_were_read_since() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cache, reads) = (FileCache::default(), Cell::new(0));
+        let get = |name: &str| {
+            let read = |log: &mut LogFile| {
+                reads.set(reads.get() + 1);
+                Ok(log.len())
+            };
+            cache.get(&dir.path().join(name), read).unwrap()
+        };
+        fs::write(dir.path().join("a"), "one").unwrap();
+        assert_eq!((get("a"), get("a"), reads.get()), (Some(3), Some(3), 1));
+        fs::write(dir.path().join("a"), "three").unwrap();
+        assert_eq!((get("a"), reads.get()), (Some(5), 2));
+        for name in ["b", "c", "d", "e"] {
+            fs::write(dir.path().join(name), name).unwrap();
+            get(name);
+        }
+        get("e");
+        assert_eq!(reads.get(), 6);
+        get("a");
+        assert_eq!(reads.get(), 7);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_remembered() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        fs::write(&path, "one").unwrap();
+        let cache = FileCache::default();
+        cache.get(&path, |_| Err::<u32, _>(Error::refused("unreadable"))).unwrap_err();
+        assert_eq!(cache.get(&path, |_| Ok(7)).unwrap(), 7);
+    }
+}
