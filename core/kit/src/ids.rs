@@ -9,9 +9,10 @@ const SLOTS_PER_CHANNEL: usize = 32;
 /// The slots of a reader that meets its first channels.
 const MIN_SLOTS: usize = 64;
 /// The most slots of a reader that has made few lookups. More take longer to set up than they save
-/// in the few thousand events of a split; who goes on has a slot for each lookup.
+/// in the few thousand events of a split; who goes on has a slot for each lookup, up to a few for
+/// each channel.
 const FEW_SLOTS: usize = 1 << 12;
-const MAX_SLOTS: usize = 1 << 18;
+const MAX_SLOTS_PER_CHANNEL: usize = 4;
 /// The most slots that wait for the next reader.
 const MAX_KEPT_SLOTS: usize = 1 << 19;
 
@@ -62,8 +63,9 @@ impl ChannelIds {
         Self { source, encoding, channels, cache: cache.unwrap_or_default(), kept }
     }
 
-    /// For channels of this source that are resolved by [`resolve_with`](Self::resolve_with).
-    pub fn made(source: Arc<str>, encoding: Encoding, channels: Arc<Channels>) -> Self {
+    /// For channels of this source that are told apart by more than their names, by
+    /// [`resolve_with`](Self::resolve_with).
+    pub fn keyed(source: Arc<str>, encoding: Encoding, channels: Arc<Channels>) -> Self {
         Self { source, encoding, channels, cache: NameCache::default(), kept: None }
     }
 
@@ -170,8 +172,10 @@ impl NameCache {
     fn remember(&mut self, name: &[u8], known: (Name, ChannelId), channels: &Channels) {
         self.lookups += 1;
         if self.lookups.is_power_of_two() || self.lookups > self.slots.len() {
-            let few = (channels.len() * SLOTS_PER_CHANNEL).min(FEW_SLOTS);
-            let slots = few.max(self.lookups).min(MAX_SLOTS).next_power_of_two();
+            let all = channels.len();
+            let few = (all * SLOTS_PER_CHANNEL).min(FEW_SLOTS);
+            let slots = self.lookups.min(all * MAX_SLOTS_PER_CHANNEL).max(few);
+            let slots = slots.next_power_of_two();
             if slots > self.slots.len() {
                 self.slots = vec![None; slots];
             }

@@ -45,7 +45,7 @@ impl MessageChannels {
         clock: Clock,
         channels: Arc<Channels>,
     ) -> Self {
-        let ids = ChannelIds::made(source, Encoding::Vel, channels);
+        let ids = ChannelIds::keyed(source, Encoding::Vel, channels);
         Self { names, clock, ids, key: Vec::new() }
     }
 
