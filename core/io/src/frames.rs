@@ -6,6 +6,8 @@
 use std::cell::RefCell;
 use std::io;
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{self, CParameter, DCtx};
 
@@ -44,6 +46,21 @@ thread_local! {
     /// A compressor has a megabyte of tables: one per frame would cost more than it saves.
     static COMPRESSOR: RefCell<Option<(i32, Compressor<'static>)>> = const { RefCell::new(None) };
     static DECOMPRESSOR: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
+}
+
+/// The default of the option of a level.
+pub fn default_level() -> i32 {
+    DEFAULT_LEVEL
+}
+
+/// Reads the option of a level.
+pub fn level_option<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
+    let level = i64::deserialize(deserializer)?;
+    let valid = i32::try_from(level).ok().filter(|level| LEVELS.contains(level));
+    let (first, last) = (LEVELS.start(), LEVELS.end());
+    valid.ok_or_else(|| {
+        D::Error::custom(format!("expected a zstd level from {first} to {last}, found {level}"))
+    })
 }
 
 /// Compresses `plain` to one frame, with content size and checksum.

@@ -284,8 +284,8 @@ impl<'r> RunDriver<'r> {
     }
 
     fn handle_step(&mut self, source: usize, step: SourceStep) -> Result<(), Error> {
-        let SourceStep { split, output: outcome, damage, notes, .. } = step;
-        let read = outcome.tally.get(self.sources[source].node).left.total();
+        let SourceStep { split, output: mut outcome, damage, notes, .. } = step;
+        let read = outcome.tally.node(self.sources[source].node).left.total();
         self.note_reports(source, damage, notes)?;
         let RunningSource { node, name, steps, .. } = &self.sources[source];
         self.events += read;

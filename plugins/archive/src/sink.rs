@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
-use sluice_io::frames::{self, DEFAULT_LEN, DEFAULT_LEVEL, LEVELS, SeekTableBuilder};
+use sluice_io::frames::{self, DEFAULT_LEN, SeekTableBuilder};
 use sluice_io::level::FrameLevels;
 use sluice_model::options::{self, ByteSize, OutPath};
 use sluice_model::{
@@ -28,7 +28,7 @@ pub(crate) struct ArchiveSink {
     path: OutPath,
     /// The compression level, from 1 (fast) to 22 (small). With the default, frames have a lower
     /// level where that is as small.
-    #[serde(default = "default_level", deserialize_with = "level")]
+    #[serde(default = "frames::default_level", deserialize_with = "frames::level_option")]
     #[schemars(range(min = 1, max = 22))]
     level: i32,
     /// The bytes of the plain log per frame: the least that has to be read for one event.
@@ -61,21 +61,8 @@ sluice_model::register! {
     inner_extensions: &["arrow"],
 }
 
-fn default_level() -> i32 {
-    DEFAULT_LEVEL
-}
-
 fn default_frame() -> ByteSize {
     ByteSize(DEFAULT_LEN as u64)
-}
-
-fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
-    let level = i64::deserialize(deserializer)?;
-    let valid = i32::try_from(level).ok().filter(|level| LEVELS.contains(level));
-    let (first, last) = (LEVELS.start(), LEVELS.end());
-    valid.ok_or_else(|| {
-        D::Error::custom(format!("expected a zstd level from {first} to {last}, found {level}"))
-    })
 }
 
 /// The maximum `frame` option: well below the default limit of readers, even with a format's

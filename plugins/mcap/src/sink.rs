@@ -8,7 +8,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use sluice_io::escape::printable;
-use sluice_io::frames::{DEFAULT_LEVEL, LEVELS};
+use sluice_io::frames::{self, LEVELS};
 use sluice_io::level::FrameLevels;
 use sluice_model::options::{ByteSize, OutPath};
 use sluice_model::{
@@ -39,7 +39,7 @@ pub struct McapSink {
     compression: ChunkCompression,
     /// The compression level of zstd, from 1 (fast) to 22 (small). With the default, chunks have a
     /// lower level where that is as small.
-    #[serde(default = "default_level", deserialize_with = "level")]
+    #[serde(default = "frames::default_level", deserialize_with = "frames::level_option")]
     #[schemars(range(min = 1, max = 22))]
     level: i32,
     /// The uncompressed bytes of a chunk: the least that has to be read for one event.
@@ -83,10 +83,6 @@ const AFTER_2262: &str = "MCAP files with times after the year 2262 cannot be re
 const NO_NUMBERS: &str = "MCAP has numbers for 65535 channels and 65535 schemas only";
 const LONG_SEQUENCES: &str = "numbers of events below 0 or beyond 32 bits are written as 0";
 
-fn default_level() -> i32 {
-    DEFAULT_LEVEL
-}
-
 fn default_chunk() -> ByteSize {
     ByteSize(DEFAULT_CHUNK)
 }
@@ -98,15 +94,6 @@ fn file<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OutPath, D::Error>
         return Err(D::Error::custom(format!("expected a file, found a folder: {path}")));
     }
     Ok(path)
-}
-
-fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
-    let level = i64::deserialize(deserializer)?;
-    let valid = i32::try_from(level).ok().filter(|level| LEVELS.contains(level));
-    let (first, last) = (LEVELS.start(), LEVELS.end());
-    valid.ok_or_else(|| {
-        D::Error::custom(format!("expected a zstd level from {first} to {last}, found {level}"))
-    })
 }
 
 fn chunk<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
