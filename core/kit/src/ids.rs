@@ -16,7 +16,8 @@ const MAX_SLOTS_PER_CHANNEL: usize = 4;
 /// The most slots that wait for the next reader.
 const MAX_KEPT_SLOTS: usize = 1 << 19;
 
-/// A reader's own cache of channel numbers, so that it rarely accesses the shared table.
+/// A reader's own cache of the numbers of channels that differ by their names only, so that it rarely
+/// accesses the shared table.
 #[derive(Debug)]
 pub struct ChannelIds {
     source: Arc<str>,
@@ -25,6 +26,14 @@ pub struct ChannelIds {
     cache: NameCache,
     /// Where the next reader finds the cache.
     kept: Option<Arc<KeptNames>>,
+}
+
+/// A reader's own cache of the numbers of channels that are told apart by any bytes, not just a name.
+#[derive(Debug)]
+pub struct KeyedChannelIds {
+    source: Arc<str>,
+    channels: Arc<Channels>,
+    cache: NameCache,
 }
 
 /// The names that were resolved last, and their numbers.
@@ -54,19 +63,13 @@ struct KeptCache {
 }
 
 impl ChannelIds {
-    /// For channels of this encoding, which differ by their names only.
+    /// For channels of this encoding.
     pub fn new(encoding: Encoding, context: &ReadContext) -> Self {
         let (source, channels) = (Arc::clone(&context.source), Arc::clone(&context.channels));
         let kept = context.run.shared::<KeptNames>();
         let kept = Arc::ptr_eq(&kept.channels, &channels).then_some(kept);
         let cache = kept.as_ref().and_then(|kept| kept.take(&source, &encoding));
         Self { source, encoding, channels, cache: cache.unwrap_or_default(), kept }
-    }
-
-    /// For channels of this source that are told apart by more than their names, by
-    /// [`resolve_with`](Self::resolve_with).
-    pub fn keyed(source: Arc<str>, encoding: Encoding, channels: Arc<Channels>) -> Self {
-        Self { source, encoding, channels, cache: NameCache::default(), kept: None }
     }
 
     /// The number of the channel of that name.
@@ -79,26 +82,6 @@ impl ChannelIds {
         }
     }
 
-    /// The number of the channel of that name, made by `make` if it is not among the last ones. The
-    /// name may be any bytes that tell a channel from all others of this reader.
-    #[inline]
-    pub fn resolve_with(
-        &mut self,
-        name: &[u8],
-        make: impl FnOnce(Name, Arc<str>) -> Channel,
-    ) -> Result<ChannelId, Error> {
-        debug_assert!(self.kept.is_none(), "another reader would resolve its names differently");
-        let slot = self.cache.slot(name);
-        let known = self.cache.in_slot(slot, name);
-        if let Some(id) = known.or_else(|| self.cache.in_second_slot(slot, name)) {
-            return Ok(id);
-        }
-        let key = Name::from_bytes(name);
-        let id = self.channels.intern(make(key.clone(), Arc::clone(&self.source)))?;
-        self.cache.remember(name, (key, id), &self.channels);
-        Ok(id)
-    }
-
     #[cold]
     fn look_up(&mut self, slot: usize, name: &[u8]) -> Result<ChannelId, Error> {
         if let Some(id) = self.cache.in_second_slot(slot, name) {
@@ -106,6 +89,31 @@ impl ChannelIds {
         }
         let (id, key) = self.channels.intern_plain(name, &self.source, &self.encoding)?;
         self.cache.remember(name, (key, id), &self.channels);
+        Ok(id)
+    }
+}
+
+impl KeyedChannelIds {
+    /// For channels of this source.
+    pub fn new(source: Arc<str>, channels: Arc<Channels>) -> Self {
+        Self { source, channels, cache: NameCache::default() }
+    }
+
+    /// The number of the channel of that key, made by `make` if it is not among the last ones.
+    #[inline]
+    pub fn resolve(
+        &mut self,
+        key: &[u8],
+        make: impl FnOnce(Name, Arc<str>) -> Channel,
+    ) -> Result<ChannelId, Error> {
+        let slot = self.cache.slot(key);
+        let known = self.cache.in_slot(slot, key);
+        if let Some(id) = known.or_else(|| self.cache.in_second_slot(slot, key)) {
+            return Ok(id);
+        }
+        let name = Name::from_bytes(key);
+        let id = self.channels.intern(make(name.clone(), Arc::clone(&self.source)))?;
+        self.cache.remember(key, (name, id), &self.channels);
         Ok(id)
     }
 }

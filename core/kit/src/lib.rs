@@ -33,7 +33,7 @@ pub use codecs::{CodecOptions, Codecs, EMBEDDED_TYPES, TypeFile, TypePaths};
 pub use delimited::{
     Delimited, DelimitedSource, EventMarker, LineContent, ParseOutcome, TextLines,
 };
-pub use ids::{ChannelIds, KeptNames, is_same_name};
+pub use ids::{ChannelIds, KeptNames, KeyedChannelIds, is_same_name};
 pub use playback::Playback;
 pub use template::Template;
 pub use type_choice::{TypeChoice, TypesByKey};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_kit::ids::ChannelIds;
+use sluice_kit::KeyedChannelIds;
 use sluice_model::{Channel, ChannelId, Channels, Clock, Encoding, Error, Name};
 
 use crate::hash::{MessageNames, hex};
@@ -33,7 +33,7 @@ pub(crate) struct MessageChannels {
     names: Arc<MessageNames>,
     clock: Clock,
     /// By what distinguishes the channels of messages; of this source without a sensor name.
-    ids: ChannelIds,
+    ids: KeyedChannelIds,
     /// Kept for its memory.
     key: Vec<u8>,
 }
@@ -45,7 +45,7 @@ impl MessageChannels {
         clock: Clock,
         channels: Arc<Channels>,
     ) -> Self {
-        let ids = ChannelIds::keyed(source, Encoding::Vel, channels);
+        let ids = KeyedChannelIds::new(source, channels);
         Self { names, clock, ids, key: Vec::new() }
     }
 
@@ -64,7 +64,7 @@ impl MessageChannels {
         key.extend_from_slice(&version.to_le_bytes());
         key.push(marker);
         key.extend_from_slice(sensor);
-        ids.resolve_with(key, |_, source| channel(names, *clock, header, sensor, source))
+        ids.resolve(key, |_, source| channel(names, *clock, header, sensor, source))
     }
 }
 

@@ -5,11 +5,12 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
-use sluice_model::{ChannelId, Encoding, Error, ReadContext};
+use sluice_model::{ChannelId, Error, ReadContext};
 
 use super::{Delimited, EventMarker, ParseOutcome, ParsedEvent};
-use crate::ChannelIds;
+use crate::KeyedChannelIds;
 use crate::framed::{EventHeader, Framing, Peek, PositionContent, RecordContent, RecordOutline};
 use crate::window::{ReadAt, Search};
 
@@ -44,7 +45,7 @@ pub(super) struct Events<'s, D> {
     format: &'s D,
     mark: EventMarker<'s>,
     longest: usize,
-    ids: ChannelIds,
+    ids: KeyedChannelIds,
     /// The bytes examined away from the fast path.
     bytes: Vec<u8>,
     /// The number of bytes examined there.
@@ -67,6 +68,7 @@ enum Lookahead {
 
 impl<'s, D: Delimited> Events<'s, D> {
     pub(super) fn new(format: &'s D, context: &ReadContext) -> Self {
+        let (source, channels) = (Arc::clone(&context.source), Arc::clone(&context.channels));
         let mark = match format.mark() {
             // An empty marker is no marker.
             EventMarker::Begins(b"") | EventMarker::Ends(b"") => EventMarker::None,
@@ -76,7 +78,7 @@ impl<'s, D: Delimited> Events<'s, D> {
             format,
             mark,
             longest: format.longest().clamp(1, MAX_EVENT),
-            ids: ChannelIds::new(Encoding::Unknown, context),
+            ids: KeyedChannelIds::new(source, channels),
             bytes: Vec::new(),
             examined: 0,
             examine_limit: u64::MAX,
@@ -305,7 +307,7 @@ impl<'s, D: Delimited> Events<'s, D> {
 
     fn id(&mut self, name: &[u8]) -> Result<ChannelId, Error> {
         let format = self.format;
-        self.ids.resolve_with(name, |name, source| format.channel(name, source))
+        self.ids.resolve(name, |name, source| format.channel(name, source))
     }
 }
 
