@@ -16,8 +16,8 @@ const MAX_SLOTS_PER_CHANNEL: usize = 4;
 /// The most slots that wait for the next reader.
 const MAX_KEPT_SLOTS: usize = 1 << 19;
 
-/// A reader's own cache of the numbers of channels that differ by their names only, so that it rarely
-/// accesses the shared table.
+/// A reader's own cache of the numbers of channels that differ by their names only, so that it
+/// rarely accesses the shared table.
 #[derive(Debug)]
 pub struct ChannelIds {
     source: Arc<str>,
@@ -28,7 +28,8 @@ pub struct ChannelIds {
     kept: Option<Arc<KeptNames>>,
 }
 
-/// A reader's own cache of the numbers of channels that are told apart by any bytes, not just a name.
+/// A reader's own cache of the numbers of channels that are told apart by any bytes, not just a
+/// name.
 #[derive(Debug)]
 pub struct KeyedChannelIds {
     source: Arc<str>,
@@ -204,8 +205,8 @@ impl NameCache {
     }
 }
 
-/// A hash whose low bits depend on all bytes of the name: channels are often numbered, and differ in
-/// one digit.
+/// A hash whose low bits depend on all bytes of the name: channels are often numbered, and differ
+/// in one digit.
 #[inline]
 fn hash(name: &[u8]) -> u64 {
     let head = name.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
