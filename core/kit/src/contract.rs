@@ -3,10 +3,9 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::reading::{InlineExecutor, NextStep, ReadAhead, ReadLimits, SplitWork};
-use sluice_model::{Batch, Channels, Damage, Error, ReadContext, Source, Split};
+use crate::reading::{ReadAhead, ReadStep};
+use sluice_model::{Batch, Damage, Error, ReadContext, Source, Split};
 
 mod trials;
 
@@ -57,34 +56,10 @@ pub fn gather_splits(
     splits: Vec<Split>,
     context: &ReadContext,
 ) -> Result<SourceContents, Error> {
-    let work = Gathering { source, channels: Arc::clone(&context.channels) };
-    let limits = ReadLimits::in_turn();
-    let mut reading = ReadAhead::new(work, splits, context.clone(), InlineExecutor, limits);
-    let mut gathered = SourceContents::default();
-    while let NextStep::Step(step) = reading.next(Duration::MAX, usize::MAX)? {
-        gathered.events.extend(step.output);
-        let plain = |d: Damage| (d.offset, d.length, d.reason);
-        gathered.damage.extend(step.damage.into_iter().map(plain));
-        step.notes.into_iter().for_each(|(what, count)| context.losses.note(what, count));
-    }
-    Ok(gathered)
-}
-
-struct Gathering<'s> {
-    source: &'s dyn Source,
-    channels: Arc<Channels>,
-}
-
-impl SplitWork for Gathering<'_> {
-    type Output = Vec<PlainEvent>;
-
-    fn source(&self) -> &dyn Source {
-        self.source
-    }
-
-    fn add(&self, batch: Batch, events: &mut Self::Output) -> Result<(), Error> {
-        events.extend(batch.iter().map(|event| {
-            let channel = self.channels.get(event.channel);
+    let channels = Arc::clone(&context.channels);
+    let add = |batch: Batch, step: &mut ReadStep<Vec<PlainEvent>>| {
+        step.output.extend(batch.iter().map(|event| {
+            let channel = channels.get(event.channel);
             PlainEvent {
                 timestamp: event.timestamp,
                 sequence: event.sequence,
@@ -94,7 +69,16 @@ impl SplitWork for Gathering<'_> {
             }
         }));
         Ok(())
+    };
+    let mut gathered = SourceContents::default();
+    for step in ReadAhead::in_turn(source, splits, context.clone(), add) {
+        let step = step?;
+        gathered.events.extend(step.output);
+        let plain = |d: Damage| (d.offset, d.length, d.reason);
+        gathered.damage.extend(step.damage.into_iter().map(plain));
+        step.notes.into_iter().for_each(|(what, count)| context.losses.note(what, count));
     }
+    Ok(gathered)
 }
 
 /// Checks that any splitting of a source gives the same events, damage and order.

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use sluice_io::files::InputHashes;
+use sluice_kit::reading::{ReadAhead, ReadStep};
 use sluice_model::{
     Batch, Damage, DamageLog, Error, Outputs, Query, RunDamage, RunOrigin, Source, Split,
 };
@@ -18,8 +19,8 @@ use super::hashing::hash_rest;
 use super::milestone::{InputLog, Milestone};
 use super::publisher::{OutputSet, Publisher};
 use super::quarantine::Quarantines;
-use super::segment::{Branch, SegmentOutcome, SegmentOutput, SegmentWork, SourceStep, SourceSteps};
-use super::setup::PoolExecutor;
+use super::segment::{Branch, SegmentOutcome, SegmentOutput};
+use super::setup::run_task;
 use super::tally::{FinishedRun, RunTally};
 use super::topology::{MergeNode, Port, Topology};
 use super::writers::Writers;
@@ -63,7 +64,7 @@ struct RunningSource {
     source: Arc<dyn Source>,
     /// What to read when it restarts.
     plan: (Vec<Split>, Query),
-    steps: SourceSteps,
+    steps: ReadAhead<'static, SegmentOutcome>,
     inputs: InputLog,
     damage: OnDamage,
     segment: Arc<Vec<Branch>>,
@@ -77,6 +78,9 @@ struct RunningSource {
     /// Whether it was ended early because no node wanted more of it.
     was_cut_short: bool,
 }
+
+/// One step of a source.
+type SourceStep = ReadStep<SegmentOutcome>;
 
 impl RunningSource {
     /// Whether asking it may yield something without waiting for a live split.
@@ -106,20 +110,22 @@ impl<'r> RunDriver<'r> {
             let mut reads = setup.context(&source.name, damage_log(&source.damage));
             reads.query = reading.query.clone();
             reads.run = reads.run.sharing(&publisher.hashes);
-            let work = SegmentWork {
-                node: source.node,
-                source: Arc::clone(&source.source),
-                segment: Arc::clone(&source.segment),
-                shared: setup.shared.clone(),
+            let (node, segment) = (source.node, Arc::clone(&source.segment));
+            let shared = setup.shared.clone();
+            let add = move |batch: Batch, step: &mut SourceStep| {
+                shared.run(&segment, Some(node), batch, &mut step.output)?;
+                step.memory = step.output.memory;
+                Ok(())
             };
-            let executor = PoolExecutor(setup.pool()?);
+            let (reads_from, pool) = (Arc::clone(&source.source), setup.pool()?);
+            let executor = move |task| run_task(&pool, task);
             running.push(RunningSource {
                 node: source.node,
                 name: Arc::clone(&source.name),
                 source: Arc::clone(&source.source),
                 plan: (reading.splits.clone(), reading.query),
                 inputs: InputLog::new(&source.name, &reading.splits),
-                steps: SourceSteps::new(work, reading.splits, reads, executor, limits),
+                steps: ReadAhead::new(reads_from, reading.splits, reads, add, executor, limits),
                 damage: source.damage.clone(),
                 segment: Arc::clone(&source.segment),
                 turns: 0,

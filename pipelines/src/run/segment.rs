@@ -7,11 +7,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 use sluice_kit::counts::EventCounts;
-use sluice_kit::reading::{ReadAhead, ReadStep, SplitWork};
 use sluice_model::plugin::times_clamped;
 use sluice_model::{
-    Batch, BlockPool, ChannelId, Channels, DynSink, Error, Map, PrepareContext, Query, Source,
-    StageContext,
+    Batch, BlockPool, ChannelId, Channels, DynSink, Error, Map, PrepareContext, Query, StageContext,
 };
 
 use super::observed::NamingNodes;
@@ -193,36 +191,6 @@ pub(crate) fn count_stage(
         tally.note(note, *count);
     }
     tally.unmet.extend(context.report.unmet.iter().cloned());
-}
-
-/// A source being read.
-pub(crate) type SourceSteps = ReadAhead<'static, SegmentWork>;
-
-/// One step of a source.
-pub(crate) type SourceStep = ReadStep<SegmentOutcome>;
-
-/// Runs batches of a source through the segment that follows it.
-pub(crate) struct SegmentWork {
-    pub(crate) node: usize,
-    pub(crate) source: Arc<dyn Source>,
-    pub(crate) segment: Arc<Vec<Branch>>,
-    pub(crate) shared: TaskContext,
-}
-
-impl SplitWork for SegmentWork {
-    type Output = SegmentOutcome;
-
-    fn source(&self) -> &dyn Source {
-        &*self.source
-    }
-
-    fn add(&self, batch: Batch, outcome: &mut SegmentOutcome) -> Result<(), Error> {
-        self.shared.run(&self.segment, Some(self.node), batch, outcome)
-    }
-
-    fn memory(&self, outcome: &SegmentOutcome) -> usize {
-        outcome.memory
-    }
 }
 
 #[cfg(test)]

@@ -3,13 +3,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use sluice_io::tasks::TaskPool;
-use sluice_kit::reading::{
-    Executor, InlineExecutor, NextStep, ReadAhead, ReadLimits, ReadTask, SplitWork,
-};
+use sluice_kit::reading::{ReadAhead, ReadLimits, ReadStep, ReadTask};
 use sluice_kit::{KeptNames, Playback};
 use sluice_model::options::ByteSize;
 use sluice_model::{
@@ -232,12 +229,9 @@ impl Setup {
         let splits = source.splits(self.limits.split_bytes as u64, &Query::default())?;
         let once = splits.iter().find(|split| split.bytes.is_none()).cloned();
         let again = splits.into_iter().take_while(|split| split.bytes.is_some()).collect();
-        let limits = ReadLimits::in_turn();
-        let mut reading =
-            ReadAhead::new(FirstTimestamp(source), again, context, InlineExecutor, limits);
-        while let NextStep::Step(step) = reading.next(Duration::MAX, usize::MAX)? {
-            if step.output.is_some() {
-                return Ok(step.output);
+        for step in ReadAhead::in_turn(source, again, context, add_first_time) {
+            if let Some(first) = step?.output {
+                return Ok(Some(first));
             }
         }
         once.map_or(Ok(None), |split| {
@@ -251,25 +245,12 @@ impl Setup {
 }
 
 /// Finds the first time that is within the range of times: others are no reference.
-struct FirstTimestamp<'s>(&'s dyn Source);
-
-impl SplitWork for FirstTimestamp<'_> {
-    type Output = Option<i64>;
-
-    fn source(&self) -> &dyn Source {
-        self.0
-    }
-
-    fn add(&self, batch: Batch, first: &mut Option<i64>) -> Result<(), Error> {
-        let mut times = batch.timestamps().iter().enumerate();
-        let in_range = times.find(|(row, _)| batch.wide_time(*row).is_none());
-        *first = first.or(in_range.map(|(_, time)| *time));
-        Ok(())
-    }
-
-    fn is_enough(&self, first: &Option<i64>) -> bool {
-        first.is_some()
-    }
+fn add_first_time(batch: Batch, step: &mut ReadStep<Option<i64>>) -> Result<(), Error> {
+    let mut times = batch.timestamps().iter().enumerate();
+    let in_range = times.find(|(row, _)| batch.wide_time(*row).is_none());
+    step.output = step.output.or(in_range.map(|(_, time)| *time));
+    step.is_enough = step.output.is_some();
+    Ok(())
 }
 
 /// Starts the thread pool for tasks.
@@ -283,17 +264,14 @@ pub(crate) fn start_pool(jobs: usize) -> Result<Arc<ThreadPool>, Error> {
     pool.map(Arc::new).map_err(|e| Error::refused(format!("cannot start worker threads: {e}")))
 }
 
-/// Runs tasks on the run's pool, and readers on threads of their own.
-pub(crate) struct PoolExecutor(pub(crate) Arc<ThreadPool>);
-
-impl Executor<'static> for PoolExecutor {
-    fn spawn(&self, task: ReadTask<'static>) {
-        self.0.spawn(task);
+/// Runs a task on the run's pool, or a reader on a thread of its own.
+pub(super) fn run_task(pool: &ThreadPool, task: ReadTask<'static>) -> Result<(), Error> {
+    match task {
+        ReadTask::Step(step) => pool.spawn(step),
+        ReadTask::Reader(reader) => {
+            let started = std::thread::Builder::new().name("sluice-reader".into()).spawn(reader);
+            started.map_err(|e| Error::refused(format!("cannot start a thread to read: {e}")))?;
+        }
     }
-
-    fn spawn_reader(&self, task: ReadTask<'static>) -> Result<(), Error> {
-        let reader = std::thread::Builder::new().name("sluice-reader".into()).spawn(task);
-        let failed = |e| Error::refused(format!("cannot start a thread to read: {e}"));
-        reader.map(drop).map_err(failed)
-    }
+    Ok(())
 }

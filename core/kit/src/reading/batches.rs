@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Select, Sender};
 
-use super::{SplitWork, Wake};
-use sluice_model::{Batch, Damage, DamageLog, Error, LiveBatches, ReadContext, Split, SplitStart};
+use super::Wake;
+use sluice_model::{
+    Batch, Damage, DamageLog, Error, LiveBatches, ReadContext, Source, Split, SplitStart,
+};
 
 /// Where the batches of a split arrive that is not read by a task.
 pub(super) enum BatchReceiver {
@@ -79,8 +81,8 @@ impl<T> Drop for Reply<T> {
 }
 
 /// Reads a split and sends its batches, as long as they are received.
-pub(super) fn send_batches<W: SplitWork>(
-    work: &W,
+pub(super) fn send_batches(
+    source: &dyn Source,
     split: &Split,
     context: &ReadContext,
     reply: &Reply<Result<ReadBatch, Error>>,
@@ -89,7 +91,7 @@ pub(super) fn send_batches<W: SplitWork>(
         let (damage, notes) = (context.damage.take(), context.losses.take_notes());
         Ok(ReadBatch { batch, damage, notes })
     };
-    let mut reader = work.source().read(split, SplitStart::At(split.start), context)?;
+    let mut reader = source.read(split, SplitStart::At(split.start), context)?;
     while let Some(batch) = reader.next_batch()? {
         if !reply.send(with_reports(Some(batch))) || context.run.is_cancelled() {
             return Ok(());

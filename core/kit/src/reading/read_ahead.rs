@@ -2,27 +2,45 @@
 //! split again if it did not begin where the previous one ended.
 
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Select, bounded};
 
 use super::batches::{BatchReceiver, ReadBatch, Reply, send_batches};
-use super::{Executor, ReadLimits, SplitWork, StepSizes, Wake};
+use super::{ReadLimits, StepSizes};
 use sluice_model::{
-    Damage, Error, LossLog, Query, ReadContext, RunHandle, Seam, Split, SplitStart,
+    Batch, Damage, Error, LossLog, Query, ReadContext, RunHandle, Seam, Source, Split, SplitStart,
 };
 
 /// The batches that a reader on its own thread may be ahead.
 const MAX_BATCHES_AHEAD: usize = 4;
 
-/// The result for a split, or for one batch of a split that is not read by a task.
+/// Work that a [`ReadAhead`] has its consumer run.
+pub enum ReadTask<'a> {
+    /// Takes a while and never waits for another. Run it soon, or at once.
+    Step(Box<dyn FnOnce() + Send + 'a>),
+    /// May wait for its input and for the consumer. Run it on a thread of its own.
+    Reader(Box<dyn FnOnce() + Send + 'a>),
+}
+
+/// Wakes the consumer of a [`ReadAhead`].
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// What is made of a split, or of one batch of a split that is not read by a task.
 #[derive(Debug, Default)]
 pub struct ReadStep<O> {
     /// The split, as an index.
     pub split: usize,
-    /// The result of the work.
+    /// What the consumer makes of the batches.
     pub output: O,
+    /// The bytes of memory that the output takes, for the budget. The consumer counts them.
+    pub memory: usize,
+    /// Set by the consumer if it needs no more than this, so that the rest of the split is not
+    /// read.
+    pub is_enough: bool,
     /// The damage found, in order.
     pub damage: Vec<Damage>,
     /// Notes of the reader, with counts. Those of live splits are in the context at once.
@@ -30,18 +48,7 @@ pub struct ReadStep<O> {
     seam: Seam,
 }
 
-/// What [`ReadAhead::next`] returns.
-#[derive(Debug)]
-pub enum NextStep<O> {
-    /// The next step in order.
-    Step(ReadStep<O>),
-    /// The next step is not complete yet.
-    Pending,
-    /// Everything has been read, or as much as a stop request allows.
-    End,
-}
-
-/// Reads splits of a source ahead, and returns what [`SplitWork`] makes of them, in order.
+/// Reads splits of a source ahead, and returns what the consumer makes of them, in order.
 ///
 /// # How a split is read
 ///
@@ -53,7 +60,7 @@ pub enum NextStep<O> {
 /// # Limits
 ///
 /// At most [`ReadLimits::window`] splits are in progress, and as many steps as fit into the
-/// `budget` of [`next`](Self::next), judged by the latest ones. One step is always allowed.
+/// `budget` of [`poll`](Self::poll), judged by the latest ones. One step is always allowed.
 ///
 /// # Stopping
 ///
@@ -64,52 +71,38 @@ pub enum NextStep<O> {
 /// # Example
 ///
 /// ```
-/// use std::time::Duration;
-///
-/// use sluice_kit::reading::{InlineExecutor, NextStep, ReadAhead, ReadLimits, SplitWork};
+/// use sluice_kit::reading::{ReadAhead, ReadStep};
 /// use sluice_model::{Batch, Error, Query, ReadContext, Source};
-///
-/// /// Counts events.
-/// struct Count<'s>(&'s dyn Source);
-///
-/// impl SplitWork for Count<'_> {
-///     type Output = usize;
-///
-///     fn source(&self) -> &dyn Source {
-///         self.0
-///     }
-///
-///     fn add(&self, batch: Batch, events: &mut usize) -> Result<(), Error> {
-///         *events += batch.len();
-///         Ok(())
-///     }
-/// }
 ///
 /// fn count(source: &dyn Source) -> Result<usize, Error> {
 ///     let splits = source.splits(1 << 20, &Query::default())?;
+///     let count = |batch: Batch, step: &mut ReadStep<usize>| {
+///         step.output += batch.len();
+///         Ok(())
+///     };
 ///     let context = ReadContext::standalone("log");
-///     let limits = ReadLimits::in_turn();
-///     let mut reading = ReadAhead::new(Count(source), splits, context, InlineExecutor, limits);
-///     let mut events = 0;
-///     while let NextStep::Step(step) = reading.next(Duration::MAX, usize::MAX)? {
-///         events += step.output;
-///     }
-///     Ok(events)
+///     ReadAhead::in_turn(source, splits, context, count).map(|step| Ok(step?.output)).sum()
 /// }
 /// ```
-pub struct ReadAhead<'a, W: SplitWork> {
-    work: Arc<W>,
-    executor: Box<dyn Executor<'a> + 'a>,
+pub struct ReadAhead<'a, O> {
+    work: Arc<Work<'a, O>>,
+    executor: Box<dyn Fn(ReadTask<'a>) -> Result<(), Error> + Send + 'a>,
     wake: Wake,
     context: ReadContext,
     limits: ReadLimits,
     splits: Vec<Split>,
     /// The next split to start.
     next: usize,
-    active: VecDeque<ActiveSplit<W::Output>>,
+    active: VecDeque<ActiveSplit<O>>,
     /// The last finished split, and where reading it ended.
     last: Option<(usize, Option<u64>)>,
     sizes: Arc<StepSizes>,
+}
+
+/// What all tasks share: the source, and what is done with its batches.
+struct Work<'a, O> {
+    source: Box<dyn Deref<Target = dyn Source + 'a> + Send + Sync + 'a>,
+    add: Box<dyn Fn(Batch, &mut ReadStep<O>) -> Result<(), Error> + Send + Sync + 'a>,
 }
 
 struct ActiveSplit<O> {
@@ -134,22 +127,21 @@ impl Drop for AbandonGuard {
     }
 }
 
-impl<'a, W: SplitWork + 'a> ReadAhead<'a, W>
-where
-    W::Output: 'a,
-{
-    /// Reads these splits, which were made for the context's query.
+impl<'a, O: Default + Send + 'a> ReadAhead<'a, O> {
+    /// Reads these splits of the source, which were made for the context's query. `add` adds a
+    /// batch to a step, on the thread of a task; `executor` runs tasks.
     pub fn new(
-        work: W,
+        source: impl Deref<Target = dyn Source + 'a> + Send + Sync + 'a,
         splits: Vec<Split>,
         context: ReadContext,
-        executor: impl Executor<'a> + 'a,
+        add: impl Fn(Batch, &mut ReadStep<O>) -> Result<(), Error> + Send + Sync + 'a,
+        executor: impl Fn(ReadTask<'a>) -> Result<(), Error> + Send + 'a,
         limits: ReadLimits,
     ) -> Self {
         Self {
-            work: Arc::new(work),
-            wake: executor.waker(),
+            work: Arc::new(Work { source: Box::new(source), add: Box::new(add) }),
             executor: Box::new(executor),
+            wake: Arc::new(|| ()),
             context,
             limits,
             splits,
@@ -158,6 +150,31 @@ where
             last: None,
             sizes: Arc::default(),
         }
+    }
+
+    /// Reads one split after another, on the thread of the consumer, when it asks for the next
+    /// step.
+    pub fn in_turn(
+        source: impl Deref<Target = dyn Source + 'a> + Send + Sync + 'a,
+        splits: Vec<Split>,
+        context: ReadContext,
+        add: impl Fn(Batch, &mut ReadStep<O>) -> Result<(), Error> + Send + Sync + 'a,
+    ) -> Self {
+        let executor = |task: ReadTask<'a>| match task {
+            ReadTask::Step(step) => {
+                step();
+                Ok(())
+            }
+            ReadTask::Reader(_) => Err(Error::internal("a reader would wait for its own thread")),
+        };
+        Self::new(source, splits, context, add, executor, ReadLimits::in_turn())
+    }
+
+    /// Calls `wake` after each result that a task has sent, so that a consumer that does not block
+    /// can [poll](Self::poll) again.
+    pub fn waking(mut self, wake: Wake) -> Self {
+        self.wake = wake;
+        self
     }
 
     /// Starts again with these splits, which were made for `query`.
@@ -197,7 +214,7 @@ where
         self.sizes.estimated_bytes(self.in_flight())
     }
 
-    /// Whether [`next`](Self::next) would return or do something without waiting.
+    /// Whether [`poll`](Self::poll) would return or do something without waiting.
     pub fn is_ready(&self) -> bool {
         let mut select = Select::new();
         self.add_to(&mut select);
@@ -216,47 +233,47 @@ where
         };
     }
 
-    /// The next step in order. Waits for it up to `patience`. Keeps steps in flight within
-    /// `budget` bytes.
+    /// The next step in order; `None` if everything has been read, or as much as a stop request
+    /// allows. Waits for it up to `patience`. Keeps steps in flight within `budget` bytes.
     ///
     /// `Err` if the source or the work failed. The first error in order is returned; nothing is
     /// read after it.
-    pub fn next(
+    pub fn poll(
         &mut self,
         patience: Duration,
         budget: usize,
-    ) -> Result<NextStep<W::Output>, Error> {
+    ) -> Result<Poll<Option<ReadStep<O>>>, Error> {
         loop {
             self.start_ahead(budget)?;
-            let Some(front) = self.active.front_mut() else { return Ok(NextStep::End) };
+            let Some(front) = self.active.front_mut() else { return Ok(Poll::Ready(None)) };
             match &mut front.progress {
                 SplitProgress::Task { entry, result } => {
                     let Some(step) = received(result, patience)? else {
-                        return Ok(NextStep::Pending);
+                        return Ok(Poll::Pending);
                     };
                     let (split, entry) = (front.split, *entry);
                     self.finish_split();
                     if let Some(step) = self.check_seam(split, entry, step)? {
-                        return Ok(NextStep::Step(step));
+                        return Ok(Poll::Ready(Some(step)));
                     }
                 }
                 SplitProgress::Batches { steps, .. } if !steps.is_empty() => {
                     let Some(result) = steps.front() else { continue };
                     let Some(step) = received(result, patience)? else {
-                        return Ok(NextStep::Pending);
+                        return Ok(Poll::Pending);
                     };
                     steps.pop_front();
-                    return Ok(NextStep::Step(step));
+                    return Ok(Poll::Ready(Some(step)));
                 }
                 SplitProgress::Batches { batches, .. } => {
                     let is_live = matches!(batches, BatchReceiver::Live(..));
                     match batches.receive(patience) {
-                        Ok(batch) => self.start_batch(batch),
+                        Ok(batch) => self.start_batch(batch)?,
                         // A reader that waits for its input cannot notice a stop request.
                         Err(RecvTimeoutError::Timeout)
                             if is_live || !self.context.run.is_cancelled() =>
                         {
-                            return Ok(NextStep::Pending);
+                            return Ok(Poll::Pending);
                         }
                         Err(_) => self.finish_split(),
                     }
@@ -279,12 +296,12 @@ where
         &mut self,
         split: usize,
         entry: SplitStart,
-        step: ReadStep<W::Output>,
-    ) -> Result<Option<ReadStep<W::Output>>, Error> {
+        step: ReadStep<O>,
+    ) -> Result<Option<ReadStep<O>>, Error> {
         let ended = self.last.filter(|(last, _)| self.follows(*last, split));
         match ended.and_then(|(_, ended)| ended) {
             Some(due) if entry == SplitStart::Search && step.seam.began != Some(due) => {
-                let again = self.start_task(split, SplitStart::At(due));
+                let again = self.start_task(split, SplitStart::At(due))?;
                 self.active.push_front(again);
                 Ok(None)
             }
@@ -307,7 +324,7 @@ where
             && steps.len() < most
             && let Ok(batch) = batches.receive(Duration::ZERO)
         {
-            self.start_batch(batch);
+            self.start_batch(batch)?;
         }
         while self.next < self.splits.len() && self.may_start(budget) {
             let split = self.next;
@@ -315,7 +332,7 @@ where
             let max = self.limits.max_task_bytes;
             let is_task = max.is_none_or(|max| self.splits[split].bytes.is_some_and(|b| b <= max));
             let started =
-                if is_task { self.start_search(split) } else { self.start_batches(split)? };
+                if is_task { self.start_search(split)? } else { self.start_batches(split)? };
             self.active.push_back(started);
         }
         Ok(())
@@ -331,37 +348,47 @@ where
                 && self.in_flight() < self.sizes.max_steps(budget)
     }
 
-    fn start_search(&self, split: usize) -> ActiveSplit<W::Output> {
+    fn start_search(&self, split: usize) -> Result<ActiveSplit<O>, Error> {
         let is_first = split == 0 || !self.follows(split - 1, split);
         // The first split of an input starts where the input does: nothing to search for.
         let start = SplitStart::At(self.splits[split].start);
         self.start_task(split, if is_first { start } else { SplitStart::Search })
     }
 
-    fn start_task(&self, split: usize, entry: SplitStart) -> ActiveSplit<W::Output> {
+    fn start_task(&self, split: usize, entry: SplitStart) -> Result<ActiveSplit<O>, Error> {
         let (context, guard) = detached(self.context.with_own_logs());
-        let (work, piece) = (Arc::clone(&self.work), self.splits[split].clone());
-        let result = self.spawn(move || read_split(&*work, (split, &piece), entry, &context));
-        ActiveSplit { split, progress: SplitProgress::Task { entry, result }, _guard: guard }
+        let piece = self.splits[split].clone();
+        let result = self.spawn(split, move |work, step| {
+            let mut reader = work.source.read(&piece, entry, &context)?;
+            while !step.is_enough && !context.run.is_abandoned() {
+                let Some(batch) = reader.next_batch()? else { break };
+                (work.add)(batch, step)?;
+            }
+            (step.damage, step.notes) = (context.damage.take(), context.losses.take_notes());
+            step.seam = reader.seam();
+            Ok(())
+        })?;
+        let progress = SplitProgress::Task { entry, result };
+        Ok(ActiveSplit { split, progress, _guard: guard })
     }
 
     /// Starts a split whose batches arrive over a channel.
-    fn start_batches(&self, split: usize) -> Result<ActiveSplit<W::Output>, Error> {
+    fn start_batches(&self, split: usize) -> Result<ActiveSplit<O>, Error> {
         let piece = self.splits[split].clone();
         let (batches, guard) = if piece.live {
             let (context, guard) = detached(self.context.with_own_damage());
-            let batches = self.work.source().listen(&piece, &context)?;
+            let batches = self.work.source.listen(&piece, &context)?;
             (BatchReceiver::Live(batches, context.damage), guard)
         } else {
             let (context, guard) = detached(self.context.with_own_logs());
             let (sender, batches) = bounded(MAX_BATCHES_AHEAD);
             let reply = Reply::new(sender, &self.wake);
             let work = Arc::clone(&self.work);
-            self.executor.spawn_reader(Box::new(move || {
-                if let Err(error) = send_batches(&*work, &piece, &context, &reply) {
+            (self.executor)(ReadTask::Reader(Box::new(move || {
+                if let Err(error) = send_batches(&**work.source, &piece, &context, &reply) {
                     reply.send(Err(error));
                 }
-            }))?;
+            })))?;
             (BatchReceiver::Reader(batches), guard)
         };
         let progress = SplitProgress::Batches { batches, steps: VecDeque::new() };
@@ -369,37 +396,54 @@ where
     }
 
     /// Starts a step for a batch of the first split.
-    fn start_batch(&mut self, batch: Result<ReadBatch, Error>) {
-        let Some(split) = self.active.front().map(|front| front.split) else { return };
-        let work = Arc::clone(&self.work);
-        let result = self.spawn(move || {
+    fn start_batch(&mut self, batch: Result<ReadBatch, Error>) -> Result<(), Error> {
+        let Some(split) = self.active.front().map(|front| front.split) else { return Ok(()) };
+        let result = self.spawn(split, move |work, step| {
             let ReadBatch { batch, damage, notes } = batch?;
-            let mut output = W::Output::default();
-            batch.map_or(Ok(()), |batch| work.add(batch, &mut output))?;
-            Ok(ReadStep { split, output, damage, notes, seam: Seam::default() })
-        });
+            (step.damage, step.notes) = (damage, notes);
+            batch.map_or(Ok(()), |batch| (work.add)(batch, step))
+        })?;
         if let Some(ActiveSplit { progress: SplitProgress::Batches { steps, .. }, .. }) =
             self.active.front_mut()
         {
             steps.push_back(result);
         }
+        Ok(())
     }
 
+    /// Starts a step that `fill` completes.
     fn spawn(
         &self,
-        step: impl FnOnce() -> Result<ReadStep<W::Output>, Error> + Send + 'a,
-    ) -> StepReceiver<W::Output> {
+        split: usize,
+        fill: impl FnOnce(&Work<'a, O>, &mut ReadStep<O>) -> Result<(), Error> + Send + 'a,
+    ) -> Result<StepReceiver<O>, Error> {
         let (sender, result) = bounded(1);
         let reply = Reply::new(sender, &self.wake);
         let (work, sizes) = (Arc::clone(&self.work), Arc::clone(&self.sizes));
-        self.executor.spawn(Box::new(move || {
-            let step = step();
-            if let Ok(step) = &step {
-                sizes.note(work.memory(&step.output));
+        (self.executor)(ReadTask::Step(Box::new(move || {
+            let mut step = ReadStep { split, ..ReadStep::default() };
+            let filled = fill(&work, &mut step);
+            if filled.is_ok() {
+                sizes.note(step.memory);
             }
-            reply.send(step);
-        }));
-        result
+            reply.send(filled.map(|()| step));
+        })))?;
+        Ok(result)
+    }
+}
+
+/// Waits for every step, with any number of them in flight.
+impl<'a, O: Default + Send + 'a> Iterator for ReadAhead<'a, O> {
+    type Item = Result<ReadStep<O>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.poll(Duration::MAX, usize::MAX) {
+                Ok(Poll::Ready(step)) => return step.map(Ok),
+                Ok(Poll::Pending) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
     }
 }
 
@@ -422,20 +466,4 @@ fn received<T>(
             Err(Error::internal("a task panicked; its message is above"))
         }
     }
-}
-
-fn read_split<W: SplitWork>(
-    work: &W,
-    (at, split): (usize, &Split),
-    entry: SplitStart,
-    context: &ReadContext,
-) -> Result<ReadStep<W::Output>, Error> {
-    let mut output = W::Output::default();
-    let mut reader = work.source().read(split, entry, context)?;
-    while !work.is_enough(&output) && !context.run.is_abandoned() {
-        let Some(batch) = reader.next_batch()? else { break };
-        work.add(batch, &mut output)?;
-    }
-    let (damage, notes) = (context.damage.take(), context.losses.take_notes());
-    Ok(ReadStep { split: at, output, damage, notes, seam: reader.seam() })
 }

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use sluice_kit::event_table::{ChannelSchema, RowType};
-use sluice_kit::reading::{InlineExecutor, NextStep, ReadAhead, ReadLimits, SplitWork};
+use sluice_kit::reading::{ReadAhead, ReadStep};
 use sluice_model::{
-    Batch, BlockPool, Channel, Error, ErrorKind, PerChannel, Query, Rows, Source, StageContext, raw,
+    Batch, BlockPool, Channel, Error, ErrorKind, PerChannel, Query, Rows, StageContext, raw,
 };
 
 use super::LogTables;
@@ -42,12 +41,15 @@ impl LogTables {
         let query = Query { channels, ..Query::default() };
         let splits = self.splits(SPLIT_BYTES, &query)?;
         let context = self.context(query, BlockPool::new(SPLIT_BYTES as usize + (64 << 10), 2));
-        let work = Discovery { log: self, stop, channel, matches: PerChannel::default() };
-        let limits = ReadLimits::in_turn();
-        let mut reading = ReadAhead::new(work, splits, context, InlineExecutor, limits);
+        let discovery = Discovery { log: self, stop, channel, matches: PerChannel::default() };
+        let add = |batch: Batch, step: &mut ReadStep<ChannelSchema>| {
+            discovery.add(batch, &mut step.output)?;
+            step.is_enough = matches!(step.output, ChannelSchema::Fields(_));
+            Ok(())
+        };
         let mut known = ChannelSchema::Missing;
-        while let NextStep::Step(step) = reading.next(Duration::MAX, usize::MAX)? {
-            match step.output {
+        for step in ReadAhead::in_turn(&*self.source, splits, context, add) {
+            match step?.output {
                 ChannelSchema::Missing => {}
                 ChannelSchema::Payloads => known = ChannelSchema::Payloads,
                 fields => return Ok(fields),
@@ -65,13 +67,7 @@ struct Discovery<'l> {
     matches: PerChannel<bool>,
 }
 
-impl SplitWork for Discovery<'_> {
-    type Output = ChannelSchema;
-
-    fn source(&self) -> &dyn Source {
-        &*self.log.source
-    }
-
+impl Discovery<'_> {
     fn add(&self, batch: Batch, known: &mut ChannelSchema) -> Result<(), Error> {
         let Self { log, stop, channel, matches } = self;
         if stop.load(Ordering::Relaxed) {
@@ -95,10 +91,6 @@ impl SplitWork for Discovery<'_> {
             None => ChannelSchema::Payloads,
         };
         Ok(())
-    }
-
-    fn is_enough(&self, known: &ChannelSchema) -> bool {
-        matches!(known, ChannelSchema::Fields(_))
     }
 }
 

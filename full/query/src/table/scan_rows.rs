@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use datafusion::error::Result;
-use sluice_kit::reading::{Executor, NextStep, ReadAhead, ReadStep, ReadTask, SplitWork, Wake};
-use sluice_model::{Batch, Error, Source, Split};
+use sluice_kit::reading::{ReadAhead, ReadStep, ReadTask};
+use sluice_model::{Batch, Split};
 use tokio::sync::{Notify, Semaphore};
 
 use super::collector::TableCollector;
@@ -20,7 +21,7 @@ pub(super) struct ScanRows {
     task: Arc<ScanTask>,
     resources: Arc<ReadResources>,
     /// `None` once enough was read.
-    reading: Option<ReadAhead<'static, ScanWork>>,
+    reading: Option<ReadAhead<'static, ScanOutput>>,
     /// Notified of each result.
     news: Arc<Notify>,
     /// Rows to return.
@@ -35,62 +36,21 @@ pub(super) struct ScanRows {
     collector: Option<TableCollector>,
 }
 
-/// Scans batches. Results need at most `limit` rows.
-struct ScanWork {
-    task: Arc<ScanTask>,
-    limit: usize,
-    stores: bool,
-}
-
-impl SplitWork for ScanWork {
-    type Output = ScanOutput;
-
-    fn source(&self) -> &dyn Source {
-        &*self.task.log.source
-    }
-
-    fn add(&self, batch: Batch, output: &mut ScanOutput) -> std::result::Result<(), Error> {
-        // DataFusion's errors are returned in order with the rows.
-        output.failed = self.task.add(batch, self.stores, output).err();
-        Ok(())
-    }
-
-    fn memory(&self, output: &ScanOutput) -> usize {
-        output.memory
-    }
-
-    fn is_enough(&self, output: &ScanOutput) -> bool {
-        output.rows >= self.limit || output.failed.is_some()
-    }
-}
-
-/// Runs tasks on blocking threads, each once there is a permit.
-struct BlockingExecutor {
-    permits: Arc<Semaphore>,
-    news: Arc<Notify>,
-}
-
-impl Executor<'static> for BlockingExecutor {
-    fn spawn(&self, task: ReadTask<'static>) {
-        let permits = Arc::clone(&self.permits);
-        drop(tokio::spawn(async move {
-            let permit = permits.acquire_owned().await;
-            drop(tokio::task::spawn_blocking(move || {
-                let _permit = permit;
-                task();
+/// Runs a task on a blocking thread, once there is a permit. Readers take none, as they wait for the
+/// consumer.
+fn run_task(permits: &Arc<Semaphore>, task: ReadTask<'static>) {
+    match task {
+        ReadTask::Step(step) => {
+            let permit = Arc::clone(permits).acquire_owned();
+            drop(tokio::spawn(async move {
+                let permit = permit.await;
+                drop(tokio::task::spawn_blocking(move || {
+                    let _permit = permit;
+                    step();
+                }));
             }));
-        }));
-    }
-
-    /// Takes no permit, as readers wait for the consumer.
-    fn spawn_reader(&self, task: ReadTask<'static>) -> std::result::Result<(), Error> {
-        drop(tokio::task::spawn_blocking(task));
-        Ok(())
-    }
-
-    fn waker(&self) -> Wake {
-        let news = Arc::clone(&self.news);
-        Arc::new(move || news.notify_one())
+        }
+        ReadTask::Reader(reader) => drop(tokio::task::spawn_blocking(reader)),
     }
 }
 
@@ -105,18 +65,29 @@ impl ScanRows {
         cache_key: Option<&str>,
     ) -> Self {
         let context = task.log.context(task.pushdown.query(), resources.blocks.clone());
-        let news = Arc::<Notify>::default();
-        let permits = Arc::clone(&resources.permits);
-        let executor = BlockingExecutor { permits, news: Arc::clone(&news) };
         let collector = cache_key
             .filter(|_| limit.is_none())
             .and_then(|key| TableCollector::new(&task, key, resources.max_cached_bytes));
-        let work = ScanWork {
-            task: Arc::clone(&task),
-            limit: limit.unwrap_or(usize::MAX),
-            stores: collector.is_some(),
+        let (scan, stores) = (Arc::clone(&task), collector.is_some());
+        let enough = limit.unwrap_or(usize::MAX);
+        let add = move |batch: Batch, step: &mut ReadStep<ScanOutput>| {
+            // DataFusion's errors are returned in order with the rows.
+            let failed = scan.add(batch, stores, &mut step.output).err();
+            step.memory = step.output.memory;
+            step.is_enough = step.output.rows >= enough || failed.is_some();
+            step.output.failed = failed;
+            Ok(())
         };
-        let reading = ReadAhead::new(work, splits, context, executor, resources.limits);
+        let permits = Arc::clone(&resources.permits);
+        let executor = move |task| {
+            run_task(&permits, task);
+            Ok(())
+        };
+        let (source, limits) = (Arc::clone(&task.log.source), resources.limits);
+        let news = Arc::<Notify>::default();
+        let notified = Arc::clone(&news);
+        let reading = ReadAhead::new(source, splits, context, add, executor, limits)
+            .waking(Arc::new(move || notified.notify_one()));
         Self {
             task,
             resources,
@@ -143,10 +114,10 @@ impl ScanRows {
             let window = self.window();
             let Some(reading) = &mut self.reading else { return Ok(None) };
             reading.set_window(window);
-            match reading.next(Duration::ZERO, self.resources.queue_bytes) {
-                Ok(NextStep::Step(step)) => self.finish_step(step)?,
-                Ok(NextStep::Pending) => self.news.notified().await,
-                Ok(NextStep::End) => {
+            match reading.poll(Duration::ZERO, self.resources.queue_bytes) {
+                Ok(Poll::Ready(Some(step))) => self.finish_step(step)?,
+                Ok(Poll::Pending) => self.news.notified().await,
+                Ok(Poll::Ready(None)) => {
                     self.reading = None;
                     if let Some(collector) = self.collector.take() {
                         collector.finish(&self.left_out, &self.notes);

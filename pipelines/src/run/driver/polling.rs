@@ -1,15 +1,14 @@
 //! Which source the driver asks next, how long it waits for it, and how much it may read.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::task::Poll;
 use std::time::Duration;
 
 use crossbeam_channel::Select;
-use sluice_kit::reading::NextStep;
 use sluice_model::Error;
 
-use super::super::segment::SourceStep;
 use super::super::topology::MergeNode;
-use super::{RunDriver, RunningSource};
+use super::{RunDriver, RunningSource, SourceStep};
 
 /// How long to wait for live sources before doing something else.
 const LIVE_PATIENCE: Duration = Duration::from_millis(20);
@@ -72,13 +71,12 @@ impl RunDriver<'_> {
         loop {
             let is_idle = steps.is_live() && steps.in_flight() == 0;
             let patience = if is_idle { Duration::ZERO } else { STEP_PATIENCE };
-            match steps.next(patience, budget)? {
-                NextStep::Step(step) => return Ok(Some(step)),
-                NextStep::Pending if steps.is_live() && steps.in_flight() == 0 => {
+            match steps.poll(patience, budget)? {
+                Poll::Ready(step) => return Ok(step),
+                Poll::Pending if steps.is_live() && steps.in_flight() == 0 => {
                     return Ok(Some(SourceStep::default()));
                 }
-                NextStep::Pending => {}
-                NextStep::End => return Ok(None),
+                Poll::Pending => {}
             }
         }
     }

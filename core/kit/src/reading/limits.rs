@@ -1,8 +1,67 @@
-//! The sizes of recent steps, and how many steps fit into the memory budget. Only decides when work
-//! starts.
+//! How far to read ahead: limits known from the start, and the sizes of recent steps, which decide
+//! how many fit into the memory budget. They only decide when work starts.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
+
+use sluice_model::BlockPool;
+
+/// How far to read ahead.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadLimits {
+    /// The size of splits of files. It decides how events are batched, so it depends on the memory
+    /// alone.
+    pub split_bytes: usize,
+    /// The most splits in progress.
+    pub window: usize,
+    /// The largest split that a task reads; `None` for any. Others get a reader on its own thread.
+    pub max_task_bytes: Option<u64>,
+    /// The bytes of blocks in use above which only one split is in progress.
+    pub max_lent_bytes: usize,
+}
+
+/// The largest split that a task reads, in multiples of the usual size.
+const MAX_TASK_SPLITS: usize = 4;
+
+/// The blocks of a split in progress.
+const BLOCKS_PER_SPLIT: usize = 3;
+
+/// How much longer than a split a block is: its last event ends in the next one.
+const BLOCK_MARGIN: usize = 64 << 10;
+
+impl ReadLimits {
+    /// The limits for this memory, of which `for_reading` is for reading, and this many threads.
+    pub fn new(memory: usize, for_reading: usize, jobs: usize) -> Self {
+        let split_bytes = (memory / 256).clamp(64 << 10, 2 << 20);
+        let window = (for_reading / (split_bytes * MAX_TASK_SPLITS)).clamp(1, 2 * jobs + 1);
+        Self {
+            split_bytes,
+            window,
+            max_task_bytes: Some((split_bytes * MAX_TASK_SPLITS) as u64),
+            max_lent_bytes: window * BLOCKS_PER_SPLIT * (split_bytes + BLOCK_MARGIN),
+        }
+    }
+
+    /// One split after another, each read by one task, whatever its size.
+    pub(super) fn in_turn() -> Self {
+        Self {
+            split_bytes: usize::MAX,
+            window: 1,
+            max_task_bytes: None,
+            max_lent_bytes: usize::MAX,
+        }
+    }
+
+    /// The most memory of splits in progress.
+    pub fn memory(&self) -> usize {
+        self.window.saturating_mul(self.split_bytes * MAX_TASK_SPLITS)
+    }
+
+    /// The blocks to read into, with `more` beyond those of splits in progress.
+    pub fn blocks(&self, more: usize) -> BlockPool {
+        BlockPool::new(self.split_bytes + BLOCK_MARGIN, self.window * BLOCKS_PER_SPLIT + more)
+    }
+}
 
 /// Steps to start before the first size is known: a stage may make much of little.
 const INITIAL_STEPS: usize = 2;
