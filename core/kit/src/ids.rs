@@ -43,8 +43,10 @@ pub struct KeyedChannelIds {
 /// turn.
 #[derive(Debug)]
 struct NameCache {
-    /// The last name in each slot, as many as a power of two.
+    /// The last name in each slot.
     slots: Vec<Option<(Name, ChannelId)>>,
+    /// The bits of a hash that its slot does without.
+    shift: u32,
     lookups: usize,
 }
 
@@ -158,11 +160,17 @@ impl KeptNames {
 
 impl Default for NameCache {
     fn default() -> Self {
-        Self { slots: vec![None; MIN_SLOTS], lookups: 0 }
+        Self::with_slots(MIN_SLOTS, 0)
     }
 }
 
 impl NameCache {
+    /// An empty one with at least this many slots.
+    fn with_slots(slots: usize, lookups: usize) -> Self {
+        let slots = slots.next_power_of_two().max(MIN_SLOTS);
+        Self { slots: vec![None; slots], shift: u64::BITS - slots.ilog2(), lookups }
+    }
+
     #[inline]
     fn in_slot(&self, slot: usize, name: &[u8]) -> Option<ChannelId> {
         match self.slots.get(slot) {
@@ -180,13 +188,12 @@ impl NameCache {
 
     fn remember(&mut self, name: &[u8], known: (Name, ChannelId), channels: &Channels) {
         self.lookups += 1;
-        if self.lookups.is_power_of_two() || self.lookups > self.slots.len() {
+        if self.lookups.is_power_of_two() {
             let all = channels.len();
             let few = (all * SLOTS_PER_CHANNEL).min(FEW_SLOTS);
-            let slots = self.lookups.min(all * MAX_SLOTS_PER_CHANNEL).max(few);
-            let slots = slots.next_power_of_two();
+            let slots = (2 * self.lookups).min(all * MAX_SLOTS_PER_CHANNEL).max(few);
             if slots > self.slots.len() {
-                self.slots = vec![None; slots];
+                *self = Self::with_slots(slots, self.lookups);
             }
         }
         self.put(name, known);
@@ -201,11 +208,11 @@ impl NameCache {
 
     #[inline]
     fn slot(&self, name: &[u8]) -> usize {
-        hash(name) as usize & (self.slots.len() - 1)
+        (hash(name) >> self.shift) as usize
     }
 }
 
-/// A hash whose low bits depend on all bytes of the name: channels are often numbered, and differ
+/// A hash whose high bits depend on all bytes of the name: channels are often numbered, and differ
 /// in one digit.
 #[inline]
 fn hash(name: &[u8]) -> u64 {
@@ -225,11 +232,10 @@ fn with_middle(ends: u64, name: &[u8]) -> u64 {
     words.fold(ends, |sum, word| mixed(sum) ^ u64::from_le_bytes(*word))
 }
 
-/// Both halves of a product, so that each bit changes low ones.
+/// A product of which each bit of the word changes the high ones.
 #[inline]
 fn mixed(word: u64) -> u64 {
-    let product = u128::from(word) * 0x9e37_79b9_7f4a_7c15;
-    (product >> 64) as u64 ^ product as u64
+    word.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Whether two names are the same. Names are mostly so short that a call of the system's
@@ -286,8 +292,9 @@ mod tests {
     fn names_that_differ_anywhere_are_spread_over_the_slots() {
         let long = |n: u32| format!("/robot/{n:05}/sensors/camera/image");
         for name in [|n| format!("C{n:05}"), |n| format!("STATUS_{n:05}"), long] {
+            let cache = NameCache::with_slots(1 << 14, 0);
             let mut load = vec![0; 1 << 14];
-            (0..10_000).for_each(|n| load[hash(name(n).as_bytes()) as usize % (1 << 14)] += 1);
+            (0..10_000).for_each(|n| load[cache.slot(name(n).as_bytes())] += 1);
             let most = load.iter().max().unwrap();
             let crowded = load.iter().filter(|names| **names > 2).count();
             assert!(*most < 10 && crowded < 700, "{}: {most}, {crowded}", name(0));
@@ -304,7 +311,7 @@ mod tests {
                 assert_eq!(ids.resolve(name.as_bytes()).unwrap().index(), n);
             }
         }
-        let NameCache { slots, lookups } = &ids.cache;
+        let NameCache { slots, lookups, .. } = &ids.cache;
         assert!(slots.len() > 10_000 && slots.len() <= 2 * lookups);
         let mut others = ChannelIds::new(Encoding::Lcm, &context);
         others.resolve(b"CHANNEL_7").unwrap();
@@ -361,7 +368,7 @@ mod tests {
     fn kept_names_are_bounded() {
         let kept = KeptNames::default();
         for n in 0..20 {
-            let names = NameCache { slots: vec![None; MAX_KEPT_SLOTS / 8], lookups: n };
+            let names = NameCache::with_slots(MAX_KEPT_SLOTS / 8, n);
             kept.keep(KeptCache { source: n.to_string().into(), encoding: Encoding::Lcm, names });
         }
         let sources: Vec<_> = kept.caches().iter().map(|kept| kept.source.to_string()).collect();
