@@ -3,7 +3,6 @@
 //!
 //! What a record is, and where damage starts and ends, is decided by the format's [`Framing`].
 
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -37,10 +36,10 @@ pub trait Framing: Send {
     fn peek(&mut self, pos: u64, bytes: &[u8]) -> Result<Peek, Error>;
 
     /// The slow path: classifies what is at `pos`. `Err` comes from `log` only.
-    fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent>;
+    fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> Result<PositionContent, Error>;
 
     /// The start of the first record in `range`.
-    fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> io::Result<Option<u64>>;
+    fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> Result<Option<u64>, Error>;
 
     /// The event of a record at `pos` that [`classify`](Self::classify) has accepted.
     fn event(&mut self, pos: u64, record: &[u8]) -> Result<RecordContent, Error>;

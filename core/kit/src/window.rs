@@ -1,14 +1,13 @@
 //! Reading a log through a window: the current block, which batches share, and lookahead in the log
 //! around it. Knows no format.
 
-use std::io;
 use std::ops::Range;
 
 use bytes::Bytes;
 
 use sluice_io::files::{InputHashes, LogFile};
 use sluice_model::pool::PooledBlock;
-use sluice_model::{Error, ReadContext};
+use sluice_model::{Error, ErrorKind, ReadContext};
 
 /// The alignment of reads: the system copies twice as fast to aligned addresses.
 const ALIGNED: usize = 64;
@@ -20,7 +19,7 @@ pub trait ReadAt {
     /// Fills `buf` from `pos`, and returns the number of bytes read.
     ///
     /// Fewer bytes than requested mean the end of the log; at or after the end the result is 0.
-    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize>;
+    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> Result<usize, Error>;
 
     /// Declares that nothing before `pos` will be read until the current operation ends, so that
     /// long damage in a stream need not be buffered.
@@ -30,7 +29,7 @@ pub trait ReadAt {
 }
 
 impl ReadAt for &[u8] {
-    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize> {
+    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> Result<usize, Error> {
         let rest = usize::try_from(pos).ok().and_then(|pos| self.get(pos..)).unwrap_or_default();
         let len = rest.len().min(buf.len());
         if let (Some(to), Some(from)) = (buf.get_mut(..len), rest.get(..len)) {
@@ -40,9 +39,19 @@ impl ReadAt for &[u8] {
     }
 }
 
+impl ReadAt for LogFile {
+    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> Result<usize, Error> {
+        LogFile::read_at(self, pos, buf)
+    }
+
+    fn forget(&mut self, pos: u64) {
+        LogFile::forget(self, pos);
+    }
+}
+
 /// The number of bytes from `pos` to the end of the log, by binary search; it must be less than
 /// `most`.
-pub fn bytes_from(log: &mut dyn ReadAt, pos: u64, most: u64) -> io::Result<u64> {
+pub fn bytes_from(log: &mut dyn ReadAt, pos: u64, most: u64) -> Result<u64, Error> {
     let mut there = 0..most;
     while there.end - there.start > 1 {
         let middle = there.start + (there.end - there.start) / 2;
@@ -102,7 +111,7 @@ impl Search {
         &mut self,
         log: &mut dyn ReadAt,
         find: impl Fn(&[u8]) -> Option<(usize, usize)>,
-    ) -> io::Result<Option<u64>> {
+    ) -> Result<Option<u64>, Error> {
         loop {
             let found = find(self.window.get(self.searched..).unwrap_or_default());
             if let Some((at, done)) = found {
@@ -118,7 +127,7 @@ impl Search {
     }
 
     /// Reads to the end of the range.
-    pub fn skip_to_end(&mut self, log: &mut dyn ReadAt) -> io::Result<()> {
+    pub fn skip_to_end(&mut self, log: &mut dyn ReadAt) -> Result<(), Error> {
         self.forgets = true;
         while !self.ended {
             self.slide(log)?;
@@ -127,7 +136,7 @@ impl Search {
     }
 
     /// Advances the window, except for its last bytes, which may start a match.
-    fn slide(&mut self, log: &mut dyn ReadAt) -> io::Result<()> {
+    fn slide(&mut self, log: &mut dyn ReadAt) -> Result<(), Error> {
         self.start += self.window.len().saturating_sub(self.overlap).max(self.searched) as u64;
         self.searched = 0;
         if self.forgets {
@@ -166,9 +175,6 @@ pub(crate) struct BlockWindow {
     limit: usize,
     /// Whether the log ended in the block.
     ended: bool,
-    failed: Option<Error>,
-    /// Whether lookahead failed because the run was cancelled.
-    interrupted: bool,
     kept_from: Option<u64>,
 }
 
@@ -184,8 +190,6 @@ impl BlockWindow {
             filled: 0,
             limit: 0,
             ended: false,
-            failed: None,
-            interrupted: false,
             kept_from: None,
         }
     }
@@ -270,19 +274,15 @@ impl BlockWindow {
         self.block.take().map(|block| block.freeze().slice(span)).unwrap_or_default()
     }
 
-    /// Runs `scan`, and restores the original error if it fails. `None` if the run was cancelled
-    /// meanwhile: the result is then meaningless.
+    /// Runs `scan`. `None` if the run was cancelled meanwhile.
     pub(crate) fn scan<T>(
         &mut self,
-        scan: impl FnOnce(&mut dyn ReadAt) -> io::Result<T>,
+        scan: impl FnOnce(&mut dyn ReadAt) -> Result<T, Error>,
     ) -> Result<Option<T>, Error> {
-        let scanned = scan(self);
-        if self.interrupted {
-            return Ok(None);
+        match scan(self) {
+            Err(error) if matches!(error.kind(), ErrorKind::Aborted) => Ok(None),
+            scanned => scanned.map(Some),
         }
-        scanned.map(Some).map_err(|error| {
-            self.failed.take().unwrap_or_else(|| Error::io("read", self.file.path(), error))
-        })
     }
 
     /// The buffered bytes of a damaged range; empty if it was too long.
@@ -304,21 +304,17 @@ impl BlockWindow {
 }
 
 impl ReadAt for BlockWindow {
-    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize> {
+    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> Result<usize, Error> {
         // Formats may look ahead for long and need not know about runs: check for cancellation
         // here.
         if self.context.run.is_cancelled() {
-            self.interrupted = true;
-            return Err(io::ErrorKind::Other.into());
+            return Err(ErrorKind::Aborted.into());
         }
         if let Some(there) = self.from(pos).get(..buf.len()) {
             buf.copy_from_slice(there);
             return Ok(there.len());
         }
-        self.file.read_at(pos, buf).map_err(|error| {
-            self.failed = Some(error);
-            io::ErrorKind::Other.into()
-        })
+        self.file.read_at(pos, buf)
     }
 
     fn forget(&mut self, pos: u64) {

@@ -1,7 +1,6 @@
 //! An LCM log as a framed log: the channel and time of each event. [`scan`] decides what is an
 //! event.
 
-use std::io;
 use std::ops::Range;
 use std::path::Path;
 
@@ -75,7 +74,7 @@ impl Framing for LcmFraming {
         Ok(Peek::Event { len, head: EventHeader { timestamp, sequence, channel, payload } })
     }
 
-    fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
+    fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> Result<PositionContent, Error> {
         Ok(match scan::classify(log, pos, &self.limits)? {
             scan::EventScan::Event { end, .. } => PositionContent::Record { end },
             scan::EventScan::Damage { end, reason } => {
@@ -85,7 +84,7 @@ impl Framing for LcmFraming {
         })
     }
 
-    fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> io::Result<Option<u64>> {
+    fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> Result<Option<u64>, Error> {
         scan::next_event(log, range, &self.limits)
     }
 

@@ -49,12 +49,12 @@
 
 #![warn(clippy::indexing_slicing)]
 
-use std::io;
 use std::ops::Range;
 
 use memchr::memmem::Finder;
 
 use sluice_kit::window::{ReadAt, Search, bytes_from};
+use sluice_model::Error;
 
 use crate::wire::{HEADER_LEN, LcmHeader, SYNC};
 
@@ -172,7 +172,7 @@ pub enum EventDamage {
 ///
 /// Confirming an event takes three small reads. Damage is scanned to its end, see the module. `Err`
 /// comes only from `log`.
-pub fn classify(log: &mut dyn ReadAt, pos: u64, limits: &ScanLimits) -> io::Result<EventScan> {
+pub fn classify(log: &mut dyn ReadAt, pos: u64, limits: &ScanLimits) -> Result<EventScan, Error> {
     if log.read_at(pos, &mut [0])? == 0 {
         return Ok(EventScan::End);
     }
@@ -196,7 +196,7 @@ pub fn next_event(
     log: &mut dyn ReadAt,
     range: Range<u64>,
     limits: &ScanLimits,
-) -> io::Result<Option<u64>> {
+) -> Result<Option<u64>, Error> {
     first_plausible(log, &mut search_from(range), limits)
 }
 
@@ -224,7 +224,7 @@ fn first_plausible(
     log: &mut dyn ReadAt,
     search: &mut Search,
     limits: &ScanLimits,
-) -> io::Result<Option<u64>> {
+) -> Result<Option<u64>, Error> {
     search.forget();
     let finder = Finder::new(&SYNC);
     while let Some(at) = search.next(log, |bytes| find_sync(&finder, bytes))? {
@@ -240,7 +240,7 @@ fn validate(
     log: &mut dyn ReadAt,
     pos: u64,
     limits: &ScanLimits,
-) -> io::Result<Result<(LcmHeader, u64), HeaderRejection>> {
+) -> Result<Result<(LcmHeader, u64), HeaderRejection>, Error> {
     let (header, len) = match header_at(log, pos, limits)? {
         Ok(found) => found,
         Err(doubt) => return Ok(Err(doubt)),
@@ -261,7 +261,7 @@ fn header_at(
     log: &mut dyn ReadAt,
     pos: u64,
     limits: &ScanLimits,
-) -> io::Result<Result<(LcmHeader, u64), HeaderRejection>> {
+) -> Result<Result<(LcmHeader, u64), HeaderRejection>, Error> {
     let mut bytes = [0; HEADER_LEN];
     let there = log.read_at(pos, &mut bytes)?;
     if there < HEADER_LEN {
@@ -290,7 +290,7 @@ fn negative_length(header: &LcmHeader) -> EventDamage {
 }
 
 /// Reads the last byte of an event and the four after it: one read tells both.
-fn successor(log: &mut dyn ReadAt, end: u64) -> io::Result<Successor> {
+fn successor(log: &mut dyn ReadAt, end: u64) -> Result<Successor, Error> {
     let mut bytes = [0; 1 + SYNC.len()];
     let there = log.read_at(end.saturating_sub(1), &mut bytes)?;
     let after = bytes.get(..there).unwrap_or_default().split_first();
@@ -307,7 +307,7 @@ fn unconfirmed_damage(
     event: Range<u64>,
     header: &LcmHeader,
     limits: &ScanLimits,
-) -> io::Result<Option<EventDamage>> {
+) -> Result<Option<EventDamage>, Error> {
     let Some(channel_len) = plausible_channel_len(header) else {
         return Ok(Some(EventDamage::ChannelLength(header.channel_len)));
     };
@@ -325,7 +325,7 @@ fn contradiction(
     log: &mut dyn ReadAt,
     event: Range<u64>,
     limits: &ScanLimits,
-) -> io::Result<Option<u64>> {
+) -> Result<Option<u64>, Error> {
     let finder = Finder::new(&SYNC);
     let mut search = search_from(event.start + SYNC.len() as u64..event.end);
     let mut visited = Vec::with_capacity(MAX_INNER);
@@ -351,7 +351,7 @@ fn walk(
     end: u64,
     visited: &mut Vec<u64>,
     limits: &ScanLimits,
-) -> io::Result<Option<u64>> {
+) -> Result<Option<u64>, Error> {
     while !visited.contains(&at)
         && let Ok((header, len)) = header_at(log, at, limits)?
     {
@@ -374,7 +374,7 @@ fn is_strong_proof(
     at: u64,
     header: &LcmHeader,
     end: u64,
-) -> io::Result<bool> {
+) -> Result<bool, Error> {
     if successor(log, end)? == Successor::Confirms {
         return Ok(true);
     }
@@ -396,7 +396,7 @@ fn read_channel<'b>(
     len: usize,
     buf: &'b mut [u8],
     refused: impl Fn(u8) -> bool,
-) -> io::Result<Option<&'b [u8]>> {
+) -> Result<Option<&'b [u8]>, Error> {
     let Some(channel) = buf.get_mut(..len) else { return Ok(None) };
     let mut pos = at.saturating_add(HEADER_LEN as u64);
     for piece in channel.chunks_mut(CHANNEL_CHUNK) {

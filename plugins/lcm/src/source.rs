@@ -6,7 +6,6 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_io::files::{self, InputContent, LogFile};
-use sluice_kit::window::ReadAt;
 use sluice_model::options::{ByteSize, InPaths, Seek};
 use sluice_model::plugin::TimeWindow;
 use sluice_model::{
@@ -119,7 +118,7 @@ fn sorted_part(
     if query.window().is_open() || len < MIN_SEEK_LEN {
         return Ok(0..len);
     }
-    let mut log = SeekProbe { log: LogFile::open(path)?, limits: *limits, error: None };
+    let mut log = SeekProbe { log: LogFile::open(path)?, limits: *limits };
     let mut samples: Vec<(u64, i64)> = Vec::new();
     for n in 0..SORT_SAMPLES {
         let Some(found) = log.event_at(len / SORT_SAMPLES * n, len)? else { continue };
@@ -143,7 +142,6 @@ fn sorted_part(
 struct SeekProbe {
     log: LogFile,
     limits: ScanLimits,
-    error: Option<Error>,
 }
 
 impl SeekProbe {
@@ -152,14 +150,11 @@ impl SeekProbe {
 
     /// The first event at `from` or later, and its time in nanoseconds.
     fn event_at(&mut self, from: u64, to: u64) -> Result<Option<(u64, i64)>, Error> {
-        let limits = self.limits;
         // Positions without an event within this distance are not used.
         let range = from..to.min(from.saturating_add(Self::BISECT_LIMIT));
-        let found = scan::next_event(self, range, &limits);
-        let found = found.map_err(|e| {
-            self.error.take().unwrap_or_else(|| Error::io("read", self.log.path(), e))
-        })?;
-        let Some(at) = found else { return Ok(None) };
+        let Some(at) = scan::next_event(&mut self.log, range, &self.limits)? else {
+            return Ok(None);
+        };
         let mut head = [0; HEADER_LEN];
         self.log.read_at(at, &mut head)?;
         let time = LcmHeader::parse(&head).and_then(|header| header.utime.checked_mul(1_000));
@@ -199,14 +194,5 @@ impl SeekProbe {
             }
         }
         Ok(high)
-    }
-}
-
-impl ReadAt for SeekProbe {
-    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> std::io::Result<usize> {
-        self.log.read_at(pos, buf).map_err(|error| {
-            self.error = Some(error);
-            std::io::ErrorKind::Other.into()
-        })
     }
 }

@@ -38,10 +38,10 @@
 
 #![warn(clippy::indexing_slicing)]
 
-use std::io;
 use std::ops::Range;
 
 use sluice_kit::window::{ReadAt, Search};
+use sluice_model::Error;
 
 use crate::classify::{Classification, Rejection};
 use crate::format::{HeaderEnd, RecordExtent, RecordFormat, RecordKind};
@@ -119,7 +119,7 @@ impl<'f> RecordScanner<'f> {
     }
 
     /// Checks the start of a log.
-    pub(crate) fn start_of_log(&mut self, log: &mut dyn ReadAt) -> io::Result<LogStart> {
+    pub(crate) fn start_of_log(&mut self, log: &mut dyn ReadAt) -> Result<LogStart, Error> {
         let magic = &self.format.magic;
         let found = self.read(log, 0, magic.len().max(1))?;
         let found = self.record.get(..found.min(magic.len())).unwrap_or_default();
@@ -136,7 +136,7 @@ impl<'f> RecordScanner<'f> {
     }
 
     /// The first record after a header of this length.
-    fn after_header(&mut self, log: &mut dyn ReadAt, len: u64) -> io::Result<LogStart> {
+    fn after_header(&mut self, log: &mut dyn ReadAt, len: u64) -> Result<LogStart, Error> {
         let is_there = len == 0 || self.read(log, len - 1, 1)? == 1;
         let is_empty = self.read(log, 0, 1)? == 0;
         if is_there || is_empty {
@@ -150,7 +150,7 @@ impl<'f> RecordScanner<'f> {
         &mut self,
         log: &mut dyn ReadAt,
         pos: u64,
-    ) -> io::Result<ScanOutcome> {
+    ) -> Result<ScanOutcome, Error> {
         if let Some((len, end)) = self.find_contradiction(log, pos)? {
             return Ok(ScanOutcome::Damage { end, rejection: Rejection::Unconfirmed(len) });
         }
@@ -181,7 +181,7 @@ impl<'f> RecordScanner<'f> {
         log: &mut dyn ReadAt,
         pos: u64,
         rejection: &Rejection,
-    ) -> io::Result<Option<DescriptionMismatch>> {
+    ) -> Result<Option<DescriptionMismatch>, Error> {
         let Some(len) = self.format.mismatched_len(rejection).filter(|len| *len <= LONG_RECORD)
         else {
             return Ok(None);
@@ -208,7 +208,7 @@ impl<'f> RecordScanner<'f> {
         &mut self,
         log: &mut dyn ReadAt,
         pos: u64,
-    ) -> io::Result<Option<(usize, u64)>> {
+    ) -> Result<Option<(usize, u64)>, Error> {
         let there = self.read(log, pos, self.format.prefix_len)?;
         let bytes = self.record.get(..there).unwrap_or_default();
         let Some(len) = self.format.claimed_len(bytes, LONG_RECORD) else { return Ok(None) };
@@ -224,7 +224,7 @@ impl<'f> RecordScanner<'f> {
     }
 
     /// The position of the first trusted record at `from` or later, or the end of the log.
-    pub(crate) fn next(&mut self, log: &mut dyn ReadAt, from: u64) -> io::Result<u64> {
+    pub(crate) fn next(&mut self, log: &mut dyn ReadAt, from: u64) -> Result<u64, Error> {
         let mut search = self.search(from..u64::MAX);
         search.forget();
         if !self.format.is_marked {
@@ -244,7 +244,7 @@ impl<'f> RecordScanner<'f> {
         log: &mut dyn ReadAt,
         begin: u64,
         range: Range<u64>,
-    ) -> io::Result<Option<u64>> {
+    ) -> Result<Option<u64>, Error> {
         if let (false, Some(stride)) = (self.format.is_marked, self.format.stride()) {
             let into = (range.start - begin) % stride as u64;
             let at = if into == 0 { range.start } else { range.start - into + stride as u64 };
@@ -265,7 +265,7 @@ impl<'f> RecordScanner<'f> {
     }
 
     /// The next record of fixed length after a damaged one; usually they stay aligned.
-    fn next_aligned(&mut self, log: &mut dyn ReadAt, from: u64) -> io::Result<Option<u64>> {
+    fn next_aligned(&mut self, log: &mut dyn ReadAt, from: u64) -> Result<Option<u64>, Error> {
         let Some(stride) = self.format.stride() else { return Ok(None) };
         let at = (from - 1).saturating_add(stride as u64);
         let is_end = self.read(log, at, 1)? == 0;
@@ -280,7 +280,7 @@ impl<'f> RecordScanner<'f> {
         log: &mut dyn ReadAt,
         from: u64,
         search: &mut Search,
-    ) -> io::Result<Option<u64>> {
+    ) -> Result<Option<u64>, Error> {
         let anchor = self.format.anchor.as_ref();
         let before = self.examined;
         let place = |bytes: &[u8]| match anchor {
@@ -303,7 +303,7 @@ impl<'f> RecordScanner<'f> {
     }
 
     /// Whether a search trusts the record at `at`.
-    fn is_trusted(&mut self, log: &mut dyn ReadAt, mut at: u64) -> io::Result<bool> {
+    fn is_trusted(&mut self, log: &mut dyn ReadAt, mut at: u64) -> Result<bool, Error> {
         let mut bits = 0;
         for met in 1..=MAX_CHAIN {
             match self.probe(log, at)? {
@@ -332,7 +332,7 @@ impl<'f> RecordScanner<'f> {
         log: &mut dyn ReadAt,
         end: u64,
         (kind, len): (usize, usize),
-    ) -> io::Result<bool> {
+    ) -> Result<bool, Error> {
         match self.format.kinds.get(kind) {
             Some(kind) if self.format.needs_successor(kind, len) => self.is_followed(log, end),
             _ => Ok(true),
@@ -340,13 +340,13 @@ impl<'f> RecordScanner<'f> {
     }
 
     /// Whether the log ends at `end`, or a possible record is there.
-    fn is_followed(&mut self, log: &mut dyn ReadAt, end: u64) -> io::Result<bool> {
+    fn is_followed(&mut self, log: &mut dyn ReadAt, end: u64) -> Result<bool, Error> {
         let there = self.read(log, end, self.format.lookahead)?;
         Ok(self.format.may_start(self.record.get(..there).unwrap_or_default()))
     }
 
     /// Classifies the bytes at `pos` by themselves.
-    fn probe(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Probe> {
+    fn probe(&mut self, log: &mut dyn ReadAt, pos: u64) -> Result<Probe, Error> {
         let mut want = self.format.prefix_len.max(FIRST_READ);
         loop {
             let there = self.read(log, pos, want)?;
@@ -368,7 +368,7 @@ impl<'f> RecordScanner<'f> {
     }
 
     /// Reads up to `want` bytes into the record buffer; returns how many there are.
-    fn read(&mut self, log: &mut dyn ReadAt, pos: u64, want: usize) -> io::Result<usize> {
+    fn read(&mut self, log: &mut dyn ReadAt, pos: u64, want: usize) -> Result<usize, Error> {
         if self.record.len() < want {
             self.record.resize(want, 0);
         }
@@ -387,7 +387,7 @@ impl RecordFormat {
 }
 
 /// The end of a header that ends with `text`.
-fn header_end(log: &mut dyn ReadAt, text: &[u8]) -> io::Result<LogStart> {
+fn header_end(log: &mut dyn ReadAt, text: &[u8]) -> Result<LogStart, Error> {
     let finder = memchr::memmem::Finder::new(text);
     let mut search = Search::new(0..MAX_HEADER, text.len().saturating_sub(1));
     let found = search.next(log, |bytes| finder.find(bytes).map(|at| (at, at + 1)))?;

@@ -1,6 +1,5 @@
 //! The source plugin: logs, cut into splits if reading can start anywhere.
 
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -225,7 +224,7 @@ impl Framing for RecordFraming {
         Ok(Peek::Event { len, head: EventHeader { timestamp, sequence, channel, payload: 0..len } })
     }
 
-    fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
+    fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> Result<PositionContent, Error> {
         if let (0, Some(reason)) = (pos, self.invalid_start.clone()) {
             return Ok(PositionContent::Damage { end: self.scan().next(log, 0)?, reason });
         }
@@ -243,7 +242,7 @@ impl Framing for RecordFraming {
     /// A range that starts in the log's header leads to the first record of the log, even if that
     /// is in a later range. If the start of the log is wrong, the range at 0 leads to the damage
     /// there.
-    fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> io::Result<Option<u64>> {
+    fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> Result<Option<u64>, Error> {
         match self.scan().start_of_log(log)? {
             LogStart::Valid(begin) if range.start <= begin => Ok(Some(begin)),
             LogStart::Valid(begin) => self.scan().find(log, begin, range),
@@ -303,7 +302,11 @@ pub struct Tile {
 /// What is at position `at` of `log`, or `None` at its end.
 ///
 /// Looks at no event, so that a wrong time or kind is not damage here. For tests.
-pub fn tile_at(source: &RecordsSource, log: &mut dyn ReadAt, at: u64) -> io::Result<Option<Tile>> {
+pub fn tile_at(
+    source: &RecordsSource,
+    log: &mut dyn ReadAt,
+    at: u64,
+) -> Result<Option<Tile>, Error> {
     let mut record = Vec::new();
     Ok(match RecordScanner::new(&source.format, &mut record).classify_at(log, at)? {
         scan::ScanOutcome::Record { end } => Some(Tile { range: at..end, damage: None }),

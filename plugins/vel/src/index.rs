@@ -8,14 +8,13 @@
 //! table like that.
 
 use std::fmt;
-use std::io;
 use std::ops::Range;
 use std::path::Path;
 
+use sluice_io::files::LogFile;
 use sluice_kit::window::ReadAt;
 use sluice_model::Error;
 
-use crate::probe::LogProbe;
 use crate::rules::{DeletedMessages, Rules};
 use crate::scan::{self, MessageScan};
 use crate::start::{self, FileStart};
@@ -233,11 +232,11 @@ impl fmt::Display for WrongEntry {
 /// Checks the index of the file at `path` against its messages; `None` if the head does not tell
 /// how long the index is. Reads the headers of all messages, and skips damage.
 pub fn inspect(path: &Path, rules: &Rules) -> Result<Option<IndexReport>, Error> {
-    LogProbe::open(path)?.with_log(|log| check_index(log, rules))
+    check_index(&mut LogFile::open(path)?, rules)
 }
 
 /// As [`inspect`], for an open log.
-pub fn check_index(log: &mut dyn ReadAt, rules: &Rules) -> io::Result<Option<IndexReport>> {
+pub fn check_index(log: &mut dyn ReadAt, rules: &Rules) -> Result<Option<IndexReport>, Error> {
     // Messages may have been deleted after they were indexed.
     let rules = &Rules { deleted: DeletedMessages::Keep, ..rules.clone() };
     let FileStart::Sound { body, head } = start::read_start(log, rules)? else { return Ok(None) };
@@ -255,7 +254,7 @@ pub fn check_index(log: &mut dyn ReadAt, rules: &Rules) -> io::Result<Option<Ind
 }
 
 /// Reads the entries of a file. Their number is bounded: the head has been checked.
-fn entries(log: &mut dyn ReadAt, count: u64) -> io::Result<Vec<i64>> {
+fn entries(log: &mut dyn ReadAt, count: u64) -> Result<Vec<i64>, Error> {
     let mut bytes = vec![0; count as usize * ENTRY_LEN];
     let there = log.read_at(HEAD_LEN as u64, &mut bytes)?;
     bytes.truncate(there);
@@ -270,7 +269,7 @@ fn walk(
     range: Range<u64>,
     rules: &Rules,
     mut go_on: impl FnMut(u64, &MessageHeader) -> bool,
-) -> io::Result<u64> {
+) -> Result<u64, Error> {
     let mut at = range.start;
     while at < range.end {
         log.forget(at);
@@ -300,7 +299,7 @@ pub fn narrow(
     window: (Option<f64>, Option<f64>),
     len: u64,
     rules: &Rules,
-) -> io::Result<Option<(u64, Option<u64>)>> {
+) -> Result<Option<(u64, Option<u64>)>, Error> {
     let FileStart::Sound { body, head } = start::read_start(log, rules)? else { return Ok(None) };
     let MessageScan::Message { header: first, .. } = scan::classify(log, body, rules)? else {
         return Ok(None);
@@ -345,7 +344,7 @@ fn sample_if_rising(
     log: &mut dyn ReadAt,
     range: Range<u64>,
     rules: &Rules,
-) -> io::Result<Option<Vec<MessageTime>>> {
+) -> Result<Option<Vec<MessageTime>>, Error> {
     let (mut places, mut latest, mut silent) = (Vec::new(), f64::NEG_INFINITY, 0);
     for n in 0..INDEX_SAMPLES {
         let from = range.start + range.end.saturating_sub(range.start) / INDEX_SAMPLES * n;
@@ -368,12 +367,12 @@ fn message_from(
     log: &mut dyn ReadAt,
     range: Range<u64>,
     rules: &Rules,
-) -> io::Result<Option<(u64, MessageHeader)>> {
+) -> Result<Option<(u64, MessageHeader)>, Error> {
     let Some(at) = scan::find(log, range, rules)? else { return Ok(None) };
     Ok(header_at(log, at)?.map(|header| (at, header)))
 }
 
-fn header_at(log: &mut dyn ReadAt, at: u64) -> io::Result<Option<MessageHeader>> {
+fn header_at(log: &mut dyn ReadAt, at: u64) -> Result<Option<MessageHeader>, Error> {
     let mut bytes = [0; HEADER_LEN];
     let there = log.read_at(at, &mut bytes)?;
     Ok(if there == bytes.len() { MessageHeader::parse(&bytes) } else { None })
@@ -392,14 +391,14 @@ struct IndexReader<'l> {
 
 impl IndexReader<'_> {
     /// The position for a time, if its entry can be verified.
-    fn position_at(&mut self, ms: f64, round: impl Fn(f64) -> f64) -> io::Result<Option<u64>> {
+    fn position_at(&mut self, ms: f64, round: impl Fn(f64) -> f64) -> Result<Option<u64>, Error> {
         let entry = round((ms - self.first) / SECOND);
         let is_there = entry >= 1.0 && entry < self.count as f64;
         if is_there { self.verified_position(entry as u64) } else { Ok(None) }
     }
 
     /// The position in an entry, if it is a possible one.
-    fn position(&mut self, entry: u64) -> io::Result<Option<u64>> {
+    fn position(&mut self, entry: u64) -> Result<Option<u64>, Error> {
         let mut bytes = [0; ENTRY_LEN];
         let at = HEAD_LEN as u64 + entry * ENTRY_LEN as u64;
         let there = self.log.read_at(at, &mut bytes)?;
@@ -408,7 +407,7 @@ impl IndexReader<'_> {
     }
 
     /// The header at an entry's position, if its time is in that second or later.
-    fn header(&mut self, entry: u64, position: u64) -> io::Result<Option<MessageHeader>> {
+    fn header(&mut self, entry: u64, position: u64) -> Result<Option<MessageHeader>, Error> {
         let header = header_at(self.log, position)?;
         let due = second(self.first, entry);
         Ok(header.filter(|h| h.marker == MARKER && self.rules.is_possible(h.size) && h.ms >= due))
@@ -416,7 +415,7 @@ impl IndexReader<'_> {
 
     /// Whether sampled entries point to messages of their seconds, in order. Unused entries at the
     /// end are ignored.
-    fn passes_samples(&mut self) -> io::Result<bool> {
+    fn passes_samples(&mut self) -> Result<bool, Error> {
         let (mut before, mut is_over, mut used) = (self.body, false, 0);
         for sample in 0..INDEX_SAMPLES.min(self.count) {
             let entry = sample * self.count / INDEX_SAMPLES.min(self.count);
@@ -434,7 +433,7 @@ impl IndexReader<'_> {
 
     /// The position of an entry, if its message is close to its second and all messages since the
     /// previous position are earlier.
-    fn verified_position(&mut self, entry: u64) -> io::Result<Option<u64>> {
+    fn verified_position(&mut self, entry: u64) -> Result<Option<u64>, Error> {
         let Some(position) = self.position(entry)? else { return Ok(None) };
         let Some(before) = self.position_before(entry, position)? else { return Ok(None) };
         let due = second(self.first, entry);
@@ -455,7 +454,7 @@ impl IndexReader<'_> {
 
     /// The last indexed position before `position`, or the first message; `None` if that is too
     /// many entries back.
-    fn position_before(&mut self, entry: u64, position: u64) -> io::Result<Option<u64>> {
+    fn position_before(&mut self, entry: u64, position: u64) -> Result<Option<u64>, Error> {
         for earlier in (0..entry).rev().take(MAX_SHARED) {
             match self.position(earlier)? {
                 Some(place) if place < position => return Ok(Some(place)),
@@ -469,7 +468,7 @@ impl IndexReader<'_> {
 }
 
 /// The time of the first message that 64 bits of nanoseconds can hold; `None` if there is none.
-pub(crate) fn first_time(log: &mut dyn ReadAt, rules: &Rules) -> io::Result<Option<i64>> {
+pub(crate) fn first_time(log: &mut dyn ReadAt, rules: &Rules) -> Result<Option<i64>, Error> {
     let from = match start::read_start(log, rules)? {
         FileStart::Sound { body, .. } | FileStart::Marred { body, .. } => body,
         FileStart::Damaged { end, .. } => end,

@@ -4,9 +4,8 @@
 
 #![warn(clippy::indexing_slicing)]
 
-use std::io;
-
 use sluice_kit::window::ReadAt;
+use sluice_model::Error;
 
 use crate::hash::{IMAGE, IMU_STATE, LASER_CONFIG, LASER_DATA};
 use crate::wire::read_string;
@@ -73,7 +72,7 @@ pub(crate) fn payload_fit(
     start: u64,
     len: u64,
     (type_id, version): (u32, i32),
-) -> io::Result<PayloadFit> {
+) -> Result<PayloadFit, Error> {
     let Some((parts, is_newer)) = parts(type_id, version) else { return Ok(PayloadFit::Unknown) };
     let mut at = 0u64;
     for part in parts {

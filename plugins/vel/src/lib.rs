@@ -16,7 +16,6 @@ mod index;
 mod layout;
 mod mapping;
 mod original;
-mod probe;
 mod reader;
 mod rules;
 mod scan;

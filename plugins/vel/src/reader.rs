@@ -1,7 +1,6 @@
 //! A VEL file as a framed log: the channel and time of each message. [`scan`] decides what is a
 //! message, [`start`] how a file starts.
 
-use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -145,7 +144,7 @@ impl Framing for VelFraming {
         Ok(Peek::Event { len: message.len(), head })
     }
 
-    fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
+    fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> Result<PositionContent, Error> {
         if let (0, Some(start::FileStart::Damaged { end, reason })) = (pos, &self.head) {
             return Ok(PositionContent::Damage { end: *end, reason: reason.clone() });
         }
@@ -161,7 +160,7 @@ impl Framing for VelFraming {
     /// The first message of the range. A range that starts in the head leads to the first message
     /// of the file, even if that belongs to a later range; the start of the file leads to damage
     /// there.
-    fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> io::Result<Option<u64>> {
+    fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> Result<Option<u64>, Error> {
         if range.start == 0 {
             let head = start::read_start(log, &self.rules)?;
             return Ok(Some(self.handle_head(head)));

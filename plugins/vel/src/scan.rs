@@ -59,10 +59,10 @@
 
 #![warn(clippy::indexing_slicing)]
 
-use std::io;
 use std::ops::Range;
 
 use sluice_kit::window::{ReadAt, Search, bytes_from};
+use sluice_model::Error;
 
 use crate::hash::is_built_in;
 use crate::layout::{PayloadFit, payload_fit};
@@ -150,7 +150,7 @@ pub enum MessageDamage {
 ///
 /// Confirming a message takes a few small reads. Damage is scanned to its end, see the module.
 /// `Err` comes only from `log`.
-pub fn classify(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> io::Result<MessageScan> {
+pub fn classify(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> Result<MessageScan, Error> {
     let header = match whole_message_at(log, pos, rules)? {
         PositionHeader::End => return Ok(MessageScan::End),
         PositionHeader::CutOff { needs } => {
@@ -170,12 +170,12 @@ pub fn classify(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> io::Result<Mes
 /// Start of the first plausible message in `range`; `None` if there is none.
 ///
 /// Inside a message, a message in its payload cannot be told from one of the log.
-pub fn find(log: &mut dyn ReadAt, range: Range<u64>, rules: &Rules) -> io::Result<Option<u64>> {
+pub fn find(log: &mut dyn ReadAt, range: Range<u64>, rules: &Rules) -> Result<Option<u64>, Error> {
     first_plausible(log, &mut CandidateSearch::new(range, rules), rules)
 }
 
 /// The end of the message at `pos`, if it is plausible.
-pub fn plausible_end(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> io::Result<Option<u64>> {
+pub fn plausible_end(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> Result<Option<u64>, Error> {
     let PositionHeader::Message(header) = whole_message_at(log, pos, rules)? else {
         return Ok(None);
     };
@@ -198,7 +198,11 @@ enum PositionHeader {
     End,
 }
 
-fn whole_message_at(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> io::Result<PositionHeader> {
+fn whole_message_at(
+    log: &mut dyn ReadAt,
+    pos: u64,
+    rules: &Rules,
+) -> Result<PositionHeader, Error> {
     match header_at(log, pos, rules)? {
         PositionHeader::Message(header) if !reaches(log, end_of(pos, &header))? => {
             Ok(PositionHeader::CutOff { needs: header.message_len() })
@@ -208,7 +212,7 @@ fn whole_message_at(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> io::Result
 }
 
 /// As [`whole_message_at`], but does not check that the file contains the whole message.
-fn header_at(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> io::Result<PositionHeader> {
+fn header_at(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> Result<PositionHeader, Error> {
     let mut bytes = [0; HEADER_LEN];
     let there = log.read_at(pos, &mut bytes)?;
     let bytes_there = bytes.get(..there).unwrap_or_default();
@@ -233,7 +237,7 @@ fn header_at(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> io::Result<Positi
 }
 
 /// Whether the log extends to `end`.
-pub(crate) fn reaches(log: &mut dyn ReadAt, end: u64) -> io::Result<bool> {
+pub(crate) fn reaches(log: &mut dyn ReadAt, end: u64) -> Result<bool, Error> {
     Ok(log.read_at(end.saturating_sub(1), &mut [0])? > 0)
 }
 
@@ -256,7 +260,7 @@ fn check_message(
     pos: u64,
     header: &MessageHeader,
     rules: &Rules,
-) -> io::Result<MessageCheck> {
+) -> Result<MessageCheck, Error> {
     let leads_on = is_followed(log, end_of(pos, header), rules)?;
     let shape = if leads_on { PayloadFit::Exact } else { shape_at(log, pos, header)? };
     let is_confirmed = leads_on || shape == PayloadFit::Exact;
@@ -291,7 +295,7 @@ fn check_message(
 }
 
 /// Whether something that can follow a message is at `at`.
-fn is_followed(log: &mut dyn ReadAt, mut at: u64, rules: &Rules) -> io::Result<bool> {
+fn is_followed(log: &mut dyn ReadAt, mut at: u64, rules: &Rules) -> Result<bool, Error> {
     let limit = at.saturating_add(LOOK_AHEAD);
     for _ in 0..CHAIN_LEN {
         match header_at(log, at, rules)? {
@@ -309,7 +313,7 @@ fn is_followed(log: &mut dyn ReadAt, mut at: u64, rules: &Rules) -> io::Result<b
     Ok(true)
 }
 
-fn shape_at(log: &mut dyn ReadAt, pos: u64, header: &MessageHeader) -> io::Result<PayloadFit> {
+fn shape_at(log: &mut dyn ReadAt, pos: u64, header: &MessageHeader) -> Result<PayloadFit, Error> {
     let payload = pos.saturating_add(HEADER_LEN as u64);
     payload_fit(log, payload, header.payload_len(), (header.type_id, header.version))
 }
@@ -319,7 +323,7 @@ fn contradiction(
     log: &mut dyn ReadAt,
     message: Range<u64>,
     rules: &Rules,
-) -> io::Result<Option<u64>> {
+) -> Result<Option<u64>, Error> {
     let inside = message.start.saturating_add(1)..message.end;
     let (mut candidates, mut count) = (CandidateSearch::new(inside, rules), 0);
     while let Some(at) = candidates.next(log)? {
@@ -338,13 +342,17 @@ fn damage_at(
     pos: u64,
     reason: MessageDamage,
     rules: &Rules,
-) -> io::Result<MessageScan> {
+) -> Result<MessageScan, Error> {
     let end = resume_position(log, pos.saturating_add(1), rules)?;
     Ok(MessageScan::Damage { end, reason })
 }
 
 /// Where reading continues at `from` or later, or the end of the log.
-pub(crate) fn resume_position(log: &mut dyn ReadAt, from: u64, rules: &Rules) -> io::Result<u64> {
+pub(crate) fn resume_position(
+    log: &mut dyn ReadAt,
+    from: u64,
+    rules: &Rules,
+) -> Result<u64, Error> {
     let mut candidates = CandidateSearch::new(from..u64::MAX, rules);
     let next = match rules.after_damage {
         AfterDamage::Search => first_plausible(log, &mut candidates, rules)?,
@@ -360,7 +368,7 @@ fn first_plausible(
     log: &mut dyn ReadAt,
     candidates: &mut CandidateSearch,
     rules: &Rules,
-) -> io::Result<Option<u64>> {
+) -> Result<Option<u64>, Error> {
     candidates.search.forget();
     while let Some(at) = candidates.next(log)? {
         if plausible_end(log, at, rules)?.is_some() {
@@ -380,7 +388,7 @@ fn is_known_type(
     pos: u64,
     header: &MessageHeader,
     rules: &Rules,
-) -> io::Result<bool> {
+) -> Result<bool, Error> {
     if is_built_in(header.type_id) {
         return Ok(shape_at(log, pos, header)?.fits());
     }
@@ -388,7 +396,12 @@ fn is_known_type(
 }
 
 /// Whether a message at time `ms` that ends at `at` starts a chain.
-fn starts_chain(log: &mut dyn ReadAt, mut at: u64, mut ms: f64, rules: &Rules) -> io::Result<bool> {
+fn starts_chain(
+    log: &mut dyn ReadAt,
+    mut at: u64,
+    mut ms: f64,
+    rules: &Rules,
+) -> Result<bool, Error> {
     let limit = at.saturating_add(LOOK_AHEAD);
     for count in 1..CHAIN_LEN {
         match header_at(log, at, rules)? {
@@ -420,7 +433,7 @@ impl CandidateSearch {
     }
 
     /// The next candidate.
-    fn next(&mut self, log: &mut dyn ReadAt) -> io::Result<Option<u64>> {
+    fn next(&mut self, log: &mut dyn ReadAt) -> Result<Option<u64>, Error> {
         self.search.next(log, |bytes| find_candidate(bytes, self.max_message))
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_io::files::{self, InputContent};
+use sluice_io::files::{self, InputContent, LogFile};
 use sluice_model::options::{ByteSize, InPaths, Seek};
 use sluice_model::time::TimePoint;
 use sluice_model::{
@@ -19,7 +19,6 @@ use sluice_model::{
 use crate::format::VelByteFormat;
 use crate::hash::MessageNames;
 use crate::index::{self, IndexReport, MARGIN};
-use crate::probe::LogProbe;
 use crate::reader;
 use crate::rules::{AfterDamage, DeletedMessages, Rules};
 use crate::time::to_millis;
@@ -149,7 +148,7 @@ impl Vel {
         if let Some(found) = firsts.get(path) {
             return Ok(*found);
         }
-        let mut log = LogProbe::open(path)?;
+        let mut log = LogFile::open(path)?;
         if !log.is_seekable() {
             let path = path.display();
             return Err(Error::invalid(format!(
@@ -157,7 +156,7 @@ impl Vel {
                  {path}"
             )));
         }
-        let found = log.with_log(|log| index::first_time(log, rules))?.unwrap_or(0);
+        let found = index::first_time(&mut log, rules)?.unwrap_or(0);
         firsts.insert(path.to_owned(), found);
         Ok(found)
     }
@@ -172,8 +171,8 @@ impl Vel {
         let in_file = |time: i64| to_millis(time.saturating_sub(rules.epoch));
         let start = query.start.map(|start| in_file(start.saturating_sub(MARGIN)));
         let end = query.end.map(|end| in_file(end.saturating_add(MARGIN)));
-        let mut log = LogProbe::open(path)?;
-        let found = log.with_log(|log| index::narrow(log, (start, end), len, &rules))?;
+        let mut log = LogFile::open(path)?;
+        let found = index::narrow(&mut log, (start, end), len, &rules)?;
         let (start, end) = found.unwrap_or((0, None));
         let end = end.unwrap_or(len).min(len);
         Ok(start.min(end)..end)

@@ -2,9 +2,8 @@
 
 #![warn(clippy::indexing_slicing)]
 
-use std::io;
-
 use sluice_kit::window::ReadAt;
+use sluice_model::Error;
 
 use crate::rules::Rules;
 use crate::scan::{MessageDamage, find, plausible_end, reaches, resume_position};
@@ -52,7 +51,7 @@ pub enum FileStart {
 ///
 /// Reads the head and the first message. Searches the index for messages only if there is none
 /// after it. `Err` comes only from `log`.
-pub fn read_start(log: &mut dyn ReadAt, rules: &Rules) -> io::Result<FileStart> {
+pub fn read_start(log: &mut dyn ReadAt, rules: &Rules) -> Result<FileStart, Error> {
     let mut bytes = [0; HEAD_LEN];
     let there = log.read_at(0, &mut bytes)?;
     if there == 0 {
@@ -90,7 +89,7 @@ pub fn read_start(log: &mut dyn ReadAt, rules: &Rules) -> io::Result<FileStart> 
 
 /// The position before which no message is searched for; `None` if the head does not tell. As
 /// [`read_start`], but never scans damage.
-pub fn messages_start(log: &mut dyn ReadAt, rules: &Rules) -> io::Result<Option<u64>> {
+pub fn messages_start(log: &mut dyn ReadAt, rules: &Rules) -> Result<Option<u64>, Error> {
     let Some((magic, head)) = file_head(log)? else { return Ok(None) };
     let is_right = match index_fits(log, &head)? {
         false => false,
@@ -103,19 +102,19 @@ pub fn messages_start(log: &mut dyn ReadAt, rules: &Rules) -> io::Result<Option<
 }
 
 /// The four bytes in place of the magic number, and the head; `None` if the file is too short.
-pub(crate) fn file_head(log: &mut dyn ReadAt) -> io::Result<Option<([u8; 4], FileHead)>> {
+pub(crate) fn file_head(log: &mut dyn ReadAt) -> Result<Option<([u8; 4], FileHead)>, Error> {
     let mut bytes = [0; HEAD_LEN];
     let there = log.read_at(0, &mut bytes)?;
     Ok(if there == HEAD_LEN { FileHead::parse(&bytes) } else { None })
 }
 
 /// Whether an index of the claimed length is possible.
-fn index_fits(log: &mut dyn ReadAt, head: &FileHead) -> io::Result<bool> {
+fn index_fits(log: &mut dyn ReadAt, head: &FileHead) -> Result<bool, Error> {
     Ok(head.entries <= MAX_ENTRIES && reaches(log, head.body())?)
 }
 
 /// Whether an unused entry follows the index: mistaken for an end mark, it would hide all messages.
-fn index_continues(log: &mut dyn ReadAt, head: &FileHead) -> io::Result<bool> {
+fn index_continues(log: &mut dyn ReadAt, head: &FileHead) -> Result<bool, Error> {
     let mut bytes = [0; ENTRY_LEN];
     let there = log.read_at(head.body(), &mut bytes)?;
     Ok(there == bytes.len() && i64::from_le_bytes(bytes) == UNUSED)
@@ -123,12 +122,16 @@ fn index_continues(log: &mut dyn ReadAt, head: &FileHead) -> io::Result<bool> {
 
 /// Whether a message starts within the claimed index and none after it: a wrong number of entries
 /// would hide the messages it covers.
-fn index_hides_messages(log: &mut dyn ReadAt, head: &FileHead, rules: &Rules) -> io::Result<bool> {
+fn index_hides_messages(
+    log: &mut dyn ReadAt,
+    head: &FileHead,
+    rules: &Rules,
+) -> Result<bool, Error> {
     let is_right = plausible_end(log, head.body(), rules)?.is_some();
     Ok(!is_right && find(log, HEAD_LEN as u64..head.body(), rules)?.is_some())
 }
 
-fn damaged_start(log: &mut dyn ReadAt, reason: String, rules: &Rules) -> io::Result<FileStart> {
+fn damaged_start(log: &mut dyn ReadAt, reason: String, rules: &Rules) -> Result<FileStart, Error> {
     let end = resume_position(log, HEAD_LEN as u64, rules)?;
     Ok(FileStart::Damaged { end, reason })
 }

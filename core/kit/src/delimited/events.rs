@@ -3,7 +3,6 @@
 
 #![warn(clippy::indexing_slicing)]
 
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -129,7 +128,7 @@ impl<'s, D: Delimited> Events<'s, D> {
     }
 
     /// Classifies what is at `pos`.
-    fn look_ahead(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Lookahead> {
+    fn look_ahead(&mut self, log: &mut dyn ReadAt, pos: u64) -> Result<Lookahead, Error> {
         let mut want = FIRST_READ.min(self.longest);
         loop {
             if self.examined.saturating_add(want as u64) > self.examine_limit {
@@ -168,7 +167,7 @@ impl<'s, D: Delimited> Events<'s, D> {
     }
 
     /// Whether what is at `end` may follow an event.
-    fn may_follow(&mut self, log: &mut dyn ReadAt, end: u64) -> io::Result<bool> {
+    fn may_follow(&mut self, log: &mut dyn ReadAt, end: u64) -> Result<bool, Error> {
         match self.mark {
             EventMarker::Ends(_) => return Ok(true),
             EventMarker::Begins(mark) if begins_at(log, end, mark)? => return Ok(true),
@@ -182,7 +181,7 @@ impl<'s, D: Delimited> Events<'s, D> {
     }
 
     /// Whether an event at `at` is accepted after damage.
-    fn is_plausible(&mut self, log: &mut dyn ReadAt, at: u64) -> io::Result<bool> {
+    fn is_plausible(&mut self, log: &mut dyn ReadAt, at: u64) -> Result<bool, Error> {
         let Lookahead::Whole { mut end, .. } = self.look_ahead(log, at)? else { return Ok(false) };
         if self.mark != EventMarker::None {
             return self.may_follow(log, end);
@@ -202,7 +201,7 @@ impl<'s, D: Delimited> Events<'s, D> {
         &mut self,
         log: &mut dyn ReadAt,
         places: &mut CandidateStarts<'s>,
-    ) -> io::Result<Option<u64>> {
+    ) -> Result<Option<u64>, Error> {
         places.search.forget();
         let before = self.examined;
         let mut found = None;
@@ -225,7 +224,7 @@ impl<'s, D: Delimited> Events<'s, D> {
     }
 
     /// Whether an event inside this one proves that its length is wrong.
-    fn is_contradicted(&mut self, log: &mut dyn ReadAt, event: Range<u64>) -> io::Result<bool> {
+    fn is_contradicted(&mut self, log: &mut dyn ReadAt, event: Range<u64>) -> Result<bool, Error> {
         let mut places = CandidateStarts::after(self.mark, event.start, event.end);
         let (mut visited, mut walks) = (Vec::new(), 0);
         let before = self.examined;
@@ -250,7 +249,7 @@ impl<'s, D: Delimited> Events<'s, D> {
         mut at: u64,
         end: u64,
         visited: &mut Vec<u64>,
-    ) -> io::Result<bool> {
+    ) -> Result<bool, Error> {
         while !visited.contains(&at)
             && let Lookahead::Whole { end: next, wrong: None } = self.look_ahead(log, at)?
         {
@@ -272,7 +271,7 @@ impl<'s, D: Delimited> Events<'s, D> {
         log: &mut dyn ReadAt,
         pos: u64,
         reason: &str,
-    ) -> io::Result<PositionContent> {
+    ) -> Result<PositionContent, Error> {
         let mut places = CandidateStarts::after(self.mark, pos, u64::MAX);
         let next = self.first_plausible(log, &mut places)?;
         let end = next.unwrap_or_else(|| places.search.reached());
@@ -332,7 +331,7 @@ impl<D: Delimited> Framing for Events<'_, D> {
         })
     }
 
-    fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
+    fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> Result<PositionContent, Error> {
         let (end, wrong) = match self.look_ahead(log, pos)? {
             Lookahead::End => return Ok(PositionContent::End { mark: 0 }),
             Lookahead::CutOff => return self.resync(log, pos, CUT_OFF),
@@ -367,7 +366,7 @@ impl<D: Delimited> Framing for Events<'_, D> {
         self.is_confirmed_by(bytes) == Some(true)
     }
 
-    fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> io::Result<Option<u64>> {
+    fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> Result<Option<u64>, Error> {
         // The bytes before the range may show that an event starts here.
         if !range.is_empty() && range.start == 0 && self.is_plausible(log, 0)? {
             return Ok(Some(0));
@@ -396,7 +395,7 @@ impl<D: Delimited> Framing for Events<'_, D> {
 }
 
 /// Whether the marker is at `pos`, as far as the log goes.
-fn begins_at(log: &mut dyn ReadAt, pos: u64, mark: &[u8]) -> io::Result<bool> {
+fn begins_at(log: &mut dyn ReadAt, pos: u64, mark: &[u8]) -> Result<bool, Error> {
     let mut bytes = vec![0; mark.len()];
     let read = log.read_at(pos, &mut bytes)?;
     Ok(bytes.get(..read).is_some_and(|bytes| mark.starts_with(bytes)))
@@ -439,7 +438,7 @@ impl<'m> CandidateStarts<'m> {
         Self { from, search: Search::new(from..end, overlap(mark)), mark }
     }
 
-    fn next(&mut self, log: &mut dyn ReadAt) -> io::Result<Option<u64>> {
+    fn next(&mut self, log: &mut dyn ReadAt) -> Result<Option<u64>, Error> {
         let first = |mark: &[u8], bytes: &[u8]| {
             memchr::memmem::find(bytes, mark).map(|at| (at, at.saturating_add(1)))
         };

@@ -9,6 +9,7 @@ use sluice_lcm::fuzzing::{
     EventDamage, EventScan, HEADER_LEN, LcmHeader, SYNC, ScanLimits, append_event, classify,
     next_event,
 };
+use sluice_model::{Error, ErrorKind};
 
 /// All that a walk over a log finds.
 #[derive(Debug, Default, PartialEq)]
@@ -398,12 +399,13 @@ fn a_clean_log_cut_in_two_anywhere_has_the_same_events() {
 fn an_error_of_the_log_is_handed_on() {
     struct BrokenLog;
     impl ReadAt for BrokenLog {
-        fn read_at(&mut self, _: u64, _: &mut [u8]) -> io::Result<usize> {
-            Err(io::ErrorKind::TimedOut.into())
+        fn read_at(&mut self, _: u64, _: &mut [u8]) -> Result<usize, Error> {
+            Err(Error::io("read", "log", io::ErrorKind::TimedOut.into()))
         }
     }
     let error = classify(&mut BrokenLog, 0, &ScanLimits::default()).unwrap_err();
-    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    let ErrorKind::Io { source, .. } = error.kind() else { panic!("{error}") };
+    assert_eq!(source.kind(), io::ErrorKind::TimedOut);
 }
 
 /// A log that counts what is read of it.
@@ -414,7 +416,7 @@ struct CountingLog<'a> {
 }
 
 impl ReadAt for CountingLog<'_> {
-    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize> {
+    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> Result<usize, Error> {
         let there = self.log.read_at(pos, buf)?;
         self.bytes += there as u64;
         self.reads += 1;

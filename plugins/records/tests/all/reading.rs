@@ -9,6 +9,7 @@ use sluice_kit::contract::{
     splits_cover_the_inputs, trials,
 };
 use sluice_kit::window::ReadAt;
+use sluice_model::Error;
 use sluice_records::fuzzing::{Algorithm, RecordsSource, Tile, tile_at, tiles};
 
 /// A description without its path.
@@ -386,7 +387,7 @@ fn damage_among_kinds_that_are_not_described_costs_no_described_record_but_its_o
 struct CountingBytes<'b>(&'b [u8], u64);
 
 impl ReadAt for CountingBytes<'_> {
-    fn read_at(&mut self, pos: u64, into: &mut [u8]) -> std::io::Result<usize> {
+    fn read_at(&mut self, pos: u64, into: &mut [u8]) -> Result<usize, Error> {
         let there = self.0.read_at(pos, into)?;
         self.1 += there as u64;
         Ok(there)

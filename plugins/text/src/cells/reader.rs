@@ -1,7 +1,6 @@
 //! Reads one split of a CSV file: events from rows, and columns of their fields.
 
 use std::collections::HashMap;
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -172,7 +171,7 @@ impl Framing for RowFraming<'_> {
         })
     }
 
-    fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
+    fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> Result<PositionContent, Error> {
         let mut look = FIRST_READ.min(self.longest.saturating_add(1));
         loop {
             let mut bytes = vec![0; look];
@@ -206,7 +205,7 @@ impl Framing for RowFraming<'_> {
         }
     }
 
-    fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> io::Result<Option<u64>> {
+    fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> Result<Option<u64>, Error> {
         if range.start <= self.columns.first_row {
             return Ok(Some(self.columns.first_row).filter(|at| *at < range.end));
         }
@@ -229,7 +228,7 @@ impl Framing for RowFraming<'_> {
 }
 
 /// The start of the line after the one at `pos`, or the end of the file or of the range.
-fn next_line(log: &mut dyn ReadAt, pos: u64, until: u64) -> io::Result<u64> {
+fn next_line(log: &mut dyn ReadAt, pos: u64, until: u64) -> Result<u64, Error> {
     let mut search = Search::new(pos..until, 0);
     let found = search.next(log, |bytes| memchr::memchr(b'\n', bytes).map(|at| (at, at + 1)))?;
     Ok(found.map_or_else(|| search.reached().max(pos), |at| at + 1))

@@ -1,10 +1,10 @@
 //! What is a message and what is damage, on bytes that nobody wrote and on bytes that somebody did.
 
-use std::io;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use sluice_kit::window::ReadAt;
+use sluice_model::Error;
 use sluice_vel::fuzzing::{
     AfterDamage, DeletedMessages, FileHead, FileStart, IMU_STATE, LASER_DATA, MARKER,
     MessageDamage, MessageNames, MessageScan, Rules, append_message, classify, find,
@@ -157,7 +157,7 @@ struct CountingReader<'l> {
 }
 
 impl ReadAt for CountingReader<'_> {
-    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize> {
+    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> Result<usize, Error> {
         let read = self.log.read_at(pos, buf)?;
         self.bytes += read as u64;
         self.reads += 1;
@@ -233,7 +233,7 @@ impl Sparse {
 }
 
 impl ReadAt for Sparse {
-    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize> {
+    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> Result<usize, Error> {
         let there = self.len.saturating_sub(pos).min(buf.len() as u64) as usize;
         self.furthest = self.furthest.max(pos + there as u64);
         let buf = &mut buf[..there];
