@@ -132,7 +132,6 @@ impl From<ErrorKind> for Error {
 
 /// Advice for inputs with too many channels. Not every source can skip what lies outside a time
 /// window.
-/// Advice for inputs with too many channels.
 pub const FEWER_CHANNELS: &str = "read a much shorter time range (--start, --end), if its \
                                          format can skip the rest, or cut the input into shorter \
                                          files";
