@@ -105,6 +105,11 @@ impl<T: Send + 'static> OrderedTasks<T> {
         Self { pool, max_jobs, max_bytes, bytes: 0, waiting: VecDeque::new() }
     }
 
+    /// The number of jobs in flight.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Whether no job is in flight.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use sluice_io::files::InputHashes;
+use sluice_io::tasks::TaskPool;
 use sluice_kit::reading::{ReadAhead, ReadStep};
 use sluice_model::{
     Batch, Damage, DamageLog, Error, Outputs, Query, RunDamage, RunOrigin, Source, Split,
@@ -38,6 +39,7 @@ pub(super) struct RunDriver<'r> {
     folds: Vec<RunningFold>,
     merges: Vec<MergeNode>,
     ports: Vec<Port>,
+    tasks: TaskPool,
     pending: BTreeMap<StreamHead, Pending>,
     quarantines: Quarantines,
     tally: RunTally,
@@ -143,6 +145,7 @@ impl<'r> RunDriver<'r> {
             folds: folds.into_iter().map(|fold| RunningFold { fold, ended: false }).collect(),
             merges,
             ports,
+            tasks: setup.tasks()?,
             pending: BTreeMap::new(),
             quarantines,
             tally: RunTally::default(),

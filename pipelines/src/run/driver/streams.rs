@@ -1,10 +1,10 @@
 //! Streams inside the graph: runs the segments behind folds and merges, delivers their outcomes in
 //! order, and ends them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, bounded};
+use sluice_io::tasks::{Job, OrderedTasks, TaskPool};
 use sluice_kit::reading::StepSizes;
 use sluice_model::{Batch, Error};
 
@@ -20,11 +20,18 @@ pub(super) enum StreamHead {
 }
 
 /// The running tasks of a head, in order, and the sizes of earlier ones.
-#[derive(Default)]
 pub(super) struct Pending {
-    pub(super) tasks: VecDeque<Receiver<Result<SegmentOutcome, Error>>>,
+    pub(super) tasks: OrderedTasks<SegmentOutcome>,
     /// Updated when a task is delivered, so that starting the next one depends only on the events.
     pub(super) step_sizes: StepSizes,
+}
+
+impl Pending {
+    fn new(pool: &TaskPool) -> Self {
+        // How many run depends on the sizes of those before, not on what they start with.
+        let tasks = OrderedTasks::new(pool, usize::MAX, usize::MAX);
+        Self { tasks, step_sizes: StepSizes::default() }
+    }
 }
 
 /// The maximum number of batches between two folds.
@@ -62,14 +69,12 @@ impl RunDriver<'_> {
             return self.deliver(outcome);
         }
         self.await_capacity(head)?;
-        let (sender, result) = bounded(1);
-        self.setup.pool()?.spawn(move || {
+        let pending = self.pending.entry(head).or_insert_with(|| Pending::new(&self.tasks));
+        pending.tasks.start(Job::new(0, move || {
             let mut outcome = SegmentOutcome::default();
-            let ran = shared.run(&segment, None, batch, &mut outcome).map(|()| outcome);
-            // The receiver is gone if the run has failed elsewhere.
-            drop(sender.send(ran));
-        });
-        self.pending.entry(head).or_default().tasks.push_back(result);
+            shared.run(&segment, None, batch, &mut outcome)?;
+            Ok(outcome)
+        }));
         Ok(())
     }
 
@@ -93,9 +98,7 @@ impl RunDriver<'_> {
     pub(super) fn deliver_tasks(&mut self, head: StreamHead, count: usize) -> Result<(), Error> {
         for _ in 0..count {
             let Some(pending) = self.pending.get_mut(&head) else { break };
-            let Some(result) = pending.tasks.pop_front() else { break };
-            let outcome =
-                result.recv().unwrap_or_else(|_| Err(Error::internal("a task panicked")))?;
+            let Some(outcome) = pending.tasks.take_oldest()? else { break };
             pending.step_sizes.note(outcome.memory);
             self.deliver(outcome)?;
         }
