@@ -306,9 +306,7 @@ impl SelectedRows {
 
 /// The events beside those selected: those that have rows, and those that have none.
 fn left_out(batch: &Batch, selected: &[u32]) -> (Vec<u32>, Vec<u32>) {
-    let mut decoded = vec![false; batch.len()];
-    let events = batch.rows().iter().flat_map(|rows| rows.events.iter());
-    events.for_each(|event| decoded[*event as usize] = true);
+    let decoded = batch.decoded_mask();
     let events = (0..batch.len() as u32).filter(|event| selected.binary_search(event).is_err());
     events.partition(|event| decoded[*event as usize])
 }

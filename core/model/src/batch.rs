@@ -207,6 +207,14 @@ impl Batch {
         &self.rows
     }
 
+    /// Which events have decoded rows: one value per event.
+    pub fn decoded_mask(&self) -> Vec<bool> {
+        let mut mask = vec![false; self.len()];
+        let decoded = self.rows.iter().flat_map(|rows| &rows.events);
+        decoded.for_each(|event| mask[*event as usize] = true);
+        mask
+    }
+
     /// Replaces the decoded rows.
     pub fn with_rows(mut self, rows: Vec<Rows>) -> Self {
         self.rows = rows;

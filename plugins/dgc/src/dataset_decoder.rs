@@ -56,17 +56,12 @@ impl DatasetDecoder {
         events: &[u32],
         channels: &Channels,
     ) -> Result<DecodedEvents, Error> {
-        let (mut decoded_events, mut rest) =
-            (DecodedEvents { rows: Vec::new(), failed: Vec::new() }, Vec::new());
-        let mut decoded = vec![false; if batch.rows().is_empty() { 0 } else { batch.len() }];
-        for rows in batch.rows() {
-            rows.events.iter().for_each(|event| decoded[*event as usize] = true);
-            let is_selected = |event: u32| events.binary_search(&event).is_ok();
-            decoded_events.rows.extend(rows.pick_events(is_selected));
-        }
-        rest.extend(
-            events.iter().filter(|event| !decoded.get(**event as usize).is_some_and(|d| *d)),
-        );
+        let is_selected = |event: u32| events.binary_search(&event).is_ok();
+        let rows = batch.rows().iter().filter_map(|rows| rows.pick_events(is_selected)).collect();
+        let mut decoded_events = DecodedEvents { rows, failed: Vec::new() };
+        let has_rows = batch.decoded_mask();
+        let rest: Vec<u32> =
+            events.iter().copied().filter(|event| !has_rows[*event as usize]).collect();
         self.decode(batch, &rest, channels, &mut decoded_events)?;
         decoded_events.failed.sort_unstable_by_key(|(event, _)| *event);
         Ok(decoded_events)

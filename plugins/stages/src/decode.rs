@@ -234,10 +234,7 @@ impl Decode {
         context: &mut StageContext<'_>,
     ) -> Vec<TypeDecision> {
         let mut decisions = vec![TypeDecision::Skipped; batch.len()];
-        let mut has_rows = vec![false; batch.len()];
-        for rows in batch.rows() {
-            rows.events.iter().for_each(|event| has_rows[*event as usize] = true);
-        }
+        let has_rows = batch.decoded_mask();
         let mut known: HashMap<(u32, usize, TypeKey), TypeDecision> = HashMap::new();
         // Of a few channels the last one: most have one type.
         let mut recent = [None; RECENT_CHANNELS];

@@ -149,10 +149,7 @@ pub(crate) fn with_decoded_rows(
     (decoder, channels): (&DatasetDecoder, &Channels),
     is_wanted: impl Fn(&Rows) -> bool,
 ) -> Result<Batch, Error> {
-    let mut has_rows = vec![false; batch.len()];
-    for rows in batch.rows() {
-        rows.events.iter().for_each(|event| has_rows[*event as usize] = true);
-    }
+    let has_rows = batch.decoded_mask();
     let raw: Vec<u32> = events.iter().copied().filter(|event| !has_rows[*event as usize]).collect();
     if raw.is_empty() {
         return Ok(batch);

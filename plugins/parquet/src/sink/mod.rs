@@ -241,15 +241,6 @@ impl ParquetSink {
     }
 }
 
-/// The positions of events without decoded rows.
-fn undecoded(batch: &Batch) -> impl Iterator<Item = u32> {
-    let mut raw = vec![true; batch.len()];
-    for event in batch.rows().iter().flat_map(|rows| rows.events.iter()) {
-        raw[*event as usize] = false;
-    }
-    raw.into_iter().enumerate().filter(|(_, raw)| *raw).map(|(row, _)| row as u32)
-}
-
 impl Sink for ParquetSink {
     type Block = PartitionedEvents;
     type Unit = TableUnit;
@@ -325,7 +316,8 @@ impl Sink for ParquetSink {
         });
         let mut refused: Vec<(u32, String)> = refused.collect();
         if self.layout() == TableLayout::Rows {
-            refused.extend(undecoded(&batch).map(|row| (row, NOT_DECODED.to_owned())));
+            let undecoded = (0..).zip(batch.decoded_mask()).filter(|(_, is_decoded)| !is_decoded);
+            refused.extend(undecoded.map(|(row, _)| (row, NOT_DECODED.to_owned())));
         }
         let batch = if refused.is_empty() {
             batch

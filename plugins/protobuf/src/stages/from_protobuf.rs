@@ -113,9 +113,7 @@ impl Map for Restore {
         context.report.filtered += (batch.len() - kept.len()) as u64;
         let mut batch = kept;
 
-        let mut has_rows = vec![false; batch.len()];
-        let decoded = batch.rows().iter().flat_map(|rows| &rows.events);
-        decoded.for_each(|event| has_rows[*event as usize] = true);
+        let has_rows = batch.decoded_mask();
         let mut groups: BTreeMap<usize, (&Arc<TypedLayer>, Vec<u32>)> = BTreeMap::new();
         for (row, channel) in batch.channels().iter().enumerate() {
             match &plans[*channel as usize] {

@@ -120,10 +120,7 @@ impl Part {
     }
 
     fn add_undecoded(&mut self, batch: &Batch) {
-        let mut has_rows = vec![false; batch.len()];
-        let events = batch.rows().iter().flat_map(|rows| &rows.events);
-        events.for_each(|event| has_rows[*event as usize] = true);
-        for (row, has_rows) in has_rows.into_iter().enumerate() {
+        for (row, has_rows) in batch.decoded_mask().into_iter().enumerate() {
             if let Some(place) = self.place(batch.channels()[row]).filter(|_| !has_rows) {
                 self.channels[place].add_without_rows(batch.timestamps()[row]);
             }

@@ -116,10 +116,7 @@ impl SelectMap {
 
     /// Notes selected events without rows, if their fields are needed.
     fn note_undecoded(&self, batch: &Batch, events: &[bool], context: &mut StageContext<'_>) {
-        let mut is_decoded = vec![false; batch.len()];
-        batch.rows().iter().flat_map(|rows| &rows.events).for_each(|event| {
-            is_decoded[*event as usize] = true;
-        });
+        let is_decoded = batch.decoded_mask();
         let needs_rows = |channel: &Channel| {
             let of = self.plan.channels.iter().find(|plan| plan.name == channel.name.text());
             let inputs = of.map(|of| of.inputs.as_slice()).unwrap_or_default();

@@ -151,11 +151,7 @@ fn groups(batch: &Batch) -> Vec<DecodedGroup<'_>> {
     let decoded =
         |rows| DecodedGroup { rows: Some(rows), events: Cow::Borrowed(rows.events.as_slice()) };
     let mut groups: Vec<_> = batch.rows().iter().map(decoded).collect();
-    let mut is_decoded = vec![false; batch.len()];
-    for event in groups.iter().flat_map(|group| group.events.iter()) {
-        is_decoded[*event as usize] = true;
-    }
-    let rest = (0u32..).zip(&is_decoded).filter(|(_, is_decoded)| !**is_decoded);
+    let rest = (0u32..).zip(batch.decoded_mask()).filter(|(_, is_decoded)| !is_decoded);
     let rest: Vec<u32> = rest.map(|(event, _)| event).collect();
     groups.push(DecodedGroup { rows: None, events: Cow::Owned(rest) });
     groups
