@@ -57,29 +57,17 @@ impl Batch {
 
     /// The events as Arrow columns. Decoded rows are not in them.
     pub fn to_arrow(&self, channels: &Channels) -> Result<RecordBatch, Error> {
-        let (keys, used) = self.local_channels(channels);
-        let words = |values: StringArray| -> Result<ArrayRef, ArrowError> {
-            let keys = Int32Array::new(keys.clone(), None);
-            Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(values))?))
-        };
-        let used = || used.iter().map(|channel| &**channel);
-        let build = || -> Result<RecordBatch, ArrowError> {
-            let columns: Vec<ArrayRef> = vec![
-                Arc::new(self.timestamp_column()),
-                words(used().map(|channel| Some(&*channel.source)).collect())?,
-                words(used().map(|channel| Some(channel.name.text())).collect())?,
-                Arc::new(self.sequence_column()),
-                words(used().map(|channel| Some(channel.encoding.as_str())).collect())?,
-                words(used().map(Channel::attributes).collect())?,
-                Arc::new(BinaryViewArray::try_new(
-                    self.payloads.clone(),
-                    self.segments.clone(),
-                    None,
-                )?),
-            ];
-            RecordBatch::try_new(Self::arrow_schema(), columns)
-        };
-        build().map_err(|e| Error::internal(format!("a batch does not fit its Arrow columns: {e}")))
+        let channels = self.used_channels(channels);
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(self.timestamp_column()),
+            channels.column(|channel| Some(&*channel.source))?,
+            channels.column(|channel| Some(channel.name.text()))?,
+            Arc::new(self.sequence_column()),
+            channels.column(|channel| Some(channel.encoding.as_str()))?,
+            channels.column(Channel::attributes)?,
+            Arc::new(self.payload_column()?),
+        ];
+        RecordBatch::try_new(Self::arrow_schema(), columns).map_err(column_mismatch)
     }
 
     /// The timestamps as a column. Copies nothing.
@@ -95,7 +83,7 @@ impl Batch {
     /// The payloads as a column. Validates each, but copies none.
     pub fn payload_column(&self) -> Result<BinaryViewArray, Error> {
         let column = BinaryViewArray::try_new(self.payloads.clone(), self.segments.clone(), None);
-        column.map_err(|e| Error::internal(format!("payloads do not fit their column: {e}")))
+        column.map_err(column_mismatch)
     }
 
     /// Reads the events of a record batch. Other columns are ignored; `source`, `encoding` and
@@ -167,9 +155,8 @@ impl Batch {
         }
     }
 
-    /// The channels of the batch in order of first appearance, and for each event the index of its
-    /// own.
-    fn local_channels(&self, channels: &Channels) -> (ScalarBuffer<i32>, Vec<Arc<Channel>>) {
+    /// The channels of the batch.
+    pub fn used_channels(&self, channels: &Channels) -> UsedChannels {
         // A table, not a map: it is read once per event.
         const NEW: i32 = -1;
         let most = self.channels.iter().max().map_or(0, |id| *id as usize + 1);
@@ -182,8 +169,34 @@ impl Batch {
             }
             *key
         });
-        (keys.collect(), used)
+        UsedChannels { keys: keys.collect(), channels: used }
     }
+}
+
+/// The channels of a batch, for columns of their texts.
+#[derive(Clone, Debug)]
+pub struct UsedChannels {
+    /// For each event the index of its channel.
+    keys: ScalarBuffer<i32>,
+    /// In order of first appearance.
+    channels: Vec<Arc<Channel>>,
+}
+
+impl UsedChannels {
+    /// A text of each event's channel, such as its name, as a dictionary.
+    pub fn column<'c, T: AsRef<str>>(
+        &'c self,
+        text: impl Fn(&'c Channel) -> Option<T>,
+    ) -> Result<ArrayRef, Error> {
+        let texts: StringArray = self.channels.iter().map(|channel| text(channel)).collect();
+        let keys = Int32Array::new(self.keys.clone(), None);
+        Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(texts)).map_err(column_mismatch)?))
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "used as a function value")]
+fn column_mismatch(error: ArrowError) -> Error {
+    Error::internal(format!("a batch does not fit its Arrow columns: {error}"))
 }
 
 impl Channel {

@@ -38,6 +38,7 @@ mod name;
 mod run_handle;
 mod unmet;
 
+pub use arrow::UsedChannels;
 pub use batch::{Batch, BatchBuilder, Event, PayloadOffset};
 pub use channel::{Channel, ChannelId, Clock, EmbeddedSchema, Encoding};
 pub use channels::{ChannelSet, Channels, PerChannel};

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::TimestampNanosecondType;
 use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, TimestampMicrosecondArray};
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
@@ -85,34 +84,29 @@ impl TableColumns {
         channels: &Channels,
         variants: &[u32],
     ) -> Result<Vec<ArrayRef>, Error> {
-        let arrow = batch.to_arrow(channels)?;
-        let column = |name: &str| {
-            let found = arrow.column_by_name(name).cloned();
-            found.ok_or_else(|| Error::internal(format!("a batch without a column `{name}`")))
-        };
-        let nanos = column(TIMESTAMP)?;
-        let nanos = nanos.as_primitive::<TimestampNanosecondType>();
+        let nanos = batch.timestamp_column();
         let micros: TimestampMicrosecondArray =
             nanos.values().iter().map(|nanos| nanos.div_euclid(MICRO)).collect::<Vec<_>>().into();
         let mut columns: Vec<ArrayRef> = vec![Arc::new(micros.with_timezone("UTC"))];
         if self.nanos {
             columns.push(Arc::new(Int64Array::new(nanos.values().clone(), None)));
         }
-        columns.push(column(SOURCE)?);
+        let used = batch.used_channels(channels);
+        columns.push(used.column(|channel| Some(&*channel.source))?);
         if self.channel {
-            columns.push(column(CHANNEL)?);
+            columns.push(used.column(|channel| Some(channel.name.text()))?);
         }
         if self.variant {
             let variant = |id: &u32| variants.get(*id as usize).copied().unwrap_or_default();
             let each = batch.channels().iter().map(|id| variant(id).cast_signed());
             columns.push(Arc::new(each.collect::<Int32Array>()));
         }
-        columns.push(column(SEQUENCE)?);
+        columns.push(Arc::new(batch.sequence_column()));
         if !self.fields.is_empty() {
             columns.extend(self.message_columns(batch)?);
         }
         if self.payload {
-            columns.push(column(PAYLOAD)?);
+            columns.push(Arc::new(batch.payload_column()?));
         }
         Ok(columns)
     }

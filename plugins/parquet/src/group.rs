@@ -63,7 +63,7 @@ impl GroupEncoder {
         let apart = pieces.iter().map(|piece| self.projection.rows(piece));
         let batches: Vec<Batch> = apart.collect::<Result<_, Error>>()?;
         drop(pieces);
-        let channels = self.used_channels(&batches);
+        let channels = self.channel_counts(&batches);
         let rows = batches.iter().map(|batch| batch.len() as u64).sum();
         let sorts = self.by_channel && channels.len() > 1 && numbers_rise(&batches);
         let (batches, order) = if sorts {
@@ -77,7 +77,7 @@ impl GroupEncoder {
     }
 
     /// The channels of these events with their event counts, by source and name.
-    fn used_channels(&self, batches: &[Batch]) -> Vec<(ChannelId, u32)> {
+    fn channel_counts(&self, batches: &[Batch]) -> Vec<(ChannelId, u32)> {
         let mut counts = EventCounts::default();
         batches.iter().for_each(|batch| counts.add(&EventCounts::count(batch.channels())));
         let ordered = in_file_order(counts.channels(), &self.channels);
