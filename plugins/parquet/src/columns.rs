@@ -47,20 +47,15 @@ pub(crate) struct TableColumns {
     pub(crate) payload: bool,
 }
 
-impl TableColumns {
-    /// The columns of a table with these first rows.
-    pub(crate) fn from_first_rows(batch: &Batch, channel: bool, payload: bool) -> Self {
-        let nanos = has_sub_micros(batch);
-        let fields = batch.rows().first().map(|rows| {
-            let fields = rows.columns.schema_ref().fields().iter();
-            fields.map(|field| {
-                Arc::new(field.as_ref().clone().with_name(column_of_field(field.name(), &RESERVED)))
-            })
-        });
-        let fields = fields.into_iter().flatten().collect();
-        Self { nanos, channel, variant: false, fields, payload }
-    }
+/// The columns of decoded messages, by their names in the table.
+pub(crate) fn message_fields(rows: &Rows) -> Fields {
+    let named = |field: &FieldRef| {
+        field.as_ref().clone().with_name(column_of_field(field.name(), &RESERVED))
+    };
+    rows.columns.schema_ref().fields().iter().map(named).collect()
+}
 
+impl TableColumns {
     /// The Arrow schema of the table.
     pub(crate) fn schema(&self) -> SchemaRef {
         let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));

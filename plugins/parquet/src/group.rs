@@ -29,8 +29,10 @@ pub(crate) struct GroupEncoder {
     pub(crate) projection: Arc<TableProjection>,
 }
 
-/// An encoded row group.
-pub(crate) struct EncodedGroup {
+/// An encoded row group on its way to its table.
+pub struct EncodedGroup {
+    /// The position of its table.
+    pub(crate) place: usize,
     pub(crate) chunks: Vec<ArrowColumnChunk>,
     pub(crate) rows: u64,
     /// The number of events that start in it.
@@ -52,11 +54,11 @@ pub(crate) enum RowOrder {
 }
 
 impl GroupEncoder {
-    /// Encodes these events as row group `number` of their table.
+    /// Encodes these events as row group `number` of the table at `place`.
     pub(crate) fn encode(
         &self,
         pieces: Vec<UnnestPiece>,
-        number: usize,
+        (place, number): (usize, usize),
         variants: &[u32],
     ) -> Result<EncodedGroup, Error> {
         let events = pieces.iter().map(UnnestPiece::events).sum();
@@ -73,7 +75,7 @@ impl GroupEncoder {
             (batches, order)
         };
         let chunks = self.chunks(&batches, number, variants)?;
-        Ok(EncodedGroup { chunks, rows, events, order, channels })
+        Ok(EncodedGroup { place, chunks, rows, events, order, channels })
     }
 
     /// The channels of these events with their event counts, by source and name.

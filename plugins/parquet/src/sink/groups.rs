@@ -9,7 +9,7 @@ use sluice_io::escape::{portable, short_path_escaped};
 use sluice_kit::unnest::UnnestPiece;
 use sluice_model::{Batch, Error, Job, SinkContext};
 
-use super::tables::{OpenTables, SequenceOrder, TableBuffer, TableKey, TableUnit};
+use super::tables::{GroupLimits, OpenTables, SequenceOrder, TableBuffer, TableKey};
 use super::{ParquetSink, TableLayout};
 use crate::columns;
 use crate::file::TableFile;
@@ -23,27 +23,26 @@ impl ParquetSink {
         tables: &mut OpenTables,
         key: TableKey,
         batch: Batch,
-        groups: &mut Vec<Job<TableUnit>>,
+        groups: &mut Vec<Job<EncodedGroup>>,
     ) -> Result<(), Error> {
         let place = match tables.places.get(&key) {
             Some(place) => *place,
             None => {
                 self.check_other_tables(tables, &key)?;
-                tables.tables.push(TableBuffer::new(key.clone()));
-                tables.places.insert(key, tables.tables.len() - 1);
-                tables.tables.len() - 1
+                tables.add_table(key)
             }
         };
         let first = tables.limits;
         let (sizes, mut from) = (RowSizes::measure(&batch, &tables.projection)?, 0);
         while from < batch.len() {
-            let capacity = tables.tables[place].capacity(first);
-            let share = capacity.fitting(&batch, from, &sizes);
+            let table = &tables.tables[place];
+            let (capacity, is_empty) = (table.capacity(first), table.rows == 0);
+            let share = sizes.fitting(&batch, from, capacity);
             let events = batch.slice(from, share.events);
             from += share.events;
             if share.events > 0 {
                 self.buffer(tables, place, UnnestPiece::whole(events), share, groups)?;
-            } else if capacity.is_empty {
+            } else if is_empty {
                 // The event alone exceeds a row group.
                 let size = sizes.share(&batch, from);
                 self.add_oversized(tables, place, batch.slice(from, 1), size, groups)?;
@@ -51,14 +50,14 @@ impl ParquetSink {
                 continue;
             }
             if from < batch.len() {
-                groups.extend(self.cut_group(tables, place, None)?);
+                groups.extend(self.cut_group(tables, place)?);
             }
         }
         // All channels share the memory: the largest buffers are cut first.
         while tables.buffered > first.buffered {
             let most = tables.tables.iter().enumerate().max_by_key(|(n, t)| (t.bytes, *n));
             let Some((place, _)) = most else { break };
-            groups.extend(self.cut_group(tables, place, None)?);
+            groups.extend(self.cut_group(tables, place)?);
         }
         Ok(())
     }
@@ -89,7 +88,7 @@ impl ParquetSink {
         place: usize,
         event: Batch,
         size: GroupShare,
-        groups: &mut Vec<Job<TableUnit>>,
+        groups: &mut Vec<Job<EncodedGroup>>,
     ) -> Result<(), Error> {
         let limits = tables.tables[place].limits(tables.limits);
         let row = size.bytes.div_ceil(size.rows.max(1)).max(1);
@@ -113,7 +112,7 @@ impl ParquetSink {
         place: usize,
         piece: UnnestPiece,
         share: GroupShare,
-        groups: &mut Vec<Job<TableUnit>>,
+        groups: &mut Vec<Job<EncodedGroup>>,
     ) -> Result<(), Error> {
         let table = &mut tables.tables[place];
         let limits = table.limits(tables.limits);
@@ -122,24 +121,20 @@ impl ParquetSink {
         table.bytes += share.bytes;
         tables.buffered += share.bytes;
         if table.rows >= limits.rows || table.bytes >= limits.bytes {
-            groups.extend(self.cut_group(tables, place, None)?);
+            groups.extend(self.cut_group(tables, place)?);
         }
         Ok(())
     }
 
-    /// The job of encoding what a table has buffered, unless that is nothing. `last` is the name of
-    /// the file if this completes it.
-    pub(super) fn cut_group(
+    /// The job of encoding what a table has buffered, unless that is nothing.
+    fn cut_group(
         &self,
         tables: &mut OpenTables,
         place: usize,
-        last: Option<Option<PathBuf>>,
-    ) -> Result<Option<Job<TableUnit>>, Error> {
+    ) -> Result<Option<Job<EncodedGroup>>, Error> {
         let table = &mut tables.tables[place];
         if table.pieces.is_empty() {
-            return Ok(
-                last.map(|last| Job::done(TableUnit { place, group: None, last: Some(last) }))
-            );
+            return Ok(None);
         }
         let pieces = std::mem::take(&mut table.pieces);
         let bytes = std::mem::take(&mut table.bytes);
@@ -155,7 +150,8 @@ impl ParquetSink {
         }
         let schema =
             table.schema.as_ref().ok_or_else(|| Error::internal("a table without a schema"))?;
-        let has_place = schema.encoder.table_columns.nanos || self.timestamp_ns == Some(false);
+        let columns = &schema.encoder.table_columns;
+        let has_place = columns.nanos || self.timestamp_ns == Some(false);
         let batches = || pieces.iter().map(UnnestPiece::batch);
         if !has_place && batches().any(columns::has_sub_micros) {
             return Err(Error::invalid(format!(
@@ -164,48 +160,43 @@ impl ParquetSink {
                 self.path.0.display()
             )));
         }
-        let variants = tables.variants.table();
-        let has_variants = |batch: &Batch| {
-            batch.channels().iter().any(|id| variants.get(*id as usize).is_some_and(|v| *v > 0))
-        };
-        if table.key.is_none()
-            && !schema.encoder.table_columns.variant
-            && batches().any(has_variants)
-        {
+        let mut ids = batches().flat_map(Batch::channels);
+        if table.key.is_none() && !columns.variant && ids.any(|id| tables.variants.get(*id) > 0) {
             return Err(Error::invalid(format!(
                 "two channels of the same name and source have different metadata, and follow a \
                  whole row group of channels without metadata; write one table per channel: {}",
                 self.path.0.display()
             )));
         }
+        let variants = if columns.variant { tables.variants.table() } else { Vec::new() };
         let (encoder, number) = (Arc::clone(&schema.encoder), table.groups);
         table.groups += 1;
-        Ok(Some(Job::new(bytes, move || {
-            let group = Some(encoder.encode(pieces, number, &variants)?);
-            Ok(TableUnit { place, group, last })
-        })))
+        Ok(Some(Job::new(bytes, move || encoder.encode(pieces, (place, number), &variants))))
     }
 
     pub(super) fn write_group(
         &self,
         tables: &mut OpenTables,
-        place: usize,
-        group: EncodedGroup,
+        mut group: EncodedGroup,
     ) -> Result<(), Error> {
-        let table = &mut tables.tables[place];
-        table.rows_by_channel.push(group.channels.clone());
-        let mut file = match table.file.take() {
-            Some(file) => file,
-            None => self.create(table, &tables.context)?,
-        };
+        let table = &mut tables.tables[group.place];
+        table.rows_by_channel.push(std::mem::take(&mut group.channels));
+        let mut file = self.take_file(table, &tables.context)?;
         file.append(group)?;
         table.file = Some(file);
         Ok(())
     }
 
-    /// Creates the file of a table, only once there is something to write: one of a thousand
+    /// The file of a table. It is created only once there is something to write: one of a thousand
     /// channels needs no open file yet.
-    fn create(&self, table: &TableBuffer, context: &SinkContext) -> Result<TableFile, Error> {
+    fn take_file(
+        &self,
+        table: &mut TableBuffer,
+        context: &SinkContext,
+    ) -> Result<TableFile, Error> {
+        if let Some(file) = table.file.take() {
+            return Ok(file);
+        }
         let file = if self.writes_folder() {
             context.outputs.create_below(&self.folder())?
         } else {
@@ -218,7 +209,7 @@ impl ParquetSink {
 
     /// The path of a table. `all` keys are sorted; `otherwise` has other folder names for some
     /// channels.
-    fn place(
+    fn target(
         &self,
         key: &TableKey,
         all: &[TableKey],
@@ -243,31 +234,43 @@ impl ParquetSink {
         path.join(PART)
     }
 
-    /// The last unit of each table, by their keys: completed in this order, each is open only as
-    /// long as it is written.
-    pub(super) fn last_units(&self, tables: &mut OpenTables) -> Result<Vec<Job<TableUnit>>, Error> {
+    /// Cuts the last row group of each table, by their keys: completed in this order, each is open
+    /// only as long as it is written.
+    pub(super) fn last_groups(
+        &self,
+        tables: &mut OpenTables,
+    ) -> Result<Vec<Job<EncodedGroup>>, Error> {
         // Without any events, the table is still written.
         if self.layout() != TableLayout::Channel && tables.tables.is_empty() {
-            let key = (self.layout() == TableLayout::Rows).then(|| ("".into(), None, 0));
-            tables.tables.push(TableBuffer::new(key.clone()));
-            tables.places.insert(key, 0);
+            tables.add_table((self.layout() == TableLayout::Rows).then(|| ("".into(), None, 0)));
         }
-        let places: Vec<(TableKey, usize)> =
-            tables.places.iter().map(|(key, place)| (key.clone(), *place)).collect();
         let keys: Vec<TableKey> = tables.places.keys().cloned().collect();
         // Channels `a` and `A` need different folders on case-insensitive file systems.
         let channels = keys.iter().flatten().map(|(channel, ..)| escaped(channel));
         let otherwise = portable(channels, ("channel=", ""));
-        let mut units = Vec::new();
-        for (key, place) in places {
-            let target = self.writes_folder().then(|| self.place(&key, &keys, &otherwise));
-            units.extend(self.cut_group(tables, place, Some(target))?);
+        let mut groups = Vec::new();
+        for key in &keys {
+            let place = tables.places[key];
+            groups.extend(self.cut_group(tables, place)?);
+            let target = self.writes_folder().then(|| self.target(key, &keys, &otherwise));
+            tables.unfinished.push_back((place, target));
         }
-        Ok(units)
+        Ok(groups)
+    }
+
+    /// Completes the next tables, as long as all their row groups are written.
+    pub(super) fn close_written(&self, tables: &mut OpenTables) -> Result<(), Error> {
+        let next = |tables: &mut OpenTables| {
+            tables.unfinished.pop_front_if(|(place, _)| tables.tables[*place].is_written())
+        };
+        while let Some((place, target)) = next(tables) {
+            self.close(tables, place, target.as_deref())?;
+        }
+        Ok(())
     }
 
     /// Completes a table: writes the footer.
-    pub(super) fn close(
+    fn close(
         &self,
         tables: &mut OpenTables,
         place: usize,
@@ -278,11 +281,8 @@ impl ParquetSink {
         if table.schema.is_none() {
             table.schema = Some(self.table_schema(&table.key, &[], projection, context)?);
         }
-        let file = match table.file.take() {
-            Some(file) => file,
-            None => self.create(table, context)?,
-        };
-        let (channels, rows) = table.channels(context, &variants.table());
+        let file = self.take_file(table, context)?;
+        let (channels, rows) = table.channels(&context.channels, variants);
         let schema = table.schema.take();
         let meta = FooterMeta {
             channels,
@@ -305,44 +305,19 @@ fn escaped(name: &str) -> String {
     }
 }
 
-/// The remaining capacity of a row group.
-pub(super) struct GroupCapacity {
-    pub(super) rows: usize,
-    pub(super) bytes: usize,
-    /// Whether the row group is empty.
-    pub(super) is_empty: bool,
-}
-
 /// The size of some events in a row group.
 #[derive(Clone, Copy, Debug, Default)]
 struct GroupShare {
-    pub(super) events: usize,
-    pub(super) rows: usize,
-    pub(super) bytes: usize,
-}
-
-impl GroupCapacity {
-    /// The size of the events from `from` on that fit with all their rows.
-    fn fitting(&self, batch: &Batch, from: usize, sizes: &RowSizes) -> GroupShare {
-        let mut share = GroupShare::default();
-        for event in from..batch.len() {
-            let next = sizes.share(batch, event);
-            let (rows, bytes) = (share.rows + next.rows, share.bytes.saturating_add(next.bytes));
-            if rows > self.rows || bytes > self.bytes {
-                break;
-            }
-            share = GroupShare { events: share.events + 1, rows, bytes };
-        }
-        share
-    }
+    events: usize,
+    rows: usize,
+    bytes: usize,
 }
 
 /// The row counts of a batch's events, and the approximate bytes per row without payloads.
 struct RowSizes {
     /// `None` means one row per event.
-    pub(super) counts: Option<Vec<u32>>,
-    /// The bytes per row.
-    pub(super) bytes_per_row: usize,
+    counts: Option<Vec<u32>>,
+    bytes_per_row: usize,
 }
 
 /// The bytes of a row without payload and message.
@@ -368,6 +343,20 @@ impl RowSizes {
 
     fn rows(&self, event: usize) -> usize {
         self.counts.as_ref().map_or(1, |counts| counts[event] as usize)
+    }
+
+    /// The size of the events from `from` on that fit with all their rows.
+    fn fitting(&self, batch: &Batch, from: usize, capacity: GroupLimits) -> GroupShare {
+        let mut share = GroupShare::default();
+        for event in from..batch.len() {
+            let next = self.share(batch, event);
+            let (rows, bytes) = (share.rows + next.rows, share.bytes.saturating_add(next.bytes));
+            if rows > capacity.rows || bytes > capacity.bytes {
+                break;
+            }
+            share = GroupShare { events: share.events + 1, rows, bytes };
+        }
+        share
     }
 
     /// The size of one event in a row group.

@@ -1,7 +1,7 @@
 //! Sink `parquet`: partitions events into tables and cuts row groups. `group` encodes them, `file`
 //! writes them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use sluice_model::{
 };
 
 use crate::columns;
+use crate::group::EncodedGroup;
 use crate::projection::{ProjectionMatches, TableProjection};
 
 mod groups;
@@ -24,7 +25,7 @@ mod schema;
 mod tables;
 
 use tables::{
-    ChannelVariants, GroupLimits, OpenTables, PartitionedEvents, SequenceOrder, TableKey, TableUnit,
+    ChannelVariants, GroupLimits, OpenTables, PartitionedEvents, SequenceOrder, TableKey,
 };
 
 /// Writes Parquet tables.
@@ -243,7 +244,7 @@ impl ParquetSink {
 
 impl Sink for ParquetSink {
     type Block = PartitionedEvents;
-    type Unit = TableUnit;
+    type Unit = EncodedGroup;
     type Output = OpenTables;
 
     fn traits(&self) -> SinkTraits {
@@ -292,6 +293,7 @@ impl Sink for ParquetSink {
             limits,
             tables: Vec::new(),
             places: BTreeMap::new(),
+            unfinished: VecDeque::new(),
             buffered: 0,
             sequence_order: SequenceOrder::default(),
             variants: ChannelVariants::default(),
@@ -332,34 +334,29 @@ impl Sink for ParquetSink {
                 .losses
                 .insert("times are written in whole microseconds; what is finer is cut off");
         }
-        let numbers = SequenceOrder::from_batch(&batch);
-        let parts = match self.layout() {
-            TableLayout::Channel | TableLayout::Rows => {
-                return self.partition(batch, numbers, context);
-            }
-            TableLayout::Single if self.payload == PayloadColumn::Drop => {
-                vec![(None, batch.with_rows(Vec::new()).without_payloads())]
-            }
-            TableLayout::Single => vec![(None, batch.with_rows(Vec::new()).compact())],
+        if self.layout() != TableLayout::Single {
+            return self.partition(batch, context);
+        }
+        let sequence_order = SequenceOrder::from_batch(&batch);
+        let batch = batch.with_rows(Vec::new());
+        let batch = match self.payload {
+            PayloadColumn::Drop => batch.without_payloads(),
+            PayloadColumn::Auto | PayloadColumn::Keep => batch.compact(),
         };
-        Ok(PartitionedEvents {
-            parts,
-            without_rows: 0,
-            matches: ProjectionMatches::default(),
-            sequence_order: numbers,
-        })
+        let parts = vec![(None, batch)];
+        Ok(PartitionedEvents { parts, sequence_order, ..PartitionedEvents::default() })
     }
 
     fn gather(
         &self,
         tables: &mut OpenTables,
         input: SinkInput<PartitionedEvents>,
-    ) -> Result<Vec<Job<TableUnit>>, Error> {
+    ) -> Result<Vec<Job<EncodedGroup>>, Error> {
         let PartitionedEvents { parts, without_rows, matches, sequence_order } = match input {
             SinkInput::Block(partitioned) => partitioned,
             // The size of row groups must not depend on when a recording is flushed.
             SinkInput::Flush => return Ok(Vec::new()),
-            SinkInput::End => return self.last_units(tables),
+            SinkInput::End => return self.last_groups(tables),
         };
         tables.sequence_order = tables.sequence_order.then(sequence_order);
         tables.matches.add(matches);
@@ -371,8 +368,8 @@ impl Sink for ParquetSink {
                 // Channels of one name and source that differ get tables of their own.
                 Some((name, kind, _)) if variants.len() > 1 || !variants.contains(&0) => {
                     for variant in variants {
-                        let is_it = |row: usize| tables.variants.is(batch.channels()[row], variant);
-                        let part = batch.retain(is_it);
+                        let of_row = |row: usize| tables.variants.get(batch.channels()[row]);
+                        let part = batch.retain(|row| of_row(row) == variant);
                         let key = Some((Arc::clone(&name), kind, variant));
                         self.add(tables, key, part, &mut groups)?;
                     }
@@ -383,20 +380,16 @@ impl Sink for ParquetSink {
         Ok(groups)
     }
 
-    fn write(&self, tables: &mut OpenTables, unit: TableUnit) -> Result<Written, Error> {
-        let TableUnit { place, group, last } = unit;
+    fn write(&self, tables: &mut OpenTables, group: EncodedGroup) -> Result<Written, Error> {
         let mut written = std::mem::take(&mut tables.unreported);
-        if let Some(group) = group {
-            written.events += group.events;
-            self.write_group(tables, place, group)?;
-        }
-        if let Some(target) = last {
-            self.close(tables, place, target.as_deref())?;
-        }
+        written.events += group.events;
+        self.write_group(tables, group)?;
+        self.close_written(tables)?;
         Ok(written)
     }
 
     fn finish(&self, mut tables: OpenTables) -> Result<Written, Error> {
+        self.close_written(&mut tables)?;
         let mut written = std::mem::take(&mut tables.unreported);
         written.notes = self.notes(&tables);
         Ok(written)

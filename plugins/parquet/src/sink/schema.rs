@@ -46,14 +46,15 @@ impl ParquetSink {
         sample: &Batch,
         channels: &Channels,
     ) -> TableColumns {
-        let mut table_columns =
-            TableColumns::from_first_rows(sample, key.is_none(), self.has_payload_column(key));
-        table_columns.nanos = self
-            .timestamp_ns
-            .unwrap_or_else(|| first.iter().map(UnnestPiece::batch).any(columns::has_sub_micros));
-        // Formats with channel metadata may have several channels of one name.
-        table_columns.variant = key.is_none() && has_channel_metadata(first, channels);
-        table_columns
+        let has_nanos = || first.iter().map(UnnestPiece::batch).any(columns::has_sub_micros);
+        TableColumns {
+            nanos: self.timestamp_ns.unwrap_or_else(has_nanos),
+            channel: key.is_none(),
+            // Formats with channel metadata may have several channels of one name.
+            variant: key.is_none() && has_channel_metadata(first, channels),
+            fields: sample.rows().first().map(columns::message_fields).unwrap_or_default(),
+            payload: self.has_payload_column(key),
+        }
     }
 
     /// The schema of a table whose first row group has these events.

@@ -1,6 +1,6 @@
 //! The tables being written, and which events go into which. Writes nothing.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,10 +11,8 @@ use sluice_model::{
 };
 
 use super::ParquetSink;
-use super::groups::GroupCapacity;
 use super::schema::TableSchema;
 use crate::file::TableFile;
-use crate::group::EncodedGroup;
 use crate::meta::{ChannelMeta, in_file_order};
 use crate::projection::{ProjectionMatches, TableProjection};
 
@@ -22,6 +20,7 @@ use crate::projection::{ProjectionMatches, TableProjection};
 pub(super) type TableKey = Option<(Arc<str>, Option<TypeKey>, u32)>;
 
 /// Events partitioned by table.
+#[derive(Default)]
 pub struct PartitionedEvents {
     pub(super) parts: Vec<(TableKey, Batch)>,
     /// The number of events without a row, whose unnested list is empty.
@@ -37,36 +36,30 @@ impl ParquetSink {
     pub(super) fn partition(
         &self,
         batch: Batch,
-        numbers: SequenceOrder,
         context: &PrepareContext<'_>,
     ) -> Result<PartitionedEvents, Error> {
+        let sequence_order = SequenceOrder::from_batch(&batch);
         let (projection, mut matches) = (self.projection(), ProjectionMatches::default());
-        let events = batch.len();
-        let mut parts =
-            self.split_by_table(projection.select_fields(batch, &mut matches)?, context)?;
-        for (key, part) in &mut parts {
-            let (remaining, message) =
-                projection.drop_empty_lists(std::mem::take(part), &mut matches)?;
-            *part = remaining;
-            if let (Some((_, kind, _)), Some(message)) = (key, message) {
+        let (mut parts, mut without_rows) = (Vec::new(), batch.len() as u64);
+        let batch = projection.select_fields(batch, &mut matches)?;
+        for (mut key, part) in self.split_by_table(&batch, context)? {
+            let (part, message) = projection.drop_empty_lists(part, &mut matches)?;
+            if let (Some((_, kind, _)), Some(message)) = (&mut key, message) {
                 *kind = Some(message.key);
             }
+            without_rows -= part.len() as u64;
+            if !part.is_empty() {
+                parts.push((key, part));
+            }
         }
-        parts.retain(|(_, part)| !part.is_empty());
-        let remaining: usize = parts.iter().map(|(_, part)| part.len()).sum();
-        Ok(PartitionedEvents {
-            parts,
-            without_rows: (events - remaining) as u64,
-            matches,
-            sequence_order: numbers,
-        })
+        Ok(PartitionedEvents { parts, without_rows, matches, sequence_order })
     }
 
     /// Splits events by channel and type, with payloads copied: buffered events must not keep whole
     /// input blocks alive.
     fn split_by_table(
         &self,
-        batch: Batch,
+        batch: &Batch,
         context: &PrepareContext<'_>,
     ) -> Result<Vec<(TableKey, Batch)>, Error> {
         let names =
@@ -76,39 +69,25 @@ impl ParquetSink {
         for (kind, rows) in batch.rows().iter().enumerate() {
             rows.events.iter().for_each(|event| kinds[*event as usize] = kind);
         }
-        let mut positions: BTreeMap<(Arc<str>, usize), Vec<u32>> = BTreeMap::new();
-        let mut last: Option<(u32, usize)> = None;
-        let mut places: Vec<Vec<u32>> = Vec::new();
-        let mut group_indexes: HashMap<(u32, usize), usize> = HashMap::new();
-        let mut at = 0;
-        for (row, channel) in batch.channels().iter().enumerate() {
-            let group = (*channel, kinds[row]);
-            if last != Some(group) {
-                at = *group_indexes.entry(group).or_insert_with(|| {
-                    places.push(Vec::new());
-                    places.len() - 1
-                });
-                last = Some(group);
-            }
-            places[at].push(row as u32);
+        let mut by_channel: BTreeMap<(u32, usize), Vec<u32>> = BTreeMap::new();
+        for (row, channel_and_kind) in (0..).zip(batch.channels().iter().copied().zip(kinds)) {
+            by_channel.entry(channel_and_kind).or_default().push(row);
         }
-        let mut groups: Vec<((u32, usize), usize)> = group_indexes.into_iter().collect();
-        groups.sort_unstable();
-        for ((channel, kind), at) in groups {
+        // Channels with the same name share a table.
+        let mut by_name: BTreeMap<(Arc<str>, usize), Vec<u32>> = BTreeMap::new();
+        for ((channel, kind), mut events) in by_channel {
             let name = Arc::clone(&names[channel as usize]);
-            // Channels with the same name share a table.
-            positions.entry((name, kind)).or_default().append(&mut places[at]);
+            by_name.entry((name, kind)).or_default().append(&mut events);
         }
-        let all = batch.rows().to_vec();
-        let sorted = positions.into_iter().map(|((name, kind), mut positions)| {
-            positions.sort_unstable();
-            let rows = all.get(kind).cloned();
+        let parts = by_name.into_iter().map(|((name, kind), mut events)| {
+            events.sort_unstable();
+            let rows = batch.rows().get(kind).cloned();
             let key = Some((name, rows.as_ref().map(|rows| rows.message.key), 0));
-            let keeps = self.has_payload_column(&key);
-            let part = batch.clone().with_rows(rows.into_iter().collect()).take(positions);
-            (key, if keeps { part.owned() } else { part.without_payloads() })
+            let part = batch.clone().with_rows(rows.into_iter().collect()).take(events);
+            let keeps_payloads = self.has_payload_column(&key);
+            (key, if keeps_payloads { part.owned() } else { part.without_payloads() })
         });
-        Ok(sorted.collect())
+        Ok(parts.collect())
     }
 }
 
@@ -119,6 +98,9 @@ pub struct OpenTables {
     /// In order of first appearance.
     pub(super) tables: Vec<TableBuffer>,
     pub(super) places: BTreeMap<TableKey, usize>,
+    /// The tables to complete once all events are gathered, in this order, with the names of their
+    /// files unless these have them already.
+    pub(super) unfinished: VecDeque<(usize, Option<PathBuf>)>,
     /// The bytes of events buffered for row groups in all tables.
     pub(super) buffered: usize,
     pub(super) sequence_order: SequenceOrder,
@@ -129,14 +111,13 @@ pub struct OpenTables {
     pub(super) unreported: Written,
 }
 
-/// A row group to write, and whether its table is complete then.
-pub struct TableUnit {
-    /// The position of its table.
-    pub(super) place: usize,
-    /// `None` if the table is complete without another row group.
-    pub(super) group: Option<EncodedGroup>,
-    /// For the last unit of a table, the name of its file, unless it has that already.
-    pub(super) last: Option<Option<PathBuf>>,
+impl OpenTables {
+    /// Adds a table, and returns its position.
+    pub(super) fn add_table(&mut self, key: TableKey) -> usize {
+        self.tables.push(TableBuffer { key: key.clone(), ..TableBuffer::default() });
+        self.places.insert(key, self.tables.len() - 1);
+        self.tables.len() - 1
+    }
 }
 
 /// Numbers the channels that have the same name and source, in order of first appearance.
@@ -172,8 +153,8 @@ impl ChannelVariants {
         found
     }
 
-    pub(super) fn is(&self, id: u32, variant: u32) -> bool {
-        self.by_channel.get(id as usize) == Some(&Some(variant))
+    pub(super) fn get(&self, id: u32) -> u32 {
+        self.by_channel.get(id as usize).copied().flatten().unwrap_or_default()
     }
 
     pub(super) fn table(&self) -> Vec<u32> {
@@ -181,7 +162,7 @@ impl ChannelVariants {
     }
 }
 
-/// The limits of the first row group of a table, and of what all buffer.
+/// The limits of a row group, and of what all tables buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GroupLimits {
     /// The maximum rows per row group.
@@ -192,6 +173,7 @@ pub(super) struct GroupLimits {
     pub(super) buffered: usize,
 }
 
+#[derive(Default)]
 pub(super) struct TableBuffer {
     pub(super) key: TableKey,
     pub(super) pieces: Vec<UnnestPiece>,
@@ -241,38 +223,29 @@ impl SequenceOrder {
 }
 
 impl TableBuffer {
-    pub(super) fn new(key: TableKey) -> Self {
-        Self {
-            key,
-            pieces: Vec::new(),
-            rows: 0,
-            bytes: 0,
-            groups: 0,
-            schema: None,
-            file: None,
-            rows_by_channel: Vec::new(),
-        }
+    /// Whether all row groups handed over are written.
+    pub(super) fn is_written(&self) -> bool {
+        self.rows_by_channel.len() == self.groups
     }
 
     /// The channels as listed in the footer, and for each row group the indexes and row counts of
     /// its channels.
     pub(super) fn channels(
         &self,
-        context: &SinkContext,
-        variants: &[u32],
+        channels: &Channels,
+        variants: &ChannelVariants,
     ) -> (Vec<ChannelMeta>, Vec<Vec<(u32, u32)>>) {
         let groups = self.rows_by_channel.iter().flatten();
         let used: ChannelSet = groups.map(|(id, _)| *id).collect();
-        let mut places = vec![0; variants.len()];
-        let listed = in_file_order(used.iter(), &context.channels);
-        let listed = listed.into_iter().zip(0..).map(|((id, channel), place)| {
-            places[id.index()] = place;
-            ChannelMeta { variant: variants[id.index()], ..ChannelMeta::from_channel(&channel) }
+        let used = in_file_order(used.iter(), channels);
+        let places: HashMap<ChannelId, u32> = used.iter().map(|(id, _)| *id).zip(0..).collect();
+        let listed = used.iter().map(|(id, channel)| ChannelMeta {
+            variant: variants.get(id.0),
+            ..ChannelMeta::from_channel(channel)
         });
-        let listed = listed.collect();
-        let place = |(id, rows): &(ChannelId, u32)| (places[id.index()], *rows);
+        let place = |(id, rows): &(ChannelId, u32)| (places[id], *rows);
         let groups = self.rows_by_channel.iter().map(|group| group.iter().map(place).collect());
-        (listed, groups.collect())
+        (listed.collect(), groups.collect())
     }
 
     /// The limits of its next row group. Each row group has metadata that is kept until the file is
@@ -285,13 +258,10 @@ impl TableBuffer {
         GroupLimits { rows: grown(first.rows), bytes, ..first }
     }
 
-    pub(super) fn capacity(&self, first: GroupLimits) -> GroupCapacity {
+    /// What can still be added to its next row group.
+    pub(super) fn capacity(&self, first: GroupLimits) -> GroupLimits {
         let limits = self.limits(first);
-        let bytes = limits.bytes.saturating_sub(self.bytes);
-        GroupCapacity {
-            rows: limits.rows.saturating_sub(self.rows),
-            bytes,
-            is_empty: self.rows == 0,
-        }
+        let rows = limits.rows.saturating_sub(self.rows);
+        GroupLimits { rows, bytes: limits.bytes.saturating_sub(self.bytes), ..limits }
     }
 }
