@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
-use arrow_schema::SchemaRef;
 use parquet::arrow::arrow_writer::{
     ArrowColumnChunk, ArrowColumnWriter, ArrowLeafColumn, compute_leaves,
 };
 use rayon::prelude::*;
 use sluice_kit::counts::EventCounts;
 use sluice_kit::unnest::UnnestPiece;
-use sluice_model::{Batch, ChannelId, Channels, Error};
+use sluice_model::{Batch, ChannelId, Channels, Error, MessageType};
 
 use crate::columns::TableColumns;
 use crate::meta::in_file_order;
@@ -20,13 +19,14 @@ use crate::writers::ColumnWriters;
 /// What all row groups of a table share.
 pub(crate) struct GroupEncoder {
     pub(crate) table_columns: TableColumns,
-    pub(crate) schema: SchemaRef,
-    pub(crate) columns: ColumnWriters,
+    pub(crate) writers: ColumnWriters,
+    /// The type of the messages, if they were decoded.
+    pub(crate) message: Option<Arc<MessageType>>,
     pub(crate) channels: Arc<Channels>,
     /// Whether to sort rows by channel if their numbers preserve the original order.
     pub(crate) by_channel: bool,
     /// The fields and lists that are written.
-    pub(crate) projection: Arc<TableProjection>,
+    pub(crate) projection: TableProjection,
 }
 
 /// An encoded row group on its way to its table.
@@ -95,12 +95,12 @@ impl GroupEncoder {
     ) -> Result<Vec<ArrowColumnChunk>, Error> {
         let columns = |batch| self.table_columns.columns(batch, &self.channels, variants);
         let columns: Vec<Vec<ArrayRef>> = batches.iter().map(columns).collect::<Result<_, _>>()?;
-        let writers = self.columns.writers(number, &columns).map_err(encode_error)?;
+        let writers = self.writers.of_group(number, &columns).map_err(encode_error)?;
         let mut leaves: Vec<Vec<ArrowLeafColumn>> = Vec::new();
         leaves.resize_with(writers.len(), Vec::new);
         for columns in &columns {
             let mut places = leaves.iter_mut();
-            for (field, column) in self.schema.fields().iter().zip(columns) {
+            for (field, column) in self.writers.arrow.fields().iter().zip(columns) {
                 for leaf in compute_leaves(field, column).map_err(encode_error)? {
                     let place = places.next();
                     place.ok_or_else(|| Error::internal("more columns than writers"))?.push(leaf);

@@ -34,9 +34,9 @@ const ALLOWANCE: usize = 128;
 
 /// Makes the column writers of a table's row groups.
 pub(crate) struct ColumnWriters {
-    arrow: SchemaRef,
-    parquet: SchemaDescPtr,
-    properties: WriterPropertiesPtr,
+    pub(crate) arrow: SchemaRef,
+    pub(crate) parquet: SchemaDescPtr,
+    pub(crate) properties: WriterPropertiesPtr,
     /// With the properties of the table.
     usual: ArrowRowGroupWriterFactory,
     /// The leaf columns for which a sample may find a lower level: bytes as they are.
@@ -63,7 +63,7 @@ impl ColumnWriters {
     }
 
     /// The writers of row group `number`, which has these columns, batch by batch.
-    pub(crate) fn writers(
+    pub(crate) fn of_group(
         &self,
         number: usize,
         batches: &[Vec<ArrayRef>],

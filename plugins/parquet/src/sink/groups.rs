@@ -16,6 +16,7 @@ use crate::file::TableFile;
 use crate::group::EncodedGroup;
 use crate::meta::{FooterMeta, GroupsMeta};
 use crate::projection::TableProjection;
+use crate::writers::ColumnWriters;
 
 impl ParquetSink {
     pub(super) fn add(
@@ -140,17 +141,8 @@ impl ParquetSink {
         let bytes = std::mem::take(&mut table.bytes);
         tables.buffered -= bytes;
         table.rows = 0;
-        if table.schema.is_none() {
-            table.schema = Some(self.table_schema(
-                &table.key,
-                &pieces,
-                &tables.projection,
-                &tables.context,
-            )?);
-        }
-        let schema =
-            table.schema.as_ref().ok_or_else(|| Error::internal("a table without a schema"))?;
-        let columns = &schema.encoder.table_columns;
+        let encoder = self.encoder(table, &pieces, &tables.context.channels)?;
+        let columns = &encoder.table_columns;
         let has_place = columns.nanos || self.timestamp_ns == Some(false);
         let batches = || pieces.iter().map(UnnestPiece::batch);
         if !has_place && batches().any(columns::has_sub_micros) {
@@ -169,7 +161,7 @@ impl ParquetSink {
             )));
         }
         let variants = if columns.variant { tables.variants.table() } else { Vec::new() };
-        let (encoder, number) = (Arc::clone(&schema.encoder), table.groups);
+        let number = table.groups;
         table.groups += 1;
         Ok(Some(Job::new(bytes, move || encoder.encode(pieces, (place, number), &variants))))
     }
@@ -202,9 +194,9 @@ impl ParquetSink {
         } else {
             context.outputs.create_as_is(&self.path.0)?
         };
-        let schema = table.schema.as_ref();
-        let schema = schema.ok_or_else(|| Error::internal("a row group without a table"))?;
-        TableFile::new(file, Arc::clone(&schema.parquet_schema), Arc::clone(&schema.properties))
+        let encoder = self.encoder(table, &[], &context.channels)?;
+        let ColumnWriters { parquet, properties, .. } = &encoder.writers;
+        TableFile::new(file, Arc::clone(parquet), Arc::clone(properties))
     }
 
     /// The path of a table. `all` keys are sorted; `otherwise` has other folder names for some
@@ -276,19 +268,16 @@ impl ParquetSink {
         place: usize,
         target: Option<&Path>,
     ) -> Result<(), Error> {
-        let OpenTables { tables, context, variants, sequence_order, projection, .. } = tables;
+        let OpenTables { tables, context, variants, sequence_order, .. } = tables;
         let table = &mut tables[place];
-        if table.schema.is_none() {
-            table.schema = Some(self.table_schema(&table.key, &[], projection, context)?);
-        }
         let file = self.take_file(table, context)?;
         let (channels, rows) = table.channels(&context.channels, variants);
-        let schema = table.schema.take();
+        let encoder = table.encoder.take();
         let meta = FooterMeta {
             channels,
             groups: GroupsMeta { rows, ..file.groups_meta.clone() },
             by_sequence: *sequence_order != SequenceOrder::Unordered,
-            message: schema.and_then(|schema| schema.message),
+            message: encoder.and_then(|encoder| encoder.message.clone()),
         };
         file.close(meta.to_entries(&context.origin)?, target)
     }

@@ -297,7 +297,7 @@ impl Sink for ParquetSink {
             buffered: 0,
             sequence_order: SequenceOrder::default(),
             variants: ChannelVariants::default(),
-            projection: Arc::new(self.projection()),
+            projection: self.projection(),
             matches: ProjectionMatches::default(),
             unreported: Written::default(),
             context: context.clone(),

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use parquet::arrow::ArrowSchemaConverter;
 use parquet::arrow::add_encoded_arrow_schema_to_metadata;
 use parquet::basic::{Compression as Codec, ZstdLevel};
-use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
-use parquet::schema::types::SchemaDescPtr;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use sluice_kit::unnest::UnnestPiece;
-use sluice_model::{Batch, ChannelId, Channels, Error, MessageType, SinkContext};
+use sluice_model::{Batch, ChannelId, Channels, Error};
 
-use super::tables::TableKey;
+use super::tables::{TableBuffer, TableKey};
 use super::{Compression, ParquetSink, RowSorting};
 use crate::columns::{self, PAYLOAD, TableColumns};
 use crate::encoding::{self, ColumnEncoding};
@@ -19,15 +18,6 @@ use crate::group::{GroupEncoder, encode_error};
 use crate::meta::CREATED_BY;
 use crate::projection::TableProjection;
 use crate::writers::{ColumnWriters, PAGE};
-
-/// What is fixed for a table once its first row group is full.
-#[derive(Clone)]
-pub(super) struct TableSchema {
-    pub(super) encoder: Arc<GroupEncoder>,
-    pub(super) parquet_schema: SchemaDescPtr,
-    pub(super) properties: WriterPropertiesPtr,
-    pub(super) message: Option<Arc<MessageType>>,
-}
 
 impl ParquetSink {
     fn compression(&self) -> Result<Codec, Error> {
@@ -57,16 +47,30 @@ impl ParquetSink {
         }
     }
 
-    /// The schema of a table whose first row group has these events.
-    pub(super) fn table_schema(
+    /// The encoder of a table. `first` has the events of its first row group.
+    pub(super) fn encoder(
+        &self,
+        table: &mut TableBuffer,
+        first: &[UnnestPiece],
+        channels: &Arc<Channels>,
+    ) -> Result<Arc<GroupEncoder>, Error> {
+        if let Some(encoder) = &table.encoder {
+            return Ok(Arc::clone(encoder));
+        }
+        let encoder = Arc::new(self.new_encoder(&table.key, first, channels)?);
+        table.encoder = Some(Arc::clone(&encoder));
+        Ok(encoder)
+    }
+
+    fn new_encoder(
         &self,
         key: &TableKey,
         first: &[UnnestPiece],
-        projection: &Arc<TableProjection>,
-        context: &SinkContext,
-    ) -> Result<TableSchema, Error> {
-        let sample = sample(first, projection)?;
-        let table_columns = self.table_columns(key, first, &sample, &context.channels);
+        channels: &Arc<Channels>,
+    ) -> Result<GroupEncoder, Error> {
+        let projection = self.projection();
+        let sample = sample(first, &projection)?;
+        let table_columns = self.table_columns(key, first, &sample, channels);
         let arrow = table_columns.schema();
         let schema = ArrowSchemaConverter::new().convert(&arrow).map_err(encode_error)?;
         let mut properties = WriterProperties::builder()
@@ -74,7 +78,7 @@ impl ParquetSink {
             .set_compression(self.compression()?)
             .set_data_page_size_limit(PAGE)
             .set_statistics_enabled(EnabledStatistics::Page);
-        let leaves = columns::leaves(&table_columns.columns(&sample, &context.channels, &[])?);
+        let leaves = columns::leaves(&table_columns.columns(&sample, channels, &[])?);
         for (column, leaf) in schema.columns().iter().zip(&leaves) {
             let path = column.path().clone();
             if column.name() == PAYLOAD && table_columns.payload {
@@ -91,20 +95,15 @@ impl ParquetSink {
         }
         let mut properties = properties.build();
         add_encoded_arrow_schema_to_metadata(&arrow, &mut properties);
-        let properties = Arc::new(properties);
-        let schema = Arc::new(schema);
-        let columns =
-            ColumnWriters::new(Arc::clone(&arrow), Arc::clone(&schema), Arc::clone(&properties));
-        let message = sample.rows().first().map(|rows| Arc::clone(&rows.message));
-        let encoder = GroupEncoder {
+        let writers = ColumnWriters::new(arrow, Arc::new(schema), Arc::new(properties));
+        Ok(GroupEncoder {
             by_channel: self.order == RowSorting::Channel && table_columns.channel,
             table_columns,
-            schema: arrow,
-            columns: columns.map_err(encode_error)?,
-            channels: Arc::clone(&context.channels),
-            projection: Arc::clone(projection),
-        };
-        Ok(TableSchema { encoder: Arc::new(encoder), parquet_schema: schema, properties, message })
+            writers: writers.map_err(encode_error)?,
+            message: sample.rows().first().map(|rows| Arc::clone(&rows.message)),
+            channels: Arc::clone(channels),
+            projection,
+        })
     }
 }
 

@@ -11,8 +11,8 @@ use sluice_model::{
 };
 
 use super::ParquetSink;
-use super::schema::TableSchema;
 use crate::file::TableFile;
+use crate::group::GroupEncoder;
 use crate::meta::{ChannelMeta, in_file_order};
 use crate::projection::{ProjectionMatches, TableProjection};
 
@@ -105,7 +105,7 @@ pub struct OpenTables {
     pub(super) buffered: usize,
     pub(super) sequence_order: SequenceOrder,
     pub(super) variants: ChannelVariants,
-    pub(super) projection: Arc<TableProjection>,
+    pub(super) projection: TableProjection,
     pub(super) matches: ProjectionMatches,
     /// What became of events and is not yet reported to the engine.
     pub(super) unreported: Written,
@@ -181,7 +181,8 @@ pub(super) struct TableBuffer {
     pub(super) bytes: usize,
     /// The number of row groups handed over.
     pub(super) groups: usize,
-    pub(super) schema: Option<TableSchema>,
+    /// `None` until its first row group is full.
+    pub(super) encoder: Option<Arc<GroupEncoder>>,
     pub(super) file: Option<TableFile>,
     /// The channels and row counts of each row group written.
     pub(super) rows_by_channel: Vec<Vec<(ChannelId, u32)>>,
