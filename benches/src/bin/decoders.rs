@@ -87,7 +87,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 impl Type {
-    fn form(self) -> anyhow::Result<Arc<dyn PayloadType>> {
+    fn form(self) -> anyhow::Result<PayloadType> {
         let name = match self {
             Self::Pose => "bench.pose_t",
             Self::Imu => "bench.imu_t",
@@ -104,7 +104,7 @@ impl Type {
     }
 
     /// A type of a built-in set: of those with that name, the first that decodes our payloads.
-    fn built_in(self, set: &str, name: &str) -> anyhow::Result<Arc<dyn PayloadType>> {
+    fn built_in(self, set: &str, name: &str) -> anyhow::Result<PayloadType> {
         let types = TypePaths(vec![set.into()]);
         let codecs = Codecs::from_paths(&Registry::linked(), &types, &CodecOptions::default());
         let codecs = codecs.map_err(|e| anyhow::anyhow!("{e}"))?;
@@ -114,7 +114,7 @@ impl Type {
         let one = one.finish();
         let named = codecs.types().filter(|known| &*known.message_type.name == name);
         let mut forms = named.filter_map(|known| known.payload_type.clone().ok());
-        forms.find(|form| by_plan(&**form, &one).is_ok()).context("the type is built in")
+        forms.find(|form| by_plan(form, &one).is_ok()).context("the type is built in")
     }
 
     fn payload(self, n: usize, out: &mut Vec<u8>) {
@@ -198,7 +198,7 @@ fn decode(of: Type, log: &PathBuf, who: Decoder, rounds: usize) -> anyhow::Resul
     let mut best = f64::MAX;
     let decoded: Vec<RecordBatch> = match who {
         Decoder::Encode => {
-            batches.iter().map(|batch| by_plan(&*form, batch)).collect::<Result<_, _>>()?
+            batches.iter().map(|batch| by_plan(&form, batch)).collect::<Result<_, _>>()?
         }
         Decoder::Sluice | Decoder::Hand | Decoder::Copy => Vec::new(),
     };
@@ -207,7 +207,7 @@ fn decode(of: Type, log: &PathBuf, who: Decoder, rounds: usize) -> anyhow::Resul
         let mut seen = 0;
         for (at, batch) in batches.iter().enumerate() {
             seen += match who {
-                Decoder::Sluice => black_box(by_plan(&*form, batch)?).num_rows(),
+                Decoder::Sluice => black_box(by_plan(&form, batch)?).num_rows(),
                 Decoder::Hand => black_box(by_hand(of, batch)?).num_rows(),
                 Decoder::Copy => {
                     let mut copy = Vec::with_capacity(batch.payload_bytes() as usize);
@@ -227,7 +227,7 @@ fn decode(of: Type, log: &PathBuf, who: Decoder, rounds: usize) -> anyhow::Resul
         }
     }
     if let (Decoder::Hand, Some(batch)) = (who, batches.first()) {
-        let (ours, theirs) = (by_plan(&*form, batch)?, by_hand(of, batch)?);
+        let (ours, theirs) = (by_plan(&form, batch)?, by_hand(of, batch)?);
         if ours.columns() != theirs.columns() {
             bail!("the decoders disagree");
         }
@@ -253,7 +253,7 @@ fn batches(log: &PathBuf) -> anyhow::Result<Vec<Batch>> {
     Ok(batches)
 }
 
-fn by_plan(form: &dyn PayloadType, batch: &Batch) -> anyhow::Result<RecordBatch> {
+fn by_plan(form: &PayloadType, batch: &Batch) -> anyhow::Result<RecordBatch> {
     let events: Vec<u32> = (0..batch.len() as u32).collect();
     let mut bad = Vec::new();
     let rows = form.decode(batch, &events, &mut bad)?;

@@ -18,7 +18,6 @@ pub mod lines;
 pub mod lists;
 pub mod merge;
 pub mod mistake;
-pub mod payload_form;
 pub mod playback;
 pub mod reading;
 pub mod selection;

@@ -1,15 +1,13 @@
-//! Codecs: identifying the type of payloads, and converting payloads to Arrow columns and back.
-//! Knows no format.
+//! Codecs: the types they know, and which type a payload has. Knows no format.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::{BinaryArray, RecordBatch};
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::Schema;
 use sluice_io::escape::printable;
 
-use crate::{Batch, Channel, Error, MessageType, Rows, TypeKey};
+use crate::{Channel, MessageType, PayloadType, TypeKey};
 
 /// A type known to a codec.
 #[derive(Clone, Debug)]
@@ -22,7 +20,7 @@ pub struct KnownType {
     pub line: usize,
     /// Decodes and encodes its payloads; or why that is impossible although the declaration is
     /// valid.
-    pub payload_type: Result<Arc<dyn PayloadType>, String>,
+    pub payload_type: Result<PayloadType, String>,
 }
 
 /// Types of one file that cannot be used, and the reason.
@@ -95,9 +93,7 @@ pub type KeyOf = Arc<dyn Fn(&[u8]) -> Option<TypeKey> + Send + Sync>;
 /// use std::sync::Arc;
 ///
 /// use arrow_schema::Schema;
-/// use sluice_kit::columns::{
-///     FieldShape, NumberType, PayloadField, PayloadPlan, PlainType, WireRules,
-/// };
+/// use sluice_kit::columns::{FieldShape, NumberType, PayloadField, PayloadPlan, WireRules};
 /// use sluice_model::{
 ///     Channel, Codec, Encoding, KeyOf, KnownType, MessageType, Name, PayloadType, TypeKey,
 /// };
@@ -112,7 +108,7 @@ pub type KeyOf = Arc<dyn Fn(&[u8]) -> Option<TypeKey> + Send + Sync>;
 ///         let count = PayloadField::new("count", FieldShape::Number(NumberType::U32));
 ///         let plan = PayloadPlan::compile(WireRules::LITTLE_ENDIAN, &[count])?;
 ///         let message_type = Arc::new(MessageType::named("counter", TypeKey(1)));
-///         let payload_type = Arc::new(PlainType::new(Arc::clone(&message_type), plan));
+///         let payload_type = PayloadType::new(Arc::clone(&message_type), plan);
 ///         let known =
 ///             KnownType { message_type, file: None, line: 0, payload_type: Ok(payload_type) };
 ///         Ok(Self { types: vec![known] })
@@ -137,7 +133,7 @@ pub type KeyOf = Arc<dyn Fn(&[u8]) -> Option<TypeKey> + Send + Sync>;
 ///         "counters, version 1"
 ///     }
 ///
-///     fn adopt(&self, wanted: &MessageType, _: &Schema) -> Result<Arc<dyn PayloadType>, String> {
+///     fn adopt(&self, wanted: &MessageType, _: &Schema) -> Result<PayloadType, String> {
 ///         let known = self.types.iter().find(|known| *known.message_type == *wanted);
 ///         let known = known.ok_or_else(|| format!("unknown type `{}`", wanted.name))?;
 ///         known.payload_type.clone()
@@ -183,84 +179,5 @@ pub trait Codec: Send + Sync {
 
     /// Makes a type from its description, which may be untrusted, for rows with these columns.
     /// `Err` says why that is impossible.
-    fn adopt(
-        &self,
-        described: &MessageType,
-        columns: &Schema,
-    ) -> Result<Arc<dyn PayloadType>, String>;
-}
-
-/// Turns payloads of one type into Arrow columns, and back.
-///
-/// [`decode`](Self::decode) and [`encode`](Self::encode) are called on any thread, once per batch
-/// and type. They are inverse: a payload that `encode` would not reproduce byte for byte must be
-/// refused by `decode`. The schema never changes during a run.
-///
-/// A payload that does not match its type is not an error: it gets no row, and its position and a
-/// reason are added to `bad`. Reasons are fixed strings, without data of the payload, so that they
-/// can be counted. `Err` means that no payload of the batch can be handled, and ends the run.
-///
-/// Most codecs do not implement this trait but describe their payloads with
-/// `sluice_kit::columns::PlainType`:
-///
-/// ```
-/// use std::sync::Arc;
-///
-/// use sluice_kit::columns::{
-///     FieldShape, NumberType, PayloadField, PayloadPlan, PlainType, WireRules,
-/// };
-/// use sluice_model::{BatchBuilder, ChannelId, MessageType, PayloadType, TypeKey};
-///
-/// let count = PayloadField::new("count", FieldShape::Number(NumberType::U32));
-/// let plan = PayloadPlan::compile(WireRules::LITTLE_ENDIAN, &[count]).unwrap();
-/// let counter = PlainType::new(Arc::new(MessageType::named("counter", TypeKey(1))), plan);
-///
-/// let mut batch = BatchBuilder::default();
-/// batch.push_copy(0, 0, ChannelId(0), &7u32.to_le_bytes());
-/// batch.push_copy(1, 1, ChannelId(0), b"cut");
-/// let mut bad = Vec::new();
-/// let rows = counter.decode(&batch.finish(), &[0, 1], &mut bad).unwrap();
-/// assert_eq!((rows.events, bad.len()), (vec![0], 1));
-///
-/// let payloads = counter.encode(&rows.columns, &mut bad).unwrap();
-/// assert_eq!(payloads.value(0), 7u32.to_le_bytes());
-/// ```
-pub trait PayloadType: fmt::Debug + Send + Sync {
-    /// Its description.
-    fn message_type(&self) -> &Arc<MessageType>;
-
-    /// Its columns. They never change during a run.
-    fn schema(&self) -> &SchemaRef;
-
-    /// Decodes the payloads of `events` (positions in `batch`, ascending) into one row each.
-    ///
-    /// A payload that does not match the type gets no row; its position and the reason are added to
-    /// `bad`.
-    fn decode(
-        &self,
-        batch: &Batch,
-        events: &[u32],
-        bad: &mut Vec<(u32, &'static str)>,
-    ) -> Result<Rows, Error>;
-
-    /// The variant of this type for payloads that [`decode`](Self::decode) refuses because their
-    /// columns cannot say all of them, with [`raw::ODD_BOOLEAN`] or [`raw::NOT_CANONICAL`] as the
-    /// reason: it has an additional column of raw bytes, from which `encode` restores the payload.
-    /// `None` if this is that variant, or if columns say all of every payload.
-    ///
-    /// [`raw::ODD_BOOLEAN`]: crate::raw::ODD_BOOLEAN
-    /// [`raw::NOT_CANONICAL`]: crate::raw::NOT_CANONICAL
-    fn with_raw_column(&self) -> Option<Arc<dyn PayloadType>> {
-        None
-    }
-
-    /// Encodes rows as payloads, one per row; null for a row that cannot be encoded, whose number
-    /// and reason are added to `bad`.
-    ///
-    /// `Err` if no row can be encoded: a column is missing or has the wrong type.
-    fn encode(
-        &self,
-        columns: &RecordBatch,
-        bad: &mut Vec<(u32, &'static str)>,
-    ) -> Result<BinaryArray, String>;
+    fn adopt(&self, described: &MessageType, columns: &Schema) -> Result<PayloadType, String>;
 }

@@ -11,6 +11,7 @@
 //! Plugins use [`register!`] and are found by name in a [`Registry`].
 
 pub mod batch;
+pub mod cast;
 pub mod channel;
 pub mod codec;
 pub mod cursor;
@@ -35,6 +36,7 @@ mod declared;
 mod format;
 mod message;
 mod name;
+mod payload_type;
 mod run_handle;
 mod unmet;
 
@@ -42,7 +44,7 @@ pub use arrow::UsedChannels;
 pub use batch::{Batch, BatchBuilder, Event, PayloadOffset};
 pub use channel::{Channel, ChannelId, Clock, EmbeddedSchema, Encoding};
 pub use channels::{ChannelSet, Channels, PerChannel};
-pub use codec::{Codec, KeyOf, KnownType, PayloadType, UnusableTypes};
+pub use codec::{Codec, KeyOf, KnownType, UnusableTypes};
 pub use damage::{Damage, DamageLog, DamageTotals, RunDamage};
 pub use declared::DeclaredColumns;
 pub use field::FieldPath;
@@ -51,6 +53,7 @@ pub use loss::LossLog;
 pub use message::{MessageType, TypeKey};
 pub use name::Name;
 pub use pattern::{Pattern, Patterns};
+pub use payload_type::{PayloadForm, PayloadType};
 pub use plugin::{
     ChannelLog, ChannelQuery, DynSink, Fold, FoldQuery, LiveBatches, Map, MapQuery, OpenSink,
     PrepareContext, PrepareReport, Query, ReadContext, Reader, RowsEffect, RunInput, RunOrigin,

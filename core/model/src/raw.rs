@@ -7,7 +7,9 @@
 //! | [`Payload`](RawColumn::Payload) | not what columns encode to: unknown fields, other orders |
 //! | [`Difference`](RawColumn::Difference) | the same, but for few bytes: padding, byte order |
 //!
-//! Only such payloads are decoded to a type with this column ([`PayloadType::with_raw_column`]).
+//! Only such payloads are decoded to a type with this column ([`PayloadType::raw_variant`]).
+//!
+//! [`PayloadType::raw_variant`]: crate::PayloadType::raw_variant
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 use arrow_array::{Array, BinaryArray};
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 
-use crate::{Batch, Error, MessageType, PayloadType, Rows, TypeKey};
+use crate::{Batch, MessageType, Rows, TypeKey};
 
 /// The reason for refusing a payload with a boolean that is neither 0 nor 1.
 pub const ODD_BOOLEAN: &str = "a boolean is neither 0 nor 1";
@@ -107,34 +109,6 @@ pub fn drop_raw_columns(batch: Batch) -> Batch {
     }
     let rows = batch.rows().iter().map(Rows::without_raw_column).collect();
     batch.with_rows(rows)
-}
-
-/// Decodes events of one type. Payloads that are refused only because columns cannot say all of
-/// them become rows of their own, with a raw column.
-///
-/// Like [`PayloadType::decode`], but returns no empty rows.
-pub fn decode(
-    form: &dyn PayloadType,
-    batch: &Batch,
-    events: &[u32],
-    bad: &mut Vec<(u32, &'static str)>,
-) -> Result<Vec<Rows>, Error> {
-    let mut refused = Vec::new();
-    let mut all = vec![form.decode(batch, events, &mut refused)?];
-    let is_odd = |why: &str| [ODD_BOOLEAN, NOT_CANONICAL].contains(&why);
-    let (odd, other): (Vec<_>, _) = refused.into_iter().partition(|(_, why)| is_odd(why));
-    bad.extend(other);
-    if !odd.is_empty() {
-        match form.with_raw_column() {
-            Some(raw) => {
-                let events: Vec<u32> = odd.iter().map(|(event, _)| *event).collect();
-                all.push(raw.decode(batch, &events, bad)?);
-            }
-            None => bad.extend(odd),
-        }
-    }
-    all.retain(|rows| !rows.events.is_empty());
-    Ok(all)
 }
 
 impl Rows {

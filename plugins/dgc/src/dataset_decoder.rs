@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sluice_kit::{CodecOptions, Codecs, TypePaths};
-use sluice_model::codec::PayloadType;
 use sluice_model::{
-    Batch, Channel, Channels, Error, KeyOf, OptionsError, PerChannel, Registry, Rows, TypeKey, raw,
+    Batch, Channel, Channels, Error, KeyOf, OptionsError, PayloadType, PerChannel, Registry, Rows,
+    TypeKey,
 };
 
 /// Decodes events that are not decoded yet.
 pub(crate) struct DatasetDecoder {
-    payload_types: HashMap<(usize, TypeKey), Arc<dyn PayloadType>>,
+    payload_types: HashMap<(usize, TypeKey), PayloadType>,
     codecs: Codecs,
     keys: PerChannel<Arc<[(usize, KeyOf)]>>,
 }
@@ -42,7 +42,7 @@ impl DatasetDecoder {
             for codec_type in codec.types() {
                 if let Ok(payload_type) = &codec_type.payload_type {
                     payload_types
-                        .insert((place, codec_type.message_type.key), Arc::clone(payload_type));
+                        .insert((place, codec_type.message_type.key), payload_type.clone());
                 }
             }
         }
@@ -89,13 +89,9 @@ impl DatasetDecoder {
             }
         }
         for (key, events) in by_type {
-            let payload_type = &*self.payload_types[&key];
-            decoded_events.rows.extend(raw::decode(
-                payload_type,
-                batch,
-                &events,
-                &mut decoded_events.failed,
-            )?);
+            let payload_type = &self.payload_types[&key];
+            let rows = payload_type.decode_all(batch, &events, &mut decoded_events.failed)?;
+            decoded_events.rows.extend(rows);
         }
         Ok(())
     }

@@ -31,13 +31,12 @@ use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_kit::columns::{LengthEncoding, PayloadPlan, WireRules};
-use sluice_kit::payload_form::{FormType, PayloadForm};
 use sluice_kit::type_library::{MAX_DESCRIPTION_LEN, TypeBudget};
 use sluice_kit::{TypePaths, codecs};
 use sluice_model::raw::RawColumn;
 use sluice_model::{
     Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
-    PayloadType, TypeKey, UnusableTypes,
+    PayloadForm, PayloadType, TypeKey, UnusableTypes,
 };
 
 use crate::plan::{self, TypePlan, dotted};
@@ -221,12 +220,7 @@ fn compile_known(
             let described = Arc::new(MessageType { name, key, codec, text: text.into() });
             let payloads = payload_type(Arc::clone(&described), Arc::clone(&plan), columns);
             (
-                KnownType {
-                    message_type: described,
-                    file,
-                    line,
-                    payload_type: Ok(Arc::new(payloads)),
-                },
+                KnownType { message_type: described, file, line, payload_type: Ok(payloads) },
                 Some(plan),
             )
         }
@@ -272,11 +266,7 @@ impl Codec for IceCodec {
         &self.made_from
     }
 
-    fn adopt(
-        &self,
-        described: &MessageType,
-        _columns: &Schema,
-    ) -> Result<Arc<dyn PayloadType>, String> {
+    fn adopt(&self, described: &MessageType, _columns: &Schema) -> Result<PayloadType, String> {
         if described.text.len() > MAX_DESCRIPTION_LEN {
             return Err("its description is too long".to_owned());
         }
@@ -333,10 +323,10 @@ fn payload_type(
     described: Arc<MessageType>,
     plan: Arc<TypePlan>,
     columns: PayloadPlan,
-) -> FormType<RecordForm> {
+) -> PayloadType {
     let raw = RawColumn::Booleans.key(described.key);
-    FormType::new(described, RecordForm { plan, columns })
-        .with_raw_column_as(RawColumn::Booleans, raw)
+    PayloadType::new(described, RecordForm { plan, columns })
+        .with_raw_column(RawColumn::Booleans, raw)
 }
 
 /// Decodes and encodes the records of a type.

@@ -7,7 +7,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use sluice_kit::TypePaths;
-use sluice_kit::payload_form::FormType;
 use sluice_kit::type_library::MAX_DESCRIPTION_LEN;
 use sluice_model::raw::RawColumn;
 use sluice_model::{
@@ -87,14 +86,14 @@ impl Codec for JsonCodec {
         Some(KnownType { message_type: Arc::new(described), file: None, line: 0, payload_type })
     }
 
-    fn adopt(&self, wanted: &MessageType, _: &Schema) -> Result<Arc<dyn PayloadType>, String> {
+    fn adopt(&self, wanted: &MessageType, _: &Schema) -> Result<PayloadType, String> {
         message_type(wanted)
     }
 }
 
 /// The type with this description, whose text is a JSON Schema, or empty for any value. It has the
 /// key of the description: that of the plain type, or of its rows with a raw column.
-pub fn message_type(described: &MessageType) -> Result<Arc<dyn PayloadType>, String> {
+pub fn message_type(described: &MessageType) -> Result<PayloadType, String> {
     let text = &*described.text;
     if text.len() > MAX_DESCRIPTION_LEN {
         return Err(format!("its schema is longer than {} MiB", MAX_DESCRIPTION_LEN >> 20));
@@ -110,6 +109,6 @@ pub fn message_type(described: &MessageType) -> Result<Arc<dyn PayloadType>, Str
     let plain = TypeKey::from_parts([NAME.as_bytes(), text.as_bytes()]);
     let base = Arc::new(MessageType { key: plain, ..described.clone() });
     let raw = RawColumn::Payload.key(plain);
-    let form = FormType::new(base, JsonForm::new(shape));
-    Ok(form.with_raw_column_as(RawColumn::Payload, raw).with_key(described.key))
+    let form = PayloadType::new(base, JsonForm::new(shape));
+    Ok(form.with_raw_column(RawColumn::Payload, raw).with_key(described.key))
 }

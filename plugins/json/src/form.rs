@@ -6,10 +6,9 @@ use arrow_array::builder::BinaryBuilder;
 use arrow_array::{ArrayRef, BinaryArray, RecordBatch, UInt32Array};
 use arrow_schema::{Schema, SchemaRef};
 use serde_json::Value;
-use sluice_kit::columns::as_fields;
-use sluice_kit::payload_form::PayloadForm;
+use sluice_model::cast::as_fields;
 use sluice_model::raw::NOT_CANONICAL;
-use sluice_model::{Batch, Error};
+use sluice_model::{Batch, Error, PayloadForm};
 
 use crate::columns::ColumnBuilder;
 use crate::schema::JsonShape;

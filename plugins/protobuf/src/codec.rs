@@ -24,13 +24,12 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_kit::columns::as_fields;
-use sluice_kit::payload_form::{FormType, PayloadForm};
 use sluice_kit::{TypePaths, codecs};
+use sluice_model::cast::as_fields;
 use sluice_model::raw::RawColumn;
 use sluice_model::{
     Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
-    PayloadType, TypeKey,
+    PayloadForm, PayloadType, TypeKey,
 };
 
 use crate::decode::{Strictness, decode};
@@ -124,11 +123,7 @@ impl Codec for ProtobufCodec {
         &self.made_from
     }
 
-    fn adopt(
-        &self,
-        described: &MessageType,
-        _columns: &Schema,
-    ) -> Result<Arc<dyn PayloadType>, String> {
+    fn adopt(&self, described: &MessageType, _columns: &Schema) -> Result<PayloadType, String> {
         if described.text.len() > MAX_TEXT {
             return Err("its description is too long".to_owned());
         }
@@ -160,15 +155,13 @@ fn declared(name: &str, set: &[u8]) -> KnownType {
         "" => Err("the channel does not name its type".to_owned()),
         name => ProtobufForm::parse(name, set),
     };
-    let payload_type = form.map(|form| {
-        Arc::new(payload_type(Arc::clone(&message_type), form)) as Arc<dyn PayloadType>
-    });
+    let payload_type = form.map(|form| payload_type(Arc::clone(&message_type), form));
     KnownType { message_type, file: None, line: 0, payload_type }
 }
 
-fn payload_type(described: Arc<MessageType>, form: ProtobufForm) -> FormType<ProtobufForm> {
+fn payload_type(described: Arc<MessageType>, form: ProtobufForm) -> PayloadType {
     let raw = RawColumn::Payload.key(described.key);
-    FormType::new(described, form).with_raw_column_as(RawColumn::Payload, raw)
+    PayloadType::new(described, form).with_raw_column(RawColumn::Payload, raw)
 }
 
 /// Decodes and encodes the messages of a plan.

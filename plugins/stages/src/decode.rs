@@ -13,7 +13,7 @@ use sluice_model::options::CHANNELS_FORMAT;
 use sluice_model::{
     Batch, Channel, ChannelId, ChannelQuery, Codec, DeclaredColumns, Error, KeyOf, KnownType, Map,
     MapQuery, OptionsError, Pattern, Patterns, PerChannel, PluginFactory, Registry, RowsEffect,
-    Stage, StageContext, TypeKey, UndecodedPolicy, raw,
+    Stage, StageContext, TypeKey, UndecodedPolicy,
 };
 
 /// Options of `decode`.
@@ -305,7 +305,7 @@ impl Decode {
                 continue;
             };
             let mut bad = Vec::new();
-            all.extend(raw::decode(&**form, &batch, &events, &mut bad)?);
+            all.extend(form.decode_all(&batch, &events, &mut bad)?);
             for (event, why) in bad {
                 failed.add(event, channel(event), FailureReason::Invalid(at, why));
             }

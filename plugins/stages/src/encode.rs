@@ -49,7 +49,7 @@ struct Encode {
 }
 
 /// A type, or the reason why there is none.
-type TypeResult = Result<Arc<dyn PayloadType>, String>;
+type TypeResult = Result<PayloadType, String>;
 
 fn stage(options: EncodeOptions, registry: &Registry) -> Result<Stage, OptionsError> {
     let codec_options = CodecOptions { messages: options.messages, ..CodecOptions::default() };

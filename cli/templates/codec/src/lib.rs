@@ -15,9 +15,7 @@ use arrow_schema::Schema;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_kit::TypePaths;
-use sluice_kit::columns::{
-    FieldShape, NumberType, PayloadField, PayloadPlan, PlainType, WireRules,
-};
+use sluice_kit::columns::{FieldShape, NumberType, PayloadField, PayloadPlan, WireRules};
 use sluice_model::{
     Channel, Codec, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey, register,
 };
@@ -78,12 +76,12 @@ impl TryFrom<Payloads> for Box<dyn Codec> {
         let message_type = Arc::new(message_type);
         // The plan decodes and encodes. A payload that would not be restored byte for byte is not
         // decoded.
-        let payload_type = PlainType::new(Arc::clone(&message_type), plan);
+        let payload_type = PayloadType::new(Arc::clone(&message_type), plan);
         let known = KnownType {
             message_type,
             file: None,
             line: 0,
-            payload_type: Ok(Arc::new(payload_type)),
+            payload_type: Ok(payload_type),
         };
         Ok(Box::new(SampleCodec { types: vec![known] }))
     }
@@ -112,7 +110,7 @@ impl Codec for SampleCodec {
     }
 
     // Tables name the type of their rows, so that payloads can be restored from them.
-    fn adopt(&self, described: &MessageType, _: &Schema) -> Result<Arc<dyn PayloadType>, String> {
+    fn adopt(&self, described: &MessageType, _: &Schema) -> Result<PayloadType, String> {
         let ours = |known: &&KnownType| *known.message_type == *described;
         match self.types.iter().find(ours) {
             Some(known) => known.payload_type.clone(),

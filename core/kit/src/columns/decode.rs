@@ -5,10 +5,10 @@
 //! A payload that turns out to be wrong leaves nothing behind. Nothing is allocated per payload.
 
 use arrow_array::builder::BinaryBuilder;
-use arrow_array::{RecordBatch, RecordBatchOptions};
-use arrow_schema::ArrowError;
+use arrow_array::{BinaryArray, RecordBatch, RecordBatchOptions};
+use arrow_schema::{ArrowError, SchemaRef};
 use sluice_io::escape;
-use sluice_model::Error;
+use sluice_model::{Batch, Error, PayloadForm};
 
 use super::arrays::{self, SlotBuilder, last_offset};
 use super::cursor::{NO_CASE, PayloadCursor, check_booleans, check_padding};
@@ -23,6 +23,39 @@ const BLOCK_PAYLOADS: usize = 256;
 const FIRST_PAYLOADS: usize = 16;
 /// Most records that wait in one region's queue.
 const MAX_QUEUED: usize = 8 * 1024;
+
+impl PayloadForm for PayloadPlan {
+    fn schema(&self) -> &SchemaRef {
+        self.schema()
+    }
+
+    fn decode(
+        &self,
+        batch: &Batch,
+        events: &[u32],
+        bad: &mut Vec<(u32, PayloadFault)>,
+        raw: Option<&mut BinaryBuilder>,
+    ) -> Result<(Vec<u32>, RecordBatch), Error> {
+        let fields = |event| {
+            let payload = batch.payload(event as usize);
+            Ok(payload.get(self.header.len()..).unwrap_or_default())
+        };
+        let total_len = events.iter().map(|event| batch.payload_len(*event as usize)).sum();
+        self.decode(events, total_len, fields, bad, raw)
+    }
+
+    fn encode(
+        &self,
+        columns: &RecordBatch,
+        bad: &mut Vec<(u32, PayloadFault)>,
+        raw: Option<&BinaryArray>,
+    ) -> Result<BinaryArray, String> {
+        self.encode(columns, bad, |rows, row, out| {
+            out.extend_from_slice(&self.header);
+            rows.write(row, raw, out)
+        })
+    }
+}
 
 impl PayloadPlan {
     /// Decodes the payloads of these events. Returns the events that could be decoded, and their

@@ -3,9 +3,9 @@
 use arrow_array::{Array, BinaryArray, RecordBatch};
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use sluice_io::escape;
+use sluice_model::cast::as_fields;
 use sluice_model::raw::raw_value;
 
-use super::cast::as_fields;
 use super::cursor::{NO_CASE, PayloadCursor, put_length};
 use super::plan::{Count, NumberArray, Op, PayloadPlan, Program, Region, VariantOp};
 use super::records::{self, RecordWindow};

@@ -28,17 +28,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow_array::builder::BinaryBuilder;
-use arrow_array::{BinaryArray, RecordBatch};
-use arrow_schema::{DataType, SchemaRef};
+use arrow_schema::DataType;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_model::{Batch, Error};
-
-use crate::payload_form::{FormType, PayloadForm};
 
 mod arrays;
-mod cast;
 mod compile;
 mod cursor;
 mod decode;
@@ -54,7 +48,6 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
-pub use cast::{as_fields, as_type, binary_column};
 pub use compile::ENUM;
 pub use cursor::{Faults, PayloadCursor};
 pub use encode::RowEncoder;
@@ -62,9 +55,6 @@ pub use plan::PayloadPlan;
 
 /// Why a payload or a row is refused: a fixed text without data, so that refusals can be counted.
 pub type PayloadFault = &'static str;
-
-/// A type whose payloads consist of its fields and nothing else.
-pub type PlainType = FormType<PayloadPlan>;
 
 /// The parts of the wire format that differ between formats.
 #[derive(Clone, Copy, Debug)]
@@ -383,38 +373,5 @@ impl PayloadField {
     /// A member of that name and shape.
     pub fn new(name: impl Into<String>, shape: FieldShape) -> Self {
         Self { name: name.into(), shape }
-    }
-}
-
-impl PayloadForm for PayloadPlan {
-    fn schema(&self) -> &SchemaRef {
-        self.schema()
-    }
-
-    fn decode(
-        &self,
-        batch: &Batch,
-        events: &[u32],
-        bad: &mut Vec<(u32, PayloadFault)>,
-        raw: Option<&mut BinaryBuilder>,
-    ) -> Result<(Vec<u32>, RecordBatch), Error> {
-        let fields = |event| {
-            let payload = batch.payload(event as usize);
-            Ok(payload.get(self.header.len()..).unwrap_or_default())
-        };
-        let total_len = events.iter().map(|event| batch.payload_len(*event as usize)).sum();
-        self.decode(events, total_len, fields, bad, raw)
-    }
-
-    fn encode(
-        &self,
-        columns: &RecordBatch,
-        bad: &mut Vec<(u32, PayloadFault)>,
-        raw: Option<&BinaryArray>,
-    ) -> Result<BinaryArray, String> {
-        self.encode(columns, bad, |rows, row, out| {
-            out.extend_from_slice(&self.header);
-            rows.write(row, raw, out)
-        })
     }
 }

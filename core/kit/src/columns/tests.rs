@@ -1,9 +1,10 @@
-use sluice_model::BatchBuilder;
+use sluice_model::{BatchBuilder, PayloadForm};
 
 use super::*;
+use arrow_array::builder::BinaryBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
-use arrow_array::{Array, ArrayRef, BinaryArray};
+use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_ice::fuzzing::IceCodec;
 use sluice_kit::TypeFile;
-use sluice_model::{BatchBuilder, ChannelId, Codec, raw};
+use sluice_model::{BatchBuilder, ChannelId, Codec};
 
 fn bytes_of(hex: &str) -> Vec<u8> {
     hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
@@ -18,7 +18,7 @@ fn outcome(codec: &IceCodec, name: &str, record: &[u8]) -> String {
     let (payload_type, mut bad) = (known.payload_type.clone().unwrap(), Vec::new());
     let mut batch = BatchBuilder::default();
     batch.push_copy(0, 0, ChannelId(0), record);
-    let rows = raw::decode(&*payload_type, &batch.finish(), &[0], &mut bad).unwrap();
+    let rows = payload_type.decode_all(&batch.finish(), &[0], &mut bad).unwrap();
     let Some(rows) = rows.first() else { return bad.first().unwrap().1.to_owned() };
     let payload_type = codec.adopt(&rows.message, &rows.columns.schema()).unwrap();
     let made = payload_type.encode(&rows.columns, &mut bad).unwrap();

@@ -163,7 +163,7 @@ fn check(codec: &IceCodec, name: &str, line: &Value) {
     assert!(is_same(&found, &line["value"]), "{name}\nfound {found}\nput   {}", line["value"]);
     let again = payload_type.encode(&rows.columns, &mut bad).unwrap();
     assert!(bad.is_empty() && again.value(0) == record, "{name}: {line}");
-    assert_adopted(codec, payload_type.as_ref(), &rows.columns, &record);
+    assert_adopted(codec, payload_type, &rows.columns, &record);
     let mut cut = BatchBuilder::default();
     let ends = record.len().min(400) as u32;
     for end in 0..ends {
@@ -188,7 +188,7 @@ fn has_shared(codec: &IceCodec, line: &Value) -> bool {
 /// Asserts that the description of a type suffices to restore the record.
 fn assert_adopted(
     codec: &IceCodec,
-    payload_type: &dyn PayloadType,
+    payload_type: &PayloadType,
     columns: &arrow_array::RecordBatch,
     record: &[u8],
 ) {

@@ -2,14 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::sync::Arc;
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_json as _;
 use sluice_model::{
     BatchBuilder, Channel, ChannelId, Codec, EmbeddedSchema, Encoding, Name, PayloadType, Registry,
-    Rows, raw,
+    Rows,
 };
 
 fn channel(schema: Option<&str>) -> Channel {
@@ -24,18 +22,18 @@ fn codec() -> Box<dyn Codec> {
     Registry::linked().codec("json", json!({})).unwrap()
 }
 
-fn embedded(schema: Option<&str>) -> Result<Arc<dyn PayloadType>, String> {
+fn embedded(schema: Option<&str>) -> Result<PayloadType, String> {
     codec().embedded(&channel(schema)).unwrap().payload_type
 }
 
 /// Decodes payloads; checks that they come back, also with a codec that knows only what the rows
 /// say.
-fn decode(of: &Arc<dyn PayloadType>, payloads: &[&[u8]]) -> (Vec<Rows>, Vec<(u32, &'static str)>) {
+fn decode(of: &PayloadType, payloads: &[&[u8]]) -> (Vec<Rows>, Vec<(u32, &'static str)>) {
     let mut batch = BatchBuilder::default();
     payloads.iter().for_each(|payload| batch.push_copy(0, 0, ChannelId(0), payload));
     let events: Vec<u32> = (0..payloads.len() as u32).collect();
     let mut bad = Vec::new();
-    let all = raw::decode(&**of, &batch.finish(), &events, &mut bad).unwrap();
+    let all = of.decode_all(&batch.finish(), &events, &mut bad).unwrap();
     for rows in &all {
         let adopted = codec().adopt(&rows.message, &rows.columns.schema()).unwrap();
         assert_eq!(*adopted.schema(), rows.columns.schema());

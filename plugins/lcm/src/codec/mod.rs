@@ -22,7 +22,7 @@ use std::sync::Arc;
 use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_kit::columns::{PayloadPlan, PlainType};
+use sluice_kit::columns::PayloadPlan;
 use sluice_kit::type_library::{MAX_DESCRIPTION_LEN, TypeBudget};
 use sluice_kit::{TypePaths, codecs};
 use sluice_model::raw::RawColumn;
@@ -141,7 +141,7 @@ fn known_type(
         Err(reason) => (Err(reason), Arc::default()),
     };
     let described = Arc::new(MessageType { name, key, codec, text });
-    let form = plan.map(|plan| Arc::new(form_type(Arc::clone(&described), plan)) as _);
+    let form = plan.map(|plan| form_type(Arc::clone(&described), plan));
     let (file, line) = (Some(library.file_of(id).to_owned()), library.get(id).line);
     KnownType { message_type: described, file, line, payload_type: form }
 }
@@ -171,11 +171,7 @@ impl Codec for LcmCodec {
         &self.made_from
     }
 
-    fn adopt(
-        &self,
-        described: &MessageType,
-        columns: &Schema,
-    ) -> Result<Arc<dyn PayloadType>, String> {
+    fn adopt(&self, described: &MessageType, columns: &Schema) -> Result<PayloadType, String> {
         if described.text.len() > MAX_DESCRIPTION_LEN {
             return Err("the description is longer than 1 MiB".to_owned());
         }
@@ -240,8 +236,8 @@ fn plan_for_columns(
 }
 
 /// Combines a description and a plan into a payload type.
-fn form_type(described: Arc<MessageType>, plan: PayloadPlan) -> PlainType {
+fn form_type(described: Arc<MessageType>, plan: PayloadPlan) -> PayloadType {
     let key = described.key;
-    PlainType::new(described, plan.with_header(&key.0.to_be_bytes()))
-        .with_raw_column_as(RawColumn::Booleans, RawColumn::Booleans.key(key))
+    PayloadType::new(described, plan.with_header(&key.0.to_be_bytes()))
+        .with_raw_column(RawColumn::Booleans, RawColumn::Booleans.key(key))
 }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use arrow_array::{BinaryArray, RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
-use sluice_kit::columns::as_type;
-use sluice_kit::payload_form::PayloadForm;
-use sluice_model::{Batch, Channel, EmbeddedSchema, Encoding, Error, MessageType};
+use sluice_model::cast::as_type;
+use sluice_model::{Batch, Channel, EmbeddedSchema, Encoding, Error, MessageType, PayloadForm};
 
 use super::{CHANNEL, COLUMNS, ENCODING, OriginalChannel, TYPE, column_types};
 use crate::codec::{ProtobufForm, SCHEMA_ENCODING};

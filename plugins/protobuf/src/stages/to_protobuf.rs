@@ -57,7 +57,7 @@ struct KnownLayer {
     columns: SchemaRef,
     layer: Result<Arc<TypedLayer>, String>,
     /// The type itself, by its codec.
-    own: Option<Arc<dyn PayloadType>>,
+    own: Option<PayloadType>,
 }
 
 impl Convert {

@@ -3,7 +3,7 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, BinaryArray};
-use sluice_model::raw::{self, RawColumn};
+use sluice_model::raw::RawColumn;
 use sluice_model::{Channel, Codec, EmbeddedSchema, Encoding, KnownType, Name, Rows};
 use sluice_protobuf::fuzzing::ProtobufCodec;
 
@@ -59,7 +59,7 @@ fn example() -> Vec<u8> {
 fn decode(payloads: &[&[u8]]) -> (Vec<Rows>, Vec<(u32, &'static str)>) {
     let of = known(&example(), "t.M").payload_type.unwrap();
     let (batch, mut bad) = (batch(&BinaryArray::from_iter_values(payloads)), Vec::new());
-    (raw::decode(&*of, &batch, &events(&batch), &mut bad).unwrap(), bad)
+    (of.decode_all(&batch, &events(&batch), &mut bad).unwrap(), bad)
 }
 
 fn encode(rows: &Rows) -> BinaryArray {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use arrow_array::{Array, BinaryArray, RecordBatch};
 use proptest::prelude::*;
-use sluice_model::raw;
 use sluice_model::{
     Batch, BatchBuilder, Channel, ChannelId, Codec, Encoding, MessageType, Name, TypeKey,
 };
@@ -94,7 +93,7 @@ proptest! {
         });
         let damaged = BinaryArray::from_iter_values(damaged);
         let (batch, mut bad) = (batch(&damaged), Vec::new());
-        for rows in raw::decode(&*of, &batch, &events(&batch), &mut bad).unwrap() {
+        for rows in of.decode_all(&batch, &events(&batch), &mut bad).unwrap() {
             let of = ProtobufCodec::default().adopt(&rows.message, &rows.columns.schema()).unwrap();
             let mut refused = Vec::new();
             let back = of.encode(&rows.columns, &mut refused).unwrap();

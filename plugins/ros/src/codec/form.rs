@@ -8,96 +8,48 @@ use arrow_array::{Array, BinaryArray, RecordBatch, RecordBatchOptions, UInt32Arr
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_arrays;
-use sluice_kit::columns::{Endian, PayloadFault, binary_column};
-use sluice_model::raw::{self, NOT_CANONICAL, RawColumn};
-use sluice_model::{Batch, Error, MessageType, PayloadType, Payloads, Rows, TypeKey};
+use sluice_kit::columns::{Endian, PayloadFault};
+use sluice_model::raw::NOT_CANONICAL;
+use sluice_model::{Batch, Error, PayloadForm};
 
 use super::difference::{append_difference, restore};
 use super::wire::Plans;
 
-/// A type of ROS messages.
-#[derive(Debug)]
-pub(super) struct RosType {
-    message_type: Arc<MessageType>,
-    schema: SchemaRef,
-    plans: Arc<Plans>,
-    has_differences: bool,
-}
-
-impl RosType {
-    /// The type for the payloads that encoding reproduces.
-    pub(super) fn new(message_type: Arc<MessageType>, plans: Plans) -> Self {
-        let schema = Arc::clone(plans.exact.schema());
-        Self { message_type, schema, plans: Arc::new(plans), has_differences: false }
-    }
-
-    /// The type with this key: itself, or that of its rows with differences.
-    pub(super) fn with_key(self, key: TypeKey) -> Arc<dyn PayloadType> {
-        if key == self.message_type.key { Arc::new(self) } else { Arc::new(self.differing()) }
-    }
-
-    fn differing(&self) -> Self {
-        let base = self.message_type.key;
-        Self {
-            message_type: raw::raw_type(&self.message_type, RawColumn::Difference.key(base)),
-            schema: RawColumn::Difference.append_to(&self.schema, base),
-            plans: Arc::clone(&self.plans),
-            has_differences: true,
-        }
-    }
-}
-
-impl PayloadType for RosType {
-    fn message_type(&self) -> &Arc<MessageType> {
-        &self.message_type
-    }
-
+impl PayloadForm for Plans {
     fn schema(&self) -> &SchemaRef {
-        &self.schema
+        self.exact.schema()
     }
 
     fn decode(
         &self,
         batch: &Batch,
         events: &[u32],
-        bad: &mut Vec<(u32, &'static str)>,
-    ) -> Result<Rows, Error> {
+        bad: &mut Vec<(u32, PayloadFault)>,
+        raw: Option<&mut BinaryBuilder>,
+    ) -> Result<DecodedRows, Error> {
         let payload = |event: u32| batch.payload(event as usize);
-        let (events, columns) = if self.has_differences {
-            self.plans.decode_differing(events, payload, bad, &self.schema)?
-        } else {
-            let mut refused = Vec::new();
-            let decoded = self.plans.decode_exact(events, payload, &mut refused)?;
-            // The other variant says what is wrong with them, if anything.
-            bad.extend(refused.into_iter().map(|(event, _)| (event, NOT_CANONICAL)));
-            decoded
-        };
-        let message = Arc::clone(&self.message_type);
-        Ok(Rows { message, payloads: Payloads::Kept, events, columns })
-    }
-
-    fn with_raw_column(&self) -> Option<Arc<dyn PayloadType>> {
-        (!self.has_differences).then(|| Arc::new(self.differing()) as _)
+        if let Some(differences) = raw {
+            return self.decode_differing(events, payload, bad, differences);
+        }
+        let mut refused = Vec::new();
+        let decoded = self.decode_exact(events, payload, &mut refused)?;
+        // Decoding with differences says what is wrong with them, if anything.
+        bad.extend(refused.into_iter().map(|(event, _)| (event, NOT_CANONICAL)));
+        Ok(decoded)
     }
 
     fn encode(
         &self,
         columns: &RecordBatch,
-        bad: &mut Vec<(u32, &'static str)>,
+        bad: &mut Vec<(u32, PayloadFault)>,
+        raw: Option<&BinaryArray>,
     ) -> Result<BinaryArray, String> {
-        let payloads = self.plans.encode(columns, bad)?;
-        if !self.has_differences {
-            return Ok(payloads);
+        let payloads = self.encode_exact(columns, bad)?;
+        match raw {
+            Some(differences) => self.restore(&payloads, differences),
+            None => Ok(payloads),
         }
-        let differences = last_column(&self.schema, columns)?;
-        self.plans.restore(&payloads, &differences)
     }
-}
-
-/// The column of differences of rows that are to be encoded with this schema.
-fn last_column(schema: &SchemaRef, columns: &RecordBatch) -> Result<BinaryArray, String> {
-    let name = schema.fields().last().map_or("", |field| field.name());
-    binary_column(columns, name)
 }
 
 type DecodedRows = (Vec<u32>, RecordBatch);
@@ -155,12 +107,11 @@ impl Plans {
         events: &[u32],
         payload: impl Fn(u32) -> &'b [u8],
         bad: &mut Vec<(u32, PayloadFault)>,
-        schema: &SchemaRef,
+        differences: &mut BinaryBuilder,
     ) -> Result<DecodedRows, Error> {
-        let internal = |e: String| Error::internal(e);
         let (mut events, mut columns) = self.decode_lenient(events, &payload, bad)?;
         let mut failed = Vec::new();
-        let encoded = self.encode(&columns, &mut failed).map_err(internal)?;
+        let encoded = self.encode_exact(&columns, &mut failed).map_err(Error::internal)?;
         if !failed.is_empty() {
             let good: Vec<u32> =
                 (0..events.len() as u32).filter(|row| encoded.is_valid(*row as usize)).collect();
@@ -168,19 +119,16 @@ impl Plans {
             events = good.iter().map(|row| events[*row as usize]).collect();
             columns = picked(&columns, good)?;
         }
-        let (mut differences, mut difference) = (BinaryBuilder::new(), Vec::new());
+        let mut difference = Vec::new();
         for (event, encoded) in events.iter().zip(encoded.iter().flatten()) {
             difference.clear();
             append_difference(encoded, payload(*event), &mut difference);
             differences.append_value(&difference);
         }
-        let mut all = columns.columns().to_vec();
-        all.push(Arc::new(differences.finish()));
-        let columns = RecordBatch::try_new(Arc::clone(schema), all);
-        Ok((events, columns.map_err(|e| internal(e.to_string()))?))
+        Ok((events, columns))
     }
 
-    fn encode(
+    fn encode_exact(
         &self,
         columns: &RecordBatch,
         bad: &mut Vec<(u32, PayloadFault)>,
@@ -209,7 +157,7 @@ impl Plans {
             |row: u32| restored.get(row as usize).and_then(Option::as_deref).unwrap_or_default();
         let decoded = self.decode_lenient(&events, payload, &mut bad);
         let (rows, columns) = decoded.map_err(|e| e.to_string())?;
-        let again = self.encode(&columns, &mut bad)?;
+        let again = self.encode_exact(&columns, &mut bad)?;
         let mut same = vec![false; restored.len()];
         for (row, again) in rows.iter().zip(again.iter()) {
             let at = *row as usize;

@@ -38,7 +38,6 @@ mod form;
 mod tests;
 mod wire;
 
-use form::RosType;
 use wire::Plans;
 
 /// Options of the codec `ros1`.
@@ -186,8 +185,13 @@ fn known_type(
         budget.spend(plans.exact.column_count(), text.len());
         Ok(plans)
     });
-    let compiled = compiled.map(|plans| Arc::new(RosType::new(Arc::clone(&described), plans)) as _);
+    let compiled = compiled.map(|plans| payload_type(Arc::clone(&described), plans));
     KnownType { message_type: described, file: None, line: 0, payload_type: compiled }
+}
+
+fn payload_type(described: Arc<MessageType>, plans: Plans) -> PayloadType {
+    let raw = RawColumn::Difference.key(described.key);
+    PayloadType::new(described, plans).with_raw_column(RawColumn::Difference, raw)
 }
 
 fn message_type(name: &str, text: &str, generation: Generation) -> MessageType {
@@ -242,7 +246,7 @@ impl Codec for RosCodec {
         &self.made_from
     }
 
-    fn adopt(&self, described: &MessageType, _: &Schema) -> Result<Arc<dyn PayloadType>, String> {
+    fn adopt(&self, described: &MessageType, _: &Schema) -> Result<PayloadType, String> {
         if described.text.len() > MAX_DESCRIPTION_LEN {
             return Err("the description is longer than 1 MiB".to_owned());
         }
@@ -254,7 +258,7 @@ impl Codec for RosCodec {
         }
         let fields = shapes::fields(&library, first, self.generation)?;
         let plans = Plans::compile(self.generation, &fields)?;
-        Ok(RosType::new(Arc::new(base), plans).with_key(described.key))
+        Ok(payload_type(Arc::new(base), plans).with_key(described.key))
     }
 }
 

@@ -1,8 +1,6 @@
 use proptest::prelude::*;
 use sluice_model::{BatchBuilder, ChannelId, EmbeddedSchema, Name, Rows};
 
-use sluice_model::raw;
-
 use super::*;
 
 mod idl;
@@ -24,7 +22,7 @@ fn declared(generation: Generation, name: &str, text: &str) -> KnownType {
     codec(generation).embedded(&channel(generation, name, text)).unwrap()
 }
 
-fn usable(generation: Generation, text: &str) -> Arc<dyn PayloadType> {
+fn usable(generation: Generation, text: &str) -> PayloadType {
     declared(generation, "pkg/msg/Top", text).payload_type.unwrap()
 }
 
@@ -34,13 +32,13 @@ fn refusal(text: &str) -> String {
 
 type Faulty = Vec<(u32, &'static str)>;
 
-fn decode(of: &dyn PayloadType, payloads: &[Vec<u8>]) -> (Vec<Rows>, Faulty) {
+fn decode(of: &PayloadType, payloads: &[Vec<u8>]) -> (Vec<Rows>, Faulty) {
     let mut batch = BatchBuilder::default();
     for (at, payload) in payloads.iter().enumerate() {
         batch.push_copy(at as i64, at as i64, ChannelId(0), payload);
     }
     let (events, mut bad): (Vec<u32>, _) = ((0..payloads.len() as u32).collect(), Vec::new());
-    let rows = raw::decode(of, &batch.finish(), &events, &mut bad).unwrap();
+    let rows = of.decode_all(&batch.finish(), &events, &mut bad).unwrap();
     (rows, bad)
 }
 
@@ -58,7 +56,7 @@ fn encode(generation: Generation, rows: &Rows) -> Vec<Vec<u8>> {
 /// Decodes all payloads, and checks that they come back; returns the numbers of rows.
 #[track_caller]
 fn there_and_back(generation: Generation, text: &str, payloads: &[Vec<u8>]) -> Vec<Rows> {
-    let (all, bad) = decode(&*usable(generation, text), payloads);
+    let (all, bad) = decode(&usable(generation, text), payloads);
     assert_eq!(bad, []);
     assert_eq!(all.iter().map(|rows| rows.events.len()).sum::<usize>(), payloads.len());
     for rows in &all {
@@ -128,7 +126,7 @@ fn a_changed_value_is_written_though_its_row_has_a_difference() {
     let of = usable(Generation::Ros2, "uint8 a\nint32 b\n");
     let padded = vec![0, 1, 0, 0, 7, 0xcc, 0, 0, 9, 0, 0, 0];
     let big = vec![0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 9];
-    let (rows, _) = decode(&*of, &[padded, big]);
+    let (rows, _) = decode(&of, &[padded, big]);
     let mut arrays = rows[0].columns.columns().to_vec();
     arrays[1] = Arc::new(arrow_array::Int32Array::from(vec![10, 10]));
     let columns = arrow_array::RecordBatch::try_new(rows[0].columns.schema(), arrays).unwrap();
@@ -140,6 +138,17 @@ fn a_changed_value_is_written_though_its_row_has_a_difference() {
 }
 
 #[test]
+fn a_missing_field_is_reported_before_missing_differences() {
+    let padded = vec![0, 1, 0, 0, 7, 0xcc, 0, 0, 9, 0, 0, 0];
+    let (rows, _) = decode(&usable(Generation::Ros2, "uint8 a\nint32 b\n"), &[padded]);
+    let columns = &rows[0].columns;
+    let of = codec(Generation::Ros2).adopt(&rows[0].message, &columns.schema()).unwrap();
+    let encode = |kept: &[usize]| of.encode(&columns.project(kept).unwrap(), &mut Vec::new());
+    assert_eq!(encode(&[0]).unwrap_err(), "there is no column `b`");
+    assert_eq!(encode(&[0, 1]).unwrap_err(), "there is no column `raw_difference`");
+}
+
+#[test]
 fn payloads_of_other_types_are_refused() {
     let of = usable(Generation::Ros2, "int32 b\n");
     let wrong = [
@@ -148,7 +157,7 @@ fn payloads_of_other_types_are_refused() {
         (vec![0, 1, 0, 0, 1, 0, 0], "shorter"),
         (vec![0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], "longer"),
     ];
-    let (rows, bad) = decode(&*of, &wrong.clone().map(|(payload, _)| payload));
+    let (rows, bad) = decode(&of, &wrong.clone().map(|(payload, _)| payload));
     assert_eq!(rows.len(), 0);
     for ((_, why), (_, expected)) in bad.iter().zip(wrong) {
         assert!(why.contains(expected), "{why}");

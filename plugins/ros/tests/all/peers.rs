@@ -60,11 +60,11 @@ fn bytes(hex: &str) -> Vec<u8> {
 }
 
 /// The row of a payload as JSON.
-fn row(of: &dyn PayloadType, payload: &[u8]) -> Value {
+fn row(of: &PayloadType, payload: &[u8]) -> Value {
     let mut batch = BatchBuilder::default();
     batch.push_copy(0, 0, ChannelId(0), payload);
     let mut bad = Vec::new();
-    let all = sluice_model::raw::decode(of, &batch.finish(), &[0], &mut bad).unwrap();
+    let all = of.decode_all(&batch.finish(), &[0], &mut bad).unwrap();
     assert_eq!(bad, []);
     let mut row = Vec::new();
     JsonRows::new(&all[0].columns).unwrap().write(0, &mut row);
@@ -87,7 +87,7 @@ fn messages_have_the_values_that_rosbags_gives_them() {
         for (language, text) in texts {
             let of = declared(&language, name, text).payload_type;
             let of = of.unwrap_or_else(|why| panic!("{name} in {language}: {why}"));
-            assert_eq!(plain(&row(&*of, &payload)), plain(&message["values"]), "{name}");
+            assert_eq!(plain(&row(&of, &payload)), plain(&message["values"]), "{name}");
         }
         count += 1;
     }

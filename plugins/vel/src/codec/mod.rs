@@ -11,7 +11,6 @@ use std::sync::Arc;
 use arrow_schema::Schema;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_kit::columns::PlainType;
 use sluice_kit::type_library::MAX_DESCRIPTION_LEN;
 use sluice_kit::{TypeFile, TypePaths};
 use sluice_model::raw::RawColumn;
@@ -226,14 +225,13 @@ impl VelCodec {
         if let (Ok(described), Ok(plan)) = (described, plan) {
             let described = Arc::new(described);
             let raw = raw_key(described.key);
-            let form = PlainType::new(Arc::clone(&described), plan)
-                .with_raw_column_as(RawColumn::Booleans, raw);
-            let form = Ok(Arc::new(form) as _);
+            let form = PayloadType::new(Arc::clone(&described), plan)
+                .with_raw_column(RawColumn::Booleans, raw);
             self.types.push(KnownType {
                 message_type: described,
                 file: file.clone(),
                 line: *line,
-                payload_type: form,
+                payload_type: Ok(form),
             });
         }
     }
@@ -328,7 +326,7 @@ impl Codec for VelCodec {
         &self.made_from
     }
 
-    fn adopt(&self, message: &MessageType, _: &Schema) -> Result<Arc<dyn PayloadType>, String> {
+    fn adopt(&self, message: &MessageType, _: &Schema) -> Result<PayloadType, String> {
         if message.text.len() > MAX_DESCRIPTION_LEN {
             return Err("the description is longer than 1 MiB".to_owned());
         }
@@ -339,8 +337,8 @@ impl Codec for VelCodec {
             let is_raw = message.key == raw_key(found.key);
             if (is_raw || message.key == found.key) && message.name == found.name {
                 let (plan, raw) = (declared.plan(versions)?, raw_key(found.key));
-                let form = PlainType::new(Arc::new(found), plan)
-                    .with_raw_column_as(RawColumn::Booleans, raw);
+                let form = PayloadType::new(Arc::new(found), plan)
+                    .with_raw_column(RawColumn::Booleans, raw);
                 return Ok(form.with_key(message.key));
             }
         }

@@ -4,7 +4,7 @@ use arrow_array::types::*;
 use arrow_array::{BinaryArray, RecordBatch};
 use proptest::prelude::*;
 use serde_json::json;
-use sluice_model::{Batch, BatchBuilder, ChannelId, Clock, Name, Rows, raw};
+use sluice_model::{Batch, BatchBuilder, ChannelId, Clock, Name, Rows};
 
 fn codec(options: serde_json::Value) -> Box<dyn Codec> {
     sluice_model::options::read::<VelTypes>(options).unwrap().try_into().unwrap()
@@ -146,7 +146,7 @@ fn booleans_of_any_bytes_are_read_and_come_back() {
     let payloads = written.map(image);
     let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
     let (form, mut bad) = (known.payload_type.clone().unwrap(), Vec::new());
-    let rows = raw::decode(&*form, &batch(&payloads), &[0, 1, 2, 3, 4], &mut bad).unwrap();
+    let rows = form.decode_all(&batch(&payloads), &[0, 1, 2, 3, 4], &mut bad).unwrap();
     let [plain, raw] = rows.as_slice() else { panic!("{rows:?}") };
     assert!(bad.is_empty(), "{bad:?}");
     assert_eq!((plain.events.as_slice(), raw.events.as_slice()), (&[0, 4][..], &[1, 2, 3][..]));

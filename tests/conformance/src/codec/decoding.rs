@@ -21,7 +21,7 @@ pub(super) struct DecodedPayloads {
 
 /// Decodes payloads as one batch.
 pub(super) fn decode_payloads(
-    form: &dyn PayloadType,
+    form: &PayloadType,
     payloads: &[&[u8]],
 ) -> Result<DecodedPayloads, Fault> {
     let (batch, mut bad) = (batch(payloads), Vec::new());
@@ -48,7 +48,7 @@ const SLACK: usize = 4 << 20;
 
 impl DecodedPayloads {
     /// What is wrong with the result, whatever the payloads are.
-    fn fault(&self, form: &dyn PayloadType, payloads: &[&[u8]]) -> Option<Fault> {
+    fn fault(&self, form: &PayloadType, payloads: &[&[u8]]) -> Option<Fault> {
         let Self { rows, bad } = self;
         let fault = |promise, kind: &str, what: String| Some(Fault::new(promise, kind, what));
         if rows.columns.schema() != *form.schema() {
@@ -88,7 +88,7 @@ impl DecodedPayloads {
 pub(super) struct ValidPayload<'p> {
     pub(super) bytes: &'p [u8],
     pub(super) key: TypeKey,
-    pub(super) form: Arc<dyn PayloadType>,
+    pub(super) form: PayloadType,
     keys: KeyOf,
     row: RecordBatch,
 }
@@ -120,10 +120,10 @@ impl<'p> ValidPayload<'p> {
             Ok(form) => form,
             Err(why) => return unknown(&why),
         };
-        let mut decoded = decode_payloads(&*form, &[bytes])?;
+        let mut decoded = decode_payloads(&form, &[bytes])?;
         // What columns cannot say all of is of the type with a raw column.
-        if let (None, Some(raw)) = (decoded.row(0), form.with_raw_column()) {
-            (decoded, form) = (decode_payloads(&*raw, &[bytes])?, raw);
+        if let (None, Some(raw)) = (decoded.row(0), form.raw_variant()) {
+            (decoded, form) = (decode_payloads(raw, &[bytes])?, raw.clone());
         }
         match decoded.row(0) {
             Some(row) => Ok(Self { bytes, key, form, keys, row }),
@@ -134,7 +134,7 @@ impl<'p> ValidPayload<'p> {
     /// What is wrong with the payload and its type as they are.
     pub(super) fn faults(&self, codec: &dyn Codec) -> Vec<Fault> {
         let mut faults: Vec<Fault> =
-            identity(&*self.form, &self.row, self.bytes, "a payload").into_iter().collect();
+            identity(&self.form, &self.row, self.bytes, "a payload").into_iter().collect();
         match codec.adopt(self.form.message_type(), self.form.schema()) {
             Err(why) => {
                 let kind = "it does not accept its own description of a type";
@@ -146,7 +146,7 @@ impl<'p> ValidPayload<'p> {
             }
             Ok(adopted) => {
                 let whose = "by a type made from its own description, a payload";
-                faults.extend(identity(&*adopted, &self.row, self.bytes, whose));
+                faults.extend(identity(&adopted, &self.row, self.bytes, whose));
             }
         }
         faults
@@ -159,7 +159,7 @@ impl<'p> ValidPayload<'p> {
         let changed: Vec<&[u8]> = changed.iter().filter(is_ours).map(Vec::as_slice).collect();
         let mut payloads: Vec<&[u8]> = changed.iter().flat_map(|c| [self.bytes, *c]).collect();
         payloads.push(self.bytes);
-        let decoded = match decode_payloads(&*self.form, &payloads) {
+        let decoded = match decode_payloads(&self.form, &payloads) {
             Ok(decoded) => decoded,
             Err(fault) => return vec![fault],
         };
@@ -171,7 +171,7 @@ impl<'p> ValidPayload<'p> {
             }
         });
         let mut faults: Vec<Fault> = each.collect();
-        faults.extend(encoded_together(&*self.form, &decoded, &payloads));
+        faults.extend(encoded_together(&self.form, &decoded, &payloads));
         faults.truncate(1);
         faults
     }
@@ -194,7 +194,7 @@ impl<'p> ValidPayload<'p> {
         let kind =
             "a row that no payload decodes to is encoded to a payload that does not decode to it";
         let decoded =
-            decode_payloads(&*self.form, &[payload]).ok().and_then(|decoded| decoded.row(0));
+            decode_payloads(&self.form, &[payload]).ok().and_then(|decoded| decoded.row(0));
         let is_same = decoded.is_some_and(|row| {
             let names = row.schema();
             // Columns of another type may be converted, and raw ones give way to the others.
@@ -223,17 +223,12 @@ impl<'p> ValidPayload<'p> {
         payload: &[u8],
     ) -> Option<Fault> {
         let row = decoded.row(event)?;
-        identity(&*self.form, &row, payload, "a changed payload that it decodes")
+        identity(&self.form, &row, payload, "a changed payload that it decodes")
     }
 }
 
 /// Checks that a row encodes to this payload.
-fn identity(
-    form: &dyn PayloadType,
-    row: &RecordBatch,
-    payload: &[u8],
-    whose: &str,
-) -> Option<Fault> {
+fn identity(form: &PayloadType, row: &RecordBatch, payload: &[u8], whose: &str) -> Option<Fault> {
     let kind = format!("{whose} is not encoded to the bytes it was");
     let fault = |what: String| Some(Fault::new(Promise::Identity, &kind, what));
     let mut bad = Vec::new();
@@ -253,7 +248,7 @@ fn identity(
 
 /// Checks that all rows of a batch together encode to their payloads.
 fn encoded_together(
-    form: &dyn PayloadType,
+    form: &PayloadType,
     decoded: &DecodedPayloads,
     payloads: &[&[u8]],
 ) -> Option<Fault> {

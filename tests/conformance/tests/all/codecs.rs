@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow_array::builder::BinaryBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, BinaryArray, Int32Array, RecordBatch, StringArray};
@@ -13,7 +14,7 @@ use sluice_model::registry::schema_of;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
     Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
-    PayloadType, Payloads, Plugin, PluginFactory, Rows, TypeKey, options,
+    PayloadForm, PayloadType, Plugin, PluginFactory, TypeKey, options,
 };
 
 use crate::found::expect_findings;
@@ -86,7 +87,7 @@ toy! {
 fn make(value: Value, wrong: CodecDefect) -> Result<Box<dyn Codec>, OptionsError> {
     let ToyCodecOptions {} = options::read(value)?;
     let named = MessageType { codec: "toy".into(), ..MessageType::named("pair", TypeKey(7)) };
-    let form: Arc<dyn PayloadType> = Arc::new(PairType::new(Arc::new(named), wrong));
+    let form = PayloadType::new(Arc::new(named), PairForm::new(wrong));
     let known = KnownType {
         message_type: Arc::clone(form.message_type()),
         file: None,
@@ -119,18 +120,16 @@ impl Codec for ToyCodec {
         "toy"
     }
 
-    fn adopt(&self, described: &MessageType, _: &Schema) -> Result<Arc<dyn PayloadType>, String> {
+    fn adopt(&self, described: &MessageType, _: &Schema) -> Result<PayloadType, String> {
         if self.wrong == CodecDefect::DisownsTypes {
             return Err("never seen".to_owned());
         }
-        Ok(Arc::new(PairType::new(Arc::new(described.clone()), self.wrong)))
+        Ok(PayloadType::new(Arc::new(described.clone()), PairForm::new(self.wrong)))
     }
 }
 
 /// A `P`, a name with its length in front, a number.
-#[derive(Debug)]
-struct PairType {
-    described: Arc<MessageType>,
+struct PairForm {
     schema: SchemaRef,
     wrong: CodecDefect,
 }
@@ -141,9 +140,9 @@ fn columns(names: Vec<String>, values: Vec<i32>) -> RecordBatch {
     RecordBatch::try_from_iter([("name", names), ("value", values)]).unwrap()
 }
 
-impl PairType {
-    fn new(described: Arc<MessageType>, wrong: CodecDefect) -> Self {
-        Self { described, schema: columns(Vec::new(), Vec::new()).schema(), wrong }
+impl PairForm {
+    fn new(wrong: CodecDefect) -> Self {
+        Self { schema: columns(Vec::new(), Vec::new()).schema(), wrong }
     }
 
     /// The name in front of a payload, and what follows it.
@@ -167,11 +166,7 @@ impl PairType {
     }
 }
 
-impl PayloadType for PairType {
-    fn message_type(&self) -> &Arc<MessageType> {
-        &self.described
-    }
-
+impl PayloadForm for PairForm {
     fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -181,7 +176,8 @@ impl PayloadType for PairType {
         batch: &Batch,
         events: &[u32],
         bad: &mut Vec<(u32, &'static str)>,
-    ) -> Result<Rows, Error> {
+        _: Option<&mut BinaryBuilder>,
+    ) -> Result<(Vec<u32>, RecordBatch), Error> {
         let (mut names, mut values, mut told) = (Vec::new(), Vec::new(), Vec::new());
         let mut shift = 0;
         for event in events {
@@ -207,14 +203,14 @@ impl PayloadType for PairType {
             }
             shift = i32::from(self.wrong == CodecDefect::ShiftsValues && !bad.is_empty());
         }
-        let (message, payloads) = (Arc::clone(&self.described), Payloads::Kept);
-        Ok(Rows { message, payloads, events: told, columns: columns(names, values) })
+        Ok((told, columns(names, values)))
     }
 
     fn encode(
         &self,
         columns: &RecordBatch,
         _: &mut Vec<(u32, &'static str)>,
+        _: Option<&BinaryArray>,
     ) -> Result<BinaryArray, String> {
         let names = columns.column_by_name("name").ok_or("no name")?;
         let values = columns.column_by_name("value").ok_or("no value")?;

@@ -30,7 +30,7 @@ pub fn adopted_type(bytes: &[u8]) {
     if which & 0x80 != 0 {
         let Ok(described) = serde_json::from_slice::<MessageType>(text) else { return };
         match codec.adopt(&described, &Schema::empty()) {
-            Ok(form) => check_payload(&*form, payload),
+            Ok(form) => check_payload(&form, payload),
             Err(what) => assert!(!what.is_empty()),
         }
         return;
@@ -41,12 +41,12 @@ pub fn adopted_type(bytes: &[u8]) {
         }
         let again = codec.adopt(&described, form.schema()).expect("a description can be read");
         assert_eq!(again.schema(), form.schema());
-        check_payload(&*again, payload);
+        check_payload(&again, payload);
     }
 }
 
 /// The types that a text declares, in a codec's language.
-fn declared(codec: &str, text: &str) -> Vec<(Arc<MessageType>, Arc<dyn PayloadType>)> {
+fn declared(codec: &str, text: &str) -> Vec<(Arc<MessageType>, PayloadType)> {
     let file = |path: &str| vec![TypeFile { path: path.into(), text: text.to_owned() }];
     let codec: Box<dyn Codec> = match codec {
         "lcm" => Box::new(LcmCodec::from_files(file("f.lcm"), 1)),
@@ -71,7 +71,7 @@ fn vel(text: &str) -> Option<Box<dyn Codec>> {
 }
 
 /// Checks payloads of a type. LCM payloads start with the fingerprint of their type.
-fn check_payload(form: &dyn PayloadType, payload: &[u8]) {
+fn check_payload(form: &PayloadType, payload: &[u8]) {
     let with_key = [&form.message_type().key.0.to_be_bytes(), payload].concat();
     check_round_trip(form, &[payload.to_vec(), with_key]);
     let others = RecordBatch::new_empty(Arc::new(Schema::empty()));

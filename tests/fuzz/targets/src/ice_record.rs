@@ -1,6 +1,6 @@
 //! Records in Ice encoding 1.0, decoded and encoded.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use sluice_ice::fuzzing::IceCodec;
 use sluice_kit::TypeFile;
@@ -10,7 +10,7 @@ use crate::inverse::check_round_trip;
 
 const TYPES: &str = include_str!("../../../../plugins/ice/tests/types/everything.ice");
 
-static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
+static FORMS: LazyLock<Vec<PayloadType>> = LazyLock::new(|| {
     let codec =
         IceCodec::from_files(vec![TypeFile { path: "f.ice".into(), text: TYPES.to_owned() }]);
     assert!(codec.mistakes().is_empty(), "{:?}", codec.mistakes());
@@ -27,6 +27,6 @@ pub fn ice_record(input: &[u8]) {
     let Some((which, bodies)) = input.split_first() else { return };
     let form = &FORMS[usize::from(*which) % FORMS.len()];
     let payloads: Vec<_> = bodies.split(|byte| *byte == 0xfd).map(<[u8]>::to_vec).collect();
-    let columns = check_round_trip(&**form, &payloads);
+    let columns = check_round_trip(form, &payloads);
     assert!(columns.get_array_memory_size() < (1 << 20) + 128 * input.len());
 }

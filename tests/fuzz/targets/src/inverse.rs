@@ -8,7 +8,7 @@ use sluice_model::{BatchBuilder, ChannelId, PayloadType};
 /// # Panics
 ///
 /// If a payload is neither decoded nor refused, or encodes to other bytes.
-pub(crate) fn check_round_trip(form: &dyn PayloadType, payloads: &[Vec<u8>]) -> RecordBatch {
+pub(crate) fn check_round_trip(form: &PayloadType, payloads: &[Vec<u8>]) -> RecordBatch {
     let mut batch = BatchBuilder::default();
     for (n, payload) in (0i64..).zip(payloads) {
         batch.push_copy(n, n, ChannelId(0), payload);

@@ -16,8 +16,8 @@ pub fn json_messages(bytes: &[u8]) {
     };
     let Ok(plain) = message_type(&described) else { return };
     let payloads: Vec<_> = bodies.split(|byte| *byte == 0xfd).map(<[u8]>::to_vec).collect();
-    for of in [plain.with_raw_column(), Some(plain)].into_iter().flatten() {
-        let columns = check_round_trip(&*of, &payloads);
+    for of in [plain.raw_variant(), Some(&plain)].into_iter().flatten() {
+        let columns = check_round_trip(of, &payloads);
         assert!(columns.get_array_memory_size() < (1 << 20) + 2048 * bytes.len());
     }
 }

@@ -1,6 +1,6 @@
 //! LCM messages, decoded and encoded.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use sluice_kit::TypeFile;
 use sluice_lcm::LcmCodec;
@@ -22,7 +22,7 @@ const TYPES: &str = "
     struct other_t { int8_t n; tree_t trees[n]; }
 ";
 
-static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
+static FORMS: LazyLock<Vec<PayloadType>> = LazyLock::new(|| {
     let all = (0..3).flat_map(|depth| {
         let file = TypeFile { path: "f.lcm".into(), text: TYPES.to_owned() };
         let codec = LcmCodec::from_files(vec![file], depth);
@@ -40,6 +40,6 @@ pub fn lcm_messages(input: &[u8]) {
     let key = form.message_type().key.0.to_be_bytes();
     let payloads: Vec<Vec<u8>> =
         bodies.split(|byte| *byte == 0xfd).map(|body| [&key, body].concat()).collect();
-    let columns = check_round_trip(&**form, &payloads);
+    let columns = check_round_trip(form, &payloads);
     assert!(columns.get_array_memory_size() < (1 << 20) + 64 * input.len());
 }

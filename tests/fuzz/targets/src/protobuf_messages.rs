@@ -20,8 +20,8 @@ pub fn protobuf_messages(bytes: &[u8]) {
     let known = ProtobufCodec::default().embedded(&channel);
     let Some(Ok(plain)) = known.map(|known| known.payload_type) else { return };
     let payloads: Vec<_> = bodies.split(|byte| *byte == 0xfd).map(<[u8]>::to_vec).collect();
-    for of in [plain.with_raw_column(), Some(plain)].into_iter().flatten() {
-        let columns = check_round_trip(&*of, &payloads);
+    for of in [plain.raw_variant(), Some(&plain)].into_iter().flatten() {
+        let columns = check_round_trip(of, &payloads);
         let message = Arc::clone(of.message_type());
         // The raw column may be one too many.
         let Ok(layer) = TypedLayer::new(&message, &columns.schema()) else { continue };

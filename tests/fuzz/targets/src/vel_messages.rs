@@ -1,6 +1,6 @@
 //! VEL messages, decoded and encoded.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use serde_json::json;
 use sluice_model::PayloadType;
@@ -9,7 +9,7 @@ use crate::inputs;
 use crate::inverse::check_round_trip;
 
 /// The built-in types, and one that covers all declarations.
-static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
+static FORMS: LazyLock<Vec<PayloadType>> = LazyLock::new(|| {
     let fields = json!([
         { "name": "n", "type": "u16" }, { "name": "ok", "type": "bool" },
         { "name": "text", "type": "string" },
@@ -38,6 +38,6 @@ pub fn vel_messages(bytes: &[u8]) {
     let Some((which, bodies)) = bytes.split_first() else { return };
     let form = &FORMS[usize::from(*which) % FORMS.len()];
     let payloads: Vec<_> = bodies.split(|byte| *byte == 0xfd).map(<[u8]>::to_vec).collect();
-    let columns = check_round_trip(&**form, &payloads);
+    let columns = check_round_trip(form, &payloads);
     assert!(columns.get_array_memory_size() < (1 << 20) + 128 * bytes.len());
 }

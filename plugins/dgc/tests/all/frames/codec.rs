@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
+use arrow_array::builder::BinaryBuilder;
 use arrow_array::{BinaryArray, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_model::{
-    Batch, Channel, Codec, Error, KeyOf, KnownType, MessageType, OptionsError, PayloadType,
-    Payloads, Rows, TypeKey,
+    Batch, Channel, Codec, Error, KeyOf, KnownType, MessageType, OptionsError, PayloadForm,
+    PayloadType, TypeKey,
 };
 
 use crate::frames::kit::{GPS_TO_LOCAL_KEY, POSE_KEY, columns};
@@ -29,11 +30,7 @@ sluice_model::register! {
 
 struct TwoTypesCodec(Vec<KnownType>);
 
-#[derive(Debug)]
-struct EmptyPayloadType {
-    message_type: Arc<MessageType>,
-    schema: SchemaRef,
-}
+struct EmptyPayloadForm(SchemaRef);
 
 impl TryFrom<TwoTypesOptions> for Box<dyn Codec> {
     type Error = OptionsError;
@@ -42,16 +39,9 @@ impl TryFrom<TwoTypesOptions> for Box<dyn Codec> {
         let known =
             [("pose_t", POSE_KEY), ("gps_to_local_t", GPS_TO_LOCAL_KEY)].map(|(name, key)| {
                 let message_type = Arc::new(MessageType::named(name, TypeKey(key)));
-                let payload_type = EmptyPayloadType {
-                    message_type: Arc::clone(&message_type),
-                    schema: Schema::empty().into(),
-                };
-                KnownType {
-                    message_type,
-                    file: None,
-                    line: 1,
-                    payload_type: Ok(Arc::new(payload_type)),
-                }
+                let form = EmptyPayloadForm(Schema::empty().into());
+                let payload_type = PayloadType::new(Arc::clone(&message_type), form);
+                KnownType { message_type, file: None, line: 1, payload_type: Ok(payload_type) }
             });
         Ok(Box::new(TwoTypesCodec(known.into())))
     }
@@ -74,18 +64,14 @@ impl Codec for TwoTypesCodec {
         "two types"
     }
 
-    fn adopt(&self, _: &MessageType, _: &Schema) -> Result<Arc<dyn PayloadType>, String> {
+    fn adopt(&self, _: &MessageType, _: &Schema) -> Result<PayloadType, String> {
         Err("no types are adopted".to_owned())
     }
 }
 
-impl PayloadType for EmptyPayloadType {
-    fn message_type(&self) -> &Arc<MessageType> {
-        &self.message_type
-    }
-
+impl PayloadForm for EmptyPayloadForm {
     fn schema(&self) -> &SchemaRef {
-        &self.schema
+        &self.0
     }
 
     fn decode(
@@ -93,7 +79,8 @@ impl PayloadType for EmptyPayloadType {
         batch: &Batch,
         events: &[u32],
         _: &mut Vec<(u32, &'static str)>,
-    ) -> Result<Rows, Error> {
+        _: Option<&mut BinaryBuilder>,
+    ) -> Result<(Vec<u32>, RecordBatch), Error> {
         let one = |event: &u32| columns(batch.payload(*event as usize)).unwrap().1;
         let all: Vec<RecordBatch> = events.iter().map(one).collect();
         let parts = (0..all[0].num_columns()).map(|at| {
@@ -101,14 +88,14 @@ impl PayloadType for EmptyPayloadType {
             arrow_select::concat::concat(&parts).unwrap()
         });
         let columns = RecordBatch::try_new(all[0].schema(), parts.collect()).unwrap();
-        let (message, events) = (Arc::clone(&self.message_type), events.to_vec());
-        Ok(Rows { message, payloads: Payloads::Kept, events, columns })
+        Ok((events.to_vec(), columns))
     }
 
     fn encode(
         &self,
         _: &RecordBatch,
         _: &mut Vec<(u32, &'static str)>,
+        _: Option<&BinaryArray>,
     ) -> Result<BinaryArray, String> {
         Err("nothing is encoded".to_owned())
     }

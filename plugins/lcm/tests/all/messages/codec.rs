@@ -14,7 +14,7 @@ use sluice_model::{Batch, BatchBuilder, ChannelId, Codec, PayloadType, Rows};
 use crate::messages::language::files;
 use crate::messages::random_types::{Random, RandomTypes};
 
-fn form(text: &str, name: &str, depth: usize) -> Arc<dyn PayloadType> {
+fn form(text: &str, name: &str, depth: usize) -> PayloadType {
     let codec = LcmCodec::from_files(files(&[("types.lcm", text)]), depth);
     assert!(codec.mistakes().is_empty(), "{}", codec.mistakes().join("\n"));
     let known = codec.types().iter().find(|known| &*known.message_type.name == name).unwrap();
@@ -22,7 +22,7 @@ fn form(text: &str, name: &str, depth: usize) -> Arc<dyn PayloadType> {
 }
 
 /// A payload: the fingerprint and these parts.
-fn payload(form: &dyn PayloadType, parts: &[&[u8]]) -> Vec<u8> {
+fn payload(form: &PayloadType, parts: &[&[u8]]) -> Vec<u8> {
     [&form.message_type().key.0.to_be_bytes()[..], &parts.concat()].concat()
 }
 
@@ -36,7 +36,7 @@ fn batch(payloads: &[Vec<u8>]) -> Batch {
 
 type RefusedRows = Vec<(u32, &'static str)>;
 
-fn decode(form: &dyn PayloadType, payloads: &[Vec<u8>]) -> (Rows, RefusedRows) {
+fn decode(form: &PayloadType, payloads: &[Vec<u8>]) -> (Rows, RefusedRows) {
     let (mut bad, events) = (Vec::new(), (0..payloads.len() as u32).collect::<Vec<_>>());
     let rows = form.decode(&batch(payloads), &events, &mut bad).unwrap();
     assert_eq!(rows.events.len() + bad.len(), payloads.len());
@@ -44,13 +44,13 @@ fn decode(form: &dyn PayloadType, payloads: &[Vec<u8>]) -> (Rows, RefusedRows) {
     (rows, bad)
 }
 
-fn good(form: &dyn PayloadType, payloads: &[Vec<u8>]) -> RecordBatch {
+fn good(form: &PayloadType, payloads: &[Vec<u8>]) -> RecordBatch {
     let (rows, bad) = decode(form, payloads);
     assert!(bad.is_empty(), "{bad:?}");
     rows.columns
 }
 
-fn encoded(form: &dyn PayloadType, columns: &RecordBatch) -> Vec<Vec<u8>> {
+fn encoded(form: &PayloadType, columns: &RecordBatch) -> Vec<Vec<u8>> {
     let mut bad = Vec::new();
     let payloads = form.encode(columns, &mut bad).unwrap();
     assert!(bad.is_empty(), "{bad:?}");
@@ -60,7 +60,7 @@ fn encoded(form: &dyn PayloadType, columns: &RecordBatch) -> Vec<Vec<u8>> {
 /// The one reason why a payload with this body is refused.
 fn refusal(text: &str, parts: &[&[u8]]) -> &'static str {
     let form = form(text, "t", 1);
-    let (rows, bad) = decode(&*form, &[payload(&*form, parts)]);
+    let (rows, bad) = decode(&form, &[payload(&form, parts)]);
     assert!(rows.events.is_empty());
     bad[0].1
 }
@@ -106,7 +106,7 @@ fn every_kind_of_member_has_its_column() {
 fn values_are_those_of_the_message() {
     let form = form("struct t { int32_t n; double v[2]; int8_t w[n]; byte b; string s; }", "t", 1);
     let one = payload(
-        &*form,
+        &form,
         &[
             &2_i32.to_be_bytes(),
             &1.5_f64.to_be_bytes(),
@@ -117,13 +117,13 @@ fn values_are_those_of_the_message() {
             b"hi\0",
         ],
     );
-    let columns = good(&*form, std::slice::from_ref(&one));
+    let columns = good(&form, std::slice::from_ref(&one));
     assert_eq!(columns["n"].as_primitive::<Int32Type>().values(), &[2]);
     let v = columns["v"].as_fixed_size_list().value(0);
     assert_eq!(v.as_primitive::<Float64Type>().values(), &[1.5, -2.5]);
     assert_eq!(columns["b"].as_primitive::<UInt8Type>().values(), &[200]);
     assert_eq!(columns["s"].as_string::<i32>().value(0), "hi");
-    assert_eq!(encoded(&*form, &columns), [one]);
+    assert_eq!(encoded(&form, &columns), [one]);
 }
 
 #[test]
@@ -132,12 +132,12 @@ fn texts_that_are_no_utf8_come_back() {
     let texts: [&[u8]; 5] = [b"\xff\xfe", b"\\xff", b"\\", b"a\0b", b"\\x5c\xff"];
     let payloads: Vec<Vec<u8>> = texts
         .iter()
-        .map(|text| payload(&*form, &[&(text.len() as i32 + 1).to_be_bytes(), text, &[0]]))
+        .map(|text| payload(&form, &[&(text.len() as i32 + 1).to_be_bytes(), text, &[0]]))
         .collect();
-    let columns = good(&*form, &payloads);
+    let columns = good(&form, &payloads);
     let shown: Vec<_> = columns["s"].as_string::<i32>().iter().flatten().collect();
     assert_eq!(shown, ["\\xff\\xfe", "\\x5cxff", "\\", "a\0b", "\\x5cx5c\\xff"]);
-    assert_eq!(encoded(&*form, &columns), payloads);
+    assert_eq!(encoded(&form, &columns), payloads);
 }
 
 #[test]
@@ -148,32 +148,32 @@ fn types_that_hold_themselves_are_taken_apart_as_deep_as_asked() {
     let two = [&[2, 0, 0, 0, 1][..], &three].concat();
     for depth in 0..4 {
         let form = form(text, "t", depth);
-        let whole = payload(&*form, &[&[1, 0, 0, 0, 1], &two]);
-        let columns = good(&*form, std::slice::from_ref(&whole));
+        let whole = payload(&form, &[&[1, 0, 0, 0, 1], &two]);
+        let columns = good(&form, std::slice::from_ref(&whole));
         let inner = columns["inner"].as_list::<i32>().value(0);
         assert_eq!(matches!(inner.data_type(), DataType::Binary), depth == 0);
         if depth == 0 {
             assert_eq!(inner.as_binary::<i32>().value(0), two);
         }
-        assert_eq!(encoded(&*form, &columns), [whole]);
+        assert_eq!(encoded(&form, &columns), [whole]);
     }
 }
 
 #[test]
 fn a_type_without_members_has_rows() {
     let form = form("struct t { }", "t", 1);
-    let columns = good(&*form, &vec![payload(&*form, &[]); 3]);
+    let columns = good(&form, &vec![payload(&form, &[]); 3]);
     assert_eq!((columns.num_columns(), columns.num_rows()), (0, 3));
-    assert_eq!(encoded(&*form, &columns).len(), 3);
+    assert_eq!(encoded(&form, &columns).len(), 3);
 }
 
 #[test]
 fn an_enum_can_be_a_message() {
     let form = form("enum e { A, B = 7 }", "e", 1);
-    let seven = payload(&*form, &[&7_i32.to_be_bytes()]);
-    let columns = good(&*form, std::slice::from_ref(&seven));
+    let seven = payload(&form, &[&7_i32.to_be_bytes()]);
+    let columns = good(&form, std::slice::from_ref(&seven));
     assert_eq!(columns["value"].as_primitive::<Int32Type>().values(), &[7]);
-    assert_eq!(encoded(&*form, &columns), [seven]);
+    assert_eq!(encoded(&form, &columns), [seven]);
 }
 
 #[test]
@@ -217,8 +217,8 @@ fn hostile_payloads_say_why_they_are_none() {
 fn elements_without_bytes_cost_nothing_however_many() {
     let form =
         form("struct none_t { } struct t { int32_t n; none_t x[n]; none_t y[n][n]; }", "t", 1);
-    let huge = payload(&*form, &[&i32::MAX.to_be_bytes()]);
-    assert_eq!(encoded(&*form, &good(&*form, std::slice::from_ref(&huge))), [huge]);
+    let huge = payload(&form, &[&i32::MAX.to_be_bytes()]);
+    assert_eq!(encoded(&form, &good(&form, std::slice::from_ref(&huge))), [huge]);
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn columns_of_other_types_are_encoded_where_nothing_is_lost() {
     let payloads = form.encode(&columns, &mut bad).unwrap();
     let unfit = "a value does not fit into its field";
     assert_eq!(bad, [(1, unfit), (2, unfit), (3, unfit)]);
-    assert_eq!(payloads.value(0), payload(&*form, &[&1_i32.to_be_bytes(), &[1]]));
+    assert_eq!(payloads.value(0), payload(&form, &[&1_i32.to_be_bytes(), &[1]]));
 }
 
 #[test]
@@ -245,12 +245,12 @@ fn rows_say_how_deep_they_were_taken_apart() {
         let codec = LcmCodec::from_files(files(&[("types.lcm", text)]), depth);
         let known = &codec.types()[0];
         let form = known.payload_type.as_ref().unwrap();
-        let nested = payload(&**form, &[&[1, 1, 2, 1, 3, 1, 4, 1, 5, 0]]);
-        let columns = good(&**form, std::slice::from_ref(&nested));
+        let nested = payload(form, &[&[1, 1, 2, 1, 3, 1, 4, 1, 5, 0]]);
+        let columns = good(form, std::slice::from_ref(&nested));
         // As one that only has the description does it.
         let other = LcmCodec::from_files(Vec::new(), 1);
         let adopted = other.adopt(&known.message_type, columns.schema_ref()).unwrap();
-        assert_eq!(encoded(&*adopted, &columns), [nested]);
+        assert_eq!(encoded(&adopted, &columns), [nested]);
     }
 }
 
@@ -258,15 +258,15 @@ fn rows_say_how_deep_they_were_taken_apart() {
 fn arrays_of_empty_arrays_come_back() {
     let form =
         form("struct t { int32_t n; int8_t m; double x[n][m]; int8_t y[10][10][m]; }", "t", 1);
-    let empty = payload(&*form, &[&200_i32.to_be_bytes(), &[0]]);
-    assert_eq!(encoded(&*form, &good(&*form, std::slice::from_ref(&empty))), [empty]);
+    let empty = payload(&form, &[&200_i32.to_be_bytes(), &[0]]);
+    assert_eq!(encoded(&form, &good(&form, std::slice::from_ref(&empty))), [empty]);
 }
 
 #[test]
 fn a_row_that_is_no_message_has_no_payload() {
     let form = form("struct t { int32_t n; float x[n]; }", "t", 1);
-    let three = payload(&*form, &[&1_i32.to_be_bytes(), &[0; 4]]);
-    let columns = good(&*form, &[three.clone(), three]);
+    let three = payload(&form, &[&1_i32.to_be_bytes(), &[0; 4]]);
+    let columns = good(&form, &[three.clone(), three]);
     let longer = arrow_array::Int32Array::from(vec![1, 2]);
     let wrong = RecordBatch::try_new(
         columns.schema(),
@@ -290,12 +290,12 @@ proptest! {
         let form = form(&types.text(), &types.name(), depth);
         let count = [1, 2, 30, 700][random.below(4)];
         let payloads: Vec<Vec<u8>> =
-            (0..count).map(|_| payload(&*form, &[&types.body(&mut random)])).collect();
-        let columns = good(&*form, &payloads);
-        prop_assert_eq!(encoded(&*form, &columns), payloads.clone(), "{}", types.text());
+            (0..count).map(|_| payload(&form, &[&types.body(&mut random)])).collect();
+        let columns = good(&form, &payloads);
+        prop_assert_eq!(encoded(&form, &columns), payloads.clone(), "{}", types.text());
         // A piece of the columns gives a piece of the payloads.
         let (from, len) = (count / 3, count / 2);
-        let sliced = encoded(&*form, &columns.slice(from, len));
+        let sliced = encoded(&form, &columns.slice(from, len));
         prop_assert_eq!(&sliced[..], &payloads[from..from + len]);
     }
 
@@ -305,7 +305,7 @@ proptest! {
         let types = RandomTypes::random(&mut random);
         let form = form(&types.text(), &types.name(), 1);
         let mut payloads: Vec<Vec<u8>> =
-            (0..40).map(|_| payload(&*form, &[&types.body(&mut random)])).collect();
+            (0..40).map(|_| payload(&form, &[&types.body(&mut random)])).collect();
         for payload in &mut payloads {
             let len = payload.len();
             match random.below(4) {
@@ -315,11 +315,11 @@ proptest! {
                 _ => {}
             }
         }
-        let (rows, _) = decode(&*form, &payloads);
+        let (rows, _) = decode(&form, &payloads);
         let payload_of = |event: &u32| payloads[*event as usize].clone();
         let kept: Vec<Vec<u8>> = rows.events.iter().map(payload_of).collect();
-        prop_assert_eq!(&encoded(&*form, &rows.columns), &kept, "{}", types.text());
-        prop_assert_eq!(good(&*form, &kept), rows.columns);
+        prop_assert_eq!(&encoded(&form, &rows.columns), &kept, "{}", types.text());
+        prop_assert_eq!(good(&form, &kept), rows.columns);
     }
 
     #[test]
@@ -328,7 +328,7 @@ proptest! {
         let mut random = Random(seed);
         let types = RandomTypes::random(&mut random);
         let form = form(&types.text(), &types.name(), 0);
-        let (rows, _) = decode(&*form, &[payload(&*form, &[&bytes]), bytes]);
+        let (rows, _) = decode(&form, &[payload(&form, &[&bytes]), bytes]);
         prop_assert!(rows.columns.get_array_memory_size() < 1 << 20);
     }
 }
@@ -349,12 +349,12 @@ fn booleans_of_any_byte_are_read_and_come_back() {
         &[0, 0, 0, 2, b'x', 0],
         &[5],
     ];
-    let tame = payload(&*form, &[&[1, 0, 1, 1, 0, 0, 0], &[0; 2], &[0, 0, 0, 1, 0], &[1]]);
-    let odd = payload(&*form, parts);
+    let tame = payload(&form, &[&[1, 0, 1, 1, 0, 0, 0], &[0; 2], &[0, 0, 0, 1, 0], &[1]]);
+    let odd = payload(&form, parts);
     let (mut bad, events) = (Vec::new(), [0, 1, 2]);
     let short = odd[..odd.len() - 1].to_vec();
     let batch = batch(&[tame.clone(), odd.clone(), short]);
-    let rows = sluice_model::raw::decode(&*form, &batch, &events, &mut bad).unwrap();
+    let rows = form.decode_all(&batch, &events, &mut bad).unwrap();
     assert_eq!(bad.iter().map(|(event, _)| *event).collect::<Vec<_>>(), [2]);
     let [plain, raw] = rows.as_slice() else { panic!("{rows:?}") };
     assert_eq!((plain.events.as_slice(), raw.events.as_slice()), (&[0][..], &[1][..]));
@@ -366,8 +366,8 @@ fn booleans_of_any_byte_are_read_and_come_back() {
     assert_eq!(three.as_boolean().values().iter().collect::<Vec<_>>(), [false, true, true]);
     let codec = LcmCodec::from_files(files(&[]), 1);
     let adopted = codec.adopt(&raw.message, &raw.columns.schema()).unwrap();
-    for form in [adopted, form.with_raw_column().unwrap()] {
-        assert_eq!(encoded(&*form, &raw.columns), std::slice::from_ref(&odd));
+    for form in [&adopted, form.raw_variant().unwrap()] {
+        assert_eq!(encoded(form, &raw.columns), std::slice::from_ref(&odd));
     }
     assert_eq!(raw.without_raw_column().columns.schema(), *form.schema());
 }
@@ -375,13 +375,13 @@ fn booleans_of_any_byte_are_read_and_come_back() {
 #[test]
 fn bytes_of_booleans_are_not_put_where_the_values_are_others() {
     let form = form("struct t { boolean a; boolean b; }", "t", 1);
-    let raw = form.with_raw_column().unwrap();
-    let columns = good(&*raw, &[payload(&*form, &[&[3, 4]])]);
+    let raw = form.raw_variant().unwrap();
+    let columns = good(raw, &[payload(&form, &[&[3, 4]])]);
     let with = |a: bool, bytes: &[u8]| {
         let boolean = |of| Arc::new(arrow_array::BooleanArray::from(vec![of])) as Arc<dyn Array>;
         let bytes = Arc::new(arrow_array::BinaryArray::from(vec![bytes])) as Arc<dyn Array>;
         let arrays = vec![boolean(a), boolean(true), bytes];
-        encoded(&*raw, &RecordBatch::try_new(columns.schema(), arrays).unwrap())[0][8..].to_vec()
+        encoded(raw, &RecordBatch::try_new(columns.schema(), arrays).unwrap())[0][8..].to_vec()
     };
     assert_eq!(with(true, &[3, 4]), [3, 4]);
     assert_eq!(with(false, &[3, 4]), [0, 4]);

@@ -71,7 +71,7 @@ proptest! {
         made.values(&members, &mut body);
         let payload = [&[0, 1, 0, 0], &body[..]].concat();
         let of = from_idl(&to_idl(&text)).payload_type.unwrap();
-        let (rows, bad) = decode(&*of, std::slice::from_ref(&payload));
+        let (rows, bad) = decode(&of, std::slice::from_ref(&payload));
         prop_assert_eq!(bad, []);
         let expected = there_and_back(generation, &text, std::slice::from_ref(&payload));
         prop_assert_eq!(&rows[0].columns, &expected[0].columns);
