@@ -25,18 +25,24 @@ use arrow_select::take::take;
 use sluice_io::escape::column_of_field;
 use sluice_model::{Batch, Channels, Error, MessageType, Payloads, Rows, raw};
 
-/// The column of times.
+/// The time of the event.
 pub const TIMESTAMP: &str = "timestamp";
-/// The column of sources.
+/// Nanoseconds, in written tables whose times are finer than microseconds.
+pub const TIMESTAMP_NS: &str = "timestamp_ns";
+/// The source of the event.
 pub const SOURCE: &str = "source";
-/// The column of channels.
+/// The channel; not in the table of one channel.
 pub const CHANNEL: &str = "channel";
-const SEQUENCE: &str = "sequence";
-const PAYLOAD: &str = "payload";
+/// The variant among channels of one name and source, in written tables of all channels.
+pub const VARIANT: &str = "channel_variant";
+/// The sequence number of the event.
+pub const SEQUENCE: &str = "sequence";
+/// The payload's bytes.
+pub const PAYLOAD: &str = "payload";
 
-/// Names of our columns, here and in written tables: no field may have them.
-const RESERVED: [&str; 7] =
-    [TIMESTAMP, "timestamp_ns", SOURCE, CHANNEL, "channel_variant", SEQUENCE, PAYLOAD];
+/// The names of our own columns, here and in written tables, which no field may have.
+pub const RESERVED: [&str; 7] =
+    [TIMESTAMP, TIMESTAMP_NS, SOURCE, CHANNEL, VARIANT, SEQUENCE, PAYLOAD];
 
 /// The kind of a table.
 #[derive(Clone, Debug)]

@@ -8,26 +8,10 @@ use arrow_cast::cast;
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 use arrow_select::interleave::interleave;
 use sluice_io::escape::{column_of_field, field_of_column};
+use sluice_kit::event_table::{
+    CHANNEL, PAYLOAD, RESERVED, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT,
+};
 use sluice_model::{Batch, Channels, Error, Rows};
-
-/// The time of the event.
-pub(crate) const TIMESTAMP: &str = "timestamp";
-/// Nanoseconds, if times are finer than microseconds.
-pub(crate) const TIMESTAMP_NS: &str = "timestamp_ns";
-/// The source of the event.
-pub(crate) const SOURCE: &str = "source";
-/// The channel; only in a table of all channels.
-pub(crate) const CHANNEL: &str = "channel";
-/// The variant among channels of one name and source; only in a table of all channels.
-pub(crate) const VARIANT: &str = "channel_variant";
-/// The sequence number of the event.
-pub(crate) const SEQUENCE: &str = "sequence";
-/// The payload's bytes.
-pub(crate) const PAYLOAD: &str = "payload";
-
-/// The names of our own columns, which no field may have.
-pub(crate) const RESERVED: [&str; 7] =
-    [TIMESTAMP, TIMESTAMP_NS, SOURCE, CHANNEL, VARIANT, SEQUENCE, PAYLOAD];
 
 /// Nanoseconds per microsecond.
 const MICRO: i64 = 1_000;

@@ -18,9 +18,9 @@ use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::{SerializedRowGroupWriter, TrackedWrite};
 use parquet::schema::types::SchemaDescPtr;
 use sluice_io::output::SharedOutput;
+use sluice_kit::event_table::{CHANNEL, SEQUENCE, SOURCE, TIMESTAMP};
 use sluice_model::{Error, OutputFile};
 
-use crate::columns::{CHANNEL, SEQUENCE, SOURCE, TIMESTAMP};
 use crate::group::{EncodedGroup, RowOrder};
 use crate::meta::GroupsMeta;
 

@@ -7,12 +7,13 @@ use parquet::arrow::ArrowSchemaConverter;
 use parquet::arrow::add_encoded_arrow_schema_to_metadata;
 use parquet::basic::{Compression as Codec, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use sluice_kit::event_table::PAYLOAD;
 use sluice_kit::unnest::UnnestPiece;
 use sluice_model::{Batch, ChannelId, Channels, Error};
 
 use super::tables::{TableBuffer, TableKey};
 use super::{Compression, ParquetSink, RowSorting};
-use crate::columns::{self, PAYLOAD, TableColumns};
+use crate::columns::{self, TableColumns};
 use crate::encoding::{self, ColumnEncoding};
 use crate::group::{GroupEncoder, encode_error};
 use crate::meta::CREATED_BY;

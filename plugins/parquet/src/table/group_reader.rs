@@ -10,14 +10,14 @@ use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 use sluice_io::escape::field_of_column;
+use sluice_kit::event_table::{
+    CHANNEL, PAYLOAD, RESERVED, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT,
+};
 use sluice_model::{Batch, Damage, Error, MessageType, Payloads, ReadContext, Rows, TypeKey};
 
 use super::channel_resolver::{ChannelColumns, ChannelResolver};
 use super::{GroupSpan, ParquetTable, catch_panics, nanos_of, word_dictionary};
 use crate::bytes::ReadFailure;
-use crate::columns::{
-    CHANNEL, PAYLOAD, RESERVED, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT,
-};
 
 /// The maximum rows per batch.
 pub(super) const MAX_ROWS: usize = 8 << 10;

@@ -15,10 +15,10 @@ use parquet::arrow::arrow_reader::{
 use parquet::file::metadata::{PageIndexPolicy, RowGroupMetaData};
 use parquet::file::reader::Length;
 use parquet::file::statistics::Statistics;
+use sluice_kit::event_table::{CHANNEL, PAYLOAD, SOURCE, TIMESTAMP, TIMESTAMP_NS};
 use sluice_model::{Error, Name, Query, ReadContext};
 
 use crate::bytes::TableBytes;
-use crate::columns::{CHANNEL, PAYLOAD, SOURCE, TIMESTAMP, TIMESTAMP_NS};
 use crate::meta::{CREATED_BY, ChannelMeta, FooterMeta};
 
 mod channel_resolver;
