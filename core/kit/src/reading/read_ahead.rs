@@ -102,8 +102,11 @@ pub struct ReadAhead<'a, O> {
 /// What all tasks share: the source, and what is done with its batches.
 struct Work<'a, O> {
     source: Box<dyn Deref<Target = dyn Source + 'a> + Send + Sync + 'a>,
-    add: Box<dyn Fn(Batch, &mut ReadStep<O>) -> Result<(), Error> + Send + Sync + 'a>,
+    add: Box<AddBatch<'a, O>>,
 }
+
+/// Adds a batch to a step.
+type AddBatch<'a, O> = dyn Fn(Batch, &mut ReadStep<O>) -> Result<(), Error> + Send + Sync + 'a;
 
 struct ActiveSplit<O> {
     split: usize,
