@@ -139,7 +139,7 @@ pub enum EventForm {
 pub fn log_pipeline(
     arguments: &[OsString],
     form: EventForm,
-    sink: Arc<dyn DynSink>,
+    sink: DynSink,
     registry: Registry,
     embedding: &Arc<Embedding>,
 ) -> Result<Pipeline, Failure> {

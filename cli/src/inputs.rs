@@ -3,7 +3,6 @@
 use std::io::{self, IsTerminal};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread;
 
 use serde_json::{Map, Value, json};
@@ -320,7 +319,7 @@ pub(crate) fn read_into(
     plugin: &Plugin,
     path: &Path,
     options: &Map<String, Value>,
-    sink: Arc<dyn DynSink>,
+    sink: DynSink,
     shell: &Shell,
 ) -> Result<Report, Failure> {
     let nodes = vec![file_node(plugin, path, options, shell)?, sink_node(sink)];
@@ -402,7 +401,7 @@ pub(crate) fn source_node(
 pub const SOURCE_NAME: &str = "log";
 
 /// A sink node that is not part of a pipeline file and reads from node 0.
-pub(crate) fn sink_node(sink: Arc<dyn DynSink>) -> PipelineNode {
+pub(crate) fn sink_node(sink: DynSink) -> PipelineNode {
     PipelineNode {
         name: "sink".into(),
         plugin: "sink",

@@ -64,7 +64,11 @@ pub fn sweep_outputs(targets: &[PathBuf]) {
 /// All targets of a pipeline's sinks.
 pub fn targets(pipeline: &Pipeline) -> Vec<PathBuf> {
     let of = |part: &PluginInstance| {
-        if let PluginInstance::Sink(sink) = part { sink.traits().targets } else { Vec::new() }
+        if let PluginInstance::Sink(sink) = part {
+            sink.traits().targets.clone()
+        } else {
+            Vec::new()
+        }
     };
     pipeline.nodes.iter().flat_map(|node| of(&node.instance)).collect()
 }

@@ -38,7 +38,7 @@ fn reasons(nodes: &[PipelineNode], decoder: usize) -> Option<Vec<(usize, String)
             reached.push(place);
             match &node.instance {
                 PluginInstance::Sink(sink) => {
-                    reasons.push((place, sink.traits().rows_unwritten?.into_owned()))
+                    reasons.push((place, sink.traits().rows_unwritten.as_deref()?.to_owned()))
                 }
                 PluginInstance::Stage(stage) if !uses_rows(stage) => {}
                 PluginInstance::Stage(_) | PluginInstance::Source(_) => return None,

@@ -11,8 +11,8 @@ use pyo3::types::{PyMemoryView, PySlice, PyString};
 use pyo3_arrow::buffer::PyArrowBuffer;
 use sluice::embedded::EventForm;
 use sluice_model::{
-    Batch, ChannelId, Channels, Error, ErrorKind, PrepareContext, Sink, SinkContext, SinkTraits,
-    Written,
+    Batch, ChannelId, Channels, DynSink, Error, ErrorKind, PrepareContext, Sink, SinkContext,
+    SinkTraits, Written,
 };
 
 use crate::running::{Delivery, Resources};
@@ -80,7 +80,7 @@ impl EventIterator {
         strict: bool,
     ) -> PyResult<Self> {
         let (sender, batches) = bounded(WAITING);
-        let sink = Arc::new(EventSink(sender));
+        let sink = DynSink::new(EventSink(sender));
         let pipeline = reader::pipeline(py, arguments, EventForm::Payloads, sink, strict)?;
         let delivery = Delivery::start(pipeline, batches, resources);
         let delivery = Some(delivery.map_err(|error| errors::from_error(py, &error))?);

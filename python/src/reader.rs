@@ -154,7 +154,7 @@ impl LogReader {
             found: Arc::clone(&found),
             stop: if channel.is_some() { Arc::clone(&stop) } else { end },
         };
-        let pipeline = pipeline(py, &arguments, EventForm::Rows, Arc::new(sink), false)?;
+        let pipeline = pipeline(py, &arguments, EventForm::Rows, DynSink::new(sink), false)?;
         let Resources { jobs, mut memory } = self.resources;
         if channel.is_some() {
             let all = memory.map_or(SEARCH_MEMORY, |ByteSize(bytes)| bytes.min(SEARCH_MEMORY));
@@ -186,7 +186,7 @@ pub(crate) fn pipeline(
     py: Python<'_>,
     arguments: &[OsString],
     form: EventForm,
-    sink: Arc<dyn DynSink>,
+    sink: DynSink,
     strict: bool,
 ) -> PyResult<Pipeline> {
     let made = py.detach(|| pipeline_into(arguments, form, sink, strict));
@@ -197,7 +197,7 @@ pub(crate) fn pipeline(
 pub(crate) fn pipeline_into(
     arguments: &[OsString],
     form: EventForm,
-    sink: Arc<dyn DynSink>,
+    sink: DynSink,
     strict: bool,
 ) -> Result<Pipeline, Failure> {
     let embedding = Arc::<Embedding>::default();

@@ -14,7 +14,7 @@ use pyo3_arrow::ffi::{
 use sluice::embedded::EventForm;
 use sluice::extension::Failure;
 use sluice_kit::event_table::{LogColumn, TableKind};
-use sluice_model::{Error, ErrorKind};
+use sluice_model::{DynSink, Error, ErrorKind};
 use sluice_pipeline::Report;
 
 use crate::interrupt::InterruptFlag;
@@ -100,7 +100,7 @@ impl TableReader {
         strict: bool,
     ) -> PyResult<Option<Self>> {
         let (sender, rows) = bounded(WAITING);
-        let sink = Arc::new(TableSink::guessing(Some(guessed), sender));
+        let sink = DynSink::new(TableSink::guessing(Some(guessed), sender));
         let known = sink.known();
         let pipeline = reader::pipeline(py, &arguments, EventForm::Rows, sink, strict)?;
         let delivery = Delivery::start(pipeline, rows, resources);
@@ -133,7 +133,7 @@ impl TableReader {
 
     fn stream(&self, py: Python<'_>) -> PyResult<TableStream> {
         let (sender, rows) = bounded(WAITING);
-        let sink = Arc::new(TableSink::new(self.form.clone(), sender));
+        let sink = DynSink::new(TableSink::new(self.form.clone(), sender));
         let has_payloads = self.form.columns.contains(&LogColumn::Payload);
         let form = if has_payloads { EventForm::Payloads } else { EventForm::Rows };
         let pipeline = reader::pipeline(py, &self.arguments, form, sink, self.strict)?;
@@ -173,7 +173,7 @@ impl Guess {
         let form = self.known.get().cloned();
         let form = form.ok_or_else(|| Error::internal("a table of no known form"))?;
         let (sender, rows) = bounded(WAITING);
-        let sink = Arc::new(TableSink::new(form, sender).behind(self.rows));
+        let sink = DynSink::new(TableSink::new(form, sender).behind(self.rows));
         let made = reader::pipeline_into(&self.arguments, EventForm::Rows, sink, self.strict);
         let pipeline = made.map_err(|failure| match failure {
             Failure::Error(error) => error,

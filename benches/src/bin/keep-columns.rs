@@ -14,7 +14,7 @@ use nix::time::ClockId;
 use sluice_kit::event_table::{ChannelLabels, RowType, TableKind, record_batch};
 use sluice_lcm as _;
 use sluice_model::{
-    Batch, Error, PrepareContext, Registry, Sink, SinkContext, SinkTraits, Written,
+    Batch, DynSink, Error, PrepareContext, Registry, Sink, SinkContext, SinkTraits, Written,
 };
 use sluice_pipeline::run::Options;
 use sluice_pipeline::{Document, Pipeline, PluginInstance, Variables};
@@ -66,7 +66,7 @@ fn keep(args: &KeepArgs) -> anyhow::Result<Vec<RecordBatch>> {
         .map_err(|mistakes| anyhow!("the benchmark's pipeline is wrong: {mistakes:?}"))?;
     let sink = KeepSink::default();
     if let Some(node) = pipeline.nodes.last_mut() {
-        node.instance = PluginInstance::Sink(Arc::new(sink.clone()));
+        node.instance = PluginInstance::Sink(DynSink::new(sink.clone()));
     }
     let report = sluice_pipeline::run::run(pipeline, &Options::default())?;
     ensure!(report.is_complete(), "the log is damaged: nothing was measured");

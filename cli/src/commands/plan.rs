@@ -174,7 +174,11 @@ fn from_names<'p>(pipeline: &'p Pipeline, node: &PipelineNode) -> Vec<&'p str> {
 }
 
 fn targets(node: &PipelineNode) -> Vec<PathBuf> {
-    if let PluginInstance::Sink(sink) = &node.instance { sink.traits().targets } else { Vec::new() }
+    if let PluginInstance::Sink(sink) = &node.instance {
+        sink.traits().targets.clone()
+    } else {
+        Vec::new()
+    }
 }
 
 /// Whether an output exists and would have to be replaced.

@@ -56,9 +56,9 @@ pub use pattern::{Pattern, Patterns};
 pub use payload_type::{PayloadForm, PayloadType};
 pub use plugin::{
     ChannelLog, ChannelQuery, DynSink, Fold, FoldQuery, LiveBatches, Map, MapQuery, OpenSink,
-    PrepareContext, PrepareReport, Query, ReadContext, Reader, RowsEffect, RunInput, RunOrigin,
-    Seam, Service, Sink, SinkContext, SinkInput, SinkTraits, Source, Split, SplitStart, Stage,
-    StageContext, StageReport, TimeWindow, UndecodedPolicy, Written,
+    PrepareContext, PrepareReport, PreparedBatch, Query, ReadContext, Reader, RowsEffect, RunInput,
+    RunOrigin, Seam, Service, Sink, SinkContext, SinkInput, SinkTraits, Source, Split, SplitStart,
+    Stage, StageContext, StageReport, TimeWindow, UndecodedPolicy, Written,
 };
 pub use pool::BlockPool;
 pub use registry::{

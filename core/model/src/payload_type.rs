@@ -196,13 +196,10 @@ impl PayloadType {
     ) -> Result<BinaryArray, String> {
         let Some(column) = self.raw_column else { return self.form.encode(columns, bad, None) };
         let name = self.schema.fields().last().map_or(column.name(), |field| field.name());
-        let raw = binary_column(columns, name);
+        let raw = binary_column(columns, name)?;
         match column {
-            RawColumn::Payload => self.restore(columns, bad, &raw?),
-            RawColumn::Booleans => self.form.encode(columns, bad, Some(&raw?)),
-            RawColumn::Difference => {
-                // What is wrong with the other columns is reported first.
-                let raw = raw.or_else(|why| self.form.encode(columns, bad, None).and(Err(why)))?;
+            RawColumn::Payload => self.restore(columns, bad, &raw),
+            RawColumn::Booleans | RawColumn::Difference => {
                 self.form.encode(columns, bad, Some(&raw))
             }
         }

@@ -80,7 +80,7 @@ impl Registry {
     }
 
     /// Makes the sink of this name.
-    pub fn sink(&self, name: &str, options: Value) -> Result<Arc<dyn DynSink>, OptionsError> {
+    pub fn sink(&self, name: &str, options: Value) -> Result<DynSink, OptionsError> {
         match self.get(PluginKind::Sink, name).map(|plugin| plugin.make) {
             Some(PluginFactory::Sink(make)) => make(options, self),
             _ => Err(missing(PluginKind::Sink, name)),

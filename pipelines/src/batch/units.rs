@@ -146,7 +146,7 @@ impl Blueprint {
                 && let PluginInstance::Sink(sink) = draft.node(registry, self.nodes.len())?.instance
             {
                 outputs.extend(
-                    sink.traits().targets.into_iter().filter(|path| path != Path::new("-")),
+                    sink.traits().targets.iter().filter(|path| *path != Path::new("-")).cloned(),
                 );
             }
         }

@@ -254,7 +254,7 @@ impl UnitSpec {
         for node in &pipeline.nodes {
             match &node.instance {
                 PluginInstance::Source(source) => inputs.extend(source.files()?),
-                PluginInstance::Sink(sink) => outputs.extend(sink.traits().targets),
+                PluginInstance::Sink(sink) => outputs.extend(sink.traits().targets.iter().cloned()),
                 PluginInstance::Stage(_) => {}
             }
             if let OnDamage::Quarantine(path) = &node.damage {

@@ -127,7 +127,7 @@ fn run_prepared(
         hashes,
         plugins: manifest::plugin_names(&nodes),
         inputs: inputs.iter().map(|input| input.path.clone()).collect(),
-        targets: sinks(&nodes).flat_map(|sink| sink.traits().targets).collect(),
+        targets: sinks(&nodes).flat_map(|sink| &sink.traits().targets).cloned().collect(),
         grows: sinks(&nodes).all(|sink| sink.traits().is_readable_unfinished),
         hash: options.hash || is_hashed || writes_folder(&nodes),
     };
@@ -199,7 +199,7 @@ pub fn plan(pipeline: &Pipeline, options: &Options) -> Result<ReadPlan, Error> {
 }
 
 /// The sinks among these nodes.
-fn sinks(nodes: &[PipelineNode]) -> impl Iterator<Item = &dyn DynSink> {
+fn sinks(nodes: &[PipelineNode]) -> impl Iterator<Item = &DynSink> {
     nodes.iter().filter_map(PipelineNode::sink)
 }
 
@@ -210,6 +210,6 @@ fn holding_sinks(nodes: &[PipelineNode]) -> usize {
 
 /// Whether a sink writes a folder, whose manifest holds hashes.
 fn writes_folder(nodes: &[PipelineNode]) -> bool {
-    let mut targets = sinks(nodes).flat_map(|sink| sink.traits().targets);
+    let mut targets = sinks(nodes).flat_map(|sink| &sink.traits().targets);
     targets.any(|target| target.as_os_str().as_encoded_bytes().ends_with(b"/"))
 }

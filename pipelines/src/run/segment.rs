@@ -3,13 +3,13 @@
 //! A segment is a tree of maps. Its leaves are sinks, which prepare the batch in the task, and
 //! ports, where a batch continues to a node that has to see batches in order.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use sluice_kit::counts::EventCounts;
 use sluice_model::plugin::times_clamped;
 use sluice_model::{
-    Batch, BlockPool, ChannelId, Channels, DynSink, Error, Map, PrepareContext, Query, StageContext,
+    Batch, BlockPool, ChannelId, Channels, DynSink, Error, Map, PrepareContext, PreparedBatch,
+    Query, StageContext,
 };
 
 use super::observed::NamingNodes;
@@ -20,7 +20,7 @@ pub(crate) enum Branch {
     /// Through a map, and on to its successors.
     Map { node: usize, map: Arc<dyn Map>, origin: Option<i64>, needed: Query, next: Vec<Self> },
     /// To a sink, which prepares it.
-    Sink { node: usize, sink: Arc<dyn DynSink> },
+    Sink { node: usize, sink: DynSink },
     /// To this port, in order.
     Port(usize),
 }
@@ -35,7 +35,7 @@ impl Branch {
 pub(crate) enum SegmentOutput {
     /// For a sink to gather: what it has prepared, with its events by channel and their payload
     /// bytes.
-    Block { node: usize, block: Box<dyn Any + Send>, events: EventCounts, bytes: u64 },
+    Block { node: usize, block: PreparedBatch, events: EventCounts, bytes: u64 },
     /// For the node behind a port.
     Batch { port: usize, batch: Batch },
 }
@@ -120,7 +120,7 @@ impl TaskContext {
                 count_stage(*node, &context, counts, &after, outcome);
                 if batch.is_empty() { Ok(()) } else { self.fan_out(next, batch, &after, outcome) }
             }
-            Branch::Sink { node, sink } => self.prepare(*node, &**sink, batch, counts, outcome),
+            Branch::Sink { node, sink } => self.prepare(*node, sink, batch, counts, outcome),
             Branch::Port(port) => {
                 outcome.deliveries.push(SegmentOutput::Batch { port: *port, batch });
                 Ok(())
@@ -131,7 +131,7 @@ impl TaskContext {
     fn prepare(
         &self,
         node: usize,
-        sink: &dyn DynSink,
+        sink: &DynSink,
         batch: Batch,
         counts: &EventCounts,
         outcome: &mut SegmentOutcome,

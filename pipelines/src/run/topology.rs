@@ -72,7 +72,7 @@ pub(crate) struct MergeNode {
 pub(crate) struct SinkNode {
     pub(crate) node: usize,
     pub(crate) name: Arc<str>,
-    pub(crate) sink: Arc<dyn DynSink>,
+    pub(crate) sink: DynSink,
 }
 
 /// An empty chain: lets every event pass.
@@ -225,7 +225,7 @@ impl<'o> TopologyBuilder<'o> {
         match part.ok_or_else(|| Error::internal("a node is entered twice"))? {
             PluginInstance::Sink(sink) => {
                 let (name, _) = self.label(node);
-                self.built.sinks.push(SinkNode { node, name, sink: Arc::clone(&sink) });
+                self.built.sinks.push(SinkNode { node, name, sink: sink.clone() });
                 Ok(Branch::Sink { node, sink })
             }
             PluginInstance::Stage(stage) => self.branch_into_stage(node, stage),

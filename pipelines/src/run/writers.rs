@@ -1,7 +1,6 @@
 //! The outputs of a run: opened, written in order, and completed; for a recording, piece by
 //! piece.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use sluice_io::output::PublishedFile;
 use sluice_kit::counts::EventCounts;
-use sluice_model::{DynSink, Error, ErrorKind, OpenSink, Outputs, Written};
+use sluice_model::{DynSink, Error, ErrorKind, OpenSink, Outputs, PreparedBatch, Written};
 
 use super::publisher::{OutputSet, Publisher};
 use super::recording::Syncer;
@@ -29,9 +28,9 @@ pub(super) struct Writers<'r> {
 
 struct Writer {
     name: Arc<str>,
-    sink: Arc<dyn DynSink>,
+    sink: DynSink,
     /// `None` once the disk was full.
-    output: Option<Box<dyn OpenSink>>,
+    output: Option<OpenSink>,
     handed: u64,
     written: u64,
     left_out: u64,
@@ -56,10 +55,10 @@ impl<'r> Writers<'r> {
 
     fn open_all(&mut self) -> Result<(), Error> {
         for writer in self.writers.values_mut() {
-            let closed = Writer::closed(Arc::clone(&writer.name), Arc::clone(&writer.sink));
+            let closed = Writer::closed(Arc::clone(&writer.name), writer.sink.clone());
             let context = self.publisher.context(&self.outputs, &writer.name)?;
             let tasks = self.publisher.setup.tasks()?;
-            let output = Arc::clone(&writer.sink).open(&context, &tasks)?;
+            let output = writer.sink.open(&context, &tasks)?;
             *writer = Writer { output: Some(output), ..closed };
         }
         Ok(())
@@ -75,7 +74,7 @@ impl<'r> Writers<'r> {
     pub(super) fn push(
         &mut self,
         node: usize,
-        block: Box<dyn Any + Send>,
+        block: PreparedBatch,
         (events, bytes): (EventCounts, u64),
         tally: &mut RunTally,
     ) -> Result<(), Error> {
@@ -225,7 +224,7 @@ impl<'r> Writers<'r> {
 }
 
 impl Writer {
-    fn closed(name: Arc<str>, sink: Arc<dyn DynSink>) -> Self {
+    fn closed(name: Arc<str>, sink: DynSink) -> Self {
         let unflushed = EventCounts::default();
         Self { name, sink, output: None, handed: 0, written: 0, left_out: 0, unflushed }
     }
@@ -239,7 +238,7 @@ impl Writer {
         tally.unmet.extend(unmet);
     }
 
-    fn finish(&mut self, output: Box<dyn OpenSink>, tally: &mut NodeTally) -> Result<(), Error> {
+    fn finish(&mut self, output: OpenSink, tally: &mut NodeTally) -> Result<(), Error> {
         self.count(output.finish()?, tally);
         let Self { handed, written, left_out, .. } = self;
         if *written + *left_out != *handed {

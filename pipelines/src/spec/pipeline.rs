@@ -70,9 +70,9 @@ pub struct PipelineNode {
 
 impl PipelineNode {
     /// The sink, if it is one.
-    pub(crate) fn sink(&self) -> Option<&dyn DynSink> {
+    pub(crate) fn sink(&self) -> Option<&DynSink> {
         match &self.instance {
-            PluginInstance::Sink(sink) => Some(&**sink),
+            PluginInstance::Sink(sink) => Some(sink),
             _ => None,
         }
     }
@@ -127,7 +127,7 @@ pub enum PluginInstance {
     /// Changes events.
     Stage(Stage),
     /// Writes events.
-    Sink(Arc<dyn DynSink>),
+    Sink(DynSink),
 }
 
 impl fmt::Debug for PluginInstance {

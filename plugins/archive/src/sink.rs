@@ -12,8 +12,8 @@ use sluice_io::frames::{self, DEFAULT_LEN, SeekTableBuilder};
 use sluice_io::level::FrameLevels;
 use sluice_model::options::{self, ByteSize, OutPath};
 use sluice_model::{
-    Batch, ByteFormat, ChannelId, Channels, Error, Job, OutputFile, PluginFactory, PrepareContext,
-    Sink, SinkContext, SinkInput, SinkTraits, Written,
+    Batch, ByteFormat, ChannelId, Channels, DynSink, Error, Job, OutputFile, PluginFactory,
+    PrepareContext, Sink, SinkContext, SinkInput, SinkTraits, Written,
 };
 
 use crate::format::FormatOption;
@@ -53,7 +53,7 @@ sluice_model::register! {
     sink "archive": ArchiveSink,
     make: PluginFactory::Sink(|value, registry| {
         let sink: ArchiveSink = options::read(value)?;
-        Ok(Arc::new(ArchiveSink { format: sink.format.resolved(registry)?, ..sink }))
+        Ok(DynSink::new(ArchiveSink { format: sink.format.resolved(registry)?, ..sink }))
     }),
     about: "writes a log as a zstd file that can be read by time and by channel",
     sample: include_str!("../samples/archive-sink.toml"),
@@ -443,11 +443,11 @@ mod tests {
             events.push_copy(n, n, channel, &vec![n as u8; *len]);
         }
         let tasks = TaskPool::default();
-        let sink = Arc::new(sink);
-        let mut archive = DynSink::open(Arc::clone(&sink), &context, &tasks).unwrap();
+        let sink = DynSink::new(sink);
+        let mut archive = sink.open(&context, &tasks).unwrap();
         let buffers = BlockPool::new(1 << 10, 4);
         let mut encoding = PrepareContext::new(&context.channels, &buffers);
-        let block = DynSink::prepare(&*sink, events.finish(), &mut encoding).unwrap();
+        let block = sink.prepare(events.finish(), &mut encoding).unwrap();
         archive.push(block).unwrap();
         let notes = archive.finish().unwrap().notes;
         context.outputs.publish(|_, _| Ok(String::new())).unwrap();

@@ -10,8 +10,9 @@ use serde::{Deserialize, Deserializer};
 use sluice_model::options::OutPath;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
-    Batch, ChannelId, Channels, Error, FieldPath, Job, OptionsError, OutputFile, PluginFactory,
-    PrepareContext, Registry, RunOrigin, Sink, SinkContext, SinkInput, SinkTraits, Written,
+    Batch, ChannelId, Channels, DynSink, Error, FieldPath, Job, OptionsError, OutputFile,
+    PluginFactory, PrepareContext, Registry, RunOrigin, Sink, SinkContext, SinkInput, SinkTraits,
+    Written,
 };
 
 use crate::collect::{Collection, Collector, Part, ReportViews, RowFigures, ShownContext};
@@ -50,8 +51,8 @@ pub(crate) struct ReportOptions {
 sluice_model::register! {
     sink "report": ReportOptions,
     make: PluginFactory::Sink(|value, registry| {
-        let sink = ReportSink::new(sluice_model::options::read(value)?, registry)?;
-        Ok(Arc::new(sink))
+        let options = sluice_model::options::read(value)?;
+        ReportSink::new(options, registry).map(DynSink::new)
     }),
     about: "writes what is in a log, as a page to look at or as JSON",
     sample: include_str!("../samples/report.toml"),

@@ -14,7 +14,7 @@ use arrow_schema::Field;
 use serde_json::{Map, Value};
 use sluice_io::tasks::TaskPool;
 use sluice_model::{
-    Batch, BatchBuilder, BlockPool, Channel, Channels, Encoding, Error, MessageType, Name,
+    Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, Encoding, Error, MessageType, Name,
     OptionsError, Outputs, Overwrite, Payloads, PrepareContext, Registry, Rows, SinkContext,
     TypeKey, Written,
 };
@@ -192,7 +192,7 @@ impl SampleLog {
         let (channels, len) = (Arc::clone(&self.channels), self.batch.len());
         let context =
             SinkContext { outputs: Arc::clone(&outputs), channels, ..SinkContext::standalone() };
-        let mut output = Arc::clone(&sink).open(&context, &TaskPool::default()).unwrap();
+        let mut output = sink.open(&context, &TaskPool::default()).unwrap();
         let mut written = Written::default();
         let ends = cuts.iter().map(|cut| cut % (len + 1)).chain([len]);
         let mut ends: Vec<usize> = ends.collect();
@@ -212,10 +212,7 @@ impl SampleLog {
     }
 }
 
-pub(crate) fn make(
-    sink: &str,
-    options: Value,
-) -> Result<Arc<dyn sluice_model::DynSink>, OptionsError> {
+pub(crate) fn make(sink: &str, options: Value) -> Result<DynSink, OptionsError> {
     Registry::linked().sink(sink, options)
 }
 

@@ -4,11 +4,10 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 use serde_json::Value;
-use sluice_model::Registry;
 use sluice_model::options::ByteSize;
+use sluice_model::{DynSink, Registry};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Document, Pipeline, PluginInstance, Report, Variables};
 
@@ -98,7 +97,7 @@ pub(crate) fn read_pipeline(
             (Some(replay), NOTHING) => {
                 node.instance = PluginInstance::Source(Box::new(replay.clone()))
             }
-            (_, KEEP) => node.instance = PluginInstance::Sink(Arc::new(gather.clone())),
+            (_, KEEP) => node.instance = PluginInstance::Sink(DynSink::new(gather.clone())),
             _ => {}
         }
     }

@@ -352,7 +352,7 @@ impl<'t> SinkBench<'t> {
         }
     }
 
-    fn make_sink(&self) -> Option<Arc<dyn DynSink>> {
+    fn make_sink(&self) -> Option<DynSink> {
         registry().sink(self.plugin.name, self.options.clone()).ok()
     }
 
@@ -360,7 +360,7 @@ impl<'t> SinkBench<'t> {
     /// a stem that starts like theirs.
     fn targets(&self, tree: &DirSnapshot, found: &mut FindingSet) {
         let Some(sink) = self.make_sink() else { return };
-        let targets = sink.traits().targets;
+        let targets = &sink.traits().targets;
         let case = "a run that writes all events";
         for file in tree.files() {
             let path = self.out().join(file);
@@ -369,7 +369,7 @@ impl<'t> SinkBench<'t> {
                 found.add(Fault::new(Promise::Targets, kind, file), case);
             }
         }
-        for target in &targets {
+        for target in targets {
             let is_there = tree.files().any(|file| is_target_file(&self.out().join(file), target));
             if !is_there && target != Path::new("-") {
                 let kind = "`targets` announces a file that does not appear";

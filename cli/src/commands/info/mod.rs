@@ -11,7 +11,7 @@ mod text;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_model::Input;
+use sluice_model::{DynSink, Input};
 
 use crate::args::InfoArgs;
 use crate::exit::{CommandResult, ExitStatus, Failure};
@@ -143,7 +143,7 @@ fn inspect(file: &Input, args: &InfoArgs, shell: &Shell) -> Result<LogSummary, F
     let (source, options) = format.source_for(file, shell)?;
     let result = Arc::new(Mutex::new(Census::default()));
     let counting = CensusSink::new(Arc::clone(&result), TypeNames::from_paths(&args.types, shell)?);
-    let report = inputs::read_into(source, &file.path, &options, Arc::new(counting), shell)?;
+    let report = inputs::read_into(source, &file.path, &options, DynSink::new(counting), shell)?;
     let census = std::mem::take(&mut *result.lock().unwrap_or_else(PoisonError::into_inner));
     let mut findings = inputs::findings(source, &file.path, &options, shell)?;
     findings.extend(report.notes.iter().map(|note| note.what.clone()));

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use sluice_io::escape::{json_escaped, printable_sentence};
 use sluice_model::time::{self, TimeLength};
-use sluice_model::{DefaultRole, Plugin, PluginKind, units};
+use sluice_model::{DefaultRole, DynSink, Plugin, PluginKind, units};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot, Stop};
 use sluice_pipeline::{Pipeline, Report};
 
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &SpyArgs, shell: &Shell) -> CommandResult {
     let interval = interval(args)?;
     let messages = MessageDecoder::from_args(&args.decoding, shell)?;
     let counters = Arc::new(SpyCounters::new(WINDOW.max(interval)));
-    let counting = Arc::new(CountingSink(Arc::clone(&counters)));
+    let counting = DynSink::new(CountingSink(Arc::clone(&counters)));
     let node = inputs::source_node(source, options(args), shell)?;
     let address = address(&node, args);
     let nodes = vec![node, inputs::sink_node(counting)];

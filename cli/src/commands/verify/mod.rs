@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use sluice_io::files;
+use sluice_model::DynSink;
 use sluice_pipeline::batch;
 
 use crate::args::VerifyArgs;
@@ -104,7 +105,7 @@ fn read_through(
     shell: &Shell,
 ) -> Result<(), Failure> {
     let counting = CensusSink::new(Arc::default(), TypeNames::default());
-    let report = inputs::read_into(source, path, options, Arc::new(counting), shell)?;
+    let report = inputs::read_into(source, path, options, DynSink::new(counting), shell)?;
     result.damage.extend(inputs::faults(source, path, options, shell)?);
     for damage in &report.damage {
         let (length, offset) = (damage.length, damage.offset);

@@ -12,7 +12,7 @@ mod source;
 mod stage;
 mod undecoded;
 
-pub use open_sink::{DynSink, OpenSink};
+pub use open_sink::{DynSink, OpenSink, PreparedBatch};
 pub use query::{ChannelLog, ChannelQuery, Query, TimeWindow};
 pub use service::Service;
 pub use sink::{

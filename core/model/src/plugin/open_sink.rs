@@ -1,5 +1,5 @@
-//! The object-safe form of [`Sink`], and the part of a sink that works in order: gathers blocks,
-//! has jobs run, and writes their results.
+//! Sinks without their types, for those that run them, and the part of a sink that works in order:
+//! gathers blocks, has jobs run, and writes their results.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -9,52 +9,127 @@ use sluice_io::tasks::{OrderedTasks, TaskPool};
 use super::sink::{PrepareContext, Sink, SinkContext, SinkInput, SinkTraits, Written};
 use crate::{Batch, Error};
 
-/// The object-safe form of [`Sink`], implemented for every sink.
-pub trait DynSink: Send + Sync {
-    /// See [`Sink::traits`].
-    fn traits(&self) -> SinkTraits;
+/// A batch that a sink has prepared, for its [`OpenSink`].
+pub type PreparedBatch = Box<dyn Any + Send>;
 
-    /// Opens an output whose jobs run on `tasks`.
-    fn open(
-        self: Arc<Self>,
-        context: &SinkContext,
-        tasks: &TaskPool,
-    ) -> Result<Box<dyn OpenSink>, Error>;
-
-    /// Prepares a batch for [`OpenSink::push`]; see [`Sink::prepare`]. Refuses what the sink does
-    /// not accept.
-    fn prepare(
-        &self,
-        batch: Batch,
-        context: &mut PrepareContext<'_>,
-    ) -> Result<Box<dyn Any + Send>, Error>;
+/// A sink of any type, to run it. Clones share it.
+#[derive(Clone)]
+pub struct DynSink {
+    traits: Arc<SinkTraits>,
+    prepare: Arc<Prepare>,
+    open: Arc<Open>,
 }
+
+type Prepare = dyn Fn(Batch, &mut PrepareContext<'_>) -> Result<PreparedBatch, Error> + Send + Sync;
+type Open = dyn Fn(&SinkContext, &TaskPool) -> Result<OpenSink, Error> + Send + Sync;
 
 /// A sink with its open output.
 ///
 /// Must not be used inside a task: it waits for jobs.
-pub trait OpenSink: Send {
+pub struct OpenSink(Box<dyn FnMut(SinkInput<PreparedBatch>) -> Result<Written, Error> + Send>);
+
+impl DynSink {
+    /// This sink.
+    pub fn new(sink: impl Sink) -> Self {
+        let sink = Arc::new(sink);
+        let (traits, preparing) = (Arc::new(sink.traits()), Arc::clone(&sink));
+        let prepare = move |batch, context: &mut PrepareContext<'_>| {
+            Ok(Box::new(preparing.prepare(batch, context)?) as PreparedBatch)
+        };
+        let open = move |context: &SinkContext, tasks: &TaskPool| {
+            // A unit may take as much memory again when it is encoded.
+            let max_bytes = context.memory / 8 * tasks.width().min(4);
+            let mut running = RunningSink {
+                output: Some(sink.open(context)?),
+                jobs: OrderedTasks::new(tasks, 2 * tasks.width(), max_bytes),
+                sink: Arc::clone(&sink),
+            };
+            Ok(OpenSink(Box::new(move |input| running.take(input))))
+        };
+        Self { traits, prepare: Arc::new(prepare), open: Arc::new(open) }
+    }
+
+    /// See [`Sink::traits`].
+    pub fn traits(&self) -> &SinkTraits {
+        &self.traits
+    }
+
+    /// Opens an output whose jobs run on `tasks`.
+    pub fn open(&self, context: &SinkContext, tasks: &TaskPool) -> Result<OpenSink, Error> {
+        (self.open)(context, tasks)
+    }
+
+    /// Prepares a batch for [`OpenSink::push`]; see [`Sink::prepare`]. Refuses what the sink does
+    /// not accept.
+    pub fn prepare(
+        &self,
+        batch: Batch,
+        context: &mut PrepareContext<'_>,
+    ) -> Result<PreparedBatch, Error> {
+        if !self.traits.accepts_wide_times {
+            context.note_clamped_times(&batch);
+        }
+        let given = if self.traits.accepts_rows { None } else { batch.split_off_decoded_only() };
+        let Some((kept, alone)) = given else { return (self.prepare)(batch, context) };
+        let mut own = PrepareContext::new(context.channels, context.buffers);
+        let places: Vec<u32> = (0..batch.len())
+            .map(|row| row as u32)
+            .filter(|row| alone.binary_search(row).is_err())
+            .collect();
+        let block = (self.prepare)(kept, &mut own)?;
+        context.report.losses.append(&mut own.report.losses);
+        context.report.without_sources.add(&own.report.without_sources);
+        let refused = own.report.refused.into_iter().map(|(row, why)| (places[row as usize], why));
+        context.report.refused.extend(refused);
+        context
+            .report
+            .clamped
+            .extend(own.report.clamped.into_iter().map(|row| places[row as usize]));
+        context.report.refused.extend(alone.into_iter().map(|row| (row, why_refused(&batch, row))));
+        Ok(block)
+    }
+}
+
+impl OpenSink {
     /// Gathers the next prepared batch, in the order of the events, and writes the units that are
     /// due.
-    fn push(&mut self, block: Box<dyn Any + Send>) -> Result<Written, Error>;
+    pub fn push(&mut self, block: PreparedBatch) -> Result<Written, Error> {
+        (self.0)(SinkInput::Block(block))
+    }
 
     /// Makes everything pushed so far visible to readers of the unfinished output.
-    fn flush(&mut self) -> Result<Written, Error>;
+    pub fn flush(&mut self) -> Result<Written, Error> {
+        (self.0)(SinkInput::Flush)
+    }
 
     /// Writes the rest, and completes the output.
-    fn finish(self: Box<Self>) -> Result<Written, Error>;
+    pub fn finish(mut self) -> Result<Written, Error> {
+        (self.0)(SinkInput::End)
+    }
 }
 
 struct RunningSink<S: Sink> {
     sink: Arc<S>,
     /// Jobs end before the output is dropped.
     jobs: OrderedTasks<S::Unit>,
-    output: S::Output,
+    /// `None` once it is complete.
+    output: Option<S::Output>,
 }
 
 impl<S: Sink> RunningSink<S> {
-    fn advance(&mut self, input: SinkInput<S::Block>) -> Result<Written, Error> {
-        let Self { sink, jobs, output } = self;
+    fn take(&mut self, input: SinkInput<PreparedBatch>) -> Result<Written, Error> {
+        let Self { sink, jobs, output: place } = self;
+        let output = place.as_mut().ok_or_else(|| Error::internal("a sink used after its end"))?;
+        let (is_flush, is_end) =
+            (matches!(input, SinkInput::Flush), matches!(input, SinkInput::End));
+        let input = match input {
+            SinkInput::Block(block) => {
+                let block = block.downcast().expect("a sink is only given what it prepared");
+                SinkInput::Block(*block)
+            }
+            SinkInput::Flush => SinkInput::Flush,
+            SinkInput::End => SinkInput::End,
+        };
         let mut written = Written::default();
         for job in sink.gather(output, input)? {
             while let Some(unit) = jobs.make_room(&job)? {
@@ -63,36 +138,16 @@ impl<S: Sink> RunningSink<S> {
             jobs.start(job);
         }
         // What runs is written as late as possible, so that nothing depends on timing.
-        while let Some(unit) = jobs.take_done() {
+        let is_due = is_flush || is_end;
+        while let Some(unit) = if is_due { jobs.take_oldest()? } else { jobs.take_done() } {
             written.add(sink.write(output, unit)?);
         }
-        Ok(written)
-    }
-
-    fn write_all(&mut self, input: SinkInput<S::Block>) -> Result<Written, Error> {
-        let mut written = self.advance(input)?;
-        while let Some(unit) = self.jobs.take_oldest()? {
-            written.add(self.sink.write(&mut self.output, unit)?);
+        if is_flush {
+            sink.flush(output)?;
         }
-        Ok(written)
-    }
-}
-
-impl<S: Sink> OpenSink for RunningSink<S> {
-    fn push(&mut self, block: Box<dyn Any + Send>) -> Result<Written, Error> {
-        let block = block.downcast().expect("a sink is only given the blocks it prepared");
-        self.advance(SinkInput::Block(*block))
-    }
-
-    fn flush(&mut self) -> Result<Written, Error> {
-        let written = self.write_all(SinkInput::Flush)?;
-        self.sink.flush(&mut self.output)?;
-        Ok(written)
-    }
-
-    fn finish(mut self: Box<Self>) -> Result<Written, Error> {
-        let mut written = self.write_all(SinkInput::End)?;
-        written.add(self.sink.finish(self.output)?);
+        if let Some(output) = place.take_if(|_| is_end) {
+            written.add(sink.finish(output)?);
+        }
         Ok(written)
     }
 }
@@ -108,53 +163,4 @@ fn why_refused(batch: &Batch, event: u32) -> String {
     let parts = batch.rows().iter().filter(|rows| rows.message.is_part());
     let is_part = parts.into_iter().any(|rows| rows.events.binary_search(&event).is_ok());
     if is_part { NO_WHOLE_MESSAGE } else { NO_PAYLOAD }.to_owned()
-}
-
-impl<S: Sink> DynSink for S {
-    fn traits(&self) -> SinkTraits {
-        Sink::traits(self)
-    }
-
-    fn open(
-        self: Arc<Self>,
-        context: &SinkContext,
-        tasks: &TaskPool,
-    ) -> Result<Box<dyn OpenSink>, Error> {
-        let output = Sink::open(&*self, context)?;
-        // A unit may take as much memory again when it is encoded.
-        let max_bytes = context.memory / 8 * tasks.width().min(4);
-        let jobs = OrderedTasks::new(tasks, 2 * tasks.width(), max_bytes);
-        Ok(Box::new(RunningSink { sink: self, jobs, output }))
-    }
-
-    fn prepare(
-        &self,
-        batch: Batch,
-        context: &mut PrepareContext<'_>,
-    ) -> Result<Box<dyn Any + Send>, Error> {
-        let traits = Sink::traits(self);
-        if !traits.accepts_wide_times {
-            context.note_clamped_times(&batch);
-        }
-        let given = if traits.accepts_rows { None } else { batch.split_off_decoded_only() };
-        let Some((kept, alone)) = given else {
-            return Ok(Box::new(Sink::prepare(self, batch, context)?));
-        };
-        let mut own = PrepareContext::new(context.channels, context.buffers);
-        let places: Vec<u32> = (0..batch.len())
-            .map(|row| row as u32)
-            .filter(|row| alone.binary_search(row).is_err())
-            .collect();
-        let block = Sink::prepare(self, kept, &mut own)?;
-        context.report.losses.append(&mut own.report.losses);
-        context.report.without_sources.add(&own.report.without_sources);
-        let refused = own.report.refused.into_iter().map(|(row, why)| (places[row as usize], why));
-        context.report.refused.extend(refused);
-        context
-            .report
-            .clamped
-            .extend(own.report.clamped.into_iter().map(|row| places[row as usize]));
-        context.report.refused.extend(alone.into_iter().map(|row| (row, why_refused(&batch, row))));
-        Ok(Box::new(block))
-    }
 }

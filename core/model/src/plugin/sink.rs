@@ -348,14 +348,14 @@ impl Written {
 ///
 /// let folder = tempfile::tempdir().unwrap();
 /// let path = folder.path().join("times.txt");
-/// let sink = Arc::new(Timestamps { path: path.clone() });
+/// let sink = DynSink::new(Timestamps { path: path.clone() });
 /// let (context, buffers) = (SinkContext::standalone(), BlockPool::new(1 << 16, 1));
 /// let mut batch = BatchBuilder::default();
 /// batch.push_copy(7, 0, ChannelId(0), b"payload");
 ///
-/// let mut output = DynSink::open(Arc::clone(&sink), &context, &TaskPool::default())?;
+/// let mut output = sink.open(&context, &TaskPool::default())?;
 /// let mut preparing = PrepareContext::new(&context.channels, &buffers);
-/// let block = DynSink::prepare(&*sink, batch.finish(), &mut preparing)?;
+/// let block = sink.prepare(batch.finish(), &mut preparing)?;
 /// assert_eq!(output.push(block)?.events, 1);
 /// output.finish()?;
 /// context.outputs.publish(|_, _| Ok(String::new()))?;

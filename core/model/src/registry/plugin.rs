@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
@@ -55,7 +54,7 @@ pub enum PluginFactory {
     /// Constructs a codec.
     Codec(Constructor<Box<dyn Codec>>),
     /// Constructs a sink.
-    Sink(Constructor<Arc<dyn DynSink>>),
+    Sink(Constructor<DynSink>),
     /// Constructs a service.
     Service(Constructor<Box<dyn Service>>),
 }
@@ -291,13 +290,13 @@ pub fn make_source<T: Source + DeserializeOwned + 'static>(
     options::read::<T>(value).map(|source| Box::new(source) as _)
 }
 
-/// Reads options as `T` and boxes it as a sink.
+/// Reads options as `T` and makes it a sink.
 #[doc(hidden)]
 pub fn make_sink<T: Sink + DeserializeOwned>(
     value: Value,
     _: &Registry,
-) -> Result<Arc<dyn DynSink>, OptionsError> {
-    options::read::<T>(value).map(|sink| Arc::new(sink) as _)
+) -> Result<DynSink, OptionsError> {
+    options::read::<T>(value).map(|sink: T| DynSink::new(sink))
 }
 
 /// Reads options as `T` and boxes it as a service.

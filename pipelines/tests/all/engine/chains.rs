@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 
 use sluice_model::time::TimePoint;
 use sluice_model::{
-    Batch, ChannelQuery, Error, Fold, FoldQuery, Map, MapQuery, Pattern, Patterns, Stage,
+    Batch, ChannelQuery, DynSink, Error, Fold, FoldQuery, Map, MapQuery, Pattern, Patterns, Stage,
     StageContext,
 };
 use sluice_pipeline::run::{self, Options};
@@ -383,7 +383,7 @@ fn what_is_wanted_of_many_branches_that_meet_again_is_found_soon() {
             nodes.push(stage("right", &[end], channel(&format!("re:A|R{end}"))));
             nodes.push(stage("both", &[end + 1, end + 2], ChannelQuery::default()));
         }
-        let out = PluginInstance::Sink(Arc::new(LineSink::default()));
+        let out = PluginInstance::Sink(DynSink::new(LineSink::default()));
         nodes.push(node("out", &[nodes.len() - 1], out, None));
         let pipeline = Pipeline { nodes, ..Pipeline::default() };
         let reading = run::plan(&pipeline, &Options::default()).unwrap();

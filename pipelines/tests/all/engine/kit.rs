@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use sluice_kit::playback::{PlaybackClock, PlaybackSpeed};
 use sluice_model::{
-    Batch, BatchBuilder, Channel, Channels, Encoding, Error, Input, Name, PluginKind,
+    Batch, BatchBuilder, Channel, Channels, DynSink, Encoding, Error, Input, Name, PluginKind,
     PrepareContext, Query, ReadContext, Reader, Sink, SinkContext, SinkTraits, Source, Split,
     SplitStart, Stage, Written,
 };
@@ -160,7 +160,12 @@ pub(crate) fn chain_of(
     for (name, stage) in stages {
         nodes.push(node(name, &[nodes.len() - 1], PluginInstance::Stage(stage), None));
     }
-    nodes.push(node("out", &[nodes.len() - 1], PluginInstance::Sink(Arc::new(sink.clone())), None));
+    nodes.push(node(
+        "out",
+        &[nodes.len() - 1],
+        PluginInstance::Sink(DynSink::new(sink.clone())),
+        None,
+    ));
     Pipeline { nodes, ..Pipeline::default() }
 }
 

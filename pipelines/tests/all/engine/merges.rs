@@ -1,10 +1,9 @@
 //! Merges of delayed and undelayed streams.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use sluice_model::options::ByteSize;
-use sluice_model::{Batch, ChannelId, Error, Fold, Map, Stage, StageContext};
+use sluice_model::{Batch, ChannelId, DynSink, Error, Fold, Map, Stage, StageContext};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Pipeline, PluginInstance, Report};
 
@@ -93,7 +92,7 @@ fn parted(made: &MadeUpSource, fold: Stage, lines: &LineSink) -> Pipeline {
         stage("keep", &[1], only(&["A"])),
         stage("other", &[0], only(&["B", "C"])),
         stage("both", &[2, 3], Stage::Chain(Vec::new())),
-        node("out", &[4], PluginInstance::Sink(Arc::new(lines.clone())), None),
+        node("out", &[4], PluginInstance::Sink(DynSink::new(lines.clone())), None),
     ];
     Pipeline { nodes, ..Pipeline::default() }
 }
@@ -188,7 +187,7 @@ fn merges_behind_merges_of_two_sources_are_in_order() {
             stage("keep", &[2], only(&["A"])),
             stage("other", &[0], only(&["B"])),
             stage("all", &[3, 4, 1], Stage::Chain(Vec::new())),
-            node("out", &[5], PluginInstance::Sink(Arc::new(lines.clone())), None),
+            node("out", &[5], PluginInstance::Sink(DynSink::new(lines.clone())), None),
         ];
         let (lines, report) = ran(Pipeline { nodes, ..Pipeline::default() }, &lines, jobs, mib);
         assert_eq!(lines.len(), 30 * 60 + 20 * 120);

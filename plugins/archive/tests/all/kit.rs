@@ -1,7 +1,6 @@
 //! Small logs, archives of them, and reading these.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sluice_archive::fuzzing::Archive;
@@ -52,7 +51,7 @@ pub(crate) fn plain(events: &[TestEvent]) -> Vec<PlainEvent> {
     each.collect()
 }
 
-pub(crate) fn sink(options: Value) -> Result<Arc<dyn DynSink>, OptionsError> {
+pub(crate) fn sink(options: Value) -> Result<DynSink, OptionsError> {
     Registry::linked().sink("archive", options)
 }
 
@@ -103,7 +102,7 @@ impl ArchiveBuilder {
         let sink =
             sink(json!({ "path": path, "format": self.format, "frame": self.frame })).unwrap();
         let context = SinkContext::standalone();
-        let mut output = Arc::clone(&sink).open(&context, &self.tasks)?;
+        let mut output = sink.open(&context, &self.tasks)?;
         let buffers = BlockPool::new(1 << 10, 4);
         for (n, events) in events.chunks(self.batch).enumerate() {
             let batch = batch(events, n * self.batch, &context.channels);

@@ -62,7 +62,7 @@ fn batch(events: &[FileEvent], first: usize, channels: &Channels) -> Batch {
     builder.finish().with_rows(vec![rows])
 }
 
-fn make(options: Value) -> Result<Arc<dyn DynSink>, OptionsError> {
+fn make(options: Value) -> Result<DynSink, OptionsError> {
     Registry::linked().sink("files", options)
 }
 
@@ -87,7 +87,7 @@ fn run(
     let mut options = json!({ "path": format!("{}/", path.display()) });
     options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let (sink, buffers) = (make(options).unwrap(), BlockPool::new(64, 2));
-    let mut output = Arc::clone(&sink).open(&context, &TaskPool::thread_per_task(width))?;
+    let mut output = sink.open(&context, &TaskPool::thread_per_task(width))?;
     let (mut outcome, mut written, mut first) = (FilesOutcome::default(), Written::default(), 0);
     for some in events.chunks(cut.max(1)) {
         let mut encoding = PrepareContext::new(&context.channels, &buffers);

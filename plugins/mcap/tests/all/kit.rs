@@ -1,14 +1,13 @@
 //! Writing records by hand, writing files with the sink, and reading files.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{PlainEvent, SourceContents, gather, overwrite};
 use sluice_model::{
-    BatchBuilder, BlockPool, Channel, DynSink, Encoding, Name, PrepareContext, Registry,
-    SinkContext, Source, Written,
+    BatchBuilder, BlockPool, Channel, Encoding, Name, PrepareContext, Registry, SinkContext,
+    Source, Written,
 };
 
 pub(crate) const MAGIC: &[u8] = b"\x89MCAP0\r\n";
@@ -179,7 +178,7 @@ pub(crate) fn write_with(
     let path = folder.at("out.mcap");
     options["path"] = json!(path);
     let sink = Registry::linked().sink("mcap", options).unwrap();
-    let mut output = DynSink::open(Arc::clone(&sink), context, tasks).unwrap();
+    let mut output = sink.open(context, tasks).unwrap();
     let (buffers, mut refused) = (BlockPool::new(1 << 10, 4), Vec::new());
     let mut written = Written::default();
     for events in events.chunks(batch) {

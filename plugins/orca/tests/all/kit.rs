@@ -24,7 +24,7 @@ pub(crate) fn source(path: &Path) -> Box<dyn Source> {
     source_with(path, &json!({}))
 }
 
-pub(crate) fn sink(options: Value) -> Arc<dyn DynSink> {
+pub(crate) fn sink(options: Value) -> DynSink {
     let registry = Registry::linked();
     registry.sink("orca", options).unwrap()
 }
@@ -89,7 +89,7 @@ pub(crate) fn write_with(
     cut: usize,
 ) -> SinkReport {
     let sink = sink(options);
-    let mut output = Arc::clone(&sink).open(context, &TaskPool::default()).unwrap();
+    let mut output = sink.open(context, &TaskPool::default()).unwrap();
     let (mut losses, mut refused) = (Vec::new(), 0);
     let buffers = BlockPool::new(1 << 10, 2);
     for some in events.chunks(cut) {

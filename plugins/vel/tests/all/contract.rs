@@ -362,7 +362,7 @@ fn converted(from: serde_json::Value, to: serde_json::Value) -> WrittenLog {
     let reading =
         ReadContext { channels: Arc::clone(&context.channels), ..ReadContext::standalone("test") };
     let buffers = BlockPool::new(1 << 10, 4);
-    let mut output = Arc::clone(&sink).open(&context, &TaskPool::default()).unwrap();
+    let mut output = sink.open(&context, &TaskPool::default()).unwrap();
     let mut losses = std::collections::BTreeSet::new();
     let mut refused = 0;
     for split in log.splits(u64::MAX, &Query::default()).unwrap() {
@@ -521,7 +521,7 @@ fn write_channels(channels: Vec<Channel>) -> (Vec<u8>, Vec<&'static str>, Vec<(S
         batch.push_copy(n as i64, 0, context.channels.intern(channel).unwrap(), b"payload");
     }
     let mut encoding = PrepareContext::new(&context.channels, &buffers);
-    let mut output = Arc::clone(&sink).open(&context, &TaskPool::default()).unwrap();
+    let mut output = sink.open(&context, &TaskPool::default()).unwrap();
     let block = sink.prepare(batch.finish(), &mut encoding).unwrap();
     output.push(block).unwrap();
     let notes = output.finish().unwrap().notes;

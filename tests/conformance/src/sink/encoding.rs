@@ -54,7 +54,7 @@ impl SinkBench<'_> {
             memory: MEMORY,
             ..SinkContext::standalone()
         };
-        let mut output = Arc::clone(&sink).open(&context, &TaskPool::default())?;
+        let mut output = sink.open(&context, &TaskPool::default())?;
         let (pool, batches) = (BlockPool::new(1 << 16, 1 << 20), self.events.in_batches(SIZE));
         let encode = |at: usize| {
             let batch = batches.get(at).cloned().unwrap_or_default();

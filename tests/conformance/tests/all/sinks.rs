@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Deserialize;
@@ -72,9 +71,9 @@ struct ToySink {
     encoded: AtomicU64,
 }
 
-fn make(value: Value, wrong: SinkDefect) -> Result<Arc<dyn DynSink>, OptionsError> {
+fn make(value: Value, wrong: SinkDefect) -> Result<DynSink, OptionsError> {
     let ToySinkOptions { path } = options::read(value)?;
-    Ok(Arc::new(ToySink { path: path.0, wrong, encoded: AtomicU64::new(0) }))
+    Ok(DynSink::new(ToySink { path: path.0, wrong, encoded: AtomicU64::new(0) }))
 }
 
 macro_rules! toy {

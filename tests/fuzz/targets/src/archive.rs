@@ -1,7 +1,7 @@
 //! Archives, their frames, and their indexes.
 
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use serde_json::json;
 use sluice_archive::fuzzing::Arrow;
@@ -44,7 +44,7 @@ fn sound(format: &str) -> Vec<u8> {
         let id = context.channels.intern(channel).expect("few channels");
         batch.push_copy(i64::from(n) * 1_000, n.into(), id, &vec![n; usize::from(n)]);
     }
-    let mut output = Arc::clone(&sink).open(&context, &TaskPool::default()).expect("it opens");
+    let mut output = sink.open(&context, &TaskPool::default()).expect("it opens");
     let mut encoding = PrepareContext::new(&context.channels, &buffers);
     let block = sink.prepare(batch.finish(), &mut encoding).expect("it is prepared");
     output.push(block).expect("it is written");

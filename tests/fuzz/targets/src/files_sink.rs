@@ -1,7 +1,5 @@
 //! The file names of the sink `files`.
 
-use std::sync::Arc;
-
 use serde_json::json;
 use sluice_io::tasks::TaskPool;
 use sluice_model::{BatchBuilder, BlockPool, Channel, Encoding, Name, PrepareContext, SinkContext};
@@ -23,7 +21,7 @@ pub fn files_sink(bytes: &[u8]) {
     let id = context.channels.intern(channel).expect("few channels");
     batch.push_copy(1, 2, id, payload);
     batch.push_copy(1, 2, id, payload);
-    let mut output = Arc::clone(&sink).open(&context, &TaskPool::default()).expect("it opens");
+    let mut output = sink.open(&context, &TaskPool::default()).expect("it opens");
     let block = sink.prepare(batch.finish(), &mut PrepareContext::new(&context.channels, &buffers));
     output.push(block.expect("it is prepared")).expect("it is written");
     output.finish().expect("it finishes");

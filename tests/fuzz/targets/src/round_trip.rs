@@ -98,7 +98,7 @@ fn is_written(format: &str, batches: &[Batch], channels: Arc<Channels>) -> bool 
     let sink = inputs::registry().sink(format, options).expect("good options");
     let context = SinkContext { channels, ..SinkContext::standalone() };
     let buffers = BlockPool::new(1 << 10, 4);
-    let mut output = Arc::clone(&sink).open(&context, &TaskPool::default()).expect("it opens");
+    let mut output = sink.open(&context, &TaskPool::default()).expect("it opens");
     for batch in batches {
         let mut encoding = PrepareContext::new(&context.channels, &buffers);
         let Ok(block) = sink.prepare(batch.clone(), &mut encoding) else { return false };

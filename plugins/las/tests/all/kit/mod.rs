@@ -179,7 +179,7 @@ pub(crate) fn context() -> SinkContext {
     SinkContext { outputs, memory: 64 << 20, ..SinkContext::standalone() }
 }
 
-pub(crate) fn make(options: Value) -> Result<Arc<dyn DynSink>, OptionsError> {
+pub(crate) fn make(options: Value) -> Result<DynSink, OptionsError> {
     Registry::linked().sink("las", options)
 }
 
@@ -210,7 +210,7 @@ pub(crate) fn run_on(
     context: &SinkContext,
 ) -> Result<LasOutcome, Error> {
     let sink = make(options).unwrap();
-    let (mut output, buffers) = (Arc::clone(&sink).open(context, tasks)?, BlockPool::new(64, 2));
+    let (mut output, buffers) = (sink.open(context, tasks)?, BlockPool::new(64, 2));
     let (mut outcome, mut written) = (LasOutcome::default(), Written::default());
     for batch in batches {
         let mut encoding = PrepareContext::new(&context.channels, &buffers);

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use sluice_io::tasks::TaskPool;
 use sluice_lerobot as _;
 use sluice_model::{
-    Batch, BatchBuilder, BlockPool, Channel, DynSink, Encoding, Error, MessageType, Name, Outputs,
+    Batch, BatchBuilder, BlockPool, Channel, Encoding, Error, MessageType, Name, Outputs,
     Overwrite, Payloads, PrepareContext, Registry, Rows, SinkContext, TypeKey, Written,
 };
 
@@ -140,12 +140,12 @@ pub(crate) fn write_batches(
     let more = more.as_object().cloned().unwrap_or_default();
     options.as_object_mut().unwrap().extend(more);
     let sink = Registry::linked().sink("lerobot", options).unwrap();
-    let mut output = Arc::clone(&sink).open(context, &TaskPool::thread_per_task(2))?;
+    let mut output = sink.open(context, &TaskPool::thread_per_task(2))?;
     let buffers = BlockPool::new(64, 2);
     let (mut outcome, mut written) = (Outcome::default(), Written::default());
     for batch in batches {
         let mut preparing = PrepareContext::new(&context.channels, &buffers);
-        let block = DynSink::prepare(&*sink, batch, &mut preparing)?;
+        let block = sink.prepare(batch, &mut preparing)?;
         outcome.refused.append(&mut preparing.report.refused);
         written.add(output.push(block)?);
     }

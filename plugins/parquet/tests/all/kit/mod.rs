@@ -80,7 +80,7 @@ pub(crate) fn write_on(
 ) -> Result<(u64, Vec<(String, u64)>), Error> {
     let registry = Registry::linked();
     let sink = registry.sink("parquet", options).unwrap();
-    let mut output = Arc::clone(&sink).open(context, tasks)?;
+    let mut output = sink.open(context, tasks)?;
     let (buffers, mut written) = (BlockPool::new(64, 2), Written::default());
     for batch in batches {
         let mut encode = PrepareContext::new(&context.channels, &buffers);
