@@ -44,10 +44,27 @@ pub struct KeyedChannelIds {
 #[derive(Debug)]
 struct NameCache {
     /// The last name in each slot.
-    slots: Vec<Option<(Name, ChannelId)>>,
+    slots: Vec<Option<KnownName>>,
     /// The bits of a hash that its slot does without.
     shift: u32,
     lookups: usize,
+}
+
+#[derive(Clone, Debug)]
+struct KnownName {
+    ends: NameEnds,
+    id: ChannelId,
+    /// The whole name, unless its ends are all of it.
+    whole: Box<[u8]>,
+}
+
+/// The length of a name, and its first and last bytes: up to [`NameEnds::ALL`] bytes, they are all
+/// of it. Names are mostly that short, and then compared without calling the system's comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NameEnds {
+    head: u64,
+    tail: u64,
+    len: u32,
 }
 
 /// What the readers of a run have resolved, for those of the next splits.
@@ -78,20 +95,21 @@ impl ChannelIds {
     /// The number of the channel of that name.
     #[inline]
     pub fn resolve(&mut self, name: &[u8]) -> Result<ChannelId, Error> {
-        let slot = self.cache.slot(name);
-        match self.cache.in_slot(slot, name) {
+        let ends = NameEnds::of(name);
+        let slot = self.cache.slot(ends, name);
+        match self.cache.in_slot(slot, ends, name) {
             Some(id) => Ok(id),
-            None => self.look_up(slot, name),
+            None => self.look_up(slot, ends, name),
         }
     }
 
     #[cold]
-    fn look_up(&mut self, slot: usize, name: &[u8]) -> Result<ChannelId, Error> {
-        if let Some(id) = self.cache.in_second_slot(slot, name) {
+    fn look_up(&mut self, slot: usize, ends: NameEnds, name: &[u8]) -> Result<ChannelId, Error> {
+        if let Some(id) = self.cache.in_second_slot(slot, ends, name) {
             return Ok(id);
         }
-        let (id, key) = self.channels.intern_plain(name, &self.source, &self.encoding)?;
-        self.cache.remember(name, (key, id), &self.channels);
+        let id = self.channels.intern_plain(name, &self.source, &self.encoding)?;
+        self.cache.remember(name, id, &self.channels);
         Ok(id)
     }
 }
@@ -109,14 +127,15 @@ impl KeyedChannelIds {
         key: &[u8],
         make: impl FnOnce(Name, Arc<str>) -> Channel,
     ) -> Result<ChannelId, Error> {
-        let slot = self.cache.slot(key);
-        let known = self.cache.in_slot(slot, key);
-        if let Some(id) = known.or_else(|| self.cache.in_second_slot(slot, key)) {
+        let ends = NameEnds::of(key);
+        let slot = self.cache.slot(ends, key);
+        let known = self.cache.in_slot(slot, ends, key);
+        if let Some(id) = known.or_else(|| self.cache.in_second_slot(slot, ends, key)) {
             return Ok(id);
         }
-        let name = Name::from_bytes(key);
-        let id = self.channels.intern(make(name.clone(), Arc::clone(&self.source)))?;
-        self.cache.remember(key, (name, id), &self.channels);
+        let channel = make(Name::from_bytes(key), Arc::clone(&self.source));
+        let id = self.channels.intern(channel)?;
+        self.cache.remember(key, id, &self.channels);
         Ok(id)
     }
 }
@@ -172,9 +191,11 @@ impl NameCache {
     }
 
     #[inline]
-    fn in_slot(&self, slot: usize, name: &[u8]) -> Option<ChannelId> {
+    fn in_slot(&self, slot: usize, ends: NameEnds, name: &[u8]) -> Option<ChannelId> {
         match self.slots.get(slot) {
-            Some(Some((known, id))) if is_same_name(known.as_bytes(), name) => Some(*id),
+            Some(Some(known)) if known.ends == ends && ends.is_all_or(&known.whole, name) => {
+                Some(known.id)
+            }
             _ => None,
         }
     }
@@ -182,11 +203,11 @@ impl NameCache {
     /// Looks into the other slot of a name with this first one. Rarely needed, and never inlined:
     /// it would cost the loops over events more than it saves.
     #[cold]
-    fn in_second_slot(&self, slot: usize, name: &[u8]) -> Option<ChannelId> {
-        self.in_slot(slot ^ 1, name)
+    fn in_second_slot(&self, slot: usize, ends: NameEnds, name: &[u8]) -> Option<ChannelId> {
+        self.in_slot(slot ^ 1, ends, name)
     }
 
-    fn remember(&mut self, name: &[u8], known: (Name, ChannelId), channels: &Channels) {
+    fn remember(&mut self, name: &[u8], id: ChannelId, channels: &Channels) {
         self.lookups += 1;
         if self.lookups.is_power_of_two() {
             let all = channels.len();
@@ -196,33 +217,65 @@ impl NameCache {
                 *self = Self::with_slots(slots, self.lookups);
             }
         }
-        self.put(name, known);
+        self.put(name, id);
     }
 
-    fn put(&mut self, name: &[u8], known: (Name, ChannelId)) {
-        let slot = self.slot(name);
-        if let Some(displaced) = self.slots[slot].replace(known) {
+    fn put(&mut self, name: &[u8], id: ChannelId) {
+        let ends = NameEnds::of(name);
+        let slot = self.slot(ends, name);
+        let whole = if ends.is_all() { Box::default() } else { name.into() };
+        if let Some(displaced) = self.slots[slot].replace(KnownName { ends, id, whole }) {
             self.slots[slot ^ 1] = Some(displaced);
         }
     }
 
     #[inline]
-    fn slot(&self, name: &[u8]) -> usize {
-        (hash(name) >> self.shift) as usize
+    fn slot(&self, ends: NameEnds, name: &[u8]) -> usize {
+        (ends.hash(name) >> self.shift) as usize
     }
 }
 
-/// A hash whose high bits depend on all bytes of the name: channels are often numbered, and differ
-/// in one digit.
-#[inline]
-fn hash(name: &[u8]) -> u64 {
-    let head = name.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    let tail = match name.last_chunk::<8>() {
-        Some(bytes) => u64::from_le_bytes(*bytes),
-        None => name.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
-    };
-    let ends = head.rotate_left(23) ^ tail ^ name.len() as u64;
-    mixed(if name.len() <= 16 { ends } else { with_middle(ends, name) })
+impl NameEnds {
+    /// The longest name whose ends are all of it.
+    const ALL: u32 = 16;
+
+    #[inline]
+    fn of(name: &[u8]) -> Self {
+        let (head, tail) = match (name.first_chunk(), name.last_chunk()) {
+            (Some(head), Some(tail)) => (u64::from_le_bytes(*head), u64::from_le_bytes(*tail)),
+            _ => match (name.first_chunk(), name.last_chunk()) {
+                (Some(head), Some(tail)) => {
+                    (u32::from_le_bytes(*head).into(), u32::from_le_bytes(*tail).into())
+                }
+                _ => match name {
+                    [first, .., last] => {
+                        ((*first).into(), u64::from(name[1]) << 8 | u64::from(*last))
+                    }
+                    _ => (name.first().copied().unwrap_or_default().into(), 0),
+                },
+            },
+        };
+        Self { head, tail, len: name.len() as u32 }
+    }
+
+    #[inline]
+    fn is_all(self) -> bool {
+        self.len <= Self::ALL
+    }
+
+    /// Whether two names with these ends are the same.
+    #[inline]
+    fn is_all_or(self, known: &[u8], name: &[u8]) -> bool {
+        self.is_all() || *known == *name
+    }
+
+    /// A hash whose high bits depend on all bytes of the name: channels are often numbered, and
+    /// differ in one digit.
+    #[inline]
+    fn hash(self, name: &[u8]) -> u64 {
+        let ends = self.head.rotate_left(23) ^ self.tail ^ u64::from(self.len);
+        mixed(if self.is_all() { ends } else { with_middle(ends, name) })
+    }
 }
 
 /// The hash of a name's ends, and what is between them.
@@ -238,16 +291,11 @@ fn mixed(word: u64) -> u64 {
     word.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Whether two names are the same. Names are mostly so short that a call of the system's
-/// comparison would take longer than this.
+/// Whether two names are the same.
 #[inline]
 pub fn is_same_name(a: &[u8], b: &[u8]) -> bool {
-    match (a.first_chunk::<8>(), a.last_chunk::<8>(), b.first_chunk(), b.last_chunk()) {
-        (Some(head), Some(tail), Some(other_head), Some(other_tail)) if a.len() <= 16 => {
-            a.len() == b.len() && head == other_head && tail == other_tail
-        }
-        _ => a == b,
-    }
+    let ends = NameEnds::of(a);
+    a.len() == b.len() && ends == NameEnds::of(b) && ends.is_all_or(a, b)
 }
 
 #[cfg(test)]
@@ -273,7 +321,11 @@ mod tests {
 
     impl NameCache {
         fn known(&self, name: &[u8]) -> Option<ChannelId> {
-            self.in_slot(self.slot(name), name)
+            self.in_slot(self.first_slot(name), NameEnds::of(name), name)
+        }
+
+        fn first_slot(&self, name: &[u8]) -> usize {
+            self.slot(NameEnds::of(name), name)
         }
     }
 
@@ -291,10 +343,11 @@ mod tests {
     #[test]
     fn names_that_differ_anywhere_are_spread_over_the_slots() {
         let long = |n: u32| format!("/robot/{n:05}/sensors/camera/image");
-        for name in [|n| format!("C{n:05}"), |n| format!("STATUS_{n:05}"), long] {
+        let short: fn(u32) -> String = |n| format!("{n:x}");
+        for name in [short, |n| format!("C{n:05}"), |n| format!("STATUS_{n:05}"), long] {
             let cache = NameCache::with_slots(1 << 14, 0);
             let mut load = vec![0; 1 << 14];
-            (0..10_000).for_each(|n| load[cache.slot(name(n).as_bytes())] += 1);
+            (0..10_000).for_each(|n| load[cache.first_slot(name(n).as_bytes())] += 1);
             let most = load.iter().max().unwrap();
             let crowded = load.iter().filter(|names| **names > 2).count();
             assert!(*most < 10 && crowded < 700, "{}: {most}, {crowded}", name(0));
@@ -324,12 +377,11 @@ mod tests {
         for distance in [0, 1] {
             let mut ids = new_ids();
             let slots: Vec<usize> =
-                names.iter().map(|name| ids.cache.slot(name.as_bytes())).collect();
+                names.iter().map(|name| ids.cache.first_slot(name.as_bytes())).collect();
             let partner = |b: usize| slots[..b].iter().position(|a| *a == slots[b] ^ distance);
             let (a, b) = (1..names.len()).find_map(|b| Some((partner(b)?, b))).unwrap();
             for (id, at) in [(7, a), (8, b)] {
-                let known = (Name::from_text(&names[at]), ChannelId(id));
-                ids.cache.put(names[at].as_bytes(), known);
+                ids.cache.put(names[at].as_bytes(), ChannelId(id));
             }
             for (id, at) in [(7, a), (8, b)] {
                 assert_eq!(ids.resolve(names[at].as_bytes()).unwrap(), ChannelId(id), "{distance}");

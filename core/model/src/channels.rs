@@ -115,29 +115,20 @@ impl Channels {
         found.map_or_else(|| self.add(channel, hash), Ok)
     }
 
-    /// The number of the [new](Channel::new) channel of this name, source and encoding, and its
-    /// name. Like [`Self::intern`], but without making a channel if there is one already.
+    /// The number of the [new](Channel::new) channel of this name, source and encoding. Like
+    /// [`Self::intern`], but without making a channel if there is one already.
     pub fn intern_plain(
         &self,
         name: &[u8],
         source: &Arc<str>,
         encoding: &Encoding,
-    ) -> Result<(ChannelId, Name), Error> {
+    ) -> Result<ChannelId, Error> {
         let text = escaped(name);
         let key = ChannelKey::plain(&text, source, encoding);
         let hash = self.hasher.hash_one(&key);
-        let found = self.read(|inner| {
-            let id = inner.find(hash, &key)?;
-            Some((id, inner.list[id.index()].name.clone()))
-        });
-        found.map_or_else(
-            || {
-                let name = Name::from_bytes(name);
-                let channel = Channel::new(name.clone(), Arc::clone(source), encoding.clone());
-                Ok((self.add(channel, hash)?, name))
-            },
-            Ok,
-        )
+        let found = self.read(|inner| inner.find(hash, &key));
+        let new = || Channel::new(Name::from_bytes(name), Arc::clone(source), encoding.clone());
+        found.map_or_else(|| self.add(new(), hash), Ok)
     }
 
     /// Adds a channel, unless another thread has added it meanwhile.
@@ -315,11 +306,11 @@ mod tests {
             channels.intern(Channel { encoding: Encoding::Vel, ..channel("POSE") }).unwrap();
         for name in [&b"POSE"[..], b"\xff", b"a\\x5c"] {
             let plain = Channel::new(Name::from_bytes(name), "log", Encoding::Lcm);
-            let (id, found) = channels.intern_plain(name, &source, &Encoding::Lcm).unwrap();
-            assert_eq!(found.as_bytes(), name);
+            let id = channels.intern_plain(name, &source, &Encoding::Lcm).unwrap();
             assert_eq!(channels.intern(plain.clone()).unwrap(), id);
-            assert_eq!(channels.intern_plain(name, &source, &Encoding::Lcm).unwrap().0, id);
+            assert_eq!(channels.intern_plain(name, &source, &Encoding::Lcm).unwrap(), id);
             assert_eq!(*channels.get(id), plain);
+            assert_eq!(channels.get(id).name.as_bytes(), name);
             assert!(id != typed && id != other);
         }
         assert_eq!(channels.len(), 5);
