@@ -100,8 +100,8 @@ impl TableReader {
         strict: bool,
     ) -> PyResult<Option<Self>> {
         let (sender, rows) = bounded(WAITING);
-        let sink = DynSink::new(TableSink::guessing(Some(guessed), sender));
-        let known = sink.known();
+        let sink = TableSink::guessing(Some(guessed), sender);
+        let (known, sink) = (sink.known(), DynSink::new(sink));
         let pipeline = reader::pipeline(py, &arguments, EventForm::Rows, sink, strict)?;
         let delivery = Delivery::start(pipeline, rows, resources);
         let delivery = delivery.map_err(|error| errors::from_error(py, &error))?;
