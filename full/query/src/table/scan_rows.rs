@@ -36,7 +36,7 @@ pub(super) struct ScanRows {
     collector: Option<TableCollector>,
 }
 
-/// Runs a task on a blocking thread, once there is a permit. Readers take none, as they wait for the
+/// Runs a task on a blocking thread, once there is a permit. Readers take none: they wait for the
 /// consumer.
 fn run_task(permits: &Arc<Semaphore>, task: ReadTask<'static>) {
     match task {
