@@ -50,6 +50,7 @@ impl CellType {
         }
         let wrong = match self {
             Self::Text => None,
+            Self::F64 if is_short_decimal(text.trim_ascii()) => None,
             Self::F64 => number(&text).err(),
             Self::I64 => parsed::<i64>(&text).is_none().then_some("not an integer of 64 bits"),
             Self::Bool => truth(&text).is_none().then_some("neither true nor false"),
@@ -123,13 +124,38 @@ fn truth(text: &[u8]) -> Option<bool> {
 /// A number, unless it is an integer that a float would change.
 fn number(text: &[u8]) -> Result<f64, &'static str> {
     let number: f64 = parsed(text).ok_or("not a number")?;
-    let digits = text.trim_ascii();
-    let digits = digits.strip_prefix(b"+").or(digits.strip_prefix(b"-")).unwrap_or(digits);
-    let is_whole = digits.iter().all(u8::is_ascii_digit);
-    if is_whole && number.abs() >= EXACT as f64 && parsed::<i128>(text) != Some(number as i128) {
+    if number.abs() >= EXACT as f64 && is_whole(text) && parsed::<i128>(text) != Some(number as i128)
+    {
         return Err("too many digits for type f64: give the column type i64 or text");
     }
     Ok(number)
+}
+
+/// Whether it is an integer, of any length.
+fn is_whole(text: &[u8]) -> bool {
+    let digits = text.trim_ascii();
+    let digits = digits.strip_prefix(b"+").or(digits.strip_prefix(b"-")).unwrap_or(digits);
+    digits.iter().all(u8::is_ascii_digit)
+}
+
+/// Whether it is a [`number`] by its characters alone, without the cost of parsing it: digits with
+/// at most one point, and a sign. Few enough before the point for a float to be exact.
+fn is_short_decimal(text: &[u8]) -> bool {
+    /// The digits of `EXACT`, less one.
+    const MAX_WHOLE: usize = 15;
+    let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let text = match text {
+        [b'+' | b'-', rest @ ..] => rest,
+        text => text,
+    };
+    let whole = digits(text);
+    if !(1..=MAX_WHOLE).contains(&whole) {
+        return false;
+    }
+    match text.get(whole..) {
+        Some([b'.', fraction @ ..]) => digits(fraction) == fraction.len(),
+        rest => rest.is_some_and(<[u8]>::is_empty),
+    }
 }
 
 /// A cell and a statement about it.
@@ -184,6 +210,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn most_cells_of_numbers_are_short_decimals() {
+        for text in ["0", "-1.5", "+12.", "0.0086937527219", "999999999999999.9"] {
+            assert!(is_short_decimal(text.as_bytes()), "{text}");
+        }
+        for text in ["", "-", ".5", "1e3", "1.2.3", "nan", "1 ", "9007199254740993"] {
+            assert!(!is_short_decimal(text.as_bytes()), "{text}");
+        }
+    }
+
     proptest! {
         #[test]
         fn an_integer_is_kept_exactly_or_refused(
@@ -194,6 +230,13 @@ mod tests {
             match number(text.as_bytes()) {
                 Ok(number) => prop_assert_eq!(number as i128, whole),
                 Err(_) => prop_assert!(whole.unsigned_abs() > u128::from(EXACT)),
+            }
+        }
+
+        #[test]
+        fn a_short_decimal_is_a_number(text in "[-+]?[0-9]{0,17}[.]?[0-9]{0,4}[.e -]?") {
+            if is_short_decimal(text.as_bytes()) {
+                prop_assert!(number(text.as_bytes()).is_ok(), "{text}");
             }
         }
     }
