@@ -1,10 +1,11 @@
 //! Creating outputs: new, continued, growing under their final names, or written directly.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use super::disk_file::DiskFile;
 use super::faults::OutputStep;
 use super::file::{Destination, FrameWriter, HashingFile};
 use super::objects::temporary_dir_for;
@@ -68,6 +69,7 @@ impl Outputs {
         self.make_folder(folder)?;
         let (temporary, file) = self.temporary(&temporary_dir_for(folder), "unnamed")?;
         self.state().open.insert(temporary.clone(), temporary.clone());
+        let file = DiskFile::unpublished(file, self.faults.clone());
         Ok(self.file(&temporary, &temporary, file, Packing::Plain))
     }
 
@@ -104,6 +106,7 @@ impl Outputs {
         self.litter.remove(&temporary_dir, &short(&name));
         let (temporary, file) = self.temporary(&temporary_dir, &name)?;
         self.state().open.insert(target.clone(), temporary.clone());
+        let file = DiskFile::unpublished(file, self.faults.clone());
         let mut output = self.file(&target, &at, file, packing);
         output.continues = kept || existing == IfExists::Replace;
         if kept {
@@ -138,6 +141,7 @@ impl Outputs {
         }
         drop(state);
         let base = file.metadata().map_err(|e| Error::io("look at", target, e))?.len();
+        let file = DiskFile::growing(file, self.faults.clone());
         let mut output = self.file(target, target, file, packing);
         output.base = Some(base);
         output.continues = kept;
@@ -166,15 +170,14 @@ impl Outputs {
         self: &Arc<Self>,
         target: &Path,
         at: &Path,
-        file: File,
+        file: DiskFile,
         packing: Packing,
     ) -> OutputFile {
         let mut hasher = self.hash.then(blake3::Hasher::new);
         let to = match packing {
             Packing::Plain => Destination::Plain(file),
             Packing::Frames => {
-                let faults = self.faults.clone();
-                let counted = HashingFile { file, faults, hasher: hasher.take(), bytes: 0 };
+                let counted = HashingFile { disk: file, hasher: hasher.take(), bytes: 0 };
                 Destination::Packed(Box::new(FrameWriter::new(counted, &self.tasks)))
             }
         };

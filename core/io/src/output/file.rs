@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::disk_file::DiskFile;
 use super::faults::{FaultInjector, OutputStep, flush, inject, write_all, write_all_at};
 use super::{Outputs, Overwrite, PublishedFile, StagedOutput, folder_of};
 use crate::Error;
@@ -32,7 +33,7 @@ pub struct OutputFile {
 }
 
 pub(super) enum Destination {
-    Plain(File),
+    Plain(DiskFile),
     Packed(Box<FrameWriter>),
     Direct(Box<dyn Write + Send>),
 }
@@ -94,7 +95,7 @@ impl FrameWriter {
     }
 
     fn put(&mut self, target: &Path, frame: &CompressedFrame) -> Result<(), Error> {
-        let before = self.file.file.stream_position();
+        let before = self.file.disk.file.stream_position();
         let mut put = || {
             self.file.write_all(&frame.packed)?;
             match &mut self.table {
@@ -106,12 +107,8 @@ impl FrameWriter {
             // A partial frame would hide the frames after it.
             self.whole = false;
             if let Ok(before) = before {
-                drop(
-                    self.file
-                        .file
-                        .set_len(before)
-                        .and_then(|()| self.file.file.seek(SeekFrom::Start(before))),
-                );
+                let file = &mut self.file.disk.file;
+                drop(file.set_len(before).and_then(|()| file.seek(SeekFrom::Start(before))));
             }
             Error::io("write", target, e)
         })
@@ -146,15 +143,14 @@ impl FrameWriter {
 
 /// A file that counts and hashes the bytes written to it.
 pub(super) struct HashingFile {
-    pub(super) file: File,
-    pub(super) faults: Option<Arc<FaultInjector>>,
+    pub(super) disk: DiskFile,
     pub(super) hasher: Option<blake3::Hasher>,
     pub(super) bytes: u64,
 }
 
 impl Write for HashingFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        write_all(self.faults.as_deref(), &mut self.file, bytes)?;
+        self.disk.write_all(bytes)?;
         self.bytes += bytes.len() as u64;
         if let Some(hasher) = &mut self.hasher {
             hasher.update(bytes);
@@ -163,7 +159,7 @@ impl Write for HashingFile {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        Ok(())
     }
 }
 
@@ -205,7 +201,7 @@ impl OutputFile {
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let faults = self.outputs.faults.as_deref();
         let written = match &mut self.destination {
-            Destination::Plain(file) => write_all(faults, file, bytes),
+            Destination::Plain(file) => file.write_all(bytes),
             Destination::Packed(packed) => {
                 packed.write(&self.target, bytes)?;
                 Ok(())
@@ -228,7 +224,9 @@ impl OutputFile {
 
     /// Undoes a failed write as far as possible.
     fn undo_failed_write(&mut self) {
-        let (Some(base), Destination::Plain(file)) = (self.base, &mut self.destination) else {
+        let (Some(base), Destination::Plain(DiskFile { file, .. })) =
+            (self.base, &mut self.destination)
+        else {
             self.whole = false;
             return;
         };
@@ -267,7 +265,9 @@ impl OutputFile {
         let broken = || Error::internal("the head of this output cannot be replaced");
         let body = self.bytes.checked_sub(len).filter(|_| self.can_replace_head());
         let body = body.ok_or_else(broken)?;
-        let Destination::Plain(file) = &mut self.destination else { return Err(broken()) };
+        let Destination::Plain(DiskFile { file, .. }) = &mut self.destination else {
+            return Err(broken());
+        };
         let (fail, faults) =
             (|e| Error::io("write", &self.target, e), self.outputs.faults.as_deref());
         let end = body + head.len() as u64;
@@ -325,14 +325,15 @@ impl OutputFile {
             Destination::Plain(file) => (Some(file), hasher, bytes),
             Destination::Packed(packed) => {
                 let counted = packed.finish(name)?;
-                (Some(counted.file), counted.hasher, counted.bytes)
+                (Some(counted.disk), counted.hasher, counted.bytes)
             }
             Destination::Direct(mut to) => {
                 to.flush().map_err(fail)?;
                 (None, hasher, bytes)
             }
         };
-        // The others are synced together when they are published.
+        let file = file.map(DiskFile::finish).transpose().map_err(fail)?;
+        // What is left of the others is synced together when they are published.
         if let Some(file) = file.filter(|_| base.is_some()) {
             sync(faults, &file).map_err(fail)?;
         }
@@ -351,7 +352,7 @@ impl OutputFile {
     pub(super) fn copy_from(&mut self, target: &Path, temporary: &Path) -> Result<(), Error> {
         let fail = |e| Error::io("copy", target, e);
         if self.hasher.is_none()
-            && let Destination::Plain(file) = &mut self.destination
+            && let Destination::Plain(DiskFile { file, .. }) = &mut self.destination
         {
             let copied = inject(self.outputs.faults.as_deref(), OutputStep::Write);
             // The file system may share blocks instead of copying.

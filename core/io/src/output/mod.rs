@@ -17,6 +17,7 @@
 
 mod atomic;
 mod create;
+mod disk_file;
 pub mod faults;
 mod file;
 mod litter;
