@@ -11,7 +11,7 @@ use crate::batch::{PlannedRun, RecordedRun};
 use crate::manifest::{self, Manifest};
 use crate::resolved;
 use crate::run::{self, Options};
-use crate::spec::{OnDamage, Pipeline, PluginInstance};
+use crate::spec::{OnDamage, Pipeline, PipelineNode, PluginInstance};
 
 /// An earlier run.
 #[derive(Debug)]
@@ -63,14 +63,7 @@ pub fn sweep_outputs(targets: &[PathBuf]) {
 
 /// All targets of a pipeline's sinks.
 pub fn targets(pipeline: &Pipeline) -> Vec<PathBuf> {
-    let of = |part: &PluginInstance| {
-        if let PluginInstance::Sink(sink) = part {
-            sink.traits().targets.clone()
-        } else {
-            Vec::new()
-        }
-    };
-    pipeline.nodes.iter().flat_map(|node| of(&node.instance)).collect()
+    pipeline.nodes.iter().flat_map(PipelineNode::targets).cloned().collect()
 }
 
 fn inputs(pipeline: &Pipeline) -> Result<Vec<Input>, Error> {

@@ -1,7 +1,7 @@
 //! `plan`: shows what a pipeline would read and write. Reads only what planning requires.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use sluice_io::escape::{json_escaped, printable, printable_sentence};
@@ -9,7 +9,7 @@ use sluice_io::files::{self, is_special};
 use sluice_model::{Input, PluginKind, time, units};
 use sluice_pipeline::batch::{self, Batch, Unit};
 use sluice_pipeline::run::{self, Options, ReadPlan, SourcePlan};
-use sluice_pipeline::{Mistakes, Outline, Pipeline, PipelineNode, PluginInstance};
+use sluice_pipeline::{Mistakes, Outline, Pipeline, PipelineNode};
 
 use crate::args::PlanArgs;
 use crate::commands::{outline, pipeline, variables, warn_unset};
@@ -152,10 +152,9 @@ fn stage_text(pipeline: &Pipeline, node: &PipelineNode) -> String {
 fn sink_text(pipeline: &Pipeline, node: &PipelineNode) -> String {
     let mut text =
         format!("writes {} ({}) from {}\n", node.name, node.plugin, from(pipeline, node));
-    for target in targets(node) {
-        let note =
-            if would_be_replaced(&target) { "  exists; --overwrite replaces it" } else { "" };
-        line(&mut text, format_args!("         {}{note}\n", stdout::printable_path(&target)));
+    for target in node.targets() {
+        let note = if would_be_replaced(target) { "  exists; --overwrite replaces it" } else { "" };
+        line(&mut text, format_args!("         {}{note}\n", stdout::printable_path(target)));
     }
     text
 }
@@ -171,14 +170,6 @@ fn from(pipeline: &Pipeline, node: &PipelineNode) -> String {
 
 fn from_names<'p>(pipeline: &'p Pipeline, node: &PipelineNode) -> Vec<&'p str> {
     node.from.iter().map(|from| pipeline.nodes[*from].name.as_str()).collect()
-}
-
-fn targets(node: &PipelineNode) -> Vec<PathBuf> {
-    if let PluginInstance::Sink(sink) = &node.instance {
-        sink.traits().targets.clone()
-    } else {
-        Vec::new()
-    }
 }
 
 /// Whether an output exists and would have to be replaced.
@@ -217,8 +208,8 @@ fn source_json(pipeline: &Pipeline, source: &SourcePlan) -> Value {
 }
 
 fn sink_json(pipeline: &Pipeline, node: &PipelineNode) -> Value {
-    let targets = targets(node).into_iter().map(
-        |target| json!({ "path": target.to_string_lossy(), "exists": would_be_replaced(&target) }),
+    let targets = node.targets().iter().map(
+        |target| json!({ "path": target.to_string_lossy(), "exists": would_be_replaced(target) }),
     );
     let mut value = node_json(pipeline, node);
     extend(&mut value, json!({ "targets": targets.collect::<Vec<_>>() }));

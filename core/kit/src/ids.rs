@@ -241,21 +241,33 @@ impl NameEnds {
 
     #[inline]
     fn of(name: &[u8]) -> Self {
-        let (head, tail) = match (name.first_chunk(), name.last_chunk()) {
-            (Some(head), Some(tail)) => (u64::from_le_bytes(*head), u64::from_le_bytes(*tail)),
-            _ => match (name.first_chunk(), name.last_chunk()) {
-                (Some(head), Some(tail)) => {
-                    (u32::from_le_bytes(*head).into(), u32::from_le_bytes(*tail).into())
-                }
-                _ => match name {
-                    [first, .., last] => {
-                        ((*first).into(), u64::from(name[1]) << 8 | u64::from(*last))
-                    }
-                    _ => (name.first().copied().unwrap_or_default().into(), 0),
-                },
-            },
-        };
+        let (head, tail) =
+            Self::eight(name).or_else(|| Self::four(name)).unwrap_or_else(|| Self::three(name));
         Self { head, tail, len: name.len() as u32 }
+    }
+
+    /// The first and last eight bytes.
+    #[inline]
+    fn eight(name: &[u8]) -> Option<(u64, u64)> {
+        Some((u64::from_le_bytes(*name.first_chunk()?), u64::from_le_bytes(*name.last_chunk()?)))
+    }
+
+    /// The first and last four bytes.
+    #[inline]
+    fn four(name: &[u8]) -> Option<(u64, u64)> {
+        let (head, tail) = (name.first_chunk()?, name.last_chunk()?);
+        Some((u32::from_le_bytes(*head).into(), u32::from_le_bytes(*tail).into()))
+    }
+
+    /// Up to three bytes: the first, and the others.
+    #[inline]
+    fn three(name: &[u8]) -> (u64, u64) {
+        match *name {
+            [first, second, .., last] => (first.into(), u64::from(second) << 8 | u64::from(last)),
+            [first, second] => (first.into(), second.into()),
+            [first] => (first.into(), 0),
+            [] => (0, 0),
+        }
     }
 
     #[inline]

@@ -77,6 +77,11 @@ impl PipelineNode {
         }
     }
 
+    /// What it writes: files, folders and addresses; none for sources and stages.
+    pub fn targets(&self) -> &[PathBuf] {
+        self.sink().map_or(&[], |sink| &sink.traits().targets)
+    }
+
     /// Its notes before the first event.
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.condition_note.iter().cloned().collect();

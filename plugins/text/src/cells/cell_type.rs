@@ -124,7 +124,9 @@ fn truth(text: &[u8]) -> Option<bool> {
 /// A number, unless it is an integer that a float would change.
 fn number(text: &[u8]) -> Result<f64, &'static str> {
     let number: f64 = parsed(text).ok_or("not a number")?;
-    if number.abs() >= EXACT as f64 && is_whole(text) && parsed::<i128>(text) != Some(number as i128)
+    if number.abs() >= EXACT as f64
+        && is_whole(text)
+        && parsed::<i128>(text) != Some(number as i128)
     {
         return Err("too many digits for type f64: give the column type i64 or text");
     }
