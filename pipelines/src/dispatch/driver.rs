@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{Builder, Scope};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sluice_io::output::remove_file;
 use sluice_model::{Error, ErrorKind};
@@ -19,9 +19,13 @@ use super::publish::ReceivedDelivery;
 use crate::batch::UnitOutcome;
 use crate::run::{Options, Stop};
 
-/// Polling intervals: after a delivery was found, and the maximum.
+/// The shortest and the longest interval of polling for deliveries.
 const POLL_INTERVALS: (Duration, Duration) =
     (Duration::from_millis(10), Duration::from_millis(320));
+
+/// Between these, the interval is such a part of the time since a delivery was found. So a unit is
+/// taken late by little of the time that it takes, and a folder is not listed for nothing.
+const POLL_PART: u32 = 16;
 
 /// Brings orders to workers. Scheduling and retries are its responsibility.
 pub trait Carrier: Sync {
@@ -141,11 +145,14 @@ impl DispatchDriver<'_> {
             return Ok(None);
         }
         send.send(orders.to_vec()).map_err(|_| gone())?;
-        let (mut round, mut pause) = (1, POLL_INTERVALS.0);
+        let (mut round, mut last_found) = (1, Instant::now());
         loop {
-            let settled = self.settle_all(state);
+            if self.settle_all(state) > 0 {
+                last_found = Instant::now();
+            }
             self.forward_stop(stop, state);
-            pause = if settled > 0 { POLL_INTERVALS.0 } else { (pause * 2).min(POLL_INTERVALS.1) };
+            let pause =
+                (last_found.elapsed() / POLL_PART).clamp(POLL_INTERVALS.0, POLL_INTERVALS.1);
             let why = match ended.recv_timeout(pause) {
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => Err(gone()),

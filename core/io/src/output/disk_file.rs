@@ -68,9 +68,10 @@ impl EarlySync {
             return Ok(());
         }
         self.wait()?;
-        let file = file.try_clone()?;
         // Without a thread, there is more to sync in the end.
-        self.running = Builder::new().spawn(move || file.sync_data()).ok();
+        let same = file.try_clone();
+        let start = |same: File| Builder::new().spawn(move || same.sync_data());
+        self.running = same.and_then(start).ok();
         self.unsynced = 0;
         Ok(())
     }
