@@ -6,6 +6,7 @@
 //! regularly: tasks that the scheduler has assigned but that do not run here are reported as lost,
 //! and units of jobs that are over are cancelled.
 
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,7 @@ use ballista_executor::health::ExecutorHealth;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use sluice_pipeline::run::Stop;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::context::{ExecutorOptions, MessageSender, send_message};
@@ -40,6 +42,11 @@ use crate::{POLL_INTERVAL, host_name, stop_requested};
 
 /// How often the two lists are reconciled.
 const RECONCILE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// How often an executor with free slots asks for work: at first, and at most. Between these, the
+/// interval is such a part of the time since a unit started or ended, or since it joined.
+const ASK_INTERVALS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(50)];
+const ASK_PART: u32 = 16;
 
 /// How long the scheduler may be unreachable before it counts as lost. By then it has long
 /// reassigned our units.
@@ -91,6 +98,7 @@ impl<'s> SchedulerSession<'s> {
                 format!("cannot connect to the scheduler at {}: {e}", self.scheduler)
             })?;
         let health = ExecutorHealth::new();
+        let ask = Arc::new(Notify::new());
         let polling = poll_loop::<LogicalPlanNode, PhysicalPlanNode, SchedulerChannel>(
             client.clone(),
             Arc::new(self.executor()),
@@ -98,7 +106,7 @@ impl<'s> SchedulerSession<'s> {
                 Arc::new(BallistaLogicalExtensionCodec::default()),
                 Arc::new(PlanCodec::with_worker(Arc::clone(self.runner) as _)),
             ),
-            None,
+            Some(Arc::clone(&ask)),
             None,
             health.clone(),
         );
@@ -107,6 +115,7 @@ impl<'s> SchedulerSession<'s> {
             () = stop_requested(stop) => Ok(()),
             lost = self.reconcile_until_lost(&mut client, &health, messages) => Err(lost),
             ended = &mut polling => Err(format!("the poll loop ended: {ended:?}")),
+            never = self.keep_asking(&ask) => match never {},
         };
         polling.abort();
         self.runner.end_all().await;
@@ -114,6 +123,15 @@ impl<'s> SchedulerSession<'s> {
             self.unregister(&mut client).await;
         }
         ended
+    }
+
+    /// Wakes the poll loop, whose own interval is long.
+    async fn keep_asking(&self, ask: &Notify) -> Infallible {
+        let [first, most] = ASK_INTERVALS;
+        loop {
+            sleep((self.runner.since_change() / ASK_PART).clamp(first, most)).await;
+            ask.notify_one();
+        }
     }
 
     fn executor(&self) -> Executor {

@@ -42,6 +42,8 @@ pub(super) struct UnitRunner {
     /// processes started from them would inherit.
     runtime: Handle,
     running: Mutex<Vec<RunningUnit>>,
+    /// When a unit last started or ended.
+    changed: Mutex<Instant>,
     /// Processes that wait for another order, the last used last. Starting one takes longer than a
     /// short log.
     idle: Mutex<Vec<IdleProcess>>,
@@ -75,13 +77,22 @@ impl UnitRunner {
             arguments.push("--allow-exec".to_owned());
         }
         let (scheduler, runtime) = (options.scheduler.clone(), Handle::current());
-        let (running, idle) = (Mutex::default(), Mutex::default());
-        Self { arguments, scheduler, messages, runtime, running, idle }
+        let (running, changed) = (Mutex::default(), Mutex::new(Instant::now()));
+        Self { arguments, scheduler, messages, runtime, running, changed, idle: Mutex::default() }
     }
 
     /// The tasks of the running units.
     pub(super) fn running(&self) -> Vec<BallistaTask> {
         self.lock().iter().map(|running| running.task.clone()).collect()
+    }
+
+    /// How long ago a unit started or ended.
+    pub(super) fn since_change(&self) -> Duration {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+
+    fn note_change(&self) {
+        *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
     /// Cancels the unit of this task.
@@ -263,6 +274,7 @@ impl UnitWorker for UnitRunner {
     ) -> BoxFuture<'static, io::Result<()>> {
         let (end, ended) = oneshot::channel();
         self.lock().push(RunningUnit { task: task.clone(), end: Some(end) });
+        self.note_change();
         let cancel_on_drop = CancelOnDrop { runner: Arc::clone(&self), task: task.clone() };
         let runtime = self.runtime.clone();
         // Keeps running when nobody awaits it any more, until the child process has exited.
@@ -272,6 +284,7 @@ impl UnitWorker for UnitRunner {
                 Err(error) => Err(error),
             };
             self.lock().retain(|running| !running.task.is_same(&task));
+            self.note_change();
             done
         });
         let wait = async move {
