@@ -23,9 +23,9 @@ use crate::run::{Options, Stop};
 const POLL_INTERVALS: (Duration, Duration) =
     (Duration::from_millis(10), Duration::from_millis(320));
 
-/// Between these, the interval is such a part of the time since a delivery was found. So a unit is
-/// taken late by little of the time that it takes, and a folder is not listed for nothing.
-const POLL_PART: u32 = 16;
+/// Between these, the interval is the time since a delivery was found, divided by this. So what is
+/// lost of a unit's time is small, and a folder is seldom listed for nothing.
+const POLL_DIVISOR: u32 = 16;
 
 /// Brings orders to workers. Scheduling and retries are its responsibility.
 pub trait Carrier: Sync {
@@ -152,7 +152,7 @@ impl DispatchDriver<'_> {
             }
             self.forward_stop(stop, state);
             let pause =
-                (last_found.elapsed() / POLL_PART).clamp(POLL_INTERVALS.0, POLL_INTERVALS.1);
+                (last_found.elapsed() / POLL_DIVISOR).clamp(POLL_INTERVALS.0, POLL_INTERVALS.1);
             let why = match ended.recv_timeout(pause) {
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => Err(gone()),

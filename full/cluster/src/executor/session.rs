@@ -43,10 +43,12 @@ use crate::{POLL_INTERVAL, host_name, stop_requested};
 /// How often the two lists are reconciled.
 const RECONCILE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How often an executor with free slots asks for work: at first, and at most. Between these, the
-/// interval is such a part of the time since a unit started or ended, or since it joined.
+/// The shortest and the longest interval at which an executor with free slots asks for work.
 const ASK_INTERVALS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(50)];
-const ASK_PART: u32 = 16;
+
+/// Between these, the interval is the time since a unit started or ended here, or since the
+/// executor started, divided by this.
+const ASK_DIVISOR: u32 = 16;
 
 /// How long the scheduler may be unreachable before it counts as lost. By then it has long
 /// reassigned our units.
@@ -127,9 +129,9 @@ impl<'s> SchedulerSession<'s> {
 
     /// Wakes the poll loop, whose own interval is long.
     async fn keep_asking(&self, ask: &Notify) -> Infallible {
-        let [first, most] = ASK_INTERVALS;
+        let [least, most] = ASK_INTERVALS;
         loop {
-            sleep((self.runner.since_change() / ASK_PART).clamp(first, most)).await;
+            sleep((self.runner.since_change() / ASK_DIVISOR).clamp(least, most)).await;
             ask.notify_one();
         }
     }
