@@ -7,7 +7,8 @@ use std::thread::{Builder, Scope};
 
 use rayon::ThreadPool;
 use sluice_io::output::ListedLitter;
-use sluice_model::{Error, ErrorKind, Overwrite, Query, Registry, RunOrigin};
+use sluice_kit::reading::ReadLimits;
+use sluice_model::{Error, ErrorKind, Overwrite, PluginKind, Query, Registry, RunOrigin};
 
 use super::outcome::{UnitKey, UnitOutcome};
 use super::progress::BatchProgress;
@@ -16,12 +17,14 @@ use super::unit_record::UnitRecord;
 use super::{Batch, FailurePolicy, Unit};
 use crate::manifest;
 use crate::run::{self, Milestone, Options, ParentRun};
-use crate::spec::{Pipeline, PluginInstance};
+use crate::spec::{Pipeline, PipelineNode, PluginInstance};
 
 /// The memory that every unit takes, however small its input.
 const MIN_UNIT_MEMORY: u64 = 16 << 20;
-/// The memory that a unit takes per input byte.
+/// The memory that a unit takes per input byte, if it may keep events.
 const MEMORY_PER_INPUT_BYTE: u64 = 4;
+/// The input for each byte that a sink keeps until the end, such as the index of an archive.
+const INPUT_PER_INDEX_BYTE: u64 = 8;
 /// The split size for asking a source how much an input holds.
 const PROBE_SPLIT: u64 = 2 << 20;
 
@@ -186,25 +189,53 @@ impl UnitScheduler<'_> {
 
     /// The estimated memory of a unit, in bytes.
     fn memory_needed(&self, unit: &Unit) -> u64 {
-        let held = unit.input.bytes.and_then(|bytes| Some(bytes.max(self.input_bytes(unit)?)));
-        // Compressed and unbounded inputs may hold anything.
-        held.map_or(u64::MAX / 2, |held| {
-            MIN_UNIT_MEMORY.saturating_add(MEMORY_PER_INPUT_BYTE * held)
-        })
-        .min(run::memory_cap(self.options, self.batch.blueprint.memory).0)
-    }
-
-    /// The number of bytes to read from a unit's input, if its source knows.
-    fn input_bytes(&self, unit: &Unit) -> Option<u64> {
-        let Ok(pipeline) = self.batch.pipeline(unit, self.registry) else { return Some(0) };
-        let sources = pipeline.nodes.iter().filter_map(|node| match &node.instance {
-            PluginInstance::Source(source) => Some(source.splits(PROBE_SPLIT, &Query::default())),
-            _ => None,
+        let from_file = self.batch.blueprint.memory;
+        let memory = run::memory_cap(self.options, from_file).0;
+        // A pipeline or a source that fails here fails again when the unit runs, which reports it.
+        let pipeline = self.batch.pipeline(unit, self.registry).ok();
+        let held = unit
+            .input
+            .bytes
+            .and_then(|bytes| Some(bytes.max(pipeline.as_ref().map_or(Some(0), input_bytes)?)));
+        let reading = pipeline.filter(keeps_nothing).map(|_| {
+            let jobs = run::thread_count(self.options, from_file);
+            let limits = ReadLimits::new(memory as usize, memory as usize, jobs);
+            (limits.memory() + limits.max_lent_bytes) as u64
         });
-        // A source that fails here fails again when the unit runs, which reports it.
-        let splits = sources.filter_map(Result::ok).flatten();
-        splits.map(|split| split.bytes).sum()
+        expected_memory(held, reading).min(memory)
     }
+}
+
+/// The number of bytes to read from a unit's input, if its source knows.
+fn input_bytes(pipeline: &Pipeline) -> Option<u64> {
+    let sources = pipeline.nodes.iter().filter_map(|node| match &node.instance {
+        PluginInstance::Source(source) => Some(source.splits(PROBE_SPLIT, &Query::default())),
+        _ => None,
+    });
+    let splits = sources.filter_map(Result::ok).flatten();
+    splits.map(|split| split.bytes).sum()
+}
+
+/// Whether events are written as they are read, by sinks that do not buffer them. What a stage
+/// makes of events is not known beforehand, and events of several sources wait for each other.
+fn keeps_nothing(pipeline: &Pipeline) -> bool {
+    let passes_on = |node: &PipelineNode| match &node.instance {
+        PluginInstance::Source(_) => true,
+        PluginInstance::Stage(_) => false,
+        PluginInstance::Sink(sink) => !sink.traits().buffers_events,
+    };
+    let sources = pipeline.nodes.iter().filter(|node| node.kind == PluginKind::Source).count();
+    sources == 1 && pipeline.nodes.iter().all(passes_on)
+}
+
+/// The memory of a unit with this much input, if that is known. `reading` is what reading takes if
+/// nothing is kept of the events.
+fn expected_memory(input: Option<u64>, reading: Option<u64>) -> u64 {
+    // Compressed and unbounded inputs may hold anything.
+    let Some(input) = input else { return u64::MAX / 2 };
+    let kept = input.saturating_mul(MEMORY_PER_INPUT_BYTE);
+    let most = reading.map_or(kept, |reading| kept.min(reading + input / INPUT_PER_INDEX_BYTE));
+    most.saturating_add(MIN_UNIT_MEMORY)
 }
 
 /// The result of running a unit.
@@ -234,4 +265,24 @@ fn finish(board: &UnitBoard, place: usize, need: u64, ended: Result<FinishedUnit
         *place = Some(outcome);
     }
     board.changed.notify_all();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn units_that_keep_nothing_take_little_of_long_inputs() {
+        let long = expected_memory(Some(1000 * MIB), Some(70 * MIB));
+        assert_eq!(long, MIN_UNIT_MEMORY + 70 * MIB + 125 * MIB);
+        assert_eq!(expected_memory(Some(1000 * MIB), None), MIN_UNIT_MEMORY + 4000 * MIB);
+        // Short ones cannot take more than before.
+        assert_eq!(expected_memory(Some(MIB), Some(70 * MIB)), MIN_UNIT_MEMORY + 4 * MIB);
+        for reading in [None, Some(70 * MIB)] {
+            assert!(expected_memory(None, reading) > u64::MAX / 4);
+            assert!(expected_memory(Some(u64::MAX), reading) > u64::MAX / 16);
+        }
+    }
 }
