@@ -5,9 +5,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use sluice_io::output::SyncThread;
 use sluice_model::{Error, Outputs};
 
 /// How a run records.
@@ -43,14 +43,14 @@ pub struct PieceProgress {
 /// Syncs growing files on threads of their own, one at a time: a slow disk must not keep the run
 /// from receiving.
 pub(super) struct Syncer {
-    running: Option<JoinHandle<Result<(), Error>>>,
+    thread: SyncThread<Error>,
     every: Duration,
     last: Instant,
 }
 
 impl Syncer {
     pub(super) fn new(every: Duration) -> Self {
-        Self { running: None, every, last: Instant::now() }
+        Self { thread: SyncThread::default(), every, last: Instant::now() }
     }
 
     /// Whether a flush is due.
@@ -62,7 +62,7 @@ impl Syncer {
     /// failed.
     pub(super) fn sync(&mut self, outputs: &Outputs) -> Result<(), Error> {
         self.last = Instant::now();
-        if self.running.as_ref().is_some_and(|thread| !thread.is_finished()) {
+        if self.thread.is_busy() {
             return Ok(());
         }
         self.wait()?;
@@ -72,17 +72,13 @@ impl Syncer {
                 file.sync_data().map_err(|error| Error::io("write", &path, error))
             })
         };
-        let thread = std::thread::Builder::new().name("sluice-sync".into()).spawn(sync);
         let cannot = |e| Error::refused(format!("cannot start a thread to sync files: {e}"));
-        self.running = Some(thread.map_err(cannot)?);
-        Ok(())
+        self.thread.start(sync).map_err(cannot)
     }
 
     /// Waits for the sync that runs.
     fn wait(&mut self) -> Result<(), Error> {
-        let result = self.running.take().map(JoinHandle::join);
-        let panicked = |_| Err(Error::internal("syncing panicked; its message is above"));
-        result.map_or(Ok(()), |joined| joined.unwrap_or_else(panicked))
+        self.thread.wait(|| Error::internal("syncing panicked; its message is above"))
     }
 }
 

@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
 
 use super::faults::{FaultInjector, write_all};
+use super::sync_thread::SyncThread;
 
 /// How much is written between two syncs.
 const SYNC_STEP: u64 = 64 << 20;
@@ -26,7 +26,7 @@ pub(super) struct DiskFile {
 struct EarlySync {
     /// Bytes written since the last sync was started.
     unsynced: u64,
-    running: Option<JoinHandle<io::Result<()>>>,
+    thread: SyncThread<io::Error>,
 }
 
 impl DiskFile {
@@ -63,27 +63,19 @@ impl EarlySync {
     /// Notes that `len` bytes were written. Fails if an earlier part did not reach the disk.
     fn wrote(&mut self, file: &File, len: u64) -> io::Result<()> {
         self.unsynced += len;
-        let is_busy = self.running.as_ref().is_some_and(|running| !running.is_finished());
-        if self.unsynced < SYNC_STEP || is_busy {
+        if self.unsynced < SYNC_STEP || self.thread.is_busy() {
             return Ok(());
         }
         self.wait()?;
         // Without a thread, there is more to sync in the end.
         let same = file.try_clone();
-        let start = |same: File| Builder::new().spawn(move || same.sync_data());
-        self.running = same.and_then(start).ok();
+        drop(same.and_then(|same| self.thread.start(move || same.sync_data())));
         self.unsynced = 0;
         Ok(())
     }
 
-    /// Waits for the sync that is running. The system reports an error only once, so none may be
-    /// dropped.
     fn wait(&mut self) -> io::Result<()> {
-        match self.running.take().map(JoinHandle::join) {
-            Some(Ok(synced)) => synced,
-            Some(Err(_)) => Err(io::Error::other("the thread that syncs the file has panicked")),
-            None => Ok(()),
-        }
+        self.thread.wait(|| io::Error::other("the thread that syncs the file has panicked"))
     }
 }
 

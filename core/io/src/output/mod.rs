@@ -28,6 +28,7 @@ mod renames;
 mod replace;
 mod shared;
 pub mod staging;
+mod sync_thread;
 mod targets;
 mod temporary;
 
@@ -65,6 +66,7 @@ pub use litter::{
 pub use many::OutputFiles;
 pub use objects::remove_objects;
 pub use shared::SharedOutput;
+pub use sync_thread::SyncThread;
 
 /// The file that describes an output folder.
 pub const MANIFEST: &str = "_manifest.json";
