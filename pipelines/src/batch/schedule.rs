@@ -17,7 +17,7 @@ use super::unit_record::UnitRecord;
 use super::{Batch, FailurePolicy, Unit};
 use crate::manifest;
 use crate::run::{self, Milestone, Options, ParentRun};
-use crate::spec::{Pipeline, PipelineNode, PluginInstance};
+use crate::spec::{Pipeline, PluginInstance};
 
 /// The memory that every unit takes, however small its input.
 const MIN_UNIT_MEMORY: u64 = 16 << 20;
@@ -219,13 +219,10 @@ fn input_bytes(pipeline: &Pipeline) -> Option<u64> {
 /// Whether events are written as they are read, by sinks that do not buffer them. What a stage
 /// makes of events is not known beforehand, and events of several sources wait for each other.
 fn keeps_nothing(pipeline: &Pipeline) -> bool {
-    let passes_on = |node: &PipelineNode| match &node.instance {
-        PluginInstance::Source(_) => true,
-        PluginInstance::Stage(_) => false,
-        PluginInstance::Sink(sink) => !sink.traits().buffers_events,
-    };
-    let sources = pipeline.nodes.iter().filter(|node| node.kind == PluginKind::Source).count();
-    sources == 1 && pipeline.nodes.iter().all(passes_on)
+    let count = |kind| pipeline.nodes.iter().filter(|node| node.kind == kind).count();
+    count(PluginKind::Source) == 1
+        && count(PluginKind::Stage) == 0
+        && run::holding_sinks(&pipeline.nodes) == 0
 }
 
 /// The memory of a unit with this much input, if that is known. `reading` is what reading takes if

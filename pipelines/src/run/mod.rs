@@ -204,7 +204,7 @@ fn sinks(nodes: &[PipelineNode]) -> impl Iterator<Item = &DynSink> {
 }
 
 /// The number of sinks that buffer events.
-fn holding_sinks(nodes: &[PipelineNode]) -> usize {
+pub(crate) fn holding_sinks(nodes: &[PipelineNode]) -> usize {
     sinks(nodes).filter(|sink| sink.traits().buffers_events).count()
 }
 
