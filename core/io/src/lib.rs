@@ -5,6 +5,7 @@
 //! (temporary files, and publishing them together). Knows no events, no plugin and no async
 //! runtime.
 
+pub mod buffer;
 pub mod error;
 pub mod escape;
 pub mod files;
@@ -16,6 +17,7 @@ pub mod tasks;
 
 mod globs;
 
+pub use buffer::ReadBuffer;
 pub use error::{Error, ErrorKind, OptionsError};
 pub use files::Input;
 pub use output::{OutputFile, Outputs, Overwrite};

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use memchr::memchr;
 
+use sluice_io::ReadBuffer;
 use sluice_io::files::LogFile;
 use sluice_model::{Error, RunHandle};
 
@@ -21,7 +22,7 @@ pub struct LineReader {
     max_len: usize,
     /// Beyond this position, only the rest of a line is read.
     needed_until: u64,
-    buffer: Vec<u8>,
+    buffer: ReadBuffer,
     /// The position of the buffer in the file.
     start: u64,
     /// The offset of the next line in the buffer.
@@ -51,7 +52,7 @@ impl LineReader {
             run: RunHandle::default(),
             max_len,
             needed_until: u64::MAX,
-            buffer: Vec::new(),
+            buffer: ReadBuffer::default(),
             start: at,
             next: 0,
             scanned: 0,
@@ -176,16 +177,14 @@ impl LineReader {
     }
 
     fn read_more(&mut self) -> Result<(), Error> {
-        self.buffer.drain(..self.next);
+        self.buffer.discard(self.next);
         self.start += self.next as u64;
         self.scanned -= self.next;
         self.next = 0;
         let (len, from) = (self.buffer.len(), self.start + self.buffer.len() as u64);
         let needed_until = usize::try_from(self.needed_until.saturating_sub(from)).unwrap_or(STEP);
         let step = needed_until.max(len).clamp(OVERHANG, STEP);
-        self.buffer.resize(len + step, 0);
-        let read = self.log.read_at(from, self.buffer.get_mut(len..).unwrap_or_default())?;
-        self.buffer.truncate(len + read);
+        let read = self.buffer.append(step, |space| self.log.read_at(from, space))?;
         self.ended = read < step;
         self.log.forget(from + read as u64);
         Ok(())

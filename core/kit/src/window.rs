@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use sluice_io::ReadBuffer;
 use sluice_io::files::{InputHashes, LogFile};
 use sluice_model::pool::PooledBlock;
 use sluice_model::{Error, ErrorKind, ReadContext};
@@ -76,7 +77,7 @@ pub struct Search {
     until: u64,
     /// The length of a match, less its first byte.
     overlap: usize,
-    window: Vec<u8>,
+    window: ReadBuffer,
     /// The bytes of the window already searched.
     searched: usize,
     /// The size of the next window.
@@ -92,7 +93,7 @@ impl Search {
             start: range.start,
             until: range.end,
             overlap,
-            window: Vec::new(),
+            window: ReadBuffer::default(),
             searched: 0,
             size: FIRST_SEARCH,
             ended: false,
@@ -144,9 +145,7 @@ impl Search {
         }
         let wanted = self.until.saturating_sub(self.start).saturating_add(self.overlap as u64);
         let len = usize::try_from(wanted).map_or(self.size, |wanted| wanted.min(self.size));
-        self.window.resize(len, 0);
-        let there = log.read_at(self.start, &mut self.window)?;
-        self.window.truncate(there);
+        let there = self.window.replace(len, |space| log.read_at(self.start, space))?.len();
         self.ended = there < self.size;
         self.size = (self.size * 2).min(LARGEST_SEARCH);
         Ok(())

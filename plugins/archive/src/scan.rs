@@ -10,6 +10,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use memchr::memmem;
+use sluice_io::ReadBuffer;
 use sluice_io::files::LogFile;
 use sluice_io::frames::{
     self, FrameSpan, MAGIC, compress_bound, content_size, frame_len, skippable_len,
@@ -49,7 +50,7 @@ struct FrameWalk {
     known_starts: Vec<u64>,
     /// The maximum length of a frame.
     longest: u64,
-    window: Vec<u8>,
+    window: ReadBuffer,
     base: u64,
 }
 
@@ -57,29 +58,23 @@ impl FrameWalk {
     fn new(mut log: LogFile, max_frame: u64) -> Result<Self, Error> {
         let known_starts = seek_table_starts(&mut log)?;
         let (len, longest) = (log.len().unwrap_or_default(), compress_bound(max_frame));
-        Ok(Self { log, len, at: 0, known_starts, longest, window: Vec::new(), base: 0 })
+        Ok(Self { log, len, at: 0, known_starts, longest, window: ReadBuffer::default(), base: 0 })
     }
 
     /// At least `want` bytes from `at` on; fewer only at the end.
     fn bytes(&mut self, at: u64, want: u64) -> Result<&[u8], Error> {
         let want = want.min(self.len.saturating_sub(at));
-        let buffered = |walk: &Self| {
-            let start = usize::try_from(at.checked_sub(walk.base)?).ok()?;
-            let rest = walk.window.len().checked_sub(start)? as u64;
-            (rest >= want).then_some(start)
-        };
-        let start = match buffered(self) {
-            Some(start) => start,
-            None => {
-                let step = want.max(READ_LEN).min(self.len.saturating_sub(at));
-                self.window.resize(usize::try_from(step).unwrap_or(usize::MAX), 0);
-                let read = self.log.read_at(at, &mut self.window)?;
-                self.window.truncate(read);
-                self.base = at;
-                0
-            }
-        };
-        Ok(self.window.get(start..).unwrap_or_default())
+        let skip = at.checked_sub(self.base).and_then(|skip| usize::try_from(skip).ok());
+        let is_held = |rest: &&[u8]| rest.len() as u64 >= want;
+        if let Some(skip) = skip
+            && self.window.get(skip..).filter(is_held).is_some()
+        {
+            return Ok(self.window.get(skip..).unwrap_or_default());
+        }
+        let step = want.max(READ_LEN).min(self.len.saturating_sub(at));
+        let step = usize::try_from(step).unwrap_or(usize::MAX);
+        self.base = at;
+        self.window.replace(step, |space| self.log.read_at(at, space))
     }
 
     /// The segment at the current position; `None` at the end.

@@ -170,8 +170,9 @@ impl<'r> ReadWindow<'r> {
     }
 
     fn load(&mut self, at: u64, want: usize) -> Result<(), Error> {
+        self.span = 0..0;
         if self.buffer.len() < want + ALIGNMENT {
-            self.buffer.resize(want + ALIGNMENT, 0);
+            self.buffer = vec![0; want + ALIGNMENT];
         }
         let pad = self.buffer.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
         let space = self.buffer.get_mut(pad..pad + want).unwrap_or_default();

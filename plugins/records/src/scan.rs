@@ -40,6 +40,7 @@
 
 use std::ops::Range;
 
+use sluice_io::ReadBuffer;
 use sluice_kit::window::{ReadAt, Search};
 use sluice_model::Error;
 
@@ -94,7 +95,7 @@ pub(crate) enum LogStart {
 #[derive(Debug)]
 pub(crate) struct RecordScanner<'f> {
     format: &'f RecordFormat,
-    record: &'f mut Vec<u8>,
+    record: &'f mut ReadBuffer,
     /// How many bytes were read so far.
     examined: u64,
 }
@@ -114,7 +115,7 @@ enum Probe {
 
 impl<'f> RecordScanner<'f> {
     /// A scanner for logs of this format; `record` is its buffer.
-    pub(crate) fn new(format: &'f RecordFormat, record: &'f mut Vec<u8>) -> Self {
+    pub(crate) fn new(format: &'f RecordFormat, record: &'f mut ReadBuffer) -> Self {
         Self { format, record, examined: 0 }
     }
 
@@ -122,7 +123,7 @@ impl<'f> RecordScanner<'f> {
     pub(crate) fn start_of_log(&mut self, log: &mut dyn ReadAt) -> Result<LogStart, Error> {
         let magic = &self.format.magic;
         let found = self.read(log, 0, magic.len().max(1))?;
-        let found = self.record.get(..found.min(magic.len())).unwrap_or_default();
+        let found = found.get(..magic.len()).unwrap_or(found);
         if found != magic.as_slice() {
             let is_empty = found.is_empty();
             let reason =
@@ -137,8 +138,8 @@ impl<'f> RecordScanner<'f> {
 
     /// The first record after a header of this length.
     fn after_header(&mut self, log: &mut dyn ReadAt, len: u64) -> Result<LogStart, Error> {
-        let is_there = len == 0 || self.read(log, len - 1, 1)? == 1;
-        let is_empty = self.read(log, 0, 1)? == 0;
+        let is_there = len == 0 || self.read(log, len - 1, 1)?.len() == 1;
+        let is_empty = self.read(log, 0, 1)?.is_empty();
         if is_there || is_empty {
             return Ok(LogStart::Valid(if is_there { len } else { 0 }));
         }
@@ -186,9 +187,10 @@ impl<'f> RecordScanner<'f> {
         else {
             return Ok(None);
         };
-        let there = self.read(log, pos, len)?;
-        let Some(record) = self.record.get(..len).filter(|_| there == len) else { return Ok(None) };
-        let Some((kind, rejection)) = self.format.description_mismatch(record) else {
+        let format = self.format;
+        let record = self.read(log, pos, len)?;
+        let mismatch = || format.description_mismatch(record);
+        let Some((kind, rejection)) = (record.len() == len).then(mismatch).flatten() else {
             return Ok(None);
         };
         let end = pos.saturating_add(len as u64);
@@ -209,11 +211,11 @@ impl<'f> RecordScanner<'f> {
         log: &mut dyn ReadAt,
         pos: u64,
     ) -> Result<Option<(usize, u64)>, Error> {
-        let there = self.read(log, pos, self.format.prefix_len)?;
-        let bytes = self.record.get(..there).unwrap_or_default();
-        let Some(len) = self.format.claimed_len(bytes, LONG_RECORD) else { return Ok(None) };
+        let format = self.format;
+        let bytes = self.read(log, pos, format.prefix_len)?;
+        let Some(len) = format.claimed_len(bytes, LONG_RECORD) else { return Ok(None) };
         let end = pos.saturating_add(len as u64);
-        let is_whole = self.read(log, end - 1, 1)? == 1;
+        let is_whole = self.read(log, end - 1, 1)?.len() == 1;
         if is_whole && self.is_followed(log, end)? {
             return Ok(None);
         }
@@ -268,7 +270,7 @@ impl<'f> RecordScanner<'f> {
     fn next_aligned(&mut self, log: &mut dyn ReadAt, from: u64) -> Result<Option<u64>, Error> {
         let Some(stride) = self.format.stride() else { return Ok(None) };
         let at = (from - 1).saturating_add(stride as u64);
-        let is_end = self.read(log, at, 1)? == 0;
+        let is_end = self.read(log, at, 1)?.is_empty();
         if is_end || self.format.anchor.is_some() {
             return Ok(None);
         }
@@ -341,20 +343,21 @@ impl<'f> RecordScanner<'f> {
 
     /// Whether the log ends at `end`, or a possible record is there.
     fn is_followed(&mut self, log: &mut dyn ReadAt, end: u64) -> Result<bool, Error> {
-        let there = self.read(log, end, self.format.lookahead)?;
-        Ok(self.format.may_start(self.record.get(..there).unwrap_or_default()))
+        let format = self.format;
+        Ok(format.may_start(self.read(log, end, format.lookahead)?))
     }
 
     /// Classifies the bytes at `pos` by themselves.
     fn probe(&mut self, log: &mut dyn ReadAt, pos: u64) -> Result<Probe, Error> {
-        let mut want = self.format.prefix_len.max(FIRST_READ);
+        let format = self.format;
+        let mut want = format.prefix_len.max(FIRST_READ);
         loop {
-            let there = self.read(log, pos, want)?;
+            let bytes = self.read(log, pos, want)?;
+            let (there, is_all) = (bytes.len(), bytes.len() < want);
             if there == 0 {
                 return Ok(Probe::End);
             }
-            let (bytes, is_all) = (self.record.get(..there).unwrap_or_default(), there < want);
-            match self.format.classify(bytes, is_all) {
+            match format.classify(bytes, is_all) {
                 Classification::Record { len, kind } => {
                     return Ok(Probe::Record { len: len as u64, kind });
                 }
@@ -367,14 +370,11 @@ impl<'f> RecordScanner<'f> {
         }
     }
 
-    /// Reads up to `want` bytes into the record buffer; returns how many there are.
-    fn read(&mut self, log: &mut dyn ReadAt, pos: u64, want: usize) -> Result<usize, Error> {
-        if self.record.len() < want {
-            self.record.resize(want, 0);
-        }
-        let there = log.read_at(pos, self.record.get_mut(..want).unwrap_or_default())?;
-        self.examined = self.examined.saturating_add(there as u64);
-        Ok(there)
+    /// Up to `want` bytes.
+    fn read(&mut self, log: &mut dyn ReadAt, pos: u64, want: usize) -> Result<&[u8], Error> {
+        let bytes = self.record.replace(want, |space| log.read_at(pos, space))?;
+        self.examined = self.examined.saturating_add(bytes.len() as u64);
+        Ok(bytes)
     }
 }
 

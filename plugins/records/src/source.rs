@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use sluice_io::ReadBuffer;
 use sluice_io::files::{self, InputContent, LogFile};
 use sluice_kit::framed::{
     EventHeader, FramedReader, Framing, Peek, PositionContent, RecordContent,
@@ -130,7 +131,7 @@ pub(crate) struct RecordFraming {
     time_state: TimeState,
     /// Why the start of the log is not as described.
     invalid_start: Option<String>,
-    record: Vec<u8>,
+    record: ReadBuffer,
     /// How many records of other kinds were skipped.
     skipped: Arc<AtomicU64>,
     losses: Arc<LossLog>,
@@ -144,7 +145,8 @@ impl RecordFraming {
     /// Framing for records of this format.
     pub(crate) fn new(format: Arc<RecordFormat>, context: &ReadContext) -> Self {
         let ids = ChannelIds::new(&format, context);
-        let (time_state, invalid_start, record) = (TimeState::default(), None, Vec::new());
+        let (time_state, invalid_start, record) =
+            (TimeState::default(), None, ReadBuffer::default());
         let losses = Arc::clone(&context.losses);
         Self { format, ids, time_state, invalid_start, record, skipped: Arc::default(), losses }
     }
@@ -307,7 +309,7 @@ pub fn tile_at(
     log: &mut dyn ReadAt,
     at: u64,
 ) -> Result<Option<Tile>, Error> {
-    let mut record = Vec::new();
+    let mut record = ReadBuffer::default();
     Ok(match RecordScanner::new(&source.format, &mut record).classify_at(log, at)? {
         scan::ScanOutcome::Record { end } => Some(Tile { range: at..end, damage: None }),
         scan::ScanOutcome::Damage { end, rejection } => {

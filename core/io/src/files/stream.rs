@@ -3,14 +3,14 @@
 use std::fmt;
 use std::io::{self, Read};
 
+use crate::ReadBuffer;
+
 /// A stream with a buffered window.
 pub(super) struct Stream {
     from: Box<dyn Read + Send>,
     /// The position of the first buffered byte.
     base: u64,
-    kept: Vec<u8>,
-    /// The bytes at the front of `kept` that are forgotten but not yet removed.
-    stale: usize,
+    kept: ReadBuffer,
     ended: bool,
     /// Whether the bytes come out of a decompressor.
     packed: bool,
@@ -25,8 +25,7 @@ impl Stream {
         Self {
             from,
             base: 0,
-            kept: Vec::new(),
-            stale: 0,
+            kept: ReadBuffer::default(),
             ended: false,
             packed: false,
             broken: None,
@@ -53,16 +52,13 @@ impl Stream {
     }
 
     fn read_more(&mut self) -> io::Result<()> {
-        let len = self.kept.len();
-        self.kept.resize(len + Self::STEP, 0);
-        let read = loop {
-            match self.from.read(&mut self.kept[len..]) {
+        let read = |space: &mut [u8]| loop {
+            match self.from.read(space) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => break other,
             }
         };
-        self.kept.truncate(len + *read.as_ref().unwrap_or(&0));
-        match read {
+        match self.kept.append(Self::STEP, read) {
             // The error comes from the decompressor, not from the system or a store: the rest of
             // the log is lost.
             Err(error)
@@ -79,10 +75,9 @@ impl Stream {
     pub(super) fn forget(&mut self, position: u64) {
         let stale = position.saturating_sub(self.base).min(self.kept.len() as u64) as usize;
         // Moving bytes costs what was read since: only do it when at least half is stale.
-        if stale > self.stale && stale >= self.kept.len() / 2 {
-            self.kept.drain(..stale);
+        if stale > 0 && stale >= self.kept.len() / 2 {
+            self.kept.discard(stale);
             self.base += stale as u64;
-            self.stale = 0;
         }
     }
 }
@@ -97,7 +92,7 @@ impl Read for Stream {
             self.kept.len().min(buffer.len())
         };
         let read = self.read_at(position, &mut buffer[..ready])?;
-        self.kept.drain(..read);
+        self.kept.discard(read);
         self.base += read as u64;
         Ok(read)
     }

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use sluice_io::ReadBuffer;
 use sluice_model::{ChannelId, Error, ReadContext};
 
 use super::{Delimited, EventMarker, ParseOutcome, ParsedEvent};
@@ -46,7 +47,7 @@ pub(super) struct Events<'s, D> {
     longest: usize,
     ids: KeyedChannelIds,
     /// The bytes examined away from the fast path.
-    bytes: Vec<u8>,
+    bytes: ReadBuffer,
     /// The number of bytes examined there.
     examined: u64,
     /// The most that may be; what needs more is rejected.
@@ -78,7 +79,7 @@ impl<'s, D: Delimited> Events<'s, D> {
             mark,
             longest: format.longest().clamp(1, MAX_EVENT),
             ids: KeyedChannelIds::new(source, channels),
-            bytes: Vec::new(),
+            bytes: ReadBuffer::default(),
             examined: 0,
             examine_limit: u64::MAX,
         }
@@ -134,9 +135,7 @@ impl<'s, D: Delimited> Events<'s, D> {
             if self.examined.saturating_add(want as u64) > self.examine_limit {
                 return Ok(Lookahead::Unknown(TOO_COSTLY));
             }
-            self.bytes.resize(want, 0);
-            let read = log.read_at(pos, &mut self.bytes)?;
-            self.bytes.truncate(read);
+            let read = self.bytes.replace(want, |space| log.read_at(pos, space))?.len();
             self.examined += read as u64;
             let is_end = read < want;
             let outcome = match self.parse(&self.bytes) {

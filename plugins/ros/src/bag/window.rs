@@ -2,9 +2,8 @@
 
 #![warn(clippy::indexing_slicing)]
 
-use std::ops::Range;
-
 use memchr::memmem::Finder;
+use sluice_io::ReadBuffer;
 use sluice_io::files::LogFile;
 use sluice_model::{Error, RunHandle};
 
@@ -18,7 +17,7 @@ const MAX_BEFORE_OP: usize = 128;
 /// An open bag.
 pub(crate) struct BagWindow {
     log: LogFile,
-    bytes: Vec<u8>,
+    bytes: ReadBuffer,
     /// Where `bytes` are in the bag.
     at: u64,
     /// The longest record that is believed.
@@ -39,7 +38,7 @@ pub(crate) enum FoundAt {
 
 impl BagWindow {
     pub(crate) fn new(log: LogFile, max_record: u64, run: RunHandle) -> Self {
-        Self { log, bytes: Vec::new(), at: 0, max_record, run }
+        Self { log, bytes: ReadBuffer::default(), at: 0, max_record, run }
     }
 
     pub(crate) fn is_seekable(&self) -> bool {
@@ -63,18 +62,12 @@ impl BagWindow {
 
     /// The bytes at a position: at least `least` if the bag has as many.
     fn view(&mut self, at: u64, least: usize) -> Result<&[u8], Error> {
-        let range = |this: &Self| -> Option<Range<usize>> {
-            let start = usize::try_from(at.checked_sub(this.at)?).ok()?;
-            (start.checked_add(least)? <= this.bytes.len()).then_some(start..this.bytes.len())
-        };
-        if range(self).is_none() {
-            self.bytes.resize(least.max(WINDOW), 0);
-            let read = self.log.read_at(at, &mut self.bytes)?;
-            self.bytes.truncate(read);
-            self.at = at;
+        let skip = at.checked_sub(self.at).and_then(|skip| usize::try_from(skip).ok());
+        if let Some(skip) = skip.filter(|skip| skip.saturating_add(least) <= self.bytes.len()) {
+            return Ok(self.bytes.get(skip..).unwrap_or_default());
         }
-        let range = range(self).unwrap_or(0..self.bytes.len());
-        Ok(self.bytes.get(range).unwrap_or_default())
+        self.at = at;
+        self.bytes.replace(least.max(WINDOW), |space| self.log.read_at(at, space))
     }
 
     /// Whether the bag has a byte at this position, or ends there.
