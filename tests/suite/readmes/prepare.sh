@@ -28,7 +28,7 @@ for case, name in (("example", "drive.vel"), ("wrong-index", "broken.vel")):
     digits = "".join(line.split("#")[0] for line in lines)
     pathlib.Path(name).write_bytes(bytes.fromhex(digits))
 # A drive without pictures of a camera for half a second, with numbers that follow each other.
-log, silent, number, at, begin = pathlib.Path("drive.lcm").read_bytes(), b"", 0, 0, None
+log, silent, number, at, begin = pathlib.Path("drive.lcm").read_bytes(), bytearray(), 0, 0, None
 while at < len(log):
     time, name, data = (int.from_bytes(log[a:b], "big") for a, b in
                         ((at + 12, at + 20), (at + 20, at + 24), (at + 24, at + 28)))
