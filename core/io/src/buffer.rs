@@ -68,7 +68,7 @@ mod tests {
     /// Reads `len` times this byte.
     fn reads(byte: u8, len: usize) -> impl FnOnce(&mut [u8]) -> Result<usize, ()> {
         move |space| {
-            space[..len].fill(byte);
+            space.iter_mut().take(len).for_each(|to| *to = byte);
             Ok(len)
         }
     }
