@@ -377,6 +377,13 @@ impl Batch {
         if self.payload_bytes() as usize >= kept / 4 { self } else { self.owned() }
     }
 
+    /// For sinks that gather batches into units of this many bytes: [`compact`](Self::compact), or
+    /// [`owned`](Self::owned) for long units, which would block the run's input buffers.
+    pub fn gathered_into(self, unit: u64) -> Self {
+        const LONG: u64 = 8 << 20;
+        if unit >= LONG { self.owned() } else { self.compact() }
+    }
+
     /// Copies the payloads, so that the batch keeps no shared segment alive.
     pub fn owned(self) -> Self {
         let (payloads, segments) = BatchBuilder::copy_payloads(&self);

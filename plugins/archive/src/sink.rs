@@ -83,9 +83,6 @@ fn frame<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Erro
     )))
 }
 
-/// Frames from this size on copy their events, so as not to block the run's input buffers.
-const COPY_THRESHOLD: u64 = 8 << 20;
-
 /// Events with the approximate encoded length of each.
 pub(crate) struct MeasuredBatch {
     batch: Batch,
@@ -190,8 +187,7 @@ impl Sink for ArchiveSink {
             let mut kept = keep.into_iter();
             lengths.retain(|_| kept.next().unwrap_or(true));
         }
-        let batch = if self.frame.0 >= COPY_THRESHOLD { batch.owned() } else { batch.compact() };
-        Ok(MeasuredBatch { batch, lengths })
+        Ok(MeasuredBatch { batch: batch.gathered_into(self.frame.0), lengths })
     }
 
     fn gather(

@@ -75,8 +75,6 @@ const DEFAULT_CHUNK: u64 = 1 << 20;
 const MAX_CHUNK: u64 = 128 << 20;
 /// The longest chunk that the source accepts by default.
 const READER_MAX_CHUNK: u64 = 256 << 20;
-/// Chunks from this size on copy their events, so as not to block the run's input buffers.
-const COPY_THRESHOLD: u64 = 8 << 20;
 
 const BEFORE_1970: &str = "MCAP has no times before 1970";
 const AFTER_2262: &str = "MCAP files with times after the year 2262 cannot be read";
@@ -237,8 +235,7 @@ impl Sink for McapSink {
         if batch.sequences().iter().any(is_long) {
             context.report.losses.insert(LONG_SEQUENCES);
         }
-        let batch = batch.retain(|row| reason(row).is_none());
-        Ok(if self.chunk.0 >= COPY_THRESHOLD { batch.owned() } else { batch.compact() })
+        Ok(batch.retain(|row| reason(row).is_none()).gathered_into(self.chunk.0))
     }
 
     fn gather(
