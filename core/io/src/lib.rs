@@ -2,10 +2,9 @@
 //!
 //! Modules build on each other in this order: [`store`] (object stores and their addresses),
 //! [`files`] (inputs), [`frames`] (seekable zstd; [`level`] chooses how hard to try), [`output`]
-//! (temporary files, and publishing them together). Knows no events, no plugin and no async
-//! runtime.
+//! (temporary files, and publishing them together). [`ReadBuffer`] holds what readers of logs have
+//! read. Knows no events, no plugin and no async runtime.
 
-pub mod buffer;
 pub mod error;
 pub mod escape;
 pub mod files;
@@ -15,6 +14,7 @@ pub mod output;
 pub mod store;
 pub mod tasks;
 
+mod buffer;
 mod globs;
 
 pub use buffer::ReadBuffer;
