@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow_array::builder::BinaryBuilder;
-use arrow_array::{Array, BinaryArray, RecordBatch};
+use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch};
 use arrow_schema::SchemaRef;
 
-use crate::cast::{as_fields, binary_column};
+use crate::cast::{as_fields, as_type, binary_column};
 use crate::raw::{self, RawColumn};
 use crate::{Batch, BatchBuilder, ChannelId, Error, MessageType, Payloads, Rows, TypeKey};
 
@@ -178,7 +178,9 @@ impl PayloadType {
         if !odd.is_empty() {
             match &self.raw_variant {
                 Some(raw) => {
-                    let events: Vec<u32> = odd.iter().map(|(event, _)| *event).collect();
+                    let mut events: Vec<u32> = odd.iter().map(|(event, _)| *event).collect();
+                    // A form may refuse some before it refuses others.
+                    events.sort_unstable();
                     all.push(raw.decode(batch, &events, bad)?);
                 }
                 None => bad.extend(odd),
@@ -216,14 +218,20 @@ impl PayloadType {
         let (decoded, said) = self.raw_rows(raw)?;
         let mut unfit = vec![false; columns.num_rows()];
         let found = as_fields(columns, self.form.schema().fields(), &mut unfit)?;
+        // A cast makes nested fields nullable, and arrays of other types are never equal.
+        let as_found = |(said, found): (&ArrayRef, &ArrayRef)| {
+            as_type(said, found.data_type(), &mut vec![false; said.len()])
+        };
+        let said: Vec<ArrayRef> =
+            said.columns().iter().zip(&found).map(as_found).collect::<Result<_, _>>()?;
         let is_same = |at: usize, row: usize| {
-            let each = found.iter().zip(said.columns());
+            let each = found.iter().zip(&said);
             let mut pairs = each.map(|(found, said)| (found.slice(row, 1), said.slice(at, 1)));
             pairs.all(|(found, said)| *found == *said)
         };
         let is_whole = decoded.len() == columns.num_rows() && raw.null_count() == 0;
         let is_fit = !unfit.contains(&true);
-        let mut pairs = found.iter().zip(said.columns());
+        let mut pairs = found.iter().zip(&said);
         if is_whole && is_fit && pairs.all(|(found, said)| **found == **said) {
             return Ok(raw.clone());
         }

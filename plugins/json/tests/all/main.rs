@@ -73,6 +73,18 @@ fn payloads_become_columns_whether_they_are_compact_or_not() {
 }
 
 #[test]
+fn payloads_in_other_spellings_keep_their_order() {
+    let schema = r#"{ "properties": { "n": { "type": "number" } } }"#;
+    let payloads: [&[u8]; 5] =
+        [br#"{"n":1}"#, br#"{"n":1.5}"#, br#"{"n": 2}"#, br#"{"n":3}"#, br#"{"n": 4}"#];
+    let (all, bad) = decode(&embedded(Some(schema)).unwrap(), &payloads);
+    assert_eq!((all.len(), bad), (2, vec![]));
+    assert_eq!((&all[0].events, &all[1].events), (&vec![1], &vec![0, 2, 3, 4]));
+    let numbers = (0..4).map(|row| fields(&all[1], row)["n"].as_f64().unwrap());
+    assert_eq!(numbers.collect::<Vec<_>>(), [1.0, 2.0, 3.0, 4.0]);
+}
+
+#[test]
 fn payloads_that_do_not_match_stay_payloads() {
     let payloads: [&[u8]; 6] = [
         br#"{"id":"seven"}"#,

@@ -1,8 +1,11 @@
 //! Messages by embedded descriptors: what writers may write differently, and what is refused.
 
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
-use arrow_array::{Array, BinaryArray};
+use arrow_array::{Array, BinaryArray, RecordBatch, StructArray};
+use arrow_schema::{Fields, Schema};
 use sluice_model::raw::RawColumn;
 use sluice_model::{Channel, Codec, EmbeddedSchema, Encoding, KnownType, Name, Rows};
 use sluice_protobuf::fuzzing::ProtobufCodec;
@@ -25,11 +28,19 @@ fn field(name: &str, number: u8, label: u8, kind: u8, more: &[u8]) -> Vec<u8> {
 
 /// A set with one file of proto3 that declares the message `t.M` with these fields.
 fn set(fields: &[Vec<u8>]) -> Vec<u8> {
-    let (mut message, mut file, mut set) = (Vec::new(), Vec::new(), Vec::new());
-    put(&mut message, 1, b"M");
-    fields.iter().for_each(|field| put(&mut message, 2, field));
+    set_of(&[("M", fields)])
+}
+
+/// A set with one file of proto3 that declares these messages of the package `t`.
+fn set_of(messages: &[(&str, &[Vec<u8>])]) -> Vec<u8> {
+    let (mut file, mut set) = (Vec::new(), Vec::new());
     put(&mut file, 2, b"t");
-    put(&mut file, 4, &message);
+    for (name, fields) in messages {
+        let mut message = Vec::new();
+        put(&mut message, 1, name.as_bytes());
+        fields.iter().for_each(|field| put(&mut message, 2, field));
+        put(&mut file, 4, &message);
+    }
     put(&mut file, 12, b"proto3");
     put(&mut set, 1, &file);
     set
@@ -118,6 +129,32 @@ fn changed_fields_are_encoded_and_raw_bytes_forgotten() {
     let columns = arrow_array::RecordBatch::try_new(rows[0].columns.schema(), columns).unwrap();
     let changed = encode(&Rows { columns, ..rows[0].clone() });
     assert_eq!(changed, BinaryArray::from_iter_values([&[0x08u8, 0x05], &[0x12, 0x00]]));
+}
+
+#[test]
+fn raw_bytes_are_used_whatever_other_programs_make_of_nested_types() {
+    let (mut type_name, inner) = (vec![6 << 3 | 2, 4], field("v", 1, 1, 5, &[]));
+    type_name.extend(b".t.N");
+    let set = set_of(&[("M", &[field("n", 1, 1, 11, &type_name)]), ("N", &[inner])]);
+    let of = known(&set, "t.M").payload_type.unwrap();
+    let payloads: [&[u8]; 2] = [&[0x0a, 2, 0x08, 5, 0x78, 9], &[0x78, 7]];
+    let batch = batch(&BinaryArray::from_iter_values(payloads));
+    let rows = of.decode_all(&batch, &events(&batch), &mut Vec::new()).unwrap().remove(0);
+    let mut columns = rows.columns.columns().to_vec();
+    let (fields, inner, nulls) = columns[0].as_struct().clone().into_parts();
+    let other = fields.iter().map(|field| field.as_ref().clone().with_nullable(true));
+    columns[0] = Arc::new(StructArray::new(other.collect(), inner, nulls));
+    assert_ne!(columns[0].data_type(), rows.columns.column(0).data_type());
+    let schema = rows.columns.schema();
+    let read =
+        schema.fields().iter().zip(&columns).map(|(field, column)| {
+            field.as_ref().clone().with_data_type(column.data_type().clone())
+        });
+    let schema = Schema::new(read.collect::<Fields>()).with_metadata(schema.metadata().clone());
+    let columns = RecordBatch::try_new(Arc::new(schema), columns).unwrap();
+    let adopted = ProtobufCodec::default().adopt(&rows.message, &rows.columns.schema()).unwrap();
+    let back = adopted.encode(&columns, &mut Vec::new()).unwrap();
+    assert_eq!(back, BinaryArray::from_iter_values(payloads));
 }
 
 #[test]
