@@ -76,7 +76,7 @@ impl CellSample {
         let whole = parsed::<i64>(&text);
         Self {
             is_empty: is_null(cell, &text),
-            is_number: parsed::<f64>(&text).is_some() && !is_code(&text),
+            is_number: number(&text).is_ok() && !is_code(&text),
             is_long: whole.is_some_and(|whole| whole.unsigned_abs() > EXACT),
             is_whole: whole.is_some() && !is_code(&text),
             is_bool: truth(&text).is_some(),
@@ -121,14 +121,17 @@ fn truth(text: &[u8]) -> Option<bool> {
     if is(b"true") { Some(true) } else { is(b"false").then_some(false) }
 }
 
-/// A number, unless it is an integer that a float would change.
+/// A number, unless it is beyond those of a float, or an integer that a float would change.
 fn number(text: &[u8]) -> Result<f64, &'static str> {
     let number: f64 = parsed(text).ok_or("not a number")?;
+    if number.is_infinite() && text.iter().any(u8::is_ascii_digit) {
+        return Err("too large for type f64: give the column type text");
+    }
     if number.abs() >= EXACT as f64
         && is_whole(text)
         && parsed::<i128>(text) != Some(number as i128)
     {
-        return Err("too many digits for type f64: give the column type i64 or text");
+        return Err("too many digits for type f64: give the column type text, or i64 if it fits");
     }
     Ok(number)
 }

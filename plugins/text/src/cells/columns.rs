@@ -338,10 +338,34 @@ impl HeadRows<'_> {
     }
 }
 
+/// The digits of a number with an exponent, as in `1.7e+09`, with the point where that says; `None`
+/// if it is none, or one that no time can have.
+fn without_exponent(text: &str) -> Option<String> {
+    const MOST: usize = 40;
+    let (number, exponent) = text.split_once(['e', 'E'])?;
+    let (sign, number) = number.strip_prefix('-').map_or(("", number), |rest| ("-", rest));
+    let number = number.strip_prefix('+').unwrap_or(number);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = format!("{whole}{fraction}");
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let exponent: i32 = exponent.parse().ok()?;
+    let shift = usize::try_from(exponent.unsigned_abs()).ok().filter(|shift| *shift <= MOST)?;
+    let zeros = "0".repeat(shift);
+    let (digits, point) = match exponent < 0 {
+        true => (format!("{zeros}{digits}"), whole.len()),
+        false => (format!("{digits}{zeros}"), whole.len() + shift),
+    };
+    let (whole, fraction) = digits.split_at(point);
+    Some(format!("{sign}{whole}.{fraction}"))
+}
+
 /// Parses a time.
 fn parse_time(text: &[u8], unit: i64) -> Result<i64, String> {
     let text = String::from_utf8_lossy(text.trim_ascii());
-    match time::scaled(&text, unit) {
+    let scaled = time::scaled(&text, unit);
+    match scaled.or_else(|| time::scaled(&without_exponent(&text)?, unit)) {
         Some(Some(nanos)) => return Ok(nanos),
         Some(None) => {
             return Err(describe_cell(

@@ -109,6 +109,10 @@ fn times_are_numbers_of_a_unit_or_dates() {
     assert_eq!(of("time", "1194098400.25", json!({})), [parse_time + SECOND / 4]);
     assert_eq!(of("t", "1194098400000001", json!({ "unit": "us" })), [parse_time + 1000]);
     assert_eq!(of("stamp_ms", "5", json!({ "timestamp": "stamp_ms" })), [5_000_000]);
+    for number in ["1.194098400e+09", "1194098400E0", "11940984000.0e-1", "+1194.0984e6"] {
+        assert_eq!(of("time", number, json!({})), [parse_time], "{number}");
+    }
+    assert_eq!(of("time", "-25e-9", json!({})), [-25]);
     for date in ["2007-11-03T14:00:00Z", "2007-11-03 14:00:00", "2007-11-03T15:00:00+01:00"] {
         assert_eq!(of("timestamp", date, json!({})), [parse_time], "{date}");
     }
@@ -134,6 +138,17 @@ fn columns_of_a_file_without_header_come_from_options() {
     assert_eq!(batch.len(), 2);
     let channel = context.channels.get(batch.iter().next().unwrap().channel);
     assert_eq!(channel.clock, Clock::Relative);
+}
+
+#[test]
+fn numbers_that_no_float_has_are_guessed_as_text() {
+    for number in ["9223372036854775809", "-9223372036854775809", "1e400", "-1e400"] {
+        let all = gathered(&format!("t,x\n1,{number}\n2,1\n"), json!({}));
+        assert_eq!((all.events.len(), all.damage.len()), (2, 0), "{number}");
+    }
+    let all = gathered("t,x\n1,1e400\n2,inf\n", json!({ "types": { "x": "f64" } }));
+    assert_eq!(times(&all), [2 * SECOND]);
+    assert!(all.damage[0].2.contains("`1e400` is too large"), "{:?}", all.damage);
 }
 
 #[test]
