@@ -14,6 +14,7 @@ mod values;
 mod tests;
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
@@ -41,6 +42,8 @@ pub struct Condition {
 
 /// The maximum length of a condition; parsing takes memory of many times its length.
 const MAX_BYTES: usize = 16 << 10;
+const UNKNOWN_SIZE: &str = "only the columns of decoded events are there, as in tables, so that \
+                            they have no `$size`; put the stage `encode` before";
 
 /// What conditions can ask of a channel.
 #[derive(Clone, Debug)]
@@ -110,11 +113,19 @@ impl Condition {
         let resolve = |path: &FieldPath| path.resolve(&group.rows?.columns);
         let fields: Vec<_> = self.fields.iter().map(resolve).collect();
         notes.missing(group.rows.is_some(), fields.iter().map(Option::is_some));
-        let events = |field| event_values(batch, names, group, field);
+        let wants_unknown_size = Cell::new(false);
+        let events = |field| {
+            let is_unknown = field == EventField::Size && group.has_no_payloads();
+            wants_unknown_size.set(wants_unknown_size.get() | is_unknown);
+            event_values(batch, names, group, field)
+        };
         let scope = EvalScope { len: group.events.len(), fields: &fields, events: &events };
         let mut mismatches = TypeMismatches::new();
         let truths = scope.decide(&self.node, &mut mismatches);
         notes.mismatches(&mismatches);
+        if wants_unknown_size.get() {
+            notes.context.note(UNKNOWN_SIZE, notes.count);
+        }
         truths
     }
 }
@@ -147,6 +158,13 @@ struct DecodedGroup<'b> {
     events: Cow<'b, [u32]>,
 }
 
+impl DecodedGroup<'_> {
+    /// Whether only columns are left of the events, so that the sizes of payloads are unknown.
+    fn has_no_payloads(&self) -> bool {
+        self.rows.is_some_and(|rows| rows.payloads == Payloads::Gone)
+    }
+}
+
 fn groups(batch: &Batch) -> Vec<DecodedGroup<'_>> {
     let decoded =
         |rows| DecodedGroup { rows: Some(rows), events: Cow::Borrowed(rows.events.as_slice()) };
@@ -171,12 +189,10 @@ fn event_values<'a>(
         let names = rows().map(|row| names.get(batch.channels()[row] as usize));
         Values::Texts(names.map(|names| names.map(of)).collect())
     };
-    // The size of a dropped payload is unknown.
-    let is_gone = group.rows.is_some_and(|rows| rows.payloads == Payloads::Gone);
     match field {
         EventField::Timestamp => number(&|row| batch.timestamps()[row]),
         EventField::Sequence => number(&|row| batch.sequences()[row]),
-        EventField::Size if is_gone => Values::Missing,
+        EventField::Size if group.has_no_payloads() => Values::Missing,
         EventField::Size => number(&|row| batch.payload_len(row) as i64),
         EventField::Source => text(&|names| &names.source),
         EventField::Channel => text(&|names| &names.channel),

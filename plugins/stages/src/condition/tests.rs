@@ -179,6 +179,24 @@ fn a_field_that_is_not_there_is_noted() {
 }
 
 #[test]
+fn a_size_that_is_unknown_is_noted() {
+    let condition = Condition::parse("$size >= 0 or n == 1").unwrap();
+    let mut run = StageRunner::new("filter", serde_json::json!({}));
+    let columns: Vec<(&str, ArrayRef)> = vec![("n", Arc::new(Int64Array::from(vec![1, 2])))];
+    let batch = run.batch(&[("POSE", 0), ("POSE", 1), ("RAW", 2)]);
+    let batch = batch.with_rows(vec![rows("t", &[0, 1], columns)]);
+    for (batch, wanted, unknown) in
+        [(batch.clone(), "ttt", vec![]), (batch.without_payloads(), "t?t", vec![2])]
+    {
+        let mut context = StageContext::new(&run.channels, None);
+        let truths = condition.decide(&batch, |_| true, &mut context).unwrap();
+        assert_eq!(letters(&truths), wanted);
+        let notes = context.report.notes.iter().filter(|(what, _)| what.contains("`$size`"));
+        assert_eq!(notes.map(|(_, count)| *count).collect::<Vec<u64>>(), unknown);
+    }
+}
+
+#[test]
 fn mistakes_are_reported_with_their_column_and_what_to_write() {
     for (text, column, part) in [
         ("", 1, "expected a field, a number, a text or `(`, found the end"),
