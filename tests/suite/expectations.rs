@@ -1,6 +1,7 @@
 //! Expectations of logs: `check-log`, the stage `expect` in pipelines and batches, and recordings.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use serde_json::Value;
 
@@ -141,6 +142,18 @@ fn results_are_written_for_ci_systems() {
     assert!(xml.contains("<testsuite name=\"in/good.lcm\" tests=\"1\" failures=\"0\""), "{xml}");
     assert!(xml.contains("name=\"CAM_L, CAM_R max_gap\"><failure"), "{xml}");
     assert!(xml.contains("<error message="), "{xml}");
+    check(&folder, &["in/good.lcm", "--junit", "result.xml"], 0);
+}
+
+#[test]
+fn results_never_replace_what_was_read() {
+    let folder = folder();
+    let (log, expect) = (folder.read("in/good.lcm"), folder.read("expect.toml"));
+    symlink(folder.at("in/good.lcm"), folder.at("link.xml")).unwrap();
+    for file in ["in/good.lcm", "link.xml", "expect.toml"] {
+        check(&folder, &["in/*.lcm", "--junit", file], 2).expect_stderr("would replace an input");
+    }
+    assert!(folder.read("in/good.lcm") == log && folder.read("expect.toml") == expect);
 }
 
 #[test]

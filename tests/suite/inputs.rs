@@ -102,6 +102,32 @@ fn through_a_pipe(folder: &Folder, from: &str, bytes: &[u8]) -> Option<ProgramOu
 }
 
 #[test]
+fn a_stream_that_is_an_input_twice_is_refused() {
+    let folder = Folder::new();
+    folder.write("in", log(&drive(3, 200)));
+    let convert = |inputs: [&str; 2]| {
+        let mut command = sluice(&folder);
+        let input = fs::File::open(folder.at("in")).unwrap();
+        command.arg("convert").args(inputs).args(["--from", "lcm-log", "--to", "out.lcm"]);
+        let output = command.stdin(Stdio::from(input)).output().unwrap();
+        ProgramOutput::from_output(output).expect(1).expect_stderr("is an input twice");
+        assert!(!folder.at("out.lcm").exists());
+    };
+    convert(["-", "-"]);
+    let made = Command::new("mkfifo").arg(folder.at("pipe")).status();
+    if made.is_ok_and(|made| made.success()) {
+        convert(["pipe", "./pipe"]);
+    } else {
+        report_skip("a named pipe: there is no mkfifo");
+    }
+    let two = "[sources.a]\nplugin = \"lcm-log\"\npath = \"-\"\n\
+        [sources.b]\nplugin = \"lcm-log\"\npath = \"-\"\n\
+        [sinks.out]\nplugin = \"lcm-log\"\nfrom = [\"a\", \"b\"]\npath = \"out.lcm\"\n";
+    folder.write("two.toml", two);
+    run_sluice(&folder, &["run", "two.toml"]).expect(1).expect_stderr("standard input is an input");
+}
+
+#[test]
 fn named_pipes_of_another_format_are_reported() {
     let folder = Folder::new();
     for source in ["lcm-log", "vel", "jsonl", "csv", "camlog"] {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use sluice_io::files::refuse_repeated_streams;
 use sluice_io::tasks::TaskPool;
 use sluice_kit::reading::{ReadAhead, ReadLimits, ReadStep, ReadTask};
 use sluice_kit::{KeptNames, Playback};
@@ -181,6 +182,13 @@ impl Setup {
     }
 
     pub(super) fn prepare(&self, nodes: &[PipelineNode]) -> Result<ReadPlan, Error> {
+        let mut files = Vec::new();
+        for node in nodes {
+            if let PluginInstance::Source(source) = &node.instance {
+                files.extend(source.files()?);
+            }
+        }
+        refuse_repeated_streams(&files)?;
         let origins = self.origins(nodes)?;
         let wanted = Pushdown::compute(nodes, &origins);
         let mut sources = Vec::new();

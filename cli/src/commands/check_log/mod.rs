@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::json;
-use sluice_io::files;
+use sluice_io::files::{self, FileIdentity};
 use sluice_model::{DefaultRole, Error, Input, Overwrite, PluginKind};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Pipeline, Report};
@@ -56,6 +56,7 @@ fn check_logs(
         return Err(Failure::Usage(format!("the path of the expectations is not UTF-8: {path}")));
     };
     refuse_mistakes(expect, args, shell)?;
+    refuse_replaced_inputs(expect, args, shell)?;
     let text = files::read(Path::new(expect))?;
     let decodes = needs_fields(&String::from_utf8_lossy(&text));
     let check = LogCheck { expect, decodes, args, format, shell };
@@ -84,6 +85,22 @@ fn refuse_mistakes(expect: &str, args: &CheckLogArgs, shell: &Shell) -> Result<(
         stage.map_err(|error| Failure::Usage(format!("--types: {}", error.message)))?;
     }
     Ok(())
+}
+
+/// Refuses to replace what is read with the results.
+fn refuse_replaced_inputs(expect: &str, args: &CheckLogArgs, shell: &Shell) -> Result<(), Failure> {
+    let Some((file, identity)) =
+        args.junit.as_ref().and_then(|file| Some((file, FileIdentity::read(file)?)))
+    else {
+        return Ok(());
+    };
+    let logs = args.logs.iter().flat_map(|word| logs(word, shell)).map(|(log, _)| log);
+    let others = args.decoding.types.iter().cloned();
+    let mut inputs = logs.chain(others).chain([expect.to_owned()]);
+    match inputs.any(|input| FileIdentity::read(Path::new(&input)) == Some(identity)) {
+        true => Err(Failure::Usage(format!("--junit would replace an input: {}", file.display()))),
+        false => Ok(()),
+    }
 }
 
 /// Whether a rule for channels needs decoded fields.

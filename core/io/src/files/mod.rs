@@ -11,6 +11,7 @@ mod object_reader;
 mod objects;
 mod stream;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::escape::printable;
 use crate::globs::{self, is_glob};
 use crate::store::{self, StorePath};
 
@@ -259,6 +261,30 @@ impl FileIdentity {
         let meta = fs::metadata(path).ok()?;
         meta.is_file().then(|| Self(IdentityKey::File { device: meta.dev(), inode: meta.ino() }))
     }
+}
+
+/// Refuses inputs that name a stream twice: standard input, a named pipe or a socket. Two readers
+/// would each get parts of it.
+pub fn refuse_repeated_streams<'i>(
+    inputs: impl IntoIterator<Item = &'i Input>,
+) -> Result<(), Error> {
+    let mut seen = BTreeSet::new();
+    for path in inputs.into_iter().filter(|input| input.bytes.is_none()).map(|input| &input.path) {
+        let is_stdin = path == Path::new("-");
+        let at = if is_stdin { Path::new("/dev/stdin") } else { path };
+        let Ok(meta) = fs::metadata(at) else { continue };
+        let kind = meta.file_type();
+        let is_stream = is_stdin || kind.is_fifo() || kind.is_socket();
+        if is_stream && !seen.insert((meta.dev(), meta.ino())) {
+            let name = if is_stdin { "standard input".into() } else { path.to_string_lossy() };
+            return Err(Error::refused(format!(
+                "{} is an input twice, and a stream can only be read once; name it once, or save \
+                 it to a file first",
+                printable(&name)
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a path is a device, a pipe or a socket.
