@@ -61,6 +61,37 @@ impl Deref for ReadBuffer {
     }
 }
 
+/// The part of a log that was read last.
+#[derive(Debug, Default)]
+pub struct LogWindow {
+    start: u64,
+    bytes: ReadBuffer,
+}
+
+impl LogWindow {
+    /// Its position in the log.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The bytes from `at` on: at least `least`, unless the log ends. If they are not there, `read`
+    /// reads up to `most` from that position, in their place.
+    pub fn view<E>(
+        &mut self,
+        at: u64,
+        least: usize,
+        most: usize,
+        read: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<&[u8], E> {
+        let skip = at.checked_sub(self.start).and_then(|skip| usize::try_from(skip).ok());
+        if let Some(skip) = skip.filter(|skip| skip.saturating_add(least) <= self.bytes.len()) {
+            return Ok(self.bytes.get(skip..).unwrap_or_default());
+        }
+        self.start = at;
+        self.bytes.replace(most, read)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +116,16 @@ mod tests {
         buffer.discard(100);
         assert!(buffer.is_empty());
         assert_eq!(buffer.replace(2, reads(4, 1)), Ok(&[4][..]));
+    }
+
+    #[test]
+    fn a_window_is_read_only_where_it_is_too_short() {
+        let mut window = LogWindow::default();
+        assert_eq!(window.view(10, 2, 4, reads(1, 4)), Ok(&[1; 4][..]));
+        assert_eq!(window.view(12, 2, 4, |_| Err(())), Ok(&[1; 2][..]));
+        assert_eq!(window.view(13, 2, 4, reads(2, 1)), Ok(&[2][..]));
+        assert_eq!((window.start(), window.view(9, 1, 4, |_| Err(()))), (13, Err(())));
+        assert_eq!(window.view(9, 1, 4, reads(3, 2)), Ok(&[3; 2][..]));
     }
 
     #[test]

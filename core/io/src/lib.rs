@@ -2,8 +2,8 @@
 //!
 //! Modules build on each other in this order: [`store`] (object stores and their addresses),
 //! [`files`] (inputs), [`frames`] (seekable zstd; [`level`] chooses how hard to try), [`output`]
-//! (temporary files, and publishing them together). [`ReadBuffer`] holds what readers of logs have
-//! read. Knows no events, no plugin and no async runtime.
+//! (temporary files, and publishing them together). [`ReadBuffer`] and [`LogWindow`] hold what
+//! readers of logs have read. Knows no events, no plugin and no async runtime.
 
 pub mod error;
 pub mod escape;
@@ -17,7 +17,7 @@ pub mod tasks;
 mod buffer;
 mod globs;
 
-pub use buffer::ReadBuffer;
+pub use buffer::{LogWindow, ReadBuffer};
 pub use error::{Error, ErrorKind, OptionsError};
 pub use files::Input;
 pub use output::{OutputFile, Outputs, Overwrite};

@@ -5,10 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow_array::builder::BinaryBuilder;
-use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch};
+use arrow_array::{Array, BinaryArray, RecordBatch};
+use arrow_cast::cast;
 use arrow_schema::SchemaRef;
 
-use crate::cast::{as_fields, as_type, binary_column};
+use crate::cast::{as_fields, binary_column};
 use crate::raw::{self, RawColumn};
 use crate::{Batch, BatchBuilder, ChannelId, Error, MessageType, Payloads, Rows, TypeKey};
 
@@ -218,12 +219,10 @@ impl PayloadType {
         let (decoded, said) = self.raw_rows(raw)?;
         let mut unfit = vec![false; columns.num_rows()];
         let found = as_fields(columns, self.form.schema().fields(), &mut unfit)?;
-        // A cast makes nested fields nullable, and arrays of other types are never equal.
-        let as_found = |(said, found): (&ArrayRef, &ArrayRef)| {
-            as_type(said, found.data_type(), &mut vec![false; said.len()])
-        };
-        let said: Vec<ArrayRef> =
-            said.columns().iter().zip(&found).map(as_found).collect::<Result<_, _>>()?;
+        // Nested fields of what was cast are nullable, and arrays of other types are never equal.
+        let each = said.columns().iter().zip(&found);
+        let said = each.map(|(said, found)| cast(said, found.data_type()));
+        let said = said.collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
         let is_same = |at: usize, row: usize| {
             let each = found.iter().zip(&said);
             let mut pairs = each.map(|(found, said)| (found.slice(row, 1), said.slice(at, 1)));

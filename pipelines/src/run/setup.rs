@@ -183,21 +183,19 @@ impl Setup {
 
     pub(super) fn prepare(&self, nodes: &[PipelineNode]) -> Result<ReadPlan, Error> {
         let mut files = Vec::new();
-        for node in nodes {
-            if let PluginInstance::Source(source) = &node.instance {
-                files.extend(source.files()?);
+        for (node, spec) in nodes.iter().enumerate() {
+            if let PluginInstance::Source(source) = &spec.instance {
+                files.push((node, source, source.files()?));
             }
         }
-        refuse_repeated_streams(&files)?;
+        refuse_repeated_streams(files.iter().flat_map(|(_, _, inputs)| inputs))?;
         let origins = self.origins(nodes)?;
         let wanted = Pushdown::compute(nodes, &origins);
         let mut sources = Vec::new();
-        for (node, spec) in nodes.iter().enumerate() {
-            let PluginInstance::Source(source) = &spec.instance else { continue };
+        for (node, source, inputs) in files {
             let query = wanted.query_for(node);
             let channels = query.channels.with_log(self.left_out.clone());
             let query = Query { channels, ..query };
-            let inputs = source.files()?;
             let splits = source.splits(self.split_bytes(), &query)?;
             sources.push(SourcePlan { node, inputs, query, splits });
         }

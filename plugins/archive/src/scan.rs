@@ -10,7 +10,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use memchr::memmem;
-use sluice_io::ReadBuffer;
+use sluice_io::LogWindow;
 use sluice_io::files::LogFile;
 use sluice_io::frames::{
     self, FrameSpan, MAGIC, compress_bound, content_size, frame_len, skippable_len,
@@ -50,31 +50,22 @@ struct FrameWalk {
     known_starts: Vec<u64>,
     /// The maximum length of a frame.
     longest: u64,
-    window: ReadBuffer,
-    base: u64,
+    window: LogWindow,
 }
 
 impl FrameWalk {
     fn new(mut log: LogFile, max_frame: u64) -> Result<Self, Error> {
         let known_starts = seek_table_starts(&mut log)?;
         let (len, longest) = (log.len().unwrap_or_default(), compress_bound(max_frame));
-        Ok(Self { log, len, at: 0, known_starts, longest, window: ReadBuffer::default(), base: 0 })
+        Ok(Self { log, len, at: 0, known_starts, longest, window: LogWindow::default() })
     }
 
     /// At least `want` bytes from `at` on; fewer only at the end.
     fn bytes(&mut self, at: u64, want: u64) -> Result<&[u8], Error> {
-        let want = want.min(self.len.saturating_sub(at));
-        let skip = at.checked_sub(self.base).and_then(|skip| usize::try_from(skip).ok());
-        let is_held = |rest: &&[u8]| rest.len() as u64 >= want;
-        if let Some(skip) = skip
-            && self.window.get(skip..).filter(is_held).is_some()
-        {
-            return Ok(self.window.get(skip..).unwrap_or_default());
-        }
-        let step = want.max(READ_LEN).min(self.len.saturating_sub(at));
-        let step = usize::try_from(step).unwrap_or(usize::MAX);
-        self.base = at;
-        self.window.replace(step, |space| self.log.read_at(at, space))
+        let left = self.len.saturating_sub(at);
+        let [least, most] = [want, want.max(READ_LEN)]
+            .map(|len| usize::try_from(len.min(left)).unwrap_or(usize::MAX));
+        self.window.view(at, least, most, |space| self.log.read_at(at, space))
     }
 
     /// The segment at the current position; `None` at the end.

@@ -1,12 +1,15 @@
 //! The run's only input, if that is a VEL log: a sink reads the exact times from it that
 //! nanoseconds cannot hold. Reads no events.
 
+use sluice_io::LogWindow;
 use sluice_io::files::LogFile;
 use sluice_io::store::is_address;
 use sluice_model::{Error, SinkContext};
 
 use crate::sink_options::MAX_SECONDS;
-use crate::wire::{END_MARK, FileHead, HEAD_LEN, MAGIC, MessageHeader, SIZE_LEN, VERSION};
+use crate::wire::{
+    END_MARK, FileHead, HEAD_LEN, HEADER_LEN, MAGIC, MessageHeader, SIZE_LEN, VERSION,
+};
 
 /// Bytes of the original read at a time.
 const ORIGINAL_WINDOW: usize = 16 << 10;
@@ -17,9 +20,7 @@ const ORIGINAL_WINDOW: usize = 16 << 10;
 pub(crate) struct OriginalLog {
     log: LogFile,
     head: FileHead,
-    /// The bytes read last, and their position.
-    window: Vec<u8>,
-    start: u64,
+    window: LogWindow,
     /// The end of the furthest message found.
     end: u64,
 }
@@ -38,7 +39,7 @@ impl OriginalLog {
         let is_vel =
             |(magic, head): &([u8; 4], FileHead)| *magic == MAGIC && head.major == VERSION.0;
         let Some((_, head)) = found.filter(is_vel) else { return Ok(None) };
-        Ok(Some(Self { log, head, window: Vec::new(), start: 0, end: head.body() }))
+        Ok(Some(Self { log, head, window: LogWindow::default(), end: head.body() }))
     }
 
     /// The minor version of its format.
@@ -55,13 +56,10 @@ impl OriginalLog {
     /// The time of the message at `at`, if its header otherwise equals `like`.
     pub(crate) fn millis(&mut self, at: i64, like: &MessageHeader) -> Result<Option<f64>, Error> {
         let Ok(at) = u64::try_from(at) else { return Ok(None) };
-        let header = match self.header(at) {
-            None => {
-                self.load(at)?;
-                self.header(at)
-            }
-            header => header,
-        };
+        // Enough for several short messages, without reading far into long ones.
+        let read = |space: &mut [u8]| self.log.read_at(at, space);
+        let bytes = self.window.view(at, HEADER_LEN, ORIGINAL_WINDOW, read)?;
+        let header = bytes.first_chunk().and_then(MessageHeader::parse);
         let found = header.filter(|header| *header == MessageHeader { ms: header.ms, ..*like });
         if let Some(header) = found {
             self.end = self.end.max(at.saturating_add(header.message_len()));
@@ -74,20 +72,5 @@ impl OriginalLog {
         let mut bytes = [0; SIZE_LEN];
         let there = self.log.read_at(self.end, &mut bytes)?;
         Ok(there == bytes.len() && u32::from_le_bytes(bytes) == END_MARK)
-    }
-
-    /// The header at `at`, if it is in the window.
-    fn header(&self, at: u64) -> Option<MessageHeader> {
-        let at = usize::try_from(at.checked_sub(self.start)?).ok()?;
-        self.window.get(at..)?.first_chunk().and_then(MessageHeader::parse)
-    }
-
-    /// Reads from `at` on: enough for several short messages, without reading far into long ones.
-    fn load(&mut self, at: u64) -> Result<(), Error> {
-        self.window.resize(ORIGINAL_WINDOW, 0);
-        let there = self.log.read_at(at, &mut self.window)?;
-        self.window.truncate(there);
-        self.start = at;
-        Ok(())
     }
 }

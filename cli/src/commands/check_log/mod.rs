@@ -56,12 +56,14 @@ fn check_logs(
         return Err(Failure::Usage(format!("the path of the expectations is not UTF-8: {path}")));
     };
     refuse_mistakes(expect, args, shell)?;
-    refuse_replaced_inputs(expect, args, shell)?;
+    let logs: Vec<_> = args.logs.iter().flat_map(|word| logs(word, shell)).collect();
+    let names = logs.iter().map(|(log, _)| log).chain(&args.decoding.types);
+    refuse_replaced_inputs(args, names.map(Path::new).chain([Path::new(expect)]))?;
     let text = files::read(Path::new(expect))?;
     let decodes = needs_fields(&String::from_utf8_lossy(&text));
     let check = LogCheck { expect, decodes, args, format, shell };
     let mut results = Vec::new();
-    for log in args.logs.iter().flat_map(|word| logs(word, shell)) {
+    for log in logs {
         let result = check.result(log)?;
         match args.json {
             true => stdout::json(&result.to_json().to_string(), shell)?,
@@ -88,18 +90,16 @@ fn refuse_mistakes(expect: &str, args: &CheckLogArgs, shell: &Shell) -> Result<(
 }
 
 /// Refuses to replace what is read with the results.
-fn refuse_replaced_inputs(expect: &str, args: &CheckLogArgs, shell: &Shell) -> Result<(), Failure> {
-    let Some((file, identity)) =
-        args.junit.as_ref().and_then(|file| Some((file, FileIdentity::read(file)?)))
-    else {
-        return Ok(());
-    };
-    let logs = args.logs.iter().flat_map(|word| logs(word, shell)).map(|(log, _)| log);
-    let others = args.decoding.types.iter().cloned();
-    let mut inputs = logs.chain(others).chain([expect.to_owned()]);
-    match inputs.any(|input| FileIdentity::read(Path::new(&input)) == Some(identity)) {
-        true => Err(Failure::Usage(format!("--junit would replace an input: {}", file.display()))),
-        false => Ok(()),
+fn refuse_replaced_inputs<'i>(
+    args: &CheckLogArgs,
+    mut inputs: impl Iterator<Item = &'i Path>,
+) -> Result<(), Failure> {
+    let Some(file) = &args.junit else { return Ok(()) };
+    match FileIdentity::read(file) {
+        Some(identity) if inputs.any(|input| FileIdentity::read(input) == Some(identity)) => {
+            Err(Failure::Usage(format!("--junit would replace an input: {}", file.display())))
+        }
+        _ => Ok(()),
     }
 }
 

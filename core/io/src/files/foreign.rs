@@ -7,7 +7,7 @@ use std::path::Path;
 use super::{LogFile, head};
 use crate::escape::printable;
 use crate::store::is_address;
-use crate::{Error, Input};
+use crate::{Error, Input, ReadBuffer};
 
 /// A format recognized by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,20 +242,18 @@ pub fn is_text_bytes(bytes: &[u8]) -> bool {
 /// Whether a file contains only text. Stops at the first byte that is not.
 pub fn is_text(path: &Path) -> Result<bool, Error> {
     let mut log = LogFile::open(path)?;
-    let (mut chunk, mut position) = (vec![0; HEAD], 0u64);
+    let (mut chunk, mut len, mut position) = (ReadBuffer::default(), HEAD, 0u64);
     loop {
-        let read = log.read_at(position, &mut chunk)?;
-        if !is_text_bytes(chunk.get(..read).unwrap_or_default())
-            || log.decompression_error().is_some()
-        {
+        let bytes = chunk.replace(len, |space| log.read_at(position, space))?;
+        if !is_text_bytes(bytes) || log.decompression_error().is_some() {
             return Ok(false);
         }
-        if read < chunk.len() {
-            return Ok(position > 0 || read > 0);
+        position += bytes.len() as u64;
+        if bytes.len() < len {
+            return Ok(position > 0);
         }
-        position += read as u64;
         log.forget(position);
-        chunk.resize(256 << 10, 0);
+        len = 256 << 10;
     }
 }
 

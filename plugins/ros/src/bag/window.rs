@@ -3,7 +3,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use memchr::memmem::Finder;
-use sluice_io::ReadBuffer;
+use sluice_io::LogWindow;
 use sluice_io::files::LogFile;
 use sluice_model::{Error, RunHandle};
 
@@ -17,9 +17,7 @@ const MAX_BEFORE_OP: usize = 128;
 /// An open bag.
 pub(crate) struct BagWindow {
     log: LogFile,
-    bytes: ReadBuffer,
-    /// Where `bytes` are in the bag.
-    at: u64,
+    window: LogWindow,
     /// The longest record that is believed.
     max_record: u64,
     run: RunHandle,
@@ -38,7 +36,7 @@ pub(crate) enum FoundAt {
 
 impl BagWindow {
     pub(crate) fn new(log: LogFile, max_record: u64, run: RunHandle) -> Self {
-        Self { log, bytes: ReadBuffer::default(), at: 0, max_record, run }
+        Self { log, window: LogWindow::default(), max_record, run }
     }
 
     pub(crate) fn is_seekable(&self) -> bool {
@@ -57,17 +55,13 @@ impl BagWindow {
     /// Declares that nothing before a position is read again.
     pub(crate) fn forget(&mut self, at: u64) {
         // The window may begin before, and is read again from its start.
-        self.log.forget(at.min(self.at.max(at.saturating_sub(MAX_BEFORE_OP as u64))));
+        let start = self.window.start();
+        self.log.forget(at.min(start.max(at.saturating_sub(MAX_BEFORE_OP as u64))));
     }
 
     /// The bytes at a position: at least `least` if the bag has as many.
     fn view(&mut self, at: u64, least: usize) -> Result<&[u8], Error> {
-        let skip = at.checked_sub(self.at).and_then(|skip| usize::try_from(skip).ok());
-        if let Some(skip) = skip.filter(|skip| skip.saturating_add(least) <= self.bytes.len()) {
-            return Ok(self.bytes.get(skip..).unwrap_or_default());
-        }
-        self.at = at;
-        self.bytes.replace(least.max(WINDOW), |space| self.log.read_at(at, space))
+        self.window.view(at, least, least.max(WINDOW), |space| self.log.read_at(at, space))
     }
 
     /// Whether the bag has a byte at this position, or ends there.

@@ -113,11 +113,14 @@ impl Condition {
         let resolve = |path: &FieldPath| path.resolve(&group.rows?.columns);
         let fields: Vec<_> = self.fields.iter().map(resolve).collect();
         notes.missing(group.rows.is_some(), fields.iter().map(Option::is_some));
+        let is_gone = group.rows.is_some_and(|rows| rows.payloads == Payloads::Gone);
         let wants_unknown_size = Cell::new(false);
-        let events = |field| {
-            let is_unknown = field == EventField::Size && group.has_no_payloads();
-            wants_unknown_size.set(wants_unknown_size.get() | is_unknown);
-            event_values(batch, names, group, field)
+        let events = |field| match field {
+            EventField::Size if is_gone => {
+                wants_unknown_size.set(true);
+                Values::Missing
+            }
+            field => event_values(batch, names, group, field),
         };
         let scope = EvalScope { len: group.events.len(), fields: &fields, events: &events };
         let mut mismatches = TypeMismatches::new();
@@ -158,13 +161,6 @@ struct DecodedGroup<'b> {
     events: Cow<'b, [u32]>,
 }
 
-impl DecodedGroup<'_> {
-    /// Whether only columns are left of the events, so that the sizes of payloads are unknown.
-    fn has_no_payloads(&self) -> bool {
-        self.rows.is_some_and(|rows| rows.payloads == Payloads::Gone)
-    }
-}
-
 fn groups(batch: &Batch) -> Vec<DecodedGroup<'_>> {
     let decoded =
         |rows| DecodedGroup { rows: Some(rows), events: Cow::Borrowed(rows.events.as_slice()) };
@@ -192,7 +188,6 @@ fn event_values<'a>(
     match field {
         EventField::Timestamp => number(&|row| batch.timestamps()[row]),
         EventField::Sequence => number(&|row| batch.sequences()[row]),
-        EventField::Size if group.has_no_payloads() => Values::Missing,
         EventField::Size => number(&|row| batch.payload_len(row) as i64),
         EventField::Source => text(&|names| &names.source),
         EventField::Channel => text(&|names| &names.channel),
