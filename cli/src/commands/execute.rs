@@ -303,6 +303,9 @@ fn refuse_overwriting(
         return refuse("an output");
     }
     let Some(identity) = FileIdentity::read(path) else { return Ok(()) };
+    if pipeline.files.iter().any(|file| FileIdentity::read(file) == Some(identity)) {
+        return refuse("an input");
+    }
     for node in &pipeline.nodes {
         let PluginInstance::Source(source) = &node.instance else { continue };
         if source.files()?.iter().any(|input| FileIdentity::read(&input.path) == Some(identity)) {

@@ -290,7 +290,8 @@ fn collision(one: &Unit, other: &Unit, output: &Path) -> Error {
     ))
 }
 
-/// The files that the units read, including those that belong to an input. Inputs that cannot be
+/// The files that the units read, including those that belong to an input, and those that the
+/// pipeline is made from. Inputs that cannot be
 /// opened are skipped here; reading them reports the error.
 pub(super) fn identities(pipeline: &Pipeline, units: &[Unit]) -> BTreeSet<FileIdentity> {
     let sources = pipeline.nodes.iter().filter_map(|node| match &node.instance {
@@ -299,7 +300,11 @@ pub(super) fn identities(pipeline: &Pipeline, units: &[Unit]) -> BTreeSet<FileId
     });
     let files = sources.flatten().map(|input| input.path);
     let inputs = units.iter().map(|unit| unit.input.path.clone());
-    files.chain(inputs).filter_map(|path| FileIdentity::read(&path)).collect()
+    files
+        .chain(inputs)
+        .chain(pipeline.files.iter().cloned())
+        .filter_map(|path| FileIdentity::read(&path))
+        .collect()
 }
 
 /// Refuses units that write to an input of any unit.

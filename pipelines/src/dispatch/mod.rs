@@ -122,7 +122,7 @@ pub fn run_by(
     let blueprint = crate::batch::Blueprint::from_pipeline(&pipeline);
     let shared = Arc::new(RunSpec::new(&exchange, &blueprint, registry, options)?);
     let orders = [UnitOrder::new(&shared, own)];
-    let inputs = orders[0].inputs();
+    let inputs = [orders[0].inputs(), pipeline.files].concat();
     let mut refused = None;
     let outcomes = DispatchDriver { carrier, options, exchange: &exchange, is_recorded: false }
         .run(&orders, |_, delivery| {

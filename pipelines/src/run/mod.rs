@@ -103,7 +103,7 @@ fn run_prepared(
 ) -> Result<Report, Error> {
     let started = Instant::now();
     let text = resolved::text(&pipeline, memory_cap(options, pipeline.memory));
-    let Pipeline { name, nodes, .. } = pipeline;
+    let Pipeline { name, nodes, files, .. } = pipeline;
     let is_hashed = within.is_some_and(|within| within.hash);
     let inputs: Vec<Input> = reading.inputs().cloned().collect();
     for source in &reading.sources {
@@ -126,7 +126,7 @@ fn run_prepared(
         }),
         hashes,
         plugins: manifest::plugin_names(&nodes),
-        inputs: inputs.iter().map(|input| input.path.clone()).collect(),
+        inputs: inputs.iter().map(|input| input.path.clone()).chain(files).collect(),
         targets: sinks(&nodes).flat_map(|sink| &sink.traits().targets).cloned().collect(),
         grows: sinks(&nodes).all(|sink| sink.traits().is_readable_unfinished),
         hash: options.hash || is_hashed || writes_folder(&nodes),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::path::Path;
 
 use sluice_model::Registry;
 use toml::Spanned;
@@ -25,6 +26,8 @@ pub(super) struct TextEdit {
 /// The state that all checks of a file share.
 pub(super) struct Check<'c> {
     pub(super) document: &'c Document,
+    /// The base of relative paths; `None` for the working folder.
+    pub(super) folder: Option<&'c Path>,
     pub(super) variables: &'c Variables,
     pub(super) registry: &'c Registry,
     pub(super) mistakes: Vec<Mistake>,
@@ -46,8 +49,10 @@ impl<'c> Check<'c> {
     ) -> Self {
         let (mistakes, unset, broken) = (Vec::new(), Default::default(), Vec::new());
         let (reads_templates, edits) = (false, Vec::new());
+        let folder = document.file.as_deref().and_then(Path::parent);
         Self {
             document,
+            folder,
             variables,
             registry,
             mistakes,
@@ -56,6 +61,11 @@ impl<'c> Check<'c> {
             edits,
             broken_lines: broken,
         }
+    }
+
+    /// Makes `folder` the base of relative paths.
+    pub(super) fn in_folder(self, folder: &'c Path) -> Self {
+        Self { folder: Some(folder), ..self }
     }
 
     /// Reports a variable without a value.

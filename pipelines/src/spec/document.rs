@@ -20,8 +20,9 @@ pub struct Document {
     pub name: String,
     /// The text.
     pub text: String,
-    /// The base of relative paths; `None` for the working folder.
-    pub folder: Option<PathBuf>,
+    /// The file that holds it; relative paths are relative to its folder. `None` if it is in none:
+    /// they are relative to the working folder.
+    pub file: Option<PathBuf>,
     /// Options that nodes have unless the text gives them, as a command line adds them.
     pub presets: Vec<PresetOption>,
 }
@@ -54,7 +55,7 @@ impl Document {
 
     /// A text that is not in a file. Its relative paths are relative to the working folder.
     pub fn generated(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { name: name.into(), text: text.into(), folder: None, presets: Vec::new() }
+        Self { name: name.into(), text: text.into(), file: None, presets: Vec::new() }
     }
 
     /// Whether it names this variable, in a string or as the key of a condition.
@@ -87,8 +88,7 @@ impl Document {
             let at = error.utf8_error().valid_up_to() as u64;
             Error::malformed(&name, at, format!("a pipeline file is UTF-8 text: {LOG}"))
         })?;
-        let folder = path.parent().map(Path::to_owned);
-        Ok(Self { name, text, folder, presets: Vec::new() })
+        Ok(Self { name, text, file: Some(path.to_owned()), presets: Vec::new() })
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use sluice_io::FULL_PROGRAM;
+use sluice_io::store::is_address;
+use sluice_io::{FULL_PROGRAM, files};
 use sluice_model::{Plugin, PluginKind, Registry};
 use toml::de::{DeTable, DeValue};
 
@@ -14,6 +16,7 @@ use super::messages::{joined, suggest};
 use super::options::CheckedOptions;
 use super::outline::OutlineNode;
 use super::reference;
+use super::schema_view::SchemaView;
 use super::templates::TemplateUse;
 use super::when::Condition;
 use super::{OnDamage, PipelineNode, PluginInstance};
@@ -82,6 +85,17 @@ impl NodeDraft {
         Some(OutlineNode { name: self.name, plugin, kind: self.kind?, from, options })
     }
 
+    /// The files that its options name, if it reads them: all but those of a sink.
+    pub(super) fn files_read(&self) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        if let Some((_, options)) = self.instance.as_ref()
+            && self.kind != Some(PluginKind::Sink)
+        {
+            add_files(options, &SchemaView::from_schema(&self.schema), &mut files);
+        }
+        files
+    }
+
     /// Its plugin instance.
     pub(super) fn instance(&self) -> Option<&PluginInstance> {
         self.instance.as_ref().map(|(part, _)| part)
@@ -102,6 +116,32 @@ impl NodeDraft {
     pub(super) fn quarantine_span(&self) -> Range<usize> {
         self.spans[1].clone().unwrap_or(self.header.clone())
     }
+}
+
+/// Adds the paths in a value of this shape.
+fn add_files(value: &Value, shape: &SchemaView<'_>, files: &mut Vec<PathBuf>) {
+    match value {
+        Value::String(text) if shape.is_path() => files.push(text.into()),
+        Value::String(text) if shape.is_types() => files.extend(type_files(Path::new(text))),
+        Value::Array(values) => {
+            let shape = shape.element();
+            values.iter().for_each(|value| add_files(value, &shape, files));
+        }
+        Value::Object(fields) => {
+            fields.iter().for_each(|(key, value)| add_files(value, &shape.property(key), files));
+        }
+        _ => {}
+    }
+}
+
+/// The files of types that a path means: a file, a glob, or a folder; none for built-in sets.
+fn type_files(path: &Path) -> Vec<PathBuf> {
+    if is_address(path) {
+        return vec![path.to_owned()];
+    }
+    let pattern = if path.is_dir() { path.join("**/*") } else { path.to_owned() };
+    let found = files::expand(&[pattern]).unwrap_or_default();
+    found.into_iter().map(|input| input.path).collect()
 }
 
 /// What `plugin = …` refers to.

@@ -32,6 +32,9 @@ pub struct Pipeline {
     pub pruned: Vec<PrunedNode>,
     /// The text of the file.
     pub text: String,
+    /// The files it is made from, and those that options of sources and stages name. No output may
+    /// replace one.
+    pub files: Vec<PathBuf>,
     /// The output paths with placeholders. If there are any, the pipeline runs as a batch; see
     /// [`crate::batch`].
     pub templates: Vec<TemplateSlot>,

@@ -57,6 +57,8 @@ impl Check<'_> {
         };
         let Graph { name, memory, nodes, links, left_out } = graph;
         let templates = slots(&nodes);
+        let named = nodes.iter().flat_map(NodeDraft::files_read);
+        let files = self.document.file.iter().cloned().chain(named).collect();
         let registry = self.registry;
         let nodes = nodes.into_iter().zip(links);
         let nodes = nodes.filter_map(|(node, from)| node.finish(from, registry));
@@ -65,7 +67,7 @@ impl Check<'_> {
         if !undeclared.is_empty() {
             return Err(Mistakes::new(self.document.clone(), undeclared));
         }
-        Ok(Pipeline { name, memory, nodes, pruned: left_out, text, templates })
+        Ok(Pipeline { name, memory, nodes, pruned: left_out, text, files, templates })
     }
 
     /// The same, but variables may lack values.

@@ -19,8 +19,8 @@ impl Document {
         variables: &Variables,
         registry: &Registry,
     ) -> Result<String, Mistakes> {
-        let document = Self { folder: Some(folder.to_owned()), ..self.clone() };
-        let mut edits = Check::new(&document, variables, registry).edits()?;
+        let check = Check::new(self, variables, registry).in_folder(folder);
+        let mut edits = check.edits()?;
         edits.sort_by_key(|edit| edit.span.start);
         let mut text = self.text.clone();
         // Back to front, so that earlier positions stay valid.

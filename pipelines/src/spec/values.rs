@@ -86,8 +86,9 @@ impl Check<'_> {
     /// A path in the file, relative to the working folder. Paths that come from outside the file
     /// already are, and URLs stay.
     pub(super) fn located(&self, path: &str, is_template: bool) -> String {
-        let folder = self.document.folder.as_deref().filter(|folder| *folder != Path::new(""));
-        let Some(folder) = folder else { return path.to_owned() };
+        let Some(folder) = self.folder.filter(|folder| *folder != Path::new("")) else {
+            return path.to_owned();
+        };
         let stays = matches!(path, "" | "-") || Path::new(path).is_absolute();
         if stays || is_address(Path::new(path)) {
             return path.to_owned();

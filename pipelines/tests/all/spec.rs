@@ -1,6 +1,6 @@
 //! Valid pipeline files and their meaning; no text makes reading panic.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -40,7 +40,7 @@ fn variables(set: &[(&str, &str)]) -> Variables {
 
 fn read(text: &str, folder: Option<&str>, set: &[(&str, &str)]) -> Pipeline {
     let mut document = Document::generated("test.toml", text);
-    document.folder = folder.map(PathBuf::from);
+    document.file = folder.map(|folder| Path::new(folder).join("pipeline.toml"));
     Pipeline::read(&document, &variables(set), &toys::registry()).unwrap()
 }
 
@@ -117,10 +117,10 @@ fn files_come_before_built_in_pipelines() {
     let file = folder.path().join("mine.toml");
     std::fs::write(&file, "name = \"mine\"").unwrap();
     let document = Document::open(file.to_str().unwrap()).unwrap();
-    assert_eq!(document.folder.as_deref(), Some(folder.path()));
+    assert_eq!(document.file.as_deref().and_then(Path::parent), Some(folder.path()));
     for name in ["quickstart", "quickstart.toml"] {
         let document = Document::open(name).unwrap();
-        assert_eq!((document.name, document.folder), (format!("{name} (built in)"), None));
+        assert_eq!((document.name, document.file), (format!("{name} (built in)"), None));
     }
     let error = |name: &str| Document::open(name).unwrap_err().to_string();
     assert!(error("quikstart").contains("did you mean `quickstart`?"));

@@ -110,9 +110,9 @@ fn run_case(case: &Path, registry: &Registry) -> Result<CaseFiles, String> {
     let last = last_node(&text)?;
     let document = |place: u64| {
         let sink = format!("[sinks.kept]\nplugin = {KEEP:?}\nfrom = {last:?}\nplace = {place}");
-        let folder = Some(folder.path().to_owned());
+        let file = Some(folder.path().join(PIPELINE));
         let (name, text) = (PIPELINE.to_owned(), format!("{text}\n{sink}\n"));
-        Ok(Document { folder, ..Document::generated(name, text) })
+        Ok(Document { file, ..Document::generated(name, text) })
     };
     let mut whole: Option<(CaseFiles, ReadResult)> = None;
     for limits in RUN_CONFIGS {

@@ -172,6 +172,48 @@ fn pipelines_and_batches_find_inputs_through_folders_to_be_created() {
 }
 
 #[test]
+fn files_that_a_pipeline_is_made_from_are_never_written() {
+    let folder = folder_with_log();
+    fs::create_dir_all(folder.at("types/sub")).unwrap();
+    for name in ["types/pose.lcm", "types/sub/pose.lcm"] {
+        folder.write(name, "struct pose_t { int64_t utime; }\n");
+    }
+    folder.write("expect.toml", "[log]\ndamage = 0\n");
+    symlink("expect.toml", folder.at("link.lcm")).unwrap();
+    let text = |types: &str, target: &str| {
+        format!(
+            "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
+             [stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = [{types}]\n\
+             [stages.good]\nplugin = \"expect\"\nfrom = \"typed\"\nfile = \"expect.toml\"\n\
+             [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"good\"\npath = \"{target}\"\n"
+        )
+    };
+    for types in ["\"types/pose.lcm\", \"types/sub/pose.lcm\"", "\"types/**/*.lcm\"", "\"types\""] {
+        for target in ["run.toml", "link.lcm", "types/pose.lcm", "types/sub/pose.lcm"] {
+            folder.write("run.toml", text(types, target));
+            let run = ["run", "run.toml", "--overwrite"];
+            assert_fails_unchanged(&folder, &run, "the output is also an input");
+        }
+        folder.write("run.toml", text(types, "out.lcm"));
+        let before = crate::batch::tree(&folder.at("."));
+        for report in ["run.toml", "link.lcm", "types/pose.lcm", "types/sub/pose.lcm", "in.lcm"] {
+            run_sluice(&folder, &["run", "run.toml", "--report", report])
+                .expect(2)
+                .expect_stderr("would replace an input");
+        }
+        assert!(crate::batch::tree(&folder.at(".")) == before);
+    }
+    // A batch reads the same files for each of its units.
+    folder.write("run.toml", text("\"types\"", "types/sub/{stem}.lcm"));
+    folder.write("pose.lcm", folder.read("in.lcm"));
+    let batch = folder.read("run.toml");
+    let batch = String::from_utf8(batch).unwrap().replace("in.lcm", "pose.lcm");
+    folder.write("run.toml", batch);
+    let run = ["run", "run.toml", "--overwrite"];
+    assert_fails_unchanged(&folder, &run, "the output is also an input");
+}
+
+#[test]
 fn an_output_folder_is_not_cleared_while_it_is_an_input() {
     let folder = folder_with_log();
     run_sluice(&folder, &["convert", "in.lcm", "--to", "tables/"]).expect(0);

@@ -56,7 +56,8 @@ pub(crate) struct PickRule {
 /// The values of a field by time.
 #[derive(Debug, Default)]
 pub(crate) struct Track {
-    /// By time; of equal times, in order of arrival.
+    /// By time; of equal times, in order of arrival: a row before them takes the first one, which
+    /// decides it, and others the last one.
     values: VecDeque<TimedValue>,
     /// The time of the newest value that is no longer in `values`.
     dropped: Option<i64>,
@@ -242,6 +243,17 @@ mod tests {
     #[test]
     fn of_equal_times_the_later_arrival_is_the_last_one() {
         assert_eq!(pick(&[10, 20, 10], 12, Method::Last, 5), Pick::One(at(2), 2));
+    }
+
+    #[test]
+    fn a_row_before_equal_times_takes_the_earlier_arrival() {
+        for (method, expected) in [
+            (Method::Linear, Pick::Between(at(0), at(1), 0.75, 6)),
+            (Method::Nearest, Pick::One(at(1), 2)),
+        ] {
+            assert_eq!(pick(&[10, 18, 18], 16, method, 10), expected);
+            assert_eq!(pick(&[10, 18, 18], 18, method, 10), Pick::One(at(2), 0));
+        }
     }
 
     #[test]
