@@ -3,6 +3,8 @@
 
 use std::process::Command;
 
+use serde_json::json;
+
 use crate::kit::{Folder, drive, log, python_with, run_sluice};
 
 /// Runs a script in the folder; fails the test with its output if it fails.
@@ -245,4 +247,36 @@ assert (count, steps) == (table.num_rows, 1)
 assert duckdb.sql("select count(*) from 'aligned.csv'").fetchall()[0] == (count,)
 "#,
     );
+}
+
+#[test]
+fn json_messages_without_a_schema_come_back_from_tables() {
+    let folder = Folder::new();
+    // `{"rate": 1}`, `[1,2]`, `"a"` and `{"rate":1.50,"rate":2}`.
+    let payloads = [
+        (11, "eyJyYXRlIjogMX0="),
+        (5, "WzEsMl0="),
+        (3, "ImEi"),
+        (22, "eyJyYXRlIjoxLjUwLCJyYXRlIjoyfQ=="),
+    ];
+    let event = |(n, (size, payload)): (u64, (u64, &str))| {
+        let event = json!({ "timestamp_ns": n * 1_000, "source": "log", "channel": "/config",
+            "sequence": n, "encoding": "json", "size": size, "payload": payload });
+        format!("{event}\n")
+    };
+    folder.write("in.jsonl", (0..).zip(payloads).map(event).collect::<String>());
+    let events = |log: &str| {
+        let printed = run_sluice(&folder, &["cat", log, "--json", "--payload"]).expect(0);
+        String::from_utf8(printed.stdout).unwrap()
+    };
+    for format in ["mcap", "lcm"] {
+        let [log, tables, back] =
+            ["log", "tables", "back"].map(|name| format!("{name}-{format}.{format}"));
+        let tables = tables + "/";
+        run_sluice(&folder, &["convert", "in.jsonl", "--to", &log]).expect(0);
+        run_sluice(&folder, &["convert", "in.jsonl", "--to", &tables]).expect(0);
+        run_sluice(&folder, &["convert", &tables, "--to", &back]).expect(0);
+        assert_eq!(events(&back), events(&log), "{format}");
+    }
+    assert!(events("back-mcap.mcap").contains("\"encoding\":\"json\""));
 }

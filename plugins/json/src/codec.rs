@@ -23,6 +23,10 @@ const NAME: &str = "json";
 /// The language of its declarations, as logs name it.
 const LANGUAGE: &str = "jsonschema";
 
+/// The schema that every value meets, as JSON text. Without a text, rows would not say of which type
+/// they are.
+const ANY_VALUE: &str = "{}";
+
 /// Options of the codec `json`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -73,8 +77,7 @@ impl Codec for JsonCodec {
             Some(EmbeddedSchema { encoding, data }) if &**encoding == LANGUAGE => {
                 String::from_utf8_lossy(data).into_owned()
             }
-            // Any value is its own text.
-            Some(_) | None => String::new(),
+            Some(_) | None => ANY_VALUE.to_owned(),
         };
         let key = TypeKey::from_parts([NAME.as_bytes(), text.as_bytes()]);
         let described = MessageType {
@@ -91,21 +94,16 @@ impl Codec for JsonCodec {
     }
 }
 
-/// The type with this description, whose text is a JSON Schema, or empty for any value. It has the
+/// The type with this description, whose text is a JSON Schema. It has the
 /// key of the description: that of the plain type, or of its rows with a raw column.
 pub fn message_type(described: &MessageType) -> Result<PayloadType, String> {
     let text = &*described.text;
     if text.len() > MAX_DESCRIPTION_LEN {
         return Err(format!("its schema is longer than {} MiB", MAX_DESCRIPTION_LEN >> 20));
     }
-    let shape = match text.trim().is_empty() {
-        true => JsonShape::Any,
-        false => {
-            let schema: Value = serde_json::from_str(text)
-                .map_err(|error| format!("its schema is not JSON: {error}"))?;
-            JsonShape::from_schema(&schema)?
-        }
-    };
+    let schema: Value =
+        serde_json::from_str(text).map_err(|error| format!("its schema is not JSON: {error}"))?;
+    let shape = JsonShape::from_schema(&schema)?;
     let plain = TypeKey::from_parts([NAME.as_bytes(), text.as_bytes()]);
     let base = Arc::new(MessageType { key: plain, ..described.clone() });
     let raw = RawColumn::Payload.key(plain);

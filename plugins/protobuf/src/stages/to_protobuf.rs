@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use sluice_model::{
-    Batch, ChannelId, Error, Map, MapQuery, MessageType, Patterns, PayloadType, Payloads,
+    Batch, ChannelId, Encoding, Error, Map, MapQuery, MessageType, Patterns, PayloadType, Payloads,
     PluginFactory, Registry, Rows, RowsEffect, Stage, StageContext, options,
 };
 
@@ -120,7 +120,11 @@ impl Convert {
                 if !self.channels.is_empty() && !self.channels.matches(channel.name.text()) {
                     return Selected::No;
                 }
-                if channel.schema.is_some() { Selected::Declared } else { Selected::Yes }
+                // JSON can be shown without a declaration.
+                match channel.schema.is_some() || channel.encoding == Encoding::Json {
+                    true => Selected::Declared,
+                    false => Selected::Yes,
+                }
             });
         }
         selected
