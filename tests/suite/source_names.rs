@@ -166,7 +166,9 @@ fn fields_that_no_output_writes_are_reported_with_advice() {
         &["--to", "out.lcm", "--where", "exists(pos)"][..],
         &["--to", "out/"],
         &["--to", "out.jsonl"],
+        &["--to", "out.jsonl", "--sink-option", "payload=true"],
         &["--to", "pose.csv", "-c", "POSE"],
+        &["--to", "pose.csv", "-c", "POSE", "--sink-option", "payload=hex"],
     ] {
         let fine = convert(more);
         assert!(!fine.stderr.contains("are not written"), "{more:?}: {}", fine.stderr);

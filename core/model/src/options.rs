@@ -82,6 +82,20 @@ impl<'de> Deserialize<'de> for InPaths {
     }
 }
 
+impl InPaths {
+    /// Deserializes paths for a source that needs files or folders: refuses `-`.
+    pub fn without_stdin<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let paths = Self::deserialize(deserializer)?;
+        if paths.0.iter().any(|path| path == Path::new("-")) {
+            return Err(serde::de::Error::custom(
+                "expected a file or folder, found `-`: standard input can only be read once, from \
+                 start to end, and this format needs more; save it first",
+            ));
+        }
+        Ok(paths)
+    }
+}
+
 impl JsonSchema for InPaths {
     fn schema_name() -> Cow<'static, str> {
         "InPaths".into()

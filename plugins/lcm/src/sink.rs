@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sluice_io::files;
 use sluice_model::options::{OutPath, above_zero};
 use sluice_model::plugin::TimeWindow;
 use sluice_model::pool::PooledBlock;
@@ -257,7 +258,15 @@ impl Sink for LcmLogSink {
 
     fn finish(&self, mut log: LcmOutput) -> Result<Written, Error> {
         Self::close_file(&mut log)?;
-        Ok(Written::default())
+        let mut written = Written::default();
+        // A folder is emptied, but nothing says which numbered files of another one are its parts.
+        let next = log.outputs.actual_path(&self.numbered_path(log.files));
+        if self.split_mb.is_some() && !self.path.is_folder() && files::exists(&next) {
+            let older =
+                "is of an older run, as may be later ones: remove them, or write to a folder";
+            written.notes.push((format!("{} {older}", next.display()), 0));
+        }
+        Ok(written)
     }
 }
 

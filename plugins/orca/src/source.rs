@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use sluice_io::files::{self, InputContent};
 use sluice_model::options::InPaths;
 use sluice_model::{
@@ -25,7 +25,7 @@ use crate::subfile::{ByteOrder, RecordPrefix};
 #[serde(deny_unknown_fields)]
 pub(crate) struct Orca {
     /// The masters: a file, a glob, or a list of them. Their subfiles are found beside them.
-    #[serde(deserialize_with = "master_paths")]
+    #[serde(deserialize_with = "InPaths::without_stdin")]
     path: InPaths,
     /// The number of configuration records at the start of a subfile, by the subfile's name.
     /// Detected from the interface and the file by default.
@@ -79,18 +79,6 @@ sluice_model::register! {
     types: &["orca"],
     sensors_share_names: true,
     when_played: &[("disabled", "\"skip\"")],
-}
-
-/// Paths of masters, which must be files because subfiles are beside them.
-fn master_paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<InPaths, D::Error> {
-    let paths = InPaths::deserialize(deserializer)?;
-    if paths.0.iter().any(|path| path == Path::new("-")) {
-        return Err(serde::de::Error::custom(
-            "expected the path of a master, found `-`: standard input has no subfiles beside it \
-             and cannot be read twice",
-        ));
-    }
-    Ok(paths)
 }
 
 fn sniff(head: &[u8]) -> SniffResult {

@@ -28,6 +28,7 @@ use crate::table::{GroupReader, GroupSpan, ParquetTable, TARGET_BYTES};
 pub struct Parquet {
     /// The tables: a file, a glob, a folder, or a list of them. The tables of one folder or glob
     /// that hold one channel each are merged in the order of their events.
+    #[serde(deserialize_with = "InPaths::without_stdin")]
     path: InPaths,
     /// The table opened last. Its row groups are read one after the other, and each would have to
     /// parse the metadata of all of them.

@@ -26,6 +26,7 @@ const PARTS: &str = "mcap";
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rosbag2Options {
     /// The folder of a bag, a glob, or a list of them, read in this order.
+    #[serde(deserialize_with = "InPaths::without_stdin")]
     path: InPaths,
 }
 

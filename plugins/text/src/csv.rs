@@ -303,8 +303,7 @@ impl Sink for Csv {
     type Output = CsvTable;
 
     fn traits(&self) -> SinkTraits {
-        SinkTraits { is_readable_unfinished: true, ..SinkTraits::writing(&self.path.0) }
-            .with_rows(self.payload == PayloadFormat::None)
+        TextFile::traits(&self.path, self.payload == PayloadFormat::None)
     }
 
     fn open(&self, context: &SinkContext) -> Result<CsvTable, Error> {

@@ -6,7 +6,8 @@ use sluice_kit::unnest::{UnnestPiece, UnnestPieces, UnnestedBatch};
 use sluice_model::options::OutPath;
 use sluice_model::pool::PooledBlock;
 use sluice_model::{
-    Batch, BlockPool, Channels, Error, FieldPath, OutputFile, PrepareContext, SinkContext, Written,
+    Batch, BlockPool, Channels, Error, FieldPath, OutputFile, PrepareContext, SinkContext,
+    SinkTraits, Written,
 };
 
 /// Events to write as lines, with lists unnested if asked for.
@@ -151,6 +152,17 @@ pub(crate) struct TextFile {
 }
 
 impl TextFile {
+    /// The traits of a sink that writes such a file, with the fields of decoded events; those
+    /// without a payload only if `accepts_rows`.
+    pub(crate) fn traits(path: &OutPath, accepts_rows: bool) -> SinkTraits {
+        SinkTraits {
+            accepts_rows,
+            rows_unwritten: None,
+            is_readable_unfinished: true,
+            ..SinkTraits::writing(&path.0)
+        }
+    }
+
     /// Opens the file and writes its first bytes.
     pub(crate) fn open(path: &OutPath, head: &[u8], context: &SinkContext) -> Result<Self, Error> {
         let mut file = context.outputs.create(&path.0)?;

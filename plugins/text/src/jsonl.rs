@@ -140,8 +140,7 @@ impl Sink for Jsonl {
     type Output = JsonlFile;
 
     fn traits(&self) -> SinkTraits {
-        SinkTraits { is_readable_unfinished: true, ..SinkTraits::writing(&self.path.0) }
-            .with_rows(!self.payload)
+        TextFile::traits(&self.path, !self.payload)
     }
 
     fn open(&self, context: &SinkContext) -> Result<JsonlFile, Error> {

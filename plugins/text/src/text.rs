@@ -112,8 +112,7 @@ impl Sink for TextSink {
     type Output = LinesFile;
 
     fn traits(&self) -> SinkTraits {
-        SinkTraits { is_readable_unfinished: true, ..SinkTraits::writing(&self.path.0) }
-            .with_rows(true)
+        TextFile::traits(&self.path, true)
     }
 
     fn open(&self, context: &SinkContext) -> Result<LinesFile, Error> {

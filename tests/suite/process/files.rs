@@ -329,6 +329,23 @@ fn a_log_is_cut_into_files_of_limited_size() {
     let files: Vec<Vec<u8>> = names.iter().map(|name| folder.read(name)).collect();
     assert!(files.concat() == folder.read("in.lcm"));
     assert!(files.iter().all(|file| file.len() <= 32 << 10));
+    // Fewer files replace only the first ones, and a folder is emptied.
+    let fewer = ["convert", "in.lcm", "--to", "out.lcm", "--overwrite", "--sink-option"];
+    run_sluice(&folder, &[&fewer[..], &["split_mb=0.0625"]].concat())
+        .expect(0)
+        .expect_stderr("out-00002.lcm is of an older run");
+    let all = run_sluice(&folder, &[&fewer[..], &["split_mb=0.03125"]].concat()).expect(0);
+    assert!(!all.stderr.contains("older run"));
+}
+
+#[test]
+fn formats_that_need_files_say_so_of_standard_input() {
+    let folder = folder_with_log();
+    for format in ["parquet", "rosbag2", "lerobot", "orca"] {
+        run_sluice(&folder, &["convert", "-", "--from", format, "--to", "out.lcm"])
+            .expect(2)
+            .expect_stderr("expected a file or folder, found `-`");
+    }
 }
 
 #[test]

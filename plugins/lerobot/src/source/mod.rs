@@ -29,6 +29,7 @@ use frames::FrameReader;
 #[schemars(rename = "LeRobotSourceOptions")]
 pub struct LeRobotSource {
     /// The folders of datasets: one, a glob, or a list of them.
+    #[serde(deserialize_with = "InPaths::without_stdin")]
     path: InPaths,
     /// The name of the channel.
     #[serde(default = "frames_channel")]
