@@ -244,8 +244,10 @@ fn sniff_source<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<&'
     let head = match is_stdin {
         // On a terminal, reading would wait for the user to type.
         true if io::stdin().is_terminal() => Vec::new(),
-        true => files::stdin_head()?,
-        false => files::head(path, SNIFF_LEN)?,
+        _ => match files::stream_head(path)? {
+            Some(head) => head,
+            None => files::head(path, SNIFF_LEN)?,
+        },
     };
     let sniffed = match shell.registry.sniff_best(&head) {
         Some((SniffResult::Yes, plugin)) => return Ok(plugin),

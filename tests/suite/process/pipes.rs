@@ -1,10 +1,10 @@
 //! Standard input and output as pipes.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::Stdio;
-use std::thread;
+use std::process::{Command, Stdio};
+use std::{fs, thread};
 
-use crate::kit::{Folder, ProgramOutput, drive, log, run_sluice, sluice};
+use crate::kit::{Folder, ProgramOutput, drive, log, report_skip, run_sluice, sluice};
 
 /// Runs the program with these bytes on standard input.
 fn run_with_stdin(folder: &Folder, arguments: &[&str], input: &[u8]) -> ProgramOutput {
@@ -29,6 +29,65 @@ fn a_log_goes_in_by_standard_input_and_out_by_standard_output() {
     let damaged = [b"stray", &bytes[..]].concat();
     assert!(run_with_stdin(&folder, &through, &damaged).expect(3).stdout == bytes);
     assert!(run_with_stdin(&folder, &through, b"").expect(0).stdout.is_empty());
+}
+
+#[test]
+fn formats_are_detected_in_any_stream_also_compressed() {
+    let folder = Folder::new();
+    let bytes = log(&drive(1, 5_000));
+    folder.write("log.lcm", &bytes);
+    folder.write("table.csv", "time,x\n1.5,2\n2.5,3\n");
+    let shown = |name: &str| {
+        let shown = run_sluice(&folder, &["cat", name, "--json"]).expect(0);
+        shown.stdout
+    };
+    run_sluice(&folder, &["convert", "log.lcm", "--to", "log.mcap"]).expect(0);
+    let names = ["log.lcm", "log.mcap"];
+    let fifo = folder.at("pipe");
+    let made = Command::new("mkfifo").arg(&fifo).status().is_ok_and(|made| made.success());
+    if !made {
+        report_skip("a named pipe: there is no mkfifo");
+    }
+    for (name, level) in names.into_iter().flat_map(|name| [(name, None), (name, Some(1))]) {
+        let plain = folder.read(name);
+        let sent =
+            level.map_or(plain.clone(), |level| zstd::encode_all(&plain[..], level).unwrap());
+        for input in ["-", "/dev/stdin"] {
+            let ran = run_with_stdin(&folder, &["cat", input, "--json"], &sent).expect(0);
+            assert!(ran.stdout == shown(name), "{name} {level:?} {input}");
+        }
+        if !made {
+            continue;
+        }
+        // A pipe is opened once, and what was looked at is read.
+        let ran = thread::scope(|scope| {
+            scope.spawn(|| fs::write(&fifo, &sent));
+            run_sluice(&folder, &["cat", "pipe", "--json"]).expect(0)
+        });
+        assert!(ran.stdout == shown(name), "{name} {level:?}");
+    }
+    assert!(shown("table.csv").starts_with(b"{\"timestamp_ns\":1500000000,"));
+}
+
+#[test]
+fn what_is_written_first_is_enough_to_detect_a_format() {
+    let folder = Folder::new();
+    let bytes = log(&drive(1, 100));
+    let (first, rest) = bytes.split_at(40);
+    let mut command = sluice(&folder);
+    command.args(["convert", "-", "--to", "out.lcm", "-v"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(first).unwrap();
+    // The rest comes only after the program has begun to read the log.
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("1 input")));
+    stdin.write_all(rest).unwrap();
+    drop(stdin);
+    assert!(lines.all(|line| line.is_ok()));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(folder.read("out.lcm") == bytes);
 }
 
 #[test]

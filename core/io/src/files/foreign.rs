@@ -1,7 +1,6 @@
 //! Common file formats that a source cannot read, recognized by their first bytes, so that the
 //! error can say what to do instead. Decompresses nothing.
 
-use std::io::{self, BufRead};
 use std::path::Path;
 
 use super::{LogFile, head};
@@ -206,19 +205,6 @@ impl LogFile {
             refuse(head.get(..there).unwrap_or_default(), path, content)?;
         }
         Ok(log)
-    }
-}
-
-/// Peeks at the first bytes of standard input, waiting for them. They can still be read.
-pub fn stdin_head() -> Result<Vec<u8>, Error> {
-    let mut stdin = io::stdin().lock();
-    loop {
-        // This returns what was written at once, at most a buffer.
-        match stdin.fill_buf() {
-            Ok(head) => return Ok(head.to_vec()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::io("read", Path::new("-"), error)),
-        }
     }
 }
 

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use super::hash::{InputHash, InputHashes, PIECE, SHORTEST_READ};
 use super::object_reader::ObjectReader;
+use super::peek::take_peeked;
 use super::stream::Stream;
-use super::{ZSTD_MAGIC, fill, is_zstd, open};
+use super::{fill, is_magic, is_zstd, open};
 use crate::Error;
 
 /// A log that can be read at any position: a file, an object of a store, or a stream with a window
@@ -42,6 +43,9 @@ impl LogFile {
     /// Opens a file, an object, a pipe, or standard input (`-`). Input compressed with zstd is
     /// decompressed.
     pub fn open(path: &Path) -> Result<Self, Error> {
+        if let Some(log) = take_peeked(path) {
+            return Ok(Self { path: path.to_owned(), ..log });
+        }
         if path == Path::new("-") {
             return Self::stream(path, Box::new(io::stdin()));
         }
@@ -89,7 +93,7 @@ impl LogFile {
         let mut stream = Stream::new(stream);
         let mut magic = [0; 4];
         let found = stream.read_at(0, &mut magic).map_err(|e| Error::io("read", path, e))?;
-        if found == 4 && magic == ZSTD_MAGIC {
+        if found == magic.len() && is_magic(magic) {
             stream = Stream::packed(decompressed(path, stream)?);
         }
         Ok(Self::with_backend(path, Backend::Stream(stream)))
@@ -194,6 +198,16 @@ impl LogFile {
         match &self.backend {
             Backend::File(_) | Backend::Object(_) => None,
             Backend::Stream(stream) => stream.broken.as_deref(),
+        }
+    }
+
+    /// The bytes of a stream that are buffered, at least those that come first; none of a file.
+    pub(super) fn buffered(&mut self) -> Result<&[u8], Error> {
+        match &mut self.backend {
+            Backend::File(_) | Backend::Object(_) => Ok(&[]),
+            Backend::Stream(stream) => {
+                stream.buffered().map_err(|e| Error::io("read", &self.path, e))
+            }
         }
     }
 

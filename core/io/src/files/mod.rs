@@ -9,6 +9,7 @@ mod hash;
 mod log;
 mod object_reader;
 mod objects;
+mod peek;
 mod stream;
 
 use std::collections::BTreeSet;
@@ -25,13 +26,13 @@ use crate::globs::{self, is_glob};
 use crate::store::{self, StorePath};
 
 pub use cache::FileCache;
-pub use foreign::{
-    ForeignFormat, InputContent, is_text, is_text_bytes, refuse_foreign, stdin_head,
-};
+pub use foreign::{ForeignFormat, InputContent, is_text, is_text_bytes, refuse_foreign};
 pub use hash::{InputHash, InputHashes, hash_file};
 pub use log::LogFile;
 pub(crate) use objects::forget;
 pub use objects::{forget_states, objects_below};
+pub use peek::stream_head;
+use peek::stream_identity;
 
 /// A file or stream that a source reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -270,12 +271,8 @@ pub fn refuse_repeated_streams<'i>(
 ) -> Result<(), Error> {
     let mut seen = BTreeSet::new();
     for path in inputs.into_iter().filter(|input| input.bytes.is_none()).map(|input| &input.path) {
-        let is_stdin = path == Path::new("-");
-        let at = if is_stdin { Path::new("/dev/stdin") } else { path };
-        let Ok(meta) = fs::metadata(at) else { continue };
-        let kind = meta.file_type();
-        let is_stream = is_stdin || kind.is_fifo() || kind.is_socket();
-        if is_stream && !seen.insert((meta.dev(), meta.ino())) {
+        if stream_identity(path).is_some_and(|identity| !seen.insert(identity)) {
+            let is_stdin = path == Path::new("-");
             let name = if is_stdin { "standard input".into() } else { path.to_string_lossy() };
             return Err(Error::refused(format!(
                 "{} is an input twice, and a stream can only be read once; name it once, or save \

@@ -72,6 +72,14 @@ impl Stream {
         Ok(())
     }
 
+    /// The buffered bytes. If there are none, waits for what comes next.
+    pub(super) fn buffered(&mut self) -> io::Result<&[u8]> {
+        if self.kept.is_empty() && !self.ended {
+            self.read_more()?;
+        }
+        Ok(&self.kept)
+    }
+
     pub(super) fn forget(&mut self, position: u64) {
         let stale = position.saturating_sub(self.base).min(self.kept.len() as u64) as usize;
         // Moving bytes costs what was read since: only do it when at least half is stale.

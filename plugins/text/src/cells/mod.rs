@@ -20,6 +20,7 @@ sluice_model::register! {
     source "csv": CsvSource,
     about: "reads tables of text with typed columns, one row per event",
     sample: include_str!("../../samples/csv-source.toml"),
+    extensions: &["csv"],
 }
 
 impl Source for CsvSource {
