@@ -1,5 +1,6 @@
 //! The columns of a table, and batches as these columns. Encodes nothing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -53,6 +54,13 @@ impl TableColumns {
         fields.extend(self.fields.iter().cloned());
         fields.extend(self.payload.then(|| column_field(PAYLOAD, DataType::Binary)));
         Arc::new(Schema::new(fields))
+    }
+
+    /// The metadata of the messages' fields that have some, by column.
+    pub(crate) fn field_metadata(&self) -> BTreeMap<String, BTreeMap<String, String>> {
+        let said = self.fields.iter().filter(|field| !field.metadata().is_empty());
+        let metadata = |field: &FieldRef| field.metadata().clone().into_iter().collect();
+        said.map(|field| (field.name().clone(), metadata(field))).collect()
     }
 
     /// A batch as columns of the table. Does not copy payloads. `variants` is indexed by channel

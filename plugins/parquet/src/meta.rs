@@ -21,6 +21,7 @@ const CHANNELS: &str = "sluice.channels";
 const GROUPS: &str = "sluice.row_groups";
 const ORDER: &str = "sluice.order";
 const TYPE: &str = "sluice.type";
+const FIELDS: &str = "sluice.fields";
 
 /// The metadata of a table beyond Parquet's own.
 #[derive(Debug, Default)]
@@ -34,6 +35,9 @@ pub(crate) struct FooterMeta {
     pub(crate) by_sequence: bool,
     /// The type of the messages, if they were decoded.
     pub(crate) message: Option<Arc<MessageType>>,
+    /// The metadata of the messages' fields that have some, by column: units, the names of enums,
+    /// and which column holds raw payloads.
+    pub(crate) fields: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 /// The metadata of row groups, one element each, in order.
@@ -156,6 +160,9 @@ impl FooterMeta {
         if let Some(message) = &self.message {
             entries.push(entry(TYPE, &json(message)?));
         }
+        if !self.fields.is_empty() {
+            entries.push(entry(FIELDS, &json(&self.fields)?));
+        }
         Ok(entries)
     }
 
@@ -168,6 +175,7 @@ impl FooterMeta {
             groups: find(GROUPS).and_then(|t| serde_json::from_str(t).ok()).unwrap_or_default(),
             by_sequence: find(ORDER) == Some("sequence"),
             message: find(TYPE).and_then(|text| serde_json::from_str(text).ok()),
+            fields: find(FIELDS).and_then(|t| serde_json::from_str(t).ok()).unwrap_or_default(),
         }
     }
 }

@@ -273,11 +273,13 @@ impl ParquetSink {
         let file = self.take_file(table, context)?;
         let (channels, rows) = table.channels(&context.channels, variants);
         let encoder = table.encoder.take();
+        let fields = encoder.as_ref().map(|encoder| encoder.table_columns.field_metadata());
         let meta = FooterMeta {
             channels,
             groups: GroupsMeta { rows, ..file.groups_meta.clone() },
             by_sequence: *sequence_order != SequenceOrder::Unordered,
             message: encoder.and_then(|encoder| encoder.message.clone()),
+            fields: fields.unwrap_or_default(),
         };
         file.close(meta.to_entries(&context.origin)?, target)
     }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parquet::arrow::ArrowSchemaConverter;
-use parquet::arrow::add_encoded_arrow_schema_to_metadata;
 use parquet::basic::{Compression as Codec, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use sluice_kit::event_table::PAYLOAD;
@@ -94,9 +93,7 @@ impl ParquetSink {
                     .set_column_encoding(path, encoding),
             };
         }
-        let mut properties = properties.build();
-        add_encoded_arrow_schema_to_metadata(&arrow, &mut properties);
-        let writers = ColumnWriters::new(arrow, Arc::new(schema), Arc::new(properties));
+        let writers = ColumnWriters::new(arrow, Arc::new(schema), Arc::new(properties.build()));
         Ok(GroupEncoder {
             by_channel: self.order == RowSorting::Channel && table_columns.channel,
             table_columns,

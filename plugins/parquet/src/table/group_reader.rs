@@ -184,7 +184,10 @@ impl GroupReader {
         let schema = rows.schema();
         let mine = schema.fields().iter().zip(rows.columns()).filter_map(|(field, column)| {
             let name = field_of_column(field.name(), &RESERVED)?;
-            Some((Arc::new(field.as_ref().clone().with_name(name)), Arc::clone(column)))
+            let mut metadata = field.metadata().clone();
+            metadata.extend(self.table.meta.fields.get(field.name()).cloned().unwrap_or_default());
+            let field = field.as_ref().clone().with_name(name).with_metadata(metadata);
+            Some((Arc::new(field), Arc::clone(column)))
         });
         let (fields, columns): (Vec<_>, Vec<_>) = mine.unzip();
         let declared = self.table.meta.message.clone();

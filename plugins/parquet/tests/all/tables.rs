@@ -14,7 +14,7 @@ use arrow_array::{
     Array, ArrayRef, Float64Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
 };
 use arrow_buffer::OffsetBuffer;
-use arrow_schema::Field;
+use arrow_schema::{Field, Schema};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::prelude::*;
 use serde_json::json;
@@ -622,6 +622,45 @@ fn partial_messages_do_not_claim_to_be_complete() {
         assert!(text.contains("scan") && !text.contains("lcm"), "{text}");
         let message: MessageType = serde_json::from_str(&text).unwrap();
         assert!(message.is_part(), "and readers know that no message can be made of them");
+    }
+}
+
+#[test]
+fn fields_keep_what_they_say_of_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = context(64 << 20);
+    let said = |key: &str, value: &str| [(key.to_owned(), value.to_owned())].into();
+    let batch = scans(0, 50, &context.channels);
+    let rows = batch.rows()[0].clone();
+    let fields: Vec<Field> = rows
+        .columns
+        .schema_ref()
+        .fields()
+        .iter()
+        .map(|field| match &**field.name() {
+            // Named like a column of tables.
+            "utime" => {
+                field.as_ref().clone().with_name("sequence").with_metadata(said("unit", "s"))
+            }
+            _ => field.as_ref().clone(),
+        })
+        .collect();
+    let schema = Arc::new(Schema::new(fields));
+    let columns = RecordBatch::try_new(schema, rows.columns.columns().to_vec()).unwrap();
+    let batch = batch.with_rows(vec![Rows { columns, ..rows }]);
+    write(json!({ "path": format!("{}/", folder.path().display()) }), vec![batch], &context)
+        .unwrap();
+    let (source, context) = (source(folder.path()), ReadContext::standalone("log"));
+    for split in source.splits(1 << 20, &context.query).unwrap() {
+        let mut reader = source.read(&split, sluice_model::SplitStart::Search, &context).unwrap();
+        while let Some(batch) = reader.next_batch().unwrap() {
+            for rows in batch.rows().iter().filter(|rows| rows.columns.num_columns() > 0) {
+                let schema = rows.columns.schema();
+                let field = schema.field_with_name("sequence").unwrap();
+                assert_eq!(*field.metadata(), said("unit", "s"));
+                assert!(schema.field_with_name("points").unwrap().metadata().is_empty());
+            }
+        }
     }
 }
 
