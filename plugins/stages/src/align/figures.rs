@@ -40,6 +40,8 @@ struct TrackFigures {
     late: u64,
     /// Lists that do not fit into the vector.
     unfit: u64,
+    /// Whether no value came at all.
+    is_absent: bool,
 }
 
 impl RowFigures {
@@ -90,6 +92,11 @@ impl RowFigures {
     /// Counts a list that has another length than the first one, in a vector.
     pub(super) fn count_unfit(&mut self, track: usize) {
         self.tracks.iter_mut().skip(track).take(1).for_each(|figures| figures.unfit += 1);
+    }
+
+    /// Says that no value of a field came.
+    pub(super) fn mark_absent(&mut self, track: usize) {
+        self.tracks.iter_mut().skip(track).take(1).for_each(|figures| figures.is_absent = true);
     }
 
     /// Notes everything.
@@ -145,6 +152,10 @@ impl TrackFigures {
                                  than that of the rows"
                     .to_owned(),
             );
+        }
+        if self.is_absent {
+            let what = "no value came: a stage before may leave its channel out";
+            context.note(format!("`{label}`: {what}"), 0);
         }
         if let Some(farthest) = self.farthest {
             let far = units::duration(farthest);

@@ -199,6 +199,8 @@ impl AlignFold {
         if self.end == End::Reached {
             self.end = End::Reported;
             self.figures.disbelieved = self.guard.disbelieved;
+            let absent = self.tracks.iter().enumerate().filter(|(_, state)| state.kind.is_none());
+            absent.for_each(|(track, _)| self.figures.mark_absent(track));
             self.figures.report(&self.plan, context);
         }
         let out = self.flush(context)?;

@@ -43,6 +43,17 @@ fn rows_lie_on_whole_periods_and_take_the_last_values() {
 }
 
 #[test]
+fn a_field_without_any_value_is_noted() {
+    let fields = json!({ "a": "A.v", "b": "B.v" });
+    for events in [ms(&[("A", 950, 1.0), ("A", 1050, 2.0)]), Vec::new()] {
+        let out = aligned(tenths(fields.clone()), &events);
+        let absent =
+            |field: &str| out.notes.keys().any(|n| n.starts_with(&format!("`{field}`: no v")));
+        assert_eq!((absent("A.v"), absent("B.v")), (events.is_empty(), true));
+    }
+}
+
+#[test]
 fn an_anchor_moves_the_grid() {
     let mut options = tenths(json!({ "a": "A.v" }));
     options["anchor"] = json!("1970-01-01T00:00:00.03Z");
