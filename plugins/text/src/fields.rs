@@ -87,8 +87,8 @@ impl GonePayloads {
     }
 }
 
-/// Writes the values of a column as CSV cells: nothing for null, `""` for an empty text, JSON for
-/// lists and structs, and otherwise JSON without quotes. Quoted if needed.
+/// Writes the values of a column as CSV cells: nothing for null, `""` for an empty text or no
+/// bytes, JSON for lists and structs, and otherwise JSON without quotes. Quoted if needed.
 pub(crate) fn table_cell(array: &ArrayRef, delimiter: char) -> Result<WriteCell<'_>, Error> {
     let write = table_value(array, delimiter)?;
     let Some(nulls) = array.nulls() else { return Ok(write) };
@@ -113,6 +113,10 @@ fn table_value(array: &ArrayRef, delimiter: char) -> Result<WriteCell<'_>, Error
                 let start = out.len();
                 write(row, out);
                 write::unquote(out, start);
+                // Bytes, which may be none.
+                if out.len() == start {
+                    out.extend_from_slice(b"\"\"");
+                }
             })
         }
     })
@@ -135,4 +139,30 @@ fn table_json(array: &ArrayRef, delimiter: char) -> Result<WriteCell<'_>, Error>
         write(row, out);
         write::quote_csv(out, start, delimiter);
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{BinaryArray, StringArray};
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_written_only_for_null() {
+        let columns: [ArrayRef; 2] = [
+            Arc::new(BinaryArray::from(vec![Some(&b""[..]), None, Some(b"a")])),
+            Arc::new(StringArray::from(vec![Some(""), None, Some("YQ==")])),
+        ];
+        for column in &columns {
+            let cell = table_cell(column, ',').unwrap();
+            let texts = [0, 1, 2].map(|row| {
+                let mut out = Vec::new();
+                cell(row, &mut out);
+                String::from_utf8(out).unwrap()
+            });
+            assert_eq!(texts, ["\"\"", "", "YQ=="]);
+        }
+    }
 }

@@ -46,7 +46,7 @@ fn a_missing_input_is_named() {
 }
 
 #[test]
-fn a_folder_in_place_of_a_file_is_named() {
+fn a_folder_in_place_of_a_file_or_the_reverse_is_named() {
     let folder = folder_with_log();
     fs::create_dir(folder.at("dir.lcm")).unwrap();
     assert_fails_unchanged(&folder, &["convert", "dir.lcm", "--to", "out.lcm"], "dir.lcm");
@@ -57,6 +57,10 @@ fn a_folder_in_place_of_a_file_is_named() {
         );
         folder.write("taken.toml", taken);
         assert_fails_unchanged(&folder, &["run", "taken.toml", "--overwrite"], "dir.lcm");
+    }
+    folder.write("file", "mine");
+    for to in ["file/", "file/tables/", "file/out.lcm"] {
+        assert_fails_unchanged(&folder, &["convert", "in.lcm", "--to", to], "is a file, not a");
     }
 }
 

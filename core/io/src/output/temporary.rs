@@ -81,7 +81,13 @@ impl Outputs {
         let made = self.inject(OutputStep::Create).and_then(|()| self.make_all(folder));
         // Folders created before a failure belong to this run, too.
         self.state().made.extend(missing.into_iter().filter(|folder| folder.is_dir()));
-        made.map_err(|e| Error::io("create", folder, e))
+        made.map_err(|e| match e.kind() {
+            // A file of that name.
+            io::ErrorKind::AlreadyExists => {
+                Error::io("create", folder, io::ErrorKind::NotADirectory.into())
+            }
+            _ => Error::io("create", folder, e),
+        })
     }
 
     /// Creates a folder and its parents, but not a staging directory: if that is gone, it was
