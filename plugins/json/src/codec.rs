@@ -94,8 +94,8 @@ impl Codec for JsonCodec {
     }
 }
 
-/// The type with this description, whose text is a JSON Schema. It has the
-/// key of the description: that of the plain type, or of its rows with a raw column.
+/// The type with this description, whose text is a JSON Schema. It has the key of the description:
+/// that of the plain type, or of its rows with a raw column.
 pub fn message_type(described: &MessageType) -> Result<PayloadType, String> {
     let text = &*described.text;
     if text.len() > MAX_DESCRIPTION_LEN {
