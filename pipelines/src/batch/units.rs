@@ -291,8 +291,8 @@ fn collision(one: &Unit, other: &Unit, output: &Path) -> Error {
 }
 
 /// The files that the units read, including those that belong to an input, and those that the
-/// pipeline is made from. Inputs that cannot be
-/// opened are skipped here; reading them reports the error.
+/// pipeline is made from. Inputs that cannot be opened are skipped here; reading them reports the
+/// error.
 pub(super) fn identities(pipeline: &Pipeline, units: &[Unit]) -> BTreeSet<FileIdentity> {
     let sources = pipeline.nodes.iter().filter_map(|node| match &node.instance {
         PluginInstance::Source(source) => source.files().ok(),
