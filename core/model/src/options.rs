@@ -131,7 +131,9 @@ impl<'de> Deserialize<'de> for OutPath {
         if path.as_os_str().is_empty() {
             return Err(serde::de::Error::custom("expected a path, found an empty string"));
         }
-        Ok(Self(path))
+        // The device would be opened anew, beside what else is printed.
+        let is_stdout = ["/dev/stdout", "/dev/fd/1"].iter().any(|name| path == Path::new(name));
+        Ok(Self(if is_stdout { PathBuf::from("-") } else { path }))
     }
 }
 

@@ -109,7 +109,12 @@ fn events_of_standard_input_are_shown() {
 fn a_reader_that_has_seen_enough_is_no_failure() {
     let folder = Folder::new();
     folder.write("in.lcm", log(&drive(1, 5_000)));
-    for arguments in [&["cat", "in.lcm"][..], &["cat", "in.lcm", "--json", "--payload"]] {
+    for arguments in [
+        &["cat", "in.lcm"][..],
+        &["cat", "in.lcm", "--json", "--payload"],
+        &["convert", "in.lcm", "--to", "-", "--as", "jsonl"],
+        &["convert", "in.lcm", "--to", "/dev/stdout", "--as", "jsonl"],
+    ] {
         let mut command = sluice(&folder);
         command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
