@@ -141,3 +141,67 @@ fn an_archive_gives_the_same_bytes_back() {
     }
     assert!(folder.read("back.mcap") == folder.read("in.mcap"));
 }
+
+/// Three attachments and 300 events, with every checksum, in one chunk or none.
+const CHECKSUMS: &str = r#"
+import sys
+from mcap.writer import Writer
+for name, chunked in [("chunked.mcap", True), ("plain.mcap", False)]:
+    with open(name, "wb") as out:
+        writer = Writer(out, use_chunking=chunked, enable_crcs=True, enable_data_crcs=True)
+        writer.start()
+        channel = writer.register_channel(topic="/a", message_encoding="json", schema_id=0)
+        for n in range(300):
+            writer.add_message(channel, log_time=n, publish_time=n, sequence=n, data=b'{"n":1}')
+        for n in range(3):
+            writer.add_attachment(n, n, f"note{n}", "text/plain", b"hello" * 10)
+        writer.finish()
+"#;
+
+#[test]
+fn every_checksum_is_verified() {
+    let folder = Folder::new();
+    let Some(python) = python_with("mcap") else { return };
+    let made = Command::new(python).args(["-c", CHECKSUMS]).current_dir(folder.path()).status();
+    assert!(made.unwrap().success());
+    let flip = |name: &str, part: &[u8]| {
+        let mut bytes = folder.read(name);
+        let at = bytes.windows(part.len()).position(|window| window == part).unwrap();
+        bytes[at] ^= 4;
+        folder.write("wrong.mcap", bytes);
+    };
+    for name in ["chunked.mcap", "plain.mcap"] {
+        run_sluice(&folder, &["verify", name]).expect(0);
+        run_sluice(&folder, &["convert", name, "--to", "copy.mcap", "--overwrite"]).expect(0);
+        run_sluice(&folder, &["verify", "copy.mcap"]).expect(0);
+        for copied in [name, "copy.mcap"] {
+            flip(copied, b"hellohello");
+            let said = run_sluice(&folder, &["verify", "wrong.mcap"]).expect(3).text();
+            assert!(said.contains("attachment `note0`: expected the checksum"), "{said}");
+            let said = run_sluice(&folder, &["convert", "wrong.mcap", "--to", "-", "--as", "mcap"]);
+            said.expect_stderr("attachment `note0` is copied as it is");
+        }
+    }
+    flip("plain.mcap", b"{\"n\":1}");
+    let said = run_sluice(&folder, &["verify", "wrong.mcap"]).expect(3).text();
+    assert!(said.contains("the data section: expected the checksum"), "{said}");
+}
+
+#[test]
+fn a_file_that_ends_after_a_whole_record_is_not_taken_for_complete() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(7, 300)));
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "whole.mcap"]).expect(0);
+    let whole = folder.read("whole.mcap");
+    let footer = whole.len() - 8 - 20;
+    let summary = u64::from_le_bytes(whole[footer..footer + 8].try_into().unwrap()) as usize;
+    // Before the record DataEnd.
+    folder.write("cut.mcap", &whole[..summary - 13]);
+    let convert =
+        |name: &str| run_sluice(&folder, &["convert", name, "--to", "out/", "--overwrite"]);
+    assert!(!convert("whole.mcap").expect(0).stderr.contains("no footer"));
+    convert("cut.mcap").expect(0).expect_stderr("cut.mcap: no footer: the file is unfinished");
+    let said = run_sluice(&folder, &["verify", "cut.mcap"]).expect(3).text();
+    assert!(said.contains("no footer"), "{said}");
+    run_sluice(&folder, &["verify", "whole.mcap"]).expect(0);
+}

@@ -4,11 +4,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use sluice_io::escape::printable;
 use sluice_io::files::{self, LogFile};
 use sluice_io::store::is_address;
 use sluice_model::options::ByteSize;
 use sluice_model::{BlockPool, Error, RunHandle, RunInput};
 
+use crate::checksums::StoredCrc;
 use crate::declare::Numbering;
 use crate::finish::{AttachmentFields, McapFile};
 use crate::index::{FileIndex, IndexCache};
@@ -70,12 +72,13 @@ pub(crate) fn declare_silent(
     Ok(skipped)
 }
 
-/// Copies the metadata and attachments of a file. Returns how many were copied.
-pub(crate) fn copy(path: &Path, run: &RunHandle, to: &mut McapFile) -> Result<u64, Error> {
+/// Copies the metadata and attachments of a file. Returns notes about attachments that are wrong by
+/// their checksums.
+pub(crate) fn copy(path: &Path, run: &RunHandle, to: &mut McapFile) -> Result<Vec<String>, Error> {
     let log = LogFile::open(path)?;
     let blocks = BlockPool::new(STEP as usize, 1);
     let mut walk = Walk::new(log, Arc::default(), ByteSize(1 << 30), (blocks, run.clone()));
-    let (mut at, mut copied) = (MAGIC.len() as u64, 0);
+    let (mut at, mut wrong) = (MAGIC.len() as u64, Vec::new());
     while !run.is_cancelled() {
         walk.forget(at);
         at = match walk.place(at)? {
@@ -85,26 +88,30 @@ pub(crate) fn copy(path: &Path, run: &RunHandle, to: &mut McapFile) -> Result<u6
                 let end = at.saturating_add(head.record_len());
                 let is_copied = matches!(head.opcode, op::METADATA | op::ATTACHMENT);
                 if is_copied && walk.goes_on(end)? {
-                    copy_record(&mut walk, (at, head), to)?;
-                    copied += 1;
+                    wrong.extend(copy_record(&mut walk, (at, head), to)?);
                 }
                 walk.skip(at, end)?
             }
             FoundAt::Cut(_) | FoundAt::Garbage(_) => walk.search(at + 1, None)?,
         };
     }
-    Ok(copied)
+    Ok(wrong)
 }
 
-fn copy_record(walk: &mut Walk, (at, head): (u64, Head), to: &mut McapFile) -> Result<(), Error> {
+/// Returns a note if it is an attachment that is wrong by its checksum.
+fn copy_record(
+    walk: &mut Walk,
+    (at, head): (u64, Head),
+    to: &mut McapFile,
+) -> Result<Option<String>, Error> {
     let (start, len) = (to.len(), head.record_len());
     let front = walk.read(at + HEAD, head.len.min(MAX_NAMES))?;
     let attachment = AttachmentHead::parse(&front).filter(|_| head.opcode == op::ATTACHMENT);
     let metadata = RecordFields(&front).bytes().filter(|_| head.opcode == op::METADATA);
     if attachment.is_none() && metadata.is_none() {
-        return Ok(());
+        return Ok(None);
     }
-    let mut done = 0;
+    let (mut done, mut crc) = (0, attachment.as_ref().map(StoredCrc::of_attachment));
     while done < len {
         let part = walk.read(at + done, STEP.min(len - done))?;
         if part.is_empty() {
@@ -116,11 +123,17 @@ fn copy_record(walk: &mut Walk, (at, head): (u64, Head), to: &mut McapFile) -> R
             ));
         }
         to.write(&part)?;
+        crc.iter_mut().for_each(|crc| crc.add(&part));
         done += part.len() as u64;
         walk.forget(at + done);
     }
+    let mut wrong = None;
     match (attachment, metadata) {
         (Some(found), _) => {
+            let name = String::from_utf8_lossy(&found.name);
+            wrong = crc
+                .and_then(StoredCrc::fault)
+                .map(|why| format!("attachment `{}` is copied as it is: {why}", printable(&name)));
             let AttachmentHead { log_time, create_time, name, media_type, data_len } = found;
             let fields = AttachmentFields { log_time, create_time, name, media_type, data_len };
             to.note_attachment((start, len), &fields);
@@ -128,5 +141,5 @@ fn copy_record(walk: &mut Walk, (at, head): (u64, Head), to: &mut McapFile) -> R
         (None, Some(name)) => to.note_metadata((start, len), name),
         (None, None) => {}
     }
-    Ok(())
+    Ok(wrong)
 }

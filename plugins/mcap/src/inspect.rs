@@ -13,6 +13,9 @@ use crate::index::FileIndex;
 use crate::summary::{FileEnd, Listed, Summary};
 use crate::wire::{AttachmentHead, HEAD, Head, MAGIC, RecordFields, Statistics, op};
 
+/// What is wrong with a file that only its end shows.
+pub(crate) const NO_FOOTER: &str = "no footer: the file is unfinished or cut off";
+
 /// The most attachments and metadata records that are listed.
 const MAX_LISTED: usize = 20;
 /// The most bytes that are read of a record.
@@ -47,9 +50,6 @@ pub(crate) fn findings(path: &Path, index: &FileIndex) -> Result<Vec<String>, Er
     let mut log = LogFile::open_plain(path)?;
     let mut findings: Vec<String> = header(&mut log)?.into_iter().collect();
     match &index.end {
-        FileEnd::Unfinished if index.len > 0 => {
-            findings.push("no footer: the file is unfinished or cut off".to_owned());
-        }
         FileEnd::NoSummary => findings.push("no summary".to_owned()),
         FileEnd::Summary(summary) => {
             findings.extend(chunks(summary));
@@ -74,6 +74,9 @@ pub(crate) fn findings(path: &Path, index: &FileIndex) -> Result<Vec<String>, Er
 /// What is wrong with a summary, one sentence each.
 pub(crate) fn faults(index: &FileIndex) -> Vec<String> {
     let mut faults = index.faults.clone();
+    if matches!(index.end, FileEnd::Unfinished) && index.len > 0 {
+        faults.push(NO_FOOTER.to_owned());
+    }
     let Some(summary) = index.summary() else { return faults };
     let Some(statistics) = &summary.statistics else { return faults };
     let Statistics { messages, counts, start, end, .. } = statistics;
@@ -148,7 +151,7 @@ fn chunks(summary: &Summary) -> Option<String> {
 }
 
 /// The head of a record and the start of its content; `None` if there is none.
-fn record(log: &mut LogFile, at: u64) -> Result<Option<(Head, Vec<u8>)>, Error> {
+pub(crate) fn record(log: &mut LogFile, at: u64) -> Result<Option<(Head, Vec<u8>)>, Error> {
     let mut bytes = vec![0; (HEAD + MAX_READ) as usize];
     let read = log.read_at(at, &mut bytes)?;
     bytes.truncate(read);

@@ -8,6 +8,7 @@
 
 mod carry;
 mod channel;
+mod checksums;
 mod chunk;
 mod declare;
 mod encode;

@@ -12,7 +12,7 @@ use sluice_model::{Batch, Damage, Error, ReadContext, Reader, Seam, Split};
 
 use crate::chunk;
 use crate::index::FileIndex;
-use crate::inspect::not_an_mcap_file;
+use crate::inspect::{NO_FOOTER, not_an_mcap_file};
 use crate::salvage::CutChunk;
 use crate::skip;
 use crate::table::ChannelTable;
@@ -43,6 +43,9 @@ pub(crate) struct RecordReader {
     is_summary: bool,
     /// Whether the footer was the last record.
     is_after_footer: bool,
+    /// Whether nothing is known to be missing at the present end: the file is complete, or it is
+    /// reported to be cut.
+    has_ended: bool,
     /// Whether the file has chunks.
     is_chunked: bool,
     /// Whether the last record was a chunk, or one of its message indexes.
@@ -88,6 +91,7 @@ impl RecordReader {
             chunk: None,
             is_summary: false,
             is_after_footer: false,
+            has_ended: false,
             is_chunked,
             follows_chunk: false,
             is_start: split.start == 0,
@@ -166,12 +170,14 @@ impl RecordReader {
             FoundAt::End => {
                 if let Some(error) = self.walk.decompression_error() {
                     self.report(at, 0, error);
+                } else if !self.has_ended {
+                    self.context.losses.note(format!("{}: {NO_FOOTER}", self.input), 0);
                 }
                 return Ok(false);
             }
             FoundAt::Magic => self.pass_magic(at),
             FoundAt::Record(head) => {
-                self.is_after_footer = false;
+                (self.is_after_footer, self.has_ended) = (false, false);
                 self.is_chunked |= head.opcode == op::CHUNK;
                 match self.suspicion(at, head, is_start)? {
                     Some(reason) => self.recover(at, at + 1, &reason)?,
@@ -180,6 +186,7 @@ impl RecordReader {
             }
             FoundAt::Cut(head) => {
                 self.is_chunked |= head.opcode == op::CHUNK;
+                self.has_ended = true;
                 self.read_cut(at, head)?;
             }
             FoundAt::Garbage(reason) => self.recover(at, at + 1, &reason)?,
@@ -189,8 +196,8 @@ impl RecordReader {
 
     /// Passes the end of a file, or the start of another one that was appended.
     fn pass_magic(&mut self, at: u64) {
-        let is_end = std::mem::take(&mut self.is_after_footer);
-        if !is_end {
+        self.has_ended = std::mem::take(&mut self.is_after_footer);
+        if !self.has_ended {
             (self.is_summary, self.is_start, self.is_chunked) = (false, true, false);
             self.table.start_file();
         }

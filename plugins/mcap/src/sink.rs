@@ -163,13 +163,17 @@ impl McapWriter {
                 }
                 carry::copy(path, &self.run, &mut self.file)
             });
-            if let Err(error) = copied {
-                if !self.file.is_complete() {
-                    return Err(error);
+            let path = path.to_string_lossy();
+            let path = printable(&path);
+            match copied {
+                Ok(wrong) => {
+                    notes.extend(wrong.into_iter().map(|what| (format!("{path}: {what}"), 0)))
                 }
-                let path = path.to_string_lossy();
-                let path = printable(&path);
-                notes.push((format!("metadata and attachments of {path} are missing: {error}"), 0));
+                Err(error) if !self.file.is_complete() => return Err(error),
+                Err(error) => {
+                    let what = format!("metadata and attachments of {path} are missing: {error}");
+                    notes.push((what, 0));
+                }
             }
         }
         Ok(notes)

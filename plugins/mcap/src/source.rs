@@ -12,9 +12,9 @@ use sluice_model::{
 };
 
 use crate::index::{FileIndex, IndexCache, is_chunk};
-use crate::inspect;
 use crate::reader::RecordReader;
 use crate::wire::MAGIC;
+use crate::{checksums, inspect};
 
 /// Reads MCAP files.
 ///
@@ -132,9 +132,8 @@ impl Source for McapSource {
     }
 
     fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
-        Ok(FileIndex::cached(&self.indexes, input)?
-            .map(|index| inspect::faults(&index))
-            .unwrap_or_default())
+        let Some(index) = FileIndex::cached(&self.indexes, input)? else { return Ok(Vec::new()) };
+        Ok([inspect::faults(&index), checksums::faults(input, &index)?].concat())
     }
 
     fn read<'s>(

@@ -360,6 +360,12 @@ pub(crate) struct AttachmentHead {
 }
 
 impl AttachmentHead {
+    /// The length of the fields up to the data.
+    pub(crate) fn len(&self) -> u64 {
+        let numbers = size_of::<[u64; 3]>() + size_of::<[u32; 2]>();
+        (numbers + self.name.len() + self.media_type.len()) as u64
+    }
+
     /// The head of an attachment whose content starts with these bytes.
     pub(crate) fn parse(content: &[u8]) -> Option<Self> {
         let mut fields = RecordFields(content);

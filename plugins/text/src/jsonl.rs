@@ -154,6 +154,9 @@ impl Sink for Jsonl {
         batch: Batch,
         context: &mut PrepareContext<'_>,
     ) -> Result<Blocks<JsonlBlock>, Error> {
+        if self.payload {
+            context.note_schemas_lost(&batch);
+        }
         let encode = |piece, context: &PrepareContext<'_>| self.encode_piece(piece, context);
         Blocks::encode(batch, self.unnest.as_ref(), context, encode)
     }

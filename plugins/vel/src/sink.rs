@@ -287,6 +287,7 @@ impl Sink for VelSink {
     }
 
     fn prepare(&self, batch: Batch, context: &mut PrepareContext<'_>) -> Result<VelBlock, Error> {
+        context.note_schemas_lost(&batch);
         let (mappings, decoded) = (self.mappings(context)?, decoded_types(&batch));
         let mut bytes = context.buffers.buffer();
         bytes.reserve(batch.payload_bytes() as usize + batch.len() * HEADER_LEN);

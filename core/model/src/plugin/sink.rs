@@ -124,6 +124,10 @@ pub struct PrepareReport {
 /// The note for outputs that have events of several sources, but do not store sources.
 pub const SOURCES_LOST: &str = "the sources of channels are not written";
 
+/// The note about schemas that an output does not store.
+const SCHEMAS_LOST: &str = "the schemas of channels are not written, so that their types cannot be \
+                            decoded from this output; tables, `.mcap` and `.arrow.zst` keep them";
+
 /// The note about clamped times, once per channel.
 pub fn times_clamped(channel: &Channel) -> String {
     format!(
@@ -143,6 +147,14 @@ impl<'r> PrepareContext<'r> {
         if batch.wide_times().is_some() {
             let rows = 0..batch.len() as u32;
             self.report.clamped.extend(rows.filter(|row| batch.wide_time(*row as usize).is_some()));
+        }
+    }
+
+    /// Records that the schemas of channels are not stored.
+    pub fn note_schemas_lost(&mut self, batch: &Batch) {
+        let all = self.channels.all();
+        if batch.channels().iter().any(|id| all[*id as usize].schema.is_some()) {
+            self.report.losses.insert(SCHEMAS_LOST);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The content of subfiles, by their declared encoding.
 
 use crate::display::display_name;
-use crate::master::{Dialect, FileLine};
+use crate::master::{Dialect, FileLine, is_encoding_of_payloads};
 
 /// The content of a subfile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl SubfileContent {
             ))
         };
         match (file.encoding.as_slice(), dialect) {
-            (b"ice" | b"lcm" | b"vel" | b"text" | b"unknown", _) => Self::Records,
+            (word, _) if is_encoding_of_payloads(word) => Self::Records,
             (b"asciigenerated", _) => Self::Lines,
             (b"ascii", Dialect::C) if is_one_line_per_object(&file.interface) => Self::Lines,
             (b"ascii", _) => unsupported("span several lines and are not supported"),

@@ -2,6 +2,8 @@
 
 #![warn(clippy::indexing_slicing)]
 
+use sluice_model::Encoding;
+
 use super::data::DataLine;
 use super::{strip_bom, words};
 
@@ -22,9 +24,8 @@ impl Dialect {
         match columns {
             [first, ..] if first.starts_with(b"::") => Self::A,
             // Descriptions of the format also write the interface without leading colons.
-            [interface, encoding, name, ..] if !ENCODINGS.contains(name) => {
-                let is_first =
-                    ENCODINGS.contains(encoding) || is_interface_before_file(interface, name);
+            [interface, encoding, name, ..] if !is_encoding(name) => {
+                let is_first = is_encoding(encoding) || is_interface_before_file(interface, name);
                 if is_first { Self::A } else { Self::from_column_count(columns) }
             }
             _ => Self::from_column_count(columns),
@@ -88,19 +89,20 @@ pub(crate) fn looks_like_master(head: &[u8]) -> (bool, bool) {
     (data && named > others, may_be)
 }
 
-/// The encodings by which header lines are recognised.
-const ENCODINGS: [&[u8]; 10] = [
-    b"ice",
-    b"ascii",
-    b"asciigenerated",
-    b"jpeg",
-    b"bmp",
-    b"avi",
-    b"lcm",
-    b"vel",
-    b"text",
-    b"unknown",
-];
+/// The encodings of objects and pictures by which header lines are recognised.
+const OBJECT_ENCODINGS: [&[u8]; 6] = [b"ice", b"ascii", b"asciigenerated", b"jpeg", b"bmp", b"avi"];
+
+/// Whether a word is that of payloads, which the sink writes as records, of any format.
+pub(crate) fn is_encoding_of_payloads(word: &[u8]) -> bool {
+    let known = std::str::from_utf8(word).map(Encoding::from_word);
+    word == Encoding::Unknown.as_str().as_bytes()
+        || known.is_ok_and(|encoding| encoding != Encoding::Unknown)
+}
+
+/// Whether a word is an encoding.
+fn is_encoding(word: &[u8]) -> bool {
+    OBJECT_ENCODINGS.contains(&word) || is_encoding_of_payloads(word)
+}
 
 /// Whether these columns are an interface and a file name, in this order: the former has a module
 /// or no dot, the latter an extension.
@@ -133,10 +135,10 @@ fn is_header_line(text: &[u8]) -> bool {
     let columns: Vec<&[u8]> = words(text).take(5).collect();
     match columns.as_slice() {
         [interface, encoding, name] if Dialect::detect(&columns) == Dialect::A => {
-            ENCODINGS.contains(encoding) && is_printable_word(interface) && is_printable_word(name)
+            is_encoding(encoding) && is_printable_word(interface) && is_printable_word(name)
         }
         [name, interface, encoding] | [name, interface, encoding, b"0" | b"1"] => {
-            ENCODINGS.contains(encoding) && is_printable_word(interface) && is_printable_word(name)
+            is_encoding(encoding) && is_printable_word(interface) && is_printable_word(name)
         }
         _ => false,
     }

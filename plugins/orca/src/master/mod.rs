@@ -23,7 +23,7 @@ mod writer_comment;
 mod tests;
 
 pub(crate) use data::DataLine;
-pub(crate) use dialect::{Dialect, looks_like_master};
+pub(crate) use dialect::{Dialect, is_encoding_of_payloads, looks_like_master};
 pub(crate) use header::{FileLine, MasterHeader};
 pub(crate) use lines::{LONGEST_LINE, MasterLines, ParsedLine, open};
 pub(crate) use writer_comment::WriterComment;

@@ -389,6 +389,7 @@ impl Sink for OrcaSink {
         batch: Batch,
         context: &mut PrepareContext<'_>,
     ) -> Result<EncodedEvents, Error> {
+        context.note_schemas_lost(&batch);
         let members = self.roles.table(context.channels, |channel| Ok(self.role(channel)))?;
         let rows: Vec<EventRow> = batch
             .channels()

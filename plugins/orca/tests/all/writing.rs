@@ -17,6 +17,28 @@ use crate::kit::{
 };
 
 #[test]
+fn payloads_of_every_encoding_are_restored() {
+    use Encoding::{Cdr, Ice, Json, Lcm, Protobuf, Ros1, Text, Unknown, Vel};
+    let all = [Lcm, Vel, Ice, Cdr, Ros1, Protobuf, Json, Text, Unknown];
+    for (dialect, encoding) in ["A", "C"].into_iter().flat_map(|d| all.clone().map(|e| (d, e))) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("drive.orca");
+        let channel = Channel { encoding: encoding.clone(), ..lcm(b"/imu", "robot") };
+        let events: Vec<TestEvent> =
+            (0..10).map(|n| (n * 1_000, channel.clone(), vec![n as u8; 9])).collect();
+        write(json!({ "path": path, "dialect": dialect }), &events, 3);
+        let (found, channels) = channels_of(&path);
+        assert_eq!((found.damage, found.events.len()), (vec![], 10), "{dialect} {encoding:?}");
+        assert!(found.events.iter().zip(&events).all(|(found, event)| found.payload == event.2));
+        assert!(channels.iter().all(|channel| channel.encoding == encoding), "{dialect}");
+        let head = fs::read(&path).unwrap();
+        let registry = Registry::linked();
+        let detected = registry.sniff_best(&head).map(|(_, plugin)| plugin.name);
+        assert_eq!(detected, Some("orca"), "{dialect} {encoding:?}");
+    }
+}
+
+#[test]
 fn events_of_other_formats_are_restored() {
     for dialect in ["A", "C"] {
         let folder = tempfile::tempdir().unwrap();

@@ -1,0 +1,122 @@
+//! The checksums that reading events does not need: of the data section, and of attachments. Those
+//! of chunks and of the summary are verified where these are read.
+
+#![warn(clippy::indexing_slicing)]
+
+use std::ops::Range;
+use std::path::Path;
+
+use sluice_io::escape::printable;
+use sluice_io::files::LogFile;
+use sluice_model::Error;
+
+use crate::index::FileIndex;
+use crate::inspect::record;
+use crate::summary::{FOOTER_RECORD, FileEnd, Listed};
+use crate::wire::{AttachmentHead, DATA_END, HEAD, Head, MAGIC, op};
+
+/// The length of a checksum.
+const CRC_LEN: u64 = 4;
+/// The bytes read at a time.
+const STEP: u64 = 1 << 20;
+
+/// Compares a part of some bytes with the checksum that is stored after it. 0 stands for none.
+pub(crate) struct StoredCrc {
+    hashed: Range<u64>,
+    stored_at: u64,
+    at: u64,
+    hasher: crc32fast::Hasher,
+    stored: Vec<u8>,
+}
+
+impl StoredCrc {
+    fn new(hashed: Range<u64>, stored_at: u64) -> Self {
+        Self { hashed, stored_at, at: 0, hasher: crc32fast::Hasher::new(), stored: Vec::new() }
+    }
+
+    /// For an attachment with this head. Fields that a later version adds may follow its checksum.
+    pub(crate) fn of_attachment(head: &AttachmentHead) -> Self {
+        let end = HEAD.saturating_add(head.len()).saturating_add(head.data_len);
+        Self::new(HEAD..end, end)
+    }
+
+    /// Adds the next bytes.
+    pub(crate) fn add(&mut self, part: &[u8]) {
+        let (start, len) = (self.at, part.len() as u64);
+        let clip = |at: u64| at.saturating_sub(start).min(len) as usize;
+        let hashed = clip(self.hashed.start)..clip(self.hashed.end);
+        self.hasher.update(part.get(hashed).unwrap_or_default());
+        let stored = clip(self.stored_at)..clip(self.stored_at.saturating_add(CRC_LEN));
+        self.stored.extend(part.get(stored).unwrap_or_default());
+        self.at += len;
+    }
+
+    /// Why the bytes are wrong; `None` if they are right, or have no checksum.
+    pub(crate) fn fault(self) -> Option<String> {
+        let stored = u32::from_le_bytes(self.stored.try_into().ok()?);
+        let found = self.hasher.finalize();
+        (stored != 0 && stored != found)
+            .then(|| format!("expected the checksum {stored:08x}, found {found:08x}"))
+    }
+}
+
+/// What is wrong with a file by these checksums, one sentence each. Reads all of it.
+pub(crate) fn faults(path: &Path, index: &FileIndex) -> Result<Vec<String>, Error> {
+    let mut log = LogFile::open_plain(path)?;
+    let mut faults = Vec::new();
+    // What the data section ends before.
+    let next = match &index.end {
+        FileEnd::Summary(summary) => Some(summary.start),
+        FileEnd::NoSummary => index.len.checked_sub(FOOTER_RECORD + MAGIC.len() as u64),
+        FileEnd::Unfinished | FileEnd::Broken(_) => None,
+    };
+    let end = next.and_then(|next| next.checked_sub(HEAD + DATA_END));
+    if let Some(end) = end
+        && head_at(&mut log, end)? == Some(Head { opcode: op::DATA_END, len: DATA_END })
+    {
+        let len = end + HEAD + DATA_END;
+        let fault = fault(&mut log, 0, len, StoredCrc::new(0..end, end + HEAD))?;
+        faults.extend(fault.map(|why| format!("the data section: {why}")));
+    }
+    // A file may list one attachment any number of times.
+    let mut left = index.len;
+    for Listed { at, len, name } in index.summary().into_iter().flat_map(|all| &all.attachments) {
+        let Some(rest) = left.checked_sub(*len) else {
+            faults.push("the attachments that the summary lists overlap".to_owned());
+            break;
+        };
+        left = rest;
+        let found = record(&mut log, *at)?.filter(|(head, _)| head.opcode == op::ATTACHMENT);
+        if let Some(head) = found.and_then(|(_, content)| AttachmentHead::parse(&content)) {
+            let fault = fault(&mut log, *at, *len, StoredCrc::of_attachment(&head))?;
+            faults.extend(fault.map(|why| format!("attachment `{}`: {why}", printable(name))));
+        }
+    }
+    Ok(faults)
+}
+
+fn head_at(log: &mut LogFile, at: u64) -> Result<Option<Head>, Error> {
+    let mut bytes = [0; HEAD as usize];
+    let read = log.read_at(at, &mut bytes)?;
+    Ok(Head::parse(bytes.get(..read).unwrap_or_default()))
+}
+
+/// Why the `len` bytes at `from` are wrong.
+fn fault(
+    log: &mut LogFile,
+    from: u64,
+    len: u64,
+    mut crc: StoredCrc,
+) -> Result<Option<String>, Error> {
+    let (mut buffer, mut done) = (vec![0; STEP.min(len) as usize], 0);
+    while done < len {
+        let due = STEP.min(len - done) as usize;
+        let read = log.read_at(from + done, buffer.get_mut(..due).unwrap_or_default())?;
+        if read == 0 {
+            return Ok(None);
+        }
+        crc.add(buffer.get(..read).unwrap_or_default());
+        done += read as u64;
+    }
+    Ok(crc.fault())
+}
