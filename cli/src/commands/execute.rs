@@ -245,6 +245,8 @@ pub(crate) fn running_options(args: &RunningArgs) -> Options {
 pub(crate) struct ReportFile {
     path: PathBuf,
     to: Box<dyn Write>,
+    /// The file that was opened; `None` for a stream.
+    identity: Option<FileIdentity>,
 }
 
 impl ReportFile {
@@ -266,12 +268,20 @@ impl ReportFile {
             // A report may have thousands of lines.
             Box::new(BufWriter::new(file))
         };
-        Ok(Self { path: path.to_owned(), to })
+        Ok(Self { path: path.to_owned(), to, identity: FileIdentity::read(path) })
     }
 
     /// Writes the report, or the failure.
     fn write(mut self, result: Result<Value, &Failure>) -> Result<(), Failure> {
         let is_done = result.is_ok();
+        // The names of some outputs are known only when they are written.
+        if self.identity.is_some() && FileIdentity::read(&self.path) != self.identity {
+            return Err(Failure::Failed(format!(
+                "there is no report: an output of its name has replaced it; give the report another \
+                 name: {}",
+                self.path.display()
+            )));
+        }
         let value = result.unwrap_or_else(failure_json);
         let text = format!("{value:#}");
         let written = writeln!(self.to, "{}", json_escaped(&text)).and_then(|()| self.to.flush());

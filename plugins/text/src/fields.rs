@@ -127,7 +127,12 @@ fn table_strings<'c>(
     delimiter: char,
 ) -> WriteCell<'c> {
     Box::new(move |row, out| match array.value(row) {
-        "" => out.extend_from_slice(b"\"\""),
+        // A cell of blanks is read as null unless it is quoted.
+        blank if blank.trim_ascii().is_empty() => {
+            out.push(b'"');
+            out.extend_from_slice(blank.as_bytes());
+            out.push(b'"');
+        }
         text => write::csv_value(out, text, delimiter),
     })
 }
@@ -164,5 +169,9 @@ mod tests {
             });
             assert_eq!(texts, ["\"\"", "", "YQ=="]);
         }
+        let blank: ArrayRef = Arc::new(StringArray::from(vec![" \t"]));
+        let mut out = Vec::new();
+        table_cell(&blank, ',').unwrap()(0, &mut out);
+        assert_eq!(out, b"\" \t\"");
     }
 }

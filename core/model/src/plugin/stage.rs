@@ -122,7 +122,7 @@ impl Stage {
 pub struct StageContext<'r> {
     /// Every channel of the run.
     pub channels: &'r Channels,
-    /// The time of the first event of the run's sources, if known.
+    /// The time of the first event of the sources that the stage reads from, if known.
     pub origin: Option<i64>,
     /// The time window of events needed after the stage. Sources may return more; events outside
     /// this window are not reported.
