@@ -277,8 +277,8 @@ impl ReportFile {
         // The names of some outputs are known only when they are written.
         if self.identity.is_some() && FileIdentity::read(&self.path) != self.identity {
             return Err(Failure::Failed(format!(
-                "there is no report: an output of its name has replaced it; give the report another \
-                 name: {}",
+                "there is no report: an output of its name has replaced it; give the report \
+                 another name: {}",
                 self.path.display()
             )));
         }

@@ -23,8 +23,8 @@ const NAME: &str = "json";
 /// The language of its declarations, as logs name it.
 const LANGUAGE: &str = "jsonschema";
 
-/// The schema that every value meets, as JSON text. Without a text, rows would not say of which type
-/// they are.
+/// The schema that every value meets, as JSON text. Without a text, rows would not say of which
+/// type they are.
 const ANY_VALUE: &str = "{}";
 
 /// Options of the codec `json`.
