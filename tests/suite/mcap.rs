@@ -205,3 +205,27 @@ fn a_file_that_ends_after_a_whole_record_is_not_taken_for_complete() {
     assert!(said.contains("no footer"), "{said}");
     run_sluice(&folder, &["verify", "whole.mcap"]).expect(0);
 }
+
+#[test]
+fn formats_without_schemas_say_that_they_lose_them() {
+    let folder = Folder::new();
+    run_sluice(&folder, &["run", "quickstart", "--set", "SECONDS=0.3"]).expect(0);
+    let drive = "quickstart-out/drive.lcm";
+    run_sluice(&folder, &["convert", drive, "--types", "mit-dgc", "--to", "drive.mcap"]).expect(0);
+    let lost = "the schemas of channels are not written";
+    // Without `from-protobuf`, which restores channels that had no schema.
+    for (sink, path, is_lost) in [
+        ("\"orca\"", "out.orca", true),
+        ("\"jsonl\"\npayload = true", "out.jsonl", true),
+        ("\"archive\"\nformat = \"arrow\"", "out.arrow.zst", false),
+        ("\"mcap\"", "copy.mcap", false),
+    ] {
+        let text = format!(
+            "[sources.log]\nplugin = \"mcap\"\npath = \"drive.mcap\"\n\
+             [sinks.out]\nplugin = {sink}\nfrom = \"log\"\npath = \"{path}\"\n"
+        );
+        folder.write("run.toml", text);
+        let said = run_sluice(&folder, &["run", "run.toml"]);
+        assert_eq!(said.stderr.contains(lost), is_lost, "{path}: {}", said.stderr);
+    }
+}

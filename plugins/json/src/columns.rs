@@ -10,7 +10,7 @@ use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::Field;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use crate::schema::JsonShape;
 
@@ -29,6 +29,16 @@ pub(crate) enum ColumnBuilder {
     Any(StringBuilder),
     List { item: Box<Self>, ends: Vec<i32>, len: usize, nulls: NullBufferBuilder },
     Object { properties: Vec<(String, Self)>, len: usize, nulls: NullBufferBuilder },
+}
+
+/// A number that is an integer, in any spelling: `1.0` and `1e3` are, too.
+fn whole(number: &Number) -> Option<i64> {
+    /// Up to which integers differ as doubles.
+    const EXACT: f64 = (1u64 << 53) as f64;
+    number.as_i64().or_else(|| {
+        let double = number.as_f64().filter(|_| !number.is_u64())?;
+        (double.fract() == 0.0 && double.abs() < EXACT).then_some(double as i64)
+    })
 }
 
 impl ColumnBuilder {
@@ -61,7 +71,7 @@ impl ColumnBuilder {
             | (JsonShape::Number, Value::Number(_))
             | (JsonShape::Text, Value::String(_)) => Ok(()),
             (JsonShape::Integer, Value::Number(number)) => {
-                number.as_i64().map(drop).ok_or(if number.is_u64() { TOO_BIG } else { OTHER_TYPE })
+                whole(number).map(drop).ok_or(if number.is_u64() { TOO_BIG } else { OTHER_TYPE })
             }
             (JsonShape::Bytes, Value::String(text)) => {
                 BASE64_STANDARD.decode(text).map(drop).map_err(|_| NOT_BASE64)
@@ -83,7 +93,7 @@ impl ColumnBuilder {
         let value = value.filter(|value| !value.is_null());
         match self {
             Self::Bool(of) => of.append_option(value.and_then(Value::as_bool)),
-            Self::Integer(of) => of.append_option(value.and_then(Value::as_i64)),
+            Self::Integer(of) => of.append_option(value.and_then(Value::as_number).and_then(whole)),
             Self::Number(of) => of.append_option(value.and_then(Value::as_f64)),
             Self::Text(of) => of.append_option(value.and_then(Value::as_str)),
             Self::Bytes(of) => {

@@ -154,7 +154,8 @@ impl Sink for Jsonl {
         batch: Batch,
         context: &mut PrepareContext<'_>,
     ) -> Result<Blocks<JsonlBlock>, Error> {
-        if self.payload {
+        // What is printed is mostly for people.
+        if self.payload && !self.path.is_stdout() {
             context.note_schemas_lost(&batch);
         }
         let encode = |piece, context: &PrepareContext<'_>| self.encode_piece(piece, context);

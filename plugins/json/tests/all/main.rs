@@ -85,6 +85,24 @@ fn payloads_in_other_spellings_keep_their_order() {
 }
 
 #[test]
+fn integers_may_be_spelled_with_a_point_or_exponent() {
+    let payloads: [&[u8]; 5] = [
+        br#"{"id":7.0}"#,
+        br#"{"id":-1e3}"#,
+        br#"{"id":-0.0}"#,
+        br#"{"id":7.5}"#,
+        br#"{"id":9007199254740992.0}"#,
+    ];
+    let (all, bad) = decode(&embedded(Some(POINTS)).unwrap(), &payloads);
+    let found: Vec<Value> = all
+        .iter()
+        .flat_map(|rows| (0..rows.events.len()).map(|row| fields(rows, row)["id"].clone()))
+        .collect();
+    assert_eq!(found, [json!(7), json!(-1000), json!(0)]);
+    assert_eq!(bad.len(), 2, "{bad:?}");
+}
+
+#[test]
 fn payloads_that_do_not_match_stay_payloads() {
     let payloads: [&[u8]; 6] = [
         br#"{"id":"seven"}"#,
