@@ -13,7 +13,7 @@ use crate::index::FileIndex;
 use crate::summary::{FileEnd, Listed, Summary};
 use crate::wire::{AttachmentHead, HEAD, Head, MAGIC, RecordFields, Statistics, op};
 
-/// What is wrong with a file that only its end shows.
+/// What is wrong with a file that may have lost its end.
 pub(crate) const NO_FOOTER: &str = "no footer: the file is unfinished or cut off";
 
 /// The most attachments and metadata records that are listed.
@@ -71,7 +71,7 @@ pub(crate) fn findings(path: &Path, index: &FileIndex) -> Result<Vec<String>, Er
     Ok(findings)
 }
 
-/// What is wrong with a summary, one sentence each.
+/// What is wrong with the end of a file, mostly its summary, one sentence each.
 pub(crate) fn faults(index: &FileIndex) -> Vec<String> {
     let mut faults = index.faults.clone();
     if matches!(index.end, FileEnd::Unfinished) && index.len > 0 {
