@@ -19,10 +19,8 @@ use crate::terminal;
 pub type SignalMessages = [&'static str; 2];
 
 /// Messages for runs that publish their outputs at the end.
-pub(crate) const PUBLISHING: SignalMessages = [
-    "stopping: incomplete outputs are not published; another signal aborts",
-    "aborting: nothing will be published",
-];
+pub(crate) const PUBLISHING: SignalMessages =
+    ["stopping; another signal aborts", "aborting: nothing will be published"];
 
 /// Messages for recordings, whose outputs grow.
 pub(crate) const RECORDING: SignalMessages = [

@@ -12,7 +12,7 @@ use sluice_model::{
     SplitStart, plugin,
 };
 
-use crate::window::{BlockWindow, ReadAt};
+use crate::window::{BlockWindow, Doubled, ReadAt};
 
 /// Bytes read beyond the end of a split, for a record that crosses it.
 const OVERHANG: u64 = 4 << 10;
@@ -28,8 +28,8 @@ pub const LIKELY_EVENTS: usize = 8 << 10;
 /// How a format frames its records. Results depend on the bytes of the log and the position only,
 /// not on how they were read: this makes them independent of splitting.
 ///
-/// Reading through `log` fails when the run is cancelled. Pass such an `Err` on; events read before
-/// are not lost.
+/// Reading through `log` fails when the run is cancelled, unless it is a stream, which ends. Pass
+/// such an `Err` on; events read before are not lost.
 pub trait Framing: Send {
     /// The fast path: parses the record at the start of `bytes`, which are at `pos`. Returns
     /// `Ambiguous` in any case of doubt.
@@ -168,7 +168,8 @@ pub struct FramedReader<F> {
 }
 
 impl<F: Framing> FramedReader<F> {
-    /// Opens a reader for one split of a log. A stream must be at its beginning.
+    /// Opens a reader for one split of a log, which [`ReadContext::open_log`] has opened, so that
+    /// reading ends when the run is cancelled. A stream must be at its beginning.
     pub fn new(
         log: LogFile,
         split: &Split,
@@ -236,6 +237,8 @@ impl<F: Framing> FramedReader<F> {
                     break;
                 }
                 FastPath::NeedsBlock => self.load_next()?,
+                // What follows may take long to come.
+                FastPath::NeedsSlowPath if self.log.is_behind() && !batch.is_empty() => break,
                 FastPath::NeedsSlowPath => {
                     if !self.read_slow(&mut batch)? {
                         self.done = true;
@@ -294,6 +297,9 @@ impl<F: Framing> FramedReader<F> {
             FastPath::NeedsBlock if is_beyond => FastPath::NeedsBlock,
             FastPath::NeedsBlock if self.log.reaches_end() => FastPath::NeedsSlowPath,
             FastPath::NeedsBlock if self.skip()? => FastPath::NeedsBlock,
+            FastPath::NeedsBlock if self.log.is_behind() && !batch.is_empty() => {
+                FastPath::NeedsBlock
+            }
             FastPath::NeedsBlock if self.log.extend()? => FastPath::Advanced,
             // A full block that starts here does not hold the record: it is longer than a block.
             FastPath::NeedsBlock if self.log.begins_at(self.at) => FastPath::NeedsSlowPath,
@@ -340,7 +346,9 @@ impl<F: Framing> FramedReader<F> {
                 return Ok(false);
             }
             PositionContent::Damage { end, reason } => {
-                self.report(end, reason, None);
+                if !self.log.is_stopped_at(end)? {
+                    self.report(end, reason, None);
+                }
                 self.at = end;
             }
             PositionContent::Record { end } if self.log.holds(at, end) => {
@@ -365,6 +373,10 @@ impl<F: Framing> FramedReader<F> {
     }
 
     fn accept(&mut self, batch: &mut BatchBuilder, end: u64) -> Result<(), Error> {
+        if self.log.is_stopped_at(end)? && !self.is_whole(end)? {
+            self.at = end;
+            return Ok(());
+        }
         let start = (self.at - self.log.start) as usize;
         let record =
             self.log.bytes().get(start..(end - self.log.start) as usize).unwrap_or_default();
@@ -392,6 +404,15 @@ impl<F: Framing> FramedReader<F> {
         }
         self.at = end;
         Ok(())
+    }
+
+    /// Whether what looks like a record, up to the end of a stopped stream, also looks like one if
+    /// another follows. If not, the rest of it has not arrived.
+    fn is_whole(&mut self, end: u64) -> Result<bool, Error> {
+        let bytes = self.log.from(self.at);
+        let mut doubled = Doubled { at: self.at, bytes };
+        let content = self.framing.classify(&mut doubled, self.at)?;
+        Ok(content == PositionContent::Record { end })
     }
 
     fn load_next(&mut self) -> Result<(), Error> {
@@ -471,7 +492,7 @@ impl<F: Framing> FramedReader<F> {
 
 impl<F: Framing> Reader for FramedReader<F> {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
-        while !self.done && !self.context.run.is_cancelled() {
+        while !self.done && !self.log.file.is_cancelled() {
             let batch = self.fill()?;
             if !batch.is_empty() {
                 return Ok(Some(batch));

@@ -6,7 +6,7 @@ use memchr::memchr;
 
 use sluice_io::ReadBuffer;
 use sluice_io::files::LogFile;
-use sluice_model::{Error, RunHandle};
+use sluice_model::Error;
 
 /// How much to read at a time.
 const STEP: usize = 256 << 10;
@@ -17,7 +17,6 @@ const OVERHANG: usize = 4 << 10;
 #[derive(Debug)]
 pub struct LineReader {
     log: LogFile,
-    run: RunHandle,
     /// The maximum length of a line.
     max_len: usize,
     /// Beyond this position, only the rest of a line is read.
@@ -30,6 +29,8 @@ pub struct LineReader {
     /// How much of the buffer is known to contain no end of that line.
     scanned: usize,
     ended: bool,
+    /// Whether the buffer has all that has come of a stream, and more is awaited.
+    is_behind: bool,
 }
 
 /// The place of a line in the file.
@@ -49,7 +50,6 @@ impl LineReader {
     pub fn new(log: LogFile, at: u64, max_len: usize) -> Self {
         Self {
             log,
-            run: RunHandle::default(),
             max_len,
             needed_until: u64::MAX,
             buffer: ReadBuffer::default(),
@@ -57,6 +57,7 @@ impl LineReader {
             next: 0,
             scanned: 0,
             ended: false,
+            is_behind: false,
         }
     }
 
@@ -64,13 +65,6 @@ impl LineReader {
     #[must_use]
     pub fn until(mut self, end: u64) -> Self {
         self.needed_until = end;
-        self
-    }
-
-    /// Stops when this run is cancelled.
-    #[must_use]
-    pub fn cancelled_by(mut self, run: &RunHandle) -> Self {
-        self.run = run.clone();
         self
     }
 
@@ -84,7 +78,8 @@ impl LineReader {
         self.start + self.next as u64
     }
 
-    /// The next line; `None` at the end of the file, and when the run is cancelled.
+    /// The next line; `None` at the end of the file, and when the run is cancelled. What a stopped
+    /// stream has of a line at its end is not one.
     pub fn step(&mut self) -> Result<Option<LineSpan>, Error> {
         loop {
             if let Some(end) = self.find_end() {
@@ -92,17 +87,22 @@ impl LineReader {
             }
             self.scanned = self.buffer.len();
             if self.ended {
-                let is_there = self.next < self.buffer.len();
+                let is_there = self.next < self.buffer.len() && !self.log.was_stopped();
                 return Ok(is_there.then(|| self.take(self.buffer.len())));
             }
             if self.scanned - self.next > self.max_len {
                 return self.step_over().map(Some);
             }
-            if self.run.is_cancelled() {
+            if self.log.is_cancelled() {
                 return Ok(None);
             }
             self.read_more()?;
         }
+    }
+
+    /// Whether [`step`](Self::step) would wait for the rest of a line.
+    pub fn would_wait(&self) -> bool {
+        self.is_behind && self.find_end().is_none()
     }
 
     /// The bytes of the line that [`step`](Self::step) returned last; empty if it was too long.
@@ -131,7 +131,7 @@ impl LineReader {
             }
             self.next = self.buffer.len();
             self.scanned = self.next;
-            if self.ended || self.position() >= limit || self.run.is_cancelled() {
+            if self.ended || self.position() >= limit || self.log.is_cancelled() {
                 return Ok(false);
             }
             self.read_more()?;
@@ -140,7 +140,7 @@ impl LineReader {
 
     /// Whether no line follows.
     pub fn is_at_end(&mut self) -> Result<bool, Error> {
-        while self.next == self.buffer.len() && !self.ended && !self.run.is_cancelled() {
+        while self.next == self.buffer.len() && !self.ended && !self.log.is_cancelled() {
             self.read_more()?;
         }
         Ok(self.next == self.buffer.len())
@@ -184,8 +184,9 @@ impl LineReader {
         let (len, from) = (self.buffer.len(), self.start + self.buffer.len() as u64);
         let needed_until = usize::try_from(self.needed_until.saturating_sub(from)).unwrap_or(STEP);
         let step = needed_until.max(len).clamp(OVERHANG, STEP);
-        let read = self.buffer.append(step, |space| self.log.read_at(from, space))?;
-        self.ended = read < step;
+        let read = self.buffer.append(step, |space| self.log.read_arrived(from, space, 1))?;
+        self.is_behind = read < step && self.log.awaits_more(from + read as u64);
+        self.ended = read < step && !self.is_behind;
         self.log.forget(from + read as u64);
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use sluice_io::ReadBuffer;
-use sluice_io::files::{InputHashes, LogFile};
+use sluice_io::files::LogFile;
 use sluice_model::pool::PooledBlock;
 use sluice_model::{Error, ErrorKind, ReadContext};
 
@@ -37,6 +37,21 @@ impl ReadAt for &[u8] {
             to.copy_from_slice(from);
         }
         Ok(len)
+    }
+}
+
+/// Bytes at a position of a log, followed by a copy of themselves.
+pub(crate) struct Doubled<'b> {
+    pub(crate) at: u64,
+    pub(crate) bytes: &'b [u8],
+}
+
+impl ReadAt for Doubled<'_> {
+    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> Result<usize, Error> {
+        let skip = pos.checked_sub(self.at).and_then(|skip| usize::try_from(skip).ok());
+        let Some(skip) = skip else { return Ok(0) };
+        let there = self.bytes.iter().chain(self.bytes).skip(skip);
+        Ok(buf.iter_mut().zip(there).map(|(to, from)| *to = *from).count())
     }
 }
 
@@ -174,12 +189,13 @@ pub(crate) struct BlockWindow {
     limit: usize,
     /// Whether the log ended in the block.
     ended: bool,
+    /// Whether the block has all that has come of a stream, and more is awaited.
+    is_behind: bool,
     kept_from: Option<u64>,
 }
 
 impl BlockWindow {
-    pub(crate) fn new(mut file: LogFile, context: &ReadContext) -> Self {
-        file.hash_reads(&context.run.shared::<InputHashes>());
+    pub(crate) fn new(file: LogFile, context: &ReadContext) -> Self {
         Self {
             file,
             context: context.clone(),
@@ -189,6 +205,7 @@ impl BlockWindow {
             filled: 0,
             limit: 0,
             ended: false,
+            is_behind: false,
             kept_from: None,
         }
     }
@@ -209,23 +226,40 @@ impl BlockWindow {
         self.start.saturating_add(self.filled as u64)
     }
 
-    /// Reads a block at `at`, of at most `want` bytes.
+    /// Reads a block at `at`, of at most `want` bytes; of a stream what has come.
     pub(crate) fn load(&mut self, at: u64, want: u64) -> Result<(), Error> {
         let most = self.context.blocks.block_len().saturating_sub(ALIGNED).max(1);
-        self.load_exactly(at, want.min(most as u64))
+        self.load_at_least(1, at, want.min(most as u64))
     }
 
     /// Reads `want` bytes at `at` into a block of that size. Only for records that have been
     /// accepted.
     pub(crate) fn load_exactly(&mut self, at: u64, want: u64) -> Result<(), Error> {
+        self.load_at_least(usize::MAX, at, want)
+    }
+
+    fn load_at_least(&mut self, least: usize, at: u64, want: u64) -> Result<(), Error> {
         let want = usize::try_from(want).unwrap_or(usize::MAX);
         let mut block = self.context.blocks.block_with_len(want.saturating_add(ALIGNED));
         let pad = block.as_ptr().align_offset(ALIGNED).min(ALIGNED);
-        let read = self.file.read_at(at, block.get_mut(pad..pad + want).unwrap_or_default())?;
+        let space = block.get_mut(pad..pad + want).unwrap_or_default();
+        let read = self.file.read_arrived(at, space, least.min(want))?;
         self.limit = self.context.blocks.block_len().max(pad + want);
         (self.block, self.pad, self.start) = (Some(block), pad, at);
-        (self.filled, self.ended) = (read, read < want);
+        self.filled = read;
+        self.note_end(read < want);
         Ok(())
+    }
+
+    /// The log may have ended, if less was read than wanted.
+    fn note_end(&mut self, is_short: bool) {
+        self.is_behind = is_short && self.file.awaits_more(self.end());
+        self.ended = is_short && !self.is_behind;
+    }
+
+    /// Whether reading on would wait.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.is_behind
     }
 
     /// Reads more into the rest of the block. False if it is full.
@@ -239,9 +273,9 @@ impl BlockWindow {
         // A little at a time: mostly one event crosses the end of the block.
         let step = free.len().min(64 << 10);
         let free = free.get_mut(..step).unwrap_or_default();
-        let read = self.file.read_at(self.start + self.filled as u64, free)?;
+        let read = self.file.read_arrived(self.start + self.filled as u64, free, 1)?;
         self.filled += read;
-        self.ended = read < step;
+        self.note_end(read < step);
         Ok(true)
     }
 
@@ -267,6 +301,12 @@ impl BlockWindow {
 
     /// Takes the block's bytes, to share them with a batch. The window is empty afterwards.
     pub(crate) fn share(&mut self) -> Bytes {
+        // Batches may be kept for long: little is copied, so that they do not hold whole blocks.
+        if self.filled < self.context.blocks.block_len() / 4 {
+            let bytes = Bytes::copy_from_slice(self.bytes());
+            (self.block, self.filled, self.ended) = (None, 0, false);
+            return bytes;
+        }
         let filled = std::mem::take(&mut self.filled);
         self.ended = false;
         let span = self.pad..self.pad + filled;
@@ -282,6 +322,12 @@ impl BlockWindow {
             Err(error) if matches!(error.kind(), ErrorKind::Aborted) => Ok(None),
             scanned => scanned.map(Some),
         }
+    }
+
+    /// Whether the run was cancelled before anything arrived behind `end`.
+    pub(crate) fn is_stopped_at(&mut self, end: u64) -> Result<bool, Error> {
+        let may_be = self.context.run.is_cancelled() && !self.file.is_seekable();
+        Ok(may_be && self.file.read_at(end, &mut [0])? == 0 && self.file.was_stopped())
     }
 
     /// The buffered bytes of a damaged range; empty if it was too long.
@@ -306,7 +352,7 @@ impl ReadAt for BlockWindow {
     fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> Result<usize, Error> {
         // Formats may look ahead for long and need not know about runs: check for cancellation
         // here.
-        if self.context.run.is_cancelled() {
+        if self.file.is_cancelled() {
             return Err(ErrorKind::Aborted.into());
         }
         if let Some(there) = self.from(pos).get(..buf.len()) {

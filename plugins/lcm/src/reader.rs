@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use sluice_io::files::{InputContent, LogFile};
+use sluice_io::files::InputContent;
 use sluice_kit::ChannelIds;
 use sluice_kit::framed::{
     EventHeader, FramedReader, Framing, Peek, PositionContent, RecordContent, RecordOutline,
@@ -30,7 +30,7 @@ pub(crate) fn open(
     limits: ScanLimits,
     context: &ReadContext,
 ) -> Result<LogReader, Error> {
-    let log = LogFile::open_expecting(path, InputContent::Binary)?;
+    let log = context.open_log(path, InputContent::Binary)?;
     LogReader::with_window(window, log, split, entry, LcmFraming::new(limits, context), context)
 }
 

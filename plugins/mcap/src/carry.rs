@@ -75,11 +75,12 @@ pub(crate) fn declare_silent(
 /// Copies the metadata and attachments of a file. Returns notes about attachments that are wrong by
 /// their checksums.
 pub(crate) fn copy(path: &Path, run: &RunHandle, to: &mut McapFile) -> Result<Vec<String>, Error> {
-    let log = LogFile::open(path)?;
+    let (mut log, stop) = (LogFile::open(path)?, run.clone());
+    log.stop_when(move || stop.is_cancelled());
     let blocks = BlockPool::new(STEP as usize, 1);
     let mut walk = Walk::new(log, Arc::default(), ByteSize(1 << 30), (blocks, run.clone()));
     let (mut at, mut wrong) = (MAGIC.len() as u64, Vec::new());
-    while !run.is_cancelled() {
+    while !walk.is_cancelled() {
         walk.forget(at);
         at = match walk.place(at)? {
             FoundAt::End => break,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sluice_io::files::{InputContent, LogFile};
+use sluice_io::files::InputContent;
 use sluice_model::options::ByteSize;
 use sluice_model::{Batch, Damage, Error, ReadContext, Reader, Seam, Split};
 
@@ -72,8 +72,7 @@ impl RecordReader {
         max_chunk: ByteSize,
         context: &ReadContext,
     ) -> Result<Self, Error> {
-        let mut log = LogFile::open_expecting(path, InputContent::Any)?;
-        log.hash_reads(&context.run.shared());
+        let log = context.open_log(path, InputContent::Any)?;
         let anchors = index.as_ref().map(|index| Arc::clone(&index.anchors)).unwrap_or_default();
         let tools = (context.blocks.clone(), context.run.clone());
         let declarations = index.as_ref().and_then(|index| index.declarations.clone());
@@ -132,6 +131,10 @@ impl RecordReader {
     }
 
     fn report(&self, at: u64, len: u64, reason: impl Into<String>) {
+        // The rest of it would have come.
+        if self.walk.was_stopped() && at.saturating_add(len) >= self.walk.end() {
+            return;
+        }
         self.context.damage.report(Damage::new(&self.input, at, len, reason));
     }
 
@@ -170,7 +173,7 @@ impl RecordReader {
             FoundAt::End => {
                 if let Some(error) = self.walk.decompression_error() {
                     self.report(at, 0, error);
-                } else if !self.has_ended {
+                } else if !self.has_ended && !self.walk.was_stopped() {
                     self.context.losses.note(format!("{}: {NO_FOOTER}", self.input), 0);
                 }
                 return Ok(false);
@@ -455,7 +458,7 @@ fn hex(bytes: &[u8]) -> String {
 
 impl Reader for RecordReader {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
-        while !self.context.run.is_cancelled() {
+        while !self.walk.is_cancelled() {
             let mut has_more = true;
             match &mut self.chunk {
                 Some((unit, _)) => {

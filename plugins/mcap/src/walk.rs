@@ -80,6 +80,15 @@ impl Walk {
         self.log.decompression_error()
     }
 
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.log.is_cancelled()
+    }
+
+    /// Whether the end of a stream is where the run was cancelled.
+    pub(crate) fn was_stopped(&self) -> bool {
+        self.log.was_stopped()
+    }
+
     /// The end of the file, or of what was read of it so far.
     pub(crate) fn end(&self) -> u64 {
         self.len.unwrap_or(self.base + self.block.len() as u64)
@@ -311,7 +320,7 @@ impl Walk {
         let stop = if self.is_anchor(from) { Some(from) } else { self.next_anchor(from) };
         loop {
             let view = self.view(at, SEARCH_STEP)?;
-            if view.is_empty() || self.run.is_cancelled() {
+            if view.is_empty() || self.is_cancelled() {
                 return Ok(stop.unwrap_or(u64::MAX).min(self.end()));
             }
             for (offset, window) in view.windows(HEAD as usize).enumerate() {

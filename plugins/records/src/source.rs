@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use sluice_io::ReadBuffer;
-use sluice_io::files::{self, InputContent, LogFile};
+use sluice_io::files::{self, InputContent};
 use sluice_kit::framed::{
     EventHeader, FramedReader, Framing, Peek, PositionContent, RecordContent,
 };
@@ -90,7 +90,7 @@ impl Source for RecordsSource {
         let entry = if entry == SplitStart::At(0) { SplitStart::Search } else { entry };
         let records = RecordFraming::new(Arc::clone(&self.format), context);
         let (skipped, losses) = (Arc::clone(&records.skipped), Arc::clone(&context.losses));
-        let log = LogFile::open_expecting(&split.input, InputContent::Any)?;
+        let log = context.open_log(&split.input, InputContent::Any)?;
         let reader = FramedReader::new(log, split, entry, records, context)?;
         Ok(Box::new(RowReader { reader, format: Arc::clone(&self.format), skipped, losses }))
     }

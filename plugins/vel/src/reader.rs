@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_io::files::{InputContent, LogFile};
+use sluice_io::files::InputContent;
 use sluice_kit::framed::{
     EventHeader, FramedReader, Framing, Peek, PositionContent, RecordContent, RecordOutline,
 };
@@ -43,7 +43,7 @@ pub(crate) fn open(
     };
     // The head tells where the first message is.
     let entry = if entry == SplitStart::At(0) { SplitStart::Search } else { entry };
-    let log = LogFile::open_expecting(path, InputContent::Marked)?;
+    let log = context.open_log(path, InputContent::Marked)?;
     LogReader::with_window(window, log, split, entry, messages, context)
 }
 

@@ -87,7 +87,7 @@ impl Drop for Network {
 }
 
 /// The timeout for programs, generous for busy machines.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until a condition holds, up to `longest`. Returns whether it does.
 pub(crate) fn until(longest: Duration, holds: impl Fn() -> bool) -> bool {

@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, PipeReader, Read, Write};
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::mpsc;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::pipe::fcntl_setpipe_size;
@@ -11,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::kit::{
     BEGIN, Folder, LcmEvent, ProgramOutput, drive, events, is_ignored, log, run_sluice, sluice,
 };
+use crate::live::PATIENCE;
 
 /// A folder with a pipe `in.lcm` for a log that arrives slowly.
 fn folder_with_pipe() -> Folder {
@@ -128,6 +130,95 @@ fn an_interrupt_publishes_the_events_of_a_pipe() {
     assert_eq!(folder.names(), ["in.lcm", "out.lcm", "tee.toml"]);
 }
 
+/// The least that a pipe can hold: less than any write of the program.
+const SMALL_PIPE: usize = 4 << 10;
+
+/// More than a pipe holds, so that writing it ends only when it is being read.
+fn short_log() -> Vec<LcmEvent> {
+    (0..200).map(|n| LcmEvent::new(n, BEGIN + n, "POSE", &[n as u8; 90])).collect()
+}
+
+/// Runs `convert in.lcm`, which is a pipe, to `out.jsonl`. Interrupts it once it has read, or can
+/// read, these bytes, with the pipe still open.
+fn interrupt_behind(folder: &Folder, plugin: &str, bytes: &[u8]) -> ProgramOutput {
+    let convert = ["convert", "in.lcm", "--from", plugin, "--to", "out.jsonl", "--overwrite"];
+    let child = start(sluice(folder).args(convert));
+    let mut pipe = producer(folder);
+    fcntl_setpipe_size(&pipe, SMALL_PIPE).unwrap();
+    pipe.write_all(bytes).unwrap();
+    signal(&child, Signal::INT);
+    let ended = ProgramOutput::from_output(child.wait_with_output().unwrap());
+    drop(pipe);
+    ended
+}
+
+#[test]
+fn an_interrupt_loses_nothing_that_a_silent_pipe_has_brought() {
+    let folder = folder_with_pipe();
+    let events = short_log();
+    folder.write("log.lcm", log(&events));
+    let lines = ["convert", "log.lcm", "--to", "log.jsonl", "--sink-option", "payload=true"];
+    run_sluice(&folder, &lines).expect(0);
+    let rows: String = (0..900).map(|n| format!("{n},{n}.25\n")).collect();
+    let inputs = [
+        ("lcm-log", folder.read("log.lcm"), log(&events[..199]).len()),
+        ("jsonl", folder.read("log.jsonl"), 0),
+        ("csv", format!("t,x\n{rows}").into_bytes(), 0),
+    ];
+    for (plugin, bytes, start_of_last) in inputs {
+        let last_line = bytes[..bytes.len() - 1].iter().rposition(|byte| *byte == b'\n');
+        let start_of_last = start_of_last.max(last_line.map_or(0, |at| at + 1));
+        let converted = |whole: &[u8]| {
+            folder.write("whole", whole);
+            let convert = ["convert", "whole", "--from", plugin, "--to", "whole.jsonl"];
+            run_sluice(&folder, &[&convert[..], &["--overwrite"]].concat()).expect(0);
+            folder.read("whole.jsonl")
+        };
+        // All of the last event, and all but its last bytes.
+        for (end, whole) in [(bytes.len(), bytes.len()), (bytes.len() - 3, start_of_last)] {
+            let ended = interrupt_behind(&folder, plugin, &bytes[..end]).expect(3);
+            assert!(!ended.stderr.contains("could not be read"), "{plugin}: {}", ended.stderr);
+            let (found, wanted) = (folder.read("out.jsonl"), converted(&bytes[..whole]));
+            assert!(found == wanted, "{plugin}, {end} bytes: {} bytes", found.len());
+        }
+    }
+    // A compressed one, of which everything written was flushed.
+    let mut packed = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    for event in &events {
+        packed.write_all(&log(std::slice::from_ref(event))).unwrap();
+        packed.flush().unwrap();
+    }
+    interrupt_behind(&folder, "lcm-log", packed.get_ref()).expect(3);
+    let lines = folder.read("out.jsonl");
+    assert_eq!(lines.iter().filter(|byte| **byte == b'\n').count(), events.len());
+}
+
+#[test]
+fn events_of_a_slow_pipe_are_passed_on_as_they_come() {
+    let folder = folder_with_pipe();
+    let to_lines = ["convert", "in.lcm", "--from", "lcm-log", "--to", "-", "--as", "jsonl"];
+    let mut child = start(sluice(&folder).args(to_lines));
+    let mut pipe = producer(&folder);
+    let (sender, lines) = mpsc::channel();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    let read = move || output.lines().try_for_each(|line| sender.send(line.unwrap()));
+    std::thread::Builder::new().spawn(read).unwrap();
+    let next_number = || {
+        let line = lines.recv_timeout(PATIENCE).expect("a line, before the pipe goes on");
+        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+        event["sequence"].as_u64()
+    };
+    let events = short_log();
+    pipe.write_all(&log(&events[..1])).unwrap();
+    for n in 1..5 {
+        // That the last event is one shows only what follows it.
+        pipe.write_all(&log(&events[n..=n])).unwrap();
+        assert_eq!(next_number(), Some(n as u64 - 1));
+    }
+    drop(pipe);
+    assert_eq!((next_number(), child.wait().unwrap().code()), (Some(4), Some(0)));
+}
+
 #[test]
 fn a_request_to_end_is_heeded_like_an_interrupt() {
     let folder = folder_with_pipe();
@@ -140,9 +231,6 @@ fn a_request_to_end_is_heeded_like_an_interrupt() {
     assert_eq!(code, Some(3));
     assert_eq!(folder.names(), ["in.lcm", "out.lcm"]);
 }
-
-/// The least that a pipe can hold: less than any write of the program.
-const SMALL_PIPE: usize = 4 << 10;
 
 /// Its standard output is not read, so it cannot end by itself.
 fn start_blocked(folder: &Folder) -> (Child, PipeReader, BufReader<ChildStderr>) {

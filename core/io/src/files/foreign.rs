@@ -47,6 +47,8 @@ pub enum InputContent {
 
 /// The bytes needed to recognize any of these formats: tar has its magic at offset 257.
 const HEAD: usize = 512;
+/// The bytes that suffice of a stream that pauses: all but tar are recognized by as many.
+const ENOUGH: usize = 16;
 
 impl ForeignFormat {
     /// Recognizes the format of a file by its first bytes.
@@ -174,7 +176,7 @@ fn shell_word(path: &Path) -> String {
 
 /// Refuses inputs that cannot have this content, with advice. `format` is the name of a valid file:
 /// `an LCM log`. Called when splits are made. Examines files only: pipes are examined when they are
-/// read ([`LogFile::open_expecting`]), and objects in stores never.
+/// read ([`LogFile::refuse_foreign`]), and objects in stores never.
 pub fn refuse_foreign(inputs: &[Input], content: InputContent, format: &str) -> Result<(), Error> {
     for Input { path, bytes } in inputs {
         if bytes.is_none() || path == Path::new("-") || is_address(path) {
@@ -194,17 +196,16 @@ pub fn refuse_foreign(inputs: &[Input], content: InputContent, format: &str) -> 
 }
 
 impl LogFile {
-    /// Like [`open`](Self::open), for a source with this content. Refuses input that can only be
-    /// read once (standard input, a named pipe, a decompressed file) if it starts like another
-    /// format. The bytes examined can still be read.
-    pub fn open_expecting(path: &Path, content: InputContent) -> Result<Self, Error> {
-        let mut log = Self::open(path)?;
-        if !log.is_seekable() {
-            let mut head = vec![0; HEAD];
-            let there = log.read_at(0, &mut head)?;
-            refuse(head.get(..there).unwrap_or_default(), path, content)?;
+    /// Refuses input that can only be read once (standard input, a named pipe, a decompressed file)
+    /// if it starts like another format than one with this content. The bytes examined can still
+    /// be read.
+    pub fn refuse_foreign(&mut self, content: InputContent) -> Result<(), Error> {
+        if self.is_seekable() {
+            return Ok(());
         }
-        Ok(log)
+        let mut head = vec![0; HEAD];
+        let there = self.read_arrived(0, &mut head, ENOUGH)?;
+        refuse(head.get(..there).unwrap_or_default(), self.path(), content)
     }
 }
 

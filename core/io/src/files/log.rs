@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,19 +10,22 @@ use std::sync::Arc;
 use super::hash::{InputHash, InputHashes, PIECE, SHORTEST_READ};
 use super::object_reader::ObjectReader;
 use super::peek::take_peeked;
-use super::stream::Stream;
+use super::stream::{PolledFile, Stream};
 use super::{fill, is_magic, is_zstd, open};
 use crate::Error;
 
 /// A log that can be read at any position: a file, an object of a store, or a stream with a window
 /// of buffered bytes.
-#[derive(Debug)]
 pub struct LogFile {
     path: PathBuf,
     backend: Backend,
     /// To which what is read is added.
     hash: Option<Arc<InputHash>>,
+    stop: Option<StopCheck>,
 }
+
+/// Whether to stop reading.
+pub(super) type StopCheck = Arc<dyn Fn() -> bool + Send + Sync>;
 
 enum Backend {
     File(File),
@@ -29,13 +33,9 @@ enum Backend {
     Stream(Stream),
 }
 
-impl std::fmt::Debug for Backend {
+impl std::fmt::Debug for LogFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::File(_) => "File",
-            Self::Object(_) => "Object",
-            Self::Stream(_) => "Stream",
-        })
+        f.debug_tuple("LogFile").field(&self.path).finish()
     }
 }
 
@@ -47,7 +47,9 @@ impl LogFile {
             return Ok(Self { path: path.to_owned(), ..log });
         }
         if path == Path::new("-") {
-            return Self::stream(path, Box::new(io::stdin()));
+            let stdin = io::stdin().as_fd().try_clone_to_owned();
+            let stdin = stdin.map_err(|e| Error::io("open", path, e))?;
+            return Self::stream(path, Box::new(PolledFile(stdin.into())));
         }
         if let Some(ranges) = ObjectReader::open(path)? {
             return Self::object(path, ranges);
@@ -58,7 +60,7 @@ impl LogFile {
             return Err(Error::io("read", path, io::ErrorKind::IsADirectory.into()));
         }
         if !kind.is_file() {
-            return Self::stream(path, Box::new(file));
+            return Self::stream(path, Box::new(PolledFile(file)));
         }
         if is_zstd(path)? {
             let unpacked = decompressed(path, file)?;
@@ -68,7 +70,7 @@ impl LogFile {
     }
 
     fn with_backend(path: &Path, backend: Backend) -> Self {
-        Self { path: path.to_owned(), backend, hash: None }
+        Self { path: path.to_owned(), backend, hash: None, stop: None }
     }
 
     fn object(path: &Path, mut ranges: ObjectReader) -> Result<Self, Error> {
@@ -92,7 +94,7 @@ impl LogFile {
     pub fn stream(path: &Path, stream: Box<dyn Read + Send>) -> Result<Self, Error> {
         let mut stream = Stream::new(stream);
         let mut magic = [0; 4];
-        let found = stream.read_at(0, &mut magic).map_err(|e| Error::io("read", path, e))?;
+        let found = stream.read_at(0, &mut magic, 4).map_err(|e| Error::io("read", path, e))?;
         if found == magic.len() && is_magic(magic) {
             stream = Stream::packed(decompressed(path, stream)?);
         }
@@ -151,13 +153,53 @@ impl LogFile {
                 let hash = Arc::clone(hash);
                 self.read_hashed(position, buffer, &hash)
             }
-            _ => self.read(position, buffer),
+            _ => self.read(position, buffer, buffer.len()),
         }
+    }
+
+    /// Like [`read_at`](Self::read_at), but returns what a stream has, at least `least` bytes, if
+    /// nothing comes for a moment: its reader need not wait with what it has.
+    pub fn read_arrived(
+        &mut self,
+        position: u64,
+        buffer: &mut [u8],
+        least: usize,
+    ) -> Result<usize, Error> {
+        match self.is_seekable() {
+            true => self.read_at(position, buffer),
+            false => self.read(position, buffer, least),
+        }
+    }
+
+    /// Whether more of a stream may come behind `position`, up to which it was read.
+    pub fn awaits_more(&self, position: u64) -> bool {
+        matches!(&self.backend, Backend::Stream(stream) if !stream.ends_at(position))
     }
 
     /// Adds what is read from now on to the log's hash, if these have it.
     pub fn hash_reads(&mut self, hashes: &InputHashes) {
         self.hash = hashes.of(&self.path).filter(|_| self.is_seekable()).cloned();
+    }
+
+    /// Stops reading once `stop` returns true: a stream then ends behind what has arrived, and
+    /// [`is_cancelled`](Self::is_cancelled) tells the readers of other logs.
+    pub fn stop_when(&mut self, stop: impl Fn() -> bool + Send + Sync + 'static) {
+        let stop: StopCheck = Arc::new(stop);
+        if let Backend::Stream(stream) = &mut self.backend {
+            stream.stop_when(Arc::clone(&stop));
+        }
+        self.stop = Some(stop);
+    }
+
+    /// Whether to read no further. Never true of a stream, which ends by itself.
+    pub fn is_cancelled(&self) -> bool {
+        self.is_seekable() && self.stop.as_ref().is_some_and(|stop| stop())
+    }
+
+    /// Whether the log ends because it was [stopped](Self::stop_when): what its last bytes start may
+    /// be incomplete. Known once reading has reached that point.
+    pub fn was_stopped(&self) -> bool {
+        matches!(&self.backend, Backend::Stream(stream) if stream.was_stopped)
     }
 
     /// Hashes each piece while it is in the core's cache.
@@ -172,7 +214,7 @@ impl LogFile {
             let to_next = usize::try_from(PIECE - at % PIECE).unwrap_or(usize::MAX);
             let len = to_next.min(rest.len());
             let (piece, after) = rest.split_at_mut(len);
-            let read = self.read(at, piece)?;
+            let read = self.read(at, piece, len)?;
             hash.add(at, piece.get(..read).unwrap_or_default());
             at += read as u64;
             if read < len {
@@ -183,11 +225,11 @@ impl LogFile {
         Ok((at - position) as usize)
     }
 
-    fn read(&mut self, position: u64, buffer: &mut [u8]) -> Result<usize, Error> {
+    fn read(&mut self, position: u64, buffer: &mut [u8], least: usize) -> Result<usize, Error> {
         let read = match &mut self.backend {
             Backend::File(file) => fill(|buf, at| file.read_at(buf, at), position, buffer),
             Backend::Object(ranges) => ranges.read_at(position, buffer),
-            Backend::Stream(stream) => stream.read_at(position, buffer),
+            Backend::Stream(stream) => stream.read_at(position, buffer, least),
         };
         read.map_err(|e| Error::io("read", &self.path, e))
     }

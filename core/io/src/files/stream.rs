@@ -1,8 +1,13 @@
 //! A stream read as a log: a window of it is buffered, and earlier bytes are discarded.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Read};
+use std::sync::Arc;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::log::StopCheck;
 use crate::ReadBuffer;
 
 /// A stream with a buffered window.
@@ -15,11 +20,18 @@ pub(super) struct Stream {
     /// Whether the bytes come out of a decompressor.
     packed: bool,
     pub(super) broken: Option<String>,
+    /// Whether the stream is to end with what has arrived.
+    stop: StopCheck,
+    /// The bytes read since then.
+    read_since: usize,
+    pub(super) was_stopped: bool,
 }
 
 impl Stream {
     /// The bytes read at a time.
     const STEP: usize = 256 << 10;
+    /// The most bytes that have arrived and are not read yet: pipes hold no more.
+    const MAX_ARRIVED: usize = 1 << 20;
 
     pub(super) fn new(from: Box<dyn Read + Send>) -> Self {
         Self {
@@ -29,6 +41,9 @@ impl Stream {
             ended: false,
             packed: false,
             broken: None,
+            stop: Arc::new(|| false),
+            read_since: 0,
+            was_stopped: false,
         }
     }
 
@@ -36,14 +51,23 @@ impl Stream {
         Self { packed: true, ..Self::new(from) }
     }
 
-    pub(super) fn read_at(&mut self, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    /// Fills `buffer` from `position`. If the stream does not end and nothing comes for a moment,
+    /// `least` bytes suffice.
+    pub(super) fn read_at(
+        &mut self,
+        position: u64,
+        buffer: &mut [u8],
+        least: usize,
+    ) -> io::Result<usize> {
         let missing = || {
             io::Error::other("this part of the stream was discarded; a stream cannot be read twice")
         };
         let start = position.checked_sub(self.base).ok_or_else(missing)?;
         let start = usize::try_from(start).map_err(io::Error::other)?;
         while !self.ended && self.kept.len() < start + buffer.len() {
-            self.read_more()?;
+            if !self.await_more()? && self.kept.len() >= start + least {
+                break;
+            }
         }
         let there = self.kept.get(start..).unwrap_or_default();
         let len = there.len().min(buffer.len());
@@ -51,31 +75,62 @@ impl Stream {
         Ok(len)
     }
 
-    fn read_more(&mut self) -> io::Result<()> {
+    /// Whether the stream is known to end at `position` or before.
+    pub(super) fn ends_at(&self, position: u64) -> bool {
+        self.ended && position >= self.base + self.kept.len() as u64
+    }
+
+    /// Ends the stream once `stop` returns true and what has arrived is read.
+    pub(super) fn stop_when(&mut self, stop: StopCheck) {
+        self.stop = stop;
+    }
+
+    /// Reads what comes next, or finds the end. False if nothing comes for a moment.
+    fn await_more(&mut self) -> io::Result<bool> {
+        let is_stopping = (self.stop)();
+        let has_come = match self.read_more() {
+            Err(error) if is_idle(&error) => false,
+            read => {
+                self.read_since += read? * usize::from(is_stopping);
+                true
+            }
+        };
+        let is_all = !has_come || self.read_since > Self::MAX_ARRIVED;
+        if is_stopping && is_all && !self.ended {
+            (self.ended, self.was_stopped) = (true, true);
+        }
+        Ok(has_come)
+    }
+
+    /// Reads what comes next, and returns how much. Fails with `WouldBlock` if nothing comes for a
+    /// moment.
+    fn read_more(&mut self) -> io::Result<usize> {
         let read = |space: &mut [u8]| loop {
             match self.from.read(space) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => break other,
             }
         };
-        match self.kept.append(Self::STEP, read) {
+        let read = match self.kept.append(Self::STEP, read) {
+            Err(error) if is_idle(&error) => return Err(error),
             // The error comes from the decompressor, not from the system or a store: the rest of
             // the log is lost.
             Err(error)
                 if self.packed && error.raw_os_error().is_none() && !UpstreamError::is(&error) =>
             {
                 self.broken = Some(format!("the compressed data is damaged or cut off: {error}"));
-                self.ended = true;
+                0
             }
-            read => self.ended = read? == 0,
-        }
-        Ok(())
+            read => read?,
+        };
+        self.ended = read == 0;
+        Ok(read)
     }
 
     /// The buffered bytes. If there are none, waits for what comes next.
     pub(super) fn buffered(&mut self) -> io::Result<&[u8]> {
-        if self.kept.is_empty() && !self.ended {
-            self.read_more()?;
+        while self.kept.is_empty() && !self.ended {
+            self.await_more()?;
         }
         Ok(&self.kept)
     }
@@ -90,20 +145,44 @@ impl Stream {
     }
 }
 
-/// Sequential reading, to decompress what was peeked at.
+/// Sequential reading, to decompress what was peeked at. Fails with `WouldBlock` if nothing comes
+/// for a moment.
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let position = self.base;
-        let ready = if self.kept.is_empty() {
-            1.min(buffer.len())
-        } else {
-            self.kept.len().min(buffer.len())
-        };
-        let read = self.read_at(position, &mut buffer[..ready])?;
-        self.kept.discard(read);
-        self.base += read as u64;
-        Ok(read)
+        if self.kept.is_empty() && !self.ended {
+            self.read_more()?;
+        }
+        let len = self.kept.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&self.kept[..len]);
+        self.kept.discard(len);
+        self.base += len as u64;
+        Ok(len)
     }
+}
+
+/// A pipe, a socket, a terminal, or what else standard input is. Reading it fails with `WouldBlock`
+/// if nothing comes for a moment, so that its reader can look whether it is to stop.
+pub(super) struct PolledFile(pub(super) File);
+
+impl PolledFile {
+    const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+}
+
+impl Read for PolledFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let ready = &mut [PollFd::new(&self.0, PollFlags::IN)];
+        // Without a timer, which takes longer than the rest.
+        if poll(ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0
+            && poll(ready, Some(&Self::MOMENT))? == 0
+        {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.0.read(buffer)
+    }
+}
+
+fn is_idle(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
 }
 
 /// A failure to read compressed bytes, as opposed to a failure to decompress them.

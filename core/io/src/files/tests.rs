@@ -1,5 +1,6 @@
 //! Inputs: files, streams, and objects of a store in memory that records requests.
 
+use std::collections::VecDeque;
 use std::io::Write;
 
 use super::*;
@@ -253,4 +254,82 @@ fn a_compressed_log_that_is_cut_off_gives_what_is_left_and_says_so() {
     let read = log.read_at(0, &mut buffer).unwrap();
     assert!(read > 0 && plain.starts_with(&buffer[..read]));
     assert!(log.decompression_error().unwrap().contains("cut off"));
+}
+
+/// What a reader finds, in turn: bytes, or that nothing comes for a moment. Then the end.
+struct Arriving(VecDeque<Option<Vec<u8>>>);
+
+impl io::Read for Arriving {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.0.pop_front() {
+            None => Ok(0),
+            Some(None) => Err(io::ErrorKind::WouldBlock.into()),
+            Some(Some(mut bytes)) => {
+                let rest = bytes.split_off(bytes.len().min(buffer.len()));
+                buffer[..bytes.len()].copy_from_slice(&bytes);
+                if !rest.is_empty() {
+                    self.0.push_front(Some(rest));
+                }
+                Ok(bytes.len())
+            }
+        }
+    }
+}
+
+fn arriving(pieces: &[Option<&[u8]>]) -> LogFile {
+    let pieces = pieces.iter().map(|piece| piece.map(<[u8]>::to_vec)).collect();
+    LogFile::stream(Path::new("-"), Box::new(Arriving(pieces))).unwrap()
+}
+
+#[test]
+fn a_stream_gives_what_has_come_to_who_does_not_want_to_wait() {
+    let pieces = [Some(&b"abcd"[..]), None, Some(b"ef"), None, None, Some(b"g")];
+    let (mut log, mut buffer) = (arriving(&pieces), [0; 9]);
+    assert_eq!(log.read_arrived(0, &mut buffer, 1).unwrap(), 4);
+    assert!(log.awaits_more(4));
+    assert_eq!(log.read_arrived(4, &mut buffer, 1).unwrap(), 2);
+    assert_eq!(log.read_arrived(4, &mut buffer, 3).unwrap(), 3);
+    assert!(buffer.starts_with(b"efg") && !log.awaits_more(7));
+    assert_eq!(arriving(&pieces).read_at(0, &mut buffer).unwrap(), 7);
+    assert_eq!(&buffer[..7], b"abcdefg");
+}
+
+#[test]
+fn a_stopped_stream_ends_behind_what_has_come() {
+    let pieces = [Some(&b"abcd"[..]), None, Some(b"ef"), None, Some(b"g")];
+    let (mut log, mut buffer) = (arriving(&pieces), [0; 9]);
+    log.stop_when(|| true);
+    assert_eq!(log.read_at(0, &mut buffer).unwrap(), 4);
+    assert!(log.was_stopped() && !log.awaits_more(4) && !log.is_cancelled());
+    // One that ends by itself was not stopped.
+    let mut log = arriving(&pieces[..1]);
+    log.stop_when(|| true);
+    assert_eq!(log.read_at(0, &mut buffer).unwrap(), 4);
+    assert!(!log.was_stopped());
+}
+
+#[test]
+fn a_stopped_stream_that_never_pauses_ends_all_the_same() {
+    let mut log = LogFile::stream(Path::new("-"), Box::new(io::repeat(1))).unwrap();
+    log.stop_when(|| true);
+    let mut buffer = vec![0; 4 << 20];
+    let read = log.read_at(0, &mut buffer).unwrap();
+    assert!((1 << 20..4 << 20).contains(&read) && log.was_stopped(), "{read}");
+}
+
+#[test]
+fn pauses_in_compressed_streams_change_nothing() {
+    let plain: Vec<u8> = (0..90_000u32).flat_map(|n| (n / 7).to_le_bytes()).collect();
+    let packed = zstd::encode_all(&plain[..], 1).unwrap();
+    let mut pieces: Vec<_> = packed.chunks(1000).flat_map(|piece| [Some(piece), None]).collect();
+    let mut buffer = vec![0; plain.len() + 1];
+    assert_eq!(arriving(&pieces).read_at(0, &mut buffer).unwrap(), plain.len());
+    assert!(buffer.starts_with(&plain));
+    pieces.truncate(pieces.len() / 2);
+    pieces.push(None);
+    let mut log = arriving(&pieces);
+    log.stop_when(|| true);
+    let read = log.read_at(0, &mut buffer).unwrap();
+    assert!(plain.starts_with(&buffer[..read]) && log.was_stopped());
+    assert_eq!(log.decompression_error(), None);
 }

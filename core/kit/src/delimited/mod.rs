@@ -83,7 +83,7 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 
-use sluice_io::files::{self, InputContent, LogFile};
+use sluice_io::files::{self, InputContent};
 use sluice_model::options::InPaths;
 use sluice_model::{
     Channel, Encoding, Error, Input, Name, Query, ReadContext, Reader, Source, Split, SplitStart,
@@ -266,10 +266,7 @@ impl<D: Delimited> Source for DelimitedSource<D> {
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let (events, window) = (Events::new(&self.0, context), context.query.window());
-        let log = match self.0.content() {
-            Some(content) => LogFile::open_expecting(&split.input, content)?,
-            None => LogFile::open(&split.input)?,
-        };
+        let log = context.open_log(&split.input, self.0.content())?;
         Ok(Box::new(FramedReader::with_window(window, log, split, entry, events, context)?))
     }
 }

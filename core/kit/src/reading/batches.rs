@@ -1,7 +1,7 @@
 //! Batches on their way from a reader or a live source to the loop over splits.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Select, Sender};
 
@@ -9,6 +9,9 @@ use super::Wake;
 use sluice_model::{
     Batch, Damage, DamageLog, Error, LiveBatches, ReadContext, Source, Split, SplitStart,
 };
+
+/// How long a reader may read on after a stop request, not counting what its consumer takes.
+const LONGEST_END: Duration = Duration::from_secs(2);
 
 /// Where the batches of a split arrive that is not read by a task.
 pub(super) enum BatchReceiver {
@@ -92,11 +95,18 @@ pub(super) fn send_batches(
         Ok(ReadBatch { batch, damage, notes })
     };
     let mut reader = source.read(split, SplitStart::At(split.start), context)?;
-    while let Some(batch) = reader.next_batch()? {
-        if !reply.send(with_reports(Some(batch))) || context.run.is_cancelled() {
-            return Ok(());
+    // Readers end by themselves after a stop request. One that does not is left.
+    let mut ending = Duration::ZERO;
+    while ending < LONGEST_END {
+        let started = Instant::now();
+        let batch = reader.next_batch()?;
+        if context.run.is_cancelled() {
+            ending += started.elapsed();
+        }
+        let is_last = batch.is_none();
+        if !reply.send(with_reports(batch)) || is_last {
+            break;
         }
     }
-    reply.send(with_reports(None));
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Select, bounded};
 
@@ -17,6 +17,8 @@ use sluice_model::{
 
 /// The batches that a reader on its own thread may be ahead.
 const MAX_BATCHES_AHEAD: usize = 4;
+/// How long a reader may take after a stop request for what it sends next.
+const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Work that a [`ReadAhead`] has its consumer run.
 pub enum ReadTask<'a> {
@@ -65,8 +67,9 @@ pub struct ReadStep<O> {
 /// # Stopping
 ///
 /// After [`RunHandle::is_cancelled`] no split is started, and none follows the one in progress. A
-/// live split ends by itself, once it has sent all that it received. Dropping this abandons what is
-/// in progress.
+/// live split, and one that is read from a pipe, ends by itself, once it has sent all that it
+/// received; a reader that sends nothing for a second is left. Dropping this abandons what is in
+/// progress.
 ///
 /// # Example
 ///
@@ -97,6 +100,8 @@ pub struct ReadAhead<'a, O> {
     /// The last finished split, and where reading it ended.
     last: Option<(usize, Option<u64>)>,
     sizes: Arc<StepSizes>,
+    /// Since when a reader has sent nothing after a stop request.
+    ending: Option<Instant>,
 }
 
 /// What all tasks share: the source, and what is done with its batches.
@@ -152,6 +157,7 @@ impl<'a, O: Default + Send + 'a> ReadAhead<'a, O> {
             active: VecDeque::new(),
             last: None,
             sizes: Arc::default(),
+            ending: None,
         }
     }
 
@@ -272,9 +278,15 @@ impl<'a, O: Default + Send + 'a> ReadAhead<'a, O> {
                     let is_live = matches!(batches, BatchReceiver::Live(..));
                     match batches.receive(patience) {
                         Ok(batch) => self.start_batch(batch)?,
-                        // A reader that waits for its input cannot notice a stop request.
                         Err(RecvTimeoutError::Timeout)
                             if is_live || !self.context.run.is_cancelled() =>
+                        {
+                            return Ok(Poll::Pending);
+                        }
+                        // A reader may wait where it cannot notice a stop request.
+                        Err(RecvTimeoutError::Timeout)
+                            if self.ending.get_or_insert_with(Instant::now).elapsed()
+                                < END_PATIENCE =>
                         {
                             return Ok(Poll::Pending);
                         }
@@ -400,6 +412,7 @@ impl<'a, O: Default + Send + 'a> ReadAhead<'a, O> {
 
     /// Starts a step for a batch of the first split.
     fn start_batch(&mut self, batch: Result<ReadBatch, Error>) -> Result<(), Error> {
+        self.ending = None;
         let Some(split) = self.active.front().map(|front| front.split) else { return Ok(()) };
         let result = self.spawn(split, move |work, step| {
             let ReadBatch { batch, damage, notes } = batch?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use sluice_io::files;
+use sluice_io::files::{self, InputContent, InputHashes, LogFile};
 
 use super::Query;
 use crate::{Batch, BlockPool, Channels, DamageLog, Error, Input, LossLog, RunHandle};
@@ -135,6 +135,22 @@ impl ReadContext {
             blocks: BlockPool::new(1 << 20, 4),
             run: RunHandle::default(),
         }
+    }
+
+    /// Opens a log for reading: a file, an object, a pipe, or standard input (`-`), decompressed if
+    /// necessary. Input that can only be read once is refused if it starts like a format that does
+    /// not have this content; `None` accepts any. A pipe ends when the run is cancelled.
+    pub fn open_log(
+        &self,
+        path: &Path,
+        content: impl Into<Option<InputContent>>,
+    ) -> Result<LogFile, Error> {
+        let mut log = LogFile::open(path)?;
+        log.hash_reads(&self.run.shared::<InputHashes>());
+        let run = self.run.clone();
+        log.stop_when(move || run.is_cancelled());
+        content.into().map_or(Ok(()), |content| log.refuse_foreign(content))?;
+        Ok(log)
     }
 
     /// The same context with its own damage log.

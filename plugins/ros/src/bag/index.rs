@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_io::files::{self, LogFile};
 use sluice_model::options::ByteSize;
-use sluice_model::{BlockPool, Error, RunHandle};
+use sluice_model::{BlockPool, Error};
 
 use super::chunk::{Unpacked, unpack};
 use super::connections::{Connections, MAX_DESCRIPTION};
@@ -53,7 +53,7 @@ pub(crate) struct BagIndex {
 impl BagIndex {
     /// Walks over the heads of all records. `None` for streams.
     fn read(path: &Path, max_chunk: ByteSize) -> Result<Option<Self>, Error> {
-        let mut window = BagWindow::new(LogFile::open(path)?, u64::MAX, RunHandle::default());
+        let mut window = BagWindow::new(LogFile::open(path)?, u64::MAX);
         if !window.is_seekable() {
             return Ok(None);
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sluice_io::files::{InputContent, LogFile};
+use sluice_io::files::InputContent;
 use sluice_model::options::ByteSize;
 use sluice_model::{
     Batch, BatchBuilder, Damage, Error, PayloadOffset, ReadContext, Reader, Seam, Split, SplitStart,
@@ -70,15 +70,14 @@ impl BagReader {
         max_chunk: ByteSize,
         context: &ReadContext,
     ) -> Result<Self, Error> {
-        let mut log = LogFile::open_expecting(path, InputContent::Any)?;
-        log.hash_reads(&context.run.shared());
+        let log = context.open_log(path, InputContent::Any)?;
         let max_record = max_packed(max_chunk);
         let at = match entry {
             SplitStart::At(at) => at,
             SplitStart::Search => split.start,
         };
         let mut reader = Self {
-            window: BagWindow::new(log, max_record, context.run.clone()),
+            window: BagWindow::new(log, max_record),
             context: context.clone(),
             input: path.to_string_lossy().into(),
             index: index.filter(|index| index.usable().is_some()),
@@ -135,7 +134,10 @@ impl BagReader {
     fn recover(&mut self, at: u64, from: u64, reason: &str) -> Result<(), Error> {
         let next = self.window.search(from)?.max(from);
         let reason = self.window.decompression_error().unwrap_or(reason).to_owned();
-        self.report(at, next - at, reason);
+        // The rest of it would have come.
+        if !self.window.was_stopped() || self.window.reaches(next.saturating_add(1))? {
+            self.report(at, next - at, reason);
+        }
         self.at = next;
         Ok(())
     }
@@ -292,7 +294,9 @@ impl BagReader {
             let is_whole = reaches && is_chain(&self.data(at, record)?);
             if !is_whole {
                 let reason = "the length of a chunk is wrong, or the bag ends in it";
-                self.report(at, data_at - at, reason);
+                if !self.window.was_stopped() {
+                    self.report(at, data_at - at, reason);
+                }
                 self.at = data_at;
                 return Ok(());
             }
@@ -406,7 +410,7 @@ impl Reader for BagReader {
             let is_full = self.loose.len() >= BATCH_EVENTS || self.loose_bytes >= BATCH_BYTES;
             let mut goes_on = true;
             if self.unit.is_none() && !is_full {
-                goes_on = !self.context.run.is_cancelled() && self.step()?;
+                goes_on = !self.window.is_cancelled() && self.step()?;
             }
             // Messages outside of chunks come before those of the chunk behind them.
             if !self.loose.is_empty() && (is_full || self.unit.is_some() || !goes_on) {

@@ -5,7 +5,7 @@
 use memchr::memmem::Finder;
 use sluice_io::LogWindow;
 use sluice_io::files::LogFile;
-use sluice_model::{Error, RunHandle};
+use sluice_model::Error;
 
 use super::wire::{MAGIC, MAX_HEADER, NoRecord, OP_FIELD, Record};
 
@@ -20,7 +20,6 @@ pub(crate) struct BagWindow {
     window: LogWindow,
     /// The longest record that is believed.
     max_record: u64,
-    run: RunHandle,
 }
 
 /// What is at a position.
@@ -35,12 +34,21 @@ pub(crate) enum FoundAt {
 }
 
 impl BagWindow {
-    pub(crate) fn new(log: LogFile, max_record: u64, run: RunHandle) -> Self {
-        Self { log, window: LogWindow::default(), max_record, run }
+    pub(crate) fn new(log: LogFile, max_record: u64) -> Self {
+        Self { log, window: LogWindow::default(), max_record }
     }
 
     pub(crate) fn is_seekable(&self) -> bool {
         self.log.is_seekable()
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.log.is_cancelled()
+    }
+
+    /// Whether the end of a stream is where the run was cancelled.
+    pub(crate) fn was_stopped(&self) -> bool {
+        self.log.was_stopped()
     }
 
     pub(crate) fn decompression_error(&self) -> Option<&str> {
@@ -106,7 +114,7 @@ impl BagWindow {
         let finder = Finder::new(OP_FIELD);
         let mut at = from;
         loop {
-            if self.run.is_cancelled() {
+            if self.is_cancelled() {
                 return Ok(at);
             }
             let bytes = self.view(at, WINDOW)?;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use sluice_io::files::{InputContent, LogFile};
+use sluice_io::files::InputContent;
 use sluice_kit::framed::{
     EventHeader, FramedReader, Framing, Peek, PositionContent, RecordContent,
 };
@@ -38,7 +38,7 @@ impl<'s> CellReader<'s> {
         entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Self, Error> {
-        let mut log = LogFile::open_expecting(&split.input, InputContent::Marked)?;
+        let mut log = context.open_log(&split.input, InputContent::Marked)?;
         let longest = usize::try_from(options.max_row.0).unwrap_or(usize::MAX);
         let mut head = vec![0; HEAD_LEN.max(longest)];
         let read = log.read_at(0, &mut head)?;

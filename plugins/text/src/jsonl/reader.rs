@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_io::files::{InputContent, LogFile};
+use sluice_io::files::InputContent;
 use sluice_kit::framed::LIKELY_EVENTS;
 use sluice_kit::lines::{LineReader, LineSpan};
 use sluice_model::{
@@ -49,8 +49,8 @@ impl JsonLineReader {
             // Starting one byte earlier finds a line that starts exactly at the split.
             SplitStart::Search => split.start.saturating_sub(1),
         };
-        let log = LogFile::open_expecting(path, InputContent::Marked)?;
-        let mut lines = LineReader::new(log, at, max_len).until(end).cancelled_by(&context.run);
+        let log = context.open_log(path, InputContent::Marked)?;
+        let mut lines = LineReader::new(log, at, max_len).until(end);
         let is_placed = matches!(entry, SplitStart::At(_)) || split.start == 0;
         let began = (is_placed || lines.skip_line(end)?).then(|| lines.position());
         let expected = split.bytes.map_or(0, |bytes| split.start.saturating_add(bytes));
@@ -73,7 +73,7 @@ impl JsonLineReader {
         let (mut batch, from) = (BatchBuilder::with_capacity(LIKELY_EVENTS), self.lines.position());
         let mut payloads = self.context.blocks.buffer();
         let enough = from.saturating_add(self.context.blocks.block_len() as u64).min(self.end);
-        while self.lines.position() < enough {
+        while self.lines.position() < enough && (batch.is_empty() || !self.lines.would_wait()) {
             let Some(line) = self.lines.step()? else {
                 self.end_early();
                 break;
@@ -135,7 +135,7 @@ impl JsonLineReader {
     /// Handles a file that ends before the split does, and cancellation.
     fn end_early(&mut self) {
         self.done = true;
-        if self.context.run.is_cancelled() {
+        if self.lines.log().is_cancelled() {
             return;
         }
         let at = self.lines.position();
@@ -156,7 +156,7 @@ impl JsonLineReader {
 
 impl Reader for JsonLineReader {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
-        while !self.done && !self.context.run.is_cancelled() {
+        while !self.done && !self.lines.log().is_cancelled() {
             let batch = self.fill()?;
             if !batch.is_empty() {
                 return Ok(Some(batch));
