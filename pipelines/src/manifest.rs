@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use sluice_io::output::PublishedFile;
 use sluice_model::{Error, RunInput, RunOrigin};
 
+use crate::report::Report;
 use crate::spec::PipelineNode;
 
 /// The version of Sluice that writes manifests.
@@ -27,12 +28,9 @@ pub struct Manifest {
     pub inputs: Vec<InputFile>,
     /// The files written, with paths relative to the folder.
     pub files: Vec<OutputFile>,
-    /// The exit code: 3 if there were losses, 4 if expectations are not met.
-    #[serde(default)]
-    pub exit: u8,
-    /// Whether the run was interrupted before it had read everything.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub partial: bool,
+    /// How the run ended.
+    #[serde(flatten)]
+    pub ended: RunEnd,
 }
 
 pub(crate) fn is_false(value: &bool) -> bool {
@@ -71,11 +69,26 @@ pub(crate) struct ManifestBase<'r> {
     pub(crate) ended: RunEnd,
 }
 
-/// How a run ended whose files are about to be published.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RunEnd {
-    pub(crate) exit: u8,
-    pub(crate) partial: bool,
+/// How a run ended that has published its files, or is about to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEnd {
+    /// The exit code: 3 if there were losses, 4 if expectations are not met.
+    #[serde(default)]
+    pub exit: u8,
+    /// Whether there were losses, which exit code 4 does not tell.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub losses: bool,
+    /// Whether the run was interrupted before it had read everything.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub partial: bool,
+}
+
+impl RunEnd {
+    /// The end of a run with this report.
+    pub(crate) fn from_report(report: &Report) -> Self {
+        let losses = !report.is_complete();
+        Self { exit: report.exit(), losses, partial: report.interrupted }
+    }
 }
 
 /// The plugins that take part, sorted, each once.
@@ -101,8 +114,7 @@ impl ManifestBase<'_> {
             plugins: self.plugins.to_vec(),
             inputs: hashed_inputs(self.origin),
             files: files.collect(),
-            exit: self.ended.exit,
-            partial: self.ended.partial,
+            ended: self.ended,
         };
         serde_json::to_string_pretty(&manifest).map_err(|e| Error::internal(e.to_string()))
     }

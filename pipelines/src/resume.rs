@@ -8,7 +8,7 @@ use sluice_io::output::{MANIFEST, sweep};
 use sluice_model::{Error, Input};
 
 use crate::batch::{PlannedRun, RecordedRun};
-use crate::manifest::{self, Manifest};
+use crate::manifest::{self, Manifest, RunEnd};
 use crate::resolved;
 use crate::run::{self, Options};
 use crate::spec::{OnDamage, Pipeline, PipelineNode, PluginInstance};
@@ -20,8 +20,8 @@ pub struct EarlierRun {
     pub folders: Vec<PathBuf>,
     /// The number of files in them.
     pub files: u64,
-    /// Its exit code.
-    pub exit: u8,
+    /// How it ended.
+    pub ended: RunEnd,
 }
 
 /// The earlier run that did exactly what this pipeline would do, if all its inputs and outputs are
@@ -43,14 +43,14 @@ pub fn earlier_run(pipeline: &Pipeline, options: &Options) -> Result<Option<Earl
     let text = resolved::text(pipeline, run::memory_cap(options, pipeline.memory));
     let plugins = manifest::plugin_names(&pipeline.nodes);
     let due = PlannedRun { pipeline: &text, plugins: &plugins, inputs: &inputs };
-    let mut earlier = EarlierRun { folders, files: 0, exit: 0 };
+    let mut earlier = EarlierRun { folders, files: 0, ended: RunEnd::default() };
     for folder in &earlier.folders {
         let Some(manifest) = read(folder) else { return Ok(None) };
         if !recorded_run(&manifest).matches(&due, folder) {
             return Ok(None);
         }
         earlier.files += manifest.files.len() as u64;
-        earlier.exit = earlier.exit.max(manifest.exit);
+        earlier.ended = manifest.ended;
     }
     Ok(Some(earlier))
 }
@@ -86,6 +86,6 @@ fn recorded_run(manifest: &Manifest) -> RecordedRun<'_> {
         plugins: &manifest.plugins,
         inputs: &manifest.inputs,
         files: &manifest.files,
-        partial: manifest.partial,
+        partial: manifest.ended.partial,
     }
 }

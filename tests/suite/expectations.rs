@@ -223,6 +223,21 @@ fn a_batch_with_one_bad_log_writes_all_outputs_and_fails() {
 }
 
 #[test]
+fn resuming_tells_of_earlier_losses_beside_unmet_expectations() {
+    let folder = folder();
+    // Damage is not expected either.
+    fs::rename(folder.at("torn.lcm"), folder.at("in/torn.lcm")).unwrap();
+    let one_run = BATCH.replace("\"jsonl\"", "\"parquet\"").replace("out/{stem}.jsonl", "tables/");
+    for (pipeline, told) in
+        [(BATCH, "1 input had losses in an earlier run"), (&one_run, "the earlier run had losses")]
+    {
+        folder.write("gate.toml", pipeline);
+        run_sluice(&folder, &["run", "gate.toml"]).expect(4).expect_stderr("could not be read");
+        run_sluice(&folder, &["run", "gate.toml", "--resume"]).expect(4).expect_stderr(told);
+    }
+}
+
+#[test]
 fn shards_of_a_batch_fail_each_for_itself() {
     let folder = folder();
     folder.write("gate.toml", BATCH);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use sluice_model::units;
 use sluice_pipeline::Pipeline;
-use sluice_pipeline::batch::{Batch, BatchReport, FailurePolicy, Status};
+use sluice_pipeline::batch::{Batch, BatchReport, FailurePolicy, Status, UnitReport};
 use sluice_pipeline::run::Options;
 
 use crate::args::EngineArgs;
@@ -94,15 +94,16 @@ fn batch_summary(report: &BatchReport) -> String {
 
 fn report_failures(report: &BatchReport, args: &EngineArgs, shell: &Shell) {
     let before = || report.units.iter().filter(|unit| unit.status == Status::Skipped);
-    let ended = |code| before().filter(|unit| unit.exit == Some(code)).count() as u64;
-    match ended(EXIT_LOSSES) {
+    // Records of older versions have the exit code only.
+    let had_losses = |unit: &&UnitReport| unit.losses || unit.exit == Some(EXIT_LOSSES);
+    match before().filter(had_losses).count() as u64 {
         0 => {}
         losses => {
             let inputs = units::pluralize(losses, "input");
             shell.warn(&format!("{inputs} had losses in an earlier run"));
         }
     }
-    match ended(EXIT_UNMET) {
+    match before().filter(|unit| unit.exit == Some(EXIT_UNMET)).count() as u64 {
         0 => {}
         unmet => {
             let inputs = units::pluralize(unmet, "input");

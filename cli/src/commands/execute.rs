@@ -131,7 +131,7 @@ pub(super) fn already_done(
     report_file: Option<ReportFile>,
     shell: &Shell,
 ) -> CommandResult {
-    let ending = match before.exit {
+    let ending = match before.ended.exit {
         0 => ExitStatus::Done,
         EXIT_UNMET => ExitStatus::Unmet,
         _ => ExitStatus::Losses,
@@ -143,10 +143,11 @@ pub(super) fn already_done(
     let folders: Vec<String> = before.folders.iter().map(|f| f.display().to_string()).collect();
     let files = units::pluralize(before.files, "file");
     shell.info(&format!("already done: {} ({files})", folders.join(", ")));
-    match ending {
-        ExitStatus::Losses => shell.warn("the earlier run had losses"),
-        ExitStatus::Unmet => shell.error("the earlier run did not meet its expectations"),
-        _ => {}
+    if before.ended.losses || ending == ExitStatus::Losses {
+        shell.warn("the earlier run had losses");
+    }
+    if ending == ExitStatus::Unmet {
+        shell.error("the earlier run did not meet its expectations");
     }
     Ok(ending)
 }

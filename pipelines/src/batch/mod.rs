@@ -30,6 +30,7 @@ use sluice_io::store::is_address;
 use sluice_model::{Error, Input, Overwrite, Registry};
 
 use crate::dispatch::remove_abandoned;
+use crate::manifest::{RunEnd, is_false};
 use crate::report::Report;
 use crate::run::{self, Options, Stop};
 use crate::spec::Pipeline;
@@ -83,6 +84,9 @@ pub struct UnitReport {
     pub error: Option<String>,
     /// The exit code of a run for this input only; `None` if the unit was not started.
     pub exit: Option<u8>,
+    /// Whether there were losses, which exit code 4 does not tell.
+    #[serde(skip_serializing_if = "is_false")]
+    pub losses: bool,
 }
 
 /// What a batch did.
@@ -306,18 +310,23 @@ impl Batch {
         };
         let given_up = (stop.is_requested() && outcomes.iter().any(is_left)).then(|| stop.exit());
         for (unit, outcome) in self.units.iter().zip(outcomes) {
+            let ended = match &outcome {
+                UnitOutcome::Done(done) => RunEnd::from_report(done),
+                UnitOutcome::Skipped(ended) => *ended,
+                _ => RunEnd::default(),
+            };
             let (status, error, exit) = match outcome {
                 UnitOutcome::Done(done) => {
-                    let exit = done.exit();
                     report.add(*done);
-                    (Status::Done, None, Some(exit))
+                    (Status::Done, None, Some(ended.exit))
                 }
-                UnitOutcome::Skipped(exit) => (Status::Skipped, None, Some(exit)),
+                UnitOutcome::Skipped(_) => (Status::Skipped, None, Some(ended.exit)),
                 UnitOutcome::Failed(error) => (Status::Failed, Some(error), Some(1)),
                 UnitOutcome::Interrupted => (Status::Interrupted, None, Some(stop.exit())),
                 UnitOutcome::NotStarted => (Status::NotStarted, None, None),
             };
-            units.push(UnitReport { input: unit.input.path.clone(), status, error, exit });
+            let (input, losses) = (unit.input.path.clone(), ended.losses);
+            units.push(UnitReport { input, status, error, exit, losses });
         }
         report.seconds = started.elapsed().as_secs_f64();
         BatchReport { report, units, interrupted_exit: given_up }

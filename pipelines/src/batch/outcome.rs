@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use sluice_model::Input;
 
 use super::unit_record::{PlannedRun, UnitRecord};
-use crate::manifest;
+use crate::manifest::{self, RunEnd};
 use crate::report::Report;
 use crate::resolved;
 use crate::spec::Pipeline;
@@ -16,8 +16,8 @@ use sluice_model::options::ByteSize;
 pub(crate) enum UnitOutcome {
     /// It was run.
     Done(Box<Report>),
-    /// An earlier run had done it, with this exit code.
-    Skipped(u8),
+    /// An earlier run had done it, and ended like this.
+    Skipped(RunEnd),
     /// It failed, for this reason.
     Failed(String),
     /// It was interrupted; nothing was published.

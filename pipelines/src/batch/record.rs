@@ -169,7 +169,7 @@ mod tests {
     use super::super::journal::JOURNAL;
     use super::super::unit_record::recorded_path;
     use super::*;
-    use crate::manifest::VERSION;
+    use crate::manifest::{RunEnd, VERSION};
 
     #[test]
     fn a_line_that_was_cut_is_left_out() {
@@ -181,8 +181,7 @@ mod tests {
             inputs: Vec::new(),
             outputs: vec!["a".into()],
             files: Vec::new(),
-            exit: 3,
-            partial: false,
+            ended: RunEnd { exit: 3, losses: true, partial: false },
         };
         let line = serde_json::to_string(&unit).unwrap();
         let folder = tempfile::tempdir().unwrap();

@@ -300,6 +300,7 @@ impl Drop for FolderLock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manifest::RunEnd;
 
     #[test]
     fn a_recorder_continues_the_previous_record() {
@@ -312,8 +313,7 @@ mod tests {
             inputs: Vec::new(),
             outputs: vec!["a".into()],
             files: Vec::new(),
-            exit: 0,
-            partial: false,
+            ended: RunEnd::default(),
         };
         let first = BatchRecorder::open(folder.path(), None).unwrap();
         assert!(BatchRecorder::open(folder.path(), None).is_err());

@@ -139,7 +139,7 @@ impl UnitScheduler<'_> {
             self.recorder.remove_stale_files(&record)?;
             progress.milestone(&Milestone::InputSkipped { input: &unit.input.path });
             return Ok(FinishedUnit {
-                outcome: UnitOutcome::Skipped(record.exit),
+                outcome: UnitOutcome::Skipped(record.ended),
                 record: Some(record),
             });
         }

@@ -8,7 +8,7 @@ use sluice_io::output::PublishedFile;
 use sluice_io::store::is_address;
 use sluice_model::{Error, Input, RunOrigin};
 
-use crate::manifest::{self, InputFile, OutputFile, RunEnd, VERSION, is_false};
+use crate::manifest::{self, InputFile, OutputFile, RunEnd, VERSION};
 
 /// How a unit ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,11 +44,9 @@ pub struct UnitRecord {
     pub outputs: Vec<PathBuf>,
     /// The files written, with paths relative to the record's folder, or absolute.
     pub files: Vec<OutputFile>,
-    /// The exit code: 3 if there were losses, 4 if expectations are not met.
-    pub exit: u8,
-    /// Whether the run was interrupted before it had read everything.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub partial: bool,
+    /// How the run ended.
+    #[serde(flatten)]
+    pub ended: RunEnd,
 }
 
 impl UnitRecord {
@@ -75,8 +73,7 @@ impl UnitRecord {
             inputs: manifest::hashed_inputs(origin),
             outputs: recorded_paths(outputs, folder)?,
             files,
-            exit: ended.exit,
-            partial: ended.partial,
+            ended,
         })
     }
 
@@ -97,7 +94,7 @@ impl UnitRecord {
             plugins: &self.plugins,
             inputs: &self.inputs,
             files: &self.files,
-            partial: self.partial,
+            partial: self.ended.partial,
         }
     }
 }

@@ -277,8 +277,9 @@ impl<'r> RunDriver<'r> {
     fn advance_recording(&mut self) -> Result<(), Error> {
         if self.writers.is_piece_complete() {
             self.deliver_all_tasks()?;
-            let exit = if self.has_losses() { 3 } else { 0 };
-            self.writers.next_piece(RunEnd { exit, partial: false }, &mut self.tally)?;
+            let losses = self.has_losses();
+            let ended = RunEnd { exit: if losses { 3 } else { 0 }, losses, partial: false };
+            self.writers.next_piece(ended, &mut self.tally)?;
         }
         if self.writers.is_flush_due() {
             self.deliver_all_tasks()?;

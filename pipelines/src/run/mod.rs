@@ -172,7 +172,7 @@ fn publish_outputs(
     if report.refused {
         return Ok(report);
     }
-    let ended = RunEnd { exit: report.exit(), partial: report.interrupted };
+    let ended = RunEnd::from_report(&report);
     options.report_milestone(&Milestone::Publishing { seconds: started.elapsed().as_secs_f64() });
     report.files.extend(publisher.publish(outputs, ended)?);
     for PublishedFile { path, rows, bytes, .. } in &report.files {

@@ -159,7 +159,7 @@ fn verify_unit(folder: &Path, unit: &UnitRecord, shell: &Shell) -> Result<Verify
         }
     }
     // A unit's own folders say so in their manifests.
-    if unit.partial && folders.is_empty() {
+    if unit.ended.partial && folders.is_empty() {
         let outputs: Vec<String> =
             unit.outputs.iter().map(|path| path.display().to_string()).collect();
         result.differences.push(format!("{}: {STOPPED_EARLY}", outputs.join(", ")));
@@ -264,7 +264,7 @@ pub(super) fn recorded(path: &Path) -> Result<Vec<RecordedFile>, Failure> {
         let mut entries: Vec<RecordedFile> = match BatchRecord::read(folder)? {
             Some(record) => {
                 let of_unit = |unit: &UnitRecord| {
-                    let partial = unit.partial;
+                    let partial = unit.ended.partial;
                     let files = unit.files.iter().map(RecordedFile::from);
                     files.map(|entry| RecordedFile { partial, ..entry }).collect::<Vec<_>>()
                 };
