@@ -491,4 +491,9 @@ fn quarantine_keeps_the_bytes_that_could_not_be_read_and_only_those() {
         assert_eq!(folder.read("bad.bin"), b"firstsecond", "{input}");
         assert_eq!(folder.read("out.lcm"), log(&[event(0), event(1)]), "{input}");
     }
+    // Without damage, it is not of this run.
+    folder.write("in.lcm", event(0).bytes());
+    folder.write("keep.toml", POLICY.replace("skip", policy));
+    let told = "log: no damage; bad.bin is of an earlier run, and stays";
+    run_sluice(&folder, &["run", "keep.toml", "--overwrite"]).expect(0).expect_stderr(told);
 }

@@ -185,14 +185,12 @@ impl<'r> RunDriver<'r> {
         if let Some(progress) = &self.options.progress {
             progress.milestone(&Milestone::Finishing);
         }
+        self.finish_quarantines()?;
         hash_rest(&self.hashes, &*self.setup.pool()?);
         let finished = self.writers.finish(&mut self.tally);
         self.report_progress();
         self.report_losses();
         let (published, outputs) = finished?;
-        for quarantine in self.quarantines.into_values() {
-            quarantine.finish()?;
-        }
         let losses = |source: &RunningSource| (source.node, source.steps.losses().losses());
         let finished = FinishedRun {
             tally: self.tally,
@@ -205,6 +203,18 @@ impl<'r> RunDriver<'r> {
             is_complete: self.sources.iter().all(|source| !source.was_cut_short),
         };
         Ok((finished, outputs))
+    }
+
+    fn finish_quarantines(&mut self) -> Result<(), Error> {
+        for (node, quarantine) in std::mem::take(&mut self.quarantines) {
+            let note = quarantine.finish()?;
+            let source = self.sources.iter().find(|source| source.node == node);
+            if let Some((note, source)) = note.zip(source) {
+                let name = Arc::clone(&source.name);
+                self.note(node, &name, &note);
+            }
+        }
+        Ok(())
     }
 
     /// Reads every source to the end, unless playback seeks elsewhere.

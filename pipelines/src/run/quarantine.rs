@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_io::files::LogFile;
+use sluice_io::files::{self, LogFile};
 use sluice_io::store::is_address;
 use sluice_model::{Damage, Error, OutputFile, Outputs};
 
@@ -57,10 +57,15 @@ impl Quarantine {
         damage.bytes.iter().try_for_each(|bytes| file.write_binary(bytes))
     }
 
-    /// Completes the file.
-    pub(super) fn finish(self) -> Result<(), Error> {
-        let Some(file) = self.file else { return Ok(()) };
-        file.finish(self.ranges)
+    /// Completes the file. If there is no damage, returns a note about the file of an earlier run.
+    pub(super) fn finish(self) -> Result<Option<String>, Error> {
+        let Some(file) = self.file else {
+            let note =
+                || format!("no damage; {} is of an earlier run, and stays", self.path.display());
+            return Ok(files::is_file(&self.path).then(note));
+        };
+        file.finish(self.ranges)?;
+        Ok(None)
     }
 }
 
