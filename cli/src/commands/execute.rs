@@ -313,13 +313,12 @@ fn refuse_overwriting(
     if outputs.iter().any(|output| canonical_path(output) == canonical_path(path)) {
         return refuse("an output");
     }
-    let Some(identity) = FileIdentity::read(path) else { return Ok(()) };
-    if pipeline.files.iter().any(|file| FileIdentity::read(file) == Some(identity)) {
+    if FileIdentity::is_one_of(path, &pipeline.files) {
         return refuse("an input");
     }
     for node in &pipeline.nodes {
         let PluginInstance::Source(source) = &node.instance else { continue };
-        if source.files()?.iter().any(|input| FileIdentity::read(&input.path) == Some(identity)) {
+        if FileIdentity::is_one_of(path, source.files()?.iter().map(|input| &input.path)) {
             return refuse("an input");
         }
     }

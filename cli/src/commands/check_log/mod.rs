@@ -92,11 +92,10 @@ fn refuse_mistakes(expect: &str, args: &CheckLogArgs, shell: &Shell) -> Result<(
 /// Refuses to replace what is read with the results.
 fn refuse_replaced_inputs<'i>(
     args: &CheckLogArgs,
-    mut inputs: impl Iterator<Item = &'i Path>,
+    inputs: impl Iterator<Item = &'i Path>,
 ) -> Result<(), Failure> {
-    let Some(file) = &args.junit else { return Ok(()) };
-    match FileIdentity::read(file) {
-        Some(identity) if inputs.any(|input| FileIdentity::read(input) == Some(identity)) => {
+    match &args.junit {
+        Some(file) if FileIdentity::is_one_of(file, inputs) => {
             Err(Failure::Usage(format!("--junit would replace an input: {}", file.display())))
         }
         _ => Ok(()),

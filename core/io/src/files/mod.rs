@@ -262,6 +262,12 @@ impl FileIdentity {
         let meta = fs::metadata(path).ok()?;
         meta.is_file().then(|| Self(IdentityKey::File { device: meta.dev(), inode: meta.ino() }))
     }
+
+    /// Whether a regular file is at `path`, and one of `others` is another name of it.
+    pub fn is_one_of<P: AsRef<Path>>(path: &Path, others: impl IntoIterator<Item = P>) -> bool {
+        let Some(identity) = Self::read(path) else { return false };
+        others.into_iter().any(|other| Self::read(other.as_ref()) == Some(identity))
+    }
 }
 
 /// Refuses inputs that name a stream twice: standard input, a named pipe or a socket. Two readers

@@ -16,7 +16,7 @@ use sluice_kit::event_table::{
 use sluice_model::{Batch, Damage, Error, MessageType, Payloads, ReadContext, Rows, TypeKey};
 
 use super::channel_resolver::{ChannelColumns, ChannelResolver};
-use super::{GroupSpan, ParquetTable, catch_panics, nanos_of, word_dictionary};
+use super::{GroupSpan, ParquetTable, catch_panics, maps, nanos_of, word_dictionary};
 use crate::bytes::ReadFailure;
 
 /// The maximum rows per batch.
@@ -187,7 +187,8 @@ impl GroupReader {
             let mut metadata = field.metadata().clone();
             metadata.extend(self.table.meta.fields.get(field.name()).cloned().unwrap_or_default());
             let field = field.as_ref().clone().with_name(name).with_metadata(metadata);
-            Some((Arc::new(field), Arc::clone(column)))
+            let column = maps::with_lists(column);
+            Some((maps::retyped(&field, &column), column))
         });
         let (fields, columns): (Vec<_>, Vec<_>) = mine.unzip();
         let declared = self.table.meta.message.clone();

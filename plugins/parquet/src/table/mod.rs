@@ -23,6 +23,7 @@ use crate::meta::{CREATED_BY, ChannelMeta, FooterMeta};
 
 mod channel_resolver;
 mod group_reader;
+mod maps;
 
 use channel_resolver::ChannelResolver;
 use group_reader::MAX_ROWS;

@@ -5,6 +5,7 @@
 //! | signed integers | `sint32`, `sint64` |
 //! | unsigned integers | `uint32`, `uint64` |
 //! | floats, booleans, text, binary | the same |
+//! | times, dates, durations | `sint32`, `sint64`; restored by the carried column types |
 //! | struct | message, always set |
 //! | list | repeated; packed if it can be |
 //! | list in a list, null in a list | repeated messages of one field |
@@ -30,7 +31,23 @@ pub(crate) fn compile_columns(columns: &Schema) -> Result<MessagePlan, String> {
 
 /// The columns with types that plans know, to which the others are cast.
 pub(crate) fn stored_as(columns: &SchemaRef) -> Result<SchemaRef, String> {
-    let fields = columns.fields().iter().map(stored_field);
+    columns_as(columns, |of| match of {
+        DataType::Date32 | DataType::Time32(_) => DataType::Int32,
+        _ => DataType::Int64,
+    })
+}
+
+/// The columns as they are restored: with types that plans know, and times, to which the stored
+/// columns are cast.
+pub(crate) fn restored_as(columns: &SchemaRef) -> Result<SchemaRef, String> {
+    columns_as(columns, DataType::clone)
+}
+
+/// What becomes of the types of times, dates and durations.
+type TimesAs = fn(&DataType) -> DataType;
+
+fn columns_as(columns: &SchemaRef, times: TimesAs) -> Result<SchemaRef, String> {
+    let fields = columns.fields().iter().map(|field| stored_field(field, times));
     let fields = fields.collect::<Result<Vec<_>, String>>()?;
     match fields.iter().zip(columns.fields()).all(|(stored, field)| stored == field) {
         true => Ok(Arc::clone(columns)),
@@ -38,8 +55,8 @@ pub(crate) fn stored_as(columns: &SchemaRef) -> Result<SchemaRef, String> {
     }
 }
 
-fn stored_field(field: &FieldRef) -> Result<FieldRef, String> {
-    let stored = stored_type(field.data_type());
+fn stored_field(field: &FieldRef, times: TimesAs) -> Result<FieldRef, String> {
+    let stored = stored_type(field.data_type(), times);
     let stored = stored.map_err(|reason| format!("column `{}`: {reason}", field.name()))?;
     match stored == *field.data_type() {
         true => Ok(Arc::clone(field)),
@@ -47,21 +64,21 @@ fn stored_field(field: &FieldRef) -> Result<FieldRef, String> {
     }
 }
 
-fn stored_type(of: &DataType) -> Result<DataType, String> {
+fn stored_type(of: &DataType, times: TimesAs) -> Result<DataType, String> {
     use DataType::*;
     Ok(match of {
         Boolean | Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64 | Float32
         | Float64 | Utf8 | Binary | FixedSizeBinary(_) => of.clone(),
         Float16 => Float32,
-        Timestamp(..) | Date64 | Time64(_) | Duration(_) => Int64,
-        Date32 | Time32(_) => Int32,
+        Timestamp(..) | Date32 | Date64 | Time32(_) | Time64(_) | Duration(_) => times(of),
         LargeUtf8 | Utf8View => Utf8,
         LargeBinary | BinaryView => Binary,
-        Dictionary(_, values) => stored_type(values)?,
-        List(item) | LargeList(item) => List(stored_field(item)?),
-        FixedSizeList(item, len) => FixedSizeList(stored_field(item)?, *len),
+        Dictionary(_, values) => stored_type(values, times)?,
+        List(item) | LargeList(item) => List(stored_field(item, times)?),
+        FixedSizeList(item, len) => FixedSizeList(stored_field(item, times)?, *len),
         Struct(fields) => {
-            Struct(fields.iter().map(stored_field).collect::<Result<Vec<_>, String>>()?.into())
+            let fields = fields.iter().map(|field| stored_field(field, times));
+            Struct(fields.collect::<Result<Vec<_>, String>>()?.into())
         }
         other => return Err(format!("{other} has no form in protobuf")),
     })

@@ -10,7 +10,7 @@ use crate::wire::{WireType, tag};
 mod from_columns;
 mod from_descriptor;
 
-pub(crate) use from_columns::{compile_columns, stored_as};
+pub(crate) use from_columns::{compile_columns, restored_as, stored_as};
 pub(crate) use from_descriptor::compile_message;
 
 /// The most columns of a type, including nested ones: declarations can expand to billions.

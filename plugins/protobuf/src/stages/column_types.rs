@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 use serde::{Deserialize, Serialize};
 
 /// The longest list or binary value of fixed length.
@@ -41,6 +41,44 @@ enum TypeText {
     List(Box<ColumnType>),
     FixedList(Box<ColumnType>, i32),
     Struct(Vec<ColumnType>),
+    /// With the time zone, if any.
+    Timestamp(UnitText, Option<String>),
+    Date32,
+    Date64,
+    Time32(UnitText),
+    Time64(UnitText),
+    Duration(UnitText),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum UnitText {
+    S,
+    Ms,
+    Us,
+    Ns,
+}
+
+impl From<TimeUnit> for UnitText {
+    fn from(unit: TimeUnit) -> Self {
+        match unit {
+            TimeUnit::Second => Self::S,
+            TimeUnit::Millisecond => Self::Ms,
+            TimeUnit::Microsecond => Self::Us,
+            TimeUnit::Nanosecond => Self::Ns,
+        }
+    }
+}
+
+impl From<UnitText> for TimeUnit {
+    fn from(unit: UnitText) -> Self {
+        match unit {
+            UnitText::S => Self::Second,
+            UnitText::Ms => Self::Millisecond,
+            UnitText::Us => Self::Microsecond,
+            UnitText::Ns => Self::Nanosecond,
+        }
+    }
 }
 
 /// The types of columns as text; `Err` for types that no plan stores.
@@ -90,6 +128,14 @@ fn type_text(of: &DataType) -> Result<TypeText, String> {
             TypeText::FixedList(Box::new(column_type(item)?), *len)
         }
         DataType::Struct(fields) => TypeText::Struct(column_types(fields)?),
+        DataType::Timestamp(unit, zone) => {
+            TypeText::Timestamp((*unit).into(), zone.as_deref().map(str::to_owned))
+        }
+        DataType::Date32 => TypeText::Date32,
+        DataType::Date64 => TypeText::Date64,
+        DataType::Time32(unit) => TypeText::Time32((*unit).into()),
+        DataType::Time64(unit) => TypeText::Time64((*unit).into()),
+        DataType::Duration(unit) => TypeText::Duration((*unit).into()),
         other => return Err(format!("{other} is not stored")),
     })
 }
@@ -127,5 +173,14 @@ fn data_type(of: TypeText) -> Result<DataType, String> {
         TypeText::List(item) => DataType::List(field(*item)?),
         TypeText::FixedList(item, len) => DataType::FixedSizeList(field(*item)?, length(len)?),
         TypeText::Struct(columns) => DataType::Struct(fields(columns)?.into()),
+        TypeText::Timestamp(unit, zone) => DataType::Timestamp(unit.into(), zone.map(Into::into)),
+        TypeText::Date32 => DataType::Date32,
+        TypeText::Date64 => DataType::Date64,
+        TypeText::Time32(unit @ (UnitText::S | UnitText::Ms)) => DataType::Time32(unit.into()),
+        TypeText::Time64(unit @ (UnitText::Us | UnitText::Ns)) => DataType::Time64(unit.into()),
+        TypeText::Time32(_) | TypeText::Time64(_) => {
+            return Err("a time of day in a unit that it cannot have".into());
+        }
+        TypeText::Duration(unit) => DataType::Duration(unit.into()),
     })
 }

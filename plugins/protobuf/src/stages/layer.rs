@@ -4,20 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::{BinaryArray, RecordBatch, RecordBatchOptions};
+use arrow_cast::cast;
 use arrow_schema::SchemaRef;
-use sluice_model::cast::as_type;
 use sluice_model::{Batch, Channel, EmbeddedSchema, Encoding, Error, MessageType, PayloadForm};
 
 use super::{CHANNEL, COLUMNS, ENCODING, OriginalChannel, TYPE, column_types};
 use crate::codec::{ProtobufForm, SCHEMA_ENCODING};
 use crate::descriptor::{DescriptorNames, write_set};
-use crate::plan::{compile_columns, stored_as};
+use crate::plan::{compile_columns, restored_as, stored_as};
 use crate::wire::PayloadFault;
 
 /// Carries messages of one type as protobuf, and restores them.
 #[derive(Debug)]
 pub struct TypedLayer {
     form: ProtobufForm,
+    /// The columns that messages are restored to.
+    restored: SchemaRef,
     message: Arc<MessageType>,
     type_name: Arc<str>,
     schema: EmbeddedSchema,
@@ -34,10 +36,11 @@ impl TypedLayer {
         let set = write_set(&names, form.plan());
         let schema = EmbeddedSchema { encoding: SCHEMA_ENCODING.into(), data: set.into() };
         let type_text = serde_json::to_string(&**message).map_err(|e| e.to_string())?;
-        let columns = column_types::to_text(&stored)?;
+        let restored = restored_as(columns)?;
+        let columns = column_types::to_text(&restored)?;
         let metadata = BTreeMap::from([(TYPE.into(), type_text), (COLUMNS.into(), columns)]);
         let (message, type_name) = (Arc::clone(message), names.full().into());
-        Ok(Self { form, message, type_name, schema, metadata })
+        Ok(Self { form, restored, message, type_name, schema, metadata })
     }
 
     /// The layer that a channel's metadata describes; `None` if there is none. `Err` says why that
@@ -58,7 +61,7 @@ impl TypedLayer {
 
     /// Whether rows of both layers are alike.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.message == other.message && self.form.schema() == other.form.schema()
+        self.message == other.message && self.restored == other.restored
     }
 
     /// The channel for the messages of `channel`.
@@ -82,20 +85,8 @@ impl TypedLayer {
         columns: &RecordBatch,
         bad: &mut Vec<(u32, PayloadFault)>,
     ) -> Result<BinaryArray, String> {
-        let mut unfit = vec![false; columns.num_rows()];
-        if columns.schema_ref() == self.form.schema() {
-            return self.form.write_rows(columns, &unfit, bad);
-        }
-        let schema = self.form.schema();
-        let cast = columns.columns().iter().zip(schema.fields());
-        let cast = cast.map(|(column, field)| {
-            as_type(column, field.data_type(), &mut unfit)
-                .map_err(|reason| format!("column `{}`: {reason}", field.name()))
-        });
-        let cast = cast.collect::<Result<Vec<_>, String>>()?;
-        let options = RecordBatchOptions::new().with_row_count(Some(columns.num_rows()));
-        let cast = RecordBatch::try_new_with_options(Arc::clone(schema), cast, &options);
-        self.form.write_rows(&cast.map_err(|e| e.to_string())?, &unfit, bad)
+        let fits = vec![false; columns.num_rows()];
+        self.form.write_rows(&cast_columns(columns, self.form.schema())?, &fits, bad)
     }
 
     /// The rows of messages: the events that could be decoded, and their columns.
@@ -105,6 +96,23 @@ impl TypedLayer {
         events: &[u32],
         bad: &mut Vec<(u32, PayloadFault)>,
     ) -> Result<(Vec<u32>, RecordBatch), Error> {
-        self.form.decode(batch, events, bad, None)
+        let (events, stored) = self.form.decode(batch, events, bad, None)?;
+        let columns = cast_columns(&stored, &self.restored).map_err(Error::internal)?;
+        Ok((events, columns))
     }
+}
+
+/// Columns that hold the same in other types.
+fn cast_columns(columns: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, String> {
+    if columns.schema_ref() == schema {
+        return Ok(columns.clone());
+    }
+    let fields = schema.fields().iter().zip(columns.columns());
+    let cast = fields.map(|(field, column)| {
+        cast(column, field.data_type()).map_err(|e| format!("column `{}`: {e}", field.name()))
+    });
+    let cast = cast.collect::<Result<Vec<_>, String>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(columns.num_rows()));
+    let cast = RecordBatch::try_new_with_options(Arc::clone(schema), cast, &options);
+    cast.map_err(|e| e.to_string())
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use arrow_array::builder::{BinaryBuilder, BooleanBuilder, FixedSizeBinaryBuilder, StringBuilder};
 use arrow_array::*;
 use arrow_buffer::{NullBuffer, OffsetBuffer};
-use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow_cast::cast;
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 
 /// A generator of numbers.
 pub(crate) struct Random(pub(crate) u64);
@@ -60,7 +61,7 @@ impl Random {
     fn data_type(&mut self, depth: usize) -> DataType {
         use DataType::*;
         let item = |random: &mut Self| Arc::new(random.field("item", depth - 1));
-        match self.below(if depth == 0 { 14 } else { 18 }) {
+        match self.below(if depth == 0 { 15 } else { 19 }) {
             0 => Boolean,
             1 => Int8,
             2 => Int16,
@@ -75,12 +76,34 @@ impl Random {
             11 => Utf8,
             12 => Binary,
             13 => FixedSizeBinary(self.below(5) as i32),
-            14 | 15 => List(item(self)),
-            16 => FixedSizeList(item(self), self.below(4) as i32),
+            14 => self.time(),
+            15 | 16 => List(item(self)),
+            17 => {
+                // Arrow loses the number of lists without elements where it casts these.
+                let (item, len) = (item(self), self.below(4) as i32);
+                let has_time =
+                    ["Time", "Date", "Duration"].map(|word| item.to_string().contains(word));
+                FixedSizeList(item, len.max(has_time.contains(&true).into()))
+            }
             _ => {
                 let count = self.below(4);
                 Struct(self.fields(count, depth - 1).into())
             }
+        }
+    }
+
+    fn time(&mut self) -> DataType {
+        use DataType::*;
+        use TimeUnit::*;
+        let unit = [Second, Millisecond, Microsecond, Nanosecond][self.below(4)];
+        match self.below(7) {
+            0 => Timestamp(unit, None),
+            1 => Timestamp(unit, Some("Europe/Berlin".into())),
+            2 => Date32,
+            3 => Date64,
+            4 => Time32(Millisecond),
+            5 => Time64(Nanosecond),
+            _ => Duration(unit),
         }
     }
 
@@ -162,7 +185,10 @@ impl Random {
                 let fields = fields.clone();
                 Arc::new(StructArray::try_new_with_length(fields, columns, nulls, len).unwrap())
             }
-            other => panic!("no column of {other}"),
+            time @ (Date32 | Time32(_)) => {
+                cast(&self.array(&field.clone().with_data_type(Int32), len), time).unwrap()
+            }
+            time => cast(&self.array(&field.clone().with_data_type(Int64), len), time).unwrap(),
         }
     }
 }
