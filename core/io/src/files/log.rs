@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::hash::{InputHash, InputHashes, PIECE, SHORTEST_READ};
 use super::object_reader::ObjectReader;
 use super::peek::take_peeked;
-use super::stream::{PolledFile, Stream};
+use super::stream::{PolledFile, StopCheck, Stream};
 use super::{fill, is_magic, is_zstd, open};
 use crate::Error;
 
@@ -21,11 +21,9 @@ pub struct LogFile {
     backend: Backend,
     /// To which what is read is added.
     hash: Option<Arc<InputHash>>,
-    stop: Option<StopCheck>,
+    /// Whether to stop reading.
+    stop: Arc<StopCheck>,
 }
-
-/// Whether to stop reading.
-pub(super) type StopCheck = Arc<dyn Fn() -> bool + Send + Sync>;
 
 enum Backend {
     File(File),
@@ -49,7 +47,7 @@ impl LogFile {
         if path == Path::new("-") {
             let stdin = io::stdin().as_fd().try_clone_to_owned();
             let stdin = stdin.map_err(|e| Error::io("open", path, e))?;
-            return Self::stream(path, Box::new(PolledFile(stdin.into())));
+            return Self::polled(path, stdin.into());
         }
         if let Some(ranges) = ObjectReader::open(path)? {
             return Self::object(path, ranges);
@@ -60,26 +58,31 @@ impl LogFile {
             return Err(Error::io("read", path, io::ErrorKind::IsADirectory.into()));
         }
         if !kind.is_file() {
-            return Self::stream(path, Box::new(PolledFile(file)));
+            return Self::polled(path, file);
         }
         if is_zstd(path)? {
             let unpacked = decompressed(path, file)?;
-            return Ok(Self::with_backend(path, Backend::Stream(Stream::packed(unpacked))));
+            return Ok(Self::with_stream(path, Stream::packed(unpacked, &Arc::default())));
         }
         Ok(Self::with_backend(path, Backend::File(file)))
     }
 
     fn with_backend(path: &Path, backend: Backend) -> Self {
-        Self { path: path.to_owned(), backend, hash: None, stop: None }
+        Self { path: path.to_owned(), backend, hash: None, stop: Arc::default() }
+    }
+
+    fn with_stream(path: &Path, stream: Stream) -> Self {
+        let stop = Arc::clone(&stream.stop);
+        Self { stop, ..Self::with_backend(path, Backend::Stream(stream)) }
     }
 
     fn object(path: &Path, mut ranges: ObjectReader) -> Result<Self, Error> {
         let is_packed = ranges.is_zstd().map_err(|e| Error::io("read", path, e))?;
-        let form = match is_packed {
-            true => Backend::Stream(Stream::packed(decompressed(path, ranges)?)),
-            false => Backend::Object(ranges),
-        };
-        Ok(Self::with_backend(path, form))
+        if !is_packed {
+            return Ok(Self::with_backend(path, Backend::Object(ranges)));
+        }
+        let unpacked = decompressed(path, ranges)?;
+        Ok(Self::with_stream(path, Stream::packed(unpacked, &Arc::default())))
     }
 
     /// Opens a file or an object without decompressing it.
@@ -92,13 +95,24 @@ impl LogFile {
 
     /// Reads `stream`, decompressing it if necessary, as the log that the user calls `path`.
     pub fn stream(path: &Path, stream: Box<dyn Read + Send>) -> Result<Self, Error> {
-        let mut stream = Stream::new(stream);
+        Self::sniffed(path, Stream::new(stream, &Arc::default()))
+    }
+
+    fn polled(path: &Path, file: File) -> Result<Self, Error> {
+        let stop = Arc::default();
+        let file = PolledFile { file, stop: Arc::clone(&stop) };
+        Self::sniffed(path, Stream::new(Box::new(file), &stop))
+    }
+
+    /// A stream, decompressed if necessary.
+    fn sniffed(path: &Path, mut stream: Stream) -> Result<Self, Error> {
+        let stop = Arc::clone(&stream.stop);
         let mut magic = [0; 4];
         let found = stream.read_at(0, &mut magic, 4).map_err(|e| Error::io("read", path, e))?;
         if found == magic.len() && is_magic(magic) {
-            stream = Stream::packed(decompressed(path, stream)?);
+            stream = Stream::packed(decompressed(path, stream)?, &stop);
         }
-        Ok(Self::with_backend(path, Backend::Stream(stream)))
+        Ok(Self::with_stream(path, stream))
     }
 
     /// The path as the user named it.
@@ -184,16 +198,12 @@ impl LogFile {
     /// Stops reading once `stop` returns true: a stream then ends behind what has arrived, and
     /// [`is_cancelled`](Self::is_cancelled) tells the readers of other logs.
     pub fn stop_when(&mut self, stop: impl Fn() -> bool + Send + Sync + 'static) {
-        let stop: StopCheck = Arc::new(stop);
-        if let Backend::Stream(stream) = &mut self.backend {
-            stream.stop_when(Arc::clone(&stop));
-        }
-        self.stop = Some(stop);
+        self.stop.set(stop);
     }
 
     /// Whether to read no further. Never true of a stream, which ends by itself.
     pub fn is_cancelled(&self) -> bool {
-        self.is_seekable() && self.stop.as_ref().is_some_and(|stop| stop())
+        self.is_seekable() && self.stop.is_true()
     }
 
     /// Whether the log ends because it was [stopped](Self::stop_when): what its last bytes start may

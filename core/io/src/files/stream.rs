@@ -3,12 +3,15 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::log::StopCheck;
 use crate::ReadBuffer;
+
+/// How long a reader waits that has something already.
+const MOMENT: Duration = Duration::from_millis(50);
 
 /// A stream with a buffered window.
 pub(super) struct Stream {
@@ -20,9 +23,9 @@ pub(super) struct Stream {
     /// Whether the bytes come out of a decompressor.
     packed: bool,
     pub(super) broken: Option<String>,
-    /// Whether the stream is to end with what has arrived.
-    stop: StopCheck,
-    /// The bytes read since then.
+    /// Whether the stream is to end behind what has arrived.
+    pub(super) stop: Arc<StopCheck>,
+    /// The bytes read since it was.
     read_since: usize,
     pub(super) was_stopped: bool,
 }
@@ -33,7 +36,7 @@ impl Stream {
     /// The most bytes that have arrived and are not read yet: pipes hold no more.
     const MAX_ARRIVED: usize = 1 << 20;
 
-    pub(super) fn new(from: Box<dyn Read + Send>) -> Self {
+    pub(super) fn new(from: Box<dyn Read + Send>, stop: &Arc<StopCheck>) -> Self {
         Self {
             from,
             base: 0,
@@ -41,18 +44,18 @@ impl Stream {
             ended: false,
             packed: false,
             broken: None,
-            stop: Arc::new(|| false),
+            stop: Arc::clone(stop),
             read_since: 0,
             was_stopped: false,
         }
     }
 
-    pub(super) fn packed(from: Box<dyn Read + Send>) -> Self {
-        Self { packed: true, ..Self::new(from) }
+    pub(super) fn packed(from: Box<dyn Read + Send>, stop: &Arc<StopCheck>) -> Self {
+        Self { packed: true, ..Self::new(from, stop) }
     }
 
-    /// Fills `buffer` from `position`. If the stream does not end and nothing comes for a moment,
-    /// `least` bytes suffice.
+    /// Fills `buffer` from `position`. If the stream does not end and that takes longer than a
+    /// moment, `least` bytes suffice.
     pub(super) fn read_at(
         &mut self,
         position: u64,
@@ -64,8 +67,10 @@ impl Stream {
         };
         let start = position.checked_sub(self.base).ok_or_else(missing)?;
         let start = usize::try_from(start).map_err(io::Error::other)?;
+        let began = Instant::now();
         while !self.ended && self.kept.len() < start + buffer.len() {
-            if !self.await_more()? && self.kept.len() >= start + least {
+            let is_in_time = self.await_more()? && began.elapsed() < MOMENT;
+            if !is_in_time && self.kept.len() >= start + least {
                 break;
             }
         }
@@ -80,14 +85,9 @@ impl Stream {
         self.ended && position >= self.base + self.kept.len() as u64
     }
 
-    /// Ends the stream once `stop` returns true and what has arrived is read.
-    pub(super) fn stop_when(&mut self, stop: StopCheck) {
-        self.stop = stop;
-    }
-
     /// Reads what comes next, or finds the end. False if nothing comes for a moment.
     fn await_more(&mut self) -> io::Result<bool> {
-        let is_stopping = (self.stop)();
+        let is_stopping = self.stop.is_true();
         let has_come = match self.read_more() {
             Err(error) if is_idle(&error) => false,
             read => {
@@ -161,23 +161,43 @@ impl Read for Stream {
 }
 
 /// A pipe, a socket, a terminal, or what else standard input is. Reading it fails with `WouldBlock`
-/// if nothing comes for a moment, so that its reader can look whether it is to stop.
-pub(super) struct PolledFile(pub(super) File);
+/// if nothing comes for a moment, or nothing is there and it is to stop.
+pub(super) struct PolledFile {
+    pub(super) file: File,
+    pub(super) stop: Arc<StopCheck>,
+}
 
 impl PolledFile {
-    const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+    fn is_ready(&self, patience: Duration) -> io::Result<bool> {
+        let patience = Timespec { tv_sec: 0, tv_nsec: patience.subsec_nanos().into() };
+        Ok(poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&patience))? > 0)
+    }
 }
 
 impl Read for PolledFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let ready = &mut [PollFd::new(&self.0, PollFlags::IN)];
-        // Without a timer, which takes longer than the rest.
-        if poll(ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0
-            && poll(ready, Some(&Self::MOMENT))? == 0
-        {
+        // At first without a timer, which takes longer than the rest.
+        let is_ready =
+            self.is_ready(Duration::ZERO)? || !self.stop.is_true() && self.is_ready(MOMENT)?;
+        if !is_ready {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        self.0.read(buffer)
+        self.file.read(buffer)
+    }
+}
+
+/// Whether reading is to stop. Never, before that is [set](Self::set).
+#[derive(Default)]
+pub(super) struct StopCheck(OnceLock<Box<dyn Fn() -> bool + Send + Sync>>);
+
+impl StopCheck {
+    /// Takes the first of several.
+    pub(super) fn set(&self, stop: impl Fn() -> bool + Send + Sync + 'static) {
+        self.0.get_or_init(|| Box::new(stop));
+    }
+
+    pub(super) fn is_true(&self) -> bool {
+        self.0.get().is_some_and(|stop| stop())
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 use super::*;
 use crate::store::memory::MEMORY;
@@ -332,4 +334,44 @@ fn pauses_in_compressed_streams_change_nothing() {
     let read = log.read_at(0, &mut buffer).unwrap();
     assert!(plain.starts_with(&buffer[..read]) && log.was_stopped());
     assert_eq!(log.decompression_error(), None);
+}
+
+/// How much a steady trickle brings in many seconds.
+const LONG: usize = 16 << 10;
+
+#[test]
+fn a_stream_that_trickles_is_passed_on_as_well() {
+    struct Trickle;
+    impl io::Read for Trickle {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            std::thread::sleep(Duration::from_millis(1));
+            buffer[0] = 1;
+            Ok(1)
+        }
+    }
+    let mut log = LogFile::stream(Path::new("-"), Box::new(Trickle)).unwrap();
+    let read = log.read_arrived(0, &mut [0; LONG], 1).unwrap();
+    assert!((1..LONG).contains(&read), "{read}");
+}
+
+#[test]
+fn a_pipe_that_trickles_ends_when_it_is_stopped() {
+    let (from, mut to) = io::pipe().unwrap();
+    let path = PathBuf::from(format!("/dev/fd/{}", from.as_raw_fd()));
+    to.write_all(b"abcdef").unwrap();
+    let mut log = LogFile::open(&path).unwrap();
+    log.stop_when(|| true);
+    std::thread::scope(|scope| {
+        // Ends when nobody reads any more.
+        scope.spawn(move || {
+            while to.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let mut buffer = [0; LONG];
+        let read = log.read_at(0, &mut buffer).unwrap();
+        assert!(buffer.starts_with(b"abcdef") && (6..LONG).contains(&read), "{read}");
+        assert!(log.was_stopped());
+        drop((from, log));
+    });
 }
