@@ -381,9 +381,12 @@ fn conditions_and_fields_work_from_the_command_line() {
         [("A", message(1, b"x")), ("B", b"not decoded".to_vec()), ("A", message(2, b"y,\"z\""))];
     logged(&folder, "in.lcm", &events);
     let types = ["--types", "types.lcm"];
-    let convert = [&["convert", "in.lcm", "--where", "v[0] > 15", "--to", "out.lcm"][..], &types];
-    run_sluice(&folder, &convert.concat()).expect(0).expect_stderr("not decoded");
-    assert_eq!(crate::kit::numbers(&folder.read("out.lcm")), [2]);
+    for condition in ["v[0] > 15", "-v[0] < -15"] {
+        let convert = ["convert", "in.lcm", "--where", condition, "--to", "out.lcm", "--overwrite"];
+        let ran = run_sluice(&folder, &[&convert[..], &types].concat());
+        ran.expect(0).expect_stderr("not decoded");
+        assert_eq!(crate::kit::numbers(&folder.read("out.lcm")), [2], "{condition}");
+    }
     let csv = [
         "convert",
         "in.lcm",

@@ -179,7 +179,8 @@ pub(crate) struct SelectionArgs {
     #[arg(
         long = "where",
         value_name = "CONDITION",
-        value_parser = NonEmptyStringValueParser::new()
+        value_parser = NonEmptyStringValueParser::new(),
+        allow_hyphen_values = true
     )]
     pub(crate) condition: Option<String>,
 }
