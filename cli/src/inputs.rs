@@ -244,7 +244,7 @@ fn sniff_source<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<&'
     let head = match is_stdin {
         // On a terminal, reading would wait for the user to type.
         true if io::stdin().is_terminal() => Vec::new(),
-        _ => match files::stream_head(path)? {
+        _ => match files::stream_head(path, SNIFF_LEN, |head| is_known(shell, head))? {
             Some(head) => head,
             None => files::head(path, SNIFF_LEN)?,
         },
@@ -264,6 +264,12 @@ fn sniff_source<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<&'
              --describe FILE.toml"
         ))
     })
+}
+
+/// Whether these first bytes tell what a stream is, whatever follows.
+fn is_known(shell: &Shell, head: &[u8]) -> bool {
+    matches!(shell.registry.sniff_best(head), Some((SniffResult::Yes, _)))
+        || ForeignFormat::from_head(head).is_some()
 }
 
 /// Refuses files that are not logs, whatever their names: formats that other programs read, and

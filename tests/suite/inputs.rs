@@ -160,6 +160,31 @@ fn nothing_of_a_named_pipe_is_lost_by_looking_at_its_first_bytes() {
 }
 
 #[test]
+fn a_stream_that_begins_with_few_bytes_is_detected_all_the_same() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(3, 200)));
+    for to in ["log.jsonl", "log.mcap"] {
+        let convert = ["convert", "in.lcm", "--to", to, "--sink-option"];
+        let option = if to == "log.jsonl" { "payload=true" } else { "level=1" };
+        run_sluice(&folder, &[&convert[..], &[option]].concat()).expect(0);
+    }
+    for name in ["in.lcm", "log.jsonl", "log.mcap"] {
+        let bytes = folder.read(name);
+        let mut command = sluice(&folder);
+        command.args(["convert", "-", "--to", "out.lcm", "--overwrite"]).stdin(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut pipe = child.stdin.take().unwrap();
+        for piece in [&bytes[..2], &bytes[2..7], &bytes[7..]] {
+            pipe.write_all(piece).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        drop(pipe);
+        ProgramOutput::from_output(child.wait_with_output().unwrap()).expect(0);
+        assert!(folder.read("out.lcm") == folder.read("in.lcm"), "{name}");
+    }
+}
+
+#[test]
 fn other_formats_inside_compressed_files_are_reported() {
     let folder = Folder::new();
     for (_, bytes, _) in foreign() {

@@ -253,12 +253,17 @@ impl LogFile {
         }
     }
 
-    /// The bytes of a stream that are buffered, at least those that come first; none of a file.
-    pub(super) fn buffered(&mut self) -> Result<&[u8], Error> {
+    /// The first bytes of a stream: as many as are `enough`, at most `most` or a few more, or all.
+    /// None of a file.
+    pub(super) fn head(
+        &mut self,
+        most: usize,
+        enough: impl Fn(&[u8]) -> bool,
+    ) -> Result<&[u8], Error> {
         match &mut self.backend {
             Backend::File(_) | Backend::Object(_) => Ok(&[]),
             Backend::Stream(stream) => {
-                stream.buffered().map_err(|e| Error::io("read", &self.path, e))
+                stream.head(most, enough).map_err(|e| Error::io("read", &self.path, e))
             }
         }
     }

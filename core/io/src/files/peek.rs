@@ -29,12 +29,17 @@ pub(super) fn stream_identity(path: &Path) -> Option<StreamIdentity> {
     (is_stdin || kind.is_fifo() || kind.is_socket()).then(|| (meta.dev(), meta.ino()))
 }
 
-/// Looks at the first bytes of a stream, decompressed if necessary, waiting for what is written
-/// first. They can still be read, by the next [`LogFile::open`]. `None` if `path` is no stream.
-pub fn stream_head(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+/// Looks at the first bytes of a stream, decompressed if necessary: waits for as many as are
+/// `enough`, at most for `most`. They can still be read, by the next [`LogFile::open`]. `None` if
+/// `path` is no stream.
+pub fn stream_head(
+    path: &Path,
+    most: usize,
+    enough: impl Fn(&[u8]) -> bool,
+) -> Result<Option<Vec<u8>>, Error> {
     let Some(identity) = stream_identity(path) else { return Ok(None) };
     let mut log = LogFile::open(path)?;
-    let head = log.buffered()?.to_vec();
+    let head = log.head(most, enough)?.to_vec();
     peeked().insert(identity, log);
     Ok(Some(head))
 }

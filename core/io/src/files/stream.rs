@@ -127,9 +127,13 @@ impl Stream {
         Ok(read)
     }
 
-    /// The buffered bytes. If there are none, waits for what comes next.
-    pub(super) fn buffered(&mut self) -> io::Result<&[u8]> {
-        while self.kept.is_empty() && !self.ended {
+    /// The first bytes: as many as are `enough`, at most `most` or a few more, or all.
+    pub(super) fn head(
+        &mut self,
+        most: usize,
+        enough: impl Fn(&[u8]) -> bool,
+    ) -> io::Result<&[u8]> {
+        while !self.ended && self.kept.len() < most && !enough(&self.kept) {
             self.await_more()?;
         }
         Ok(&self.kept)
