@@ -104,6 +104,15 @@ fn the_result_does_not_depend_on_threads() {
 }
 
 #[test]
+fn a_log_starts_and_ends_with_its_earliest_and_latest_event() {
+    let folder = Folder::new();
+    let times = [20_000, 0, 40_000, 80_000, 60_000].map(|time| (BEGIN + time, "A".to_owned()));
+    folder.write("in.lcm", log(&numbered(times)));
+    folder.write("expect.toml", "[channels.A]\nstarts_within = \"0s\"\nends_within = \"0s\"\n");
+    check(&folder, &["in.lcm"], 0);
+}
+
+#[test]
 fn damage_is_not_expected_unless_allowed() {
     let folder = folder();
     let told = check(&folder, &["torn.lcm"], 4).text();

@@ -127,9 +127,9 @@ pub struct ChannelFigures {
     pub undecoded: u64,
     /// The time of the first of them in the order of the log.
     pub first_undecoded: Option<i64>,
-    /// The time of its first event, in the order of the log.
+    /// The time of its earliest event.
     pub first: i64,
-    /// The time of its last event.
+    /// The time of its latest event.
     pub last: i64,
     /// Events that are earlier than the one before them on this channel.
     pub steps_back: u64,
