@@ -12,6 +12,7 @@ pub(crate) mod messages;
 mod node;
 pub(crate) mod options;
 mod outline;
+mod outputs;
 mod pipeline;
 mod prune;
 mod read;

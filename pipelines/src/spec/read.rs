@@ -110,6 +110,7 @@ impl Check<'_> {
         }
         let links = self.links(&top.nodes);
         let (nodes, links, left_out) = self.prune(top.nodes, links);
+        self.check_outputs(&nodes);
         self.check_batch(&nodes);
         let TopLevel { name, memory, .. } = top;
         Some(Graph { name, memory, nodes, links, left_out })

@@ -464,3 +464,21 @@ fn several_logs_become_one_and_a_window_is_cut_out() {
     }
     assert!(!expected.is_empty() && folder.read("part.lcm") == expected);
 }
+
+#[test]
+fn two_sinks_of_one_file_are_a_mistake_in_the_pipeline() {
+    let folder = folder_with_log();
+    let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
+                [sinks.one]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"out.lcm\"\n\
+                [sinks.other]\nplugin = \"jsonl\"\nfrom = \"log\"\npath = \"./out.lcm\"\n";
+    folder.write("two.toml", text);
+    for command in ["check", "run"] {
+        run_sluice(&folder, &[command, "two.toml"])
+            .expect(2)
+            .expect_stderr("two.toml:11")
+            .expect_stderr("`one` and `other` write to one file");
+    }
+    // Standard output takes the lines of both.
+    folder.write("two.toml", text.replace("./out.lcm", "-").replace("out.lcm", "-"));
+    run_sluice(&folder, &["check", "two.toml"]).expect(0);
+}

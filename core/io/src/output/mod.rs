@@ -332,7 +332,7 @@ pub fn canonical_path(target: &Path) -> PathBuf {
 }
 
 /// Whether several sinks may write to the same target.
-fn is_shared(target: &Path) -> bool {
+pub fn is_shared(target: &Path) -> bool {
     target == Path::new("-") || is_special(target)
 }
 
