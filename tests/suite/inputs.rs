@@ -184,6 +184,96 @@ fn a_stream_that_begins_with_few_bytes_is_detected_all_the_same() {
     }
 }
 
+/// Runs this with the bytes on standard input.
+fn with_input(folder: &Folder, arguments: &[&str], bytes: &[u8]) -> ProgramOutput {
+    folder.write("input", bytes);
+    let mut cat = Command::new("cat").arg(folder.at("input")).stdout(Stdio::piped()).spawn();
+    let pipe = cat.as_mut().unwrap().stdout.take().unwrap();
+    let output = sluice(folder).args(arguments).stdin(Stdio::from(pipe)).output();
+    cat.unwrap().wait().unwrap();
+    ProgramOutput::from_output(output.unwrap())
+}
+
+fn report(folder: &Folder) -> serde_json::Value {
+    serde_json::from_slice(&folder.read("report.json")).unwrap()
+}
+
+#[test]
+fn a_cut_mcap_file_is_read_in_a_pipe_as_it_is_in_a_file() {
+    let folder = Folder::new();
+    // A chunk far longer than what is read at a time.
+    let events: Vec<LcmEvent> =
+        (0..3000).map(|n| LcmEvent::new(n, BEGIN + n, "POSE", &[n as u8; 300])).collect();
+    folder.write("in.lcm", log(&events));
+    for compression in ["none", "zstd"] {
+        let option = format!("compression={compression}");
+        let whole = ["convert", "in.lcm", "--to", "whole.mcap", "--sink-option", &option];
+        run_sluice(&folder, &[&whole[..], &["--overwrite"]].concat()).expect(0);
+        let whole = folder.read("whole.mcap");
+        for end in [whole.len() / 3, whole.len() / 2, whole.len() * 9 / 10] {
+            folder.write("cut.mcap", &whole[..end]);
+            let rest = ["--to", "out.lcm", "--overwrite", "--report", "report.json"];
+            let convert = |input| [&["convert", input, "--from", "mcap"][..], &rest[..]].concat();
+            run_sluice(&folder, &convert("cut.mcap")).expect(3);
+            let (of_file, found) = (report(&folder), folder.read("out.lcm"));
+            with_input(&folder, &convert("-"), &whole[..end]).expect(3);
+            let of_pipe = report(&folder);
+            assert!(folder.read("out.lcm") == found, "{compression}, {end} bytes");
+            for (pipe, file) in std::iter::zip(
+                of_pipe["damage"].as_array().unwrap(),
+                of_file["damage"].as_array().unwrap(),
+            ) {
+                let range = |damage: &serde_json::Value| {
+                    [damage["offset"].clone(), damage["length"].clone()]
+                };
+                assert_eq!(range(pipe), range(file), "{compression}, {end} bytes");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_compressed_table_that_is_cut_in_its_first_bytes_is_damaged() {
+    let folder = Folder::new();
+    let rows: String = (0..9000).map(|n| format!("{n},{}\n", n * 7919 % 1000)).collect();
+    let packed = zstd::encode_all(format!("t,x\n{rows}").as_bytes(), 3).unwrap();
+    folder.write("cut.csv.zst", &packed[..packed.len() / 2]);
+    let convert = ["convert", "cut.csv.zst", "--to", "out.jsonl"];
+    run_sluice(&folder, &convert).expect(3).expect_stderr("damaged or cut off");
+}
+
+#[test]
+fn the_quarantine_of_a_pipe_is_that_of_its_file() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(3, 300)));
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "log.mcap"]).expect(0);
+    let mut broken = folder.read("log.mcap");
+    let middle = broken.len() / 2;
+    broken[middle..middle + 9].fill(0xee);
+    folder.write("log.mcap", &broken);
+    for (name, plugin) in [("log.mcap", "mcap"), ("log.bag", "ros1-bag")] {
+        if plugin == "ros1-bag" {
+            let bag = "../plugins/ros/testdata/bag-wrong-byte-in-a-compressed-chunk/log.bag";
+            fs::copy(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(bag), folder.at(name))
+                .unwrap();
+        }
+        let text = |path: &str| {
+            format!(
+                "[sources.log]\nplugin = \"{plugin}\"\npath = \"{path}\"\n\
+                 on_damage = \"quarantine\"\nquarantine = \"bad.bin\"\n\
+                 [sinks.none]\nplugin = \"null\"\nfrom = \"log\"\n"
+            )
+        };
+        folder.write("keep.toml", text(name));
+        run_sluice(&folder, &["run", "keep.toml", "--overwrite"]).expect(3);
+        let kept = folder.read("bad.bin");
+        folder.write("keep.toml", text("-"));
+        let run = ["run", "keep.toml", "--overwrite"];
+        with_input(&folder, &run, &folder.read(name)).expect(3);
+        assert!(!kept.is_empty() && folder.read("bad.bin") == kept, "{plugin}");
+    }
+}
+
 #[test]
 fn other_formats_inside_compressed_files_are_reported() {
     let folder = Folder::new();

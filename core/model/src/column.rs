@@ -52,9 +52,15 @@ pub(crate) fn vector<T: Element>(capacity: usize) -> Vec<T> {
     vector
 }
 
-/// The vector as a column, without copying.
+/// The vector as a column, without copying unless it is nearly empty: batches may be kept for long,
+/// and few events must not keep room for many.
 pub(crate) fn column<T: Element>(vector: Vec<T>) -> ScalarBuffer<T> {
-    if !is_poolable(&vector) || vector.is_empty() {
+    if vector.len() < vector.capacity() / 8 {
+        let few = vector.as_slice().to_vec();
+        recycle(vector);
+        return few.into();
+    }
+    if !is_poolable(&vector) {
         return vector.into();
     }
     let len = vector.len();
@@ -100,6 +106,14 @@ mod tests {
             let values: Vec<u128> = (0..len).collect();
             assert_eq!(*column(values.clone()), values[..]);
         }
+    }
+
+    #[test]
+    fn a_short_column_keeps_no_long_vector() {
+        let mut vector = vector::<i128>(40_000);
+        vector.push(7);
+        let column = column(vector);
+        assert_eq!((column[..].to_vec(), column.inner().capacity()), (vec![7], size_of::<i128>()));
     }
 
     #[test]

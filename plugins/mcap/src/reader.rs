@@ -78,7 +78,8 @@ impl RecordReader {
         let declarations = index.as_ref().and_then(|index| index.declarations.clone());
         let is_chunked = !anchors.is_empty();
         let mut reader = Self {
-            walk: Walk::new(log, anchors, max_chunk, tools),
+            walk: Walk::new(log, anchors, max_chunk, tools)
+                .keeping_bytes(context.damage.keeps_bytes()),
             table: ChannelTable::new(context, declarations),
             batcher: Batcher::new(context.query.window()),
             context: context.clone(),
@@ -130,12 +131,13 @@ impl RecordReader {
         Ok(())
     }
 
-    fn report(&self, at: u64, len: u64, reason: impl Into<String>) {
+    fn report(&mut self, at: u64, len: u64, reason: impl Into<String>) {
         // The rest of it would have come.
         if self.walk.was_stopped() && at.saturating_add(len) >= self.walk.end() {
             return;
         }
-        self.context.damage.report(Damage::new(&self.input, at, len, reason));
+        let bytes = self.walk.kept_bytes(at, len);
+        self.context.damage.report(Damage { bytes, ..Damage::new(&self.input, at, len, reason) });
     }
 
     /// The next record that can be believed, from `from` on.
@@ -171,7 +173,7 @@ impl RecordReader {
         let is_start = std::mem::take(&mut self.is_start);
         match self.walk.place(at)? {
             FoundAt::End => {
-                if let Some(error) = self.walk.decompression_error() {
+                if let Some(error) = self.walk.decompression_error().map(str::to_owned) {
                     self.report(at, 0, error);
                 } else if !self.has_ended && !self.walk.was_stopped() {
                     self.context.losses.note(format!("{}: {NO_FOOTER}", self.input), 0);
@@ -423,7 +425,7 @@ impl RecordReader {
     }
 
     /// Reports what was wrong in a chunk.
-    fn report_chunk(&self, unit: Unit, place: ChunkPlace) {
+    fn report_chunk(&mut self, unit: Unit, place: ChunkPlace) {
         if let Some((from, reason)) = unit.cut_off() {
             let end = place.at + place.len;
             return self.report(from, end.saturating_sub(from), reason);

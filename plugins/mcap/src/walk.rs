@@ -22,6 +22,8 @@ use crate::wire::{
 const LOOK: usize = HEAD as usize + CHUNK_HEAD;
 /// How many records have to follow what a search finds.
 const CHAIN: u32 = 2;
+/// The most bytes kept of one damaged range of a stream.
+const MAX_KEPT: u64 = 64 << 20;
 /// The longest record of a cut file: a longer one has a wrong length.
 const MAX_CUT: u64 = 1 << 40;
 
@@ -56,6 +58,8 @@ pub(crate) struct Walk {
     max_record: u64,
     /// The place examined last.
     last: Option<(u64, FoundAt)>,
+    /// Whether the bytes of damaged ranges are kept.
+    keeps_bytes: bool,
 }
 
 impl Walk {
@@ -68,7 +72,14 @@ impl Walk {
         let len = if log.is_seekable() { log.len() } else { None };
         let max_record = max_chunk.0.saturating_add(max_chunk.0 / 8).saturating_add(1 << 20);
         let (block, base, last) = (Bytes::new(), 0, None);
-        Self { log, blocks, run, block, base, len, anchors, max_record, last }
+        let keeps_bytes = false;
+        Self { log, blocks, run, block, base, len, anchors, max_record, last, keeps_bytes }
+    }
+
+    /// Keeps the bytes of damaged ranges of a stream, as far as they are not too long.
+    pub(crate) fn keeping_bytes(mut self, keeps: bool) -> Self {
+        self.keeps_bytes = keeps && !self.is_seekable();
+        self
     }
 
     pub(crate) fn is_seekable(&self) -> bool {
@@ -116,9 +127,7 @@ impl Walk {
             read_len = read_len.min(want.max(STREAM_STEP));
         }
         let read = self.log.read_at(at, block.get_mut(..read_len).unwrap_or_default())?;
-        if read < read_len && self.len.is_none() {
-            self.len = Some(at + read as u64);
-        }
+        self.len = self.len.or(self.log.stream_end().filter(|_| read < read_len));
         self.run.count_read(read as u64);
         (self.block, self.base) = (block.freeze().slice(..read), at);
         Ok(self.block.slice(..want.min(read)))
@@ -130,6 +139,14 @@ impl Walk {
         self.view(at, len)?;
         let start = usize::try_from(at.saturating_sub(self.base)).unwrap_or(usize::MAX);
         Ok((self.block.clone(), start))
+    }
+
+    /// The bytes of a damaged range, if they are kept.
+    pub(crate) fn kept_bytes(&mut self, at: u64, len: u64) -> Vec<Bytes> {
+        if !self.keeps_bytes {
+            return Vec::new();
+        }
+        self.read(at, len.min(MAX_KEPT)).map_or(Vec::new(), |bytes| vec![bytes.into()])
     }
 
     /// At most `len` bytes at `at`, read by themselves.
@@ -171,9 +188,8 @@ impl Walk {
             return Ok(to);
         }
         let read = self.log.read_at(at, to)?;
-        if read < want && self.len.is_none() {
-            self.len = Some(at + read as u64);
-        }
+        // `at` may be far behind the end.
+        self.len = self.len.or(self.log.stream_end().filter(|_| read < want));
         Ok(to.get(..read).unwrap_or_default())
     }
 
@@ -332,7 +348,9 @@ impl Walk {
                     return Ok(here);
                 }
             }
-            self.forget(at);
+            if !self.keeps_bytes || at.saturating_sub(from) > MAX_KEPT {
+                self.forget(at);
+            }
             let done = (view.len() as u64 + 1).saturating_sub(HEAD);
             at += if done == 0 { view.len() as u64 } else { done };
         }

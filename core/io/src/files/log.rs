@@ -185,9 +185,18 @@ impl LogFile {
         }
     }
 
+    /// The end of a stream, once reading has reached it.
+    pub fn stream_end(&self) -> Option<u64> {
+        match &self.backend {
+            Backend::Stream(stream) => stream.end(),
+            Backend::File(_) | Backend::Object(_) => None,
+        }
+    }
+
     /// Whether more of a stream may come behind `position`, up to which it was read.
     pub fn awaits_more(&self, position: u64) -> bool {
-        matches!(&self.backend, Backend::Stream(stream) if !stream.ends_at(position))
+        let is_stream = matches!(self.backend, Backend::Stream(_));
+        is_stream && self.stream_end().is_none_or(|end| position < end)
     }
 
     /// Adds what is read from now on to the log's hash, if these have it.

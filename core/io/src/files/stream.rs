@@ -80,9 +80,9 @@ impl Stream {
         Ok(len)
     }
 
-    /// Whether the stream is known to end at `position` or before.
-    pub(super) fn ends_at(&self, position: u64) -> bool {
-        self.ended && position >= self.base + self.kept.len() as u64
+    /// The end of the stream, once it is known.
+    pub(super) fn end(&self) -> Option<u64> {
+        self.ended.then(|| self.base + self.kept.len() as u64)
     }
 
     /// Reads what comes next, or finds the end. False if nothing comes for a moment.

@@ -77,7 +77,7 @@ impl BagReader {
             SplitStart::Search => split.start,
         };
         let mut reader = Self {
-            window: BagWindow::new(log, max_record),
+            window: BagWindow::new(log, max_record).keeping_bytes(context.damage.keeps_bytes()),
             context: context.clone(),
             input: path.to_string_lossy().into(),
             index: index.filter(|index| index.usable().is_some()),
@@ -126,8 +126,9 @@ impl BagReader {
         }))
     }
 
-    fn report(&self, at: u64, len: u64, reason: impl Into<String>) {
-        self.context.damage.report(Damage::new(&self.input, at, len, reason));
+    fn report(&mut self, at: u64, len: u64, reason: impl Into<String>) {
+        let bytes = self.window.kept_bytes(at, len);
+        self.context.damage.report(Damage { bytes, ..Damage::new(&self.input, at, len, reason) });
     }
 
     /// Reports damage at `at` up to the next record that is found from `from` on.
@@ -151,7 +152,7 @@ impl BagReader {
         self.window.forget(at);
         let record = match self.window.place(at)? {
             FoundAt::End => {
-                if let Some(error) = self.window.decompression_error() {
+                if let Some(error) = self.window.decompression_error().map(str::to_owned) {
                     self.report(at, 0, error);
                 }
                 return Ok(false);
@@ -312,6 +313,8 @@ impl BagReader {
                     self.number = i64::try_from(chunk.messages_before).unwrap_or(i64::MAX);
                 }
                 let plain_at = (compression == BagCompression::None).then_some(data_at);
+                // The rest of it would have come.
+                let cut = cut.filter(|_| reaches || !self.window.was_stopped());
                 let fault = cut.map(|why| format!("a chunk is not complete: {why}"));
                 let len = end - at;
                 self.unit = Some(Unit { plain, pos: 0, at, len, plain_at, undeclared: 0, fault });
@@ -374,7 +377,7 @@ impl BagReader {
     }
 
     /// Reports what is wrong with a chunk.
-    fn finish_unit(&self, unit: Unit) {
+    fn finish_unit(&mut self, unit: Unit) {
         let Unit { at, len, undeclared, fault, .. } = unit;
         let undeclared = (undeclared > 0)
             .then(|| format!("messages of a chunk have undeclared connections ({undeclared})"));

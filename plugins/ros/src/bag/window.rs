@@ -2,6 +2,7 @@
 
 #![warn(clippy::indexing_slicing)]
 
+use bytes::Bytes;
 use memchr::memmem::Finder;
 use sluice_io::LogWindow;
 use sluice_io::files::LogFile;
@@ -11,6 +12,8 @@ use super::wire::{MAGIC, MAX_HEADER, NoRecord, OP_FIELD, Record};
 
 /// What is read at once.
 const WINDOW: usize = 64 << 10;
+/// The most bytes kept of one damaged range of a stream.
+const MAX_KEPT: u64 = 64 << 20;
 /// How far before the field `op` a record may begin, if it is found by that.
 const MAX_BEFORE_OP: usize = 128;
 
@@ -20,6 +23,8 @@ pub(crate) struct BagWindow {
     window: LogWindow,
     /// The longest record that is believed.
     max_record: u64,
+    /// Whether the bytes of damaged ranges are kept.
+    keeps_bytes: bool,
 }
 
 /// What is at a position.
@@ -35,7 +40,24 @@ pub(crate) enum FoundAt {
 
 impl BagWindow {
     pub(crate) fn new(log: LogFile, max_record: u64) -> Self {
-        Self { log, window: LogWindow::default(), max_record }
+        Self { log, window: LogWindow::default(), max_record, keeps_bytes: false }
+    }
+
+    /// Keeps the bytes of damaged ranges of a stream, as far as they are not too long.
+    pub(crate) fn keeping_bytes(mut self, keeps: bool) -> Self {
+        self.keeps_bytes = keeps && !self.is_seekable();
+        self
+    }
+
+    /// The bytes of a damaged range, if they are kept.
+    pub(crate) fn kept_bytes(&mut self, at: u64, len: u64) -> Vec<Bytes> {
+        if !self.keeps_bytes {
+            return Vec::new();
+        }
+        let mut bytes = vec![0; usize::try_from(len.min(MAX_KEPT)).unwrap_or_default()];
+        let read = self.log.read_at(at, &mut bytes).unwrap_or_default();
+        bytes.truncate(read);
+        vec![bytes.into()]
     }
 
     pub(crate) fn is_seekable(&self) -> bool {
@@ -133,7 +155,9 @@ impl BagWindow {
             }
             // A hit may lie across the end of what was searched.
             at += len - OP_FIELD.len() as u64;
-            self.forget(at.saturating_sub(MAX_BEFORE_OP as u64));
+            if !self.keeps_bytes || at.saturating_sub(from) > MAX_KEPT {
+                self.forget(at.saturating_sub(MAX_BEFORE_OP as u64));
+            }
         }
     }
 

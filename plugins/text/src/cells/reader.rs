@@ -10,8 +10,8 @@ use sluice_kit::framed::{
 };
 use sluice_kit::window::{ReadAt, Search};
 use sluice_model::{
-    Batch, Channel, ChannelId, Channels, Clock, Encoding, Error, Name, Payloads, ReadContext,
-    Reader, Rows, Seam, Split, SplitStart,
+    Batch, Channel, ChannelId, Channels, Clock, Damage, Encoding, Error, Name, Payloads,
+    ReadContext, Reader, Rows, Seam, Split, SplitStart,
 };
 
 use super::columns::CsvColumns;
@@ -47,6 +47,10 @@ impl<'s> CellReader<'s> {
         let columns = CsvColumns::from_head(options, &head, is_whole)
             .map_err(|(at, what)| Error::malformed(split.input.to_string_lossy(), at, what))?;
         let Some(columns) = columns.map(Arc::new) else {
+            if let Some(reason) = log.decompression_error() {
+                let input: Arc<str> = split.input.to_string_lossy().into();
+                context.damage.report(Damage::new(&input, read as u64, 0, reason));
+            }
             return Ok(Self { rows: None, options, columns: None });
         };
         let entry = match entry {
