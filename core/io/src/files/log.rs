@@ -11,6 +11,7 @@ use super::hash::{InputHash, InputHashes, PIECE, SHORTEST_READ};
 use super::object_reader::ObjectReader;
 use super::peek::take_peeked;
 use super::stream::{PolledFile, StopCheck, Stream};
+use super::unpack::Unpacker;
 use super::{fill, is_magic, is_zstd, open};
 use crate::Error;
 
@@ -290,6 +291,5 @@ fn decompressed(
     path: &Path,
     from: impl Read + Send + 'static,
 ) -> Result<Box<dyn Read + Send>, Error> {
-    let decoder = zstd::stream::read::Decoder::new(from).map_err(|e| Error::io("read", path, e))?;
-    Ok(Box::new(decoder))
+    Ok(Box::new(Unpacker::new(from).map_err(|e| Error::io("read", path, e))?))
 }

@@ -11,6 +11,7 @@ mod object_reader;
 mod objects;
 mod peek;
 mod stream;
+mod unpack;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

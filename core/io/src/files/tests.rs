@@ -375,3 +375,38 @@ fn a_pipe_that_trickles_ends_when_it_is_stopped() {
         drop((from, log));
     });
 }
+
+#[test]
+fn what_precedes_damage_in_compressed_bytes_does_not_depend_on_their_pieces() {
+    let plain: Vec<u8> =
+        (0..300_000u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let frame = |from: &[u8], level| zstd::encode_all(from, level).unwrap();
+    let first = frame(&plain[..400_000], 1);
+    let skippable = [&b"\x52\x2a\x4d\x18\x03\0\0\0"[..], b"xyz"].concat();
+    let packed = [first, skippable, frame(b"", 1), frame(&plain[400_000..], 3)].concat();
+    let read = |packed: &[u8], piece: usize| {
+        let pieces: Vec<_> = packed.chunks(piece).flat_map(|bytes| [Some(bytes), None]).collect();
+        let (mut log, mut buffer) = (arriving(&pieces), vec![0; plain.len() + 1]);
+        let read = log.read_at(0, &mut buffer).unwrap();
+        buffer.truncate(read);
+        (buffer, log.decompression_error().map(str::to_owned))
+    };
+    for piece in [611, 10_000, 131_075, packed.len()] {
+        assert!(read(&packed, piece) == (plain.clone(), None), "{piece}");
+    }
+    // What is read at a time, exactly.
+    for len in [256 << 10, 512 << 10] {
+        assert!(read(&frame(&plain[..len], 1), 10_000) == (plain[..len].to_vec(), None), "{len}");
+    }
+    for place in [5, 200_000, 400_030, packed.len() - 100_000, packed.len() - 2] {
+        let mut damaged = packed.clone();
+        damaged.splice(place..place + 1, [0xff; 300]);
+        let (there, error) = read(&damaged, packed.len());
+        assert!(error.is_some(), "{place}");
+        // All but the block before it; these bytes cannot be compressed.
+        assert!(there.len() + (1 << 17) >= place.min(plain.len()), "{place}: {}", there.len());
+        for piece in [611, 10_000, 100_000] {
+            assert!(read(&damaged, piece) == (there.clone(), error.clone()), "{place}, {piece}");
+        }
+    }
+}
