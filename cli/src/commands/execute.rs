@@ -313,6 +313,10 @@ fn refuse_overwriting(
     if outputs.iter().any(|output| canonical_path(output) == canonical_path(path)) {
         return refuse("an output");
     }
+    // Whoever reads inputs that are not there reports them.
+    if FileIdentity::read(path).is_none() {
+        return Ok(());
+    }
     if FileIdentity::is_one_of(path, &pipeline.files) {
         return refuse("an input");
     }
