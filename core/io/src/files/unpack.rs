@@ -1,14 +1,14 @@
 //! Decompression of streams, a block at a time.
 
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 use zstd::zstd_safe;
 
-use crate::ReadBuffer;
-
 /// The bytes that show how a frame starts.
 const FIRST: usize = 5;
+/// The bytes of the header of a block.
+const BLOCK_HEADER: usize = 3;
 
 /// Decompresses a stream that is compressed with zstd.
 ///
@@ -17,9 +17,7 @@ const FIRST: usize = 5;
 pub(super) struct Unpacker<R> {
     from: BufReader<R>,
     decoder: Decoder<'static>,
-    /// What of the next block was read.
-    input: ReadBuffer,
-    /// How much of it the decoder wants.
+    /// How much the decoder wants: mostly the rest of a block and the header of the next.
     wanted: usize,
     /// Whether a frame may begin here, or the stream end.
     is_between: bool,
@@ -31,32 +29,7 @@ impl<R: Read> Unpacker<R> {
     pub(super) fn new(from: R) -> io::Result<Self> {
         let from = BufReader::with_capacity(zstd_safe::DCtx::in_size(), from);
         let decoder = Decoder::new()?;
-        let (input, wanted) = (ReadBuffer::default(), FIRST);
-        Ok(Self { from, decoder, input, wanted, is_between: true, may_hold: false })
-    }
-
-    /// Reads what the decoder wants. False at the end of the compressed bytes.
-    fn fill(&mut self) -> io::Result<bool> {
-        let wanted = self.wanted.min(zstd_safe::DCtx::in_size());
-        while self.input.len() < wanted {
-            let missing = wanted - self.input.len();
-            if self.input.append(missing, |space| self.from.read(space))? == 0 {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Gives the decoder what was read. Returns how much it has decompressed.
-    fn decode(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let room = buffer.len();
-        let (mut from, mut to) = (InBuffer::around(&self.input), OutBuffer::around(buffer));
-        self.wanted = self.decoder.run(&mut from, &mut to)?;
-        let (used, written) = (from.pos(), to.pos());
-        self.input.discard(used);
-        // Behind a frame, it holds nothing.
-        self.may_hold = self.wanted > 0 && written == room;
-        Ok(written)
+        Ok(Self { from, decoder, wanted: FIRST, is_between: true, may_hold: false })
     }
 }
 
@@ -67,13 +40,26 @@ impl<R: Read> Read for Unpacker<R> {
                 self.decoder.reinit()?;
                 (self.wanted, self.is_between) = (FIRST, true);
             }
-            if !self.may_hold && !self.fill()? {
-                let is_whole = self.is_between && self.input.is_empty();
-                let cut = || Err(io::Error::new(io::ErrorKind::UnexpectedEof, "incomplete frame"));
-                return if is_whole { Ok(0) } else { cut() };
+            let there = if self.may_hold { &[] } else { self.from.fill_buf()? };
+            if there.is_empty() && !self.may_hold {
+                return match self.is_between {
+                    true => Ok(0),
+                    false => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "incomplete frame")),
+                };
             }
-            self.is_between = false;
-            let written = self.decode(buffer)?;
+            // A header by itself: if it is damaged, the block before it is not dropped.
+            let wanted = match self.wanted {
+                wanted @ ..=BLOCK_HEADER => wanted,
+                wanted => wanted - BLOCK_HEADER,
+            };
+            let mut from = InBuffer::around(there.get(..wanted).unwrap_or(there));
+            let mut to = OutBuffer::around(&mut *buffer);
+            self.wanted = self.decoder.run(&mut from, &mut to)?;
+            let (used, written) = (from.pos(), to.pos());
+            self.from.consume(used);
+            self.is_between &= used == 0;
+            // Behind a frame, it holds nothing.
+            self.may_hold = self.wanted > 0 && written == buffer.len();
             if written > 0 || buffer.is_empty() {
                 return Ok(written);
             }
