@@ -45,8 +45,11 @@ pub(super) const NO_CASE: PayloadFault = "its class is not one of those declared
 const PADDING: PayloadFault = "padding is not zero";
 const EMPTY: PayloadFault = "too many of its references are null";
 
-/// Zero-byte elements allowed in any payload; longer payloads may have one per byte.
+/// Zero-byte elements allowed in any payload.
 const MIN_EMPTY_BUDGET: usize = 256;
+/// Zero-byte elements that longer payloads may have for each byte. Arrays in arrays are such
+/// elements, so this is how deep arrays may be nested when none of them is empty.
+const EMPTY_PER_BYTE: usize = 4;
 /// The budget of placeholder bytes: per byte of payload, plus an allowance. A null reference is
 /// short, but its placeholder may be long.
 const BLANK_BUDGET: (usize, usize) = (64, 64 << 10);
@@ -81,7 +84,7 @@ impl<'b> PayloadCursor<'b> {
             rest: first,
             len: first.len(),
             rules,
-            empty_budget: len.max(MIN_EMPTY_BUDGET) + empty_elements,
+            empty_budget: len.saturating_mul(EMPTY_PER_BYTE).max(MIN_EMPTY_BUDGET) + empty_elements,
             blank_budget: len.saturating_mul(BLANK_BUDGET.0) + BLANK_BUDGET.1,
         }
     }

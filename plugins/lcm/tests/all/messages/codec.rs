@@ -222,6 +222,15 @@ fn elements_without_bytes_cost_nothing_however_many() {
 }
 
 #[test]
+fn each_byte_may_be_in_arrays_of_its_own() {
+    let form = form("struct t { int8_t n; int8_t v[300][n][n][n][n]; }", "t", 1);
+    let mut whole = vec![1];
+    whole.extend([7; 300]);
+    let whole = payload(&form, &[&whole]);
+    assert_eq!(encoded(&form, &good(&form, std::slice::from_ref(&whole))), [whole]);
+}
+
+#[test]
 fn columns_of_other_types_are_encoded_where_nothing_is_lost() {
     let form = form("struct t { int32_t n; boolean b; }", "t", 1);
     let numbers = arrow_array::Float64Array::from(vec![1.0, 2.5, -3.0, 1e12]);
