@@ -5,11 +5,13 @@ mod polling;
 mod streams;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use sluice_io::files::InputHashes;
+use sluice_io::files::{InputHashes, is_special};
 use sluice_io::tasks::TaskPool;
 use sluice_kit::reading::{ReadAhead, ReadStep};
 use sluice_model::{
@@ -74,6 +76,8 @@ struct RunningSource {
     turns: u64,
     /// When it last delivered events.
     last_data: Instant,
+    /// Whether data comes when others please: it is live, or reads a stream or from a program.
+    may_stall: bool,
     /// Whether it is live and has been silent for a while.
     silent: bool,
     ended: bool,
@@ -85,9 +89,9 @@ struct RunningSource {
 type SourceStep = ReadStep<SegmentOutcome>;
 
 impl RunningSource {
-    /// Whether asking it may yield something without waiting for a live split.
+    /// Whether asking it yields something without waiting for others.
     fn has_data(&self) -> bool {
-        !self.steps.is_live() || self.steps.is_ready()
+        !self.may_stall || self.steps.is_ready()
     }
 }
 
@@ -121,6 +125,7 @@ impl<'r> RunDriver<'r> {
             };
             let (reads_from, pool) = (Arc::clone(&source.source), setup.pool()?);
             let executor = move |task| run_task(&pool, task);
+            let may_stall = reading.splits.iter().any(may_stall);
             running.push(RunningSource {
                 node: source.node,
                 name: Arc::clone(&source.name),
@@ -132,6 +137,7 @@ impl<'r> RunDriver<'r> {
                 segment: Arc::clone(&source.segment),
                 turns: 0,
                 last_data: Instant::now(),
+                may_stall,
                 silent: false,
                 ended: false,
                 was_cut_short: false,
@@ -219,6 +225,9 @@ impl<'r> RunDriver<'r> {
 
     /// Reads every source to the end, unless playback seeks elsewhere.
     fn drive_round(&mut self) -> Result<(), Error> {
+        // Whoever writes to several streams may wait until each of them is opened.
+        let mut streams = self.sources.iter_mut().filter(|source| source.may_stall);
+        streams.try_for_each(|source| source.steps.begin())?;
         while let Some(source) = self.next_source()? {
             self.setup.check()?;
             if self.options.playback.is_redirected() {
@@ -229,8 +238,9 @@ impl<'r> RunDriver<'r> {
             // An interrupted source must not look ended.
             self.setup.check()?;
             match step {
-                Some(step) => self.handle_step(source, step)?,
-                None => {
+                Poll::Pending => self.handle_silence(source)?,
+                Poll::Ready(Some(step)) => self.handle_step(source, step)?,
+                Poll::Ready(None) => {
                     self.follow(source, InputLog::finish);
                     self.finish_source(source)?;
                 }
@@ -307,21 +317,26 @@ impl<'r> RunDriver<'r> {
         let SourceStep { split, output: mut outcome, damage, notes, .. } = step;
         let read = outcome.tally.node(self.sources[source].node).left.total();
         self.note_reports(source, damage, notes)?;
-        let RunningSource { node, name, steps, .. } = &self.sources[source];
         self.events += read;
-        if steps.is_live() {
-            for (what, count) in steps.losses().take_notes() {
-                if let Some(progress) = &self.options.progress {
-                    progress.note(name, &what);
-                }
-                self.tally.node(*node).note(&what, count);
-            }
-        }
         self.follow(source, |inputs, progress| inputs.read(split, read, progress));
         if read > 0 {
             self.sources[source].last_data = Instant::now();
         }
         self.deliver(outcome)?;
+        self.finish_step(source, read)
+    }
+
+    /// Goes on without a source that has no data.
+    fn handle_silence(&mut self, source: usize) -> Result<(), Error> {
+        if let Some(split) = self.sources[source].steps.split_in_progress() {
+            self.follow(source, |inputs, progress| inputs.read(split, 0, progress));
+        }
+        self.finish_step(source, 0)
+    }
+
+    /// Passes on what can be, after a source was asked and so many events came.
+    fn finish_step(&mut self, source: usize, read: u64) -> Result<(), Error> {
+        self.note_losses(source);
         self.end_step()?;
         if read == 0 {
             // While no data arrives, nothing that has arrived may wait.
@@ -332,6 +347,20 @@ impl<'r> RunDriver<'r> {
             self.report_losses();
         }
         Ok(())
+    }
+
+    /// Records the notes of a live source.
+    fn note_losses(&mut self, source: usize) {
+        let RunningSource { node, name, steps, .. } = &self.sources[source];
+        if !steps.is_live() {
+            return;
+        }
+        for (what, count) in steps.losses().take_notes() {
+            if let Some(progress) = &self.options.progress {
+                progress.note(name, &what);
+            }
+            self.tally.node(*node).note(&what, count);
+        }
     }
 
     /// Records what a reader reports; damage that was one event of a known channel is counted
@@ -457,6 +486,13 @@ fn total_bytes(reading: &ReadPlan) -> Option<u64> {
         None => split.bytes,
     };
     splits.map(length).sum()
+}
+
+/// Whether reading a split may take as long as others please.
+fn may_stall(split: &Split) -> bool {
+    let is_program = split.input.as_os_str().is_empty();
+    let is_stream = || split.input == Path::new("-") || is_special(&split.input);
+    split.live || split.bytes.is_none() && (is_program || is_stream())
 }
 
 /// The log for the damage of a source.

@@ -159,3 +159,78 @@ fn two_sinks_may_not_mix_on_standard_output_unnoticed() {
         assert_eq!(tried.text().lines().count(), 10);
     }
 }
+
+/// Makes named pipes; returns whether that is possible here.
+fn make_pipes(folder: &Folder, names: &[&str]) -> bool {
+    let made = names.iter().all(|name| {
+        let made = Command::new("mkfifo").arg(folder.at(name)).status();
+        made.is_ok_and(|made| made.success())
+    });
+    if !made {
+        report_skip("a named pipe: there is no mkfifo");
+    }
+    made
+}
+
+/// A source that reads a log of the same name.
+fn source_of(name: &str) -> String {
+    format!("[sources.{name}]\nplugin = \"lcm-log\"\npath = \"{name}\"\n")
+}
+
+/// Opens a named pipe, which waits for its reader.
+fn open_pipe(folder: &Folder, name: &str) -> fs::File {
+    fs::OpenOptions::new().write(true).open(folder.at(name)).unwrap()
+}
+
+#[test]
+fn a_silent_pipe_does_not_hold_back_other_streams() {
+    let folder = Folder::new();
+    if !make_pipes(&folder, &["a", "b", "c"]) {
+        return;
+    }
+    // `b` is shown at once, while the merged pipes wait for each other.
+    let text = "[sinks.merged]\nplugin = \"lcm-log\"\nfrom = [\"a\", \"c\"]\npath = \"merged.lcm\"\n\
+        [sinks.show]\nplugin = \"jsonl\"\nfrom = \"b\"\npath = \"-\"\n";
+    let text = [&source_of("a"), &source_of("b"), &source_of("c"), text].concat();
+    folder.write("two.toml", text);
+    let events = drive(1, 30);
+    let mut command = sluice(&folder);
+    command.args(["run", "two.toml"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut shown = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut b = open_pipe(&folder, "b");
+    let mut c = open_pipe(&folder, "c");
+    c.write_all(&log(&events[10..20])).unwrap();
+    for piece in events.chunks(10) {
+        b.write_all(&log(piece)).unwrap();
+        // The last event may be a damaged one, until it is followed by another.
+        assert_eq!(shown.by_ref().take(9).map(Result::unwrap).count(), 9);
+    }
+    drop((b, c));
+    open_pipe(&folder, "a").write_all(&log(&events[..10])).unwrap();
+    assert_eq!(shown.count(), 3);
+    ProgramOutput::from_output(child.wait_with_output().unwrap()).expect(0);
+    assert!(folder.read("merged.lcm") == log(&events[..20]));
+}
+
+#[test]
+fn streams_that_are_merged_may_be_written_in_any_order() {
+    let folder = Folder::new();
+    if !make_pipes(&folder, &["a", "b"]) {
+        return;
+    }
+    let sink =
+        "[sinks.merged]\nplugin = \"lcm-log\"\nfrom = [\"a\", \"b\"]\npath = \"merged.lcm\"\n";
+    folder.write("merge.toml", [&source_of("a"), &source_of("b"), sink].concat());
+    let events = drive(1, 40);
+    for names in [["a", "b"], ["b", "a"]] {
+        let mut command = sluice(&folder);
+        command.args(["run", "merge.toml", "--overwrite"]).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        for (name, half) in names.into_iter().zip(events.chunks(20)) {
+            open_pipe(&folder, name).write_all(&log(half)).unwrap();
+        }
+        ProgramOutput::from_output(child.wait_with_output().unwrap()).expect(0);
+        assert!(folder.read("merged.lcm") == log(&events));
+    }
+}

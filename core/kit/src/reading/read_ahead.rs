@@ -209,6 +209,16 @@ impl<'a, O: Default + Send + 'a> ReadAhead<'a, O> {
         &self.context.losses
     }
 
+    /// Starts reading; otherwise, the first [`poll`](Self::poll) does.
+    pub fn begin(&mut self) -> Result<(), Error> {
+        self.start_ahead(0)
+    }
+
+    /// The split that the next step belongs to, if it has been started.
+    pub fn split_in_progress(&self) -> Option<usize> {
+        self.active.front().map(|active| active.split)
+    }
+
     /// Steps that are running, or done but not returned.
     pub fn in_flight(&self) -> usize {
         let steps = self.active.iter().map(|active| match &active.progress {

@@ -10,8 +10,8 @@ use sluice_model::Error;
 use super::super::topology::MergeNode;
 use super::{RunDriver, RunningSource, SourceStep};
 
-/// How long to wait for live sources before doing something else.
-const LIVE_PATIENCE: Duration = Duration::from_millis(20);
+/// How long to wait for sources without data before doing something else.
+const DATA_PATIENCE: Duration = Duration::from_millis(20);
 
 /// How long to wait for a step before checking whether the run was stopped.
 const STEP_PATIENCE: Duration = Duration::from_millis(100);
@@ -21,7 +21,7 @@ const SILENCE_TIMEOUT: Duration = Duration::from_millis(50);
 
 impl RunDriver<'_> {
     /// The source to poll next: one that a merge waits for, otherwise the one with the fewest
-    /// turns. A live source without data is waited for only if none has any.
+    /// turns. A source without data is polled only if no other one may go on.
     pub(super) fn next_source(&mut self) -> Result<Option<usize>, Error> {
         let mut asked = BTreeMap::new();
         for source in 0..self.sources.len() {
@@ -32,18 +32,30 @@ impl RunDriver<'_> {
         }
         self.note_silence();
         let open = |source: &usize| !self.sources[*source].ended;
+        let has_data = |source: &usize| self.sources[*source].has_data();
         let turn = |source: &usize| {
-            let running = &self.sources[*source];
-            (!running.has_data(), self.is_held_back(*source), running.turns, *source)
+            (!has_data(source), self.is_held_back(*source), self.sources[*source].turns, *source)
         };
         // A silent source that no merge waits for would otherwise never get its turn.
-        let back =
-            |source: &usize| self.sources[*source].silent && self.sources[*source].has_data();
+        let back = |source: &usize| self.sources[*source].silent && has_data(source);
         let back = (0..self.sources.len()).filter(open).filter(back).min_by_key(turn);
         let starved = (0..self.merges.len())
             .filter_map(|merge| self.awaited(merge)?.iter().copied().filter(open).min_by_key(turn));
         let starved = back.or_else(|| starved.min_by_key(turn));
-        Ok(starved.or_else(|| (0..self.sources.len()).filter(open).min_by_key(turn)))
+        if starved.as_ref().is_some_and(has_data) {
+            return Ok(starved);
+        }
+        // What a merge waits for is silent: that is no reason to wait with other streams.
+        let free = |source: &usize| has_data(source) && !self.feeds_starved_merge(*source);
+        let free = (0..self.sources.len()).filter(open).filter(free).min_by_key(turn);
+        let any = || (0..self.sources.len()).filter(open).min_by_key(turn);
+        Ok(free.or(starved).or_else(any))
+    }
+
+    /// Whether events of a source could only queue up at a merge, which waits for another one.
+    fn feeds_starved_merge(&self, source: usize) -> bool {
+        let starved = self.merges.iter().filter(|node| node.merge.starved().is_some());
+        starved.flat_map(|node| &node.roots).any(|roots| roots.contains(&source))
     }
 
     /// The sources of which one must deliver before a merge can continue.
@@ -60,34 +72,30 @@ impl RunDriver<'_> {
         Some(&self.merges[merge].roots[input])
     }
 
-    /// The next step of the chosen source; `None` at its end. A live source without data gives an
-    /// empty step.
-    pub(super) fn next_step(&mut self, chosen: usize) -> Result<Option<SourceStep>, Error> {
-        if !self.sources.iter().any(|source| !source.ended && source.has_data()) {
-            self.await_live();
+    /// The next step of the chosen source; `None` at its end. Pending if it has no data.
+    pub(super) fn next_step(&mut self, chosen: usize) -> Result<Poll<Option<SourceStep>>, Error> {
+        if !self.sources[chosen].has_data() {
+            self.await_data();
         }
         let budget = self.budget_for(chosen);
-        let RunningSource { steps, .. } = &mut self.sources[chosen];
+        let RunningSource { steps, may_stall, .. } = &mut self.sources[chosen];
         loop {
-            let is_idle = steps.is_live() && steps.in_flight() == 0;
-            let patience = if is_idle { Duration::ZERO } else { STEP_PATIENCE };
-            match steps.poll(patience, budget)? {
-                Poll::Ready(step) => return Ok(step),
-                Poll::Pending if steps.is_live() && steps.in_flight() == 0 => {
-                    return Ok(Some(SourceStep::default()));
-                }
-                Poll::Pending => {}
+            let may_wait = *may_stall && steps.in_flight() == 0;
+            let patience = if may_wait { Duration::ZERO } else { STEP_PATIENCE };
+            let step = steps.poll(patience, budget)?;
+            if step.is_ready() || *may_stall && steps.in_flight() == 0 {
+                return Ok(step);
             }
         }
     }
 
-    /// Waits for any live source, but not for long: silence matters too.
-    fn await_live(&self) {
+    /// Waits for any source without data, but not for long: silence matters too.
+    fn await_data(&self) {
         let mut select = Select::new();
-        let open = self.sources.iter().filter(|source| !source.ended);
-        open.for_each(|source| source.steps.add_to(&mut select));
+        let silent = self.sources.iter().filter(|source| !source.ended && !source.has_data());
+        silent.for_each(|source| source.steps.add_to(&mut select));
         // Data or not, the caller goes on.
-        select.ready_timeout(LIVE_PATIENCE).ok();
+        select.ready_timeout(DATA_PATIENCE).ok();
     }
 
     /// The bytes that running steps of a source may take: what the others leave.
