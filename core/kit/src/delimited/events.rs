@@ -181,10 +181,16 @@ impl<'s, D: Delimited> Events<'s, D> {
 
     /// Whether an event at `at` is accepted after damage.
     fn is_plausible(&mut self, log: &mut dyn ReadAt, at: u64) -> Result<bool, Error> {
-        let Lookahead::Whole { mut end, .. } = self.look_ahead(log, at)? else { return Ok(false) };
-        if self.mark != EventMarker::None {
-            return self.may_follow(log, end);
-        }
+        let Lookahead::Whole { end, wrong } = self.look_ahead(log, at)? else { return Ok(false) };
+        let is_followed = match self.mark {
+            EventMarker::None => self.is_followed_by_chain(log, end)?,
+            EventMarker::Begins(_) | EventMarker::Ends(_) => self.may_follow(log, end)?,
+        };
+        Ok(is_followed || wrong.is_none() && self.stands_alone(log, at..end)?)
+    }
+
+    /// Whether enough events are at `end`, where there is no marker.
+    fn is_followed_by_chain(&mut self, log: &mut dyn ReadAt, mut end: u64) -> Result<bool, Error> {
         for _ in 1..CHAIN {
             match self.look_ahead(log, end)? {
                 Lookahead::Whole { end: next, .. } => end = next,
@@ -193,6 +199,17 @@ impl<'s, D: Delimited> Events<'s, D> {
             }
         }
         Ok(true)
+    }
+
+    /// Whether an event is accepted after damage without a valid successor.
+    fn stands_alone(&mut self, log: &mut dyn ReadAt, event: Range<u64>) -> Result<bool, Error> {
+        if !self.format.is_unmistakable() {
+            return Ok(false);
+        }
+        // All of it is searched for other events.
+        self.examined = self.examined.saturating_add(event.end - event.start);
+        let is_contradicted = self.is_contradicted(log, event)?;
+        Ok(!is_contradicted && self.examined <= self.examine_limit)
     }
 
     /// The first of these positions at which an event is accepted.
@@ -226,18 +243,19 @@ impl<'s, D: Delimited> Events<'s, D> {
     fn is_contradicted(&mut self, log: &mut dyn ReadAt, event: Range<u64>) -> Result<bool, Error> {
         let mut places = CandidateStarts::after(self.mark, event.start, event.end);
         let (mut visited, mut walks) = (Vec::new(), 0);
-        let before = self.examined;
+        let (before, limit) = (self.examined, self.examine_limit);
         let mut is_proved = false;
         while !is_proved
             && walks < MAX_WALKS
+            && self.examined <= limit
             && let Some(at) = places.next(log)?
         {
-            self.examine_limit = self.examine_limit_at(before, at - places.from);
+            self.examine_limit = self.examine_limit_at(before, at - places.from).min(limit);
             let known = visited.len();
             is_proved = self.chain_leaves(log, at, event.end, &mut visited)?;
             walks += usize::from(visited.len() > known);
         }
-        self.examine_limit = u64::MAX;
+        self.examine_limit = limit;
         Ok(is_proved)
     }
 

@@ -60,11 +60,14 @@
 //! | event without a valid successor; an event inside it extends beyond it | damage: wrong length |
 //! | other event without a valid successor | **event**, then damage |
 //! | damaged event, followed by a valid successor | damage of this event only |
-//! | anything else | damage up to the next event with a valid successor, or the end |
+//! | anything else | damage up to the next event that is accepted, or the end |
 //!
 //! A valid successor is the marker ([`EventMarker::Begins`]) or anything that `parse` accepts.
-//! Events that end with a marker ([`EventMarker::Ends`]) need no successor. Without a marker, an
-//! event after damage is only accepted if two more follow it or the log ends.
+//! Events that end with a marker ([`EventMarker::Ends`]) need no successor.
+//!
+//! After damage, an event is only accepted with a valid successor; without a marker, only if two
+//! more follow it or the log ends. If the format is [unmistakable](Delimited::is_unmistakable), an
+//! event between two damaged ones is accepted too, unless an event inside it extends beyond it.
 //!
 //! # Cost
 //!
@@ -202,6 +205,12 @@ pub trait Delimited: Send + Sync {
     /// How events are found again after damage. A marker costs nothing and finds more events.
     fn mark(&self) -> EventMarker<'_> {
         EventMarker::None
+    }
+
+    /// Whether `parse` never returns an event by chance: many bytes have to be right, such as a long
+    /// marker or a checksum. Then events between two damaged ones are found.
+    fn is_unmistakable(&self) -> bool {
+        false
     }
 
     /// The longest event in bytes. Damage can claim any length; up to this many bytes are buffered

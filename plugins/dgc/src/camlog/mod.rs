@@ -152,6 +152,11 @@ impl Delimited for CameraLogFrames {
         EventMarker::Begins(&wire::MARK)
     }
 
+    /// A frame has several fields, each with its mark, a kind, and mostly the length of this kind.
+    fn is_unmistakable(&self) -> bool {
+        true
+    }
+
     fn longest(&self) -> usize {
         wire::MAX_FRAME_LEN
     }

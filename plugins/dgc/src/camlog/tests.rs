@@ -205,6 +205,22 @@ fn damage_is_reported_with_its_position_and_the_next_frame_is_read() {
 }
 
 #[test]
+fn a_frame_between_two_damaged_ones_is_read() {
+    let whole = |n: u32| frame(AHEAD, BEGIN + u64::from(n), n, &[n as u8; 90]);
+    let parts = [58, 98, 120];
+    for (first, second) in parts.iter().flat_map(|first| parts.map(|second| (*first, second))) {
+        // Without their mark, and without what is at these places.
+        let hurt =
+            |n, place: usize| [&[0], &whole(n)[1..place], &[0xee], &whole(n)[place + 1..]].concat();
+        let bytes = [whole(1), hurt(2, first), whole(3), hurt(4, second), whole(5)].concat();
+        let found = read(&bytes);
+        let numbers: Vec<i64> = found.events.iter().map(|event| event.sequence).collect();
+        assert_eq!(numbers, [1, 3, 5], "{first} {second}: {:?}", found.damage);
+        assert_eq!(found.damage.len(), 2, "{first} {second}: {:?}", found.damage);
+    }
+}
+
+#[test]
 fn a_time_window_only_needs_frame_headers() {
     let frames = |n: u64| frame(AHEAD, BEGIN + n * 1_000_000, n as u32, &vec![n as u8; 80_000]);
     let log = log(&(0..20).flat_map(frames).collect::<Vec<u8>>());

@@ -59,6 +59,31 @@ fn marked(time: u8, payload: &[u8]) -> Vec<u8> {
     event
 }
 
+/// The same, believed without a successor.
+struct UnmistakableFormat(MarkedFormat);
+
+impl Delimited for UnmistakableFormat {
+    fn paths(&self) -> &InPaths {
+        self.0.paths()
+    }
+
+    fn mark(&self) -> EventMarker<'_> {
+        self.0.mark()
+    }
+
+    fn longest(&self) -> usize {
+        self.0.longest()
+    }
+
+    fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
+        self.0.parse(bytes)
+    }
+
+    fn is_unmistakable(&self) -> bool {
+        true
+    }
+}
+
 /// The number of bytes that follow, a byte `7`, and these bytes.
 struct UnmarkedFormat(InPaths);
 
@@ -150,6 +175,11 @@ fn read_marked(bytes: &[u8]) -> SourceContents {
     read(|path| Box::new(DelimitedSource(MarkedFormat(path))), bytes)
 }
 
+fn read_unmistakable(bytes: &[u8]) -> SourceContents {
+    let make = |path| Box::new(DelimitedSource(UnmistakableFormat(MarkedFormat(path)))) as _;
+    read(make, bytes)
+}
+
 fn read_bare(bytes: &[u8]) -> SourceContents {
     read(|path| Box::new(DelimitedSource(UnmarkedFormat(path))), bytes)
 }
@@ -218,6 +248,36 @@ fn whole_events_in_a_payload_do_not_split_it() {
 }
 
 #[test]
+fn an_unmistakable_event_between_damaged_ones_is_found() {
+    let without_mark = |time| [b"x", &marked(time, b"damaged")[1..]].concat();
+    let (alone, last) = (marked(2, b"alone"), marked(4, b"last"));
+    let bytes = [without_mark(1), alone.clone(), without_mark(3), last.clone()].concat();
+    assert_eq!(payloads(&read_marked(&bytes)), [&last[..]]);
+    let all = read_unmistakable(&bytes);
+    assert_eq!(payloads(&all), [&alone[..], &last]);
+    assert_eq!(
+        damage(&all),
+        [
+            (0, 12, "the marker of an event is missing"),
+            (22, 12, "the marker of an event is missing")
+        ]
+    );
+}
+
+#[test]
+fn an_unmistakable_event_that_swallows_others_is_not_accepted() {
+    // It ends in the middle of the second event behind it; its time makes the sum right.
+    let (inner, cut, last) = (marked(2, b"inner"), marked(3, b"cut"), marked(4, b"last"));
+    let (begun, rest) = cut.split_at(4);
+    let mut wrong = [MARK, &[inner.len() as u8 + 3, 0], &inner, begun].concat();
+    let before_sum = &wrong[..wrong.len() - 1];
+    wrong[3] = wrong[wrong.len() - 1].wrapping_sub(sum_of(before_sum));
+    let bytes = [b"xxx", &wrong[..], rest, &last].concat();
+    let found = payloads(&read_unmistakable(&bytes));
+    assert_eq!(found, [inner, cut, last]);
+}
+
+#[test]
 fn events_longer_than_the_longest_are_damage() {
     let all = read_marked(&[marked(1, &[0; 196]), marked(2, b"b")].concat());
     assert_eq!(payloads(&all), [marked(2, b"b")]);
@@ -276,6 +336,7 @@ fn channels_are_made_as_the_format_says() {
 /// passed.
 struct LongEventFormat {
     path: InPaths,
+    is_unmistakable: bool,
     shown: Arc<AtomicU64>,
     /// Set after this many bytes.
     cancelled: (u64, RunHandle),
@@ -290,6 +351,10 @@ impl Delimited for LongEventFormat {
 
     fn mark(&self) -> EventMarker<'_> {
         EventMarker::Begins(MARK)
+    }
+
+    fn is_unmistakable(&self) -> bool {
+        self.is_unmistakable
     }
 
     fn longest(&self) -> usize {
@@ -331,11 +396,13 @@ fn pretenders(count: usize) -> Vec<u8> {
 fn read_long(bytes: &[u8]) -> (SourceContents, u64) {
     let file = log(bytes);
     let mut all: Option<(SourceContents, u64)> = None;
-    for block in [1 << 20, 1 << 12, 300] {
+    let blocks = [1 << 20, 1 << 12, 300].into_iter();
+    for (block, is_unmistakable) in blocks.flat_map(|block| [(block, false), (block, true)]) {
         let shown = Arc::default();
         let never = (u64::MAX, RunHandle::default());
         let path = file.path.clone();
-        let source = LongEventFormat { path, shown: Arc::clone(&shown), cancelled: never };
+        let shown_here = Arc::clone(&shown);
+        let source = LongEventFormat { path, is_unmistakable, shown: shown_here, cancelled: never };
         let blocks = BlockPool::new(block, 2);
         let context = ReadContext { blocks, ..ReadContext::standalone("test") };
         let read = gather_with(&DelimitedSource(source), u64::MAX, &context).unwrap();
@@ -383,8 +450,12 @@ fn a_search_ends_when_the_run_does() {
         let context = ReadContext::standalone("test");
         let (shown, most) = (Arc::new(AtomicU64::new(0)), 300_000);
         let cancelled = (most, context.run.clone());
-        let source =
-            LongEventFormat { path: file.path.clone(), shown: Arc::clone(&shown), cancelled };
+        let source = LongEventFormat {
+            path: file.path.clone(),
+            is_unmistakable: true,
+            shown: Arc::clone(&shown),
+            cancelled,
+        };
         let read = gather_with(&DelimitedSource(source), target, &context).unwrap();
         assert_eq!((read.events.len(), read.damage.len()), (0, 0), "nothing was found out");
         let shown = shown.load(Ordering::Relaxed);
@@ -456,13 +527,14 @@ proptest! {
     #[test]
     fn marked_logs_are_tiled_by_events_and_damage(parts in mixed(marked)) {
         let bytes = parts.concat();
-        let tiles = tiles(&read_marked(&bytes));
-        let mut at = 0;
-        for tile in tiles {
-            prop_assert_eq!(tile.start, at);
-            at = tile.end;
+        for all in [read_marked(&bytes), read_unmistakable(&bytes)] {
+            let mut at = 0;
+            for tile in tiles(&all) {
+                prop_assert_eq!(tile.start, at);
+                at = tile.end;
+            }
+            prop_assert_eq!(at, bytes.len() as u64);
         }
-        prop_assert_eq!(at, bytes.len() as u64);
     }
 
     #[test]
