@@ -98,7 +98,7 @@ impl Channels {
     pub const DEFAULT_LIMIT: usize = 1 << 16;
 
     /// The most bytes of names, sources and other strings of all channels.
-    const MAX_BYTES: usize = 32 << 20;
+    pub const MAX_BYTES: usize = 32 << 20;
 
     /// An empty table that takes at most `limit` channels.
     pub fn with_limit(limit: usize) -> Self {

@@ -16,8 +16,8 @@ use sluice_model::{Channel, ChannelId, Channels, Clock, Encoding, Error, Name};
 
 use crate::line::USUAL_ENCODING;
 
-/// The maximum length of names and metadata of a line's channel.
-const MAX_CHANNEL_LEN: usize = 64 << 10;
+/// The maximum length of names and metadata of a line's channel: no run has room for more.
+const MAX_CHANNEL_LEN: usize = Channels::MAX_BYTES;
 /// The maximum length of a character in bytes.
 const MAX_CHAR_LEN: usize = 4;
 /// The maximum length of a message, which may quote the line.
@@ -460,6 +460,19 @@ mod tests {
         lines.read(long.as_bytes(), &mut payloads).unwrap();
         assert_eq!(lines.take_unknown_encoding(), None);
         assert_eq!(channels.get(ChannelId(1)).encoding, Encoding::Unknown);
+    }
+
+    #[test]
+    fn channels_may_have_much_metadata() {
+        let channels = Arc::new(Channels::default());
+        let mut lines = EventLines::new(Arc::clone(&channels));
+        let about = "x".repeat(1 << 20);
+        let long = with("metadata", serde_json::json!({ "about": about }));
+        for _ in 0..2 {
+            let found = lines.read(long.as_bytes(), &mut Vec::new()).unwrap();
+            assert!(matches!(found, LineContent::Event(_)), "{found:?}");
+        }
+        assert_eq!((channels.len(), &channels.get(ChannelId(0)).metadata["about"]), (1, &about));
     }
 
     #[test]
