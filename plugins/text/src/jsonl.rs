@@ -61,6 +61,9 @@ pub(crate) struct JsonlFile {
     is_empty: bool,
 }
 
+/// The extensions of files of JSON lines.
+const EXTENSIONS: &[&str] = &["jsonl", "ndjson"];
+
 fn yes() -> bool {
     true
 }
@@ -70,7 +73,7 @@ sluice_model::register! {
     about: "writes one JSON object per line, with the fields of decoded events",
     sample: include_str!("../samples/jsonl.toml"),
     default_for: &[sluice_model::DefaultRole::PrintJson],
-    extensions: &["jsonl", "ndjson"],
+    extensions: EXTENSIONS,
 }
 
 impl<'de> Deserialize<'de> for Jsonl {

@@ -13,6 +13,7 @@ use sluice_model::{
     Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
 };
 
+use super::EXTENSIONS;
 use super::reader::JsonLineReader;
 
 /// Reads JSON lines with payloads.
@@ -77,11 +78,14 @@ fn sniff(head: &[u8]) -> SniffResult {
 /// How far to read a first line to find its payload, which follows the fields.
 const MAX_SNIFF: usize = 64 << 20;
 
-/// Sniffs a file whose first line is longer than the usual head.
+/// Sniffs a file whose first line is longer than the usual head, or that has none.
 fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
     let mut len = 1 << 10;
-    if files::path_kind(path)?.is_none_or(|found| !matches!(found, PathKind::File(_))) {
-        return Ok(SniffResult::No);
+    match files::path_kind(path)? {
+        // Without a line, only the name says what it is.
+        Some(PathKind::File(0)) if has_extension(path) => return Ok(SniffResult::Yes),
+        Some(PathKind::File(_)) => {}
+        _ => return Ok(SniffResult::No),
     }
     loop {
         let head = files::head(path, len)?;
@@ -95,6 +99,11 @@ fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
         }
         len = if len < HEAD_LEN { HEAD_LEN + 1 } else { len * 4 };
     }
+}
+
+fn has_extension(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|found| EXTENSIONS.iter().any(|own| own.eq_ignore_ascii_case(found)))
 }
 
 /// The minimum length of the head that `sniff` gets, if the file is long enough.
@@ -309,6 +318,21 @@ mod tests {
         }
         let registry = Registry::linked();
         assert_eq!(registry.sniff(LINE.as_bytes())[0].name, "jsonl");
+    }
+
+    #[test]
+    fn files_without_a_line_are_recognised_by_their_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let sniffed = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            sniff_path(&path).unwrap()
+        };
+        for name in ["empty.jsonl", "empty.NDJSON"] {
+            assert_eq!(sniffed(name, ""), SniffResult::Yes, "{name}");
+        }
+        assert_eq!(sniffed("other.jsonl", "{}\n"), SniffResult::No);
+        assert_eq!(sniffed("empty.json", ""), SniffResult::No);
     }
 
     /// An event with all that is known of its channel.
