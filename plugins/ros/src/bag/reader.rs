@@ -40,6 +40,9 @@ pub(crate) struct BagReader {
     end: Option<u64>,
     /// The number of the next message.
     number: i64,
+    /// The number of the first message behind the last chunk, by the records that index it: without
+    /// an index of the bag, only they tell how many a damaged chunk had.
+    indexed: i64,
     unit: Option<Unit>,
     /// Messages outside of chunks.
     loose: BatchBuilder,
@@ -87,6 +90,7 @@ impl BagReader {
             at,
             end: split.end,
             number: 0,
+            indexed: 0,
             unit: None,
             loose: BatchBuilder::default(),
             loose_bytes: 0,
@@ -206,6 +210,11 @@ impl BagReader {
                 let data = self.data(at, &record)?;
                 return self.add_loose(at, connection, time, data);
             }
+            RecordHeader::Index { messages, .. } if self.index.is_none() => {
+                self.indexed = self.indexed.saturating_add(messages.into());
+                self.number = self.number.max(self.indexed);
+                Ok(())
+            }
             RecordHeader::Connection { .. } if record.data_len > MAX_DESCRIPTION => {
                 Err("the description of a connection is too long".to_owned())
             }
@@ -277,6 +286,7 @@ impl BagReader {
     ) -> Result<(), Error> {
         let (at, data_at) = (self.at, self.at + record.data_at as u64);
         let next = at + record.len();
+        self.indexed = self.number;
         if self.may_skip(at, next)? {
             self.at = next;
             return Ok(());

@@ -149,6 +149,30 @@ fn messages_behind_damage_in_a_chunk_keep_their_connections() {
     }
 }
 
+#[test]
+fn messages_behind_a_damaged_chunk_have_the_same_numbers_in_a_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, packed) = (folder.path().join("a.bag"), folder.path().join("a.bag.zst"));
+    let whole = bag("bag-bz2");
+    let chunks: Vec<usize> = memchr::memmem::find_iter(&whole, b"BZh").map(|at| at + 10).collect();
+    assert!(chunks.len() > 2);
+    for (n, chunk) in chunks.iter().enumerate() {
+        let mut bytes = whole.clone();
+        bytes[*chunk] ^= 0x55;
+        overwrite(&path, &bytes).unwrap();
+        overwrite(&packed, &sluice_io::frames::compress(&bytes, 1).unwrap()).unwrap();
+        let numbers = |path| -> Vec<i64> {
+            let found = gather(&*source(path), u64::MAX).unwrap();
+            assert!(!found.damage.is_empty() && !found.events.is_empty());
+            found.events.iter().map(|event| event.sequence).collect()
+        };
+        // The first has the declarations that the others need; only an index has them, too.
+        if n > 0 {
+            assert_eq!(numbers(&packed), numbers(&path), "chunk {n}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn any_change_is_read_the_same_in_pieces(
