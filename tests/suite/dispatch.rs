@@ -19,7 +19,7 @@ use crate::kit::{Folder, SMALL_MEMORY, drive, log, run_sluice};
 
 mod carriers;
 
-use carriers::{IdleCarrier, InterruptingCarrier, ThreadCarrier, UnitFate};
+use carriers::{FailingCarrier, IdleCarrier, InterruptingCarrier, ThreadCarrier, UnitFate};
 
 /// Every kind of output for each of several logs, one of them damaged.
 const KINDS: &str = r#"
@@ -262,8 +262,19 @@ fn a_unit_that_no_worker_finishes_fails_alone() {
     let errors: Vec<_> = carried.units.iter().map(|unit| unit.error.as_deref()).collect();
     assert!(errors[0].unwrap().contains("no worker"), "{errors:?}");
     assert_eq!(errors[2], Some("its process died"));
-    assert_eq!(threads.rounds.load(Ordering::Relaxed), dispatch::ATTEMPTS);
+    // The first round settles the others.
+    assert_eq!(threads.rounds.load(Ordering::Relaxed), 1 + dispatch::ATTEMPTS);
     assert_eq!(carried.count(Status::Done), 2);
+}
+
+#[test]
+fn rounds_that_end_early_are_repeated_as_long_as_they_settle_units() {
+    let folder = folder();
+    let (expected, report) = expected(STRICT, &folder);
+    let carried = run_carried(STRICT, &folder, Overwrite::Refuse, &FailingCarrier);
+    assert_eq!(without_seconds(carried.to_json()), report);
+    assert!(carried.units.len() > dispatch::ATTEMPTS);
+    assert_same_files(&expected, &tree(&folder.at("out")), "one unit a round");
 }
 
 #[test]

@@ -145,7 +145,9 @@ impl DispatchDriver<'_> {
             return Ok(None);
         }
         send.send(orders.to_vec()).map_err(|_| gone())?;
-        let (mut round, mut last_found) = (1, Instant::now());
+        // A round may end early, such as that of an executor whose disk is full once its unit is
+        // done. Only rounds that settle nothing are counted.
+        let (mut open, mut rounds_in_vain, mut last_found) = (orders.len(), 0, Instant::now());
         loop {
             if self.settle_all(state) > 0 {
                 last_found = Instant::now();
@@ -164,14 +166,17 @@ impl DispatchDriver<'_> {
             if left.is_empty() || self.options.stop.is_requested() {
                 return Ok(why.err().map(|error| error.to_string()));
             }
+            rounds_in_vain = if left.len() < open { 0 } else { rounds_in_vain + 1 };
+            open = left.len();
             match why {
                 Err(error) if !state.has_heard && !self.was_any_started(orders) => {
                     return Err(error);
                 }
-                why if round == ATTEMPTS => return Ok(why.err().map(|error| error.to_string())),
+                why if rounds_in_vain == ATTEMPTS => {
+                    return Ok(why.err().map(|error| error.to_string()));
+                }
                 _ => {}
             }
-            round += 1;
             if send.send(left).is_err() {
                 return Ok(Some(gone().to_string()));
             }

@@ -29,7 +29,7 @@ pub enum OrderOutcome {
     Abandoned(String),
 }
 
-/// The maximum number of attempts per unit, and of dispatch rounds.
+/// The maximum number of attempts per unit, and of dispatch rounds that settle none.
 pub const ATTEMPTS: usize = 3;
 
 /// A unit to run: everything that decides what is written, as plain data.

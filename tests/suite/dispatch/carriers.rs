@@ -97,7 +97,7 @@ impl ThreadCarrier {
     fn fate(&self, unit: usize) -> UnitFate {
         match &mut *self.fates.lock().unwrap() {
             // The last attempt always succeeds.
-            FatePlan::Random(_) if self.rounds.load(Ordering::Relaxed) == ATTEMPTS => UnitFate::Run,
+            FatePlan::Random(_) if self.rounds.load(Ordering::Relaxed) >= ATTEMPTS => UnitFate::Run,
             FatePlan::Random(rng) => RANDOM_FATES[rng.below(RANDOM_FATES.len() as u64) as usize],
             FatePlan::Set(fates) => match fates.get_mut(&unit) {
                 Some(fates) if !fates.is_empty() => fates.remove(0),
@@ -180,6 +180,21 @@ pub(super) struct IdleCarrier;
 impl Carrier for IdleCarrier {
     fn carry(&self, _: &[UnitOrder], _: &Stop, _: &(dyn Fn(&str) + Sync)) -> Result<(), Error> {
         Err(Error::refused("cannot reach anybody"))
+    }
+}
+
+/// Fails after each order that it has run.
+pub(super) struct FailingCarrier;
+
+impl Carrier for FailingCarrier {
+    fn carry(
+        &self,
+        orders: &[UnitOrder],
+        _: &Stop,
+        _: &(dyn Fn(&str) + Sync),
+    ) -> Result<(), Error> {
+        orders[0].execute(&Registry::linked(), &Options::default())?;
+        Err(Error::refused("no space left on its disk"))
     }
 }
 
