@@ -128,6 +128,26 @@ fn a_stream_that_is_an_input_twice_is_refused() {
 }
 
 #[test]
+fn a_plan_tells_that_an_output_is_an_input() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(3, 20)));
+    folder.write("other.lcm", "");
+    for (output, note) in [
+        ("./in.lcm", "./in.lcm  is also an input, which a run does not replace\n"),
+        ("other.lcm", "other.lcm  exists; --overwrite replaces it\n"),
+        ("new.lcm", "new.lcm\n"),
+    ] {
+        let text = format!(
+            "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
+             [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"{output}\"\n"
+        );
+        folder.write("p.toml", text);
+        let plan = run_sluice(&folder, &["plan", "p.toml"]).expect(0).text();
+        assert!(plan.ends_with(note), "{plan}");
+    }
+}
+
+#[test]
 fn named_pipes_of_another_format_are_reported() {
     let folder = Folder::new();
     for source in ["lcm-log", "vel", "jsonl", "csv", "camlog"] {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use sluice_io::escape::{json_escaped, printable, printable_sentence};
-use sluice_io::files::{self, is_special};
+use sluice_io::files::{self, FileIdentity, is_special};
 use sluice_model::{Input, PluginKind, time, units};
 use sluice_pipeline::batch::{self, Batch, Unit};
 use sluice_pipeline::run::{self, Options, ReadPlan, SourcePlan};
@@ -118,7 +118,7 @@ fn plan_text(pipeline: &Pipeline, reading: &ReadPlan) -> String {
     let sources = reading.sources.iter().map(|source| source_text(pipeline, source));
     let of = |kind: PluginKind| pipeline.nodes.iter().filter(move |node| node.kind == kind);
     let stages = of(PluginKind::Stage).map(|stage| stage_text(pipeline, stage));
-    let sinks = of(PluginKind::Sink).map(|sink| sink_text(pipeline, sink));
+    let sinks = of(PluginKind::Sink).map(|sink| sink_text(pipeline, reading, sink));
     sources.chain(stages).chain(sinks).collect()
 }
 
@@ -149,11 +149,18 @@ fn stage_text(pipeline: &Pipeline, node: &PipelineNode) -> String {
     )
 }
 
-fn sink_text(pipeline: &Pipeline, node: &PipelineNode) -> String {
+fn sink_text(pipeline: &Pipeline, reading: &ReadPlan, node: &PipelineNode) -> String {
+    let inputs = || reading.sources.iter().flat_map(|source| &source.inputs);
     let mut text =
         format!("writes {} ({}) from {}\n", node.name, node.plugin, from(pipeline, node));
     for target in node.targets() {
-        let note = if would_be_replaced(target) { "  exists; --overwrite replaces it" } else { "" };
+        let note = match would_be_replaced(target) {
+            true if FileIdentity::is_one_of(target, inputs().map(|input| &input.path)) => {
+                "  is also an input, which a run does not replace"
+            }
+            true => "  exists; --overwrite replaces it",
+            false => "",
+        };
         line(&mut text, format_args!("         {}{note}\n", stdout::printable_path(target)));
     }
     text
