@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sluice_io::files::is_special;
+use sluice_io::files::is_stream;
 use sluice_io::store::StorePath;
 use sluice_model::{Error, ErrorKind, Input, Query, Registry};
 
@@ -81,7 +81,7 @@ pub(super) fn check_inputs(inputs: &[Input]) -> Result<(), Error> {
 /// Checks outputs.
 pub(super) fn check_outputs(outputs: &[PathBuf]) -> Result<(), Error> {
     check_places(outputs.iter())?;
-    let device = outputs.iter().find(|output| **output == Path::new("-") || is_special(output));
+    let device = outputs.iter().find(|output| is_stream(output));
     device.map_or(Ok(()), |output| {
         Err(refused(format!("{} can only be written here", describe(output, "standard output"))))
     })

@@ -5,13 +5,12 @@ mod polling;
 mod streams;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use sluice_io::files::{InputHashes, is_special};
+use sluice_io::files::{InputHashes, is_stream};
 use sluice_io::tasks::TaskPool;
 use sluice_kit::reading::{ReadAhead, ReadStep};
 use sluice_model::{
@@ -491,8 +490,7 @@ fn total_bytes(reading: &ReadPlan) -> Option<u64> {
 /// Whether reading a split may take as long as others please.
 fn may_stall(split: &Split) -> bool {
     let is_program = split.input.as_os_str().is_empty();
-    let is_stream = || split.input == Path::new("-") || is_special(&split.input);
-    split.live || split.bytes.is_none() && (is_program || is_stream())
+    split.live || split.bytes.is_none() && (is_program || is_stream(&split.input))
 }
 
 /// The log for the damage of a source.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use sluice_io::output::{canonical_path, is_shared};
+use sluice_io::files::is_stream;
+use sluice_io::output::canonical_path;
 
 use super::PluginInstance;
 use super::check::Check;
@@ -13,7 +14,7 @@ impl Check<'_> {
         let mut writers = BTreeMap::new();
         for node in nodes {
             let Some(PluginInstance::Sink(sink)) = node.instance() else { continue };
-            for target in sink.traits().targets.iter().filter(|target| !is_shared(target)) {
+            for target in sink.traits().targets.iter().filter(|target| !is_stream(target)) {
                 let earlier = writers.insert(canonical_path(target), &node.name);
                 if let Some(other) = earlier.filter(|other| **other != node.name) {
                     let message = format!("`{other}` and `{}` write to one file", node.name);

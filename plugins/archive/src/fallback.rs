@@ -64,7 +64,7 @@ impl FallbackSources {
 
 /// The name of the source that reads a file.
 fn find_source(path: &Path, registry: &Registry) -> Result<Option<&'static str>, Error> {
-    if path == Path::new("-") || files::is_special(path) {
+    if files::is_stream(path) {
         // Peeking into a pipe would consume it: assume the default format of archives.
         return Ok(registry.get(PluginKind::Source, DEFAULT_FORMAT).map(|plugin| plugin.name));
     }

@@ -27,8 +27,11 @@ pub(crate) struct FileIndex {
     pub(crate) anchors: Arc<[u64]>,
     /// Whether the summary's checksum alone says that they are there.
     pub(crate) are_believed: bool,
-    /// All channels of the file, if the summary has them: then reading can start at any chunk.
+    /// All channels of the file, if the summary has them and a checksum: then reading can start at
+    /// any chunk.
     pub(crate) declarations: Option<Arc<Declarations>>,
+    /// The same without a checksum: for messages whose declarations are damaged.
+    pub(crate) hints: Option<Arc<Declarations>>,
     /// What is wrong with the summary, one sentence each.
     pub(crate) faults: Vec<String>,
 }
@@ -59,16 +62,18 @@ impl FileIndex {
             FileEnd::Summary(summary) => Some(summary),
             _ => None,
         };
-        let declarations = match summary.map(|summary| missing_channels(summary)) {
-            Some(Ok(())) => summary.map(|summary| Arc::new(summary.declarations.clone())),
-            Some(Err(why)) => {
-                faults.extend(why);
-                None
+        let (mut declarations, mut hints) = (None, None);
+        match summary.map(|summary| (summary, missing_channels(summary))) {
+            Some((summary, Ok(()))) => {
+                let declared = Some(Arc::new(summary.declarations.clone()));
+                // Without a checksum, a changed byte could give messages another channel.
+                *(if summary.has_crc { &mut declarations } else { &mut hints }) = declared;
             }
-            None => None,
-        };
+            Some((_, Err(why))) => faults.extend(why),
+            None => {}
+        }
         let are_believed = !is_seeking_cheap(log);
-        Ok(Self { len, end, anchors: anchors.into(), are_believed, declarations, faults })
+        Ok(Self { len, end, anchors: anchors.into(), are_believed, declarations, hints, faults })
     }
 
     /// The summary, if it is intact.

@@ -11,7 +11,9 @@ use sluice_model::{Error, time};
 
 use crate::index::FileIndex;
 use crate::summary::{FileEnd, Listed, Summary};
-use crate::wire::{AttachmentHead, HEAD, Head, MAGIC, RecordFields, Statistics, op};
+use crate::wire::{
+    AttachmentHead, ChunkIndexRecord, HEAD, Head, MAGIC, RecordFields, Statistics, op,
+};
 
 /// What is wrong with a file that may have lost its end.
 pub(crate) const NO_FOOTER: &str = "no footer: the file is unfinished or cut off";
@@ -84,10 +86,15 @@ pub(crate) fn faults(index: &FileIndex) -> Vec<String> {
     if !counts.is_empty() && sum != *messages {
         faults.push(format!("the statistics count {messages} messages, but {sum} by channel"));
     }
-    let has_messages = summary.chunks.iter().filter(|chunk| chunk.end_time > 0);
-    let first = has_messages.clone().map(|chunk| chunk.start_time).min();
-    let last = has_messages.map(|chunk| chunk.end_time).max();
-    if let Some((first, last)) = first.zip(last).filter(|times| *times != (*start, *end)) {
+    let has_messages =
+        |chunk: &&ChunkIndexRecord| chunk.end_time > 0 || !chunk.message_indexes.is_empty();
+    let chunks = summary.chunks.iter().filter(has_messages);
+    let first = chunks.clone().map(|chunk| chunk.start_time).min();
+    let last = chunks.map(|chunk| chunk.end_time).max();
+    // Without message indexes, a chunk of messages at time 0 looks like one without messages.
+    let is_sure = *start > 0 || summary.chunks.iter().all(|chunk| has_messages(&chunk));
+    let found = first.zip(last).filter(|times| is_sure && *times != (*start, *end));
+    if let Some((first, last)) = found {
         faults.push(format!(
             "the statistics say that times are from {} to {}, the chunk index from {} to {}",
             instant(*start),

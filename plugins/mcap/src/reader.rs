@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sluice_io::files::InputContent;
+use sluice_io::files::{self, InputContent};
 use sluice_model::options::ByteSize;
 use sluice_model::{Batch, Damage, Error, ReadContext, Reader, Seam, Split};
 
@@ -24,6 +24,10 @@ use crate::wire::{
 
 /// The note about what events cannot hold.
 const PUBLISHED: &str = "times of publishing that differ from times of logging are not kept";
+
+/// The note about what else a stream has.
+const UNCOPIED: &str = "metadata and attachments of a stream are not copied; a file's are, if it \
+                        is saved first";
 
 /// Reads one split.
 pub(crate) struct RecordReader {
@@ -52,6 +56,8 @@ pub(crate) struct RecordReader {
     follows_chunk: bool,
     /// Whether the header of the file comes next.
     is_start: bool,
+    /// The metadata and attachments of a stream, which sinks cannot copy.
+    uncopied: Option<u64>,
     seam: Seam,
 }
 
@@ -76,11 +82,12 @@ impl RecordReader {
         let anchors = index.as_ref().map(|index| Arc::clone(&index.anchors)).unwrap_or_default();
         let tools = (context.blocks.clone(), context.run.clone());
         let declarations = index.as_ref().and_then(|index| index.declarations.clone());
+        let hints = index.as_ref().and_then(|index| index.hints.clone());
         let is_chunked = !anchors.is_empty();
         let mut reader = Self {
             walk: Walk::new(log, anchors, max_chunk, tools)
                 .keeping_bytes(context.damage.keeps_bytes()),
-            table: ChannelTable::new(context, declarations),
+            table: ChannelTable::new(context, declarations).with_hints(hints),
             batcher: Batcher::new(context.query.window()),
             context: context.clone(),
             input: path.to_string_lossy().into(),
@@ -95,6 +102,7 @@ impl RecordReader {
             is_chunked,
             follows_chunk: false,
             is_start: split.start == 0,
+            uncopied: files::is_stream(path).then_some(0),
             seam: Seam { began: Some(split.start), ended: split.end },
         };
         if split.start == 0 {
@@ -249,6 +257,9 @@ impl RecordReader {
     fn read_record(&mut self, at: u64, head: Head) -> Result<(), Error> {
         let end = at.saturating_add(head.record_len());
         self.follows_chunk = matches!(head.opcode, op::CHUNK | op::MESSAGE_INDEX);
+        if let (op::METADATA | op::ATTACHMENT, Some(count)) = (head.opcode, &mut self.uncopied) {
+            *count += 1;
+        }
         match head.opcode {
             op::CHUNK => {
                 self.is_summary = false;
@@ -479,8 +490,11 @@ impl Reader for RecordReader {
             }
             if !has_more {
                 let published = std::mem::take(&mut self.batcher.published);
-                if published > 0 {
-                    self.context.losses.note(PUBLISHED, published);
+                let uncopied = self.uncopied.take().unwrap_or_default();
+                for (note, count) in [(PUBLISHED, published), (UNCOPIED, uncopied)] {
+                    if count > 0 {
+                        self.context.losses.note(note, count);
+                    }
                 }
                 return Ok(self.batcher.take());
             }

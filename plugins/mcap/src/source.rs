@@ -1,5 +1,6 @@
 //! Source `mcap`: options, splits, and what files say of themselves.
 
+use std::ops::Range;
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -65,30 +66,48 @@ sluice_model::register! {
 impl McapSource {
     /// Splits of about `target` uncompressed bytes each, which start at chunks.
     fn cut(&self, path: &Path, index: &FileIndex, target: u64) -> Result<Vec<Split>, Error> {
-        let whole = Split::whole(path, Some(index.len));
+        let whole = |bytes| Split::whole(path, Some(bytes));
         let Some(summary) = index.summary().filter(|_| index.declarations.is_some()) else {
-            return Ok(vec![whole]);
+            return Ok(vec![Split::unbounded(path, index.len)]);
         };
         let mut unchecked = index.are_believed.then(|| LogFile::open_plain(path)).transpose()?;
         let mut is_there = |chunk| unchecked.as_mut().map_or(Ok(true), |log| is_chunk(log, chunk));
-        let mut splits = vec![Split { bytes: Some(0), ..whole }];
+        let mut splits = vec![whole(0)];
+        // Where the chunks so far end, and the bytes of the last split that may be others.
+        let (mut end, mut unlisted) = (0, 0);
         for entry in &summary.chunks {
             if index.anchors.binary_search(&entry.chunk_start).is_err() {
                 continue;
             }
-            let Some(last) = splits.last_mut() else { continue };
-            if last.bytes.is_some_and(|bytes| bytes >= target) && is_there(entry)? {
-                last.end = Some(entry.chunk_start);
-                let next = Split::whole(path, Some(0));
-                splits.push(Split { start: entry.chunk_start, ..next });
+            note_unlisted(splits.last_mut(), &mut unlisted, end..entry.chunk_start);
+            let is_full = splits.last().is_some_and(|last| last.bytes >= Some(target));
+            if is_full && is_there(entry)? {
+                splits.last_mut().into_iter().for_each(|last| last.end = Some(entry.chunk_start));
+                splits.push(Split { start: entry.chunk_start, ..whole(0) });
+                unlisted = 0;
             }
+            end = entry.chunk_start.saturating_add(entry.chunk_len);
+            end = end.saturating_add(entry.message_indexes_len);
             let plain =
                 entry.plain_len.clamp(entry.packed_len, self.max_chunk.0.max(entry.packed_len));
             if let Some(Split { bytes: Some(bytes), .. }) = splits.last_mut() {
                 *bytes = bytes.saturating_add(plain.max(1));
             }
         }
+        note_unlisted(splits.last_mut(), &mut unlisted, end..summary.start);
         Ok(splits)
+    }
+}
+
+/// The bytes of a split in which chunks that the index does not list cannot hold much.
+const MAX_UNLISTED: u64 = 4 << 10;
+
+/// Adds a range between listed chunks to those of its split. If they may hold any number of bytes,
+/// so may the split.
+fn note_unlisted(split: Option<&mut Split>, unlisted: &mut u64, range: Range<u64>) {
+    *unlisted = unlisted.saturating_add(range.end.saturating_sub(range.start));
+    if let Some(split) = split.filter(|_| *unlisted > MAX_UNLISTED) {
+        split.bytes = Split::unbounded("", split.bytes.unwrap_or_default()).bytes;
     }
 }
 

@@ -64,7 +64,9 @@ pub(crate) struct ChannelTable {
     context: ReadContext,
     /// The declarations of the whole file, if its summary has them.
     summary: Option<Arc<Declarations>>,
-    /// The same, while `summary` is unset because another file seems to have started.
+    /// What the summary says without a checksum. Channels that were met count more.
+    hints: Option<Arc<Declarations>>,
+    /// The same as `summary`, while that is unset because another file seems to have started.
     set_aside: Option<Arc<Declarations>>,
     /// The declarations met on the way that the summary does not have.
     local: Declarations,
@@ -75,9 +77,20 @@ pub(crate) struct ChannelTable {
 
 impl ChannelTable {
     pub(crate) fn new(context: &ReadContext, summary: Option<Arc<Declarations>>) -> Self {
-        let (local, conflicting) = (Declarations::default(), Vec::new());
-        let (context, set_aside) = (context.clone(), None);
-        Self { context, summary, set_aside, local, conflicting, slots: Vec::new() }
+        Self {
+            context: context.clone(),
+            summary,
+            hints: None,
+            set_aside: None,
+            local: Declarations::default(),
+            conflicting: Vec::new(),
+            slots: Vec::new(),
+        }
+    }
+
+    /// With declarations that may be wrong.
+    pub(crate) fn with_hints(self, hints: Option<Arc<Declarations>>) -> Self {
+        Self { hints, ..self }
     }
 
     /// Forgets what was met on the way, if the summary has the channels of the whole file: then
@@ -177,8 +190,13 @@ impl ChannelTable {
     }
 
     fn look_up(&mut self, id: u16) -> Result<Slot, Error> {
-        let Some(stored) = self.channel(id) else { return Ok(self.set(id, Slot::Undeclared)) };
-        let schema = self.schema(stored.schema).filter(|_| stored.schema != 0);
+        let hints = self.hints.as_deref();
+        let hinted = || hints?.channels.get(&id);
+        let Some(stored) = self.channel(id).or_else(hinted) else {
+            return Ok(self.set(id, Slot::Undeclared));
+        };
+        let hinted = || hints?.schemas.get(&stored.schema);
+        let schema = self.schema(stored.schema).or_else(hinted).filter(|_| stored.schema != 0);
         let channel = stored.to_channel(schema.map(|schema| &**schema), &self.context.source);
         let is_needed = self.context.query.channels.wants(channel.name.text(), &channel.source);
         let id_of_run = self.context.channels.intern(channel)?;

@@ -486,7 +486,10 @@ fn fits(opcode: u8, content: &[u8], len: u64) -> Option<bool> {
         }
         op::CHUNK => {
             let chunk = ChunkHead::parse(content)?;
-            chunk.start_time <= chunk.end_time && chunk.content_len() <= len
+            // The least and the greatest of no times, as writers start with them.
+            let has_no_times = chunk.end_time == 0 && chunk.start_time >= i64::MAX as u64;
+            let are_times = has_no_times || chunk.start_time <= chunk.end_time;
+            are_times && chunk.content_len() <= len
         }
         _ => true,
     };

@@ -160,6 +160,23 @@ fn two_sinks_may_not_mix_on_standard_output_unnoticed() {
     }
 }
 
+#[test]
+fn what_a_stream_has_besides_events_is_told() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(1, 10)));
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "plain.mcap"]).expect(0);
+    // A record of metadata, behind the header: no fields but an empty name.
+    let mut bytes = folder.read("plain.mcap");
+    let header_len = u64::from_le_bytes(bytes[9..17].try_into().unwrap()) as usize;
+    let metadata = [&[0x0c][..], &8u64.to_le_bytes(), &[0; 8]].concat();
+    bytes.splice(17 + header_len..17 + header_len, metadata);
+    let convert = ["convert", "-", "--from", "mcap", "--to", "out.mcap", "--overwrite"];
+    let ran = run_with_stdin(&folder, &convert, &bytes).expect(0);
+    assert!(ran.stderr.contains("metadata and attachments of a stream are not copied"));
+    let ran = run_with_stdin(&folder, &convert, &folder.read("plain.mcap")).expect(0);
+    assert!(!ran.stderr.contains("metadata"), "{}", ran.stderr);
+}
+
 /// Makes named pipes; returns whether that is possible here.
 fn make_pipes(folder: &Folder, names: &[&str]) -> bool {
     let made = names.iter().all(|name| {

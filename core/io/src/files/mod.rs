@@ -291,6 +291,11 @@ pub fn refuse_repeated_streams<'i>(
     Ok(())
 }
 
+/// Whether a path is standard input (`-`), a device, a pipe or a socket.
+pub fn is_stream(path: &Path) -> bool {
+    path == Path::new("-") || is_special(path)
+}
+
 /// Whether a path is a device, a pipe or a socket.
 pub fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| {

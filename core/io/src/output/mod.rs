@@ -45,7 +45,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::files::{FileIdentity, TEMPORARY, is_special};
+use crate::files::{FileIdentity, TEMPORARY};
 use crate::store::is_address;
 use crate::tasks::TaskPool;
 
@@ -329,11 +329,6 @@ pub fn canonical_path(target: &Path) -> PathBuf {
     let folder = folder_of(target);
     let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     real.join(target.file_name().unwrap_or_default())
-}
-
-/// Whether several sinks may write to the same target.
-pub fn is_shared(target: &Path) -> bool {
-    target == Path::new("-") || is_special(target)
 }
 
 fn written_twice(target: &Path) -> Error {

@@ -13,10 +13,11 @@ use super::renames::RenameLog;
 use super::replace::{MovedAside, StaleFiles, find_stale, kept_files};
 use super::staging::{StagedFile, StagingDir};
 use super::{
-    MANIFEST, Outputs, PublishedFile, StagedOutput, State, folder_of, is_shared, real_path,
-    remove_any, written_twice,
+    MANIFEST, Outputs, PublishedFile, StagedOutput, State, folder_of, real_path, remove_any,
+    written_twice,
 };
 use crate::Error;
+use crate::files::is_stream;
 use crate::store::is_address;
 use crate::tasks::{Job, OrderedTasks};
 
@@ -240,7 +241,7 @@ fn check_unique<'f>(files: &'f [PublishedFile]) -> Result<(), Error> {
     let mut places: Vec<_> = files.iter().map(|file| (place(file), &file.path)).collect();
     places.sort_unstable();
     let twice = places.windows(2).find_map(|pair| match pair {
-        [(one, path), (other, _)] if one == other && !is_shared(path) => Some(path),
+        [(one, path), (other, _)] if one == other && !is_stream(path) => Some(path),
         _ => None,
     });
     twice.map_or(Ok(()), |path| Err(written_twice(path)))

@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use super::faults::OutputStep;
 use super::{Outputs, Overwrite, PublishedFile, StagedOutput, folder_of, real_path};
 use crate::Error;
-use crate::files::is_special;
+use crate::files::is_stream;
 use crate::store::{StorePath, is_address};
 
 /// A staging directory: maps every path in the folders of some targets to a path below `root`.
@@ -169,7 +169,7 @@ impl Outputs {
     /// the declared length.
     pub fn adopt(&self, place: &Path, file: PublishedFile) -> Result<(), Error> {
         let target = &file.path;
-        if target == Path::new("-") || is_special(target) {
+        if is_stream(target) {
             return Err(Error::refused(format!(
                 "expected a file to publish, found a device: {}",
                 target.display()

@@ -5,13 +5,13 @@ use std::path::{Component, Path, PathBuf};
 
 use super::{Outputs, Overwrite};
 use crate::Error;
-use crate::files::{FileIdentity, is_special};
+use crate::files::{FileIdentity, is_stream};
 use crate::store::{StorePath, is_address};
 
 impl Outputs {
     /// Checks a target before anything is done, as [`create`](Self::create) does.
     pub fn check_target(&self, target: &Path) -> Result<(), Error> {
-        if target == Path::new("-") || is_special(target) {
+        if is_stream(target) {
             return Ok(());
         }
         if let Some(place) = StorePath::parse(target)? {

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use sluice_model::BlockPool;
+use sluice_model::{BlockPool, Split};
 
 /// How far to read ahead.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ impl ReadLimits {
         Self {
             split_bytes,
             window,
-            max_task_bytes: Some((split_bytes * MAX_TASK_SPLITS) as u64),
+            max_task_bytes: Some(Split::MAX_TASK_BYTES.min((split_bytes * MAX_TASK_SPLITS) as u64)),
             max_lent_bytes: window * BLOCKS_PER_SPLIT * (split_bytes + BLOCK_MARGIN),
         }
     }

@@ -35,6 +35,15 @@ impl Split {
         Self { input: input.into(), start: 0, end: None, bytes, live: false }
     }
 
+    /// The most bytes of a split that one task may read, and keep until all of them are read.
+    pub const MAX_TASK_BYTES: u64 = 8 << 20;
+
+    /// A file of `len` bytes that may hold any number of them, such as compressed chunks without an
+    /// index, as one split. It is read batch by batch, however short it is.
+    pub fn unbounded(input: impl Into<PathBuf>, len: u64) -> Self {
+        Self::whole(input, Some(len.max(Self::MAX_TASK_BYTES + 1)))
+    }
+
     /// A live input, for [`Source::listen`].
     pub fn live(input: impl Into<PathBuf>) -> Self {
         Self { live: true, ..Self::whole(input, None) }

@@ -1,7 +1,7 @@
 //! What the source makes of unusual files.
 
 use sluice_kit::contract::{gather, gather_with};
-use sluice_model::{ChannelQuery, Pattern, Patterns, Query, ReadContext, Registry};
+use sluice_model::{ChannelQuery, Pattern, Patterns, Query, ReadContext, Registry, Split};
 
 use crate::kit::{
     Folder, MAGIC, channel, chunk, chunk_with, end, event, fields, header, message, read, schema,
@@ -184,7 +184,7 @@ fn chunks_that_are_not_needed_are_skipped_if_their_indexes_agree() {
 fn an_index_with_wrong_times_hides_no_event() {
     let events: Vec<_> = (0..60).map(|n| event(n, "/a", &[7; 50])).collect();
     let sound = write(&events, serde_json::json!({ "chunk": 500, "compression": "none" }));
-    let folder = Folder::new();
+    let (folder, all) = (Folder::new(), read(&sound));
     let footer = sound.len() - 28;
     let start = u64::from_le_bytes(sound[footer..footer + 8].try_into().unwrap()) as usize;
     for at in start..footer {
@@ -196,7 +196,60 @@ fn an_index_with_wrong_times_hides_no_event() {
         let query = context(20, 30, None);
         let times = gather_with(&*source, 1, &query).unwrap().events;
         assert_eq!(times.len(), 10, "byte {at}");
+        assert!(gather(&*source, 1).unwrap().events == all.events, "byte {at}");
     }
+}
+
+/// A file whose summary has no checksum.
+fn without_crc(mut file: Vec<u8>) -> Vec<u8> {
+    let footer = file.len() - 28;
+    file[footer + 16..footer + 20].fill(0);
+    file
+}
+
+#[test]
+fn a_summary_without_a_checksum_says_which_channels_damage_has_declared() {
+    let events: Vec<_> = (0..60).map(|n| event(n, "/a", &[7; 50])).collect();
+    let mut file = without_crc(write(&events, serde_json::json!({ "chunk": 500 })));
+    let first = file.windows(4).position(|bytes| bytes == b"zstd").unwrap();
+    file[first + 20] ^= 1;
+    let contents = read(&file);
+    assert_eq!(contents.damage.len(), 1, "{:?}", contents.damage);
+    assert!(contents.events.len() > 40, "{}", contents.events.len());
+    assert!(contents.events.iter().all(|event| event.channel == "/a"));
+}
+
+#[test]
+fn what_may_hold_any_number_of_bytes_is_not_read_at_once() {
+    let events: Vec<_> = (0..60).map(|n| event(n, "/a", &[7; 50])).collect();
+    let whole = write(&events, serde_json::json!({ "chunk": 500 }));
+    let folder = Folder::new();
+    let splits = |file: &[u8]| {
+        let source = source(&folder.write(file));
+        source.splits(1 << 20, &Query::default()).unwrap()
+    };
+    let is_short = |split: &Split| split.bytes.unwrap() <= Split::MAX_TASK_BYTES;
+    assert!(splits(&whole).iter().all(is_short));
+    for file in [without_crc(whole.clone()), whole[..whole.len() - 50].to_vec()] {
+        assert!(!splits(&file).iter().any(is_short));
+    }
+}
+
+#[test]
+fn a_chunk_of_no_messages_may_have_the_times_its_writer_began_with() {
+    for start in [i64::MAX as u64, u64::MAX] {
+        let file = [front(), chunk(start, 0, b""), chunk_of(1..4), end()].concat();
+        assert_eq!(times(&file), [1, 2, 3]);
+    }
+}
+
+#[test]
+fn messages_at_time_0_are_no_fault_of_the_statistics() {
+    let folder = Folder::new();
+    let events = [event(0, "/a", b"x"), event(0, "/a", b"y"), event(9, "/a", b"z")];
+    let path = folder.write(&write(&events, serde_json::json!({ "chunk": 1 })));
+    let source = source(&path);
+    assert_eq!(source.faults(&path).unwrap(), [""; 0]);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Files with every combination of what the format leaves to writers, as in its own conformance
 //! tests: none of them is damaged.
 
+use sluice_model::{Query, Split};
+
 use crate::kit::{Fields, Folder, MAGIC, fields, read, source};
 
 /// What the files contain.
@@ -222,5 +224,18 @@ fn no_variant_has_faults() {
             assert_eq!(faults.collect::<Vec<_>>(), Vec::<&String>::new(), "{variant:?}");
             assert!(!source.findings(&path).unwrap().is_empty());
         }
+    }
+}
+
+#[test]
+fn chunks_that_no_index_lists_are_not_read_at_once() {
+    let folder = Folder::new();
+    let contents = vec![Content::Message(2, 1); 300];
+    let all = Variant::all().filter(|variant| variant.chunks && variant.message_index);
+    for variant in all.filter(|variant| variant.repeated_schemas && variant.repeated_channels) {
+        let source = source(&folder.write(&variant.file(&contents)));
+        let splits = source.splits(1 << 20, &Query::default()).unwrap();
+        let is_short = splits.iter().all(|split| split.bytes.unwrap() <= Split::MAX_TASK_BYTES);
+        assert_eq!(is_short, variant.chunk_index, "{variant:?}");
     }
 }

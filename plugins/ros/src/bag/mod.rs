@@ -67,14 +67,14 @@ impl BagSource {
     /// Splits of about `target` uncompressed bytes each, which start at chunks. A bag without a
     /// usable index is one split: only reading it tells its connections.
     fn cut(path: &Path, index: &BagIndex, target: u64) -> Vec<Split> {
-        let whole = Split::whole(path, Some(index.len));
-        let Some(index) = index.usable() else { return vec![whole] };
-        let mut splits = vec![Split { bytes: Some(0), ..whole }];
-        for chunk in &index.chunks {
+        let whole = |bytes| Split::whole(path, Some(bytes));
+        let Some(usable) = index.usable() else { return vec![Split::unbounded(path, index.len)] };
+        let mut splits = vec![whole(0)];
+        for chunk in &usable.chunks {
             let Some(last) = splits.last_mut() else { continue };
             if last.bytes.is_some_and(|bytes| bytes >= target) {
                 last.end = Some(chunk.at);
-                splits.push(Split { start: chunk.at, ..Split::whole(path, Some(0)) });
+                splits.push(Split { start: chunk.at, ..whole(0) });
             }
             if let Some(Split { bytes: Some(bytes), .. }) = splits.last_mut() {
                 *bytes = bytes.saturating_add(u64::from(chunk.plain_len).max(1));
