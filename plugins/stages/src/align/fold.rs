@@ -300,11 +300,12 @@ impl AlignFold {
         self.figures.due += 1;
         if lacks {
             self.figures.count_missing(&self.picks);
-            let is_complete = self.tracks.iter().all(|state| state.kind.is_some());
+            let not_yet = |pick: &Pick| matches!(pick, Pick::Missing(Absence::NotYet));
+            let has_begun = !self.picks.iter().any(not_yet);
             let is_empty = self.picks.iter().all(missing);
             match self.plan.missing {
-                MissingPolicy::Null if is_complete && !is_empty => {}
-                MissingPolicy::Stop if is_complete => return Err(self.refusal(row)),
+                MissingPolicy::Null if has_begun && !is_empty => {}
+                MissingPolicy::Stop if has_begun && !is_empty => return Err(self.refusal(row)),
                 _ => return Ok(()),
             }
         }

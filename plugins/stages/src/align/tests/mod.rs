@@ -205,6 +205,23 @@ fn rows_without_a_value_are_left_out_or_null_or_end_the_run() {
 }
 
 #[test]
+fn rows_begin_when_every_field_has_had_a_value() {
+    let events = ms(&[("A", 1050, 1.0), ("A", 1150, 2.0), ("A", 1250, 3.0), ("A", 1350, 4.0)]);
+    let with = |missing: &str, methods: [&str; 2]| {
+        json!({ "rate": 10, "tolerance": "110ms", "missing": missing, "fields": {
+            "a": { "field": "A.v", "method": methods[0] },
+            "b": { "field": "A.v", "method": methods[1] } } })
+    };
+    for missing in ["null", "stop"] {
+        for methods in [["linear", "linear"], ["nearest", "last"]] {
+            let rows = aligned(with(missing, methods), &events).rows;
+            // The row at 1000 is before the first value, of which `nearest` alone makes one.
+            assert_eq!(rows[0].0, 1100 * MS, "{missing} {methods:?}");
+        }
+    }
+}
+
+#[test]
 fn null_values_are_no_values_and_nan_is_one() {
     let events = ms(&[("A", 950, 1.0), ("A", 990, 404.0), ("A", 1090, f64::NAN)]);
     assert_eq!(
