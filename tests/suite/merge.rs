@@ -178,3 +178,30 @@ fn files_of_one_source_are_read_one_after_another_not_merged() {
     assert_eq!(numbers(&folder.read("out.lcm")), (0..20).chain(0..20).collect::<Vec<_>>());
     assert!(folder.read("out.lcm") == [log(&b), log(&a)].concat());
 }
+
+#[test]
+fn equal_times_of_branches_keep_their_order_wherever_a_log_is_cut() {
+    let folder = Folder::new();
+    // Groups of four at one time, and the branch that is named first comes last in each.
+    let event = |n: i64| {
+        let channel = if n % 4 < 2 { "A" } else { "B" };
+        LcmEvent::new(n, BEGIN + n / 4, channel, &[n as u8; 300])
+    };
+    let all: Vec<LcmEvent> = (0..4_000).map(event).collect();
+    folder.write("in.lcm", log(&all));
+    folder.write("in.lcm.zst", zstd::encode_all(&log(&all)[..], 1).unwrap());
+    let (b, a) = all.iter().cloned().partition(|event| event.channel == b"B");
+    let wanted = expected_merge(&[b, a]).iter().map(|event| event.number).collect::<Vec<_>>();
+    let text = |name: &str| {
+        format!(
+            "[sources.log]\nplugin = \"lcm-log\"\npath = \"${{DIR}}/{name}\"\n\
+             [stages.a]\nplugin = \"filter\"\nfrom = \"log\"\nchannels = \"A\"\n\
+             [stages.b]\nplugin = \"filter\"\nfrom = \"log\"\nchannels = \"B\"\n\
+             [sinks.out]\nplugin = \"lcm-log\"\nfrom = [\"b\", \"a\"]\npath = \"${{DIR}}/out.lcm\"\n"
+        )
+    };
+    for (name, memory) in [("in.lcm", 1 << 20), ("in.lcm", 1 << 28), ("in.lcm.zst", 1 << 28)] {
+        run_with(&text(name), folder.path(), 2, ByteSize(memory)).unwrap();
+        assert!(numbers(&folder.read("out.lcm")) == wanted, "{name} {memory}");
+    }
+}

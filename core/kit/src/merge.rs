@@ -18,7 +18,19 @@ pub enum MergeWait {
     /// different sources or one of them is delayed.
     Source,
     /// Until the current step is over: for streams that were split from one and advance together.
+    /// Events at the latest time wait for those of the same time in the next step.
     Step,
+}
+
+/// Why nothing may follow for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergePause {
+    /// The current step goes on.
+    None,
+    /// All events of the current step have been pushed.
+    StepOver,
+    /// The sources are silent.
+    Silence,
 }
 
 /// Merges several streams into one.
@@ -28,6 +40,8 @@ pub struct Merge {
     inputs: Vec<MergeInput>,
     /// The most bytes to buffer; above it, empty streams are no longer waited for.
     limit: usize,
+    /// The latest time so far.
+    newest: i64,
 }
 
 #[derive(Debug, Default)]
@@ -58,7 +72,7 @@ impl Merge {
     /// A merge of `inputs` streams that buffers about `limit` bytes.
     pub fn new(inputs: usize, wait: MergeWait, limit: usize) -> Self {
         let inputs = (0..inputs).map(|_| MergeInput::default()).collect();
-        Self { wait, inputs, limit }
+        Self { wait, inputs, limit, newest: i64::MIN }
     }
 
     /// Adds the next batch of a stream. Returns the number of late events: later ones of other
@@ -70,6 +84,7 @@ impl Merge {
         let (batch, waiting) = (batch.compact(), &mut self.inputs[input]);
         let is_late = |time: &&i64| waiting.overtaken_by.is_some_and(|by| (**time, input) < by);
         let late = batch.timestamps().iter().filter(is_late).count() as u64;
+        self.newest = batch.timestamps().iter().copied().fold(self.newest, i64::max);
         waiting.bytes += batch.memory();
         waiting.batches.push_back(batch);
         late
@@ -90,6 +105,7 @@ impl Merge {
         for waiting in &mut self.inputs {
             (waiting.ended, waiting.overtaken_by) = (false, None);
         }
+        self.newest = i64::MIN;
     }
 
     /// Whether every stream has ended and is drained.
@@ -115,21 +131,26 @@ impl Merge {
         self.inputs[input].bytes
     }
 
-    /// Takes the next merged batch, if one is ready. `step_over` says that all events of the
-    /// current step have been pushed.
-    pub fn take(&mut self, step_over: bool) -> Option<Batch> {
-        let forced = self.wait == MergeWait::Step && step_over;
+    /// Takes the next merged batch, if one is ready.
+    pub fn take(&mut self, pause: MergePause) -> Option<Batch> {
+        let forced = self.wait == MergeWait::Step && pause != MergePause::None;
         let (mut used, mut picks): (Vec<Batch>, Vec<(u32, u32)>) = (Vec::new(), Vec::new());
         // For each stream, the index in `used` of its current batch.
         let mut places: Vec<Option<u32>> = vec![None; self.inputs.len()];
-        while picks.len() < BATCH && (forced || self.starved().is_none()) {
-            let Some(first) = self.earliest() else { break };
+        while picks.len() < BATCH {
+            let is_waiting = self.starved().is_some();
+            // Where one step ends and the next begins must not decide the order of equal times.
+            let end = (is_waiting && pause == MergePause::StepOver).then_some(self.newest);
+            let Some((time, first)) = self.earliest() else { break };
+            if is_waiting && !forced || end.is_some_and(|end| time >= end) {
+                break;
+            }
             let place = *places[first].get_or_insert_with(|| {
                 used.extend(self.inputs[first].batches.front().cloned());
                 (used.len() - 1) as u32
             });
             let begun = picks.len();
-            if self.pick_run(first, place, &mut picks) {
+            if self.pick_run(first, (place, end), &mut picks) {
                 places[first] = None;
             }
             if !forced {
@@ -160,21 +181,27 @@ impl Merge {
         }
     }
 
-    fn earliest(&self) -> Option<usize> {
+    /// The time and the stream of the next event.
+    fn earliest(&self) -> Option<(i64, usize)> {
         let heads = self.inputs.iter().enumerate();
-        heads.filter_map(|(n, waiting)| Some((waiting.head()?, n))).min().map(|(_, n)| n)
+        heads.filter_map(|(n, waiting)| Some((waiting.head()?, n))).min()
     }
 
-    /// Picks events of stream `first` until another stream is due. Returns whether its batch is
-    /// exhausted.
-    fn pick_run(&mut self, first: usize, place: u32, picks: &mut Vec<(u32, u32)>) -> bool {
+    /// Picks events of stream `first` until another stream is due, or time `end`. Returns whether
+    /// its batch is exhausted.
+    fn pick_run(
+        &mut self,
+        first: usize,
+        (place, end): (u32, Option<i64>),
+        picks: &mut Vec<(u32, u32)>,
+    ) -> bool {
         let others = self.inputs.iter().enumerate().filter(|(n, _)| *n != first);
         let rival = others.filter_map(|(n, waiting)| Some((waiting.head()?, n))).min();
         let waiting = &mut self.inputs[first];
         let Some(batch) = waiting.batches.front() else { return true };
         while waiting.next < batch.len() && picks.len() < BATCH {
             let due = (batch.timestamps()[waiting.next], first);
-            if rival.is_some_and(|rival| rival < due) {
+            if rival.is_some_and(|rival| rival < due) || end.is_some_and(|end| due.0 >= end) {
                 return false;
             }
             picks.push((place, waiting.next as u32));
@@ -203,9 +230,9 @@ mod tests {
         builder.finish()
     }
 
-    fn drain(merge: &mut Merge, step_over: bool) -> Vec<(i64, u32)> {
+    fn drain(merge: &mut Merge, pause: MergePause) -> Vec<(i64, u32)> {
         let mut all = Vec::new();
-        while let Some(batch) = merge.take(step_over) {
+        while let Some(batch) = merge.take(pause) {
             all.extend(batch.iter().map(|event| (event.timestamp, event.channel.0)));
         }
         all
@@ -216,11 +243,11 @@ mod tests {
         let mut merge = Merge::new(2, MergeWait::Source, 1 << 20);
         merge.push(1, batch(&[1, 3, 5], 1));
         assert_eq!(merge.starved(), Some(0));
-        assert!(drain(&mut merge, true).is_empty());
+        assert!(drain(&mut merge, MergePause::StepOver).is_empty());
         merge.push(0, batch(&[3, 4], 0));
-        assert_eq!(drain(&mut merge, false), [(1, 1), (3, 0), (3, 1), (4, 0)]);
+        assert_eq!(drain(&mut merge, MergePause::None), [(1, 1), (3, 0), (3, 1), (4, 0)]);
         merge.end(0);
-        assert_eq!(drain(&mut merge, false), [(5, 1)]);
+        assert_eq!(drain(&mut merge, MergePause::None), [(5, 1)]);
         merge.end(1);
         assert!(merge.is_over());
     }
@@ -232,15 +259,40 @@ mod tests {
         merge.push(1, batch(&[5, 12], 1));
         merge.end(0);
         merge.end(1);
-        assert_eq!(drain(&mut merge, false), [(5, 1), (10, 0), (2, 0), (11, 0), (12, 1)]);
+        assert_eq!(
+            drain(&mut merge, MergePause::None),
+            [(5, 1), (10, 0), (2, 0), (11, 0), (12, 1)]
+        );
     }
 
     #[test]
     fn streams_of_one_source_wait_no_longer_than_a_step() {
         let mut merge = Merge::new(2, MergeWait::Step, 1 << 20);
         merge.push(0, batch(&[1, 2], 0));
-        assert!(drain(&mut merge, false).is_empty());
-        assert_eq!(drain(&mut merge, true), [(1, 0), (2, 0)]);
+        assert!(drain(&mut merge, MergePause::None).is_empty());
+        assert_eq!(drain(&mut merge, MergePause::StepOver), [(1, 0)]);
+        assert_eq!(drain(&mut merge, MergePause::Silence), [(2, 0)]);
+    }
+
+    #[test]
+    fn where_a_step_ends_decides_no_order() {
+        let (events, mut wanted) = ([1, 2, 2, 2, 2, 3], None);
+        for end in 0..=events.len() {
+            let mut merge = Merge::new(2, MergeWait::Step, 1 << 20);
+            let mut merged = Vec::new();
+            for step in [0..end, end..events.len()] {
+                // Events belong to the streams in turn.
+                for (at, time) in events.iter().enumerate().filter(|(at, _)| step.contains(at)) {
+                    merge.push(at % 2, batch(&[*time], (at % 2) as u32));
+                    merged.extend(drain(&mut merge, MergePause::None));
+                }
+                merged.extend(drain(&mut merge, MergePause::StepOver));
+            }
+            (0..2).for_each(|stream| merge.end(stream));
+            merged.extend(drain(&mut merge, MergePause::None));
+            assert_eq!(&merged, wanted.get_or_insert_with(|| merged.clone()), "{end}");
+        }
+        assert_eq!(wanted.unwrap(), [(1, 0), (2, 0), (2, 0), (2, 1), (2, 1), (3, 1)]);
     }
 
     #[test]
@@ -248,10 +300,10 @@ mod tests {
         let mut merge = Merge::new(2, MergeWait::Source, 1 << 20);
         merge.push(0, batch(&[1, 2], 0));
         merge.set_idle(1, true);
-        assert_eq!(drain(&mut merge, false), [(1, 0), (2, 0)]);
+        assert_eq!(drain(&mut merge, MergePause::None), [(1, 0), (2, 0)]);
         merge.set_idle(1, false);
         merge.push(0, batch(&[5], 0));
-        assert!(drain(&mut merge, false).is_empty());
+        assert!(drain(&mut merge, MergePause::None).is_empty());
     }
 
     #[test]
@@ -259,14 +311,14 @@ mod tests {
         let mut merge = Merge::new(2, MergeWait::Source, 100);
         merge.push(0, batch(&[1, 2, 3, 4, 5, 6], 0));
         assert_eq!(merge.starved(), None);
-        assert_eq!(drain(&mut merge, false).len(), 6);
+        assert_eq!(drain(&mut merge, MergePause::None).len(), 6);
     }
 
     #[test]
     fn late_events_are_counted_after_the_buffer_was_full() {
         let mut merge = Merge::new(2, MergeWait::Source, 100);
         assert_eq!(merge.push(1, batch(&[1, 2, 3, 4, 5, 6], 1)), 0);
-        assert_eq!(drain(&mut merge, false).len(), 6);
+        assert_eq!(drain(&mut merge, MergePause::None).len(), 6);
         assert_eq!(
             merge.push(0, batch(&[5, 6, 7], 0)),
             2,
@@ -281,7 +333,7 @@ mod tests {
         merge.set_idle(0, true);
         merge.end(1);
         merge.push(2, batch(&[5], 2));
-        assert_eq!(drain(&mut merge, false), [(5, 2)]);
+        assert_eq!(drain(&mut merge, MergePause::None), [(5, 2)]);
         assert_eq!(merge.push(0, batch(&[1], 0)), 0);
     }
 }

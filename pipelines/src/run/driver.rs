@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use sluice_io::files::{InputHashes, is_stream};
 use sluice_io::tasks::TaskPool;
+use sluice_kit::merge::MergePause;
 use sluice_kit::reading::{ReadAhead, ReadStep};
 use sluice_model::{
     Batch, Damage, DamageLog, Error, Outputs, Query, RunDamage, RunOrigin, Source, Split,
@@ -322,6 +323,7 @@ impl<'r> RunDriver<'r> {
             self.sources[source].last_data = Instant::now();
         }
         self.deliver(outcome)?;
+        self.drain_merges(MergePause::StepOver)?;
         self.finish_step(source, read)
     }
 
@@ -330,13 +332,18 @@ impl<'r> RunDriver<'r> {
         if let Some(split) = self.sources[source].steps.split_in_progress() {
             self.follow(source, |inputs, progress| inputs.read(split, 0, progress));
         }
+        for merge in (0..self.merges.len()).rev() {
+            if self.merges[merge].roots.iter().any(|roots| roots.contains(&source)) {
+                self.drain_merge(merge, MergePause::Silence)?;
+            }
+        }
+        self.drain_merges(MergePause::StepOver)?;
         self.finish_step(source, 0)
     }
 
     /// Passes on what can be, after a source was asked and so many events came.
     fn finish_step(&mut self, source: usize, read: u64) -> Result<(), Error> {
         self.note_losses(source);
-        self.end_step()?;
         if read == 0 {
             // While no data arrives, nothing that has arrived may wait.
             self.deliver_all_tasks()?;
@@ -424,14 +431,14 @@ impl<'r> RunDriver<'r> {
                 if late > 0 {
                     self.tally.node(*node).note(MERGED_LATE, late);
                 }
-                self.drain_merge(merge, false)
+                self.drain_merge(merge, MergePause::None)
             }
         }
     }
 
-    fn end_step(&mut self) -> Result<(), Error> {
+    fn drain_merges(&mut self, pause: MergePause) -> Result<(), Error> {
         // Merges that feed others were created after those they feed.
-        (0..self.merges.len()).rev().try_for_each(|merge| self.drain_merge(merge, true))
+        (0..self.merges.len()).rev().try_for_each(|merge| self.drain_merge(merge, pause))
     }
 
     fn end_source(&mut self, source: usize) -> Result<(), Error> {

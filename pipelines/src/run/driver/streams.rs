@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sluice_io::tasks::{Job, OrderedTasks, TaskPool};
+use sluice_kit::merge::MergePause;
 use sluice_kit::reading::StepSizes;
 use sluice_model::{Batch, Error};
 
@@ -49,8 +50,8 @@ impl RunDriver<'_> {
         Ok(())
     }
 
-    pub(super) fn drain_merge(&mut self, merge: usize, step_over: bool) -> Result<(), Error> {
-        while let Some(batch) = self.merges[merge].merge.take(step_over) {
+    pub(super) fn drain_merge(&mut self, merge: usize, pause: MergePause) -> Result<(), Error> {
+        while let Some(batch) = self.merges[merge].merge.take(pause) {
             self.emit(StreamHead::Merge(merge), batch)?;
         }
         Ok(())
@@ -113,7 +114,7 @@ impl RunDriver<'_> {
                 Port::Fold(_) => {}
                 Port::Merge(merge, input) => {
                     self.merges[merge].merge.end(input);
-                    self.drain_merge(merge, false)?;
+                    self.drain_merge(merge, MergePause::None)?;
                     if self.merges[merge].merge.is_over() {
                         self.end_head(StreamHead::Merge(merge))?;
                     }
