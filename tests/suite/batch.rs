@@ -478,6 +478,34 @@ fn a_log_that_was_published_in_part_is_written_again_under_the_same_names() {
 }
 
 #[test]
+fn a_folder_that_was_published_in_part_stays_until_it_is_written_again() {
+    let folder = folder();
+    let convert = ["convert", "in/*.lcm", "--to", "out/{stem}/", "--overwrite"];
+    run_sluice(&folder, &convert).expect(0);
+    let whole = tree(&folder.at("out"));
+    // As if the batch had been killed before the manifest of a unit was published.
+    let manifest: Value = json(&whole["_manifest.json"]);
+    let units = manifest["units"].as_array().unwrap();
+    let lines: String = units.iter().map(|unit| format!("{unit}\n")).collect();
+    folder.write("out/_units.jsonl", lines);
+    for file in ["_manifest.json", "0/_manifest.json"] {
+        fs::remove_file(folder.at("out").join(file)).unwrap();
+    }
+    let input = folder.read("in/0.lcm");
+    let tables = || tree(&folder.at("out")).keys().filter(|name| name.contains("part-")).count();
+    let all = tables();
+    folder.write("in/0.lcm", [b"damaged", &input[..]].concat());
+    for mode in ["--overwrite", "--resume"] {
+        let stop = ["--source-option", "on_damage=stop"];
+        run_sluice(&folder, &[&convert[..4], &[mode], &stop].concat()).expect(1);
+        assert_eq!(tables(), all, "{mode}");
+    }
+    folder.write("in/0.lcm", input);
+    run_sluice(&folder, &convert).expect(0);
+    assert_same_files(&tree(&folder.at("out")), &whole);
+}
+
+#[test]
 fn several_batches_share_a_folder() {
     let folder = folder();
     folder.write("out.lcm", "");

@@ -124,13 +124,19 @@ impl BatchRecorder {
     }
 
     /// Removes the published files of units with these outputs that were killed before all of
-    /// theirs were published: a sink of several files would take them for those of others.
+    /// theirs were published: a sink of several files would take them for those of others. Those in
+    /// an output folder stay until new ones are there.
     pub(super) fn remove_partial_units(&self, outputs: &[PathBuf]) -> Result<(), Error> {
         let is_whole = |unit: &&UnitRecord| {
             unit.files.iter().all(|file| has_recorded_length(&self.folder, file))
         };
         for unit in self.previous.journaled(outputs).filter(|unit| !is_whole(unit)) {
-            self.remove_files(unit.files.iter())?;
+            let is_in_folder = |file: &OutputFile| {
+                unit.outputs
+                    .iter()
+                    .any(|output| file.path != *output && file.path.starts_with(output))
+            };
+            self.remove_files(unit.files.iter().filter(|file| !is_in_folder(file)))?;
         }
         Ok(())
     }
