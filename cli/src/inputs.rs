@@ -10,7 +10,9 @@ use sluice_io::files::{self, ForeignFormat};
 use sluice_io::store::is_address;
 use sluice_kit::suggestion::nearest;
 use sluice_model::options::ByteSize;
-use sluice_model::{DefaultRole, DynSink, Input, OptionsError, Plugin, PluginKind, SniffResult};
+use sluice_model::{
+    DefaultRole, DynSink, ErrorKind, Input, OptionsError, Plugin, PluginKind, SniffResult,
+};
 use sluice_pipeline::names;
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{OnDamage, Pipeline, PipelineNode, PluginInstance, Report};
@@ -139,11 +141,12 @@ fn common_source<'s>(
     by: SniffMethod,
 ) -> Result<Result<&'s Plugin, String>, Failure> {
     let formats = sniff_all(shell, inputs, by)?;
-    let (Some(first), Some(input)) = (formats.first(), inputs.first()) else {
-        return Ok(Err("there is no input".into()));
+    let mut known = inputs.iter().zip(formats).filter_map(|(input, found)| Some((input, found?)));
+    let Some((input, first)) = known.next() else {
+        let Some(input) = inputs.first() else { return Ok(Err("there is no input".into())) };
+        return sniff_source(shell, &input.path, by).map(Ok);
     };
-    let mut others = inputs.iter().zip(&formats);
-    Ok(match others.find(|(_, plugin)| plugin.name != first.name) {
+    Ok(match known.find(|(_, plugin)| plugin.name != first.name) {
         None => Ok(first),
         Some((other, plugin)) => Err(format!(
             "the inputs have different formats: {} is {}, {} is {}; convert them one by one",
@@ -158,13 +161,17 @@ fn common_source<'s>(
 /// The number of objects sniffed in parallel, as each costs a round trip to the store.
 const PARALLEL_SNIFFS: usize = 16;
 
-/// The source of each input, or the first failure.
+/// The source of each input, or the first failure; `None` for those that cannot be read. Whoever
+/// reads them reports that, and a batch goes on with the others.
 fn sniff_all<'s>(
     shell: &'s Shell,
     inputs: &[Input],
     by: SniffMethod,
-) -> Result<Vec<&'s Plugin>, Failure> {
-    let format = |input: &Input| sniff_source(shell, &input.path, by);
+) -> Result<Vec<Option<&'s Plugin>>, Failure> {
+    let format = |input: &Input| match sniff_source(shell, &input.path, by) {
+        Err(Failure::Error(error)) if matches!(error.kind(), ErrorKind::Io { .. }) => Ok(None),
+        found => found.map(Some),
+    };
     if !inputs.iter().any(|input| is_address(&input.path)) {
         return inputs.iter().map(format).collect();
     }
