@@ -7,8 +7,10 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::ByteViewType;
 use arrow_array::{
     Array, ArrayRef, GenericByteViewArray, GenericListArray, OffsetSizeTrait, RecordBatch,
-    RecordBatchOptions, UInt32Array,
+    RecordBatchOptions, UInt32Array, make_array,
 };
+use arrow_data::ArrayData;
+use arrow_data::transform::MutableArrayData;
 use arrow_schema::DataType;
 use arrow_select::interleave::interleave;
 use arrow_select::take::take_arrays;
@@ -74,8 +76,15 @@ impl Rows {
             let slice = |column: &ArrayRef| column.slice(run.start, run.len());
             return self.columns.columns().iter().map(slice).collect();
         }
-        take_arrays(self.columns.columns(), &UInt32Array::from(rows), None)
-            .expect("rows are numbered as the columns are long")
+        let columns = self.columns.columns();
+        let numbers = UInt32Array::from(rows);
+        match take_arrays(columns, &numbers, None) {
+            Ok(taken) if taken.iter().all(|column| column.len() == numbers.len()) => taken,
+            _ => {
+                let picks: Vec<_> = numbers.values().iter().map(|row| (0, *row as usize)).collect();
+                columns.iter().map(|column| copied(&[column], &picks)).collect()
+            }
+        }
     }
 
     /// The rows of the events at `positions` of a batch of `len` events; `None` if there are none.
@@ -168,7 +177,10 @@ impl Rows {
         let column = |at: usize| {
             let parts: Vec<&dyn Array> =
                 parts.iter().map(|part| part.columns.column(at).as_ref()).collect();
-            interleave(&parts, &indices).expect("only columns of one schema are interleaved")
+            match interleave(&parts, &indices) {
+                Ok(column) if column.len() == indices.len() => column,
+                _ => copied(&parts, &indices),
+            }
         };
         let columns = (0..self.columns.num_columns()).map(column).collect();
         Some(self.with(events, columns))
@@ -178,6 +190,19 @@ impl Rows {
         let is_each = self.events.iter().copied().eq(0..events as u32);
         if is_each { RowPlaces::Same } else { RowPlaces::OfEvent(self.row_of_event(events)) }
     }
+}
+
+/// Rows of these arrays, each given as its array and its row.
+///
+/// Slower than Arrow's own functions, which refuse nulls of a struct in a list whose fields cannot be
+/// null, and lose the number of lists that all have the length 0.
+fn copied(parts: &[&dyn Array], picks: &[(usize, usize)]) -> ArrayRef {
+    let data: Vec<ArrayData> = parts.iter().map(|part| part.to_data()).collect();
+    let mut all = MutableArrayData::new(data.iter().collect(), true, picks.len());
+    for (part, row) in picks {
+        all.try_extend(*part, *row, *row + 1).expect("a batch has less than 2 GiB");
+    }
+    make_array(all.freeze())
 }
 
 /// The bytes that the values of an array take. Of an array that is a slice of another one, only
@@ -236,6 +261,8 @@ mod tests {
     use crate::{Batch, BatchBuilder, ChannelId, TypeKey};
     use arrow_array::types::Int32Type;
     use arrow_array::{Int32Array, ListArray, StringArray, StringViewArray, StructArray};
+    use arrow_buffer::{NullBuffer, OffsetBuffer};
+    use arrow_schema::{Field, Fields};
 
     fn batch(values: &[Option<i32>]) -> Batch {
         let mut builder = BatchBuilder::default();
@@ -300,6 +327,39 @@ mod tests {
                 (wanted..wanted + 16 * rows + 16).contains(&bytes),
                 "{rows}: {bytes}, {wanted}"
             );
+        }
+    }
+
+    #[test]
+    fn columns_that_arrow_refuses_are_picked() {
+        let member = Arc::new(Field::new("m", DataType::Int32, false));
+        let fields = Fields::from(vec![member]);
+        let inner = StructArray::new_null(fields.clone(), 3);
+        let outer = Fields::from(vec![Field::new("s", DataType::Struct(fields), false)]);
+        let nulls = Some(NullBuffer::new_null(3));
+        let outer = StructArray::new(outer.clone(), vec![Arc::new(inner)], nulls);
+        let item = Arc::new(Field::new("item", outer.data_type().clone(), true));
+        let offsets = OffsetBuffer::from_lengths([1, 0, 2]);
+        let lists = ListArray::new(item, offsets, Arc::new(outer), None);
+        let empty = ArrayData::builder(DataType::FixedSizeList(
+            Arc::new(Field::new("item", DataType::Int32, true)),
+            0,
+        ));
+        let empty = empty.len(3).add_child_data(Int32Array::from(vec![0; 0]).to_data());
+        let columns: [(&str, ArrayRef); 2] =
+            [("lists", Arc::new(lists)), ("empty", make_array(empty.build().unwrap()))];
+        let columns = RecordBatch::try_from_iter(columns).unwrap();
+        let message = MessageType::named("t", TypeKey(7)).into();
+        let rows = Rows { message, payloads: Payloads::Kept, events: vec![0, 1, 2], columns };
+        let mut builder = BatchBuilder::default();
+        (0..3).for_each(|n| builder.push_copy(n, n, ChannelId(0), b""));
+        let batch = builder.finish().with_rows(vec![rows]);
+        let mixed = Batch::interleave(&[batch.clone(), batch.clone()], &[(0, 2), (1, 0), (0, 1)]);
+        for picked in [mixed, batch.take(vec![2, 0, 1])] {
+            let columns = &picked.rows()[0].columns;
+            let lists = columns.column(0).as_list::<i32>();
+            assert_eq!(lists.offsets()[..], [0, 2, 3, 3]);
+            assert_eq!((lists.values().null_count(), columns.column(1).len()), (3, 3));
         }
     }
 }
