@@ -1,9 +1,11 @@
 //! The key-value metadata in a table's footer, which sink and source share.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use parquet::file::metadata::KeyValue;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sluice_model::{
     Channel, ChannelId, Channels, Clock, EmbeddedSchema, Encoding, Error, MessageType, Name,
@@ -38,6 +40,22 @@ pub(crate) struct FooterMeta {
     /// The metadata of the messages' fields that have some, by column: units, the names of enums,
     /// and which column holds raw payloads.
     pub(crate) fields: BTreeMap<String, BTreeMap<String, String>>,
+    /// The entries that are there but cannot be read.
+    pub(crate) faults: Vec<EntryFault>,
+}
+
+/// What is wrong with an entry of the footer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EntryFault {
+    key: &'static str,
+    reason: String,
+}
+
+impl fmt::Display for EntryFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, reason } = self;
+        write!(f, "the footer's record `{key}` cannot be read: {reason}")
+    }
 }
 
 /// The metadata of row groups, one element each, in order.
@@ -142,7 +160,8 @@ impl ChannelMeta {
 impl FooterMeta {
     /// The entries that stay valid when another program rewrites the file and copies them: those
     /// about rows and bytes do not.
-    pub(crate) fn for_rewritten_file(self) -> Self {
+    pub(crate) fn for_rewritten_file(mut self) -> Self {
+        self.faults.retain(|fault| fault.key != GROUPS);
         Self { groups: GroupsMeta::default(), by_sequence: false, ..self }
     }
 
@@ -168,16 +187,32 @@ impl FooterMeta {
 
     /// Parses the footer's entries. Missing and malformed entries are left out.
     pub(crate) fn from_entries(entries: Option<&Vec<KeyValue>>) -> Self {
-        let find =
-            |key: &str| entries.into_iter().flatten().find(|e| e.key == key)?.value.as_deref();
+        let entries = entries.map_or(&[][..], Vec::as_slice);
+        let mut faults = Vec::new();
         Self {
-            channels: find(CHANNELS).and_then(|t| serde_json::from_str(t).ok()).unwrap_or_default(),
-            groups: find(GROUPS).and_then(|t| serde_json::from_str(t).ok()).unwrap_or_default(),
-            by_sequence: find(ORDER) == Some("sequence"),
-            message: find(TYPE).and_then(|text| serde_json::from_str(text).ok()),
-            fields: find(FIELDS).and_then(|t| serde_json::from_str(t).ok()).unwrap_or_default(),
+            channels: parsed(entries, CHANNELS, &mut faults).unwrap_or_default(),
+            groups: parsed(entries, GROUPS, &mut faults).unwrap_or_default(),
+            by_sequence: find(entries, ORDER).and_then(|e| e.value.as_deref()) == Some("sequence"),
+            message: parsed(entries, TYPE, &mut faults),
+            fields: parsed(entries, FIELDS, &mut faults).unwrap_or_default(),
+            faults,
         }
     }
+}
+
+fn find<'e>(entries: &'e [KeyValue], key: &str) -> Option<&'e KeyValue> {
+    entries.iter().find(|entry| entry.key == key)
+}
+
+/// The JSON of an entry, if it is there and can be read.
+fn parsed<T: DeserializeOwned>(
+    entries: &[KeyValue],
+    key: &'static str,
+    faults: &mut Vec<EntryFault>,
+) -> Option<T> {
+    let text = find(entries, key)?.value.as_deref().unwrap_or_default();
+    let value = serde_json::from_str(text).map_err(|e| e.to_string());
+    value.map_err(|reason| faults.push(EntryFault { key, reason })).ok()
 }
 
 fn entry(key: &str, value: &str) -> KeyValue {

@@ -221,6 +221,14 @@ impl Source for Parquet {
         Ok(Some(ParquetTable::open(input)?.rows()))
     }
 
+    /// The records of the footer that cannot be read, for a table without rows: the first split of
+    /// another reports them as damage.
+    fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
+        let table = ParquetTable::open(input)?;
+        let faults = table.meta.faults.iter().filter(|_| table.rows() == 0);
+        Ok(faults.map(ToString::to_string).collect())
+    }
+
     fn read<'s>(
         &'s self,
         split: &Split,
@@ -230,10 +238,15 @@ impl Source for Parquet {
         // A split of a single table ends where its row group does.
         if split.end.is_some() {
             let table = self.table(&split.input)?;
-            let inside =
-                |group: &GroupSpan| split.start <= group.start && Some(group.end) <= split.end;
+            // A damaged footer may have row groups inside of others.
+            let is_it =
+                |group: &GroupSpan| group.start == split.start && Some(group.end) == split.end;
+            let has_faults = !table.meta.faults.is_empty();
+            if has_faults && table.first_start(&context.query) == Some(split.start) {
+                table.report_footer(context);
+            }
             let source = Some(&*context.source);
-            let mut groups = table.matching_groups(&context.query, source, inside);
+            let mut groups = table.matching_groups(&context.query, source, is_it);
             groups.reverse();
             let context = context.clone();
             return Ok(Box::new(TableReader { table, groups, reader: None, context }));
@@ -242,6 +255,7 @@ impl Source for Parquet {
             if let TableInput::Merged { name, tables } = piece
                 && name == split.input
             {
+                tables.iter().for_each(|table| table.report_footer(context));
                 let tables = tables.into_iter().map(Arc::new).collect();
                 let merge = TableMerge::new(tables, &context.query, context)?;
                 return Ok(Box::new(MergeReader { merge, context: context.clone() }));

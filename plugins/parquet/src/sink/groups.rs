@@ -280,6 +280,7 @@ impl ParquetSink {
             by_sequence: *sequence_order != SequenceOrder::Unordered,
             message: encoder.and_then(|encoder| encoder.message.clone()),
             fields: fields.unwrap_or_default(),
+            faults: Vec::new(),
         };
         file.close(meta.to_entries(&context.origin)?, target)
     }

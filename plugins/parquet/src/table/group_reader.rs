@@ -144,7 +144,7 @@ impl GroupReader {
         };
         let sequences = match column(SEQUENCE, &DataType::Int64)? {
             Some(sequences) => sequences.as_primitive::<Int64Type>().values().to_vec(),
-            None => (self.sequence..).take(len).collect(),
+            None => (0..len as i64).map(|row| self.sequence.saturating_add(row)).collect(),
         };
         self.sequence = self.sequence.saturating_add(len as i64);
         let payloads = match column(PAYLOAD, &DataType::BinaryView)? {

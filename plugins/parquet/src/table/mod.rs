@@ -16,18 +16,21 @@ use parquet::file::metadata::{PageIndexPolicy, RowGroupMetaData};
 use parquet::file::reader::Length;
 use parquet::file::statistics::Statistics;
 use sluice_kit::event_table::{CHANNEL, PAYLOAD, SOURCE, TIMESTAMP, TIMESTAMP_NS};
-use sluice_model::{Error, Name, Query, ReadContext};
+use sluice_model::{Damage, Error, Name, Query, ReadContext};
 
 use crate::bytes::TableBytes;
 use crate::meta::{CREATED_BY, ChannelMeta, FooterMeta};
 
 mod channel_resolver;
+mod codec;
 mod group_reader;
 mod maps;
+mod span;
 
 use channel_resolver::ChannelResolver;
 use group_reader::MAX_ROWS;
 pub(crate) use group_reader::{GroupReader, TARGET_BYTES};
+pub(crate) use span::GroupSpan;
 
 /// The maximum uncompressed length of a row group whose rows are sorted in memory.
 const MAX_SORTED_GROUP: i64 = 1 << 30;
@@ -47,30 +50,11 @@ pub(crate) struct ParquetTable {
     by_name: OnceLock<Vec<u32>>,
 }
 
-/// A row group in its file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GroupSpan {
-    /// Its number in the file.
-    pub(crate) number: usize,
-    /// The offset of its first byte.
-    pub(crate) start: u64,
-    /// The offset after its last byte.
-    pub(crate) end: u64,
-    /// The uncompressed bytes of its rows.
-    pub(crate) plain_bytes: u64,
-}
-
-impl GroupSpan {
-    fn new(number: usize, group: &RowGroupMetaData) -> Self {
-        let (start, end) = byte_range(group);
-        Self { number, start, end, plain_bytes: group.total_byte_size().max(0) as u64 }
-    }
-}
-
 impl ParquetTable {
     /// Opens a file and reads its footer.
     ///
-    /// `Err` if it is not a Parquet file, is cut off, or has no times.
+    /// `Err` if it is not a Parquet file, is cut off, is compressed with another codec, or has no
+    /// times.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let bytes = TableBytes::open(path)?;
         let len = bytes.len();
@@ -80,9 +64,16 @@ impl ParquetTable {
         };
         let options =
             || ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
-        let footer = catch_panics(|| ArrowReaderMetadata::load(&bytes, options()));
-        bytes.failure().check()?;
-        let footer = footer.map_err(wrong)?;
+        let load = |options| {
+            let footer = catch_panics(|| ArrowReaderMetadata::load(&bytes, options));
+            bytes.failure().check().map(|()| footer)
+        };
+        let footer = match load(options())? {
+            Ok(footer) => footer,
+            // The Arrow schema that its writer stored may be damaged, or have types that are not
+            // known here.
+            Err(_) => load(options().with_skip_arrow_metadata(true))?.map_err(wrong)?,
+        };
         let about = footer.metadata().file_metadata();
         let mut meta = FooterMeta::from_entries(about.key_value_metadata());
         if about.created_by().is_none_or(|by| !by.starts_with(CREATED_BY)) {
@@ -94,8 +85,7 @@ impl ParquetTable {
         let footer =
             catch_panics(|| ArrowReaderMetadata::try_new(metadata, options().with_schema(own)))
                 .unwrap_or(footer);
-        let groups = footer.metadata().row_groups().iter().enumerate();
-        let spans = groups.map(|(number, group)| GroupSpan::new(number, group)).collect();
+        let spans = GroupSpan::of_all(footer.metadata().row_groups(), len).map_err(wrong)?;
         let table = Self {
             channel: channel_of(path, &meta),
             path: path.to_owned(),
@@ -105,32 +95,21 @@ impl ParquetTable {
             spans,
             by_name: OnceLock::new(),
         };
-        table.check(len).map_err(wrong)?;
+        table.check_codecs()?;
         table.check_columns()?;
         Ok(table)
     }
 
-    /// Checks that the row groups of the footer are in the file.
-    fn check(&self, len: u64) -> Result<(), String> {
-        for (number, group) in self.groups().iter().enumerate() {
-            if group.num_rows() < 0 {
-                return Err(format!("row group {number} claims {} rows", group.num_rows()));
-            }
-            for column in group.columns() {
-                // As the library computes them; it does not check for negative values.
-                let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
-                let bytes = column.compressed_size();
-                let end = u64::try_from(start).ok().zip(u64::try_from(bytes).ok());
-                let end = end.and_then(|(start, bytes)| start.checked_add(bytes));
-                if end.is_none_or(|end| end > len) {
-                    return Err(format!(
-                        "row group {number} claims that its column `{}` is outside of the file",
-                        column.column_path()
-                    ));
-                }
-            }
+    /// Refuses a table with a codec that this program is built without.
+    fn check_codecs(&self) -> Result<(), Error> {
+        match codec::unread_codec(self.groups()) {
+            None => Ok(()),
+            Some(codec) => Err(Error::invalid(format!(
+                "this table is compressed with {codec}, which this program does not read; write \
+                 it with zstd, snappy or no compression: {}",
+                self.path.display()
+            ))),
         }
-        Ok(())
     }
 
     fn check_columns(&self) -> Result<(), Error> {
@@ -161,13 +140,22 @@ impl ParquetTable {
 
     /// The number of rows.
     pub(crate) fn rows(&self) -> u64 {
-        self.groups().iter().map(|group| group.num_rows() as u64).sum()
+        self.groups().iter().map(|group| group.num_rows() as u64).fold(0, u64::saturating_add)
     }
 
     /// The uncompressed bytes of its rows.
     pub(crate) fn bytes(&self) -> u64 {
         let each = self.groups().iter().map(|group| group.total_byte_size().max(0) as u64);
         each.fold(0, u64::saturating_add)
+    }
+
+    /// Reports the records of the footer that cannot be read as damage.
+    pub(crate) fn report_footer(&self, context: &ReadContext) {
+        let input: Arc<str> = self.path.to_string_lossy().into();
+        for fault in &self.meta.faults {
+            let damage = Damage::new(&input, self.bytes.len(), 0, fault.to_string());
+            context.damage.report(damage);
+        }
     }
 
     /// Whether there is a channel column.
@@ -185,6 +173,12 @@ impl ParquetTable {
     ) -> Vec<GroupSpan> {
         let there = self.spans.iter().filter(|span| is_there(span));
         there.filter(|span| self.may_match(span, query, source)).copied().collect()
+    }
+
+    /// The offset of the first row group in the footer that may have events matching `query`.
+    pub(crate) fn first_start(&self, query: &Query) -> Option<u64> {
+        let mut spans = self.spans.iter();
+        spans.find(|span| self.may_match(span, query, None)).map(|span| span.start)
     }
 
     fn may_match(&self, span: &GroupSpan, query: &Query, source: Option<&str>) -> bool {
@@ -300,7 +294,8 @@ impl ParquetTable {
     }
 
     fn rows_before(&self, number: usize) -> i64 {
-        self.groups().iter().take(number).map(RowGroupMetaData::num_rows).sum()
+        let rows = self.groups().iter().take(number).map(RowGroupMetaData::num_rows);
+        rows.fold(0, i64::saturating_add)
     }
 
     fn record_batches(
@@ -375,16 +370,6 @@ fn catch_panics<T, E: std::fmt::Display>(call: impl FnOnce() -> Result<T, E>) ->
 
 fn wants(query: &Query, channel: &ChannelMeta) -> bool {
     query.channels.wants(&channel.name, &channel.source)
-}
-
-/// The byte range of a row group.
-fn byte_range(group: &RowGroupMetaData) -> (u64, u64) {
-    let ranges = group.columns().iter().map(|column| {
-        let (start, len) = column.byte_range();
-        (start, start.saturating_add(len))
-    });
-    let hull = ranges.reduce(|(a, b), (c, d)| (a.min(c), b.max(d)));
-    hull.unwrap_or_default()
 }
 
 /// The schema with types that need no copying: views, and dictionaries of strings.

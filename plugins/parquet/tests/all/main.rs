@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod footer;
 mod foreign;
 mod hostile;
 mod kit;

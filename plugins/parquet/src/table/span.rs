@@ -1,0 +1,53 @@
+//! Where the row groups of a table are, as far as its footer can be believed.
+
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
+
+/// A row group in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GroupSpan {
+    /// Its number in the file.
+    pub(crate) number: usize,
+    /// The offset of its first byte.
+    pub(crate) start: u64,
+    /// The offset after its last byte.
+    pub(crate) end: u64,
+    /// The uncompressed bytes of its rows.
+    pub(crate) plain_bytes: u64,
+}
+
+impl GroupSpan {
+    /// The spans of the row groups of a file of `len` bytes.
+    ///
+    /// `Err` if what the footer claims cannot be true.
+    pub(super) fn of_all(groups: &[RowGroupMetaData], len: u64) -> Result<Vec<Self>, String> {
+        groups.iter().enumerate().map(|(number, group)| Self::new(number, group, len)).collect()
+    }
+
+    fn new(number: usize, group: &RowGroupMetaData, len: u64) -> Result<Self, String> {
+        if group.num_rows() < 0 {
+            return Err(format!("row group {number} claims {} rows", group.num_rows()));
+        }
+        let mut hull: Option<(u64, u64)> = None;
+        for column in group.columns() {
+            let range = byte_range(column).filter(|(_, end)| *end <= len);
+            let (start, end) = range.ok_or_else(|| {
+                format!(
+                    "row group {number} claims that its column `{}` is outside of the file",
+                    column.column_path().string()
+                )
+            })?;
+            let (first, last) = hull.unwrap_or((start, end));
+            hull = Some((first.min(start), last.max(end)));
+        }
+        let (start, end) = hull.unwrap_or_default();
+        Ok(Self { number, start, end, plain_bytes: group.total_byte_size().max(0) as u64 })
+    }
+}
+
+/// The byte range of a column chunk as the library computes it, which panics for negative numbers.
+fn byte_range(column: &ColumnChunkMetaData) -> Option<(u64, u64)> {
+    let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+    let start = u64::try_from(start).ok()?;
+    let end = start.checked_add(u64::try_from(column.compressed_size()).ok()?)?;
+    Some((start, end))
+}
