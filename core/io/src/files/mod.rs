@@ -85,12 +85,10 @@ pub fn expand(names: &[PathBuf]) -> Result<Vec<Input>, Error> {
 fn matches(name: &Path) -> Result<Vec<Input>, Error> {
     let mut found = Vec::new();
     for path in globs::expand(name)? {
-        match fs::metadata(&path) {
-            // A glob means files; matching folders are ignored.
-            Ok(meta) if meta.is_dir() => {}
-            Ok(meta) => found.push(input(&path, &meta)?),
-            // Such as a link to nowhere: whoever reads it reports that.
-            Err(_) => found.push(Input { path, bytes: None }),
+        let meta = fs::metadata(&path).map_err(|e| Error::io("open", &path, e))?;
+        // A glob means files; matching folders are ignored.
+        if !meta.is_dir() {
+            found.push(input(&path, &meta)?);
         }
     }
     if found.is_empty() {
