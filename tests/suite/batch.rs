@@ -457,20 +457,24 @@ fn files_that_a_unit_no_longer_writes_are_removed_when_it_runs_again() {
     run_sluice(&folder, &["verify", "out"]).expect(0);
 }
 
+/// Leaves a complete batch in `out` as if it had been killed before this file was published.
+fn kill_before(folder: &Folder, last: &str) {
+    let manifest = json(&folder.read("out/_manifest.json"));
+    let units = manifest["units"].as_array().unwrap();
+    let lines: String = units.iter().map(|unit| format!("{unit}\n")).collect();
+    folder.write("out/_units.jsonl", lines);
+    for file in ["_manifest.json", last] {
+        fs::remove_file(folder.at("out").join(file)).unwrap();
+    }
+}
+
 #[test]
 fn a_log_that_was_published_in_part_is_written_again_under_the_same_names() {
     let folder = folder();
     let convert = ["convert", "in/*.lcm", "--to", "out/{stem}_master.log", "--as", "orca"];
     run_sluice(&folder, &convert).expect(0);
     let whole = tree(&folder.at("out"));
-    // As if the batch had been killed before the last file of a unit was published.
-    let manifest: Value = json(&whole["_manifest.json"]);
-    let units = manifest["units"].as_array().unwrap();
-    let lines: String = units.iter().map(|unit| format!("{unit}\n")).collect();
-    folder.write("out/_units.jsonl", lines);
-    for file in ["_manifest.json", "2_master.log"] {
-        fs::remove_file(folder.at("out").join(file)).unwrap();
-    }
+    kill_before(&folder, "2_master.log");
     run_sluice(&folder, &[&convert[..], &["--resume"]].concat())
         .expect(0)
         .expect_stderr("4 done before");
@@ -483,14 +487,7 @@ fn a_folder_that_was_published_in_part_stays_until_it_is_written_again() {
     let convert = ["convert", "in/*.lcm", "--to", "out/{stem}/", "--overwrite"];
     run_sluice(&folder, &convert).expect(0);
     let whole = tree(&folder.at("out"));
-    // As if the batch had been killed before the manifest of a unit was published.
-    let manifest: Value = json(&whole["_manifest.json"]);
-    let units = manifest["units"].as_array().unwrap();
-    let lines: String = units.iter().map(|unit| format!("{unit}\n")).collect();
-    folder.write("out/_units.jsonl", lines);
-    for file in ["_manifest.json", "0/_manifest.json"] {
-        fs::remove_file(folder.at("out").join(file)).unwrap();
-    }
+    kill_before(&folder, "0/_manifest.json");
     let input = folder.read("in/0.lcm");
     let tables = || tree(&folder.at("out")).keys().filter(|name| name.contains("part-")).count();
     let all = tables();

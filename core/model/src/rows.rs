@@ -194,8 +194,8 @@ impl Rows {
 
 /// Rows of these arrays, each given as its array and its row.
 ///
-/// Slower than Arrow's own functions, which refuse nulls of a struct in a list whose fields cannot be
-/// null, and lose the number of lists that all have the length 0.
+/// Slower than Arrow's own functions, which refuse nulls of a struct in a list whose fields cannot
+/// be null, and lose the number of lists that all have the length 0.
 fn copied(parts: &[&dyn Array], picks: &[(usize, usize)]) -> ArrayRef {
     let data: Vec<ArrayData> = parts.iter().map(|part| part.to_data()).collect();
     let mut all = MutableArrayData::new(data.iter().collect(), true, picks.len());

@@ -207,8 +207,8 @@ pub trait Delimited: Send + Sync {
         EventMarker::None
     }
 
-    /// Whether `parse` never returns an event by chance: many bytes have to be right, such as a long
-    /// marker or a checksum. Then events between two damaged ones are found.
+    /// Whether `parse` never returns an event by chance: many bytes have to be right, such as a
+    /// long marker or a checksum. Then events between two damaged ones are found.
     fn is_unmistakable(&self) -> bool {
         false
     }
