@@ -197,7 +197,8 @@ fn equal_times_of_branches_keep_their_order_wherever_a_log_is_cut() {
             "[sources.log]\nplugin = \"lcm-log\"\npath = \"${{DIR}}/{name}\"\n\
              [stages.a]\nplugin = \"filter\"\nfrom = \"log\"\nchannels = \"A\"\n\
              [stages.b]\nplugin = \"filter\"\nfrom = \"log\"\nchannels = \"B\"\n\
-             [sinks.out]\nplugin = \"lcm-log\"\nfrom = [\"b\", \"a\"]\npath = \"${{DIR}}/out.lcm\"\n"
+             [sinks.out]\nplugin = \"lcm-log\"\nfrom = [\"b\", \"a\"]\n\
+             path = \"${{DIR}}/out.lcm\"\n"
         )
     };
     for (name, memory) in [("in.lcm", 1 << 20), ("in.lcm", 1 << 28), ("in.lcm.zst", 1 << 28)] {

@@ -206,7 +206,8 @@ fn a_silent_pipe_does_not_hold_back_other_streams() {
         return;
     }
     // `b` is shown at once, while the merged pipes wait for each other.
-    let text = "[sinks.merged]\nplugin = \"lcm-log\"\nfrom = [\"a\", \"c\"]\npath = \"merged.lcm\"\n\
+    let text = "[sinks.merged]\nplugin = \"lcm-log\"\n\
+        from = [\"a\", \"c\"]\npath = \"merged.lcm\"\n\
         [sinks.show]\nplugin = \"jsonl\"\nfrom = \"b\"\npath = \"-\"\n";
     let text = [&source_of("a"), &source_of("b"), &source_of("c"), text].concat();
     folder.write("two.toml", text);
