@@ -4,6 +4,7 @@ pub(crate) mod processes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use rustix::process::Signal;
@@ -43,13 +44,13 @@ pub(crate) fn folder(logs: u64) -> Folder {
     folder
 }
 
-/// All files below a folder, by path.
+/// All files below a folder, by path, without those that others remove meanwhile.
 pub(crate) fn read_tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let read = |name: String| {
-        let bytes = fs::read(folder.join(&name)).unwrap();
-        (name, bytes)
+    let read = |name: String| match fs::read(folder.join(&name)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        bytes => Some((name, bytes.unwrap())),
     };
-    names(folder).into_iter().map(read).collect()
+    names(folder).into_iter().filter_map(read).collect()
 }
 
 /// The paths of all files below a folder, even while others write to it.
