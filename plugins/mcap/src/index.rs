@@ -27,11 +27,8 @@ pub(crate) struct FileIndex {
     pub(crate) anchors: Arc<[u64]>,
     /// Whether the summary's checksum alone says that they are there.
     pub(crate) are_believed: bool,
-    /// All channels of the file, if the summary has them and a checksum: then reading can start at
-    /// any chunk.
-    pub(crate) declarations: Option<Arc<Declarations>>,
-    /// The same without a checksum: for messages whose declarations are damaged.
-    pub(crate) hints: Option<Arc<Declarations>>,
+    /// All channels of the file, if the summary has them.
+    declarations: Option<Arc<Declarations>>,
     /// What is wrong with the summary, one sentence each.
     pub(crate) faults: Vec<String>,
 }
@@ -62,18 +59,16 @@ impl FileIndex {
             FileEnd::Summary(summary) => Some(summary),
             _ => None,
         };
-        let (mut declarations, mut hints) = (None, None);
-        match summary.map(|summary| (summary, missing_channels(summary))) {
-            Some((summary, Ok(()))) => {
-                let declared = Some(Arc::new(summary.declarations.clone()));
-                // Without a checksum, a changed byte could give messages another channel.
-                *(if summary.has_crc { &mut declarations } else { &mut hints }) = declared;
+        let declarations = match summary.map(|summary| missing_channels(summary)) {
+            Some(Ok(())) => summary.map(|summary| Arc::new(summary.declarations.clone())),
+            Some(Err(why)) => {
+                faults.extend(why);
+                None
             }
-            Some((_, Err(why))) => faults.extend(why),
-            None => {}
-        }
+            None => None,
+        };
         let are_believed = !is_seeking_cheap(log);
-        Ok(Self { len, end, anchors: anchors.into(), are_believed, declarations, hints, faults })
+        Ok(Self { len, end, anchors: anchors.into(), are_believed, declarations, faults })
     }
 
     /// The summary, if it is intact.
@@ -82,6 +77,17 @@ impl FileIndex {
             FileEnd::Summary(summary) => Some(summary),
             _ => None,
         }
+    }
+
+    /// All channels of the file, if the summary has them and a checksum: then reading can start at
+    /// any chunk. Without a checksum, a changed byte could give messages another channel.
+    pub(crate) fn sure_declarations(&self) -> Option<&Arc<Declarations>> {
+        self.declarations.as_ref().filter(|_| self.summary().is_some_and(|summary| summary.has_crc))
+    }
+
+    /// The same without a checksum: for messages whose declarations are damaged.
+    pub(crate) fn hints(&self) -> Option<&Arc<Declarations>> {
+        self.declarations.as_ref().filter(|_| self.sure_declarations().is_none())
     }
 
     /// The entry of the chunk at this position.

@@ -81,8 +81,8 @@ impl RecordReader {
         let log = context.open_log(path, InputContent::Any)?;
         let anchors = index.as_ref().map(|index| Arc::clone(&index.anchors)).unwrap_or_default();
         let tools = (context.blocks.clone(), context.run.clone());
-        let declarations = index.as_ref().and_then(|index| index.declarations.clone());
-        let hints = index.as_ref().and_then(|index| index.hints.clone());
+        let declarations = index.as_ref().and_then(|index| index.sure_declarations().cloned());
+        let hints = index.as_ref().and_then(|index| index.hints().cloned());
         let is_chunked = !anchors.is_empty();
         let mut reader = Self {
             walk: Walk::new(log, anchors, max_chunk, tools)
@@ -425,7 +425,8 @@ impl RecordReader {
     /// Whether nothing in the chunk at `at` is needed, by its index, if that proves right.
     fn may_skip(&mut self, at: u64, head: Head) -> Result<bool, Error> {
         let query = &self.context.query;
-        let Some(index) = self.index.as_ref().filter(|index| index.declarations.is_some()) else {
+        let Some(index) = self.index.as_ref().filter(|index| index.sure_declarations().is_some())
+        else {
             return Ok(false);
         };
         let entry = index.entry(at).filter(|_| self.walk.is_anchor(at) && !query.is_all());

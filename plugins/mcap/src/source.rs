@@ -67,34 +67,33 @@ impl McapSource {
     /// Splits of about `target` uncompressed bytes each, which start at chunks.
     fn cut(&self, path: &Path, index: &FileIndex, target: u64) -> Result<Vec<Split>, Error> {
         let whole = |bytes| Split::whole(path, Some(bytes));
-        let Some(summary) = index.summary().filter(|_| index.declarations.is_some()) else {
+        let Some(summary) = index.summary().filter(|_| index.sure_declarations().is_some()) else {
             return Ok(vec![Split::unbounded(path, index.len)]);
         };
         let mut unchecked = index.are_believed.then(|| LogFile::open_plain(path)).transpose()?;
         let mut is_there = |chunk| unchecked.as_mut().map_or(Ok(true), |log| is_chunk(log, chunk));
-        let mut splits = vec![whole(0)];
+        let (mut splits, mut last) = (Vec::new(), whole(0));
         // Where the chunks so far end, and the bytes of the last split that may be others.
         let (mut end, mut unlisted) = (0, 0);
         for entry in &summary.chunks {
             if index.anchors.binary_search(&entry.chunk_start).is_err() {
                 continue;
             }
-            note_unlisted(splits.last_mut(), &mut unlisted, end..entry.chunk_start);
-            let is_full = splits.last().is_some_and(|last| last.bytes >= Some(target));
-            if is_full && is_there(entry)? {
-                splits.last_mut().into_iter().for_each(|last| last.end = Some(entry.chunk_start));
-                splits.push(Split { start: entry.chunk_start, ..whole(0) });
+            note_unlisted(&mut last, &mut unlisted, end..entry.chunk_start);
+            if last.bytes >= Some(target) && is_there(entry)? {
+                let next = Split { start: entry.chunk_start, ..whole(0) };
+                let full = std::mem::replace(&mut last, next);
+                splits.push(Split { end: Some(entry.chunk_start), ..full });
                 unlisted = 0;
             }
             end = entry.chunk_start.saturating_add(entry.chunk_len);
             end = end.saturating_add(entry.message_indexes_len);
             let plain =
                 entry.plain_len.clamp(entry.packed_len, self.max_chunk.0.max(entry.packed_len));
-            if let Some(Split { bytes: Some(bytes), .. }) = splits.last_mut() {
-                *bytes = bytes.saturating_add(plain.max(1));
-            }
+            last.bytes = last.bytes.map(|bytes| bytes.saturating_add(plain.max(1)));
         }
-        note_unlisted(splits.last_mut(), &mut unlisted, end..summary.start);
+        note_unlisted(&mut last, &mut unlisted, end..summary.start);
+        splits.push(last);
         Ok(splits)
     }
 }
@@ -104,10 +103,10 @@ const MAX_UNLISTED: u64 = 4 << 10;
 
 /// Adds a range between listed chunks to those of its split. If they may hold any number of bytes,
 /// so may the split.
-fn note_unlisted(split: Option<&mut Split>, unlisted: &mut u64, range: Range<u64>) {
+fn note_unlisted(split: &mut Split, unlisted: &mut u64, range: Range<u64>) {
     *unlisted = unlisted.saturating_add(range.end.saturating_sub(range.start));
-    if let Some(split) = split.filter(|_| *unlisted > MAX_UNLISTED) {
-        split.bytes = Split::unbounded("", split.bytes.unwrap_or_default()).bytes;
+    if *unlisted > MAX_UNLISTED {
+        split.bytes = split.bytes.max(Some(Split::MAX_TASK_BYTES + 1));
     }
 }
 
