@@ -16,7 +16,10 @@ use sluice_kit::event_table::{
 use sluice_model::{Batch, Damage, Error, MessageType, Payloads, ReadContext, Rows, TypeKey};
 
 use super::channel_resolver::{ChannelColumns, ChannelResolver};
-use super::{GroupSpan, ParquetTable, catch_panics, maps, nanos_of, word_dictionary};
+use super::{
+    GroupSpan, MAX_SORTED_GROUP, ParquetTable, catch_panics, expansion, maps, nanos_of,
+    word_dictionary,
+};
 use crate::bytes::ReadFailure;
 
 /// The maximum rows per batch.
@@ -33,6 +36,8 @@ pub(crate) struct GroupReader {
     pub(super) rows: Option<ParquetRecordBatchReader>,
     /// Whether reading the bytes failed.
     pub(super) failure: ReadFailure,
+    /// Decoded rows that are still to be converted, the next ones last.
+    pub(super) slices: Vec<RecordBatch>,
     /// Decoded batches, the next one last.
     pub(super) ready: Vec<Batch>,
     pub(super) context: ReadContext,
@@ -51,28 +56,39 @@ impl GroupReader {
     }
 
     pub(super) fn decode(&mut self) -> Result<Option<Batch>, Error> {
+        let decoded = match self.next_slice()? {
+            Ok(None) => return Ok(None),
+            Ok(Some(rows)) => self.batch(&rows)?,
+            Err(reason) => Err(reason),
+        };
+        Ok(decoded.map_err(|reason| self.fail(&reason)).ok())
+    }
+
+    /// The next rows that fit into memory. The inner `Err` is the reason that they cannot be read.
+    fn next_slice(&mut self) -> Result<Result<Option<RecordBatch>, String>, Error> {
         loop {
-            let Some(rows) = &mut self.rows else { return Ok(None) };
+            if let Some(rows) = self.slices.pop() {
+                return Ok(Ok(Some(rows)));
+            }
+            let Some(rows) = &mut self.rows else { return Ok(Ok(None)) };
             let next = catch_panics(|| rows.next().transpose());
             self.failure.check()?;
-            let decoded = match next {
-                Ok(None) => return Ok(None),
-                Ok(Some(rows)) if rows.num_rows() == 0 => continue,
-                Ok(Some(rows)) => self.batch(&rows)?,
-                Err(reason) => Err(reason),
-            };
-            match decoded {
-                Ok(batch) => return Ok(Some(batch)),
-                Err(reason) => {
-                    self.report(&reason);
-                    self.rows = None;
-                    return Ok(None);
-                }
+            match next {
+                Ok(None) => return Ok(Ok(None)),
+                Ok(Some(rows)) if rows.num_rows() == 0 => {}
+                Ok(Some(rows)) => match expansion::slices(rows) {
+                    Ok(slices) => self.slices = slices,
+                    Err(reason) => return Ok(Err(reason)),
+                },
+                Err(reason) => return Ok(Err(reason)),
             }
         }
     }
 
-    pub(super) fn report(&self, reason: &str) {
+    /// Reports that the rest of the row group cannot be read.
+    pub(super) fn fail(&mut self, reason: &str) {
+        self.slices.clear();
+        self.rows = None;
         let GroupSpan { number, start, end, .. } = self.span;
         let input: Arc<str> = self.table.path.to_string_lossy().into();
         let reason = format!("row group {number}: {reason}");
@@ -81,8 +97,13 @@ impl GroupReader {
 
     /// Decodes all rows and sorts them by sequence number.
     pub(super) fn sort_by_sequence(&mut self) -> Result<(), Error> {
-        let mut batches = Vec::new();
+        let (mut batches, mut bytes) = (Vec::new(), 0);
         while let Some(batch) = self.decode()? {
+            bytes += batch.rows().iter().map(Rows::memory).sum::<usize>();
+            if bytes > MAX_SORTED_GROUP {
+                self.fail("the row group is too long to sort its rows");
+                break;
+            }
             batches.push(batch);
         }
         let mut picks: Vec<(i64, (u32, u32))> = Vec::new();
@@ -118,7 +139,7 @@ impl GroupReader {
         let channels =
             self.resolver.resolve(rows.num_rows(), &named, &self.table, &self.context)?;
         let batch = Batch::from_columns(timestamps.into(), sequences.into(), channels, &payloads);
-        Ok(Ok(match self.message(rows) {
+        Ok(self.message(rows).map(|message| match message {
             Some(message) => batch.with_rows(vec![message]),
             None => batch,
         }))
@@ -180,21 +201,24 @@ impl GroupReader {
     }
 
     /// The columns that are fields of a message.
-    pub(super) fn message(&self, rows: &RecordBatch) -> Option<Rows> {
+    pub(super) fn message(&self, rows: &RecordBatch) -> Result<Option<Rows>, String> {
         let schema = rows.schema();
-        let mine = schema.fields().iter().zip(rows.columns()).filter_map(|(field, column)| {
-            let name = field_of_column(field.name(), &RESERVED)?;
+        let (mut fields, mut columns) = (Vec::new(), Vec::new());
+        for (field, column) in self.table.schema.fields().iter().zip(rows.columns()) {
+            let Some(name) = field_of_column(field.name(), &RESERVED) else { continue };
+            let column = cast(column, field.data_type())
+                .map_err(|e| format!("column `{}`: {e}", field.name()))?;
             let mut metadata = field.metadata().clone();
             metadata.extend(self.table.meta.fields.get(field.name()).cloned().unwrap_or_default());
             let field = field.as_ref().clone().with_name(name).with_metadata(metadata);
-            let column = maps::with_lists(column);
-            Some((maps::retyped(&field, &column), column))
-        });
-        let (fields, columns): (Vec<_>, Vec<_>) = mine.unzip();
+            let column = maps::with_lists(&column);
+            fields.push(maps::retyped(&field, &column));
+            columns.push(column);
+        }
         let declared = self.table.meta.message.clone();
         let has_payload = schema.column_with_name(PAYLOAD).is_some();
         if fields.is_empty() && declared.is_none() && has_payload {
-            return None;
+            return Ok(None);
         }
         // For a table of another program, only the column names identify the type.
         let message = declared.unwrap_or_else(|| {
@@ -203,9 +227,10 @@ impl GroupReader {
         let payloads = if has_payload { Payloads::Kept } else { Payloads::Gone };
         let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
         let schema = Arc::new(Schema::new(fields));
-        let columns = RecordBatch::try_new_with_options(schema, columns, &options).ok()?;
+        let columns = RecordBatch::try_new_with_options(schema, columns, &options)
+            .map_err(|e| e.to_string())?;
         let events = (0..rows.num_rows() as u32).collect();
-        Some(Rows { message, payloads, events, columns })
+        Ok(Some(Rows { message, payloads, events, columns }))
     }
 }
 

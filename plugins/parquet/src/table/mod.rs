@@ -15,7 +15,7 @@ use parquet::arrow::arrow_reader::{
 use parquet::file::metadata::{PageIndexPolicy, RowGroupMetaData};
 use parquet::file::reader::Length;
 use parquet::file::statistics::Statistics;
-use sluice_kit::event_table::{CHANNEL, PAYLOAD, SOURCE, TIMESTAMP, TIMESTAMP_NS};
+use sluice_kit::event_table::{CHANNEL, SOURCE, TIMESTAMP, TIMESTAMP_NS};
 use sluice_model::{Damage, Error, Name, Query, ReadContext};
 
 use crate::bytes::TableBytes;
@@ -23,6 +23,7 @@ use crate::meta::{CREATED_BY, ChannelMeta, FooterMeta};
 
 mod channel_resolver;
 mod codec;
+mod expansion;
 mod group_reader;
 mod maps;
 mod span;
@@ -33,13 +34,16 @@ pub(crate) use group_reader::{GroupReader, TARGET_BYTES};
 pub(crate) use span::GroupSpan;
 
 /// The maximum uncompressed length of a row group whose rows are sorted in memory.
-const MAX_SORTED_GROUP: i64 = 1 << 30;
+const MAX_SORTED_GROUP: usize = 1 << 30;
 
 /// A Parquet file whose footer has been read.
 pub(crate) struct ParquetTable {
     path: PathBuf,
     bytes: TableBytes,
+    /// Read with types of which rows share what is stored once.
     footer: ArrowReaderMetadata,
+    /// The columns with the types that the file has.
+    schema: SchemaRef,
     /// Our metadata in the footer.
     pub(crate) meta: FooterMeta,
     /// Its row groups, by number.
@@ -79,7 +83,8 @@ impl ParquetTable {
         if about.created_by().is_none_or(|by| !by.starts_with(CREATED_BY)) {
             meta = meta.for_rewritten_file();
         }
-        let own = zero_copy_schema(footer.schema());
+        let schema = Arc::clone(footer.schema());
+        let own = shared_schema(&schema);
         let metadata = Arc::clone(footer.metadata());
         // Types that cannot be read as views are cast later.
         let footer =
@@ -91,6 +96,7 @@ impl ParquetTable {
             path: path.to_owned(),
             bytes,
             footer,
+            schema,
             meta,
             spans,
             by_name: OnceLock::new(),
@@ -261,31 +267,32 @@ impl ParquetTable {
             span: place,
             rows: None,
             failure: near.failure(),
+            slices: Vec::new(),
             ready: Vec::new(),
             context: context.clone(),
             resolver: ChannelResolver::default(),
             sequence: self.rows_before(place.number),
         };
         if let Err(reason) = self.check_crc(&near, place)? {
-            reader.report(&reason);
+            reader.fail(&reason);
             return Ok(reader);
         }
         context.run.count_read(place.end - place.start);
         let group = &self.groups()[place.number];
         let selection = self.selection(place.number, query);
         let sorts = self.is_by_channel(place.number);
-        if sorts && group.total_byte_size() > MAX_SORTED_GROUP {
-            reader.report("the row group is too long to sort its rows");
+        if sorts && group.total_byte_size() > MAX_SORTED_GROUP as i64 {
+            reader.fail("the row group is too long to sort its rows");
             return Ok(reader);
         }
-        let bytes = usize::try_from(group.total_byte_size()).unwrap_or(usize::MAX);
-        let rows = usize::try_from(group.num_rows()).unwrap_or(usize::MAX).max(1);
-        let batch = (batch_bytes / (bytes / rows).max(1)).clamp(1, MAX_ROWS);
-        let rows = self.record_batches(near, place.number, selection, batch);
+        let bytes = expansion::bytes_per_row(group);
+        let batch = bytes.map(|bytes| (batch_bytes / bytes.max(1)).clamp(1, MAX_ROWS));
+        let rows =
+            batch.and_then(|batch| self.record_batches(near, place.number, selection, batch));
         reader.failure.check()?;
         match rows {
             Ok(rows) => reader.rows = Some(rows),
-            Err(reason) => reader.report(&reason),
+            Err(reason) => reader.fail(&reason),
         }
         if sorts {
             reader.sort_by_sequence()?;
@@ -372,15 +379,13 @@ fn wants(query: &Query, channel: &ChannelMeta) -> bool {
     query.channels.wants(&channel.name, &channel.source)
 }
 
-/// The schema with types that need no copying: views, and dictionaries of strings.
-fn zero_copy_schema(schema: &SchemaRef) -> SchemaRef {
-    let fields = schema.fields().iter().map(|field| {
-        let data_type = match (field.name().as_str(), field.data_type()) {
-            (PAYLOAD, DataType::Binary | DataType::LargeBinary) => DataType::BinaryView,
-            (SOURCE | CHANNEL, DataType::Utf8) => word_dictionary(),
-            _ => return Arc::clone(field),
-        };
-        Arc::new(field.as_ref().clone().with_data_type(data_type))
+/// The schema with types of which rows share what is stored once: views, and dictionaries.
+fn shared_schema(schema: &SchemaRef) -> SchemaRef {
+    let fields = schema.fields().iter().map(|field| match field.name().as_str() {
+        SOURCE | CHANNEL if *field.data_type() == DataType::Utf8 => {
+            Arc::new(Field::clone(field).with_data_type(word_dictionary()))
+        }
+        _ => expansion::with_views(field),
     });
     let fields: Vec<Arc<Field>> = fields.collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))

@@ -1,0 +1,170 @@
+//! Bounds what the rows of a small file expand to.
+//!
+//! A page stores a value that many rows share once. Columns of texts are therefore read as views,
+//! which share it too, and get the type of the file, which has each value in full, only in slices
+//! of rows that fit into memory.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, OffsetSizeTrait, RecordBatch};
+use arrow_schema::{DataType, Field, FieldRef};
+use parquet::basic::Type;
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
+
+/// The most bytes of a row.
+const MAX_ROW: usize = 1 << 30;
+
+/// The most bytes of the rows that are expanded together, unless there is but one.
+const MAX_SLICE: usize = 32 << 20;
+
+/// The average bytes of a row according to the footer. `Err` says that it is too long.
+pub(super) fn bytes_per_row(group: &RowGroupMetaData) -> Result<usize, String> {
+    let bytes = group.columns().iter().map(expanded_chunk).fold(0, usize::saturating_add);
+    let rows = usize::try_from(group.num_rows()).unwrap_or(usize::MAX).max(1);
+    check_row(bytes / rows)
+}
+
+fn check_row(bytes: usize) -> Result<usize, String> {
+    if bytes <= MAX_ROW {
+        return Ok(bytes);
+    }
+    Err(format!("a row of {bytes} bytes; the longest that is read has {MAX_ROW}"))
+}
+
+fn expanded_chunk(chunk: &ColumnChunkMetaData) -> usize {
+    let width = match chunk.column_type() {
+        Type::BOOLEAN | Type::BYTE_ARRAY => 0,
+        Type::INT32 | Type::FLOAT => 4,
+        Type::INT64 | Type::DOUBLE => 8,
+        Type::INT96 => 12,
+        Type::FIXED_LEN_BYTE_ARRAY => i64::from(chunk.column_descr().type_length()),
+    };
+    let values = chunk.num_values().saturating_mul(width);
+    let texts = chunk.unencoded_byte_array_data_bytes().unwrap_or(0);
+    let most = chunk.uncompressed_size().max(values).max(texts);
+    usize::try_from(most).unwrap_or(0)
+}
+
+/// The field with views for texts, also inside of others.
+pub(super) fn with_views(field: &FieldRef) -> FieldRef {
+    let data_type = match field.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
+        DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+        DataType::List(item) => DataType::List(with_views(item)),
+        DataType::LargeList(item) => DataType::LargeList(with_views(item)),
+        DataType::FixedSizeList(item, len) => DataType::FixedSizeList(with_views(item), *len),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(with_views).collect()),
+        DataType::Map(entry, is_sorted) => DataType::Map(with_views(entry), *is_sorted),
+        _ => return Arc::clone(field),
+    };
+    Arc::new(Field::clone(field).with_data_type(data_type))
+}
+
+/// Cuts rows so that each slice fits into memory when it is expanded, the first slice last. `Err`
+/// says that a row does not fit.
+pub(super) fn slices(rows: RecordBatch) -> Result<Vec<RecordBatch>, String> {
+    let (mut todo, mut slices) = (vec![rows], Vec::new());
+    while let Some(rows) = todo.pop() {
+        let bytes = rows.columns().iter().map(|column| expanded(column)).sum();
+        let half = rows.num_rows() / 2;
+        if bytes <= MAX_SLICE || half == 0 {
+            check_row(bytes)?;
+            slices.push(rows);
+            continue;
+        }
+        todo.push(rows.slice(0, half));
+        todo.push(rows.slice(half, rows.num_rows() - half));
+    }
+    Ok(slices)
+}
+
+/// The bytes of a column in which no two rows share a value.
+fn expanded(column: &dyn Array) -> usize {
+    // A view begins with its length.
+    let texts = |views: &[u128]| views.iter().map(|view| *view as u32 as usize).sum::<usize>();
+    match column.data_type() {
+        DataType::Utf8View => texts(column.as_string_view().views()),
+        DataType::BinaryView => texts(column.as_binary_view().views()),
+        DataType::Struct(_) => {
+            column.as_struct().columns().iter().map(|column| expanded(column)).sum()
+        }
+        DataType::List(_) => {
+            let lists = column.as_list::<i32>();
+            expanded(&*between(lists.values(), lists.offsets()))
+        }
+        DataType::LargeList(_) => {
+            let lists = column.as_list::<i64>();
+            expanded(&*between(lists.values(), lists.offsets()))
+        }
+        DataType::Map(..) => {
+            let maps = column.as_map();
+            expanded(&*between(maps.entries(), maps.offsets()))
+        }
+        DataType::FixedSizeList(..) => expanded(column.as_fixed_size_list().values()),
+        DataType::Dictionary(..) => {
+            let dictionary = column.as_any_dictionary();
+            let Some(texts) = dictionary.values().as_string_opt::<i32>() else { return 0 };
+            let len = |key: &usize| texts.offsets().get(key + 1).zip(texts.offsets().get(*key));
+            let lens = dictionary.normalized_keys();
+            lens.iter().filter_map(len).map(|(end, start)| (end - start) as usize).sum()
+        }
+        _ => column.to_data().get_slice_memory_size().unwrap_or(0),
+    }
+}
+
+/// The values from the first offset to the last.
+fn between<O: OffsetSizeTrait>(values: &dyn Array, offsets: &[O]) -> ArrayRef {
+    let end = |offset: Option<&O>| offset.map_or(0, |offset| offset.as_usize());
+    let (start, end) = (end(offsets.first()), end(offsets.last()));
+    values.slice(start, end - start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::builder::{ListBuilder, StringViewBuilder};
+    use parquet::schema::parser::parse_message_type;
+    use parquet::schema::types::SchemaDescriptor;
+
+    /// A row for each number: a list of so many texts of 1 MiB, all of which share theirs.
+    fn lists(lens: &[usize]) -> RecordBatch {
+        let texts = StringViewBuilder::new().with_deduplicate_strings();
+        let (mut lists, text) = (ListBuilder::new(texts), "x".repeat(1 << 20));
+        lens.iter().for_each(|len| lists.append_value(vec![Some(&text); *len]));
+        RecordBatch::try_from_iter([("lists", Arc::new(lists.finish()) as ArrayRef)]).unwrap()
+    }
+
+    #[test]
+    fn rows_are_cut_into_slices_in_order() {
+        let slices = slices(lists(&[20, 20, 2, 100, 1, 1])).unwrap();
+        let rows: Vec<usize> = slices.iter().rev().map(RecordBatch::num_rows).collect();
+        assert_eq!(rows, [1, 2, 1, 2]);
+        let bytes = slices.iter().rev().map(|slice| expanded(slice.column(0)) >> 20);
+        assert_eq!(bytes.collect::<Vec<_>>(), [20, 22, 100, 2]);
+    }
+
+    #[test]
+    fn a_row_that_does_not_fit_is_refused() {
+        let reason = slices(lists(&[1, 1025])).unwrap_err();
+        assert_eq!(reason, "a row of 1074790400 bytes; the longest that is read has 1073741824");
+    }
+
+    #[test]
+    fn so_is_one_whose_values_take_next_to_nothing_in_the_file() {
+        let group = |values, rows| {
+            let fields = parse_message_type("message m { repeated int64 list; }").unwrap();
+            let columns = Arc::new(SchemaDescriptor::new(Arc::new(fields)));
+            let chunk = ColumnChunkMetaData::builder(columns.column(0)).set_num_values(values);
+            RowGroupMetaData::builder(columns)
+                .set_num_rows(rows)
+                .add_column_metadata(chunk.build().unwrap())
+                .build()
+                .unwrap()
+        };
+        assert_eq!(bytes_per_row(&group(1 << 28, 2)), Ok(1 << 30));
+        assert_eq!(bytes_per_row(&group(8000, 1000)), Ok(64));
+        assert!(bytes_per_row(&group(1 << 28, 1)).is_err());
+        assert!(bytes_per_row(&group(i64::MAX, 0)).is_err());
+    }
+}
