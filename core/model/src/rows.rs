@@ -9,6 +9,7 @@ use arrow_array::{
     Array, ArrayRef, GenericByteViewArray, GenericListArray, OffsetSizeTrait, RecordBatch,
     RecordBatchOptions, UInt32Array, make_array,
 };
+use arrow_buffer::OffsetBuffer;
 use arrow_data::ArrayData;
 use arrow_data::transform::MutableArrayData;
 use arrow_schema::DataType;
@@ -213,6 +214,11 @@ pub fn array_bytes(array: &ArrayRef) -> usize {
         DataType::List(_) => list_bytes(array.as_list::<i32>()),
         DataType::LargeList(_) => list_bytes(array.as_list::<i64>()),
         DataType::FixedSizeList(..) => array_bytes(array.as_fixed_size_list().values()),
+        DataType::Map(..) => {
+            let maps = array.as_map();
+            let entries: ArrayRef = Arc::new(maps.entries().clone());
+            values_between(maps.offsets(), &entries)
+        }
         DataType::Utf8View => view_bytes(array.as_string_view()),
         DataType::BinaryView => view_bytes(array.as_binary_view()),
         _ => return array.to_data().get_slice_memory_size().unwrap_or_default(),
@@ -221,9 +227,13 @@ pub fn array_bytes(array: &ArrayRef) -> usize {
 }
 
 fn list_bytes<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> usize {
-    let offsets = list.value_offsets();
-    let (first, last) = (offsets[0].as_usize(), offsets[list.len()].as_usize());
-    size_of_val(offsets) + array_bytes(&list.values().slice(first, last - first))
+    values_between(list.offsets(), list.values())
+}
+
+/// The bytes of offsets and of the values between them.
+fn values_between<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>, values: &ArrayRef) -> usize {
+    let (first, last) = (offsets[0].as_usize(), offsets[offsets.inner().len() - 1].as_usize());
+    size_of_val(&offsets[..]) + array_bytes(&values.slice(first, last - first))
 }
 
 fn view_bytes<T: ByteViewType>(array: &GenericByteViewArray<T>) -> usize {
@@ -261,7 +271,7 @@ mod tests {
     use crate::{Batch, BatchBuilder, ChannelId, TypeKey};
     use arrow_array::types::Int32Type;
     use arrow_array::{Int32Array, ListArray, StringArray, StringViewArray, StructArray};
-    use arrow_buffer::{NullBuffer, OffsetBuffer};
+    use arrow_buffer::NullBuffer;
     use arrow_schema::{Field, Fields};
 
     fn batch(values: &[Option<i32>]) -> Batch {

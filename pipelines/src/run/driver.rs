@@ -323,7 +323,7 @@ impl<'r> RunDriver<'r> {
             self.sources[source].last_data = Instant::now();
         }
         self.deliver(outcome)?;
-        self.drain_merges(MergePause::StepOver)?;
+        self.drain_merges(None)?;
         self.finish_step(source, read)
     }
 
@@ -332,12 +332,7 @@ impl<'r> RunDriver<'r> {
         if let Some(split) = self.sources[source].steps.split_in_progress() {
             self.follow(source, |inputs, progress| inputs.read(split, 0, progress));
         }
-        for merge in (0..self.merges.len()).rev() {
-            if self.merges[merge].roots.iter().any(|roots| roots.contains(&source)) {
-                self.drain_merge(merge, MergePause::Silence)?;
-            }
-        }
-        self.drain_merges(MergePause::StepOver)?;
+        self.drain_merges(Some(source))?;
         self.finish_step(source, 0)
     }
 
@@ -436,9 +431,16 @@ impl<'r> RunDriver<'r> {
         }
     }
 
-    fn drain_merges(&mut self, pause: MergePause) -> Result<(), Error> {
+    /// Passes on what merges hold, after a step, or because a source is silent.
+    fn drain_merges(&mut self, silent: Option<usize>) -> Result<(), Error> {
         // Merges that feed others were created after those they feed.
-        (0..self.merges.len()).rev().try_for_each(|merge| self.drain_merge(merge, pause))
+        for merge in (0..self.merges.len()).rev() {
+            let mut roots = self.merges[merge].roots.iter();
+            let is_silent = silent.is_some_and(|source| roots.any(|roots| roots.contains(&source)));
+            let pause = if is_silent { MergePause::Silence } else { MergePause::StepOver };
+            self.drain_merge(merge, pause)?;
+        }
+        Ok(())
     }
 
     fn end_source(&mut self, source: usize) -> Result<(), Error> {
