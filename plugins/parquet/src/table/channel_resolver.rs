@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
+use arrow_array::{Array, ArrayRef};
 use sluice_model::{Channel, ChannelId, Encoding, Error, Name, ReadContext};
 
 use super::ParquetTable;
@@ -48,7 +48,10 @@ impl ChannelResolver {
                         let word = |column: Option<&arrow_array::Int32DictionaryArray>,
                                     key: i32| {
                             let values = column?.values().as_string::<i32>();
-                            Some(values.value(usize::try_from(key).ok()?).to_owned())
+                            // A row without a value has a key of none.
+                            let key =
+                                usize::try_from(key).ok().filter(|key| *key < values.len())?;
+                            Some(values.value(key).to_owned())
                         };
                         let source_word =
                             word(sources, source).unwrap_or_else(|| context.source.to_string());

@@ -1,13 +1,10 @@
 //! Bounds what the rows of a small file expand to.
 //!
-//! A page stores a value that many rows share once. Columns of texts are therefore read as views,
-//! which share it too, and get the type of the file, which has each value in full, only in slices
-//! of rows that fit into memory.
-
-use std::sync::Arc;
+//! A page stores a value that many rows share once. Columns are read with types of which rows share
+//! it too, and get the type of the file, which has each value in full, only in slices of rows that
+//! fit into memory.
 
 use arrow_array::RecordBatch;
-use arrow_schema::{DataType, Field, FieldRef};
 use parquet::basic::Type;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use sluice_model::array_bytes;
@@ -46,21 +43,6 @@ fn expanded_chunk(chunk: &ColumnChunkMetaData) -> usize {
     usize::try_from(most).unwrap_or(0)
 }
 
-/// The field with views for texts, also inside of others.
-pub(super) fn with_views(field: &FieldRef) -> FieldRef {
-    let data_type = match field.data_type() {
-        DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
-        DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
-        DataType::List(item) => DataType::List(with_views(item)),
-        DataType::LargeList(item) => DataType::LargeList(with_views(item)),
-        DataType::FixedSizeList(item, len) => DataType::FixedSizeList(with_views(item), *len),
-        DataType::Struct(fields) => DataType::Struct(fields.iter().map(with_views).collect()),
-        DataType::Map(entry, is_sorted) => DataType::Map(with_views(entry), *is_sorted),
-        _ => return Arc::clone(field),
-    };
-    Arc::new(Field::clone(field).with_data_type(data_type))
-}
-
 /// Cuts rows so that each slice fits into memory when it is expanded, the first slice last. `Err`
 /// says that a row does not fit.
 pub(super) fn slices(rows: RecordBatch) -> Result<Vec<RecordBatch>, String> {
@@ -82,6 +64,8 @@ pub(super) fn slices(rows: RecordBatch) -> Result<Vec<RecordBatch>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
     use arrow_array::ArrayRef;
     use arrow_array::builder::{ListBuilder, StringViewBuilder};
     use parquet::schema::parser::parse_message_type;

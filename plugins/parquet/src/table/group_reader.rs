@@ -1,5 +1,6 @@
 //! Reads the rows of a row group as batches of events.
 
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -16,10 +17,8 @@ use sluice_kit::event_table::{
 use sluice_model::{Batch, Damage, Error, MessageType, Payloads, ReadContext, Rows, TypeKey};
 
 use super::channel_resolver::{ChannelColumns, ChannelResolver};
-use super::{
-    GroupSpan, MAX_SORTED_GROUP, ParquetTable, catch_panics, expansion, maps, nanos_of,
-    word_dictionary,
-};
+use super::types::word_dictionary;
+use super::{GroupSpan, MAX_SORTED_GROUP, ParquetTable, catch_panics, expansion, maps, nanos_of};
 use crate::bytes::ReadFailure;
 
 /// The maximum rows per batch.
@@ -56,12 +55,21 @@ impl GroupReader {
     }
 
     pub(super) fn decode(&mut self) -> Result<Option<Batch>, Error> {
-        let decoded = match self.next_slice()? {
-            Ok(None) => return Ok(None),
-            Ok(Some(rows)) => self.batch(&rows)?,
-            Err(reason) => Err(reason),
-        };
-        Ok(decoded.map_err(|reason| self.fail(&reason)).ok())
+        loop {
+            let decoded = match self.next_slice()? {
+                Ok(None) => return Ok(None),
+                Ok(Some(rows)) => self.batch(&rows)?,
+                Err(reason) => Err(reason),
+            };
+            match decoded {
+                Ok(batch) if batch.is_empty() => {}
+                Ok(batch) => return Ok(Some(batch)),
+                Err(reason) => {
+                    self.fail(&reason);
+                    return Ok(None);
+                }
+            }
+        }
     }
 
     /// The next rows that fit into memory. The inner `Err` is the reason that they cannot be read.
@@ -89,10 +97,15 @@ impl GroupReader {
     pub(super) fn fail(&mut self, reason: &str) {
         self.slices.clear();
         self.rows = None;
-        let GroupSpan { number, start, end, .. } = self.span;
+        self.report(self.span.end - self.span.start, reason);
+    }
+
+    /// Reports damage in the row group: this many bytes of it are lost.
+    fn report(&self, bytes: u64, reason: &str) {
+        let GroupSpan { number, start, .. } = self.span;
         let input: Arc<str> = self.table.path.to_string_lossy().into();
         let reason = format!("row group {number}: {reason}");
-        self.context.damage.report(Damage::new(&input, start, end - start, reason));
+        self.context.damage.report(Damage::new(&input, start, bytes, reason));
     }
 
     /// Decodes all rows and sorts them by sequence number.
@@ -131,7 +144,8 @@ impl GroupReader {
 
     /// Converts rows to events. The inner `Err` is the reason that is not possible.
     pub(super) fn batch(&mut self, rows: &RecordBatch) -> Result<Result<Batch, String>, Error> {
-        let read = self.columns(rows);
+        let (mut faults, first_row) = (missing_values(rows), self.sequence);
+        let read = self.columns(rows, &mut faults);
         let EventColumns { timestamps, sequences, channels: named, payloads } = match read {
             Ok(columns) => columns,
             Err(reason) => return Ok(Err(reason)),
@@ -139,13 +153,28 @@ impl GroupReader {
         let channels =
             self.resolver.resolve(rows.num_rows(), &named, &self.table, &self.context)?;
         let batch = Batch::from_columns(timestamps.into(), sequences.into(), channels, &payloads);
-        Ok(self.message(rows).map(|message| match message {
-            Some(message) => batch.with_rows(vec![message]),
-            None => batch,
-        }))
+        let message = match self.message(rows) {
+            Ok(message) => message,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let batch = batch.with_rows(message.into_iter().collect());
+        let Some((row, reason)) = faults.first_key_value() else { return Ok(Ok(batch)) };
+        let first = format!("row {}: {reason}", first_row.saturating_add(*row as i64));
+        let reason = match faults.len() {
+            1 => first,
+            count => format!("{count} rows are no events; {first}"),
+        };
+        // Other rows of the row group are whole.
+        self.report(0, &reason);
+        Ok(Ok(batch.retain(|row| !faults.contains_key(&row))))
     }
 
-    pub(super) fn columns(&mut self, rows: &RecordBatch) -> Result<EventColumns, String> {
+    /// The columns that each event has. Adds the rows whose times are out of range to `faults`.
+    pub(super) fn columns(
+        &mut self,
+        rows: &RecordBatch,
+        faults: &mut BTreeMap<usize, String>,
+    ) -> Result<EventColumns, String> {
         let len = rows.num_rows();
         let column = |name: &str, data_type: &DataType| -> Result<Option<ArrayRef>, String> {
             let Some(column) = rows.column_by_name(name) else { return Ok(None) };
@@ -154,14 +183,11 @@ impl GroupReader {
             } else {
                 cast(column, data_type).map_err(|e| format!("column `{name}`: {e}"))?
             };
-            if column.null_count() > 0 {
-                return Err(format!("column `{name}` has nulls"));
-            }
             Ok(Some(column))
         };
         let timestamps = match column(TIMESTAMP_NS, &DataType::Int64)? {
             Some(nanos) => nanos.as_primitive::<Int64Type>().values().to_vec(),
-            None => self.timestamps(rows)?,
+            None => timestamps(rows, faults)?,
         };
         let sequences = match column(SEQUENCE, &DataType::Int64)? {
             Some(sequences) => sequences.as_primitive::<Int64Type>().values().to_vec(),
@@ -182,22 +208,6 @@ impl GroupReader {
             channels: ChannelColumns { sources, names, variants },
             payloads,
         })
-    }
-
-    pub(super) fn timestamps(&self, rows: &RecordBatch) -> Result<Vec<i64>, String> {
-        let missing = || "a row group without times".to_owned();
-        let column = rows.column_by_name(TIMESTAMP).ok_or_else(missing)?;
-        let DataType::Timestamp(unit, _) = column.data_type() else { return Err(missing()) };
-        if column.null_count() > 0 {
-            return Err("column `timestamp` has nulls".to_owned());
-        }
-        let nanos = nanos_of(*unit);
-        let unitless = cast(column, &DataType::Int64).map_err(|e| e.to_string())?;
-        let times = unitless.as_primitive::<Int64Type>().values().iter();
-        let each = times.map(|time| {
-            time.checked_mul(nanos).ok_or_else(|| format!("the time {time} is out of range"))
-        });
-        each.collect()
     }
 
     /// The columns that are fields of a message.
@@ -232,6 +242,40 @@ impl GroupReader {
         let events = (0..rows.num_rows() as u32).collect();
         Ok(Some(Rows { message, payloads, events, columns }))
     }
+}
+
+/// The rows that lack a value that every event has, each with the reason that it is no event.
+fn missing_values(rows: &RecordBatch) -> BTreeMap<usize, String> {
+    let times = [TIMESTAMP_NS, TIMESTAMP].into_iter();
+    let time = times.filter(|name| rows.column_by_name(name).is_some()).take(1);
+    let named = time.chain([SEQUENCE, SOURCE, CHANNEL, VARIANT, PAYLOAD]);
+    let columns =
+        named.filter_map(|name| Some((name, rows.column_by_name(name)?.logical_nulls()?)));
+    let missing = columns.flat_map(|(name, nulls)| {
+        let missing: Vec<usize> = (0..nulls.len()).filter(|row| nulls.is_null(*row)).collect();
+        missing.into_iter().map(move |row| (row, format!("it has no `{name}`")))
+    });
+    missing.collect()
+}
+
+/// The times in nanoseconds. Adds the rows whose times are out of range to `faults`.
+fn timestamps(
+    rows: &RecordBatch,
+    faults: &mut BTreeMap<usize, String>,
+) -> Result<Vec<i64>, String> {
+    let missing = || "a row group without times".to_owned();
+    let column = rows.column_by_name(TIMESTAMP).ok_or_else(missing)?;
+    let DataType::Timestamp(unit, _) = column.data_type() else { return Err(missing()) };
+    let nanos = nanos_of(*unit);
+    let unitless = cast(column, &DataType::Int64).map_err(|e| e.to_string())?;
+    let times = unitless.as_primitive::<Int64Type>().values().iter().enumerate();
+    let each = times.map(|(row, time)| {
+        time.checked_mul(nanos).unwrap_or_else(|| {
+            faults.entry(row).or_insert_with(|| format!("its time {time} is out of range"));
+            0
+        })
+    });
+    Ok(each.collect())
 }
 
 pub(super) struct EventColumns {

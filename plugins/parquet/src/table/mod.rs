@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow_schema::{DataType, SchemaRef, TimeUnit};
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
     ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
@@ -15,7 +15,7 @@ use parquet::arrow::arrow_reader::{
 use parquet::file::metadata::{PageIndexPolicy, RowGroupMetaData};
 use parquet::file::reader::Length;
 use parquet::file::statistics::Statistics;
-use sluice_kit::event_table::{CHANNEL, SOURCE, TIMESTAMP, TIMESTAMP_NS};
+use sluice_kit::event_table::{CHANNEL, TIMESTAMP, TIMESTAMP_NS};
 use sluice_model::{Damage, Error, Name, Query, ReadContext};
 
 use crate::bytes::TableBytes;
@@ -27,6 +27,7 @@ mod expansion;
 mod group_reader;
 mod maps;
 mod span;
+mod types;
 
 use channel_resolver::ChannelResolver;
 use group_reader::MAX_ROWS;
@@ -83,8 +84,8 @@ impl ParquetTable {
         if about.created_by().is_none_or(|by| !by.starts_with(CREATED_BY)) {
             meta = meta.for_rewritten_file();
         }
-        let schema = Arc::clone(footer.schema());
-        let own = shared_schema(&schema);
+        let schema = types::readable(footer.schema());
+        let own = types::shared(&schema);
         let metadata = Arc::clone(footer.metadata());
         // Types that cannot be read as views are cast later.
         let footer =
@@ -377,22 +378,6 @@ fn catch_panics<T, E: std::fmt::Display>(call: impl FnOnce() -> Result<T, E>) ->
 
 fn wants(query: &Query, channel: &ChannelMeta) -> bool {
     query.channels.wants(&channel.name, &channel.source)
-}
-
-/// The schema with types of which rows share what is stored once: views, and dictionaries.
-fn shared_schema(schema: &SchemaRef) -> SchemaRef {
-    let fields = schema.fields().iter().map(|field| match field.name().as_str() {
-        SOURCE | CHANNEL if *field.data_type() == DataType::Utf8 => {
-            Arc::new(Field::clone(field).with_data_type(word_dictionary()))
-        }
-        _ => expansion::with_views(field),
-    });
-    let fields: Vec<Arc<Field>> = fields.collect();
-    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
-}
-
-fn word_dictionary() -> DataType {
-    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
 fn nanos_of(unit: TimeUnit) -> i64 {

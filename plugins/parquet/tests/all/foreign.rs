@@ -8,9 +8,14 @@ use arrow_array::builder::{Int64Builder, ListBuilder, MapBuilder, StringBuilder}
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{
-    Array, ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+    Array, ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, FixedSizeBinaryArray,
+    Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
-use parquet::arrow::ArrowWriter;
+use arrow_cast::cast;
+use arrow_select::take::take;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::{ArrowWriter, add_encoded_arrow_schema_to_metadata};
+use parquet::file::properties::WriterProperties;
 use sluice_model::{Batch, ReadContext, SplitStart};
 
 use crate::kit::source;
@@ -116,5 +121,89 @@ fn a_text_that_many_rows_share_is_not_in_memory_for_all_of_them() {
         let entries = columns.column_by_name("maps").unwrap().as_list::<i32>().values();
         let values = entries.as_struct().column(1).as_string::<i32>();
         assert!(values.iter().all(|found| found == Some(&text)));
+    }
+}
+
+#[test]
+fn a_row_that_is_no_event_costs_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gaps.parquet");
+    let times = [Some(1), None, Some(i64::MAX), Some(4), Some(5)];
+    let channels = [Some("a"), Some("a"), Some("b"), None, Some("b")];
+    let table = |rows: std::ops::Range<usize>| {
+        let times = TimestampMicrosecondArray::from(times[rows.clone()].to_vec());
+        let channels = StringArray::from(channels[rows.clone()].to_vec());
+        let numbers = Int64Array::from_iter_values(rows.map(|row| row as i64 * 10));
+        RecordBatch::try_from_iter_with_nullable([
+            ("timestamp", Arc::new(times) as ArrayRef, true),
+            ("channel", Arc::new(channels) as ArrayRef, true),
+            ("x", Arc::new(numbers) as ArrayRef, false),
+        ])
+        .unwrap()
+    };
+    let events = |batches: &[Batch]| -> Vec<(i64, i64, i64)> {
+        let each = batches.iter().flat_map(|batch| {
+            let numbers = batch.rows()[0].columns.column_by_name("x").unwrap();
+            let numbers = numbers.as_primitive::<Int64Type>().values().to_vec();
+            let times = batch.timestamps().iter().zip(batch.sequences());
+            times.zip(numbers).map(|((time, row), x)| (*time, *row, x)).collect::<Vec<_>>()
+        });
+        each.collect()
+    };
+
+    write(&path, &table(0..5));
+    let (batches, damage) = read(&path);
+    assert_eq!(events(&batches), [(1000, 0, 0), (5000, 4, 40)]);
+    assert_eq!(damage, ["row group 0: 3 rows are no events; row 1: it has no `timestamp`"]);
+
+    write(&path, &table(2..4));
+    let (batches, damage) = read(&path);
+    assert!(batches.is_empty());
+    assert_eq!(damage.len(), 1);
+    write(&path, &table(2..3));
+    let reason = "row group 0: row 0: its time 9223372036854775807 is out of range";
+    assert_eq!(read(&path).1, [reason]);
+    write(&path, &table(3..4));
+    assert_eq!(read(&path).1, ["row group 0: row 0: it has no `channel`"]);
+}
+
+#[test]
+fn dictionaries_of_any_type_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dictionaries.parquet");
+    let bytes = FixedSizeBinaryArray::try_from_iter([b"ab", b"cd"].iter()).unwrap();
+    let decimals = Decimal128Array::from(vec![15, 25]).with_precision_and_scale(5, 1).unwrap();
+    let values: [ArrayRef; 5] = [
+        Arc::new(BooleanArray::from(vec![true, false])),
+        Arc::new(bytes),
+        Arc::new(decimals),
+        Arc::new(Int64Array::from(vec![1, 2])),
+        Arc::new(StringArray::from(vec!["a", "b"])),
+    ];
+    for values in values {
+        let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![1, 2, 3]));
+        let keys = Int32Array::from(vec![0, 1, 0]);
+        let dictionary: ArrayRef = Arc::new(DictionaryArray::new(keys, Arc::clone(&values)));
+        let rows = RecordBatch::try_from_iter([("timestamp", times), ("x", dictionary)]).unwrap();
+        // Its own writer takes no dictionary of booleans; others write such a schema.
+        let plain = cast(rows.column(1), values.data_type()).unwrap();
+        let schema = rows.schema();
+        let rows =
+            RecordBatch::try_from_iter([("timestamp", rows.column(0).clone()), ("x", plain)]);
+        let mut properties = WriterProperties::default();
+        add_encoded_arrow_schema_to_metadata(&schema, &mut properties);
+        let options = ArrowWriterOptions::new().with_properties(properties);
+        let options = options.with_skip_arrow_metadata(true);
+        let (file, rows) = (fs::File::create(&path).unwrap(), rows.unwrap());
+        let mut writer = ArrowWriter::try_new_with_options(file, rows.schema(), options).unwrap();
+        writer.write(&rows).unwrap();
+        writer.close().unwrap();
+
+        let (batches, damage) = read(&path);
+        assert_eq!(damage, [""; 0], "{}", values.data_type());
+        let column = batches[0].rows()[0].columns.column_by_name("x").unwrap();
+        let found = cast(column, values.data_type()).unwrap();
+        let picks = Int32Array::from(vec![0, 1, 0]);
+        assert_eq!(found.to_data(), take(&values, &picks, None).unwrap().to_data());
     }
 }

@@ -1,0 +1,63 @@
+//! The types with which the columns of a file are read.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
+use sluice_kit::event_table::{CHANNEL, SOURCE};
+
+/// The schema with types that the Parquet library reads: without dictionaries of what it does not
+/// read as such.
+pub(super) fn readable(schema: &Schema) -> SchemaRef {
+    let of = |data_type: &DataType| match data_type {
+        DataType::Dictionary(_, value) => match **value {
+            DataType::Boolean
+            | DataType::Float16
+            | DataType::Decimal32(..)
+            | DataType::Decimal64(..)
+            | DataType::Decimal128(..)
+            | DataType::Decimal256(..)
+            | DataType::FixedSizeBinary(_) => DataType::clone(value),
+            _ => data_type.clone(),
+        },
+        _ => data_type.clone(),
+    };
+    with_fields(schema, |field| with_types(field, &of))
+}
+
+/// The schema with types of which rows share what is stored once: views, and dictionaries.
+pub(super) fn shared(schema: &Schema) -> SchemaRef {
+    let view = |data_type: &DataType| match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
+        DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+        _ => data_type.clone(),
+    };
+    with_fields(schema, |field| match field.name().as_str() {
+        SOURCE | CHANNEL if *field.data_type() == DataType::Utf8 => {
+            Arc::new(Field::clone(field).with_data_type(word_dictionary()))
+        }
+        _ => with_types(field, &view),
+    })
+}
+
+pub(super) fn word_dictionary() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+}
+
+fn with_fields(schema: &Schema, of: impl Fn(&FieldRef) -> FieldRef) -> SchemaRef {
+    let fields: Vec<FieldRef> = schema.fields().iter().map(of).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+/// The field with the type that `of` gives for its own, also for those inside of it.
+fn with_types(field: &FieldRef, of: &dyn Fn(&DataType) -> DataType) -> FieldRef {
+    let inner = |field: &FieldRef| with_types(field, of);
+    let data_type = match field.data_type() {
+        DataType::List(item) => DataType::List(inner(item)),
+        DataType::LargeList(item) => DataType::LargeList(inner(item)),
+        DataType::FixedSizeList(item, len) => DataType::FixedSizeList(inner(item), *len),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(inner).collect()),
+        DataType::Map(entry, is_sorted) => DataType::Map(inner(entry), *is_sorted),
+        other => of(other),
+    };
+    Arc::new(Field::clone(field).with_data_type(data_type))
+}
