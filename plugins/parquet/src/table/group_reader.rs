@@ -18,7 +18,7 @@ use sluice_model::{Batch, Damage, Error, MessageType, Payloads, ReadContext, Row
 
 use super::channel_resolver::{ChannelColumns, ChannelResolver};
 use super::types::word_dictionary;
-use super::{GroupSpan, MAX_SORTED_GROUP, ParquetTable, catch_panics, expansion, maps, nanos_of};
+use super::{GroupSpan, MAX_SORTED_GROUP, ParquetTable, catch_panics, expansion, nanos_of, stored};
 use crate::bytes::ReadFailure;
 
 /// The maximum rows per batch.
@@ -216,13 +216,12 @@ impl GroupReader {
         let (mut fields, mut columns) = (Vec::new(), Vec::new());
         for (field, column) in self.table.schema.fields().iter().zip(rows.columns()) {
             let Some(name) = field_of_column(field.name(), &RESERVED) else { continue };
-            let column = cast(column, field.data_type())
+            let column = stored::as_stored(column, field.data_type())
                 .map_err(|e| format!("column `{}`: {e}", field.name()))?;
             let mut metadata = field.metadata().clone();
             metadata.extend(self.table.meta.fields.get(field.name()).cloned().unwrap_or_default());
             let field = field.as_ref().clone().with_name(name).with_metadata(metadata);
-            let column = maps::with_lists(&column);
-            fields.push(maps::retyped(&field, &column));
+            fields.push(stored::retyped(&field, &column));
             columns.push(column);
         }
         let declared = self.table.meta.message.clone();

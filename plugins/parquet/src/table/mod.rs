@@ -25,8 +25,8 @@ mod channel_resolver;
 mod codec;
 mod expansion;
 mod group_reader;
-mod maps;
 mod span;
+mod stored;
 mod types;
 
 use channel_resolver::ChannelResolver;

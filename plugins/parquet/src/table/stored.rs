@@ -1,0 +1,110 @@
+//! Gives columns the types that the file has, after they were read with types of which rows share
+//! values. Maps, which no log has, become lists of their entries.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    BinaryType, BinaryViewType, ByteArrayType, ByteViewType, LargeBinaryType, LargeUtf8Type,
+    StringViewType, Utf8Type,
+};
+use arrow_array::{
+    Array, ArrayRef, FixedSizeListArray, GenericByteArray, GenericByteViewArray, GenericListArray,
+    OffsetSizeTrait, StructArray,
+};
+use arrow_buffer::{ArrowNativeType, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
+
+/// The column with this type of the file. `Err` if values do not fit into it.
+pub(super) fn as_stored(column: &ArrayRef, stored: &DataType) -> Result<ArrayRef, ArrowError> {
+    if column.data_type() == stored && !has_map(stored) {
+        return Ok(Arc::clone(column));
+    }
+    Ok(match (stored, column.data_type()) {
+        (DataType::Utf8, DataType::Utf8View) => texts::<Utf8Type, StringViewType>(column)?,
+        (DataType::LargeUtf8, DataType::Utf8View) => {
+            texts::<LargeUtf8Type, StringViewType>(column)?
+        }
+        (DataType::Binary, DataType::BinaryView) => texts::<BinaryType, BinaryViewType>(column)?,
+        (DataType::LargeBinary, DataType::BinaryView) => {
+            texts::<LargeBinaryType, BinaryViewType>(column)?
+        }
+        (DataType::Map(entry, _), DataType::Map(..)) => {
+            let map = column.as_map();
+            let entries: ArrayRef = Arc::new(map.entries().clone());
+            let entries = as_stored(&entries, entry.data_type())?;
+            let (offsets, nulls) = (map.offsets().clone(), map.nulls().cloned());
+            let item = retyped(entry, &entries);
+            Arc::new(GenericListArray::try_new(item, offsets, entries, nulls)?)
+        }
+        (DataType::List(item), DataType::List(_)) => list::<i32>(column, item)?,
+        (DataType::LargeList(item), DataType::LargeList(_)) => list::<i64>(column, item)?,
+        (DataType::FixedSizeList(item, len), DataType::FixedSizeList(..)) => {
+            let lists = column.as_fixed_size_list();
+            let values = as_stored(lists.values(), item.data_type())?;
+            let (item, nulls) = (retyped(item, &values), lists.nulls().cloned());
+            Arc::new(FixedSizeListArray::try_new_with_length(
+                item,
+                *len,
+                values,
+                nulls,
+                lists.len(),
+            )?)
+        }
+        (DataType::Struct(fields), DataType::Struct(_)) => {
+            let members = column.as_struct();
+            let columns = fields.iter().zip(members.columns());
+            let columns: Vec<ArrayRef> = columns
+                .map(|(field, column)| as_stored(column, field.data_type()))
+                .collect::<Result<_, _>>()?;
+            let fields = fields.iter().zip(&columns).map(|(field, column)| retyped(field, column));
+            let fields: Fields = fields.collect();
+            let nulls = members.nulls().cloned();
+            Arc::new(StructArray::try_new_with_length(fields, columns, nulls, members.len())?)
+        }
+        _ => Arc::clone(column),
+    })
+}
+
+fn has_map(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Map(..) => true,
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            has_map(item.data_type())
+        }
+        DataType::Struct(fields) => fields.iter().any(|field| has_map(field.data_type())),
+        _ => false,
+    }
+}
+
+/// The field with the type of its column.
+pub(super) fn retyped(field: &Field, column: &ArrayRef) -> FieldRef {
+    Arc::new(field.clone().with_data_type(column.data_type().clone()))
+}
+
+fn list<O: OffsetSizeTrait>(column: &ArrayRef, item: &Field) -> Result<ArrayRef, ArrowError> {
+    let lists = column.as_list::<O>();
+    let values = as_stored(lists.values(), item.data_type())?;
+    let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
+    Ok(Arc::new(GenericListArray::try_new(retyped(item, &values), offsets, values, nulls)?))
+}
+
+/// Each view's bytes, one after the other. With Arrow's cast, which appends them one by one,
+/// reading a table of texts takes twice as long.
+fn texts<T: ByteArrayType, V: ByteViewType>(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let views: &GenericByteViewArray<V> = column.as_byte_view();
+    let bytes = views.lengths().map(|len| len as usize).sum();
+    let too_long = || ArrowError::OffsetOverflowError(bytes);
+    T::Offset::from_usize(bytes).ok_or_else(too_long)?;
+    let mut values: Vec<u8> = Vec::with_capacity(bytes);
+    let mut offsets: Vec<T::Offset> = Vec::with_capacity(views.len() + 1);
+    offsets.push(T::Offset::default());
+    for row in 0..views.len() {
+        let value: &[u8] = views.value(row).as_ref();
+        values.extend_from_slice(value);
+        offsets.push(T::Offset::usize_as(values.len()));
+    }
+    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+    let nulls = views.nulls().cloned();
+    Ok(Arc::new(GenericByteArray::<T>::try_new(offsets, values.into(), nulls)?))
+}
