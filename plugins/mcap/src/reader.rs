@@ -168,6 +168,12 @@ impl RecordReader {
         Ok(())
     }
 
+    /// Whether a slow stream has not brought what comes next, for which events should not wait.
+    fn would_wait(&mut self) -> Result<bool, Error> {
+        let is_between = self.chunk.is_none() && !self.batcher.is_empty();
+        Ok(is_between && !self.walk.is_end_known() && self.walk.would_wait(self.at)?)
+    }
+
     /// Reads what is at the current position. Returns whether there may be more.
     fn step(&mut self) -> Result<bool, Error> {
         let at = self.at;
@@ -484,7 +490,7 @@ impl Reader for RecordReader {
                 }
                 None => has_more = self.step()?,
             }
-            if self.batcher.is_full()
+            if (self.batcher.is_full() || has_more && self.would_wait()?)
                 && let Some(batch) = self.batcher.take()
             {
                 return Ok(Some(batch));

@@ -49,6 +49,10 @@ impl Batcher {
         self.builder.len() >= MAX_EVENTS || self.bytes >= MAX_BYTES
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.builder.is_empty()
+    }
+
     /// The events so far; `None` if there are none.
     pub(crate) fn take(&mut self) -> Option<Batch> {
         (self.segment, self.bytes) = (None, 0);

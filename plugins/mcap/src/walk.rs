@@ -126,7 +126,8 @@ impl Walk {
             // A stream gives what is there: waiting for more would delay it.
             read_len = read_len.min(want.max(STREAM_STEP));
         }
-        let read = self.log.read_at(at, block.get_mut(..read_len).unwrap_or_default())?;
+        let space = block.get_mut(..read_len).unwrap_or_default();
+        let read = self.log.read_arrived(at, space, want)?;
         self.len = self.len.or(self.log.stream_end().filter(|_| read < read_len));
         self.run.count_read(read as u64);
         (self.block, self.base) = (block.freeze().slice(..read), at);
@@ -170,6 +171,39 @@ impl Walk {
             at = next;
         }
         Ok(to)
+    }
+
+    /// Whether reading the record at `at` would wait for more of a stream.
+    pub(crate) fn would_wait(&mut self, mut at: u64) -> Result<bool, Error> {
+        // Outside of chunks, a record is believed once the next one is there.
+        for _ in 0..2 {
+            if self.awaits(at.saturating_add(LOOK as u64 - 1))? {
+                return Ok(true);
+            }
+            let mut look = [0; LOOK];
+            let head = Head::parse(self.peek(at, &mut look)?);
+            // Longer records are damage, or are not waited for.
+            let Some(head) = head.filter(|head| head.record_len() <= self.max_record) else {
+                return Ok(false);
+            };
+            at = at.saturating_add(head.record_len());
+            if self.awaits(at - 1)? {
+                return Ok(true);
+            }
+            if head.opcode == op::CHUNK {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether the byte at `position` of a stream has not arrived yet.
+    fn awaits(&mut self, position: u64) -> Result<bool, Error> {
+        if self.len.is_some() || self.buffered(position, 1).is_some() {
+            return Ok(false);
+        }
+        let has_arrived = self.log.read_arrived(position, &mut [0], 0)? > 0;
+        Ok(!has_arrived && self.log.awaits_more(position))
     }
 
     fn buffered(&self, at: u64, want: usize) -> Option<Bytes> {

@@ -55,7 +55,7 @@ impl Stream {
     }
 
     /// Fills `buffer` from `position`. If the stream does not end and that takes longer than a
-    /// moment, `least` bytes suffice.
+    /// moment, `least` bytes suffice; with 0, `position` need not be reached.
     pub(super) fn read_at(
         &mut self,
         position: u64,
@@ -67,10 +67,10 @@ impl Stream {
         };
         let start = position.checked_sub(self.base).ok_or_else(missing)?;
         let start = usize::try_from(start).map_err(io::Error::other)?;
-        let began = Instant::now();
+        let (began, enough) = (Instant::now(), if least == 0 { 0 } else { start + least });
         while !self.ended && self.kept.len() < start + buffer.len() {
             let is_in_time = self.await_more()? && began.elapsed() < MOMENT;
-            if !is_in_time && self.kept.len() >= start + least {
+            if !is_in_time && self.kept.len() >= enough {
                 break;
             }
         }
