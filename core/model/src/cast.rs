@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, FixedSizeListArray, GenericListArray, OffsetSizeTrait,
+    RecordBatch, StructArray,
+};
+use arrow_buffer::OffsetBuffer;
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, FieldRef, Fields};
 
@@ -19,6 +23,7 @@ pub fn as_type(
     }
     // A null in the wrong place is found when its row is written.
     let data_type = &nullable(data_type);
+    let column = &from_first_value(column);
     check_lists(column, data_type)?;
     let there = cast(column, data_type).map_err(|e| e.to_string())?;
     let back = cast(&there, &nullable(column.data_type())).map_err(|e| e.to_string())?;
@@ -29,6 +34,52 @@ pub fn as_type(
         }
     }
     Ok(there)
+}
+
+/// The column with lists whose values begin with those of the first row, also inside of others.
+///
+/// Of a slice, Arrow's cast to lists of a fixed length takes the values of rows before it.
+pub fn from_first_value(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::List(item) => list_from_first_value::<i32>(column, item),
+        DataType::LargeList(item) => list_from_first_value::<i64>(column, item),
+        DataType::FixedSizeList(item, len) => {
+            let lists = column.as_fixed_size_list();
+            let values = from_first_value(lists.values());
+            let nulls = lists.nulls().cloned();
+            let made = FixedSizeListArray::try_new_with_length(
+                Arc::clone(item),
+                *len,
+                values,
+                nulls,
+                lists.len(),
+            );
+            made.map_or_else(|_| Arc::clone(column), |lists| Arc::new(lists))
+        }
+        DataType::Struct(fields) => {
+            let members = column.as_struct();
+            let columns = members.columns().iter().map(from_first_value).collect();
+            let nulls = members.nulls().cloned();
+            let made =
+                StructArray::try_new_with_length(fields.clone(), columns, nulls, members.len());
+            made.map_or_else(|_| Arc::clone(column), |members| Arc::new(members))
+        }
+        _ => Arc::clone(column),
+    }
+}
+
+fn list_from_first_value<O: OffsetSizeTrait>(column: &ArrayRef, item: &FieldRef) -> ArrayRef {
+    let lists = column.as_list::<O>();
+    let offsets = lists.value_offsets();
+    let (start, end) = (offsets[0], offsets[lists.len()]);
+    let values = lists.values().slice(start.as_usize(), (end - start).as_usize());
+    let moved: Vec<O> = offsets.iter().map(|offset| *offset - start).collect();
+    Arc::new(GenericListArray::new(
+        Arc::clone(item),
+        OffsetBuffer::new(moved.into()),
+        from_first_value(&values),
+        lists.nulls().cloned(),
+    ))
 }
 
 /// The columns of these names, each [as the type](as_type) of its field.
@@ -97,5 +148,71 @@ fn check_lists(array: &ArrayRef, wanted: &DataType) -> Result<(), String> {
         }
         DataType::List(field) | DataType::LargeList(field) => check_lists(items, field.data_type()),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::types::Int32Type;
+    use arrow_array::{Float64Array, ListArray};
+    use arrow_buffer::NullBuffer;
+
+    use super::*;
+
+    fn fixed(item: DataType, len: i32) -> DataType {
+        DataType::FixedSizeList(Arc::new(Field::new_list_field(item, true)), len)
+    }
+
+    /// Lists of two lists of three numbers each, all of them different; the fourth is null.
+    fn nested() -> ArrayRef {
+        let numbers: Float64Array = (0..48).map(f64::from).collect::<Vec<f64>>().into();
+        let field = |item: &DataType| Arc::new(Field::new_list_field(item.clone(), true));
+        let lists = |values: ArrayRef, len: usize, nulls: Option<NullBuffer>| -> ArrayRef {
+            let offsets = OffsetBuffer::from_lengths(vec![len; values.len() / len]);
+            Arc::new(ListArray::new(field(values.data_type()), offsets, values, nulls))
+        };
+        let nulls = NullBuffer::from_iter((0..8).map(|row| row != 3));
+        lists(lists(Arc::new(numbers), 3, None), 2, Some(nulls))
+    }
+
+    #[test]
+    fn slices_of_lists_are_cast_with_their_own_values() {
+        let (all, to) = (nested(), fixed(fixed(DataType::Float64, 3), 2));
+        let in_struct = |column: &ArrayRef| -> ArrayRef {
+            Arc::new(StructArray::from(vec![(
+                Arc::new(Field::new("lists", column.data_type().clone(), true)),
+                Arc::clone(column),
+            )]))
+        };
+        let struct_to =
+            |to: &DataType| DataType::Struct(vec![Field::new("lists", to.clone(), true)].into());
+        let cast_all = |column: &ArrayRef, to: &DataType| {
+            let mut unfit = vec![false; column.len()];
+            let there = as_type(column, to, &mut unfit).unwrap();
+            assert_eq!(unfit, vec![false; column.len()]);
+            there
+        };
+        for (all, to) in [(in_struct(&all), struct_to(&to)), (all, to)] {
+            let whole = cast_all(&all, &to);
+            for start in 0..all.len() {
+                for len in 1..=all.len() - start {
+                    let part = cast_all(&all.slice(start, len), &to);
+                    assert_eq!(*part, *whole.slice(start, len), "{start} {len}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_of_another_length_in_a_slice_is_unfit() {
+        let rows =
+            [Some(vec![Some(1), Some(2)]), Some(vec![Some(3), Some(4)]), Some(vec![Some(5)])];
+        let lists = ListArray::from_iter_primitive::<Int32Type, _, _>(rows);
+        let lists = (Arc::new(lists) as ArrayRef).slice(1, 2);
+        let mut unfit = [false; 2];
+        let there = as_type(&lists, &fixed(DataType::Int32, 2), &mut unfit).unwrap();
+        assert_eq!(unfit, [false, true]);
+        let first = there.as_fixed_size_list().value(0);
+        assert_eq!(first.as_primitive::<Int32Type>().values(), &[3, 4]);
     }
 }
