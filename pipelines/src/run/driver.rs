@@ -447,6 +447,8 @@ impl<'r> RunDriver<'r> {
         if std::mem::replace(&mut self.sources[source].ended, true) {
             return Ok(());
         }
+        // What a receiver tells when it ends.
+        self.note_losses(source);
         self.follow(source, InputLog::close);
         let segment = Arc::clone(&self.sources[source].segment);
         self.end_segment(&segment)

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use sluice_kit::Playback;
 use sluice_pipeline::Report;
+use sluice_pipeline::report::Note;
 use sluice_pipeline::run::{self, Options, Progress, Snapshot, Stop};
+use socket2::Socket;
 
 use crate::kit::{BEGIN, Folder, LcmEvent, log, pipeline};
 
@@ -39,14 +41,21 @@ fn file(name: &str, from: &str) -> String {
 
 /// Sends short messages through the loopback interface.
 fn send(port: u16, messages: impl IntoIterator<Item = u32>) {
-    let socket = socket2::Socket::from(UdpSocket::bind("127.0.0.1:0").unwrap());
+    let socket = sender();
+    messages.into_iter().for_each(|n| send_from(&socket, port, n));
+}
+
+fn sender() -> Socket {
+    let socket = Socket::from(UdpSocket::bind("127.0.0.1:0").unwrap());
     socket.set_multicast_if_v4(&Ipv4Addr::LOCALHOST).unwrap();
+    socket
+}
+
+fn send_from(socket: &Socket, port: u16, n: u32) {
     let to = std::net::SocketAddrV4::new([239, 255, 76, 67].into(), port);
-    for n in messages {
-        let datagram = [b"LC02", &n.to_be_bytes()[..], b"A\0", &n.to_be_bytes()].concat();
-        socket.send_to(&datagram, &to.into()).unwrap();
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let datagram = [b"LC02", &n.to_be_bytes()[..], b"A\0", &n.to_be_bytes()].concat();
+    socket.send_to(&datagram, &to.into()).unwrap();
+    std::thread::sleep(Duration::from_millis(1));
 }
 
 fn run(text: &str, folder: &Folder, options: &Options) -> Report {
@@ -140,6 +149,27 @@ fn asking_a_live_run_to_end_is_its_end() {
     let got = numbers(&read_events(&folder, "got.lcm"));
     assert_eq!(got, (0..200).collect::<Vec<_>>());
     assert_eq!((report.interrupted, report.exit()), (false, 0));
+}
+
+#[test]
+fn what_a_receiver_tells_at_its_end_is_reported() {
+    let (folder, port) = (Folder::new(), port());
+    let text = live("live", port, "") + &file("got", "live");
+    let (stop, readiness) = (Arc::<Stop>::default(), Arc::<Readiness>::default());
+    let options = Options { stop: Arc::clone(&stop), ..readiness.options() };
+    let report = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            readiness.wait_for(1);
+            let socket = sender();
+            // Each message twice, of a sender that does not start anew.
+            (0..40).for_each(|n| send_from(&socket, port, n / 2));
+            stop.request();
+        });
+        run(&text, &folder, &options)
+    });
+    assert_eq!(numbers(&read_events(&folder, "got.lcm")), (0..20).collect::<Vec<_>>());
+    let told = |note: &Note| note.what.contains("duplicate") && note.count == 20;
+    assert!(report.notes.iter().any(told), "{:?}", report.notes);
 }
 
 #[test]
