@@ -2,6 +2,7 @@
 //! file or the disk. Uses sockets on `lo` with a private port.
 
 use std::fs;
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -113,6 +114,20 @@ fn existing_files_are_refused_continued_replaced_or_numbered() {
         ProgramOutput::from_output(sender.record(&folder, &["--to", "a"]).output().unwrap());
     refused.expect(1).expect_stderr("exists; --force").expect_stderr("a\n");
     assert_eq!(folder.names(), ["a", "a.00"]);
+}
+
+#[test]
+fn an_empty_log_is_continued() {
+    let (folder, mut sender) = (Folder::new(), Sender::new());
+    folder.write("touched.lcm", b"");
+    for name in ["recorded.lcm", "touched.lcm"] {
+        let append = ["--to", name, "--append"];
+        sender.start(&folder, &append).stop().expect(0);
+        let recorder = sender.start(&folder, &[&append[..], &["-n", "1"]].concat());
+        sender.send("A", b"1");
+        recorder.end().expect(0);
+        assert_eq!(crate::kit::numbers(&folder.read(name)), [0], "{name}");
+    }
 }
 
 #[test]
@@ -439,4 +454,27 @@ fn a_recording_that_could_not_begin_leaves_nothing() {
     let refused = run_sluice(&folder, &["record", "--to", "x.lcm", "--interface", "no-such-card"]);
     refused.expect(1).expect_stderr("no-such-card");
     assert!(folder.names().is_empty(), "{:?}", folder.names());
+}
+
+#[test]
+fn a_recording_that_could_not_begin_leaves_older_ones_in_place() {
+    let (folder, events) = (Folder::new(), drive(3, 10));
+    let names = ["x.lcm", "r.lcm.0", "r.lcm.1", "r.lcm.2"];
+    let log_of = |number: usize| log(&events[number..]);
+    for (number, name) in names.iter().enumerate() {
+        folder.write(name, log_of(number));
+    }
+    // Nobody listens on a port that was just free.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let hub = format!("tcpq://127.0.0.1:{port}");
+    for arguments in [
+        &["record", &hub, "--to", "x.lcm", "--force"][..],
+        &["record", "--interface", "no-such-card", "--to", "x.lcm", "--force"],
+        &["record", &hub, "--to", "r.lcm", "--rotate", "3"],
+    ] {
+        run_sluice(&folder, arguments).expect(1);
+        for (number, name) in names.iter().enumerate() {
+            assert!(folder.read(name) == log_of(number), "{name} after {arguments:?}");
+        }
+    }
 }

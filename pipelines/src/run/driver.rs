@@ -20,8 +20,8 @@ use sluice_model::{
 
 use super::hashing::hash_rest;
 use super::milestone::{InputLog, Milestone};
-use super::publisher::{OutputSet, Publisher};
-use super::quarantine::Quarantines;
+use super::publisher::Publisher;
+use super::quarantine::{self, Quarantines};
 use super::segment::{Branch, SegmentOutcome, SegmentOutput};
 use super::setup::run_task;
 use super::tally::{FinishedRun, RunTally};
@@ -55,6 +55,8 @@ pub(super) struct RunDriver<'r> {
     events: u64,
     /// How often the sources have been read to the end.
     rounds: u64,
+    /// Whether this round began where playback was told to go.
+    is_sought: bool,
     /// When losses of live sources were last reported.
     losses_reported: Instant,
 }
@@ -104,7 +106,6 @@ impl<'r> RunDriver<'r> {
         topology: Topology,
         reading: ReadPlan,
         publisher: &'r Publisher<'r>,
-        (outputs, quarantines): (OutputSet, Quarantines),
     ) -> Result<Self, Error> {
         let (setup, options) = (publisher.setup, publisher.options);
         let Topology { sources, folds, merges, sinks, ports } = topology;
@@ -143,6 +144,12 @@ impl<'r> RunDriver<'r> {
                 was_cut_short: false,
             });
         }
+        // Opening a recording replaces and renames files: not before its sources listen.
+        let mut live = running.iter_mut().filter(|source| source.steps.is_live());
+        live.try_for_each(|source| source.steps.begin())?;
+        let outputs = publisher.open_outputs()?;
+        let policies = running.iter().map(|source| (source.node, &*source.name, &source.damage));
+        let quarantines = quarantine::open(policies, &outputs.outputs)?;
         Ok(Self {
             setup,
             options,
@@ -164,6 +171,7 @@ impl<'r> RunDriver<'r> {
             without_bytes,
             events: 0,
             rounds: 0,
+            is_sought: false,
             losses_reported: Instant::now(),
         })
     }
@@ -269,13 +277,14 @@ impl<'r> RunDriver<'r> {
         let sought = playback.take_seek();
         if sought.is_none() {
             self.rounds += 1;
-            if self.rounds >= self.writers.rounds() || !moved {
+            // Nothing follows what was sought at the end of a window.
+            let may_move = moved || self.is_sought;
+            if self.rounds >= self.writers.rounds() || !may_move {
                 return Ok(false);
             }
-        }
-        if sought.is_none() {
             playback.begin_again();
         }
+        self.is_sought = sought.is_some();
         for source in &mut self.sources {
             let (mut splits, mut query) = source.plan.clone();
             if let Some(time) = sought {

@@ -131,8 +131,6 @@ fn run_prepared(
         grows: sinks(&nodes).all(|sink| sink.traits().is_readable_unfinished),
         hash: options.hash || is_hashed || writes_folder(&nodes),
     };
-    let open = publisher.open_outputs()?;
-    let quarantines = quarantine::open(&nodes, &open.outputs)?;
     let names: Vec<NodeNames> = nodes.iter().map(NodeNames::from_node).collect();
     let is_windowed = reading.is_windowed();
     let labels =
@@ -141,7 +139,7 @@ fn run_prepared(
     let topology =
         Topology::build(nodes, &reading.origins, &reading.pushdown, setup.merge_limit())?;
     let is_live = reading.sources.iter().all(SourcePlan::is_live);
-    let mut driver = RunDriver::new(topology, reading, &publisher, (open, quarantines))?;
+    let mut driver = RunDriver::new(topology, reading, &publisher)?;
     notes.iter().for_each(|(node, what)| driver.note(*node, &labels[*node].0, what));
     let (finished, outputs) = driver.drive()?;
     let names = setup.match_names(&names, is_windowed, &finished);

@@ -8,7 +8,7 @@ use sluice_io::files::{self, LogFile};
 use sluice_io::store::is_address;
 use sluice_model::{Damage, Error, OutputFile, Outputs};
 
-use crate::spec::{OnDamage, PipelineNode};
+use crate::spec::OnDamage;
 
 /// Quarantine files, by the index of their source node.
 pub(super) type Quarantines = BTreeMap<usize, Quarantine>;
@@ -27,14 +27,17 @@ pub(crate) fn quarantine_path(source: &str, path: Option<&Path>) -> PathBuf {
     path.map_or_else(|| PathBuf::from(format!("{source}.quarantine")), Path::to_owned)
 }
 
-/// Opens the quarantines of all sources that have one.
+/// Opens the quarantines of all sources that have one: sources as node, name and policy.
 ///
 /// `Err` if a file cannot be written at its path.
-pub(super) fn open(nodes: &[PipelineNode], outputs: &Arc<Outputs>) -> Result<Quarantines, Error> {
+pub(super) fn open<'s>(
+    sources: impl Iterator<Item = (usize, &'s str, &'s OnDamage)>,
+    outputs: &Arc<Outputs>,
+) -> Result<Quarantines, Error> {
     let mut open = Quarantines::new();
-    for (node, spec) in nodes.iter().enumerate() {
-        let OnDamage::Quarantine(path) = &spec.damage else { continue };
-        let path = quarantine_path(&spec.name, path.as_deref());
+    for (node, name, damage) in sources {
+        let OnDamage::Quarantine(path) = damage else { continue };
+        let path = quarantine_path(name, path.as_deref());
         outputs.check_target(&path)?;
         open.insert(node, Quarantine { path, outputs: Arc::clone(outputs), file: None, ranges: 0 });
     }

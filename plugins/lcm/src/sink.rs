@@ -271,11 +271,11 @@ impl Sink for LcmLogSink {
 }
 
 /// The last event number of the log at `path`, and how many events it has; `None` if there is no
-/// log.
+/// log, or an empty one, as a recording without messages leaves.
 ///
 /// `Err` if it is damaged: events appended after a cut event would be read as part of it.
 fn last_event(path: &Path) -> Result<Option<(i64, u64)>, Error> {
-    if !path.exists() {
+    if path.metadata().map_or(0, |meta| meta.len()) == 0 {
         return Ok(None);
     }
     let context = ReadContext::standalone("old");

@@ -10,6 +10,7 @@ use sluice_pipeline::report::Note;
 use sluice_pipeline::run::{self, Options, Progress, Snapshot, Stop};
 use socket2::Socket;
 
+use super::{PATIENCE, until};
 use crate::kit::{BEGIN, Folder, LcmEvent, log, pipeline};
 
 fn port() -> u16 {
@@ -221,6 +222,27 @@ fn playback_continues_after_a_seek_and_every_event_is_counted() {
     // One at each position, and one more if a second passed before polling.
     assert!((4..=8).contains(&row.out), "{row:?}");
     assert!(!report.interrupted);
+}
+
+#[test]
+fn a_loop_goes_on_after_a_seek_behind_its_end() {
+    let (folder, port) = (Folder::new(), port());
+    slow_log(&folder, 3600);
+    let text = LOG.to_owned() + &player("log", port, "speed = 1\nloop = 2");
+    let playback = Arc::<Playback>::default();
+    let options = Options { playback: Arc::clone(&playback), ..Options::default() };
+    let report = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let at = |second: i64| (BEGIN + second * 1_000_000) * 1_000;
+            let has_played = |events| until(PATIENCE, || playback.played() >= events);
+            assert!(has_played(1));
+            playback.seek(at(4000));
+            assert!(has_played(2), "the second round");
+            playback.seek(at(3599));
+        });
+        run(&text, &folder, &options)
+    });
+    assert!(report.channels[0].out >= 3 && !report.interrupted);
 }
 
 #[test]
