@@ -16,6 +16,10 @@ use super::tally::{NodeTally, RunTally};
 use super::topology::SinkNode;
 use crate::manifest::RunEnd;
 
+/// What a full disk leaves of an output.
+const KEPT: &str = "everything recorded before is kept";
+const NOT_KEPT: &str = "its last file could not be completed, and those before it are kept";
+
 /// All sinks of a run, with their open outputs.
 pub(super) struct Writers<'r> {
     publisher: &'r Publisher<'r>,
@@ -121,10 +125,7 @@ impl<'r> Writers<'r> {
         if !self.is_disk_full(&error) {
             return Err(error);
         }
-        for node in self.nodes() {
-            self.note_full(node, &error, tally);
-            self.close(node, tally);
-        }
+        self.nodes().into_iter().for_each(|node| self.close_full(node, &error, tally));
         Ok(())
     }
 
@@ -191,8 +192,7 @@ impl<'r> Writers<'r> {
         if !self.is_disk_full(&error) {
             return Err(error);
         }
-        self.note_full(node, &error, tally);
-        self.close(node, tally);
+        self.close_full(node, &error, tally);
         Ok(())
     }
 
@@ -202,20 +202,20 @@ impl<'r> Writers<'r> {
         is_full && self.publisher.options.recording.is_some()
     }
 
-    fn note_full(&self, node: usize, error: &Error, tally: &mut RunTally) {
-        let what = format!("{error}; everything recorded before is kept");
-        tally.node(node).note(&what, 0);
+    /// Completes an output whose disk is full, if possible, and ends the run as if stopped.
+    /// Otherwise counts the events as lost that may not be in it.
+    fn close_full(&mut self, node: usize, error: &Error, tally: &mut RunTally) {
         self.publisher.options.stop.drain.store(true, Ordering::Relaxed);
-    }
-
-    /// Completes an output if possible; otherwise counts the events as lost that may not be in it.
-    fn close(&mut self, node: usize, tally: &mut RunTally) {
         let Some(writer) = self.writers.get_mut(&node) else { return };
         let closed = writer.output.take().map(|output| output.finish());
-        if !matches!(closed, Some(Ok(_))) {
+        let is_complete = matches!(closed, Some(Ok(_)));
+        let tally = tally.node(node);
+        if !is_complete {
             // At most the events since the last flush are missing.
-            tally.node(node).count_lost(&std::mem::take(&mut writer.unflushed));
+            tally.count_lost(&std::mem::take(&mut writer.unflushed));
         }
+        let is_kept = is_complete || writer.sink.traits().is_readable_unfinished;
+        tally.note(&format!("{error}; {}", if is_kept { KEPT } else { NOT_KEPT }), 0);
     }
 
     fn nodes(&self) -> Vec<usize> {
