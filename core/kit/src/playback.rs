@@ -188,8 +188,8 @@ struct PlaybackTimer {
     speed: PlaybackSpeed,
     /// The reference for the next events.
     anchor: Option<TimeAnchor>,
-    /// The time of the last event played.
-    last: Option<i64>,
+    /// The latest time played since times last jumped back.
+    latest: Option<i64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -199,13 +199,17 @@ struct TimeAnchor {
     factor: f64,
 }
 
+/// The largest step back of times, in nanoseconds, that is disorder, as of sensors with different
+/// delays. A larger one is a jump, as of a clock that was set.
+const MAX_DISORDER: i64 = 2_000_000_000;
+
 /// The interval for checking cancellation.
 const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl PlaybackClock {
     /// A clock that starts with the first event it is asked about.
     pub fn new(playback: Arc<Playback>, run: RunHandle, speed: PlaybackSpeed) -> Self {
-        let timer = PlaybackTimer { speed, anchor: None, last: None };
+        let timer = PlaybackTimer { speed, anchor: None, latest: None };
         Self { playback, run, timer, seeks: 0, from: None }
     }
 
@@ -218,7 +222,7 @@ impl PlaybackClock {
         }
         if self.seeks != state.seeks {
             (self.seeks, self.from) = (state.seeks, state.from);
-            (self.timer.anchor, self.timer.last) = (None, None);
+            (self.timer.anchor, self.timer.latest) = (None, None);
         }
         if self.from.is_some_and(|from| time.is_none_or(|time| time < from)) {
             return PlaybackTurn::Never;
@@ -235,7 +239,7 @@ impl PlaybackClock {
             return PlaybackTurn::Later;
         }
         if let Some(time) = time {
-            self.timer.last = Some(time);
+            self.timer.latest = self.timer.latest.max(Some(time));
             state.position = Some(time);
             state.first.get_or_insert(time);
         }
@@ -269,10 +273,11 @@ impl PlaybackTimer {
             return None;
         }
         let now = Instant::now();
-        // When times step back, the real distance is unknown: the event is due immediately, and
-        // becomes the reference.
-        if self.last.is_some_and(|last| time < last) {
-            self.last = None;
+        // An event a little before others is due immediately, and the next ones when they would be
+        // without it. When times jump back, the real distance is unknown: the event is due
+        // immediately, and becomes the reference.
+        if self.latest.is_some_and(|latest| time < latest.saturating_sub(MAX_DISORDER)) {
+            self.latest = None;
             self.anchor = None;
         }
         let mut anchor = self.anchor.unwrap_or(TimeAnchor { event: time, played: now, factor });
@@ -281,16 +286,17 @@ impl PlaybackTimer {
             let gone = now.saturating_duration_since(anchor.played).as_nanos() as f64;
             let reached =
                 anchor.event.saturating_add((gone * self.speed.speed * anchor.factor) as i64);
-            let event = reached.clamp(self.last.unwrap_or(time).min(time), time);
+            let latest = self.latest.unwrap_or(time);
+            let event = reached.clamp(latest, latest.max(time));
             anchor = TimeAnchor { event, played: now, factor };
         }
-        if let (Some(most), Some(last)) = (self.speed.max_gap, self.last) {
+        if let (Some(most), Some(latest)) = (self.speed.max_gap, self.latest) {
             let most = i64::try_from(most.as_nanos()).unwrap_or(i64::MAX);
-            if time.saturating_sub(last) > most {
+            if time.saturating_sub(latest) > most {
                 // The gap is shortened at its start: the rest begins when the last event was due.
-                let played = anchor.at(last, speed).unwrap_or(now);
+                let played = anchor.at(latest, speed).unwrap_or(now);
                 anchor = TimeAnchor { event: time.saturating_sub(most), played, factor };
-                self.last = Some(anchor.event);
+                self.latest = Some(anchor.event);
             }
         }
         self.anchor = Some(anchor);
@@ -346,6 +352,22 @@ mod tests {
         assert_eq!(pace.wait(Some(5000 * MS)), PlaybackTurn::Now);
         assert_eq!(pace.poll(Some(MS)), PlaybackTurn::Now);
         assert_eq!(due_after(&mut pace, 101 * MS), Duration::from_millis(100));
+    }
+
+    #[test]
+    fn times_that_step_back_a_little_are_due_at_once_and_delay_no_others() {
+        for max_gap in [None, Some(20)] {
+            let (playback, mut pace) = pace(1.0, max_gap);
+            assert_eq!(pace.poll(Some(5000 * MS)), PlaybackTurn::Now);
+            for step in 1..20 {
+                assert_eq!(pace.poll(Some((4970 + step) * MS)), PlaybackTurn::Now);
+                let due = due_after(&mut pace, (5000 + step) * MS);
+                assert_eq!(due, Duration::from_millis(step as u64));
+            }
+            playback.set_factor(2.0);
+            assert_eq!(pace.poll(Some(4970 * MS)), PlaybackTurn::Now);
+            assert!(due_after(&mut pace, 5010 * MS) <= Duration::from_millis(5));
+        }
     }
 
     #[test]

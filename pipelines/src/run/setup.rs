@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use sluice_io::files::refuse_repeated_streams;
+use sluice_io::files::{InputFiles, refuse_repeated_streams};
 use sluice_io::tasks::TaskPool;
 use sluice_kit::reading::{ReadAhead, ReadLimits, ReadStep, ReadTask};
 use sluice_kit::{KeptNames, Playback};
@@ -43,6 +43,8 @@ pub(super) struct Setup {
     pub(super) is_sent_live: bool,
     pub(super) progress: Option<Arc<dyn Progress>>,
     playback: Arc<Playback>,
+    /// Shared with the sources, which read their inputs in parts.
+    input_files: Arc<InputFiles>,
     names: Arc<KeptNames>,
     pub(super) bytes_read: Arc<AtomicU64>,
     /// The channels that sources were asked to skip.
@@ -86,6 +88,7 @@ impl Setup {
             is_sent_live: false,
             progress: options.progress.clone(),
             playback: Arc::clone(&options.playback),
+            input_files: Arc::default(),
             names,
             bytes_read: Arc::default(),
             left_out: ChannelLog::default(),
@@ -169,6 +172,7 @@ impl Setup {
         RunHandle::new(node, Arc::new(host), Arc::clone(&self.stop.drain))
             .sharing(&self.playback)
             .sharing(&self.names)
+            .sharing(&self.input_files)
     }
 
     pub(super) fn stage_context(
@@ -189,6 +193,8 @@ impl Setup {
             }
         }
         refuse_repeated_streams(files.iter().flat_map(|(_, _, inputs)| inputs))?;
+        let paths = files.iter().flat_map(|(_, _, inputs)| inputs).map(|input| &input.path);
+        paths.for_each(|path| self.input_files.note(path));
         let origins = self.origins(nodes)?;
         let wanted = Pushdown::compute(nodes, &origins);
         let mut sources = Vec::new();

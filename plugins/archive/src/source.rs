@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use sluice_io::files::{self, LogFile, PathKind};
+use sluice_io::files::{self, InputFiles, LogFile, PathKind};
 use sluice_io::frames::MAGIC;
 use sluice_model::options::{self, ByteSize, InPaths};
 use sluice_model::{
@@ -172,6 +172,7 @@ impl Source for Archive {
             return Ok(Box::new(std::iter::empty()));
         };
         let mut log = LogFile::open_plain(path)?;
+        context.run.shared::<InputFiles>().check(&log)?;
         log.hash_reads(&context.run.shared());
         Ok(Box::new(FrameReader::new(log, footer, split, unpacker)))
     }

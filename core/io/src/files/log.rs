@@ -12,7 +12,7 @@ use super::object_reader::ObjectReader;
 use super::peek::take_peeked;
 use super::stream::{PolledFile, StopCheck, Stream};
 use super::unpack::Unpacker;
-use super::{fill, is_magic, is_zstd, open};
+use super::{FileIdentity, fill, is_magic, is_zstd, open};
 use crate::Error;
 
 /// A log that can be read at any position: a file, an object of a store, or a stream with a window
@@ -142,6 +142,14 @@ impl LogFile {
             Backend::File(file) => file.metadata().ok().map(|meta| meta.len()),
             Backend::Object(ranges) => Some(ranges.len()),
             Backend::Stream(_) => None,
+        }
+    }
+
+    /// Which file it is; `None` for anything else.
+    pub(super) fn identity(&self) -> Option<FileIdentity> {
+        match &self.backend {
+            Backend::File(file) => FileIdentity::from_metadata(&file.metadata().ok()?),
+            Backend::Object(_) | Backend::Stream(_) => None,
         }
     }
 

@@ -6,6 +6,7 @@
 mod cache;
 mod foreign;
 mod hash;
+mod inputs;
 mod log;
 mod object_reader;
 mod objects;
@@ -29,6 +30,7 @@ use crate::store::{self, StorePath};
 pub use cache::FileCache;
 pub use foreign::{ForeignFormat, InputContent, is_text, is_text_bytes, refuse_foreign};
 pub use hash::{InputHash, InputHashes, hash_file};
+pub use inputs::InputFiles;
 pub use log::LogFile;
 pub(crate) use objects::forget;
 pub use objects::{forget_states, objects_below};
@@ -260,7 +262,10 @@ impl FileIdentity {
                 *blake3::hash(place.at.to_string().as_bytes()).as_bytes(),
             )));
         }
-        let meta = fs::metadata(path).ok()?;
+        Self::from_metadata(&fs::metadata(path).ok()?)
+    }
+
+    fn from_metadata(meta: &fs::Metadata) -> Option<Self> {
         meta.is_file().then(|| Self(IdentityKey::File { device: meta.dev(), inode: meta.ino() }))
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use sluice_io::files::{self, InputContent, InputHashes, LogFile};
+use sluice_io::files::{self, InputContent, InputFiles, InputHashes, LogFile};
 
 use super::Query;
 use crate::{Batch, BlockPool, Channels, DamageLog, Error, Input, LossLog, RunHandle};
@@ -149,12 +149,15 @@ impl ReadContext {
     /// Opens a log for reading: a file, an object, a pipe, or standard input (`-`), decompressed if
     /// necessary. Input that can only be read once is refused if it starts like a format that does
     /// not have this content; `None` accepts any. A pipe ends when the run is cancelled.
+    ///
+    /// `Err` if another file has taken the place of an input of the run.
     pub fn open_log(
         &self,
         path: &Path,
         content: impl Into<Option<InputContent>>,
     ) -> Result<LogFile, Error> {
         let mut log = LogFile::open(path)?;
+        self.run.shared::<InputFiles>().check(&log)?;
         log.hash_reads(&self.run.shared::<InputHashes>());
         let run = self.run.clone();
         log.stop_when(move || run.is_cancelled());
@@ -357,5 +360,29 @@ pub trait Reader: Send {
 impl<I: Iterator<Item = Result<Batch, Error>> + Send> Reader for I {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
         self.next().transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_parts_of_an_input_are_of_one_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        fs::write(&path, "first").unwrap();
+        let files = Arc::<InputFiles>::default();
+        files.note(&path);
+        let mut context = ReadContext::standalone("log");
+        let open = |context: &ReadContext| context.open_log(&path, None).map(drop);
+        context.run = context.run.sharing(&files);
+        open(&context).unwrap();
+        fs::write(folder.path().join("other"), "other").unwrap();
+        fs::rename(folder.path().join("other"), &path).unwrap();
+        assert!(open(&context).unwrap_err().to_string().contains("replaced by another file"));
+        open(&ReadContext::standalone("log")).unwrap();
     }
 }
