@@ -51,13 +51,12 @@ const PNG_MAGIC: &[u8] = b"\x89PNG\r\n\x1a\n";
 /// The most pixels of a side that the format allows.
 const MAX_SIDE: u32 = i32::MAX as u32;
 
-/// Walks over the chunks of a PNG file: a length, a name, the content, and a checksum, which is
-/// left to the decoder.
+/// Walks over the chunks of a PNG file: a length, a name, the content, and a checksum.
 fn png_shape(bytes: &[u8]) -> Result<ImageShape, &'static str> {
     let mut rest = bytes.strip_prefix(PNG_MAGIC).ok_or(BAD_PNG)?;
     let (mut shape, mut has_pixels) = (None, false);
     loop {
-        let (name, content, after) = png_chunk(rest).ok_or(CUT_PNG)?;
+        let PngChunk { name, content, crc32, after } = png_chunk(rest).ok_or(CUT_PNG)?;
         match name {
             b"IHDR" if shape.is_none() => shape = Some(png_header(content)?),
             _ if shape.is_none() => return Err(BAD_PNG),
@@ -65,17 +64,30 @@ fn png_shape(bytes: &[u8]) -> Result<ImageShape, &'static str> {
             b"IEND" => return shape.filter(|_| has_pixels).ok_or(BAD_PNG),
             _ => {}
         }
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(name);
+        hasher.update(content);
+        if hasher.finalize() != crc32 {
+            return Err(BAD_PNG);
+        }
         rest = after;
     }
 }
 
-/// The name and content of a chunk, and what follows it.
-fn png_chunk(bytes: &[u8]) -> Option<(&[u8; 4], &[u8], &[u8])> {
-    const CHECKSUM: usize = 4;
+struct PngChunk<'b> {
+    name: &'b [u8; 4],
+    content: &'b [u8],
+    crc32: u32,
+    /// What follows it.
+    after: &'b [u8],
+}
+
+fn png_chunk(bytes: &[u8]) -> Option<PngChunk<'_>> {
     let (len, rest) = bytes.split_first_chunk::<4>()?;
     let (name, rest) = rest.split_first_chunk::<4>()?;
     let (content, rest) = rest.split_at_checked(u32::from_be_bytes(*len) as usize)?;
-    Some((name, content, rest.get(CHECKSUM..)?))
+    let (crc32, after) = rest.split_first_chunk::<4>()?;
+    Some(PngChunk { name, content, crc32: u32::from_be_bytes(*crc32), after })
 }
 
 fn png_header(content: &[u8]) -> Result<ImageShape, &'static str> {
@@ -205,8 +217,13 @@ mod tests {
         assert_eq!(changed(24, 16), Err(DEEP_PNG));
         assert_eq!(changed(25, 3), Err(PALETTE_PNG));
         assert_eq!(changed(19, 0), Err(BAD_PNG));
-        let rgba = ImageShape { height: 2, width: 2, channels: 4 };
-        assert_eq!(changed(25, 6), Ok(rgba));
+        // Anything else is found by the checksums of its chunks, but for the last one, which is
+        // empty.
+        for (at, byte) in whole.iter().enumerate().take(whole.len() - 12).skip(8) {
+            assert!(changed(at, byte ^ 1).is_err(), "byte {at}");
+        }
+        let rgba = encode(2, 2, ColorType::Rgba, &[7; 16]).unwrap();
+        assert_eq!(image_shape(&rgba), Ok(ImageShape { height: 2, width: 2, channels: 4 }));
     }
 
     proptest! {
