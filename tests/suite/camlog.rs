@@ -95,6 +95,22 @@ fn the_image_pipelines_give_the_same_output_for_a_camera_log() {
     }
 }
 
+#[test]
+fn pictures_of_cameras_that_are_not_in_the_calibration_are_written_too() {
+    let (folder, images) = demo_drive_with_camlog();
+    folder.write("none.toml", "[sensor.FRONT]\nposition = [1, 0, 0]\nrpy = [0, 0, 0]\n");
+    let text = include_str!("../../pipelines/library/dgc-images.toml");
+    let source = "[sources.log]\ncalibration = \"none.toml\"";
+    folder.write("images.toml", text.replacen("[sources.log]", source, 1));
+    let set = ["SOURCE=camlog", "INPUT=forward.camlog", "OUT=out", "FORMAT=text"];
+    let mut arguments = vec!["run", "images.toml"];
+    set.iter().for_each(|set| arguments.extend(["--set", set]));
+    run_sluice(&folder, &arguments).expect(0);
+    let names = String::from_utf8(folder.read("out/index.txt")).unwrap();
+    assert_eq!(names.lines().count(), images.len());
+    assert!(names.lines().all(|name| name.starts_with("CAMERA")), "{names}");
+}
+
 /// Runs a stage on the images of the camera log and of the LCM log, and returns both outputs.
 fn run_stage_on_both(folder: &Folder, stage: &str) -> [String; 2] {
     [("camlog", "forward.camlog"), ("lcm-log", "thumbs.lcm")].map(|(plugin, path)| {
