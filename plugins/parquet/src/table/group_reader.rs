@@ -144,7 +144,7 @@ impl GroupReader {
 
     /// Converts rows to events. The inner `Err` is the reason that is not possible.
     pub(super) fn batch(&mut self, rows: &RecordBatch) -> Result<Result<Batch, String>, Error> {
-        let (mut faults, first_row) = (missing_values(rows), self.sequence);
+        let (mut faults, first_row) = (BTreeMap::new(), self.sequence);
         let read = self.columns(rows, &mut faults);
         let EventColumns { timestamps, sequences, channels: named, payloads } = match read {
             Ok(columns) => columns,
@@ -169,26 +169,28 @@ impl GroupReader {
         Ok(Ok(batch.retain(|row| !faults.contains_key(&row))))
     }
 
-    /// The columns that each event has. Adds the rows whose times are out of range to `faults`.
+    /// The columns that each event has. Adds the rows that lack one of them to `faults`, with the
+    /// reason.
     pub(super) fn columns(
         &mut self,
         rows: &RecordBatch,
         faults: &mut BTreeMap<usize, String>,
     ) -> Result<EventColumns, String> {
         let len = rows.num_rows();
-        let column = |name: &str, data_type: &DataType| -> Result<Option<ArrayRef>, String> {
+        let mut column = |name: &str, data_type: &DataType| -> Result<Option<ArrayRef>, String> {
             let Some(column) = rows.column_by_name(name) else { return Ok(None) };
-            let column = if column.data_type() == data_type {
-                Arc::clone(column)
-            } else {
-                cast(column, data_type).map_err(|e| format!("column `{name}`: {e}"))?
-            };
-            Ok(Some(column))
+            let wrong = |e| format!("column `{name}`: {e}");
+            let there = cast(column, data_type).map_err(wrong)?;
+            // A value that does not fit has become null.
+            for row in nulls(&there) {
+                let is_missing = column.logical_nulls().is_some_and(|nulls| nulls.is_null(row));
+                let what = if is_missing { "is missing" } else { "is out of range" };
+                faults.entry(row).or_insert_with(|| format!("its `{name}` {what}"));
+            }
+            Ok(Some(there))
         };
-        let timestamps = match column(TIMESTAMP_NS, &DataType::Int64)? {
-            Some(nanos) => nanos.as_primitive::<Int64Type>().values().to_vec(),
-            None => timestamps(rows, faults)?,
-        };
+        let nanos = column(TIMESTAMP_NS, &DataType::Int64)?;
+        let times = if nanos.is_none() { column(TIMESTAMP, &DataType::Int64)? } else { None };
         let sequences = match column(SEQUENCE, &DataType::Int64)? {
             Some(sequences) => sequences.as_primitive::<Int64Type>().values().to_vec(),
             None => (0..len as i64).map(|row| self.sequence.saturating_add(row)).collect(),
@@ -202,6 +204,14 @@ impl GroupReader {
             (column(SOURCE, &word_dictionary())?, column(CHANNEL, &word_dictionary())?);
         let variants = column(VARIANT, &DataType::Int32)?;
         let variants = variants.map(|column| column.as_primitive::<Int32Type>().values().to_vec());
+        let timestamps = match (nanos, times) {
+            (Some(nanos), _) => nanos.as_primitive::<Int64Type>().values().to_vec(),
+            (None, Some(times)) => {
+                let stored = rows.column_by_name(TIMESTAMP).map(|column| column.data_type());
+                in_nanos(&times, stored, faults)
+            }
+            (None, None) => return Err("a row group without times".to_owned()),
+        };
         Ok(EventColumns {
             timestamps,
             sequences,
@@ -243,38 +253,30 @@ impl GroupReader {
     }
 }
 
-/// The rows that lack a value that every event has, each with the reason that it is no event.
-fn missing_values(rows: &RecordBatch) -> BTreeMap<usize, String> {
-    let times = [TIMESTAMP_NS, TIMESTAMP].into_iter();
-    let time = times.filter(|name| rows.column_by_name(name).is_some()).take(1);
-    let named = time.chain([SEQUENCE, SOURCE, CHANNEL, VARIANT, PAYLOAD]);
-    let columns =
-        named.filter_map(|name| Some((name, rows.column_by_name(name)?.logical_nulls()?)));
-    let missing = columns.flat_map(|(name, nulls)| {
-        let missing: Vec<usize> = (0..nulls.len()).filter(|row| nulls.is_null(*row)).collect();
-        missing.into_iter().map(move |row| (row, format!("it has no `{name}`")))
-    });
-    missing.collect()
+/// The rows without a value.
+fn nulls(column: &ArrayRef) -> Vec<usize> {
+    let nulls = column.logical_nulls().filter(|nulls| nulls.null_count() > 0);
+    nulls.map_or(Vec::new(), |nulls| (0..nulls.len()).filter(|row| nulls.is_null(*row)).collect())
 }
 
-/// The times in nanoseconds. Adds the rows whose times are out of range to `faults`.
-fn timestamps(
-    rows: &RecordBatch,
+/// Times of this type in nanoseconds. Adds the rows whose times are out of range to `faults`.
+fn in_nanos(
+    times: &ArrayRef,
+    stored: Option<&DataType>,
     faults: &mut BTreeMap<usize, String>,
-) -> Result<Vec<i64>, String> {
-    let missing = || "a row group without times".to_owned();
-    let column = rows.column_by_name(TIMESTAMP).ok_or_else(missing)?;
-    let DataType::Timestamp(unit, _) = column.data_type() else { return Err(missing()) };
-    let nanos = nanos_of(*unit);
-    let unitless = cast(column, &DataType::Int64).map_err(|e| e.to_string())?;
-    let times = unitless.as_primitive::<Int64Type>().values().iter().enumerate();
+) -> Vec<i64> {
+    let nanos = match stored {
+        Some(DataType::Timestamp(unit, _)) => nanos_of(*unit),
+        _ => 1,
+    };
+    let times = times.as_primitive::<Int64Type>().values().iter().enumerate();
     let each = times.map(|(row, time)| {
         time.checked_mul(nanos).unwrap_or_else(|| {
             faults.entry(row).or_insert_with(|| format!("its time {time} is out of range"));
             0
         })
     });
-    Ok(each.collect())
+    each.collect()
 }
 
 pub(super) struct EventColumns {

@@ -9,7 +9,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{
     Array, ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, FixedSizeBinaryArray,
-    Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+    Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, UInt64Array,
 };
 use arrow_cast::cast;
 use arrow_select::take::take;
@@ -154,7 +154,7 @@ fn a_row_that_is_no_event_costs_no_other() {
     write(&path, &table(0..5));
     let (batches, damage) = read(&path);
     assert_eq!(events(&batches), [(1000, 0, 0), (5000, 4, 40)]);
-    assert_eq!(damage, ["row group 0: 3 rows are no events; row 1: it has no `timestamp`"]);
+    assert_eq!(damage, ["row group 0: 3 rows are no events; row 1: its `timestamp` is missing"]);
 
     write(&path, &table(2..4));
     let (batches, damage) = read(&path);
@@ -163,8 +163,17 @@ fn a_row_that_is_no_event_costs_no_other() {
     write(&path, &table(2..3));
     let reason = "row group 0: row 0: its time 9223372036854775807 is out of range";
     assert_eq!(read(&path).1, [reason]);
+    let wide = RecordBatch::try_from_iter([
+        ("timestamp", Arc::new(TimestampMicrosecondArray::from(vec![1, 2])) as ArrayRef),
+        ("sequence", Arc::new(UInt64Array::from(vec![7, u64::MAX])) as ArrayRef),
+        ("x", Arc::new(Int64Array::from(vec![5, 6])) as ArrayRef),
+    ]);
+    write(&path, &wide.unwrap());
+    let (batches, damage) = read(&path);
+    assert_eq!(events(&batches), [(1000, 7, 5)]);
+    assert_eq!(damage, ["row group 0: row 1: its `sequence` is out of range"]);
     write(&path, &table(3..4));
-    assert_eq!(read(&path).1, ["row group 0: row 0: it has no `channel`"]);
+    assert_eq!(read(&path).1, ["row group 0: row 0: its `channel` is missing"]);
 }
 
 #[test]
