@@ -390,7 +390,13 @@ pub(crate) fn source_node(
     options: Value,
     shell: &Shell,
 ) -> Result<PipelineNode, Failure> {
-    let unfit = |e| Failure::Usage(format!("`{}` cannot read that: {e}", plugin.name));
+    let unfit = |e: OptionsError| {
+        let place = match &e.path[..] {
+            [] => String::new(),
+            path => format!("`{}`: ", path.join(".")),
+        };
+        Failure::Usage(format!("`{}` cannot read that: {place}{e}", plugin.name))
+    };
     let source = shell.registry.source(plugin.name, options.clone()).map_err(unfit)?;
     let part = PluginInstance::Source(source);
     let schema = Value::from((plugin.schema)());
