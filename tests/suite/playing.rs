@@ -107,12 +107,13 @@ fn damage_is_reported_by_the_exit_code_and_ctrl_c_by_a_message() {
 fn invalid_playback_requests_are_usage_errors() {
     let folder = Folder::new();
     seconds(&folder, 3);
-    let wrong: [(&[&str], &str); 5] = [
+    let wrong: [(&[&str], &str); 6] = [
         (&["--to", "copy.lcm"], "is not a URL"),
         (&["--to", "pigeon://x"], "has no sink for pigeon://x"),
         (&["--paused"], "no terminal"),
         (&["--speed", "fast"], "expected a number"),
         (&["--max-gap", "0"], "above 0"),
+        (&["-", "--loop=2"], "needs inputs that can be read twice, and `-` cannot"),
     ];
     for (arguments, says) in wrong {
         let ran = sluice(&folder).args(["play", "drive.lcm"]).args(arguments).output().unwrap();

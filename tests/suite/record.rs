@@ -13,6 +13,7 @@ use crate::kit::{
     Folder, LcmEvent, ProgramOutput, SeededRng, decompressed, drive, events, is_ignored, log,
     report_skip, run_sluice,
 };
+use crate::live::Network;
 use crate::recorder::{PATIENCE, Recorder, Sender};
 
 /// Waits until a file has this length.
@@ -191,6 +192,7 @@ fn tables_are_pieces_of_one_dataset() {
         recorder.wait_for(&format!("writing tables/piece=0000{}", number + 1));
     }
     recorder.stop().expect(0);
+    run_sluice(&folder, &["verify", "tables/"]).expect(0);
     run_sluice(&folder, &["convert", "tables/", "--to", "back.lcm"]).expect(0);
     let payloads = |events: Vec<LcmEvent>| -> Vec<(Vec<u8>, Vec<u8>)> {
         events.into_iter().map(|event| (event.channel, event.payload)).collect()
@@ -307,6 +309,37 @@ fn send_until_the_end(sender: &mut Sender, mut recorder: Recorder) -> ProgramOut
         std::thread::sleep(Duration::from_micros(200));
     }
     recorder.end()
+}
+
+#[test]
+fn drops_that_no_number_tells_of_are_counted_also_after_other_losses() {
+    let (folder, mut sender) = (Folder::new(), Sender::new());
+    let mut silenced = sender.another();
+    let options = ["--source-option", "socket_buffer=65536", "--report", "report.json"];
+    let options = [&["--to", "a"], &options[..]].concat();
+    let recorder = sender.start(&folder, &options);
+    let has = |channel: &[u8]| events(&folder.read("a")).iter().any(|e| e.channel == channel);
+    let send_until_recorded = |sender: &mut Sender, channel: &str| {
+        let deadline = Instant::now() + PATIENCE;
+        while !has(channel.as_bytes()) {
+            assert!(Instant::now() < deadline, "{channel} is never recorded");
+            sender.send(channel, b"");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    send_until_recorded(&mut sender, "BEFORE");
+    // As if a message was lost in the network.
+    sender.sent += 1;
+    send_until_recorded(&mut sender, "GAP");
+    recorder.signal(Signal::STOP);
+    (0..1000).for_each(|_| silenced.send("BURST", &[0; 1000]));
+    recorder.signal(Signal::CONT);
+    send_until_recorded(&mut sender, "AFTER");
+    recorder.stop().expect(3);
+    let lost = report(&folder)["sources"]["log"]["lost"].as_u64().unwrap();
+    let recorded = events(&folder.read("a")).len() as u64;
+    assert_eq!(recorded + lost, u64::from(sender.sent) + 1000);
+    assert!(lost > 100, "{lost}");
 }
 
 #[test]
@@ -454,6 +487,21 @@ fn a_recording_that_could_not_begin_leaves_nothing() {
     let refused = run_sluice(&folder, &["record", "--to", "x.lcm", "--interface", "no-such-card"]);
     refused.expect(1).expect_stderr("no-such-card");
     assert!(folder.names().is_empty(), "{:?}", folder.names());
+}
+
+#[test]
+fn an_interface_that_is_down_is_told() {
+    let Some(network) = Network::new() else { return };
+    let folder = Folder::new();
+    let mut down = Command::new("ip");
+    down.args(["link", "set", "lo", "down"]);
+    assert!(network.enter(&down).status().unwrap().success());
+    for interface in ["lo", "127.0.0.1"] {
+        let more = ["--to", "x.lcm", "--force", "--duration", "0.1", "--interface", interface];
+        let ran = network.sluice(&folder, &[&["record"][..], &more].concat()).output().unwrap();
+        let told = "the network interface is down: nothing arrives until";
+        ProgramOutput::from_output(ran).expect(0).expect_stderr(told);
+    }
 }
 
 #[test]

@@ -20,7 +20,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Sender {
     socket: UdpSocket,
     port: u16,
-    sent: u32,
+    /// The number of the next message.
+    pub(crate) sent: u32,
 }
 
 impl Sender {
@@ -31,6 +32,11 @@ impl Sender {
         // The open socket reserves the port.
         let port = socket.local_addr().unwrap().port();
         Self { socket, port, sent: 0 }
+    }
+
+    /// Another sender to the same group and port.
+    pub(crate) fn another(&self) -> Self {
+        Self { port: self.port, ..Self::new() }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -81,7 +87,7 @@ impl Recorder {
         let listen = move || stderr.lines().map_while(Result::ok).try_for_each(|l| tell.send(l));
         std::thread::Builder::new().spawn(listen).unwrap();
         let mut recorder = Self { child, lines, said: String::new() };
-        recorder.wait_for("listening to");
+        recorder.wait_for("listening");
         recorder
     }
 

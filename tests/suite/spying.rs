@@ -1,6 +1,8 @@
 //! `spy` and `hub`: what is counted and displayed of played messages, and who is served.
 
 use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::TcpStream;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -8,6 +10,7 @@ use serde_json::{Value, json};
 use crate::kit::{BEGIN, Folder, LcmEvent, ProgramOutput, log, run_sluice, sluice};
 use crate::live::{Listener, Network, URL};
 use crate::playing::{Session, play, seconds};
+use crate::recorder::Recorder;
 
 fn spy(network: &Network, folder: &Folder, arguments: &[&str]) -> Listener {
     Listener::start(network.sluice(folder, &[&["spy", URL], arguments].concat()), "listening")
@@ -166,7 +169,7 @@ fn a_hub_says_where_it_listens_hands_on_and_ends_when_asked_to() {
     seconds(&folder, 9);
     const AT: &str = "127.0.0.1:7700";
     let url = format!("tcpq://{AT}");
-    let hub = network.sluice(&folder, &["hub", "--listen", AT, "--verbose"]);
+    let hub = network.sluice(&folder, &["hub", "--listen", AT]);
     let hub = Listener::start(hub, "listening on tcpq://127.0.0.1:7700");
     let spy = network.sluice(&folder, &["spy", &url, "--json", "-n", "9"]);
     let spy = Listener::start(spy, "listening");
@@ -176,6 +179,25 @@ fn a_hub_says_where_it_listens_hands_on_and_ends_when_asked_to() {
     assert_eq!(channel_counts(&spied), ["A", "B", "C"].map(|name| (name.to_owned(), 3)).into());
     hub.signal(Signal::INT);
     hub.end().expect(0).expect_stderr("has connected").expect_stderr("stopping");
+}
+
+#[test]
+fn a_hub_reports_dropped_messages_when_they_are_dropped_and_when_it_ends() {
+    const HANDSHAKE: &[u8] = &[0x28, 0x76, 0x17, 0xfb, 0, 0, 1, 0];
+    const SUBSCRIBE: &[u8] = &[0, 0, 0, 2, 0, 0, 0, 2, b'.', b'*'];
+    let folder = Folder::new();
+    let mut hub = sluice(&folder);
+    hub.args(["hub", "--listen", "127.0.0.1:0"]);
+    let mut hub = Recorder::start(hub);
+    let (_, address) = hub.said.trim().rsplit_once("tcpq://").unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    // It receives what it sends, but does not read.
+    client.write_all(&[HANDSHAKE, SUBSCRIBE].concat()).unwrap();
+    let publish = [&[0, 0, 0, 1, 0, 0, 0, 1, b'A', 0, 0x10, 0, 0][..], &[0; 1 << 20]].concat();
+    // The queue of 64 MiB, and what the system buffers.
+    (0..100).for_each(|_| client.write_all(&publish).unwrap());
+    hub.wait_for("is too slow");
+    hub.stop().expect(0).expect_stderr("has connected").expect_stderr("dropped in all");
 }
 
 #[test]

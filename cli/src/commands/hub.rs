@@ -1,7 +1,6 @@
 //! `hub`: relays messages on networks without multicast until stopped. A plugin implements the
 //! service.
 
-use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,14 +22,16 @@ const STOPPING: SignalMessages = ["stopping", "stopping; another signal ends it 
 
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
-Programs connect to tcpq://HOST:PORT. The hub runs until Ctrl-C or kill.
+Programs connect to tcpq://HOST:PORT. The hub runs until Ctrl-C or kill. It reports which programs
+come and go, and how many messages were dropped because a program was too slow; -q does not.
 
 Examples:
   sluice hub
   sluice hub --listen 127.0.0.1:7711
   sluice play drive.lcm --to tcpq://127.0.0.1:7700
 
-Exit codes: 0 stopped; 1 failed, for example because the port is in use; 2 invalid command line.")]
+Exit codes: 0 stopped, also if a program was too slow; 1 failed, for example because the port is in
+use; 2 invalid command line.")]
 pub(crate) struct HubArgs {
     /// The address and port to listen on; all addresses of this machine by default. Port 0 picks a
     /// free port and prints it.
@@ -52,14 +53,6 @@ pub(crate) fn run(args: &HubArgs, shell: &Shell) -> CommandResult {
             log_message(text);
         }
     });
-    let chatty = shell.verbose || io::stderr().is_terminal();
-    // The first message is the address, which is always printed.
-    let has_printed = AtomicBool::new(false);
-    let say = |text: &str| {
-        if !has_printed.swap(true, Ordering::Relaxed) || chatty {
-            shell.info(&printable_sentence(text));
-        }
-    };
-    service.serve(&stop, &say)?;
+    service.serve(&stop, &|text| shell.info(&printable_sentence(text)))?;
     Ok(ExitStatus::Done)
 }

@@ -153,6 +153,37 @@ const PUBLISH_INTERVAL: Duration = Duration::from_millis(100);
 /// A message that was still active this long before the end is not counted as lost.
 const IN_PROGRESS: Duration = Duration::from_millis(100);
 
+/// The datagrams that the system dropped, and which of them no number tells of.
+///
+/// Dropped datagrams show up as gaps in the numbers that their sender sends later. Only the system
+/// counts those after the last message of a sender, and those of senders never heard. A gap is
+/// never older than the drops that caused it, so losses explain drops that came before them, and
+/// none after them: a message lost in the network hides no drops that follow. A message may be many
+/// datagrams; losses explain as many as they may stand for, so that none is counted twice.
+#[derive(Debug, Default)]
+struct DroppedDatagrams {
+    all: u64,
+    unexplained: u64,
+    /// The datagrams that losses stood for when drops were last explained.
+    missing: u64,
+}
+
+impl DroppedDatagrams {
+    /// Adds dropped datagrams. `missing` is how many the losses noticed before may stand for.
+    fn add(&mut self, new: u64, missing: u64) {
+        self.explain(missing);
+        self.all += new;
+        self.unexplained += new;
+    }
+
+    /// Takes out those that the losses since the last call may stand for, out of `missing` in all.
+    fn explain(&mut self, missing: u64) {
+        let new = missing.saturating_sub(self.missing);
+        self.unexplained = self.unexplained.saturating_sub(new);
+        self.missing = missing;
+    }
+}
+
 /// Receives from a multicast group.
 pub(crate) struct GroupReceiver {
     socket: Socket,
@@ -167,9 +198,7 @@ pub(crate) struct GroupReceiver {
     started: Instant,
     /// The system's counter of dropped datagrams, which wraps.
     overflow: u32,
-    dropped: u64,
-    /// Datagrams dropped after the last one received; known at the end.
-    dropped_last: u64,
+    dropped: DroppedDatagrams,
     last_published: Option<Instant>,
 }
 
@@ -192,8 +221,7 @@ impl GroupReceiver {
             average_len: 0,
             started,
             overflow: 0,
-            dropped: 0,
-            dropped_last: 0,
+            dropped: DroppedDatagrams::default(),
             last_published: None,
         }
     }
@@ -217,15 +245,15 @@ impl GroupReceiver {
     }
 
     fn finish(&mut self, to: &ReceiveSession) {
-        // After the last message wanted, nothing counts as lost.
-        if !to.batcher.is_done() {
-            let all = udp::dropped_datagrams(&self.socket).unwrap_or(self.dropped);
-            self.dropped_last = all.saturating_sub(self.dropped);
-            self.dropped = self.dropped.max(all);
-        }
         let now = self.now();
         let spare = self.age.saturating_sub(IN_PROGRESS).as_nanos() as u64;
         self.intake.expire(now.saturating_add(spare));
+        // After the last message wanted, nothing counts as lost.
+        if !to.batcher.is_done() {
+            let all = udp::dropped_datagrams(&self.socket).unwrap_or_default();
+            let after_last = all.saturating_sub(self.dropped.all);
+            self.dropped.add(after_last, self.intake.missing_datagrams());
+        }
         let unfinished = self.intake.unfinished() as u64;
         if unfinished > 0 {
             to.losses.note("messages were incomplete when receiving ended", unfinished);
@@ -234,11 +262,11 @@ impl GroupReceiver {
         for (what, count) in self.intake.counts().observations() {
             to.losses.note(what, count);
         }
-        if self.dropped > 0 {
+        if self.dropped.all > 0 {
             to.losses.note(
                 "datagrams were dropped by the system because the socket buffer was full; raise \
                  `socket_buffer` or recv_buf_size, or send fewer at a time",
-                self.dropped,
+                self.dropped.all,
             );
         }
         for sender in self.intake.senders().filter(|sender| sender.lost() > 0).take(20) {
@@ -298,7 +326,8 @@ impl GroupReceiver {
                 match control {
                     ControlMessageOwned::ScmTimestampns(at) => time = Some(nanos(at)),
                     ControlMessageOwned::RxqOvfl(count) => {
-                        self.dropped += u64::from(count.wrapping_sub(self.overflow));
+                        let new = u64::from(count.wrapping_sub(self.overflow));
+                        self.dropped.add(new, self.intake.missing_datagrams());
                         self.overflow = count;
                     }
                     _ => {}
@@ -336,10 +365,9 @@ impl GroupReceiver {
             self.intake.expire(self.now());
         }
         let counts = self.intake.counts();
-        // Dropped datagrams show up as gaps in the numbers after them. After the last message, and
-        // for senders never heard, only the system's count knows.
-        let unseen = if counts.lost() == 0 { self.dropped } else { self.dropped_last };
-        let unseen = [("datagrams dropped by the system, of which no number tells", unseen)];
+        self.dropped.explain(self.intake.missing_datagrams());
+        let unexplained = self.dropped.unexplained;
+        let unseen = [("datagrams dropped by the system, of which no number tells", unexplained)];
         to.losses.set(counts.losses().chain(to.own_losses()).chain(unseen));
     }
 }

@@ -4,6 +4,9 @@ use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
+use nix::errno::Errno;
+use nix::ifaddrs::InterfaceAddress;
+use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::{setsockopt, sockopt};
 use sluice_model::Error;
 use sluice_model::options::ByteSize;
@@ -18,7 +21,7 @@ pub(crate) struct GroupSocket {
     /// The size of its receive buffer.
     pub(crate) buffer: ByteSize,
     /// Advice for the user.
-    pub(crate) advice: Option<String>,
+    pub(crate) advice: Vec<String>,
 }
 
 /// Opens a socket that receives from the group of `url`.
@@ -28,6 +31,7 @@ pub(crate) fn open_receiver(
     buffer: ByteSize,
 ) -> Result<GroupSocket, Error> {
     let fail = |error| explain_error("receive from", url, interface, error);
+    let is_down = is_down(interface).map_err(fail)?;
     let socket = socket().map_err(fail)?;
     // Any number of programs may listen on one machine.
     socket.set_reuse_address(true).map_err(fail)?;
@@ -44,8 +48,12 @@ pub(crate) fn open_receiver(
         }
     }
     .map_err(fail)?;
+    let advice = advice.into_iter().chain(is_down.then(|| DOWN.to_owned())).collect();
     Ok(GroupSocket { socket, buffer, advice })
 }
+
+/// A recorder may start before its interface does.
+const DOWN: &str = "the network interface is down: nothing arrives until `ip link set … up`";
 
 /// Opens a socket that sends to the group of `url`.
 pub(crate) fn open_sender(url: &UdpUrl, interface: SocketInterface) -> Result<Socket, Error> {
@@ -119,7 +127,6 @@ pub(crate) fn explain_error(
 
 /// Whether the error means that the interface does not exist (any more).
 fn is_gone(error: &io::Error) -> bool {
-    use nix::errno::Errno;
     let known = [Errno::ENODEV, Errno::ENXIO, Errno::EADDRNOTAVAIL].map(|errno| errno as i32);
     error.raw_os_error().is_some_and(|errno| known.contains(&errno))
 }
@@ -132,25 +139,38 @@ fn address(url: &UdpUrl) -> SockAddr {
     SocketAddr::V4(SocketAddrV4::new(url.group, url.port)).into()
 }
 
+/// Whether the interface is down. A group can be joined there all the same.
+fn is_down(interface: SocketInterface) -> io::Result<bool> {
+    let is_meant = |entry: &InterfaceAddress| match interface {
+        SocketInterface::Route => false,
+        SocketInterface::Address(own) => ipv4_address(entry) == Some(own),
+        SocketInterface::Index(index) => has_index(entry, index),
+    };
+    let mut meant = nix::ifaddrs::getifaddrs()?.filter(is_meant);
+    Ok(meant.any(|entry| !entry.flags.contains(InterfaceFlags::IFF_UP)))
+}
+
 /// Selects the interface to send through.
 fn set_interface(socket: &Socket, index: u32) -> io::Result<()> {
     // The library only takes an address; any address of the interface will do.
     match address_of(index)? {
         Some(own) => socket.set_multicast_if_v4(&own),
-        None => Err(io::Error::from_raw_os_error(nix::errno::Errno::EADDRNOTAVAIL as i32)),
+        None => Err(io::Error::from_raw_os_error(Errno::EADDRNOTAVAIL as i32)),
     }
 }
 
 /// An address of an interface.
 fn address_of(index: u32) -> io::Result<Option<Ipv4Addr>> {
-    for entry in nix::ifaddrs::getifaddrs()? {
-        let named = nix::net::if_::if_nametoindex(entry.interface_name.as_str()) == Ok(index);
-        let own = entry.address.as_ref().and_then(|address| address.as_sockaddr_in());
-        if let (true, Some(own)) = (named, own) {
-            return Ok(Some(own.ip()));
-        }
-    }
-    Ok(None)
+    let mut entries = nix::ifaddrs::getifaddrs()?.filter(|entry| has_index(entry, index));
+    Ok(entries.find_map(|entry| ipv4_address(&entry)))
+}
+
+fn has_index(entry: &InterfaceAddress, index: u32) -> bool {
+    nix::net::if_::if_nametoindex(entry.interface_name.as_str()) == Ok(index)
+}
+
+fn ipv4_address(entry: &InterfaceAddress) -> Option<Ipv4Addr> {
+    Some(entry.address.as_ref()?.as_sockaddr_in()?.ip())
 }
 
 /// Sets the receive buffer to the size in the address, or else to `default_size`.

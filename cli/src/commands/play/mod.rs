@@ -9,12 +9,14 @@ mod keys;
 mod span;
 mod status;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use sluice_io::escape::printable_sentence;
+use sluice_io::files::is_stream;
 use sluice_kit::Playback;
 use sluice_model::{DefaultRole, Plugin, PluginKind, units};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot};
@@ -74,6 +76,12 @@ fn text(args: &PlayArgs, shell: &Shell) -> Result<(String, f64), Failure> {
     let mut selection = args.selection.clone();
     selection.patterns.channel.extend(args.regex.clone());
     let (files, selection) = inputs::resolve_file_urls(&args.inputs, &selection, shell)?;
+    let stream = files.iter().find(|file| is_stream(Path::new(file)));
+    if let (Some(input), Some(0 | 2..)) = (stream, args.rounds) {
+        return Err(Failure::Usage(format!(
+            "--loop needs inputs that can be read twice, and `{input}` cannot"
+        )));
+    }
     let format = InputFormat::from_args(&args.format)?;
     let source = convert::find_source(&files, format.from.as_deref(), &format.options, shell)?;
     let speed = speed(args)?;

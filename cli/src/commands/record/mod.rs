@@ -9,6 +9,7 @@ mod output;
 mod pieces;
 mod quota;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,7 @@ use crate::signals;
 
 pub(crate) use args::RecordArgs;
 use args::bytes;
-use naming::{ExistingOutput, Numbering};
+use naming::{ExistingOutput, FileNaming, Numbering};
 use output::RecordingOutput;
 use pieces::{PieceCutter, PieceLimits, State};
 use quota::DiskQuota;
@@ -69,7 +70,7 @@ fn record(
     let targets = std::slice::from_ref(&target);
     let report_file = execute::ReportFile::open_if_requested(&args.running, &pipeline, targets)?;
     let meter = Arc::new(ProgressMeter::new(args.running.progress, shell));
-    let (rotated, options) = (out.rotated(), engine_options(args, out, &meter));
+    let (naming, options) = (out.naming.clone(), engine_options(args, out, &meter));
     let stop = Arc::clone(&options.stop);
     let watched = |options: &Options| {
         let shared_meter = Arc::clone(&meter);
@@ -79,8 +80,8 @@ fn record(
         Ok(run::run(pipeline, options)?)
     };
     let mut result = execute::run_watched_with(&meter, options, &signals::RECORDING, watched);
-    if let (Ok(report), Some(name)) = (&mut result, rotated) {
-        report.files = rotated_files(std::mem::take(&mut report.files), name);
+    if let Ok(report) = &mut result {
+        report.files = remaining_files(std::mem::take(&mut report.files), &naming);
     }
     execute::deliver_report(report_file, result.as_ref(), Report::to_json, shell)?;
     let mut report = result.map_err(Failure::stdout_closed_is_failure)?;
@@ -267,15 +268,17 @@ fn engine_options(
     }
 }
 
-/// The remaining files of a rotation, under their current names.
-fn rotated_files(
-    files: Vec<PublishedFile>,
-    name: impl Fn(u32) -> Option<PathBuf>,
-) -> Vec<PublishedFile> {
-    let newest_first = (0..).zip(files.into_iter().rev());
-    let mut left: Vec<PublishedFile> = newest_first
-        .map_while(|(number, file)| Some(PublishedFile { path: name(number)?, ..file }))
-        .collect();
+/// The files that remain after a rotation, under their current names.
+fn remaining_files(files: Vec<PublishedFile>, naming: &FileNaming) -> Vec<PublishedFile> {
+    // With strftime, each name is rotated by itself.
+    let mut newer = HashMap::<PathBuf, u32>::new();
+    let newest_first = files.into_iter().rev().filter_map(|file| {
+        let newer = newer.entry(file.path.clone()).or_default();
+        let path = naming.rotated(&file.path, *newer);
+        *newer += 1;
+        Some(PublishedFile { path: path?, ..file })
+    });
+    let mut left: Vec<PublishedFile> = newest_first.collect();
     left.reverse();
     left
 }

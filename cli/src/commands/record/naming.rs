@@ -89,10 +89,15 @@ impl FileNaming {
         }
     }
 
-    /// The name of the file with this number, for rotation without strftime.
-    pub(super) fn rotated(&self, target: &str, number: u32) -> PathBuf {
-        let next = (target.to_owned(), 0);
-        Self { next, ..self.clone() }.numbered(&number.to_string())
+    /// The current name of a file that was created as `created`, after which so many `newer` ones
+    /// were created under the same name; `None` if it was deleted since.
+    pub(super) fn rotated(&self, created: &Path, newer: u32) -> Option<PathBuf> {
+        let Numbering::Rotate(keep) = self.numbering else { return Some(created.to_owned()) };
+        let name = created.to_str().and_then(|name| name.strip_suffix(&self.suffix));
+        let Some(base) = name.and_then(|name| name.strip_suffix(".0")) else {
+            return Some(created.to_owned());
+        };
+        (newer < keep).then(|| format!("{base}.{newer}{}", self.suffix).into())
     }
 
     fn check_existing(&self, path: PathBuf) -> Result<PathBuf, Error> {

@@ -1,6 +1,6 @@
 //! The output of a recording: the sink, how its files are named, and when a new one starts.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use sluice_io::files;
@@ -69,15 +69,6 @@ impl<'s> RecordingOutput<'s> {
         let naming = FileNaming::new(numbering, existing, strftime, suffix);
         let flush = Duration::from_millis(if is_packed { 1000 } else { 100 });
         Ok(Self { sink, options, naming, limits: limits(args, numbering), flush })
-    }
-
-    /// With `--rotate`: returns a function from a number to the name of that file, if it is kept.
-    pub(super) fn rotated(&self) -> Option<impl Fn(u32) -> Option<PathBuf> + use<>> {
-        let Numbering::Rotate(keep) = self.naming.numbering else { return None };
-        let naming = self.naming.clone();
-        let base = self.sink.path.clone();
-        (!self.naming.strftime)
-            .then_some(move |number| (number < keep).then(|| naming.rotated(&base, number)))
     }
 }
 

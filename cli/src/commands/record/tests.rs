@@ -234,11 +234,23 @@ fn expressions_of_other_loggers_are_noticed() {
 
 #[test]
 fn rotated_files_are_reported_under_the_names_they_have_now() {
-    let file = |rows| PublishedFile { path: "a.0".into(), rows, bytes: 0, blake3: None };
-    let name = |number: u32| (number < 2).then(|| format!("a.{number}").into());
-    let left = rotated_files(vec![file(1), file(2), file(3)], name);
-    let left: Vec<(PathBuf, u64)> = left.into_iter().map(|file| (file.path, file.rows)).collect();
+    let file = |(path, rows): (&str, u64)| PublishedFile {
+        path: path.into(),
+        rows,
+        bytes: 0,
+        blake3: None,
+    };
+    let remaining = |suffix: &str, files: &[(&str, u64)]| -> Vec<(PathBuf, u64)> {
+        let suffix = suffix.to_owned();
+        let naming = FileNaming::new(Numbering::Rotate(2), ExistingOutput::Refuse, true, suffix);
+        let left = remaining_files(files.iter().copied().map(file).collect(), &naming);
+        left.into_iter().map(|file| (file.path, file.rows)).collect()
+    };
+    let left = remaining("", &[("a.0", 1), ("a.0", 2), ("a.0", 3)]);
     assert_eq!(left, [("a.1".into(), 2), ("a.0".into(), 3)]);
+    let names = ["1.0.parquet", "1.0.parquet", "2.0.parquet", "1.0.parquet"];
+    let left = remaining(".parquet", &names.map(|name| (name, 1)));
+    assert_eq!(left, ["1.1.parquet", "2.0.parquet", "1.0.parquet"].map(|n| (n.into(), 1)));
 }
 
 /// A live source that returns batches of events of 100 bytes, and then ends or waits to be stopped.

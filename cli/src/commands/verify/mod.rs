@@ -181,6 +181,21 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_of_pieces_is_as_good_as_they_are() {
+        let recording = folder(&[("piece=00001/a", "abc"), (".x.1-0.sluice-tmp/a", "")], "");
+        let (root, piece) = (recording.path(), recording.path().join("piece=00001"));
+        fs::remove_file(root.join(MANIFEST)).unwrap();
+        let verified = || verify_folder(root, &shell()).unwrap();
+        assert!(verified().differences[0].starts_with("piece=00001: it has no"));
+        let manifest = format!(r#"{{"files": [{{"path": "a", "bytes": 3, "blake3": "{ABC}"}}]}}"#);
+        fs::write(piece.join(MANIFEST), manifest).unwrap();
+        let found = verified();
+        assert_eq!((found.status(), found.files), (ExitStatus::Done, 1));
+        fs::write(root.join("b"), "").unwrap();
+        assert_eq!(verified().differences, ["b is in no piece"]);
+    }
+
+    #[test]
     fn a_folder_without_a_manifest_or_with_a_broken_one_differs() {
         let empty = tempfile::tempdir().unwrap();
         assert_eq!(verify_folder(empty.path(), &shell()).unwrap().status(), ExitStatus::Failed);

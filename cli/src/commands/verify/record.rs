@@ -1,7 +1,7 @@
 //! Compares folders and files with manifests, batch records and reports. Opens no log.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -56,9 +56,7 @@ pub(super) fn verify_folder(folder: &Path, shell: &Shell) -> Result<VerifyResult
     }
     let place = folder.join(MANIFEST);
     if !files::exists(&place) {
-        let what =
-            format!("it has no {MANIFEST}: it is not an output folder, or was never completed");
-        return Ok(VerifyResult::different(what));
+        return verify_pieces(folder, shell);
     }
     let mut result = VerifyResult::default();
     let listing = match listing(&place)? {
@@ -84,6 +82,36 @@ pub(super) fn verify_folder(folder: &Path, shell: &Shell) -> Result<VerifyResult
         result.differences.push(STOPPED_EARLY.to_owned());
     }
     Ok(result)
+}
+
+/// Verifies the pieces of a recording. Each is an output folder; the folder around them has no
+/// manifest, as a later recording may add pieces.
+fn verify_pieces(folder: &Path, shell: &Shell) -> Result<VerifyResult, Failure> {
+    let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|file| file.file_name());
+    let mut names: Vec<OsString> = names.filter(|name| !is_litter(name)).collect();
+    names.sort();
+    let is_piece = |name: &OsString| name.as_encoded_bytes().starts_with(b"piece=");
+    let (pieces, others): (Vec<_>, Vec<_>) = names.into_iter().partition(is_piece);
+    if pieces.is_empty() {
+        let what =
+            format!("it has no {MANIFEST}: it is not an output folder, or was never completed");
+        return Ok(VerifyResult::different(what));
+    }
+    let mut result = VerifyResult::default();
+    for piece in pieces {
+        result.add(verify_inside(folder, &folder.join(piece), shell)?);
+    }
+    let is_in_none = |name: OsString| format!("{} is in no piece", Path::new(&name).display());
+    result.differences.extend(others.into_iter().map(is_in_none));
+    Ok(result)
+}
+
+/// Verifies an output folder in another one.
+fn verify_inside(folder: &Path, inside: &Path, shell: &Shell) -> Result<VerifyResult, Failure> {
+    let mut within = verify_folder(inside, shell)?;
+    let name = inside.strip_prefix(folder).unwrap_or(inside).display().to_string();
+    within.differences.iter_mut().for_each(|one| *one = format!("{name}: {one}"));
+    Ok(within)
 }
 
 /// Verifies the outputs of a batch. Files not in its record are ignored.
@@ -165,10 +193,7 @@ fn verify_unit(folder: &Path, unit: &UnitRecord, shell: &Shell) -> Result<Verify
         result.differences.push(format!("{}: {STOPPED_EARLY}", outputs.join(", ")));
     }
     for inside in folders {
-        let mut within = verify_folder(&inside, shell)?;
-        let name = inside.strip_prefix(folder).unwrap_or(&inside).display().to_string();
-        within.differences.iter_mut().for_each(|one| *one = format!("{name}: {one}"));
-        result.add(within);
+        result.add(verify_inside(folder, &inside, shell)?);
     }
     Ok(result)
 }

@@ -13,7 +13,7 @@
 //! restarted when
 //!
 //! - the number 0 arrives again, or long after greater numbers that were the first from it;
-//! - a number arrives again, or one far from all others, after a second of silence;
+//! - after a second of silence, a number arrives that is not newer than all others, or far ahead;
 //! - two numbers arrive that are far from all others (4096 behind or 2^24 ahead) and close to each
 //!   other.
 //!
@@ -114,6 +114,7 @@ pub struct Intake {
     age: u64,
     max_bytes: usize,
     counts: IntakeCounts,
+    missing_datagrams: u64,
     senders: SenderTable,
     store: PartialStore,
 }
@@ -125,6 +126,7 @@ impl Intake {
             age: u64::try_from(limits.age.as_nanos()).unwrap_or(u64::MAX),
             max_bytes: limits.bytes,
             counts: IntakeCounts::default(),
+            missing_datagrams: 0,
             senders: SenderTable::new(limits.senders),
             store: PartialStore::new(limits.bytes, limits.messages),
         }
@@ -190,6 +192,14 @@ impl Intake {
     /// Totals since the start.
     pub fn counts(&self) -> &IntakeCounts {
         &self.counts
+    }
+
+    /// The most datagrams that the losses so far may stand for; it never decreases.
+    ///
+    /// How many fragments a message of which nothing came had is unknown: at most as many as the
+    /// longest one of its sender, as far as that is known.
+    pub fn missing_datagrams(&self) -> u64 {
+        self.missing_datagrams
     }
 
     /// The tracked senders, in an order that depends only on the datagrams.
@@ -283,7 +293,9 @@ impl Intake {
         };
         let skipped = u64::from(skipped);
         self.counts.missing += skipped;
-        let sender = &mut self.senders.slot(id).sender;
+        let slot = self.senders.slot(id);
+        self.missing_datagrams += skipped * u64::from(slot.longest);
+        let sender = &mut slot.sender;
         sender.missing += skipped;
         sender.sent += skipped + 1;
         true
@@ -311,6 +323,8 @@ impl Intake {
     ) -> Option<PartialMessage> {
         let known = self.store.find(sender, fragment.sequence);
         let hint = DatagramHint { starts_message: fragment.number == 0, after_silence };
+        let slot = self.senders.slot(sender);
+        slot.longest = slot.longest.max(fragment.count);
         if known.is_none() && !self.admit(sender, fragment.sequence, hint) {
             return None;
         }
@@ -399,6 +413,7 @@ impl Intake {
     /// Drops an unfinished message and ignores its further fragments.
     fn give_up(&mut self, id: u32, loss: LossReason) {
         let partial = self.remove_partial(id);
+        self.missing_datagrams += partial.missing_fragments();
         self.count_loss(partial.sender, partial.sequence, loss);
     }
 

@@ -83,6 +83,12 @@ impl PartialMessage {
         MESSAGE_COST + self.allocated
     }
 
+    /// Fragments that have not arrived.
+    pub(super) fn missing_fragments(&self) -> u64 {
+        let received = self.starts.len() + self.waiting.len();
+        usize::from(self.count).saturating_sub(received) as u64
+    }
+
     /// Bytes of memory that adding this fragment takes at most.
     pub(super) fn bytes_needed(&self, fragment: &Fragment<'_>) -> usize {
         if usize::from(fragment.number) != self.starts.len() {

@@ -28,6 +28,8 @@ pub(super) struct SenderTable {
 pub(super) struct SenderSlot {
     pub(super) sender: SenderStats,
     pub(super) window: SequenceWindow,
+    /// Datagrams of its longest message so far.
+    pub(super) longest: u16,
 }
 
 impl SenderTable {
@@ -65,8 +67,8 @@ impl SenderTable {
 
     /// Adds an unknown sender, replacing `surplus` if given.
     pub(super) fn add(&mut self, address: SocketAddrV4, surplus: Option<u32>, now: u64) -> u32 {
-        let slot =
-            SenderSlot { sender: SenderStats::new(address, now), window: SequenceWindow::new() };
+        let (sender, window) = (SenderStats::new(address, now), SequenceWindow::new());
+        let slot = SenderSlot { sender, window, longest: 1 };
         let id = match surplus {
             Some(id) => {
                 self.evict(id);

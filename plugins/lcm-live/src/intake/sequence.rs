@@ -167,8 +167,7 @@ impl SequenceWindow {
         if is_first && (seen || behind > MAX_ZERO_LATE) {
             return true;
         }
-        let repeated = seen && !self.settled.has(sequence);
-        hint.after_silence && (repeated || !in_window)
+        hint.after_silence && !(in_window && self.settled.has(sequence))
     }
 
     /// One number far away may be an error; two neighbours are a restart.
@@ -351,6 +350,15 @@ mod tests {
     #[test]
     fn far_away_after_silence_is_a_restart_at_once() {
         assert_eq!(window([1_000_000]).record(3, AFTER_SILENCE), RESTART);
+    }
+
+    #[test]
+    fn a_missing_or_earlier_number_after_silence_is_a_restart() {
+        for number in [5000 - 3000, 5001] {
+            let mut window = window([5000, 5002]);
+            assert_eq!(window.record(number, AFTER_SILENCE), RESTART);
+            assert_eq!(window.record(number + 1, SOON), SequenceStatus::New { skipped: 0 });
+        }
     }
 
     #[test]

@@ -191,6 +191,24 @@ fn messages_of_one_sender_may_be_interleaved() {
 }
 
 #[test]
+fn losses_stand_for_as_many_datagrams_as_their_sender_may_have_sent() {
+    let mut harness = IntakeHarness::default();
+    harness.short(1, [0, 2]);
+    assert_eq!(harness.intake.missing_datagrams(), 1);
+    let [first, ..] = nine(3);
+    harness.take(1, &first);
+    harness.now = 3 * SECOND;
+    harness.intake.expire(harness.now);
+    assert_eq!(harness.intake.missing_datagrams(), 1 + 2);
+    harness.short(1, [5]);
+    harness.short(2, [0, 2]);
+    assert_eq!(harness.intake.missing_datagrams(), 1 + 2 + 3 + 1);
+    harness.short(1, [4]);
+    assert_eq!(harness.intake.missing_datagrams(), 1 + 2 + 3 + 1);
+    harness.check();
+}
+
+#[test]
 fn a_message_of_which_a_fragment_never_comes_expires() {
     let mut harness = IntakeHarness::default();
     let [first, second, third] = nine(4);

@@ -255,20 +255,25 @@ impl Hub {
     /// Serves clients until `stop`, which is noticed within 100 ms; then disconnects all.
     ///
     /// Call it once at a time. `say` gets a line, from any thread, when a client connects, leaves,
-    /// makes a mistake, or loses messages, the last at most once a second per client. `Err` means
-    /// that no more clients can be accepted.
+    /// makes a mistake, or loses messages, the last at most once a second per client; and one at the
+    /// end if any client lost messages. `Err` means that no more clients can be accepted.
     pub(crate) fn serve(
         &self,
         stop: &AtomicBool,
         say: impl Fn(&str) + Sync,
     ) -> Result<(), HubError> {
-        std::thread::scope(|scope| {
+        let ended = std::thread::scope(|scope| {
             let ended = self.accept_all(scope, stop, &say);
             for member in self.connections().iter() {
                 member.disconnect(DisconnectReason::Stop);
             }
             ended
-        })
+        });
+        let dropped = self.tally.dropped.load(Ordering::Relaxed);
+        if dropped > 0 {
+            say(&format!("messages dropped in all, for clients that were too slow: {dropped}"));
+        }
+        ended
     }
 
     fn accept_all<'s, S: Fn(&str) + Sync>(
