@@ -377,6 +377,9 @@ fn number_stats(feature: &Feature, pieces: &[ArrayRef]) -> Option<FeatureStats> 
     }, None)
 }
 
+/// The most bytes of pixels of an image that is decoded beside others.
+const MAX_PIXEL_BYTES: usize = 16 << 20;
+
 /// The statistics of some images, and how many of these cannot be decoded.
 fn image_stats(feature: &Feature, pieces: &[ArrayRef]) -> (FeatureStats, u64) {
     let files: Vec<&[u8]> = pieces
@@ -390,18 +393,20 @@ fn image_stats(feature: &Feature, pieces: &[ArrayRef]) -> (FeatureStats, u64) {
     let (shape, step) = (ImageShape { height, width, channels }, sampled_step(height, width));
     let nothing = || (vec![[0u64; 256]; channels], 0u64);
     let sampled = sampled_frames(files.len());
-    let counts = sampled.par_iter().filter_map(|frame| files.get(*frame)).fold(
-        nothing,
-        |(mut counts, decoded), file| match DecodedImage::from_file(file)
-            .filter(|image| image.shape == shape)
-        {
-            Some(image) => {
-                image.count(step, &mut counts);
-                (counts, decoded + 1)
+    // Large images one after the other: each takes its pixels of memory while it is decoded.
+    let is_large = height * width * channels > MAX_PIXEL_BYTES;
+    let min_len = if is_large { usize::MAX } else { 1 };
+    let each = sampled.par_iter().with_min_len(min_len);
+    let counts =
+        each.filter_map(|frame| files.get(*frame)).fold(nothing, |(mut counts, decoded), file| {
+            match DecodedImage::from_file(file).filter(|image| image.shape == shape) {
+                Some(image) => {
+                    image.count(step, &mut counts);
+                    (counts, decoded + 1)
+                }
+                None => (counts, decoded),
             }
-            None => (counts, decoded),
-        },
-    );
+        });
     let (counts, decoded) = counts.reduce(nothing, |(mut ours, a), (theirs, b)| {
         let pairs = ours.iter_mut().flatten().zip(theirs.iter().flatten());
         pairs.for_each(|(ours, theirs)| *ours += theirs);
