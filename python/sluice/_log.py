@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, Unpack
+from typing import TYPE_CHECKING, NoReturn, Unpack
 
 from . import _native, _verbs
 from ._errors import ConfigError
@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 
 
 @takes(OpenOptions)
-def open(path: Paths | bytes, **given: Unpack[OpenOptions]) -> Log:
+def open(
+    path: Paths | bytes | bytearray | memoryview, **given: Unpack[OpenOptions]
+) -> Log:
     """Opens a log. Nothing is read before it is needed.
 
     Parameters
     ----------
     path
-        A file, a glob, a list of them, or the bytes of a log.
+        A file, a glob, a list of them, or the bytes of a log. Bytes have no extension: those of
+        texts such as CSV need `format`.
     types
         Files that declare message types: files, globs, folders, or names of built-in sets such as
         `mit-dgc`. Without any, messages are decoded with the types that their format or the log
@@ -45,29 +48,35 @@ def open(path: Paths | bytes, **given: Unpack[OpenOptions]) -> Log:
     >>> log.info().events
     5755
     """
-    contents = None
+    options, contents = _verbs.log_options(given), None
     if isinstance(path, bytes | bytearray | memoryview):
-        import tempfile
-
-        contents = tempfile.NamedTemporaryFile(prefix="sluice-", suffix=".log")
-        contents.write(path)
-        contents.flush()
-        path = contents.name
-    log = Log(
+        path = contents = _temporary_file(path)
+    return Log(
         _verbs.paths(path),
-        _verbs.log_options(given),
+        options,
         jobs=given.get("jobs"),
         memory=given.get("memory"),
+        contents=contents,
     )
-    # The file lives as long as the log.
-    log._contents = contents
-    return log
+
+
+def _temporary_file(contents: bytes | bytearray | memoryview) -> str:
+    """The path of a new file. Who reads it removes it."""
+    import os
+    import tempfile
+
+    file, path = tempfile.mkstemp(prefix="sluice-", suffix=".log")
+    try:
+        with os.fdopen(file, "wb") as written:
+            written.write(contents)
+    except BaseException:
+        os.unlink(path)
+        raise
+    return path
 
 
 class Log:
     """A log: one file or several. `open` makes it."""
-
-    _contents: Any
 
     def __init__(
         self,
@@ -76,12 +85,14 @@ class Log:
         *,
         jobs: int | None = None,
         memory: str | None = None,
+        contents: str | None = None,
     ) -> None:
         self._paths = paths
         self._options = options
         self._info: Info | None = None
-        self._contents = None
-        self._reader = _native.LogReader(paths, options, jobs=jobs, memory=memory)
+        self._reader = _native.LogReader(
+            paths, options, jobs=jobs, memory=memory, contents=contents
+        )
 
     @takes(ReadOptions)
     def table(
@@ -114,7 +125,9 @@ class Log:
         limit
             Only so many events.
         strict
-            Whether damage is an error. It is skipped and reported otherwise.
+            Whether damage is an error: a `DamageError` if the table is iterated over or scanned,
+            and an exception of its own from another consumer that has taken rows already, with the
+            same text. It is skipped and reported otherwise.
 
         Examples
         --------
@@ -228,7 +241,10 @@ class Table:
 
     @property
     def result(self) -> Result | None:
-        """What the latest read to the end did: events left out, and damage."""
+        """What the latest read to the end did: events left out, and damage.
+
+        Its `messages` are empty, as nothing is printed: see `damage` and `report`.
+        """
         report = None if self._opened is None else self._opened.report()
         if report is None:
             return None

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import final
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "TableReader",
     "__version__",
     "check_pipeline",
+    "close_plugins",
     "run_program",
     "run_verb",
 ]
@@ -63,7 +65,13 @@ class Batch:
 @final
 class LogReader:
     def __new__(
-        cls, inputs: list[str], options: list[str], *, jobs: int | None = None, memory: str | None = None
+        cls,
+        inputs: list[str],
+        options: list[str],
+        *,
+        jobs: int | None = None,
+        memory: str | None = None,
+        contents: str | None = None,
     ) -> LogReader: ...
     def table(
         self,
@@ -81,6 +89,7 @@ class LogReader:
     ) -> TableReader: ...
     def events(self, selection: list[str], strict: bool) -> EventIterator: ...
 
+def close_plugins(patience: timedelta) -> list[int]: ...
 def run_program(arguments: list[str]) -> int: ...
 def run_verb(arguments: list[str]) -> tuple[int, str, str, str | None]: ...
 def check_pipeline(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import os
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
+
+from . import _native
 
 Target = TypeVar("Target", bound=Callable[..., Any])
 
@@ -16,7 +21,8 @@ def source(target: Target) -> Target:
     """Makes a function a source: a pipeline reads the batches of the iterator it returns.
 
     A batch is any Arrow data with the columns `timestamp`, `channel` and `payload`; `source`,
-    `sequence`, `encoding` and `attributes` may be there.
+    `sequence`, `encoding` and `attributes` may be there. Times that are numbers are nanoseconds
+    since 1970, without fractions.
 
     >>> import sluice
     >>> import sluice
@@ -30,9 +36,11 @@ def source(target: Target) -> Target:
 def stage(target: Target) -> Target:
     """Makes a function a stage, or a class whose instances are called.
 
-    It gets a batch and returns Arrow data, or `None` if no event is left. Events are known by the
-    column `number` when they return: those that do not are counted as filtered, those without a
-    number as added. Batches come in any order and from several threads, so a stage has no state.
+    It gets a batch and returns Arrow data, an iterable of it, or `None` if no event is left. Events
+    are known by the column `number` when they return: those that do not are counted as filtered,
+    those without a number as added. Columns that are left out, of `source`, `sequence`, `encoding`
+    and `attributes`, are those of the event with this number; a new event has no source and the
+    sequence number 0. Batches come in any order and from several threads, so a stage has no state.
 
     >>> import sluice
     >>> import sluice
@@ -92,3 +100,23 @@ def load(file: str, name: str, kind: str, options: str) -> Any:
         return partial(target, **arguments)
     made = target(**arguments) if isinstance(target, type) else partial(target, **arguments)
     return _Sink(made) if kind == "sink" else made
+
+
+_PROCESS = os.getpid()
+# How long a plugin may take for its last batch, and then to end.
+_PATIENCE = timedelta(seconds=1)
+
+
+@atexit.register
+def _close() -> None:
+    """Ends plugins before Python ends: threads in its code would not survive that."""
+    if os.getpid() != _PROCESS:
+        # A fork has none of the threads.
+        return
+    threads = _native.close_plugins(_PATIENCE)
+    if threads:
+        from ctypes import c_ulong, py_object, pythonapi
+
+        for thread in threads:
+            pythonapi.PyThreadState_SetAsyncExc(c_ulong(thread), py_object(SystemExit))
+        _native.close_plugins(_PATIENCE)

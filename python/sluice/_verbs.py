@@ -112,7 +112,7 @@ def run(
         *switch("allow-exec", allow_exec),
         *engine(given),
         "--",
-        fsdecode(pipeline),
+        decoded(pipeline),
     ]
     return _result("run", arguments, given.get("hash", False))
 
@@ -125,7 +125,7 @@ def check(pipeline: Path, set: Mapping[str, Any] | None = None) -> list[Diagnost
     []
     """
     variables = {name: _text(value) for name, value in (set or {}).items()}
-    mistakes = _native.check_pipeline(fsdecode(pipeline), variables)
+    mistakes = _native.check_pipeline(decoded(pipeline), variables)
     return [Diagnostic(*mistake) for mistake in mistakes]
 
 
@@ -149,7 +149,7 @@ def check_log(logs: Paths, expect: Path, **given: Unpack[LogOptions]) -> list[Lo
     """Compares logs with a file of expectations: `sluice check-log`."""
     arguments = [
         "--json",
-        f"--expect={fsdecode(expect)}",
+        f"--expect={decoded(expect)}",
         *log_options(given),
         "--",
         *paths(logs),
@@ -237,13 +237,23 @@ def paths(given: Paths) -> list[str]:
 
 def _decoded(given: Paths) -> list[str]:
     if isinstance(given, str | PathLike):
-        return [fsdecode(given)]
-    return [fsdecode(path) for path in given]
+        return [decoded(given)]
+    return [decoded(path) for path in given]
+
+
+def decoded(path: Path) -> str:
+    """A path or text as the program takes it."""
+    text = fsdecode(path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"expected UTF-8, found {text!r}") from None
+    return text
 
 
 def destination(to: Path) -> str:
     """Where to write."""
-    path = fsdecode(to)
+    path = decoded(to)
     if path == "-":
         raise ConfigError("`-` is the standard output of the program; give a path")
     return path
@@ -270,7 +280,7 @@ def flag(name: str, value: object | None) -> list[str]:
 
 def file_option(name: str, path: Path | None) -> list[str]:
     """An option that names a file, unless it is not given."""
-    return flag(name, None if path is None else fsdecode(path))
+    return flag(name, None if path is None else decoded(path))
 
 
 def assignments(name: str, values: Mapping[str, Any] | None, toml: bool = True) -> list[str]:
@@ -282,13 +292,13 @@ def assignments(name: str, values: Mapping[str, Any] | None, toml: bool = True) 
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return fsdecode(value) if isinstance(value, PathLike) else str(value)
+    return decoded(value) if isinstance(value, PathLike) else str(value)
 
 
 def _toml(value: Any) -> str:
     """A value in TOML. A JSON string is a TOML string."""
     if isinstance(value, str | PathLike):
-        return json.dumps(fsdecode(value), ensure_ascii=False)
+        return json.dumps(decoded(value), ensure_ascii=False)
     if isinstance(value, Mapping):
         pairs = (f"{json.dumps(str(key))} = {_toml(item)}" for key, item in value.items())
         return "{ " + ", ".join(pairs) + " }"

@@ -1,7 +1,7 @@
 //! Events for Python: views of batches, whose payloads are not copied.
 
 use std::ffi::OsString;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use arrow_buffer::ScalarBuffer;
 use crossbeam_channel::{Sender, bounded};
@@ -15,7 +15,7 @@ use sluice_model::{
     SinkTraits, Written,
 };
 
-use crate::running::{Delivery, Resources};
+use crate::running::{Delivery, Resources, SharedDelivery, turn};
 use crate::{errors, reader};
 
 /// Batches that wait for the consumer.
@@ -62,10 +62,16 @@ impl Sink for EventSink {
 }
 
 /// The events of a log, in order.
-#[pyclass(module = "sluice._native")]
+#[pyclass(frozen, module = "sluice._native")]
 pub(crate) struct EventIterator {
-    /// `None` after the end.
-    delivery: Option<Delivery<EventBatch>>,
+    delivery: SharedDelivery<EventBatch>,
+    /// Held by the thread that takes an event.
+    cursor: Mutex<Cursor>,
+}
+
+/// The place of an iterator.
+#[derive(Default)]
+struct Cursor {
     current: Option<Arc<BatchView>>,
     next: usize,
     /// The names and sources of channels, by id.
@@ -83,8 +89,18 @@ impl EventIterator {
         let sink = DynSink::new(EventSink(sender));
         let pipeline = reader::pipeline(py, arguments, EventForm::Payloads, sink, strict)?;
         let delivery = Delivery::start(pipeline, batches, resources);
-        let delivery = Some(delivery.map_err(|error| errors::from_error(py, &error))?);
-        Ok(Self { delivery, current: None, next: 0, labels: Vec::new() })
+        let delivery = delivery.map_err(|error| errors::from_error(py, &error))?;
+        Ok(Self { delivery: SharedDelivery::new(delivery), cursor: Mutex::default() })
+    }
+}
+
+impl Cursor {
+    /// The next event of the current batch.
+    fn next_event(&mut self) -> Option<Event> {
+        let view = self.current.as_ref().filter(|view| self.next < view.batch.len())?;
+        let event = Event { view: Arc::clone(view), row: self.next };
+        self.next += 1;
+        Some(event)
     }
 
     /// The view of a batch.
@@ -120,32 +136,27 @@ impl EventIterator {
         slf
     }
 
-    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Event>> {
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Event>> {
+        let mut cursor = turn(&self.cursor)?;
         loop {
-            if let Some(view) = &self.current
-                && self.next < view.batch.len()
-            {
-                let row = self.next;
-                self.next += 1;
-                return Ok(Some(Event { view: Arc::clone(view), row }));
+            if let Some(event) = cursor.next_event() {
+                return Ok(Some(event));
             }
-            let Some(delivery) = &self.delivery else { return Ok(None) };
-            match delivery.next_attached(py) {
-                Ok(Ok(batch)) => {
-                    let view = self.view(py, &batch)?;
-                    (self.current, self.next) = (Some(Arc::new(view)), 0);
-                }
-                end => {
-                    (self.delivery, self.current) = (None, None);
-                    return end.map(|_| None);
-                }
-            }
+            // Events keep their block alive: not this one while the next is waited for.
+            cursor.current = None;
+            let Some(Ok(batch)) = self.delivery.next(py)? else { return Ok(None) };
+            let view = cursor.view(py, &batch)?;
+            (cursor.current, cursor.next) = (Some(Arc::new(view)), 0);
         }
     }
 
-    /// Ends the run.
-    fn close(&mut self) {
-        (self.delivery, self.current) = (None, None);
+    /// Ends the run, and the wait of a thread for the next event.
+    fn close(&self) {
+        self.delivery.close();
+        // A thread that waits finds out by itself.
+        if let Ok(mut cursor) = turn(&self.cursor) {
+            cursor.current = None;
+        }
     }
 
     fn __reduce__(&self) -> PyResult<()> {

@@ -15,11 +15,11 @@ pub(crate) struct InterruptFlag {
 }
 
 impl InterruptFlag {
-    /// Listens from now on; to nothing if Python does not handle SIGINT, as its default must
-    /// remain.
+    /// Listens from now on; to nothing unless SIGINT is a `KeyboardInterrupt`. What any other
+    /// handler makes of it, nobody but Python knows.
     pub(crate) fn listen(py: Python<'_>) -> Self {
         let raised = Arc::<AtomicBool>::default();
-        let handler = match python_handles_interrupts(py) {
+        let handler = match raises_keyboard_interrupt(py) {
             Ok(true) => flag::register(SIGINT, Arc::clone(&raised)).ok(),
             _ => None,
         };
@@ -40,6 +40,8 @@ impl Drop for InterruptFlag {
     }
 }
 
-fn python_handles_interrupts(py: Python<'_>) -> PyResult<bool> {
-    py.import("signal")?.call_method1("getsignal", (SIGINT,)).map(|handler| handler.is_callable())
+fn raises_keyboard_interrupt(py: Python<'_>) -> PyResult<bool> {
+    let signal = py.import("signal")?;
+    let handler = signal.call_method1("getsignal", (SIGINT,))?;
+    Ok(handler.is(&signal.getattr("default_int_handler")?))
 }

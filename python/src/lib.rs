@@ -16,6 +16,7 @@ mod reader;
 mod running;
 mod table;
 mod table_sink;
+mod temporary;
 mod verbs;
 
 use pyo3::prelude::*;
@@ -33,6 +34,8 @@ mod _native {
 
     #[pymodule_export]
     use super::events::{Event, EventIterator};
+    #[pymodule_export]
+    use super::plugins::close_plugins;
     #[pymodule_export]
     use super::reader::LogReader;
     #[pymodule_export]

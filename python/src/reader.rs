@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
@@ -20,6 +21,7 @@ use crate::events::EventIterator;
 use crate::running::{Background, Resources};
 use crate::table::TableReader;
 use crate::table_sink::{GuessedTable, TableForm, columns_named};
+use crate::temporary::TemporaryFile;
 use crate::{errors, registry};
 
 /// The memory for finding the first event of a channel. With more, more of the log is decoded ahead
@@ -38,19 +40,26 @@ pub(crate) struct LogReader {
 
 #[pymethods]
 impl LogReader {
+    /// `contents` is a file to remove when nobody can read it any more.
     #[new]
-    #[pyo3(signature = (inputs, options, *, jobs=None, memory=None))]
+    #[pyo3(signature = (inputs, options, *, jobs=None, memory=None, contents=None))]
     fn new(
         py: Python<'_>,
         inputs: Vec<OsString>,
         options: Vec<OsString>,
-        jobs: Option<usize>,
+        jobs: Option<Bound<'_, PyAny>>,
         memory: Option<&str>,
+        contents: Option<PathBuf>,
     ) -> PyResult<Self> {
+        let contents = contents.map(|path| Arc::new(TemporaryFile::new(path)));
+        let jobs = jobs.map(|jobs| {
+            let message = format!("jobs: expected a number of threads, found {jobs}");
+            jobs.extract().map_err(|_| errors::config_error(py, &message, Vec::new()))
+        });
         let memory = memory.map(ByteSize::parse).transpose();
         let memory = memory
             .map_err(|why| errors::config_error(py, &format!("memory: {why}"), Vec::new()))?;
-        let resources = Resources { jobs, memory };
+        let resources = Resources { jobs: jobs.transpose()?, memory, contents };
         Ok(Self { inputs, options, resources, schemas: Mutex::default() })
     }
 
@@ -74,7 +83,7 @@ impl LogReader {
         };
         let form = TableForm::new(kind, columns);
         let arguments = self.arguments(channel.as_deref(), selection);
-        Ok(TableReader::new(form, arguments, self.resources, strict))
+        Ok(TableReader::new(form, arguments, self.resources.clone(), strict))
     }
 
     /// A table of a channel for who takes it at once: nothing is read twice to find its type.
@@ -92,7 +101,8 @@ impl LogReader {
         if !is_known {
             let arguments = self.arguments(Some(channel), selection.clone());
             let guessed = GuessedTable { channel: channel.into(), columns: columns.clone() };
-            let started = TableReader::start(py, guessed, arguments, self.resources, strict)?;
+            let resources = self.resources.clone();
+            let started = TableReader::start(py, guessed, arguments, resources, strict)?;
             if let Some(table) = started {
                 if let TableKind::Fields(_, kind) = table.kind() {
                     self.learn(channel, ChannelSchema::Fields(Arc::clone(kind)));
@@ -111,7 +121,7 @@ impl LogReader {
         strict: bool,
     ) -> PyResult<EventIterator> {
         let arguments = self.arguments(None, selection);
-        EventIterator::start(py, &arguments, self.resources, strict)
+        EventIterator::start(py, &arguments, self.resources.clone(), strict)
     }
 }
 
@@ -155,7 +165,7 @@ impl LogReader {
             stop: if channel.is_some() { Arc::clone(&stop) } else { end },
         };
         let pipeline = pipeline(py, &arguments, EventForm::Rows, DynSink::new(sink), false)?;
-        let Resources { jobs, mut memory } = self.resources;
+        let Resources { jobs, mut memory, .. } = self.resources;
         if channel.is_some() {
             let all = memory.map_or(SEARCH_MEMORY, |ByteSize(bytes)| bytes.min(SEARCH_MEMORY));
             memory = Some(ByteSize(all));

@@ -1,12 +1,13 @@
 //! Runs on threads of their own, and how Python waits for them. Knows no table.
 
 use std::process;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use sluice_model::options::ByteSize;
 use sluice_model::{Error, ErrorKind};
@@ -14,15 +15,18 @@ use sluice_pipeline::run::{self, Options, Stop};
 use sluice_pipeline::{Pipeline, Report};
 
 use crate::errors;
+use crate::temporary::TemporaryFile;
 
-/// How long Python waits before it looks at signals.
+/// How long Python waits, or takes what is there, before it looks at signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The resources of a run.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Resources {
     pub(crate) jobs: Option<usize>,
     pub(crate) memory: Option<ByteSize>,
+    /// The log, if it was given as bytes.
+    pub(crate) contents: Option<Arc<TemporaryFile>>,
 }
 
 /// The runs of this process, which a fork inherits without their threads.
@@ -111,6 +115,10 @@ pub(crate) struct Delivery<T> {
     stop: Arc<Stop>,
     /// The process that started it: its threads do not exist in a fork.
     process: u32,
+    /// When signals were last looked at.
+    looked: Mutex<Instant>,
+    /// What the run reads is there until its consumer has taken all.
+    _contents: Option<Arc<TemporaryFile>>,
 }
 
 impl<T: Send + 'static> Delivery<T> {
@@ -121,23 +129,24 @@ impl<T: Send + 'static> Delivery<T> {
         resources: Resources,
     ) -> Result<Self, Error> {
         let stop = Arc::<Stop>::default();
-        let Resources { jobs, memory } = resources;
+        let Resources { jobs, memory, contents } = resources;
         let options = Options { stop: Arc::clone(&stop), jobs, memory, ..Options::default() };
         let run = Background::start(move || run::run(pipeline, &options))?;
-        Ok(Self { items, run, stop, process: process::id() })
+        let (process, looked) = (process::id(), Mutex::new(Instant::now()));
+        Ok(Self { items, run, stop, process, looked, _contents: contents })
     }
 
-    /// The next item; `Ok(Err)` with the result of the run at its end. `is_stopped` is asked while
-    /// it waits. Does not touch Python.
+    /// The next item; `Ok(Err)` with the result of the run at its end. `is_stopped` is asked for
+    /// each item, and while it waits. Does not touch Python.
     pub(crate) fn next(&self, is_stopped: impl Fn() -> bool) -> Result<Result<T, Report>, Error> {
         self.check_process()?;
         loop {
+            if is_stopped() {
+                self.abort();
+                return Err(ErrorKind::Interrupted.into());
+            }
             match self.items.recv_timeout(SIGNAL_INTERVAL) {
                 Ok(item) => return Ok(Ok(item)),
-                Err(RecvTimeoutError::Timeout) if is_stopped() => {
-                    self.abort();
-                    return Err(ErrorKind::Interrupted.into());
-                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return self.end().map(Err),
             }
@@ -146,19 +155,39 @@ impl<T: Send + 'static> Delivery<T> {
 
     /// Like [`next`](Self::next), for a thread that holds the GIL; looks at signals.
     pub(crate) fn next_attached(&self, py: Python<'_>) -> PyResult<Result<T, Report>> {
-        self.check_process().map_err(|error| errors::from_error(py, &error))?;
+        self.next_unless_signalled(py)?.map_err(|error| errors::from_error(py, &error))
+    }
+
+    /// Like [`next`](Self::next); the outer `Err` is what a signal handler raised.
+    fn next_unless_signalled(&self, py: Python<'_>) -> PyResult<Result<Result<T, Report>, Error>> {
+        if let Err(error) = self.check_process() {
+            return Ok(Err(error));
+        }
         loop {
+            self.look_at_signals(py).inspect_err(|_| self.abort())?;
             match py.detach(|| self.items.recv_timeout(SIGNAL_INTERVAL)) {
-                Ok(item) => return Ok(Ok(item)),
-                Err(RecvTimeoutError::Timeout) => {
-                    py.check_signals().inspect_err(|_| self.abort())?;
-                }
+                Ok(item) => return Ok(Ok(Ok(item))),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    let ended = py.detach(|| self.end());
-                    return ended.map(Err).map_err(|error| errors::from_error(py, &error));
+                    return Ok(py.detach(|| self.end()).map(Err));
                 }
             }
         }
+    }
+
+    /// Lets Python handle signals, if it was not asked just now. A consumer in C does not do so
+    /// between two items.
+    fn look_at_signals(&self, py: Python<'_>) -> PyResult<()> {
+        let now = Instant::now();
+        {
+            let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+            if now.duration_since(*looked) < SIGNAL_INTERVAL {
+                return Ok(());
+            }
+            *looked = now;
+        }
+        // A handler may ask for an item itself.
+        py.check_signals()
     }
 
     fn check_process(&self) -> Result<(), Error> {
@@ -175,7 +204,10 @@ impl<T: Send + 'static> Delivery<T> {
         let lost = || Error::internal("the thread of a run ended without a result");
         self.run.result.recv().unwrap_or_else(|_| Err(lost()))
     }
+}
 
+impl<T> Delivery<T> {
+    /// Ends the run. Whoever waits for its items gets an error.
     fn abort(&self) {
         // The second request ends the run at once.
         self.stop.request();
@@ -185,7 +217,55 @@ impl<T: Send + 'static> Delivery<T> {
 
 impl<T> Drop for Delivery<T> {
     fn drop(&mut self) {
-        self.stop.request();
-        self.stop.request();
+        self.abort();
+    }
+}
+
+/// The delivery that an iterator takes from: in one thread at a time, and until any thread closes
+/// it.
+#[derive(Debug)]
+pub(crate) struct SharedDelivery<T>(Mutex<Option<Arc<Delivery<T>>>>);
+
+impl<T: Send + 'static> SharedDelivery<T> {
+    pub(crate) fn new(delivery: Delivery<T>) -> Self {
+        Self(Mutex::new(Some(Arc::new(delivery))))
+    }
+
+    /// Like [`Delivery::next_attached`]; `None` after an error, the end or [`close`](Self::close),
+    /// which also ends a wait.
+    pub(crate) fn next(&self, py: Python<'_>) -> PyResult<Option<Result<T, Report>>> {
+        let Some(delivery) = self.open().clone() else { return Ok(None) };
+        let next = delivery.next_unless_signalled(py).inspect_err(|_| self.close())?;
+        if self.open().is_none() {
+            return Ok(None);
+        }
+        if !matches!(next, Ok(Ok(_))) {
+            self.close();
+        }
+        next.map(Some).map_err(|error| errors::from_error(py, &error))
+    }
+
+    /// Ends the run.
+    pub(crate) fn close(&self) {
+        let delivery = self.open().take();
+        if let Some(delivery) = delivery {
+            delivery.abort();
+        }
+    }
+
+    fn open(&self) -> MutexGuard<'_, Option<Arc<Delivery<T>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The state of an iterator, for the thread that takes its next item. `Err` if another thread, or
+/// the same one below a signal handler, is doing so.
+pub(crate) fn turn<S>(state: &Mutex<S>) -> PyResult<MutexGuard<'_, S>> {
+    match state.try_lock() {
+        Ok(state) => Ok(state),
+        Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => {
+            Err(PyValueError::new_err("the iterator is already waiting for its next item"))
+        }
     }
 }

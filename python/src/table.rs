@@ -18,7 +18,7 @@ use sluice_model::{DynSink, Error, ErrorKind};
 use sluice_pipeline::Report;
 
 use crate::interrupt::InterruptFlag;
-use crate::running::{Delivery, Resources};
+use crate::running::{Delivery, Resources, SharedDelivery, turn};
 use crate::table_sink::{GuessedTable, KnownForm, TableForm, TableSink};
 use crate::{errors, reader};
 
@@ -66,8 +66,8 @@ impl TableReader {
 
     /// The rows, batch by batch.
     fn batches(&self, py: Python<'_>) -> PyResult<BatchIterator> {
-        let TableStream { delivery, report, .. } = self.stream(py)?;
-        Ok(BatchIterator { delivery, report })
+        let (delivery, report) = (self.deliver(py)?, Arc::clone(&self.report));
+        Ok(BatchIterator { delivery: SharedDelivery::new(delivery), report, turn: Mutex::new(()) })
     }
 
     /// The report of the latest run that was read to its end, as JSON.
@@ -103,7 +103,7 @@ impl TableReader {
         let sink = TableSink::guessing(Some(guessed), sender);
         let (known, sink) = (sink.known(), DynSink::new(sink));
         let pipeline = reader::pipeline(py, &arguments, EventForm::Rows, sink, strict)?;
-        let delivery = Delivery::start(pipeline, rows, resources);
+        let delivery = Delivery::start(pipeline, rows, resources.clone());
         let delivery = delivery.map_err(|error| errors::from_error(py, &error))?;
         let first = match delivery.next_attached(py) {
             Ok(Ok(first)) => first,
@@ -112,7 +112,7 @@ impl TableReader {
             Err(error) => return Err(error),
         };
         let Some(form) = known.get().cloned() else { return Ok(None) };
-        let table = Self::new(form, arguments, resources, strict);
+        let table = Self::new(form, arguments, resources.clone(), strict);
         let arguments = table.arguments.clone();
         let guess = Guess { known, arguments, resources, strict, rows: first.num_rows() };
         let stream = TableStream {
@@ -132,15 +132,20 @@ impl TableReader {
     }
 
     fn stream(&self, py: Python<'_>) -> PyResult<TableStream> {
+        let delivery = Some(self.deliver(py)?);
+        let (interrupt, report) = (InterruptFlag::listen(py), Arc::clone(&self.report));
+        Ok(TableStream { first: None, delivery, guess: None, interrupt, report })
+    }
+
+    /// Starts a run.
+    fn deliver(&self, py: Python<'_>) -> PyResult<Delivery<RecordBatch>> {
         let (sender, rows) = bounded(WAITING);
         let sink = DynSink::new(TableSink::new(self.form.clone(), sender));
         let has_payloads = self.form.columns.contains(&LogColumn::Payload);
         let form = if has_payloads { EventForm::Payloads } else { EventForm::Rows };
         let pipeline = reader::pipeline(py, &self.arguments, form, sink, self.strict)?;
-        let delivery = Delivery::start(pipeline, rows, self.resources);
-        let delivery = delivery.map_err(|error| errors::from_error(py, &error))?;
-        let (interrupt, report) = (InterruptFlag::listen(py), Arc::clone(&self.report));
-        Ok(TableStream { first: None, delivery: Some(delivery), guess: None, interrupt, report })
+        let delivery = Delivery::start(pipeline, rows, self.resources.clone());
+        delivery.map_err(|error| errors::from_error(py, &error))
     }
 }
 
@@ -238,11 +243,12 @@ fn keep_report(latest: &Mutex<Option<String>>, report: &Report) {
 }
 
 /// The batches of a table.
-#[pyclass(module = "sluice._native")]
+#[pyclass(frozen, module = "sluice._native")]
 pub(crate) struct BatchIterator {
-    /// `None` after the end.
-    delivery: Option<Delivery<RecordBatch>>,
+    delivery: SharedDelivery<RecordBatch>,
     report: LatestReport,
+    /// Held by the thread that takes a batch.
+    turn: Mutex<()>,
 }
 
 #[pymethods]
@@ -251,20 +257,16 @@ impl BatchIterator {
         slf
     }
 
-    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
-        let Some(delivery) = &self.delivery else { return Ok(None) };
-        match delivery.next_attached(py) {
-            Ok(Ok(rows)) => Ok(Some(Batch::new(rows))),
-            Ok(Err(ended)) => {
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        let _turn = turn(&self.turn)?;
+        Ok(match self.delivery.next(py)? {
+            Some(Ok(rows)) => Some(Batch::new(rows)),
+            Some(Err(ended)) => {
                 keep_report(&self.report, &ended);
-                self.delivery = None;
-                Ok(None)
+                None
             }
-            Err(error) => {
-                self.delivery = None;
-                Err(error)
-            }
-        }
+            None => None,
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -34,6 +35,20 @@ class Keep:
         batch = pa.record_batch(batch)
         names = pc.cast(batch["channel"], pa.string())
         return batch.filter(pc.starts_with(names, self.prefix))
+
+@sluice.stage
+def pieces(batch):
+    yield batch
+
+@sluice.stage
+def stripped(batch):
+    import pyarrow as pa
+    return pa.record_batch(batch).drop_columns(["source", "sequence", "encoding", "attributes"])
+
+@sluice.stage
+def unnumbered(batch):
+    import pyarrow as pa
+    return pa.record_batch(batch).select(["timestamp", "channel", "payload"])
 
 @sluice.stage
 def twice(batch):
@@ -114,6 +129,32 @@ def totals(result: sluice.Result) -> dict[str, int]:
 def test_a_stage_that_returns_its_batch_changes_nothing(drive: Path) -> None:
     result = sluice.run(stage("same"), allow_exec=True)
     assert result and Path("out.lcm").read_bytes() == drive.read_bytes()
+
+
+def test_a_stage_may_return_several_batches(drive: Path) -> None:
+    result = sluice.run(stage("pieces"), allow_exec=True)
+    assert result and Path("out.lcm").read_bytes() == drive.read_bytes()
+
+
+@pytest.mark.parametrize("jobs", [1, 4])
+def test_columns_that_do_not_return_stay_those_of_the_numbered_event(jobs: int) -> None:
+    pytest.importorskip("pyarrow")
+    out = '[sinks.out]\nplugin = "jsonl"\nfrom = "py"\npath = "out.jsonl"\n'
+    written = []
+    for name in ["same", "stripped"]:
+        text = Path(stage(name)).read_text()
+        Path("p.toml").write_text(text.replace(OUT.format("py"), out))
+        assert sluice.run("p.toml", allow_exec=True, overwrite=True, jobs=jobs)
+        written.append(Path("out.jsonl").read_bytes())
+    assert written[0] == written[1]
+
+
+def test_new_events_have_no_source_and_sequence_however_events_arrive() -> None:
+    pytest.importorskip("pyarrow")
+    for jobs, memory in [(1, "32MiB"), (4, "256MiB")]:
+        pipeline = stage("unnumbered")
+        assert sluice.run(pipeline, allow_exec=True, overwrite=True, jobs=jobs, memory=memory)
+        assert {event.sequence for event in sluice.open("out.lcm").events()} == {0}
 
 
 def test_events_that_do_not_return_are_filtered() -> None:
@@ -267,6 +308,16 @@ BATCHES = [
     pa.record_batch({**GOOD, "timestamp": pa.array([2**62, 1], pa.timestamp("s"))}),
     pa.record_batch({**GOOD, "number": [-1, 0]}),
     pa.record_batch({**GOOD, "number": ["a", "b"]}),
+    pa.record_batch({**GOOD, "number": [0.5, 1]}),
+    pa.record_batch({**GOOD, "timestamp": [1194098400.25, 1194098401.0]}),
+    pa.record_batch({**GOOD, "sequence": [1.0, 2.5]}),
+    pa.record_batch({**GOOD, "source": ["A", None]}),
+    pa.record_batch({**GOOD, "source": pa.DictionaryArray.from_arrays([0, 1], ["A", None])}),
+    pa.RecordBatch.from_arrays(
+        [TIMES, pa.array(["A", "A"]), pa.array(["B", "B"]), pa.array([b"x", b"y"])],
+        names=["timestamp", "channel", "channel", "payload"],
+    ),
+    [pa.record_batch(GOOD), 5],
 ]
 
 @sluice.source
@@ -281,6 +332,17 @@ class Change:
 
     def __call__(self, batch):
         return BATCHES[self.which]
+"""
+
+
+SECONDS = """
+import pyarrow as pa
+import sluice
+
+@sluice.source
+def seconds():
+    times = [1194098400.0, 1194098400.25]
+    yield pa.record_batch({"timestamp": times, "channel": ["A", "A"], "payload": [b"x", b"y"]})
 """
 
 
@@ -305,6 +367,96 @@ def test_wrong_batches_are_errors_that_name_the_plugin_and_publish_nothing(kind:
             sluice.run(pipeline, allow_exec=True)
         assert f"{kind} `" in str(refused.value) and "plugins.py" in str(refused.value), which
         assert not Path("out.lcm").exists()
+
+
+def test_numbers_without_an_exact_counterpart_are_named() -> None:
+    pytest.importorskip("pyarrow")
+    python = 'plugin = "python"\nfile = "plugins.py"\nname = "seconds"\n'
+    Path("p.toml").write_text(f"[sources.py]\n{python}" + OUT.format("py"))
+    Path("plugins.py").write_text(SECONDS)
+    words = "column `timestamp`: expected whole numbers, found 1194098400.25"
+    with pytest.raises(sluice.SluiceError, match=words):
+        sluice.run("p.toml", allow_exec=True)
+
+
+BUSY = """
+import os, signal
+import sluice
+
+def busy():
+    open("begun", "w").close()
+    for number in filter(None, os.environ.get("SIGNALS", "").split()):
+        os.kill(os.getpid(), int(number))
+    while True:
+        sum(range(1000))
+
+@sluice.source
+def source():
+    busy()
+    yield None
+
+@sluice.stage
+def stage(batch):
+    busy()
+
+@sluice.sink
+def sink(batch):
+    busy()
+"""
+# Python ends while another thread, or what Ctrl-C left of a run, is in the plugin.
+DAEMON = """
+import os, threading
+import sluice
+run = lambda: sluice.run("p.toml", allow_exec=True)
+threading.Thread(target=run, daemon=True).start()
+while not os.path.exists("begun"):
+    pass
+"""
+INTERRUPTED = """
+import signal
+import sluice
+for number in [signal.SIGINT, signal.SIGTERM]:
+    signal.signal(number, signal.default_int_handler)
+try:
+    sluice.run("p.toml", allow_exec=True)
+except KeyboardInterrupt:
+    pass
+"""
+
+
+# A run that is interrupted waits for its stages and sinks, but not for sources.
+@pytest.mark.parametrize(
+    ("how", "kind"),
+    [
+        ("daemon", "source"),
+        ("daemon", "stage"),
+        ("daemon", "sink"),
+        ("interrupted", "source"),
+        ("module", "source"),
+    ],
+)
+def test_python_ends_while_a_plugin_runs(how: str, kind: str) -> None:
+    Path("plugins.py").write_text(BUSY)
+    python = f'plugin = "python"\nfile = "plugins.py"\nname = "{kind}"\n'
+    texts = {
+        "source": f"[sources.py]\n{python}" + OUT.format("py"),
+        "stage": LOG + f'[stages.py]\nfrom = "log"\n{python}' + OUT.format("py"),
+        "sink": LOG + f'[sinks.py]\nfrom = "log"\n{python}',
+    }
+    Path("p.toml").write_text(texts[kind])
+    command = {
+        "daemon": ["-c", DAEMON],
+        "interrupted": ["-c", INTERRUPTED],
+        "module": ["-m", "sluice", "run", "p.toml", "--allow-exec"],
+    }[how]
+    # The second one ends the run at once.
+    environment = {**os.environ, "SIGNALS": "" if how == "daemon" else "2 15"}
+    done = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, env=environment, timeout=120
+    )
+    assert "Fatal" not in done.stderr and done.returncode >= 0, done.stderr
+    assert (done.returncode == 0) == (how != "module"), done.stderr
+    assert not Path("out.lcm").exists()
 
 
 def test_a_source_or_sink_that_fails_publishes_nothing() -> None:

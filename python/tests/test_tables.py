@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import gc
+import os
 import pickle
 import struct
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 from collections.abc import Callable
@@ -40,6 +43,45 @@ def test_several_logs_are_read_one_after_the_other(drive: Path) -> None:
 
 def test_a_log_may_be_bytes(drive: Path) -> None:
     assert sum(map(len, sluice.open(drive.read_bytes()).table("POSE"))) == 200
+
+
+def test_the_bytes_of_a_log_live_as_long_as_its_readers(
+    drive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    contents = drive.read_bytes()
+
+    def files() -> int:
+        gc.collect()
+        return len(list(tmp_path.glob("sluice-*")))
+
+    def open_log() -> sluice.Log:
+        return sluice.open(bytearray(contents))
+
+    readers: list[Callable[[], Any]] = [
+        lambda: open_log().events(),
+        lambda: open_log().table("POSE"),
+        lambda: iter(open_log().table("POSE")),
+        lambda: open_log().table("POSE").__arrow_c_stream__(),
+        lambda: open_log().table().__arrow_c_stream__(),
+    ]
+    for make in readers:
+        reader = make()
+        assert files() == 1
+        del reader
+        assert files() == 0
+    assert sum(1 for _ in open_log().events()) == 5755
+    with pytest.raises(sluice.ConfigError):
+        sluice.open(contents, memory="much")
+    assert files() == 0
+
+
+def test_bytes_of_a_text_format_need_its_name() -> None:
+    text = b"time,x\n1,2\n"
+    options = {"timestamp": "time"}
+    assert sluice.open(text, format="csv", options=options).info().events == 1
+    with pytest.raises(sluice.SluiceError, match="use a source for text"):
+        sluice.open(text).info()
 
 
 def test_pyarrow_takes_a_table_twice_and_gets_the_rows_of_the_parquet_file(drive: Path) -> None:
@@ -332,6 +374,123 @@ def test_ctrl_c_ends_a_read_with_a_keyboard_interrupt(tmp_path: Path) -> None:
             print("interrupted")
     """
     assert run_python(code).stdout == "interrupted\n"
+
+
+INTERRUPTS = """
+    import _thread, itertools, os, signal, sys
+    from collections import deque
+    import sluice
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    log = sluice.open([sys.argv[1]] * 100)
+
+    def consume(items):
+        # All in C, which handles no signals between two items. The handler is due from the first.
+        taken = itertools.count()
+        interrupt = map(_thread.interrupt_main, [signal.SIGINT])
+        try:
+            deque(zip(itertools.chain(interrupt, items), taken), maxlen=0)
+        finally:
+            print(next(taken) < 500_000)
+"""
+
+
+@pytest.mark.parametrize("what", ["events", "table"])
+def test_ctrl_c_ends_a_read_whose_data_keeps_coming(drive: Path, what: str) -> None:
+    code = f"""
+        try:
+            items = iter(log.{what}())
+            next(items)
+            if "{what}" == "events":
+                consume(items)
+            else:
+                consume(itertools.chain.from_iterable(map(range, map(len, items))))
+        except KeyboardInterrupt:
+            print("interrupted", next(items, None))
+    """
+    done = run_python(textwrap.dedent(INTERRUPTS) + textwrap.dedent(code), str(drive))
+    assert done.stdout == "True\ninterrupted None\n", done.stderr
+
+
+@pytest.mark.parametrize("handler", ["default_int_handler", "passing"])
+def test_ctrl_c_ends_a_stream_unless_a_handler_passes_it(drive: Path, handler: str) -> None:
+    pytest.importorskip("pyarrow")
+    code = f"""
+        import os, signal, sys
+        import pyarrow as pa
+        import sluice
+        signal.passing = lambda *_: None
+        signal.signal(signal.SIGINT, signal.{handler})
+        table = sluice.open([sys.argv[1]] * 5).table(columns=["sequence"])
+        reader = pa.RecordBatchReader.from_stream(table)
+        rows = len(reader.read_next_batch())
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            pass
+        try:
+            print(rows + len(reader.read_all()))
+        except pa.ArrowException as error:
+            print(type(error).__name__)
+    """
+    done = run_python(code, str(drive))
+    expected = "28775\n" if handler == "passing" else "ArrowInvalid\n"
+    assert done.stdout == expected, done.stderr
+
+
+def test_a_handler_may_close_the_iterator_that_waits(drive: Path) -> None:
+    code = """
+        events = log.events()
+
+        def close(*_):
+            try:
+                next(events)
+            except ValueError as error:
+                print(error)
+            events.close()
+
+        next(events)
+        signal.signal(signal.SIGINT, close)
+        consume(events)
+        print(next(events, None))
+    """
+    done = run_python(textwrap.dedent(INTERRUPTS) + textwrap.dedent(code), str(drive))
+    words = "the iterator is already waiting for its next item"
+    assert done.stdout == f"{words}\nTrue\nNone\n", done.stderr
+
+
+def test_another_thread_may_close_an_iterator_that_waits(drive: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.lcm"
+    os.mkfifo(pipe)
+    code = """
+        import os, sys, threading
+        import sluice
+        first, taken, left = open(sys.argv[1], "rb").read(100_000), threading.Event(), []
+
+        def write():
+            with open(sys.argv[2], "wb", buffering=0) as pipe:
+                pipe.write(first)
+                done.wait()
+
+        def take():
+            for event in events:
+                taken.set()
+            left.append("ended")
+
+        done = threading.Event()
+        writer = threading.Thread(target=write)
+        writer.start()
+        events = sluice.open(sys.argv[2]).events()
+        reader = threading.Thread(target=take)
+        reader.start()
+        taken.wait()
+        events.close()
+        reader.join()
+        done.set()
+        writer.join()
+        print(left)
+    """
+    done = run_python(code, str(drive), str(pipe))
+    assert done.stdout == "['ended']\n", done.stderr
 
 
 def test_a_forked_process_opens_logs_again(drive: Path) -> None:

@@ -47,6 +47,16 @@ def test_wrong_arguments_are_config_errors(drive: Path) -> None:
         with pytest.raises(sluice.ConfigError) as error:
             sluice.convert(drive, "a.lcm", **arguments)
         assert str(error.value) and "Usage" not in str(error.value)
+    for path in ["bad\udcff.lcm", os.fsdecode(b"bad\xff.lcm")]:
+        with pytest.raises(sluice.ConfigError, match=r"UTF-8, found 'bad.udcff.lcm'"):
+            sluice.open(path)
+        with pytest.raises(sluice.ConfigError, match=r"UTF-8, found 'bad.udcff.lcm'"):
+            sluice.convert(drive, path)
+    for jobs in [-1, 2**70]:
+        with pytest.raises(sluice.ConfigError, match="jobs"):
+            sluice.open(drive, jobs=jobs)
+        with pytest.raises(sluice.ConfigError, match="jobs"):
+            sluice.convert(drive, "a.lcm", jobs=jobs)
     with pytest.raises(sluice.ConfigError, match="standard input"):
         sluice.convert("-", "a.lcm")
     with pytest.raises(sluice.ConfigError, match="at least one path"):

@@ -6,9 +6,12 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, UInt32Array, new_null_array};
+use arrow_cast::display::array_value_to_string;
 use arrow_cast::{CastOptions, cast, cast_with_options};
-use arrow_schema::{ArrowError, DataType, Field, Schema};
+use arrow_schema::{DataType, Field, Schema};
+use arrow_select::take::take;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3_arrow::input::AnyRecordBatch;
 use sluice_model::{Batch, Channels, Error};
@@ -19,6 +22,8 @@ use crate::table::Batch as PyBatch;
 const NUMBER: &str = "number";
 /// The columns that events must have.
 const REQUIRED: [&str; 3] = ["timestamp", "channel", "payload"];
+/// The columns that events of a stage keep if they are not returned.
+const OPTIONAL: [&str; 4] = ["source", "sequence", "encoding", "attributes"];
 
 /// The events as columns, numbered from 0.
 pub(super) fn columns(batch: &Batch, channels: &Channels) -> Result<RecordBatch, Error> {
@@ -43,28 +48,47 @@ pub(super) fn to_python(py: Python<'_>, columns: RecordBatch) -> PyResult<Py<PyB
     Py::new(py, PyBatch::new(columns))
 }
 
-/// The batches that Python returned: any Arrow data, or nothing.
+/// The batches that Python returned: Arrow data, several of it, or nothing.
 pub(super) fn from_python(returned: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
     if returned.is_none() {
         return Ok(Vec::new());
     }
-    let reader = returned.extract::<AnyRecordBatch>()?.into_reader()?;
+    if is_arrow(returned)? {
+        return arrow_batches(returned);
+    }
+    let name = || returned.get_type().name().map_or_else(|_| "an object".into(), |n| n.to_string());
+    let unknown = |found: &str| {
+        PyTypeError::new_err(format!(
+            "expected Arrow data, an iterable of it, or None; found {found}: Arrow data has a \
+             method `__arrow_c_array__` or `__arrow_c_stream__`"
+        ))
+    };
+    let mut batches = Vec::new();
+    for item in returned.try_iter().map_err(|_| unknown(&name()))? {
+        let item = item?;
+        if !is_arrow(&item)? {
+            return Err(unknown(&format!("{} of {}", name(), item.get_type().name()?)));
+        }
+        batches.extend(arrow_batches(&item)?);
+    }
+    Ok(batches)
+}
+
+fn is_arrow(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(object.hasattr("__arrow_c_array__")? || object.hasattr("__arrow_c_stream__")?)
+}
+
+fn arrow_batches(object: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
+    let reader = object.extract::<AnyRecordBatch>()?.into_reader()?;
     let batches: Result<Vec<_>, _> = reader.collect();
-    batches.map_err(|error| pyo3::exceptions::PyValueError::new_err(error.to_string()))
+    batches.map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// What to fill in for columns that are missing.
-pub(super) struct Defaults<'d> {
-    /// The source of events.
-    pub(super) source: &'d str,
-    /// The number of the first event.
-    pub(super) first: i64,
-}
-
-/// Events from their columns, cast to the types that events have.
+/// Events from their columns, cast to the types that events have. `defaults` are the columns that
+/// stand for missing ones.
 pub(super) fn to_batch(
     columns: &RecordBatch,
-    defaults: &Defaults<'_>,
+    defaults: &[(&str, ArrayRef)],
     channels: &Channels,
 ) -> Result<Batch, Error> {
     let missing: Vec<&str> =
@@ -79,75 +103,122 @@ pub(super) fn to_batch(
     }
     let mut cast_columns: Vec<(String, ArrayRef)> = Vec::new();
     for field in Batch::arrow_schema().fields() {
-        let given = columns.column_by_name(field.name()).cloned();
-        let column = match given.filter(|column| *column.data_type() != DataType::Null) {
-            Some(column) => column,
-            None => match default_column(field.name(), columns.num_rows(), defaults) {
-                Some(column) => column,
+        let name = field.name();
+        let column = match column(columns, name)?.filter(|c| *c.data_type() != DataType::Null) {
+            Some(column) if name == "source" && column.logical_null_count() > 0 => {
+                return Err(Error::invalid("column `source`: expected a text, found null"));
+            }
+            Some(column) => cast_exactly(column, field)?,
+            None => match defaults.iter().find(|(default, _)| default == name) {
+                Some((_, column)) => cast_exactly(column, field)?,
                 None => continue,
             },
         };
-        let column = cast_exactly(&column, field.data_type())
-            .map_err(|error| Error::invalid(format!("column `{}`: {error}", field.name())))?;
-        cast_columns.push((field.name().clone(), column));
+        cast_columns.push((name.clone(), column));
     }
     let columns = RecordBatch::try_from_iter(cast_columns)
         .map_err(|error| Error::invalid(format!("its columns do not fit: {error}")))?;
     Batch::from_arrow(&columns, channels)
 }
 
-/// A cast that fails where a value has no counterpart, instead of dropping it.
-fn cast_exactly(column: &dyn Array, to: &DataType) -> Result<ArrayRef, ArrowError> {
-    cast_with_options(column, to, &CastOptions { safe: false, ..CastOptions::default() })
-}
-
-fn default_column(name: &str, len: usize, defaults: &Defaults<'_>) -> Option<ArrayRef> {
-    match name {
-        "source" => Some(Arc::new(StringArray::from(vec![defaults.source; len]))),
-        "sequence" => {
-            let numbers = defaults.first..defaults.first.saturating_add(len as i64);
-            Some(Arc::new(Int64Array::from_iter_values(numbers)))
-        }
-        _ => None,
+/// The column of this name, if there is one. `Err` if there are several.
+fn column<'c>(columns: &'c RecordBatch, name: &str) -> Result<Option<&'c ArrayRef>, Error> {
+    let schema = columns.schema_ref();
+    if schema.fields().iter().filter(|field| field.name() == name).count() > 1 {
+        return Err(Error::invalid(format!("column `{name}`: expected one, found several")));
     }
+    Ok(columns.column_by_name(name))
 }
 
-/// Which events of a batch returned: for each that did, the one it was; and the events that are
-/// new.
+/// A cast that fails where a value has no counterpart, instead of dropping or rounding it.
+fn cast_exactly(column: &ArrayRef, to: &Field) -> Result<ArrayRef, Error> {
+    let wrong = |why: String| Error::invalid(format!("column `{}`: {why}", to.name()));
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    let cast_to = |column: &ArrayRef, to: &DataType| {
+        cast_with_options(column, to, &options).map_err(|error| wrong(error.to_string()))
+    };
+    let cast_column = cast_to(column, to.data_type())?;
+    let from = column.data_type();
+    let is_number = matches!(to.data_type(), DataType::Int64 | DataType::Timestamp(..));
+    if is_number && (from.is_floating() || from.is_decimal()) {
+        let back = cast_to(&cast_column, from)?;
+        let is_rounded = |row: &usize| column.slice(*row, 1) != back.slice(*row, 1);
+        if column != &back
+            && let Some(row) = (0..column.len()).find(is_rounded)
+        {
+            let value = array_value_to_string(column, row).unwrap_or_default();
+            return Err(wrong(format!("expected whole numbers, found {value}")));
+        }
+    }
+    Ok(cast_column)
+}
+
+/// Which events of a batch return.
 pub(super) struct Returned {
-    /// For each event, its number in the batch that was given.
-    pub(super) numbers: Vec<Option<u32>>,
-    /// How many of those given did not return.
-    pub(super) filtered: u64,
+    /// For each event that was given, whether it is back.
+    is_back: Vec<bool>,
+    /// For each event that returned, the one it was; `None` for new ones.
+    numbers: Vec<Option<u32>>,
 }
 
 impl Returned {
-    /// Matches events by number. A number that returns a second time is a new event.
-    pub(super) fn new(batches: &[RecordBatch], given: usize) -> Result<Self, Error> {
-        let (mut is_back, mut numbers) = (vec![false; given], Vec::new());
-        for columns in batches {
-            let column = columns.column_by_name(NUMBER);
-            let column = column.map(|column| cast_exactly(column, &DataType::Int64)).transpose();
-            let column =
-                column.map_err(|error| Error::invalid(format!("column `{NUMBER}`: {error}")))?;
-            let column = column.as_ref().map(|column| column.as_primitive::<Int64Type>());
-            for row in 0..columns.num_rows() {
-                let Some(column) = column.filter(|column| column.is_valid(row)) else {
-                    numbers.push(None);
-                    continue;
-                };
-                let number = column.value(row);
-                let known = u32::try_from(number).ok();
-                let place = known.and_then(|known| is_back.get_mut(known as usize));
-                let is_back = place.ok_or_else(|| {
-                    Error::invalid(format!(
-                        "column `{NUMBER}`: event {number} was not in the batch of {given} events"
-                    ))
-                })?;
-                numbers.push(known.filter(|_| !std::mem::replace(is_back, true)));
-            }
-        }
-        let filtered = is_back.iter().filter(|is_back| !**is_back).count() as u64;
-        Ok(Self { numbers, filtered })
+    /// Nothing has returned yet of so many events.
+    pub(super) fn new(given: usize) -> Self {
+        Self { is_back: vec![false; given], numbers: Vec::new() }
+    }
+
+    /// Matches the next events by number, and returns what stands for columns that they do not
+    /// have: the values of the events that they name. New events have no source, and the sequence
+    /// number 0, however they are cut into batches.
+    ///
+    /// A number that returns a second time is a new event with the same values.
+    pub(super) fn defaults(
+        &mut self,
+        columns: &RecordBatch,
+        given: &RecordBatch,
+    ) -> Result<Vec<(&'static str, ArrayRef)>, Error> {
+        let named = self.match_numbers(columns)?;
+        let default = |name: &'static str| {
+            let column = given.column_by_name(name);
+            let column = column.ok_or_else(|| Error::internal(format!("no column {name}")))?;
+            let column = take(column, &named, None).map_err(|e| Error::internal(e.to_string()))?;
+            let Some(numbers) = column.as_primitive_opt::<Int64Type>() else {
+                return Ok((name, column));
+            };
+            let numbers = numbers.iter().map(Option::unwrap_or_default);
+            Ok((name, Arc::new(Int64Array::from_iter_values(numbers)) as ArrayRef))
+        };
+        OPTIONAL.into_iter().map(default).collect()
+    }
+
+    /// The numbers of these events.
+    fn match_numbers(&mut self, columns: &RecordBatch) -> Result<UInt32Array, Error> {
+        let given = self.is_back.len();
+        let column = match column(columns, NUMBER)? {
+            Some(column) => cast_exactly(column, &Field::new(NUMBER, DataType::Int64, true))?,
+            None => new_null_array(&DataType::Int64, columns.num_rows()),
+        };
+        let named = column.as_primitive::<Int64Type>().iter().map(|number| {
+            let Some(number) = number else {
+                self.numbers.push(None);
+                return Ok(None);
+            };
+            let known = u32::try_from(number).ok();
+            let place = known.and_then(|known| self.is_back.get_mut(known as usize));
+            let is_back = place.ok_or_else(|| {
+                Error::invalid(format!(
+                    "column `{NUMBER}`: event {number} was not in the batch of {given} events"
+                ))
+            })?;
+            self.numbers.push(known.filter(|_| !std::mem::replace(is_back, true)));
+            Ok(known)
+        });
+        named.collect()
+    }
+
+    /// For each event that returned, its number if it is not new; and how many did not return.
+    pub(super) fn finish(self) -> (Vec<Option<u32>>, u64) {
+        let filtered = self.is_back.iter().filter(|is_back| !**is_back).count() as u64;
+        (self.numbers, filtered)
     }
 }

@@ -4,6 +4,7 @@
 //! Events are exchanged as Arrow record batches, with one hold of the GIL per batch.
 
 mod exchange;
+mod gate;
 mod sink;
 mod source;
 mod stage;
@@ -18,6 +19,8 @@ use serde_json::{Map, Value};
 use sluice_model::Error;
 use sluice_model::programs::Program;
 use sluice_model::schemars::JsonSchema;
+
+pub(crate) use self::gate::close_plugins;
 
 /// Options of `python`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

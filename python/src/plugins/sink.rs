@@ -7,6 +7,7 @@ use sluice_model::{
 };
 
 use super::exchange::{columns, to_python};
+use super::gate::attached;
 use super::{ObjectKind, PythonObject, PythonOptions, program};
 
 /// Gives batches to a function or an object of Python, in order.
@@ -40,7 +41,7 @@ impl Sink for PythonSink {
     fn open(&self, context: &SinkContext) -> Result<OpenObject, Error> {
         let object = PythonObject::new(self.0.clone(), ObjectKind::Sink);
         // Mistakes in the file end the run before anything is read.
-        Python::attach(|py| object.get(py).map(drop))?;
+        attached(|py| object.get(py).map(drop))?;
         Ok(OpenObject { object, run: context.run.clone() })
     }
 
@@ -68,7 +69,7 @@ impl Sink for PythonSink {
 
 impl OpenObject {
     fn call(&self, method: &str, events: Option<RecordBatch>) -> Result<(), Error> {
-        Python::attach(|py| {
+        attached(|py| {
             let object = self.object.get(py)?;
             let call = || match events {
                 Some(events) => object.call_method1(method, (to_python(py, events)?,)),

@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use pyo3::prelude::*;
 use sluice_model::{
     Batch, Channels, Error, Input, ReadContext, Reader, RunHandle, Source, Split, SplitStart,
 };
 
-use super::exchange::{Defaults, from_python, to_batch};
+use super::exchange::{from_python, to_batch};
+use super::gate::attached;
 use super::{ObjectKind, PythonObject, PythonOptions, program};
 
 /// Reads the batches that an iterator of Python yields.
@@ -43,7 +44,7 @@ impl Source for PythonSource {
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let object = PythonObject::new(self.0.clone(), ObjectKind::Source);
-        let batches = Python::attach(|py| {
+        let batches = attached(|py| {
             let function = object.get(py)?;
             let iterate = || function.call0()?.try_iter();
             iterate().map(|all| all.into_any().unbind()).map_err(|error| object.error(py, &error))
@@ -74,9 +75,18 @@ struct IteratorReader {
 }
 
 impl IteratorReader {
+    /// The sources and sequences of the next events, for batches without these columns.
+    fn defaults(&self, len: usize) -> [(&'static str, ArrayRef); 2] {
+        let numbers = self.events..self.events.saturating_add(len as i64);
+        [
+            ("source", Arc::new(StringArray::from(vec![&*self.source; len]))),
+            ("sequence", Arc::new(Int64Array::from_iter_values(numbers))),
+        ]
+    }
+
     /// The batches of the next item; `None` at the end.
     fn next_item(&self) -> Result<Option<Vec<RecordBatch>>, Error> {
-        Python::attach(|py| {
+        attached(|py| {
             let next = || -> PyResult<Option<Vec<RecordBatch>>> {
                 let item = self.batches.bind(py).try_iter()?.next().transpose()?;
                 item.map(|item| from_python(&item)).transpose()
@@ -90,7 +100,7 @@ impl Reader for IteratorReader {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
         loop {
             if let Some(columns) = self.ready.pop_front() {
-                let defaults = Defaults { source: &self.source, first: self.events };
+                let defaults = self.defaults(columns.num_rows());
                 let batch = to_batch(&columns, &defaults, &self.channels);
                 let batch = batch.map_err(|error| self.object.wrong(&error))?;
                 self.events = self.events.saturating_add(batch.len() as i64);

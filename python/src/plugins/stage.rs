@@ -4,7 +4,8 @@ use arrow_array::RecordBatch;
 use pyo3::prelude::*;
 use sluice_model::{Batch, Error, Map, OptionsError, Payloads, Stage, StageContext};
 
-use super::exchange::{Defaults, Returned, columns, from_python, to_batch, to_python};
+use super::exchange::{Returned, columns, from_python, to_batch, to_python};
+use super::gate::attached;
 use super::{ObjectKind, PythonObject, PythonOptions, program};
 
 /// Passes batches through a function of Python.
@@ -33,7 +34,7 @@ struct FunctionStage(PythonObject);
 impl FunctionStage {
     /// What the function makes of these events.
     fn call(&self, given: RecordBatch) -> Result<Vec<RecordBatch>, Error> {
-        Python::attach(|py| {
+        attached(|py| {
             let function = self.0.get(py)?;
             let call = || from_python(&function.call1((to_python(py, given)?,))?);
             call().map_err(|error| self.0.error(py, &error))
@@ -56,16 +57,18 @@ impl Map for FunctionStage {
             let note = "decoded fields do not return from Python: put `decode` after this stage";
             context.note(note, 0);
         }
-        let returned = self.call(columns(&batch, context.channels)?)?;
-        let Returned { numbers, filtered } =
-            Returned::new(&returned, batch.len()).map_err(|error| self.0.wrong(&error))?;
-        context.report.filtered += filtered;
+        let given = columns(&batch, context.channels)?;
+        let returned = self.call(given.clone())?;
         let mut events = Vec::with_capacity(returned.len());
+        let mut known = Returned::new(batch.len());
         for columns in &returned {
-            let defaults = Defaults { source: context.run.node(), first: 0 };
-            let batch = to_batch(columns, &defaults, context.channels);
+            let batch = known
+                .defaults(columns, &given)
+                .and_then(|defaults| to_batch(columns, &defaults, context.channels));
             events.push(batch.map_err(|error| self.0.wrong(&error))?);
         }
+        let (numbers, filtered) = known.finish();
+        context.report.filtered += filtered;
         let events = joined(events);
         let origins = batch.origins();
         let origin = |(row, number): (usize, &Option<u32>)| match number {

@@ -1,0 +1,71 @@
+//! The threads of runs that are in Python, which has to wait for them when it ends. Calls nothing
+//! there.
+//!
+//! Below 3.14, Python ends a thread that runs its code by unwinding it, once the interpreter is
+//! gone. Frames of Rust do not survive that: it would abort the process. A guard that parks the
+//! thread when it is dropped does not help, as optimised builds do not drop it then.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use sluice_model::Error;
+
+struct Gate {
+    is_closed: bool,
+    /// The threads in Python, by its numbers for them.
+    inside: Vec<u64>,
+}
+
+static GATE: Mutex<Gate> = Mutex::new(Gate { is_closed: false, inside: Vec::new() });
+/// Notified when a thread leaves.
+static LEFT: Condvar = Condvar::new();
+
+/// Calls Python, unless it is about to end.
+pub(super) fn attached<R>(work: impl FnOnce(Python<'_>) -> Result<R, Error>) -> Result<R, Error> {
+    Python::attach(|py| {
+        let _inside = ThreadInside::enter(py)?;
+        work(py)
+    })
+}
+
+/// Refuses all further calls of plugins, and waits so long for those that have begun. Returns the
+/// threads that are still in Python. For its end, which nobody takes back.
+#[pyfunction]
+pub(crate) fn close_plugins(py: Python<'_>, patience: Duration) -> Vec<u64> {
+    py.detach(|| {
+        let mut gate = gate();
+        gate.is_closed = true;
+        let left = LEFT.wait_timeout_while(gate, patience, |gate| !gate.inside.is_empty());
+        left.unwrap_or_else(PoisonError::into_inner).0.inside.clone()
+    })
+}
+
+struct ThreadInside(u64);
+
+impl ThreadInside {
+    fn enter(py: Python<'_>) -> Result<Self, Error> {
+        let number = || py.import("threading")?.call_method0("get_ident")?.extract();
+        let number = number().map_err(|error: PyErr| Error::internal(error.to_string()))?;
+        let mut gate = gate();
+        if gate.is_closed {
+            return Err(Error::refused("Python is about to end, and calls no plugin any more"));
+        }
+        gate.inside.push(number);
+        Ok(Self(number))
+    }
+}
+
+impl Drop for ThreadInside {
+    fn drop(&mut self) {
+        let mut gate = gate();
+        if let Some(place) = gate.inside.iter().position(|number| *number == self.0) {
+            gate.inside.swap_remove(place);
+        }
+        LEFT.notify_all();
+    }
+}
+
+fn gate() -> MutexGuard<'static, Gate> {
+    GATE.lock().unwrap_or_else(PoisonError::into_inner)
+}

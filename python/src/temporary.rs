@@ -1,0 +1,29 @@
+//! Files that are removed with the last who reads them. Writes none.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process;
+
+/// A file that is removed when this is dropped, unless by a fork.
+#[derive(Debug)]
+pub(crate) struct TemporaryFile {
+    path: PathBuf,
+    /// The process that it belongs to.
+    process: u32,
+}
+
+impl TemporaryFile {
+    /// Takes over a file of this process.
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path, process: process::id() }
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        if self.process == process::id() {
+            // Nobody can be told if it is gone already.
+            drop(fs::remove_file(&self.path));
+        }
+    }
+}
