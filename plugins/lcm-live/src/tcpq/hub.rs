@@ -255,8 +255,8 @@ impl Hub {
     /// Serves clients until `stop`, which is noticed within 100 ms; then disconnects all.
     ///
     /// Call it once at a time. `say` gets a line, from any thread, when a client connects, leaves,
-    /// makes a mistake, or loses messages, the last at most once a second per client; and one at the
-    /// end if any client lost messages. `Err` means that no more clients can be accepted.
+    /// makes a mistake, or loses messages, the last at most once a second per client; and one at
+    /// the end if any client lost messages. `Err` means that no more clients can be accepted.
     pub(crate) fn serve(
         &self,
         stop: &AtomicBool,
