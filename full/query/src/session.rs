@@ -1,6 +1,7 @@
 //! Sessions plan and run queries over logs, within a memory limit. They open no files: the caller
 //! adds the logs, and handles the results.
 
+mod depth;
 mod error;
 mod identifiers;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
@@ -18,6 +20,8 @@ use datafusion::execution::{
     SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext,
 };
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
@@ -25,6 +29,7 @@ use futures::StreamExt;
 use sluice_model::{Error, ErrorKind};
 use tokio::runtime::Runtime;
 
+pub(crate) use depth::with_deep_stack;
 pub use error::{InvalidQuery, QueryError, QueryPosition};
 pub(crate) use error::{name_list, nearest};
 
@@ -38,6 +43,13 @@ const MAX_QUERY_BYTES: usize = 1 << 20;
 
 /// How often a running query checks whether to stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How long a stopped query may take to drop what it holds, such as temporary files. One that
+/// computes without a pause is left to itself then.
+const STOP_GRACE: Duration = Duration::from_secs(1);
+
+/// The name of threads that execute queries.
+const EXECUTION_THREAD: &str = "sluice-query";
 
 /// Options of a session.
 #[derive(Clone, Debug)]
@@ -188,13 +200,15 @@ impl Session {
     /// Plans a query. This may read a log up to the first event of a channel; blocks until that is
     /// done or `stop` is set. Must not be called within a Tokio runtime.
     pub fn plan(&self, sql: &str, stop: &AtomicBool) -> Result<PlannedQuery, QueryError> {
-        self.block_on(stop, self.plan_async(sql))?
+        let plan = || self.block_on(stop, self.plan_async(sql)).flatten();
+        with_deep_stack(plan).map_err(QueryError::from_datafusion).flatten()
     }
 
     /// Runs a query, and passes its result to `take`, batch by batch, in order. Must not be called
     /// within a Tokio runtime.
     ///
-    /// Returns the first error of `take`, or [`ErrorKind::Aborted`] soon after `stop` is set.
+    /// Returns the first error of `take`, or [`ErrorKind::Aborted`] soon after `stop` is set. The
+    /// session can be used further then, but an operator may compute on for a while.
     pub fn run(
         &self,
         sql: &str,
@@ -212,15 +226,38 @@ impl Session {
         stop: &AtomicBool,
         take: &mut dyn FnMut(RecordBatch) -> Result<(), Error>,
     ) -> Result<(), QueryError> {
-        let runtime = self.runtime()?;
-        let mut stream = {
-            let _entered = runtime.enter();
-            planned.execute().map_err(|error| self.with_advice(error))?
-        };
-        while let Some(batch) = self.block_on(stop, stream.next())? {
+        let start = planned.clone();
+        let started = self.block_on_worker(stop, async move { start.execute() })?;
+        let mut stream = started.map_err(|error| self.with_advice(error))?;
+        loop {
+            let next = async move { (stream.next().await, stream) };
+            let (batch, rest) = self.block_on_worker(stop, next)?;
+            let Some(batch) = batch else { return Ok(()) };
             take(batch.map_err(|error| self.with_advice(QueryError::from_datafusion(error)))?)?;
+            stream = rest;
         }
-        Ok(())
+    }
+
+    /// Like [`block_on`](Self::block_on), on a thread of the runtime: what computes for long
+    /// between two pauses does not keep the caller, and a panic is an error.
+    fn block_on_worker<T: Send + 'static>(
+        &self,
+        stop: &AtomicBool,
+        what: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, QueryError> {
+        let runtime = self.runtime()?;
+        let mut task = runtime.spawn(what);
+        match self.block_on(stop, &mut task) {
+            Ok(done) => done.map_err(|error| match error.try_into_panic() {
+                Ok(panic) => QueryError::from_panic(&*panic),
+                Err(_) => QueryError::Failed(ErrorKind::Aborted.into()),
+            }),
+            Err(stopped) => {
+                task.abort();
+                drop(runtime.block_on(async { tokio::time::timeout(STOP_GRACE, task).await }));
+                Err(stopped)
+            }
+        }
     }
 
     /// Blocks until the future is done or `stop` is set.
@@ -242,12 +279,12 @@ impl Session {
         })
     }
 
-    /// Plans a query.
+    /// Plans a query. Deep queries need a deep stack: [`plan`](Self::plan) has one.
     pub async fn plan_async(&self, sql: &str) -> Result<PlannedQuery, QueryError> {
         let state = self.context.state();
-        let logical = logical_plan(&state, sql).await.map_err(QueryError::from_datafusion)?;
-        let plan = self.physical_plan(&state, &logical).await;
-        let plan = plan.map_err(|error| self.with_advice(QueryError::from_datafusion(error)))?;
+        let logical = logical_plan(&state, sql).await.map_err(QueryError::from_planner)?;
+        let plan = self.physical_plan(&state, &logical).await.and_then(with_pauses);
+        let plan = plan.map_err(|error| self.with_advice(QueryError::from_planner(error)))?;
         Ok(PlannedQuery { plan, context: self.context.task_ctx() })
     }
 
@@ -283,8 +320,10 @@ impl Session {
             return Ok(runtime);
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(self.threads)
-            .thread_name("sluice-query")
+            // One computes results, the others read ahead.
+            .worker_threads(self.threads.saturating_add(1))
+            .thread_name(EXECUTION_THREAD)
+            .thread_stack_size(depth::EXECUTION_STACK)
             .enable_time()
             .build();
         let runtime =
@@ -325,6 +364,7 @@ async fn logical_plan(state: &SessionState, sql: &str) -> datafusion::error::Res
         return Err(datafusion::error::DataFusionError::Plan(what));
     }
     let mut statement = statement(state, sql)?;
+    depth::check_depth(&statement)?;
     error::check_is_query(&statement)?;
     let plan = loop {
         match state.statement_to_plan(statement.clone()).await {
@@ -356,6 +396,28 @@ fn statement(state: &SessionState, sql: &str) -> datafusion::error::Result<State
         (None, _) => Err(plan_error("there is no query")),
         (Some(_), more) => Err(plan_error(&format!("one statement at a time: {more} more follow"))),
     }
+}
+
+/// Makes joins pause after some batches, so that a query can be stopped: they may make any number
+/// of rows of those that they have read. DataFusion does this for operators that read.
+pub(crate) fn with_pauses(
+    plan: Arc<dyn ExecutionPlan>,
+) -> datafusion::error::Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_up(|node| {
+        let is_join = node.children().len() > 1 && node.downcast_ref::<UnionExec>().is_none();
+        Ok(if is_join {
+            Transformed::yes(Arc::new(CooperativeExec::new(node)) as _)
+        } else {
+            Transformed::no(node)
+        })
+    })
+    .data()
+}
+
+/// Whether the current thread plans or executes queries: its panics become errors of their query.
+pub fn is_query_thread() -> bool {
+    let thread = std::thread::current();
+    thread.name().is_some_and(|name| [EXECUTION_THREAD, depth::PLANNING_THREAD].contains(&name))
 }
 
 /// Whether a plan has a pipeline breaker: a node that needs many rows before it returns one.

@@ -27,5 +27,20 @@ fn define(command: Command) -> Command {
 
 fn run(matches: &ArgMatches, shell: &Shell) -> CommandResult {
     let args = QueryArgs::from_arg_matches(matches);
+    hide_panics_of_queries();
     script::run(&args.map_err(|e| Failure::Usage(e.to_string()))?, shell)
+}
+
+/// Panics in a query become its error, so their own message says nothing more, except to those who
+/// look for their place.
+fn hide_panics_of_queries() {
+    if std::env::var_os("RUST_BACKTRACE").is_some() {
+        return;
+    }
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !sluice_query::session::is_query_thread() {
+            hook(panic);
+        }
+    }));
 }

@@ -44,6 +44,11 @@ pub(crate) fn run(args: &QueryArgs, shell: &Shell) -> CommandResult {
     match text {
         Some((name, text)) => script(SqlText { name: &name, text: &text }, &logs, &to, shell),
         None if io::stdin().is_terminal() => prompt::run_prompt(&logs, to, shell),
+        // A file takes the rows of one statement: read all before the first is executed.
+        None if to.is_file() => {
+            let text = read(Path::new("-"), false)?;
+            script(SqlText { name: "query", text: &text }, &logs, &to, shell)
+        }
         None => read_statements(&logs, to, shell),
     }
 }

@@ -10,12 +10,33 @@ use sluice_io::store::changed_error;
 /// The metadata server of cloud machines: an error that names it means that no credentials are set.
 const METADATA_SERVER: &str = "169.254.169.254";
 
-/// The error of a client that cannot be created.
-pub(crate) fn settings_error(error: &Error) -> io::Error {
-    io::Error::other(format!(
-        "cannot create a client from the environment variables AWS_…: {}",
-        root_cause(error)
-    ))
+/// The error of a client that cannot be created from these variables. Names the one whose value the
+/// error quotes.
+pub(crate) fn settings_error(
+    error: &Error,
+    variables: impl Iterator<Item = (String, String)>,
+) -> io::Error {
+    let what = root_cause(error);
+    let mut variables = variables.filter(|(name, _)| name.starts_with("AWS_"));
+    let wrong = variables.find(|(_, value)| what.contains(&format!("\"{value}\"")));
+    let names =
+        wrong.map_or_else(|| "variables AWS_…".to_owned(), |(name, _)| format!("variable {name}"));
+    io::Error::other(format!("cannot create a client from the environment {names}: {what}"))
+}
+
+/// Refuses an endpoint that is no address of a server, which the library would panic on.
+pub(crate) fn check_endpoint(url: &str) -> io::Result<()> {
+    let parts = url.split_once("://").map(|(scheme, host)| (scheme.to_ascii_lowercase(), host));
+    if parts.is_some_and(|(scheme, host)| {
+        ["http", "https"].contains(&scheme.as_str()) && !host.is_empty()
+    }) {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "the environment variable AWS_ENDPOINT_URL is no address of a server: expected \
+         http://HOST or https://HOST, found {}",
+        without_login(url)
+    )))
 }
 
 /// The error of a failed request.

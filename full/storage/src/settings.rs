@@ -26,8 +26,12 @@ pub(crate) fn client(bucket: &str) -> io::Result<Arc<AmazonS3>> {
     if let Some(client) = clients.get(bucket) {
         return Ok(Arc::clone(client));
     }
-    let built = builder(variables()).with_bucket_name(bucket).build();
-    let client = Arc::new(built.map_err(|error| errors::settings_error(&error))?);
+    let builder = builder(variables());
+    if let Some(url) = builder.get_config_value(&AmazonS3ConfigKey::Endpoint) {
+        errors::check_endpoint(&url)?;
+    }
+    let built = builder.with_bucket_name(bucket).build();
+    let client = Arc::new(built.map_err(|error| errors::settings_error(&error, variables()))?);
     clients.insert(bucket.to_owned(), Arc::clone(&client));
     Ok(client)
 }
@@ -38,7 +42,8 @@ fn variables() -> impl Iterator<Item = (String, String)> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// Configures a client by these variables, with timeouts and retries by default.
+/// Configures a client by these variables, with timeouts and retries by default. Empty ones are as
+/// good as not set.
 fn builder(variables: impl Iterator<Item = (String, String)>) -> AmazonS3Builder {
     let client = ClientOptions::new().with_timeout(TIMEOUT).with_connect_timeout(CONNECT_TIMEOUT);
     let retry = RetryConfig {
@@ -56,6 +61,7 @@ fn builder(variables: impl Iterator<Item = (String, String)>) -> AmazonS3Builder
         // The address names the bucket. Unknown variables are for other programs.
         if let Some(Ok(key)) = key
             && key != AmazonS3ConfigKey::Bucket
+            && !value.is_empty()
         {
             builder = builder.with_config(key, value);
         }
@@ -87,9 +93,24 @@ mod tests {
     }
 
     #[test]
+    fn empty_variables_are_ignored() {
+        let variables = [("AWS_ALLOW_HTTP", ""), ("AWS_ENDPOINT_URL", "")];
+        let builder = built(&variables).with_bucket_name("b");
+        assert_eq!(builder.get_config_value(&AmazonS3ConfigKey::Endpoint), None);
+        builder.build().unwrap();
+    }
+
+    #[test]
     fn invalid_settings_are_reported() {
-        let builder = built(&[("AWS_ALLOW_HTTP", "perhaps")]).with_bucket_name("b");
-        let error = errors::settings_error(&builder.build().unwrap_err()).to_string();
-        assert!(error.contains("AWS_"), "{error}");
+        let variables = [("AWS_ALLOW_HTTP", "perhaps"), ("AWS_REGION", "x")];
+        let error = built(&variables).with_bucket_name("b").build().unwrap_err();
+        let owned = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let error = errors::settings_error(&error, owned.into_iter()).to_string();
+        assert!(error.contains("AWS_ALLOW_HTTP") && error.contains("perhaps"), "{error}");
+        for wrong in ["rubbish", "localhost:9000", "ftp://host", "http://"] {
+            let error = errors::check_endpoint(wrong).unwrap_err().to_string();
+            assert!(error.contains("AWS_ENDPOINT_URL"), "{error}");
+        }
+        errors::check_endpoint("HTTP://localhost:9000").unwrap();
     }
 }

@@ -247,6 +247,21 @@ fn mistakes_in_queries_are_shown_with_position_and_help() {
 }
 
 #[test]
+fn constants_that_are_no_values_of_their_type_are_wrong_sql() {
+    let folder = drive();
+    for (condition, expected) in [
+        ("timestamp < 'rubbish'", "'rubbish'"),
+        ("timestamp < '2300-01-01T00:00:00Z'", "`2300-01-01 00:00:00` is out of range"),
+        ("timestamp between '1500-01-01' and '2020-01-01'", "between 1677-09-21 and 2262-04-11"),
+        ("sequence < cast('x' as int)", "'x'"),
+    ] {
+        let query = format!("select count(*) from drive where {condition}");
+        let ran = run_sluice(&folder, &["query", &query, "drive.lcm"]).expect(2);
+        assert!(!ran.expect_stderr(expected).stderr.contains("arrow"), "{condition}");
+    }
+}
+
+#[test]
 fn other_statements_are_refused_and_write_nothing() {
     let folder = drive();
     let before = folder.names();
@@ -292,6 +307,13 @@ fn a_file_appears_only_when_complete() {
     let over = ["query", "select 1", "drive.lcm", "--to", "./drive.lcm", "--format", "csv"];
     run_sluice(&folder, &[&over[..], &["--overwrite"]].concat()).expect(1).expect_stderr("input");
     to("select 1; select 2", &["--overwrite"]).expect(2).expect_stderr("one statement");
+    let piped = ["query", "drive.lcm", "--to", "out.csv", "--overwrite"];
+    run_with_stdin(&folder, &piped, b"select 1;\nselect 2;\n")
+        .expect(2)
+        .expect_stderr("one statement");
+    assert_eq!(folder.read("out.csv"), b"two\n2\n");
+    run_with_stdin(&folder, &piped, b"select 3 as three;\n").expect(0);
+    assert_eq!(folder.read("out.csv"), b"three\n3\n");
     run_sluice(&folder, &["query", "select 1", "--to", "x.lcm"])
         .expect(2)
         .expect_stderr(".parquet");

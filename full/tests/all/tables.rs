@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use datafusion::arrow::array::{AsArray, BinaryViewArray, Int64Array, RecordBatch};
 use datafusion::arrow::compute::concat_batches;
-use datafusion::arrow::datatypes::Int64Type;
+use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::datasource::MemTable;
+use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -439,6 +440,78 @@ fn a_query_can_be_stopped() {
         20_000,
         "the next query is answered"
     );
+}
+
+/// Adds a function `hook(x)`, which calls this and returns `x`.
+fn add_hook(session: &Session, call: impl Fn() + Send + Sync + 'static) {
+    let hook = move |values: &[ColumnarValue]| {
+        call();
+        Ok(values[0].clone())
+    };
+    let (int, volatility) = (DataType::Int64, Volatility::Volatile);
+    let hook = create_udf("hook", vec![int.clone()], int, volatility, Arc::new(hook));
+    session.context().register_udf(hook);
+}
+
+#[test]
+fn a_join_of_rows_that_it_has_read_can_be_stopped() {
+    let session = Session::new(small()).unwrap();
+    let stop = Arc::<AtomicBool>::default();
+    let hooked = Arc::clone(&stop);
+    add_hook(&session, move || hooked.store(true, Ordering::Relaxed));
+    // More rows than anybody can wait for.
+    let query = "with n as (select unnest(range(1, 100000)) as v) select count(*) \
+                 from (select hook(v) as v from n) a join n b on a.v % 2 = b.v % 2 \
+                 join n c on a.v % 2 = c.v % 2";
+    let ended = session.run(query, &stop, &mut |_| Ok(()));
+    let Err(QueryError::Failed(error)) = ended else { panic!("{ended:?}") };
+    assert!(matches!(error.kind(), ErrorKind::Aborted), "{error}");
+    assert_eq!(number(&session, "select 1"), 1, "the next query is answered");
+}
+
+#[test]
+fn a_panic_fails_its_query_only() {
+    let session = Session::new(small()).unwrap();
+    add_hook(&session, || panic!("offset overflow"));
+    let query = "select hook(1)";
+    let error = error_of(&session, query);
+    assert_eq!(error, "a column of a batch has more than 2 GiB: compute shorter values");
+    add_hook(&session, || panic!("it broke"));
+    assert!(error_of(&session, query).contains("DataFusion panicked (it broke)"));
+    assert_eq!(number(&session, "select 1"), 1, "the next query is answered");
+}
+
+#[test]
+fn queries_that_are_too_deep_are_refused_and_others_fit_on_the_stack() {
+    let folder = Folder::new();
+    let path = folder.write("drive.lcm", log(&drive(14, 10)));
+    let session = session("lcm-log", &path, &[]);
+    let chain =
+        |count: usize| format!("select channel{} from drive limit 1", "||'a'".repeat(count));
+    assert_eq!(rows(&session, &chain(1_900)).len(), 1);
+    let many = |count: usize, part: &str, between: &str| vec![part; count].join(between);
+    for query in [
+        chain(2_100),
+        chain(200_000),
+        format!("explain {}", chain(2_100)),
+        format!("create table x as {}", chain(200_000)),
+        format!("select {}", many(300_000, "1", "+")),
+        format!("select * from drive where {}", many(3_000, "sequence = 1", " or ")),
+        many(2_500, "select 1", " union all "),
+        many(40_000, "values (1)", " union all "),
+        format!("select * from {}", many(2_500, "drive", ",")),
+        format!("select 1 {}", many(2_500, "|> select 1", " ")),
+        format!("select make_array(1){}", "[1]".repeat(200_000)),
+    ] {
+        let Err(QueryError::Invalid(invalid)) = session.plan(&query, &AtomicBool::new(false))
+        else {
+            panic!("{query:.60} was planned")
+        };
+        let short = query.get(..60).unwrap_or(&query);
+        assert!(invalid.message.contains("more than 2000"), "{short}: {invalid}");
+    }
+    let list = format!("select count(*) from drive where sequence in ({})", many(50_000, "1", ","));
+    assert_eq!(number(&session, &list), 1);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Errors of queries, with messages for their authors.
 
+use std::any::Any;
 use std::fmt;
 
+use arrow_schema::ArrowError;
 use datafusion::common::{DataFusionError, Diagnostic};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::Statement;
@@ -93,6 +95,40 @@ impl From<QueryError> for Error {
 }
 
 impl QueryError {
+    /// Converts an error of DataFusion's planner, which also computes constants.
+    pub(super) fn from_planner(error: DataFusionError) -> Self {
+        let DataFusionError::ArrowError(arrow, _) = error.find_root() else {
+            return Self::from_datafusion(error);
+        };
+        let (ArrowError::ParseError(what) | ArrowError::CastError(what)) = &**arrow else {
+            return Self::from_datafusion(error);
+        };
+        let time = what.strip_prefix("Overflow converting ");
+        let time = time.and_then(|rest| Some(rest.split_once(" to Nanosecond")?.0));
+        Self::Invalid(match time {
+            Some(time) => InvalidQuery {
+                message: format!("`{time}` is out of range"),
+                position: None,
+                help: Some("times are between 1677-09-21 and 2262-04-11".to_owned()),
+            },
+            None => InvalidQuery::new(lower_first(what)),
+        })
+    }
+
+    /// The error of a query that panicked, as Arrow does if a result does not fit into its types.
+    pub(crate) fn from_panic(panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let what = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        Self::Failed(Error::invalid(if what.contains("offset overflow") {
+            "a column of a batch has more than 2 GiB: compute shorter values".to_owned()
+        } else {
+            format!(
+                "the query cannot be executed: DataFusion panicked ({}); write it in another way",
+                first_line(what)
+            )
+        }))
+    }
+
     /// Converts an error of DataFusion.
     pub fn from_datafusion(error: DataFusionError) -> Self {
         let position = diagnostic(&error).and_then(position_of);

@@ -10,7 +10,8 @@ use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::{CreateTable, Statement as Sql};
 use futures::executor::block_on;
 
-use super::plan::{Planner, first_duplicate, with_deep_stack};
+use super::plan::{Planner, first_duplicate};
+use crate::session::with_deep_stack;
 
 /// How deeply types may be nested.
 const MAX_DEPTH: usize = 20;
@@ -38,6 +39,7 @@ pub(super) fn parse_columns(list: &str, planner: &Planner) -> Result<SchemaRef> 
         let fields = fields.map(|field| Arc::new(field.as_ref().clone().with_nullable(true)));
         Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
     })
+    .flatten()
 }
 
 fn parse_create_table(list: &str) -> Result<CreateTable> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_schema::SchemaRef;
 use datafusion::common::TableReference;
 use datafusion::common::config::ConfigOptions;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, SessionStateBuilder, SessionStateDefaults};
@@ -18,9 +18,7 @@ use super::columns;
 use super::lineage;
 use super::query::Query;
 use super::query_input::QueryInput;
-
-/// The stack of the planning thread: enough for the longest query.
-const STACK: usize = 32 << 20;
+use crate::session::with_deep_stack;
 
 /// Plans queries with a configuration and a runtime environment.
 #[derive(Clone, Debug)]
@@ -66,6 +64,7 @@ impl Planner {
             let plan = lineage::with_event_column(plan, &named)?;
             self.physical(&state, &plan, inputs)
         })
+        .flatten()
     }
 
     /// Plans a query over all rows, with a total order of its result.
@@ -77,6 +76,7 @@ impl Planner {
             let plan = block_on(state.statement_to_plan(query.with_total_order(&plan)))?;
             self.physical(&state, &plan, inputs)
         })
+        .flatten()
     }
 
     fn physical(
@@ -119,14 +119,4 @@ pub(super) fn first_duplicate(names: impl Iterator<Item = String>) -> Option<Str
 
 fn inputs_of(tables: &[SchemaRef]) -> Result<Vec<QueryInput>> {
     tables.iter().enumerate().map(|(place, schema)| QueryInput::new(place, schema)).collect()
-}
-
-/// Runs recursive work on a thread with a deep stack.
-pub(super) fn with_deep_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("sluice-plan".to_owned()).stack_size(STACK);
-        let planned = thread.spawn_scoped(scope, work)?;
-        let panicked = |_| Err(DataFusionError::Internal("planning panicked".to_owned()));
-        planned.join().unwrap_or_else(panicked)
-    })
 }

@@ -54,6 +54,8 @@ pub(super) struct Repl<'a> {
     to: OutputTarget,
     /// The target of the next statement.
     next_to: Option<OutputTarget>,
+    /// Whether a statement has written to `to`.
+    has_written: bool,
     interrupt: &'a QueryInterrupt,
     shell: &'a Shell,
     /// Whether to show how long each statement took.
@@ -75,6 +77,7 @@ impl<'a> Repl<'a> {
             logs,
             to,
             next_to: None,
+            has_written: false,
             interrupt,
             shell,
             shows_times: false,
@@ -110,6 +113,10 @@ impl<'a> Repl<'a> {
     ) -> Result<PromptAction, Failure> {
         self.logs.refresh()?;
         let next_to = self.next_to.take();
+        if next_to.is_none() && self.to.is_file() && self.has_written {
+            let what = "--to takes the rows of one statement: use .to FILE for those of another";
+            return Err(Failure::Usage(what.into()));
+        }
         let to = next_to.as_ref().unwrap_or(&self.to);
         let to = if self.answers > 0 { &to.after_others() } else { to };
         to.check()?;
@@ -117,6 +124,7 @@ impl<'a> Repl<'a> {
         let answer =
             execute::execute(statement, source, self.logs, to, self.interrupt.flag(), self.shell)?;
         let Some(answer) = answer else { return Ok(PromptAction::Failed) };
+        self.has_written |= next_to.is_none();
         self.worst = self.worst.max(answer.ending);
         if self.shows_times || to.is_file() {
             let rows = pluralize(answer.output.rows, "row");

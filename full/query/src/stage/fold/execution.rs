@@ -23,7 +23,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::super::plan::{Planner, StagePlan};
 use super::feed::{QueueBudget, ScanFeed};
-use crate::session::QueryError;
+use crate::session::{QueryError, with_pauses};
 
 /// Rows per batch of an operator: small, as rows may be long and several sorted runs are merged at
 /// a time.
@@ -97,8 +97,8 @@ impl PlanExecution {
     ) -> Result<Self, QueryError> {
         let budget = QueueBudget::new(most_waiting);
         let mut scans = Vec::new();
-        let plan =
-            with_queues(&planned, &mut scans, &budget).map_err(QueryError::from_datafusion)?;
+        let plan = with_queues(&planned, &mut scans, &budget).and_then(with_pauses);
+        let plan = plan.map_err(QueryError::from_datafusion)?;
         let context = TaskContext::default().with_session_config(planner.config.clone());
         let context = Arc::new(context.with_runtime(Arc::clone(&planner.runtime)));
         let runtime = Builder::new_current_thread().enable_time().build();
