@@ -110,7 +110,8 @@ fn last_episode(folder: &Path, info: &DatasetInfo) -> Result<LastEpisode, Error>
         return Err(wrong(
             folder,
             format!(
-                "expected {} episodes of {} frames, found {episodes} of {frames}",
+                "expected {} episodes of {} frames, found {episodes} of {frames}; files of more \
+                 than info.json counts are of a run that was killed: delete them",
                 info.episodes, info.frames
             ),
         ));
