@@ -7,6 +7,7 @@ mod identifiers;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use datafusion::sql::parser::{DFParserBuilder, Statement};
 use futures::StreamExt;
 use sluice_model::{Error, ErrorKind};
 use tokio::runtime::Runtime;
+use tokio::task::JoinError;
 
 pub(crate) use depth::with_deep_stack;
 pub use error::{InvalidQuery, QueryError, QueryPosition};
@@ -246,18 +248,24 @@ impl Session {
         what: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, QueryError> {
         let runtime = self.runtime()?;
-        let mut task = runtime.spawn(what);
-        match self.block_on(stop, &mut task) {
-            Ok(done) => done.map_err(|error| match error.try_into_panic() {
-                Ok(panic) => QueryError::from_panic(&*panic),
-                Err(_) => QueryError::Failed(ErrorKind::Aborted.into()),
-            }),
-            Err(stopped) => {
-                task.abort();
-                drop(runtime.block_on(async { tokio::time::timeout(STOP_GRACE, task).await }));
-                Err(stopped)
+        let (sender, done) = sync_channel(1);
+        let task = runtime.spawn(async move { drop(sender.send(what.await)) });
+        while !stop.load(Ordering::Relaxed) {
+            // Nobody drives a timer of the runtime while all of its threads compute.
+            match done.recv_timeout(STOP_POLL_INTERVAL) {
+                Ok(result) => return Ok(result),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(match runtime.block_on(task).map_err(JoinError::try_into_panic) {
+                        Err(Ok(panic)) => QueryError::from_panic(&*panic),
+                        _ => QueryError::Failed(ErrorKind::Aborted.into()),
+                    });
+                }
             }
         }
+        task.abort();
+        drop(done.recv_timeout(STOP_GRACE));
+        Err(QueryError::Failed(ErrorKind::Aborted.into()))
     }
 
     /// Blocks until the future is done or `stop` is set.
@@ -320,8 +328,7 @@ impl Session {
             return Ok(runtime);
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            // One computes results, the others read ahead.
-            .worker_threads(self.threads.saturating_add(1))
+            .worker_threads(self.threads)
             .thread_name(EXECUTION_THREAD)
             .thread_stack_size(depth::EXECUTION_STACK)
             .enable_time()

@@ -455,18 +455,20 @@ fn add_hook(session: &Session, call: impl Fn() + Send + Sync + 'static) {
 
 #[test]
 fn a_join_of_rows_that_it_has_read_can_be_stopped() {
-    let session = Session::new(small()).unwrap();
-    let stop = Arc::<AtomicBool>::default();
-    let hooked = Arc::clone(&stop);
-    add_hook(&session, move || hooked.store(true, Ordering::Relaxed));
     // More rows than anybody can wait for.
     let query = "with n as (select unnest(range(1, 100000)) as v) select count(*) \
                  from (select hook(v) as v from n) a join n b on a.v % 2 = b.v % 2 \
                  join n c on a.v % 2 = c.v % 2";
-    let ended = session.run(query, &stop, &mut |_| Ok(()));
-    let Err(QueryError::Failed(error)) = ended else { panic!("{ended:?}") };
-    assert!(matches!(error.kind(), ErrorKind::Aborted), "{error}");
-    assert_eq!(number(&session, "select 1"), 1, "the next query is answered");
+    for jobs in [1, 2] {
+        let session = Session::new(SessionOptions { jobs: Some(jobs), ..small() }).unwrap();
+        let stop = Arc::<AtomicBool>::default();
+        let hooked = Arc::clone(&stop);
+        add_hook(&session, move || hooked.store(true, Ordering::Relaxed));
+        let ended = session.run(query, &stop, &mut |_| Ok(()));
+        let Err(QueryError::Failed(error)) = ended else { panic!("{ended:?}") };
+        assert!(matches!(error.kind(), ErrorKind::Aborted), "{error}");
+        assert_eq!(number(&session, "select 1"), 1, "the next query is answered");
+    }
 }
 
 #[test]
