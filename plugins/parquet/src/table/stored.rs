@@ -14,6 +14,7 @@ use arrow_array::{
 };
 use arrow_buffer::{ArrowNativeType, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
+use sluice_model::cast::from_first_value;
 
 /// The column with this type of the file. `Err` if values do not fit into it.
 pub(super) fn as_stored(column: &ArrayRef, stored: &DataType) -> Result<ArrayRef, ArrowError> {
@@ -29,13 +30,12 @@ pub(super) fn as_stored(column: &ArrayRef, stored: &DataType) -> Result<ArrayRef
         (DataType::LargeBinary, DataType::BinaryView) => {
             texts::<LargeBinaryType, BinaryViewType>(column)?
         }
-        (DataType::Map(entry, _), DataType::Map(..)) => {
+        (DataType::Map(entry, _), DataType::Map(read, _)) => {
             let map = column.as_map();
             let entries: ArrayRef = Arc::new(map.entries().clone());
-            let entries = as_stored(&entries, entry.data_type())?;
             let (offsets, nulls) = (map.offsets().clone(), map.nulls().cloned());
-            let item = retyped(entry, &entries);
-            Arc::new(GenericListArray::try_new(item, offsets, entries, nulls)?)
+            let lists = GenericListArray::try_new(Arc::clone(read), offsets, entries, nulls)?;
+            list::<i32>(&(Arc::new(lists) as ArrayRef), entry)?
         }
         (DataType::List(item), DataType::List(_)) => list::<i32>(column, item)?,
         (DataType::LargeList(item), DataType::LargeList(_)) => list::<i64>(column, item)?,
@@ -84,6 +84,11 @@ pub(super) fn retyped(field: &Field, column: &ArrayRef) -> FieldRef {
 
 fn list<O: OffsetSizeTrait>(column: &ArrayRef, item: &Field) -> Result<ArrayRef, ArrowError> {
     let lists = column.as_list::<O>();
+    let used = lists.value_offsets()[lists.len()] - lists.value_offsets()[0];
+    if used.as_usize() < lists.values().len() {
+        // Without the values of other slices, which would be expanded with each of them.
+        return list::<O>(&from_first_value(column), item);
+    }
     let values = as_stored(lists.values(), item.data_type())?;
     let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
     Ok(Arc::new(GenericListArray::try_new(retyped(item, &values), offsets, values, nulls)?))
