@@ -146,7 +146,7 @@ impl NamedReader<'_> {
 
     /// Forwards damage with the run's channel ids.
     fn forward_damage(&self) -> Result<(), Error> {
-        for damage in self.inside.damage.take() {
+        for damage in self.inside.damage.take_list() {
             let channel = damage.channel.map(|id| self.run_channel(id.0)).transpose()?;
             self.run.damage.report(Damage { channel, ..damage });
         }

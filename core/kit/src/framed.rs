@@ -22,6 +22,7 @@ const MAX_GROWTH: u64 = 4 << 20;
 const FIRST_READ: u64 = 16 << 10;
 /// Bytes after a record that show whether another one starts there.
 const FOLLOWING: usize = 64;
+const CUT_BY_GAP: &str = "cut off where the compressed data is damaged";
 /// The initial capacity of a batch; columns are pooled, so excess capacity costs little.
 pub const LIKELY_EVENTS: usize = 8 << 10;
 
@@ -40,6 +41,17 @@ pub trait Framing: Send {
 
     /// The start of the first record in `range`.
     fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> Result<Option<u64>, Error>;
+
+    /// The start of the first record in a range behind missing bytes, where no record need begin.
+    /// `None` by default: for formats whose records are recognized by what precedes them.
+    fn find_after_gap(
+        &mut self,
+        log: &mut dyn ReadAt,
+        range: Range<u64>,
+    ) -> Result<Option<u64>, Error> {
+        let _ = (log, range);
+        Ok(None)
+    }
 
     /// The event of a record at `pos` that [`classify`](Self::classify) has accepted.
     fn event(&mut self, pos: u64, record: &[u8]) -> Result<RecordContent, Error>;
@@ -342,8 +354,7 @@ impl<F: Framing> FramedReader<F> {
             PositionContent::End { mark } => {
                 self.note_trailing_bytes(mark);
                 self.report_truncation();
-                self.report_decompression_error();
-                return Ok(false);
+                return self.pass_gap();
             }
             PositionContent::Damage { end, reason } => {
                 if !self.log.is_stopped_at(end)? {
@@ -374,6 +385,11 @@ impl<F: Framing> FramedReader<F> {
 
     fn accept(&mut self, batch: &mut BatchBuilder, end: u64) -> Result<(), Error> {
         if self.log.is_stopped_at(end)? && !self.is_whole(end)? {
+            self.at = end;
+            return Ok(());
+        }
+        if self.log.is_broken_at(end) && !self.is_whole(end)? {
+            self.report(end, CUT_BY_GAP.to_owned(), None);
             self.at = end;
             return Ok(());
         }
@@ -483,10 +499,22 @@ impl<F: Framing> FramedReader<F> {
         self.context.damage.report(Damage::new(&self.input, from, length, reason));
     }
 
-    /// The log is compressed and cannot be decompressed further; how much is missing is unknown.
-    fn report_decompression_error(&mut self) {
-        let Some(reason) = self.log.file.decompression_error() else { return };
-        self.context.damage.report(Damage::new(&self.input, self.at, 0, reason));
+    /// Goes on behind damage of compressed data that ended the log here, if anything follows that
+    /// can be read. How much is missing is unknown.
+    fn pass_gap(&mut self) -> Result<bool, Error> {
+        let Some(reason) = self.log.file.decompression_error().map(str::to_owned) else {
+            return Ok(false);
+        };
+        let next = match self.log.file.resume()? {
+            Some(from) => {
+                let (range, framing) = (from..self.end, &mut self.framing);
+                self.log.scan(|log| framing.find_after_gap(log, range))?.flatten()
+            }
+            None => None,
+        };
+        self.report(next.unwrap_or(self.at), reason, None);
+        self.at = next.unwrap_or(self.at);
+        Ok(next.is_some())
     }
 }
 
@@ -494,7 +522,8 @@ impl<F: Framing> Reader for FramedReader<F> {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
         while !self.done && !self.log.file.is_cancelled() {
             let batch = self.fill()?;
-            if !batch.is_empty() {
+            // Without events between it, damage may be any number of ranges.
+            if !batch.is_empty() || self.context.damage.is_full() {
                 return Ok(Some(batch));
             }
         }

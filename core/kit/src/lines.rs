@@ -105,6 +105,15 @@ impl LineReader {
         self.is_behind && self.find_end().is_none()
     }
 
+    /// Goes on behind damage that ended a compressed file, with what follows as a line, which may
+    /// be the end of one. False if nothing can.
+    pub fn resume(&mut self) -> Result<bool, Error> {
+        let Some(start) = self.log.resume()? else { return Ok(false) };
+        self.buffer = ReadBuffer::default();
+        (self.start, self.next, self.scanned, self.ended) = (start, 0, 0, false);
+        Ok(true)
+    }
+
     /// The bytes of the line that [`step`](Self::step) returned last; empty if it was too long.
     pub fn bytes(&self, line: LineSpan) -> &[u8] {
         self.buffer.get(self.held(line)).unwrap_or_default()

@@ -330,6 +330,12 @@ impl BlockWindow {
         Ok(may_be && self.file.read_at(end, &mut [0])? == 0 && self.file.was_stopped())
     }
 
+    /// Whether reading has found that the log ends at `end` because it cannot be decompressed
+    /// further.
+    pub(crate) fn is_broken_at(&self, end: u64) -> bool {
+        self.file.decompression_error().is_some() && self.file.stream_end() == Some(end)
+    }
+
     /// The buffered bytes of a damaged range; empty if it was too long.
     pub(crate) fn kept_bytes(&mut self, at: u64, end: u64) -> Vec<Bytes> {
         self.kept_from = None;

@@ -31,6 +31,15 @@ impl Damage {
         let (input, reason) = (Arc::clone(input), reason.into());
         Self { input, offset, length, reason, channel: None, bytes: Vec::new() }
     }
+
+    /// Whether both are the same but for their places, and neither has a channel or bytes.
+    fn is_plain_like(&self, other: &Self) -> bool {
+        let is_plain = |damage: &Self| damage.channel.is_none() && damage.bytes.is_empty();
+        is_plain(self)
+            && is_plain(other)
+            && self.input == other.input
+            && self.reason == other.reason
+    }
 }
 
 impl std::fmt::Display for Damage {
@@ -43,7 +52,7 @@ impl std::fmt::Display for Damage {
 /// Collects the damage that readers skip. Shared by the threads that read one split.
 #[derive(Debug, Default)]
 pub struct DamageLog {
-    damage: Mutex<Vec<Damage>>,
+    damage: Mutex<DamageList>,
     keeps_bytes: bool,
 }
 
@@ -70,7 +79,97 @@ impl DamageLog {
 
     /// The damage reported since the last call, in order.
     pub fn take(&self) -> Vec<Damage> {
+        self.take_list().into_iter().collect()
+    }
+
+    /// Like [`take`](Self::take), in little memory.
+    pub fn take_list(&self) -> DamageList {
         std::mem::take(&mut *self.damage.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether so much damage is reported that it should be taken before more is.
+    pub fn is_full(&self) -> bool {
+        self.damage.lock().unwrap_or_else(PoisonError::into_inner).len >= MAX_PENDING
+    }
+}
+
+/// The number of ranges from which on a log is full.
+const MAX_PENDING: usize = 1 << 16;
+
+/// Damaged ranges in order. A range that is adjacent to the one before, and has the same reason,
+/// takes four bytes: garbage has millions of them.
+#[derive(Clone, Debug, Default)]
+pub struct DamageList {
+    runs: Vec<DamageRun>,
+    len: usize,
+}
+
+/// Adjacent ranges with the same reason.
+#[derive(Clone, Debug)]
+struct DamageRun {
+    first: Damage,
+    /// The lengths of the others.
+    lengths: Vec<u32>,
+    end: u64,
+}
+
+impl DamageList {
+    /// The number of ranges.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends a range.
+    pub fn push(&mut self, damage: Damage) {
+        self.len += 1;
+        let end = damage.offset.saturating_add(damage.length);
+        if let (Some(run), Ok(length)) = (self.runs.last_mut(), u32::try_from(damage.length))
+            && run.end == damage.offset
+            && run.first.is_plain_like(&damage)
+        {
+            run.lengths.push(length);
+            run.end = end;
+            return;
+        }
+        self.runs.push(DamageRun { first: damage, lengths: Vec::new(), end });
+    }
+
+    /// The ranges.
+    pub fn iter(&self) -> impl Iterator<Item = Damage> + '_ {
+        self.runs.iter().cloned().flat_map(DamageRun::ranges)
+    }
+
+    /// The channels of ranges that have one.
+    pub fn channels(&self) -> impl Iterator<Item = ChannelId> + '_ {
+        self.runs.iter().filter_map(|run| run.first.channel)
+    }
+}
+
+impl IntoIterator for DamageList {
+    type Item = Damage;
+    type IntoIter = Box<dyn Iterator<Item = Damage>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        Box::new(self.runs.into_iter().flat_map(DamageRun::ranges))
+    }
+}
+
+impl DamageRun {
+    fn ranges(self) -> impl Iterator<Item = Damage> {
+        let Self { first, lengths, .. } = self;
+        let mut offset = first.offset.saturating_add(first.length);
+        let (input, reason) = (Arc::clone(&first.input), first.reason.clone());
+        let others = lengths.into_iter().map(move |length| {
+            let range = Damage::new(&input, offset, length.into(), reason.clone());
+            offset += u64::from(length);
+            range
+        });
+        std::iter::once(first).chain(others)
     }
 }
 
@@ -114,5 +213,39 @@ impl RunDamage {
         let found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let ranges = found.ranges.iter().filter(|damage| *damage.input == *input);
         (ranges.cloned().collect(), found.totals.get(input).copied().unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_gives_the_ranges_that_were_added() {
+        let (one, other): (Arc<str>, Arc<str>) = ("a.log".into(), "b.log".into());
+        let with_channel =
+            Damage { channel: Some(ChannelId(3)), ..Damage::new(&one, 12, 1, "short") };
+        let ranges = [
+            Damage::new(&one, 0, 2, "short"),
+            Damage::new(&one, 2, 3, "short"),
+            Damage::new(&one, 5, 0, "short"),
+            Damage::new(&one, 5, 1 << 40, "short"),
+            Damage::new(&one, 8, 2, "short"),
+            Damage::new(&one, 10, 2, "long"),
+            with_channel.clone(),
+            Damage { offset: 13, ..with_channel },
+            Damage::new(&other, 14, 1, "long"),
+            Damage { bytes: vec![Bytes::from_static(b"x")], ..Damage::new(&other, 15, 1, "long") },
+            Damage::new(&other, 16, 1, "long"),
+            Damage::new(&other, 17, 1, "long"),
+        ];
+        let mut list = DamageList::default();
+        assert!(list.is_empty());
+        ranges.iter().cloned().for_each(|range| list.push(range));
+        assert_eq!(list.len(), ranges.len());
+        assert!(list.runs.len() < ranges.len());
+        assert_eq!(list.channels().count(), 2);
+        assert_eq!(list.iter().collect::<Vec<_>>(), ranges);
+        assert_eq!(list.into_iter().collect::<Vec<_>>(), ranges);
     }
 }

@@ -15,7 +15,8 @@ use sluice_io::tasks::TaskPool;
 use sluice_kit::merge::MergePause;
 use sluice_kit::reading::{ReadAhead, ReadStep};
 use sluice_model::{
-    Batch, Damage, DamageLog, Error, Outputs, Query, RunDamage, RunOrigin, Source, Split,
+    Batch, Damage, DamageList, DamageLog, Error, Outputs, Query, RunDamage, RunOrigin, Source,
+    Split,
 };
 
 use super::hashing::hash_rest;
@@ -378,11 +379,11 @@ impl<'r> RunDriver<'r> {
     fn note_reports(
         &mut self,
         source: usize,
-        damage: Vec<Damage>,
+        damage: DamageList,
         notes: Vec<(String, u64)>,
     ) -> Result<(), Error> {
         let tally = self.tally.node(self.sources[source].node);
-        for channel in damage.iter().filter_map(|damage| damage.channel) {
+        for channel in damage.channels() {
             tally.damaged.add_one(channel.0);
         }
         notes.iter().for_each(|(what, count)| tally.note(what, *count));

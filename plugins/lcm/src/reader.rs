@@ -88,6 +88,14 @@ impl Framing for LcmFraming {
         scan::next_event(log, range, &self.limits)
     }
 
+    fn find_after_gap(
+        &mut self,
+        log: &mut dyn ReadAt,
+        range: Range<u64>,
+    ) -> Result<Option<u64>, Error> {
+        self.find(log, range)
+    }
+
     fn event(&mut self, _: u64, record: &[u8]) -> Result<RecordContent, Error> {
         let header = record.first_chunk().and_then(LcmHeader::parse);
         let header = header.ok_or_else(|| Error::internal("a validated event has no header"))?;

@@ -175,6 +175,14 @@ impl Framing for VelFraming {
         }
     }
 
+    fn find_after_gap(
+        &mut self,
+        log: &mut dyn ReadAt,
+        range: Range<u64>,
+    ) -> Result<Option<u64>, Error> {
+        scan::find(log, range, &self.rules)
+    }
+
     fn event(&mut self, pos: u64, message: &[u8]) -> Result<RecordContent, Error> {
         let broken = || Error::internal("a validated message has no header or time");
         let header = message.first_chunk().and_then(MessageHeader::parse).ok_or_else(broken)?;

@@ -11,7 +11,6 @@ use super::hash::{InputHash, InputHashes, PIECE, SHORTEST_READ};
 use super::object_reader::ObjectReader;
 use super::peek::take_peeked;
 use super::stream::{PolledFile, StopCheck, Stream};
-use super::unpack::Unpacker;
 use super::{FileIdentity, fill, is_magic, is_zstd, open};
 use crate::Error;
 
@@ -62,8 +61,7 @@ impl LogFile {
             return Self::polled(path, file);
         }
         if is_zstd(path)? {
-            let unpacked = decompressed(path, file)?;
-            return Ok(Self::with_stream(path, Stream::packed(unpacked, &Arc::default())));
+            return Self::decompressed(path, file, &Arc::default());
         }
         Ok(Self::with_backend(path, Backend::File(file)))
     }
@@ -82,8 +80,17 @@ impl LogFile {
         if !is_packed {
             return Ok(Self::with_backend(path, Backend::Object(ranges)));
         }
-        let unpacked = decompressed(path, ranges)?;
-        Ok(Self::with_stream(path, Stream::packed(unpacked, &Arc::default())))
+        Self::decompressed(path, ranges, &Arc::default())
+    }
+
+    fn decompressed(
+        path: &Path,
+        from: impl Read + Send + 'static,
+        stop: &Arc<StopCheck>,
+    ) -> Result<Self, Error> {
+        let stream =
+            Stream::packed(Box::new(from), stop).map_err(|e| Error::io("read", path, e))?;
+        Ok(Self::with_stream(path, stream))
     }
 
     /// Opens a file or an object without decompressing it.
@@ -111,7 +118,7 @@ impl LogFile {
         let mut magic = [0; 4];
         let found = stream.read_at(0, &mut magic, 4).map_err(|e| Error::io("read", path, e))?;
         if found == magic.len() && is_magic(magic) {
-            stream = Stream::packed(decompressed(path, stream)?, &stop);
+            return Self::decompressed(path, stream, &stop);
         }
         Ok(Self::with_stream(path, stream))
     }
@@ -271,6 +278,20 @@ impl LogFile {
         }
     }
 
+    /// Goes on behind the damage that ended a [compressed](Self::decompression_error) stream, with
+    /// its next frame if there is one, and returns the position where that begins: one byte of zero
+    /// behind the end, so that nobody takes what precedes the gap for what precedes the position.
+    ///
+    /// How much is missing is unknown, and the frame may begin anywhere in a record.
+    pub fn resume(&mut self) -> Result<Option<u64>, Error> {
+        match &mut self.backend {
+            Backend::File(_) | Backend::Object(_) => Ok(None),
+            Backend::Stream(stream) => {
+                stream.resume().map_err(|e| Error::io("read", &self.path, e))
+            }
+        }
+    }
+
     /// The first bytes of a stream: as many as are `enough`, at most `most` or a few more, or all.
     /// None of a file.
     pub(super) fn head(
@@ -292,12 +313,4 @@ impl LogFile {
             stream.forget(position);
         }
     }
-}
-
-/// The decompressed contents of an input.
-fn decompressed(
-    path: &Path,
-    from: impl Read + Send + 'static,
-) -> Result<Box<dyn Read + Send>, Error> {
-    Ok(Box::new(Unpacker::new(from).map_err(|e| Error::io("read", path, e))?))
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::unpack::Unpacker;
 use crate::ReadBuffer;
 
 /// How long a reader waits that has something already.
@@ -15,19 +16,32 @@ const MOMENT: Duration = Duration::from_millis(50);
 
 /// A stream with a buffered window.
 pub(super) struct Stream {
-    from: Box<dyn Read + Send>,
+    from: Origin,
     /// The position of the first buffered byte.
     base: u64,
     kept: ReadBuffer,
     ended: bool,
-    /// Whether the bytes come out of a decompressor.
-    packed: bool,
     pub(super) broken: Option<String>,
     /// Whether the stream is to end behind what has arrived.
     pub(super) stop: Arc<StopCheck>,
     /// The bytes read since it was.
     read_since: usize,
     pub(super) was_stopped: bool,
+}
+
+/// Where the bytes of a stream come from.
+enum Origin {
+    Plain(Box<dyn Read + Send>),
+    Packed(Unpacker<Box<dyn Read + Send>>),
+}
+
+impl Read for Origin {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(from) => from.read(buffer),
+            Self::Packed(from) => from.read(buffer),
+        }
+    }
 }
 
 impl Stream {
@@ -37,21 +51,25 @@ impl Stream {
     const MAX_ARRIVED: usize = 1 << 20;
 
     pub(super) fn new(from: Box<dyn Read + Send>, stop: &Arc<StopCheck>) -> Self {
+        Self::with_origin(Origin::Plain(from), stop)
+    }
+
+    /// The decompressed contents of `from`.
+    pub(super) fn packed(from: Box<dyn Read + Send>, stop: &Arc<StopCheck>) -> io::Result<Self> {
+        Ok(Self::with_origin(Origin::Packed(Unpacker::new(from)?), stop))
+    }
+
+    fn with_origin(from: Origin, stop: &Arc<StopCheck>) -> Self {
         Self {
             from,
             base: 0,
             kept: ReadBuffer::default(),
             ended: false,
-            packed: false,
             broken: None,
             stop: Arc::clone(stop),
             read_since: 0,
             was_stopped: false,
         }
-    }
-
-    pub(super) fn packed(from: Box<dyn Read + Send>, stop: &Arc<StopCheck>) -> Self {
-        Self { packed: true, ..Self::new(from, stop) }
     }
 
     /// Fills `buffer` from `position`. If the stream does not end and that takes longer than a
@@ -116,7 +134,9 @@ impl Stream {
             // The error comes from the decompressor, not from the system or a store: the rest of
             // the log is lost.
             Err(error)
-                if self.packed && error.raw_os_error().is_none() && !UpstreamError::is(&error) =>
+                if matches!(self.from, Origin::Packed(_))
+                    && error.raw_os_error().is_none()
+                    && !UpstreamError::is(&error) =>
             {
                 self.broken = Some(format!("the compressed data is damaged or cut off: {error}"));
                 0
@@ -137,6 +157,19 @@ impl Stream {
             self.await_more()?;
         }
         Ok(&self.kept)
+    }
+
+    /// Goes on behind the damage that ended a compressed stream; see
+    /// [`LogFile::resume`](super::LogFile::resume).
+    pub(super) fn resume(&mut self) -> io::Result<Option<u64>> {
+        let Origin::Packed(from) = &mut self.from else { return Ok(None) };
+        if self.broken.take().is_none() {
+            return Ok(None);
+        }
+        from.resume();
+        self.kept.append(1, |gap| io::repeat(0).read(gap))?;
+        self.ended = false;
+        Ok(Some(self.base + self.kept.len() as u64))
     }
 
     pub(super) fn forget(&mut self, position: u64) {

@@ -410,3 +410,120 @@ fn what_precedes_damage_in_compressed_bytes_does_not_depend_on_their_pieces() {
         }
     }
 }
+
+/// A frame of the bytes with a checksum.
+fn checked_frame(plain: &[u8]) -> Vec<u8> {
+    let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.include_checksum(true).unwrap();
+    encoder.write_all(plain).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn a_flipped_bit_hides_no_frame_but_its_own() {
+    let plain = |n: u32| -> Vec<u8> {
+        let words = (0..300).flat_map(move |at| [n * 1000 + at, at % 7 * 0x0101_0101]);
+        words.flat_map(u32::to_le_bytes).collect()
+    };
+    let frames: Vec<_> = (0..6).map(|n| checked_frame(&plain(n))).collect();
+    let start = frames[..2].concat().len();
+    for bit in (0..frames[2].len() * 8).filter(|bit| *bit < 200 || bit % 7 == 0) {
+        let mut packed = frames.concat();
+        packed[start + bit / 8] ^= 1 << (bit % 8);
+        let (mut log, mut found, mut at) = (arriving(&[Some(&packed)]), Vec::new(), 0);
+        let mut buffer = vec![0; 1 << 16];
+        for _ in 0..20 {
+            let read = log.read_at(at, &mut buffer).unwrap();
+            found.push(buffer[..read].to_vec());
+            match log.resume().unwrap() {
+                Some(next) => at = next,
+                None => break,
+            }
+        }
+        let found = found.concat();
+        let is_there = |n: &u32| {
+            let plain = plain(*n);
+            let at = found.windows(8).position(|bytes| plain.starts_with(bytes));
+            at.is_some_and(|at| found[at..].starts_with(&plain))
+        };
+        let missing: Vec<u32> = (0..6).filter(|n| !is_there(n)).collect();
+        assert!(missing == [2] || missing.is_empty(), "{bit}: {missing:?}");
+    }
+}
+
+#[test]
+fn a_frame_that_was_cut_off_hides_no_frame_behind_it() {
+    let plain: Vec<u8> = (0..20_000u32).flat_map(|n| (n / 3 * 77).to_le_bytes()).collect();
+    let frame = checked_frame(&plain);
+    for len in (5..frame.len()).step_by(97) {
+        let packed = [&frame[..len], &frame].concat();
+        let (mut log, mut buffer) = (arriving(&[Some(&packed)]), vec![0; plain.len() + 1]);
+        log.read_at(0, &mut buffer).unwrap();
+        let next = log.resume().unwrap().unwrap();
+        assert_eq!(log.read_at(next, &mut buffer).unwrap(), plain.len(), "{len}");
+        assert!(buffer.starts_with(&plain), "{len}");
+    }
+}
+
+#[test]
+fn what_looks_like_frames_everywhere_takes_no_time() {
+    // Each begins a block of 128 KiB that is none.
+    let packed =
+        [&ZSTD_MAGIC[..], &[0x20, 0x40, 0x04, 0x00, 0x10, 0xff, 0xff]].concat().repeat(50_000);
+    let (mut log, mut at) = (arriving(&[Some(&packed)]), 0);
+    let mut count = 0;
+    loop {
+        log.read_at(at, &mut [0; 64]).unwrap();
+        log.forget(at);
+        match log.resume().unwrap() {
+            Some(next) => (at, count) = (next, count + 1),
+            None => break,
+        }
+    }
+    assert!(count < 100_000, "{count}");
+}
+
+#[test]
+fn behind_damage_a_compressed_stream_goes_on_with_its_next_frame() {
+    let plain: Vec<u8> =
+        (0..100_000u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let parts: Vec<&[u8]> = plain.chunks(100_000).collect();
+    let frames: Vec<_> = parts.iter().map(|part| checked_frame(part)).collect();
+    let second = frames[0].len();
+    // The magic number, the header, a block, the last block and the checksum.
+    for place in [0, 4, 50_000, frames[1].len() - 5, frames[1].len() - 1] {
+        let mut packed = frames.concat();
+        packed[second + place] ^= 0x55;
+        for piece in [611, 10_000, packed.len()] {
+            let pieces: Vec<_> =
+                packed.chunks(piece).flat_map(|bytes| [Some(bytes), None]).collect();
+            let (mut log, mut buffer) = (arriving(&pieces), vec![0; plain.len() + 1]);
+            let end = log.read_at(0, &mut buffer).unwrap();
+            assert!((100_000..=200_000).contains(&end), "{place}, {piece}: {end}");
+            assert!(log.decompression_error().is_some(), "{place}, {piece}");
+            // Only the checksum shows that the block is damaged.
+            assert!(place != 50_000 || piece < packed.len() || end == 100_000, "{end}");
+
+            let next = log.resume().unwrap().unwrap();
+            assert_eq!((next, log.decompression_error()), (end as u64 + 1, None));
+            assert_eq!(log.read_at(next - 1, &mut buffer).unwrap(), 200_001, "{place}, {piece}");
+            assert!(buffer[0] == 0 && buffer[1..200_001] == plain[200_000..], "{place}, {piece}");
+            assert_eq!(log.resume().unwrap(), None);
+        }
+    }
+    // What is too long to wait for its checksum is passed on, and told.
+    let mut long = checked_frame(&plain.repeat(4));
+    long[50_000] ^= 0x55;
+    let (mut log, mut buffer) = (arriving(&[Some(&long)]), vec![0; 4 * plain.len() + 1]);
+    assert_eq!(log.read_at(0, &mut buffer).unwrap(), 4 * plain.len());
+    let told = log.decompression_error().unwrap();
+    assert!(told.contains("1600000 bytes of it were read before that"), "{told}");
+    // Without another frame, the stream ends.
+    let cut = &frames[0][..50_000];
+    let mut log = arriving(&[Some(cut), None, Some(b"x")]);
+    let mut buffer = vec![0; plain.len()];
+    let end = log.read_at(0, &mut buffer).unwrap() as u64;
+    let next = log.resume().unwrap().unwrap();
+    assert_eq!((next, log.read_at(next, &mut buffer).unwrap()), (end + 1, 0));
+    assert_eq!(log.decompression_error(), None);
+}

@@ -1,21 +1,31 @@
-//! Decompression of streams, a block at a time.
+//! Decompression of streams, a block at a time. What the checksum of a short frame shows to be wrong
+//! is not passed on.
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::ops::Range;
 
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 use zstd::zstd_safe;
+
+use super::ZSTD_MAGIC;
+use crate::ReadBuffer;
+use crate::frames::DEFAULT_LEN;
 
 /// The bytes that show how a frame starts.
 const FIRST: usize = 5;
 /// The bytes of the header of a block.
 const BLOCK_HEADER: usize = 3;
+/// The most bytes that wait for the checksum of their frame: those of the frames that we write.
+const MAX_WAITING: usize = DEFAULT_LEN;
+/// The bytes decompressed at a time: the most that a block holds.
+const STEP: usize = 128 << 10;
 
 /// Decompresses a stream that is compressed with zstd.
 ///
 /// The decoder is given one block at a time: it drops what it has decompressed in a call that
 /// meets damage. So all blocks before that are there, however the compressed bytes arrive.
 pub(super) struct Unpacker<R> {
-    from: BufReader<R>,
+    from: CompressedInput<R>,
     decoder: Decoder<'static>,
     /// How much the decoder wants: mostly the rest of a block and the header of the next.
     wanted: usize,
@@ -23,46 +33,265 @@ pub(super) struct Unpacker<R> {
     is_between: bool,
     /// Whether the decoder may hold decompressed bytes.
     may_hold: bool,
+    /// What is decompressed.
+    plain: ReadBuffer,
+    /// How much of it is passed on, and may be.
+    ready: Range<usize>,
+    /// If the frame is passed on before its checksum is seen, as it is long or comes slowly: how much
+    /// of it was.
+    passed: Option<u64>,
+    /// Why nothing follows what is ready.
+    failure: Option<io::Error>,
+    /// While it looks for the next frame: the last four bytes read.
+    search: Option<[u8; ZSTD_MAGIC.len()]>,
 }
 
 impl<R: Read> Unpacker<R> {
     pub(super) fn new(from: R) -> io::Result<Self> {
-        let from = BufReader::with_capacity(zstd_safe::DCtx::in_size(), from);
-        let decoder = Decoder::new()?;
-        Ok(Self { from, decoder, wanted: FIRST, is_between: true, may_hold: false })
+        Ok(Self {
+            from: CompressedInput::new(from),
+            decoder: Decoder::new()?,
+            wanted: FIRST,
+            is_between: true,
+            may_hold: false,
+            plain: ReadBuffer::default(),
+            ready: 0..0,
+            passed: None,
+            failure: None,
+            search: None,
+        })
     }
+
+    /// Goes on behind damage, with the next frame: whatever starts with the magic number of one.
+    /// Frames are searched for from the damaged block on, so that damage of its length hides none.
+    pub(super) fn resume(&mut self) {
+        self.from.rewind();
+        self.search = Some([0; ZSTD_MAGIC.len()]);
+    }
+
+    /// Moves behind the magic number of the next frame. False at the end.
+    fn find_frame(&mut self, last: [u8; ZSTD_MAGIC.len()]) -> io::Result<bool> {
+        let mut last = u32::from_le_bytes(last);
+        loop {
+            let there = self.from.fill_buf()?;
+            if there.is_empty() {
+                return Ok(false);
+            }
+            let is_magic = |byte: &u8| {
+                last = last >> 8 | u32::from(*byte) << 24;
+                last == u32::from_le_bytes(ZSTD_MAGIC)
+            };
+            let (used, is_found) = match there.iter().position(is_magic) {
+                Some(at) => (at + 1, true),
+                None => (there.len(), false),
+            };
+            self.from.consume(used);
+            self.from.approve();
+            self.search = Some(last.to_le_bytes());
+            if is_found {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Begins the frame whose magic number has been read.
+    fn begin_frame(&mut self) -> io::Result<()> {
+        self.decoder.reinit()?;
+        let (mut magic, mut nothing) = (InBuffer::around(&ZSTD_MAGIC), [0; 0]);
+        self.wanted = self.decoder.run(&mut magic, &mut OutBuffer::around(&mut nothing[..]))?;
+        (self.is_between, self.may_hold, self.passed) = (false, false, None);
+        Ok(())
+    }
+
+    /// Decompresses up to a block, and returns how many bytes that gave; `None` at the end. Nothing
+    /// is wanted behind a frame.
+    fn step(&mut self, to: &mut [u8]) -> io::Result<Option<usize>> {
+        if self.wanted == 0 {
+            self.decoder.reinit()?;
+            (self.wanted, self.is_between) = (FIRST, true);
+        }
+        let there = if self.may_hold { &[] } else { self.from.fill_buf()? };
+        if there.is_empty() && !self.may_hold {
+            return match self.is_between {
+                true => Ok(None),
+                false => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "incomplete frame")),
+            };
+        }
+        // A header by itself: if it is damaged, the block before it is not dropped.
+        let wanted = match self.wanted {
+            wanted @ ..=BLOCK_HEADER => wanted,
+            wanted => wanted - BLOCK_HEADER,
+        };
+        let mut from = InBuffer::around(there.get(..wanted).unwrap_or(there));
+        let space = to.len();
+        let mut to = OutBuffer::around(to);
+        self.wanted = self.decoder.run(&mut from, &mut to)?;
+        let (used, written) = (from.pos(), to.pos());
+        self.from.consume(used);
+        if written > 0 || self.wanted == 0 {
+            self.from.approve();
+        }
+        self.is_between &= used == 0;
+        // Behind a frame, it holds nothing.
+        self.may_hold = self.wanted > 0 && written == space;
+        Ok(Some(written))
+    }
+
+    /// Decompresses until something is ready, or something fails. False at the end.
+    fn fill(&mut self) -> io::Result<bool> {
+        self.plain.discard(usize::MAX);
+        self.ready = 0..0;
+        while self.ready.is_empty() {
+            let mut plain = std::mem::take(&mut self.plain);
+            let mut is_end = false;
+            let stepped = plain.append(STEP, |space| {
+                let written = self.step(space)?;
+                is_end = written.is_none();
+                Ok(written.unwrap_or(0))
+            });
+            self.plain = plain;
+            let is_whole = self.wanted == 0;
+            match stepped {
+                Ok(_) if is_end => return Ok(false),
+                Ok(_) if is_whole => (self.ready, self.passed) = (0..self.plain.len(), None),
+                Ok(_) if self.passed.is_some() || self.plain.len() > MAX_WAITING => self.pass(),
+                Ok(_) => {}
+                Err(error) if is_checksum_error(&error) => return Err(self.wrong_checksum()),
+                Err(error) if self.plain.is_empty() => return Err(error),
+                // Nobody waits for the rest of a frame that comes slowly.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.pass(),
+                Err(error) => (self.ready, self.failure) = (0..self.plain.len(), Some(error)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Passes on what there is of the frame.
+    fn pass(&mut self) {
+        self.ready = 0..self.plain.len();
+        *self.passed.get_or_insert(0) += self.plain.len() as u64;
+    }
+
+    fn wrong_checksum(&mut self) -> io::Error {
+        self.plain.discard(usize::MAX);
+        io::Error::other(match self.passed {
+            None => "the checksum of a frame is wrong, and the frame is left out".to_owned(),
+            Some(len) => format!(
+                "the checksum of a frame is wrong; {len} bytes of it were read before that, and \
+                 what they hold may be wrong"
+            ),
+        })
+    }
+}
+
+/// Compressed bytes. Those that were consumed since the decoder last gave any can be read again.
+struct CompressedInput<R> {
+    from: BufReader<R>,
+    /// The bytes that were consumed and not approved.
+    suspect: Vec<u8>,
+    /// Bytes that are read again, and how many of them were consumed.
+    again: Vec<u8>,
+    consumed_again: usize,
+    /// How many bytes were consumed for the first time, and how many were to be read again.
+    consumed: u64,
+    rewound: u64,
+}
+
+impl<R: Read> CompressedInput<R> {
+    /// The most bytes that are read again at once: a block, with all headers before it.
+    const MAX_SUSPECT: usize = (128 << 10) + 64;
+    /// How many bytes may be read again for each byte of the input, and on top. Hostile input has
+    /// a damaged block at every byte.
+    const REWOUND_PER_BYTE: u64 = 4;
+    const ALLOWANCE: u64 = 1 << 20;
+
+    fn new(from: R) -> Self {
+        Self {
+            from: BufReader::with_capacity(zstd_safe::DCtx::in_size(), from),
+            suspect: Vec::new(),
+            again: Vec::new(),
+            consumed_again: 0,
+            consumed: 0,
+            rewound: 0,
+        }
+    }
+
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        match self.again.get(self.consumed_again..) {
+            Some(again) if !again.is_empty() => Ok(again),
+            _ => self.from.fill_buf(),
+        }
+    }
+
+    fn consume(&mut self, len: usize) {
+        let is_again = self.consumed_again < self.again.len();
+        let there = match self.again.get(self.consumed_again..) {
+            Some(again) if is_again => again,
+            _ => self.from.buffer(),
+        };
+        let free = Self::MAX_SUSPECT.saturating_sub(self.suspect.len());
+        self.suspect.extend_from_slice(there.get(..len.min(free)).unwrap_or_default());
+        match is_again {
+            true => self.consumed_again += len,
+            false => {
+                self.from.consume(len);
+                self.consumed += len as u64;
+            }
+        }
+    }
+
+    /// What was consumed is not read again.
+    fn approve(&mut self) {
+        self.suspect.clear();
+    }
+
+    /// Reads what was consumed again, but for its first byte, unless that was done too often. At
+    /// least one byte is skipped.
+    fn rewind(&mut self) {
+        if self.suspect.is_empty() {
+            let len = self.fill_buf().map_or(0, |there| there.len().min(1));
+            self.consume(len);
+        }
+        let most = self.consumed.saturating_mul(Self::REWOUND_PER_BYTE) + Self::ALLOWANCE;
+        let mut again = std::mem::take(&mut self.suspect);
+        self.rewound += again.len() as u64;
+        if self.rewound > most || again.len() == Self::MAX_SUSPECT {
+            return;
+        }
+        again.drain(..again.len().min(1));
+        again.extend_from_slice(self.again.get(self.consumed_again..).unwrap_or_default());
+        (self.again, self.consumed_again) = (again, 0);
+    }
+}
+
+fn is_checksum_error(error: &io::Error) -> bool {
+    // The only name of an error that has this word.
+    error.kind() == io::ErrorKind::Other && error.to_string().contains("checksum")
 }
 
 impl<R: Read> Read for Unpacker<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            if self.wanted == 0 {
-                self.decoder.reinit()?;
-                (self.wanted, self.is_between) = (FIRST, true);
+        if let Some(last) = self.search {
+            if !self.find_frame(last)? {
+                return Ok(0);
             }
-            let there = if self.may_hold { &[] } else { self.from.fill_buf()? };
-            if there.is_empty() && !self.may_hold {
-                return match self.is_between {
-                    true => Ok(0),
-                    false => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "incomplete frame")),
-                };
+            self.search = None;
+            self.begin_frame()?;
+        }
+        if self.ready.is_empty() {
+            if let Some(failure) = self.failure.take() {
+                return Err(failure);
             }
-            // A header by itself: if it is damaged, the block before it is not dropped.
-            let wanted = match self.wanted {
-                wanted @ ..=BLOCK_HEADER => wanted,
-                wanted => wanted - BLOCK_HEADER,
-            };
-            let mut from = InBuffer::around(there.get(..wanted).unwrap_or(there));
-            let mut to = OutBuffer::around(&mut *buffer);
-            self.wanted = self.decoder.run(&mut from, &mut to)?;
-            let (used, written) = (from.pos(), to.pos());
-            self.from.consume(used);
-            self.is_between &= used == 0;
-            // Behind a frame, it holds nothing.
-            self.may_hold = self.wanted > 0 && written == buffer.len();
-            if written > 0 || buffer.is_empty() {
-                return Ok(written);
+            if !self.fill()? {
+                return Ok(0);
             }
         }
+        let len = self.ready.len().min(buffer.len());
+        let from = self.ready.start..self.ready.start + len;
+        if let (Some(to), Some(from)) = (buffer.get_mut(..len), self.plain.get(from)) {
+            to.copy_from_slice(from);
+        }
+        self.ready.start += len;
+        Ok(len)
     }
 }

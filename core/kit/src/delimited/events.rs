@@ -391,6 +391,16 @@ impl<D: Delimited> Framing for Events<'_, D> {
         self.first_plausible(log, &mut CandidateStarts::within(self.mark, range))
     }
 
+    fn find_after_gap(
+        &mut self,
+        log: &mut dyn ReadAt,
+        range: Range<u64>,
+    ) -> Result<Option<u64>, Error> {
+        // From the gap on, which is never a marker: with one at the end, the first event may be cut.
+        let gap = range.start.saturating_sub(1);
+        self.first_plausible(log, &mut CandidateStarts::after(self.mark, gap, range.end))
+    }
+
     fn event(&mut self, pos: u64, record: &[u8]) -> Result<RecordContent, Error> {
         let outcome = match self.parse(record) {
             ParseOutcome::More => self.parse_last(record),

@@ -7,7 +7,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Select, Sender};
 
 use super::Wake;
 use sluice_model::{
-    Batch, Damage, DamageLog, Error, LiveBatches, ReadContext, Source, Split, SplitStart,
+    Batch, DamageList, DamageLog, Error, LiveBatches, ReadContext, Source, Split, SplitStart,
 };
 
 /// How long a reader may read on after a stop request, not counting what its consumer takes.
@@ -24,7 +24,7 @@ pub(super) enum BatchReceiver {
 /// A batch of a reader, with what it has reported since the last one.
 pub(super) struct ReadBatch {
     pub(super) batch: Option<Batch>,
-    pub(super) damage: Vec<Damage>,
+    pub(super) damage: DamageList,
     pub(super) notes: Vec<(String, u64)>,
 }
 
@@ -40,7 +40,7 @@ impl BatchReceiver {
                 let batch = batches.recv_timeout(patience)?;
                 let with_damage = |batch| ReadBatch {
                     batch: Some(batch),
-                    damage: damage.take(),
+                    damage: damage.take_list(),
                     notes: Vec::new(),
                 };
                 Ok(batch.map(with_damage))
@@ -91,7 +91,7 @@ pub(super) fn send_batches(
     reply: &Reply<Result<ReadBatch, Error>>,
 ) -> Result<(), Error> {
     let with_reports = |batch| {
-        let (damage, notes) = (context.damage.take(), context.losses.take_notes());
+        let (damage, notes) = (context.damage.take_list(), context.losses.take_notes());
         Ok(ReadBatch { batch, damage, notes })
     };
     let mut reader = source.read(split, SplitStart::At(split.start), context)?;

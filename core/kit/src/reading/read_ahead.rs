@@ -12,7 +12,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Select, bounded};
 use super::batches::{BatchReceiver, ReadBatch, Reply, send_batches};
 use super::{ReadLimits, StepSizes};
 use sluice_model::{
-    Batch, Damage, Error, LossLog, Query, ReadContext, RunHandle, Seam, Source, Split, SplitStart,
+    Batch, DamageList, Error, LossLog, Query, ReadContext, RunHandle, Seam, Source, Split,
+    SplitStart,
 };
 
 /// The batches that a reader on its own thread may be ahead.
@@ -44,7 +45,7 @@ pub struct ReadStep<O> {
     /// read.
     pub is_enough: bool,
     /// The damage found, in order.
-    pub damage: Vec<Damage>,
+    pub damage: DamageList,
     /// Notes of the reader, with counts. Those of live splits are in the context at once.
     pub notes: Vec<(String, u64)>,
     seam: Seam,
@@ -389,7 +390,7 @@ impl<'a, O: Default + Send + 'a> ReadAhead<'a, O> {
                 let Some(batch) = reader.next_batch()? else { break };
                 (work.add)(batch, step)?;
             }
-            (step.damage, step.notes) = (context.damage.take(), context.losses.take_notes());
+            (step.damage, step.notes) = (context.damage.take_list(), context.losses.take_notes());
             step.seam = reader.seam();
             Ok(())
         })?;

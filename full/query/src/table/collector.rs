@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt16Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use sluice_kit::event_table::{LogColumn, column_mismatch};
-use sluice_model::{Batch, Damage, Error};
+use sluice_model::{Batch, DamageList, Error};
 
 use super::LogTables;
 use super::findings::TableFindings;
@@ -61,7 +61,7 @@ impl TableCollector {
         &mut self,
         rows: &[RecordBatch],
         channels: &[bool],
-        damage: &[Damage],
+        damage: &DamageList,
     ) -> Option<()> {
         self.damaged_ranges += damage.len();
         if self.damaged_ranges > MAX_DAMAGE {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use sluice_model::Damage;
+use sluice_model::{Damage, DamageList};
 
 /// What a query reports besides its result.
 #[derive(Clone, Debug, Default)]
@@ -67,12 +67,12 @@ struct DamagedRange {
 }
 
 impl TableFindings {
-    pub(super) fn add_damage(&mut self, damage: &[Damage]) {
+    pub(super) fn add_damage(&mut self, damage: &DamageList) {
         self.damage.extend(damage.iter().map(|damage| DamagedRange {
             input: damage.input.to_string(),
             offset: damage.offset,
             length: damage.length,
-            reason: damage.reason.clone(),
+            reason: damage.reason,
         }));
     }
 

@@ -186,7 +186,13 @@ impl Framing for RowFraming<'_> {
                 return Ok(PositionContent::End { mark: 0 });
             }
             if self.options.is_blank(&bytes) {
-                return Ok(PositionContent::Record { end: next_line(log, pos, u64::MAX)? });
+                let longest = self.longest as u64;
+                let end = next_line(log, pos, pos.saturating_add(longest).saturating_add(1))?;
+                if end - pos <= longest {
+                    return Ok(PositionContent::Record { end });
+                }
+                let reason = format!("a comment of more than {longest} bytes");
+                return Ok(PositionContent::Damage { end: skip_line(log, pos)?, reason });
             }
             let reason = match scan(&bytes, self.options.delimiter_byte(), is_end, &mut self.cells)
             {
@@ -205,7 +211,7 @@ impl Framing for RowFraming<'_> {
                     )
                 }
             };
-            return Ok(PositionContent::Damage { end: next_line(log, pos, u64::MAX)?, reason });
+            return Ok(PositionContent::Damage { end: skip_line(log, pos)?, reason });
         }
     }
 
@@ -217,6 +223,16 @@ impl Framing for RowFraming<'_> {
         // line starts a row or is inside a cell, the previous split decides.
         let next = next_line(log, range.start - 1, range.end)?;
         Ok(Some(next).filter(|at| *at < range.end))
+    }
+
+    fn find_after_gap(
+        &mut self,
+        log: &mut dyn ReadAt,
+        range: Range<u64>,
+    ) -> Result<Option<u64>, Error> {
+        // Whatever comes first may be the rest of a row.
+        let (start, end) = (range.start, range.end);
+        Ok(Some(next_line(log, start, end)?).filter(|at| *at < end))
     }
 
     fn event(&mut self, pos: u64, record: &[u8]) -> Result<RecordContent, Error> {
@@ -233,7 +249,17 @@ impl Framing for RowFraming<'_> {
 
 /// The start of the line after the one at `pos`, or the end of the file or of the range.
 fn next_line(log: &mut dyn ReadAt, pos: u64, until: u64) -> Result<u64, Error> {
-    let mut search = Search::new(pos..until, 0);
+    line_end(log, &mut Search::new(pos..until, 0), pos)
+}
+
+/// Like [`next_line`], for a line that is not read again.
+fn skip_line(log: &mut dyn ReadAt, pos: u64) -> Result<u64, Error> {
+    let mut search = Search::new(pos..u64::MAX, 0);
+    search.forget();
+    line_end(log, &mut search, pos)
+}
+
+fn line_end(log: &mut dyn ReadAt, search: &mut Search, pos: u64) -> Result<u64, Error> {
     let found = search.next(log, |bytes| memchr::memchr(b'\n', bytes).map(|at| (at, at + 1)))?;
     Ok(found.map_or_else(|| search.reached().max(pos), |at| at + 1))
 }

@@ -200,6 +200,22 @@ fn a_row_that_is_too_long_costs_its_line_only() {
 }
 
 #[test]
+fn long_rows_and_comments_of_streams_are_not_kept() {
+    let long = "y".repeat(3 << 20);
+    let text = format!("t,x\n1,2\n2,{long}\n#{long}\n# short\n3,4\n");
+    let options = json!({ "max_row": "1KiB", "types": { "x": "text" }, "comment": "#" });
+    for packed in [text.clone().into_bytes(), frames::compress(text.as_bytes(), 3).unwrap()] {
+        let (_folder, source) = csv(&packed, options.clone());
+        let all = gather(&*source, u64::MAX).unwrap();
+        assert_eq!(times(&all), [SECOND, 3 * SECOND]);
+        let reasons: Vec<&str> = all.damage.iter().map(|(.., why)| why.as_str()).collect();
+        let [row, comment] = reasons[..] else { panic!("{reasons:?}") };
+        assert!(row.contains("a row of more than 1024 bytes"), "{row}");
+        assert!(comment.contains("a comment of more than 1024 bytes"), "{comment}");
+    }
+}
+
+#[test]
 fn quotes_that_never_end_do_not_swallow_the_file() {
     let text = format!("t,x\n1,\"2\n{}", "3,4\n".repeat(2000));
     let all = gathered(&text, json!({ "max_row": "1KiB", "types": { "x": "f64" } }));

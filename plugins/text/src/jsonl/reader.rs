@@ -75,6 +75,9 @@ impl JsonLineReader {
         let enough = from.saturating_add(self.context.blocks.block_len() as u64).min(self.end);
         while self.lines.position() < enough && (batch.is_empty() || !self.lines.would_wait()) {
             let Some(line) = self.lines.step()? else {
+                if self.pass_gap()? {
+                    continue;
+                }
                 self.end_early();
                 break;
             };
@@ -132,6 +135,17 @@ impl JsonLineReader {
         self.context.damage.report(damage);
     }
 
+    /// Goes on behind damage of compressed data that ended the file here, if anything follows. How
+    /// much is missing is unknown, and of the line that follows first the start may be: no such
+    /// line is an event.
+    fn pass_gap(&mut self) -> Result<bool, Error> {
+        let Some(reason) = self.lines.log().decompression_error().map(str::to_owned) else {
+            return Ok(false);
+        };
+        self.context.damage.report(Damage::new(&self.input, self.lines.position(), 0, reason));
+        self.lines.resume()
+    }
+
     /// Handles a file that ends before the split does, and cancellation.
     fn end_early(&mut self) {
         self.done = true;
@@ -139,10 +153,6 @@ impl JsonLineReader {
             return;
         }
         let at = self.lines.position();
-        if let Some(reason) = self.lines.log().decompression_error() {
-            // How much is missing is unknown.
-            self.context.damage.report(Damage::new(&self.input, at, 0, reason));
-        }
         // Each split reports its own part.
         let from = at.max(self.start);
         let is_there = self.lines.log().len().is_none_or(|len| len >= self.expected);
@@ -158,7 +168,8 @@ impl Reader for JsonLineReader {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
         while !self.done && !self.lines.log().is_cancelled() {
             let batch = self.fill()?;
-            if !batch.is_empty() {
+            // Without events between it, damage may be any number of ranges.
+            if !batch.is_empty() || self.context.damage.is_full() {
                 return Ok(Some(batch));
             }
         }
