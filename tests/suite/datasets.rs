@@ -152,6 +152,11 @@ fn rows_are_cut_into_episodes_on_the_command_line() {
     };
     assert_eq!(text.lines().count(), of(0) + of(1), "{text}");
     assert!(of(0) >= 9 && of(1) >= 9, "{text}");
+    // A misspelt field cuts nothing, and is told.
+    for episodes in ["change=vell", "change=vel[7]", "where=w > 1"] {
+        rows(&[episodes]).expect(0).expect_stderr("no event has a field `");
+    }
+    rows(&["change=vel[0]"]).expect(0);
     let refused = rows(&["gap=-1s"]);
     assert!(refused.stderr.contains("--episodes gap: expected"), "{}", refused.stderr);
 }

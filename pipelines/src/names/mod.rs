@@ -49,7 +49,8 @@ pub fn names_in_options(
 fn fields_of(stage: &Stage) -> Vec<(&'static str, FieldPath)> {
     let fields = |part: &Stage| match part {
         Stage::Map(map) => map.named_fields(),
-        Stage::Fold(_) | Stage::Chain(_) => Vec::new(),
+        Stage::Fold(fold) => fold.named_fields(),
+        Stage::Chain(_) => Vec::new(),
     };
     stage.parts().into_iter().flat_map(fields).collect()
 }

@@ -1,27 +1,69 @@
-//! Checks that no two sinks write to one file.
+//! Checks that no two nodes write to one file.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use sluice_io::files::is_stream;
 use sluice_io::output::canonical_path;
 
-use super::PluginInstance;
 use super::check::Check;
 use super::node::NodeDraft;
+use super::{OnDamage, PluginInstance};
+use crate::run::quarantine_of;
 
 impl Check<'_> {
     pub(super) fn check_outputs(&mut self, nodes: &[NodeDraft]) {
-        let mut writers = BTreeMap::new();
+        let mut writers: BTreeMap<PathBuf, Writer<'_>> = BTreeMap::new();
         for node in nodes {
-            let Some(PluginInstance::Sink(sink)) = node.instance() else { continue };
-            for target in sink.traits().targets.iter().filter(|target| !is_stream(target)) {
-                let earlier = writers.insert(canonical_path(target), &node.name);
-                if let Some(other) = earlier.filter(|other| **other != node.name) {
-                    let message = format!("`{other}` and `{}` write to one file", node.name);
-                    let help = "give each sink a path of its own".to_owned();
-                    self.mistake_at(node.path_span(), message, Some(help));
+            for (target, span) in targets(node) {
+                let is_stdout = &*target == Path::new("-");
+                if is_stream(&target) && !is_stdout {
+                    continue;
                 }
+                let is_folder = target.as_os_str().as_encoded_bytes().ends_with(b"/");
+                let name = if is_stdout { target.into_owned() } else { canonical_path(&target) };
+                let writer = Writer { node: &node.name, is_folder, span: span.clone() };
+                let Some(other) = writers.insert(name, writer) else { continue };
+                if *other.node == node.name {
+                    continue;
+                }
+                let to = if is_stdout { "standard output" } else { "one file" };
+                let message = format!("`{}` and `{}` write to {to}", other.node, node.name);
+                let help = "give each a path of its own".to_owned();
+                self.mistake_at(span, message, Some(help));
+            }
+        }
+        for (path, writer) in &writers {
+            let above = path.ancestors().skip(1).find_map(|folder| writers.get(folder));
+            if let Some(other) = above.filter(|other| !other.is_folder) {
+                let (file, node) = (other.node, writer.node);
+                let message = format!("`{file}` writes a file where `{node}` needs a folder");
+                let help = Some("give each a path of its own".to_owned());
+                self.mistake_at(writer.span.clone(), message, help);
             }
         }
     }
+}
+
+/// What writes to a path.
+struct Writer<'n> {
+    node: &'n str,
+    is_folder: bool,
+    span: Range<usize>,
+}
+
+/// What a node writes, and where the file says so.
+fn targets(node: &NodeDraft) -> Vec<(Cow<'_, Path>, Range<usize>)> {
+    let mut targets: Vec<(Cow<'_, Path>, Range<usize>)> = Vec::new();
+    if let Some(PluginInstance::Sink(sink)) = node.instance() {
+        let paths = sink.traits().targets.iter().map(PathBuf::as_path);
+        targets.extend(paths.map(|path| (path.into(), node.path_span())));
+    }
+    if let OnDamage::Quarantine(path) = &node.damage {
+        let path = quarantine_of(&node.name, path.as_deref());
+        targets.push((path.into(), node.quarantine_span()));
+    }
+    targets
 }

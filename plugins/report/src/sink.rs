@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
+use sluice_kit::selection::FieldList;
 use sluice_model::options::OutPath;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
-    Batch, ChannelId, Channels, DynSink, Error, FieldPath, Job, OptionsError, OutputFile,
-    PluginFactory, PrepareContext, Registry, RunOrigin, Sink, SinkContext, SinkInput, SinkTraits,
-    Written,
+    Batch, ChannelId, Channels, DynSink, Error, Job, OptionsError, OutputFile, PluginFactory,
+    PrepareContext, Registry, RunOrigin, Sink, SinkContext, SinkInput, SinkTraits, Written,
 };
 
 use crate::collect::{Collection, Collector, Part, ReportViews, RowFigures, ShownContext};
@@ -36,8 +36,7 @@ pub(crate) struct ReportOptions {
     title: Option<String>,
     /// Numeric fields to plot, such as `pos[0]`, or `pos` for all its elements. Default: up to 60
     /// that vary.
-    #[serde(default)]
-    fields: Vec<FieldPath>,
+    fields: Option<FieldList>,
     /// The most thumbnails of each camera.
     #[serde(default = "thumbnails")]
     pictures: u8,
@@ -197,7 +196,8 @@ impl Sink for ReportSink {
 
     fn finish(&self, output: ReportOutput) -> Result<Written, Error> {
         let ReportOutput { mut file, channels, origin, collection, thumbnails, mut scans } = output;
-        let mut figures = collection.figures(&channels, &self.options.fields);
+        let plots = self.options.fields.as_ref().map(FieldList::paths).unwrap_or_default();
+        let mut figures = collection.figures(&channels, plots);
         scans.sort_by(|a, b| a.channel.cmp(&b.channel));
         figures.clouds.append(&mut scans);
         for (channel, thumbnail) in thumbnails {

@@ -502,7 +502,7 @@ mod tests {
         let options = json!({ "unnest": "points", "event_columns": ["sequence", "size"] });
         assert!(log.failure("csv", options.clone()).contains("`--channel B`"));
         let (text, notes) = log.recorded_with_notes("csv", options, &[1]);
-        let expected = "sequence,size,utime,x,points_sequence,sequence\n\
+        let expected = "sequence,size,utime,x,points_sequence,sequence_\n\
             0,,0,0.0,0,0\n0,,0,0.5,1,0\n2,0,,,,\n3,,2,1.0,2,2\n";
         assert_eq!(text, expected);
         assert!(

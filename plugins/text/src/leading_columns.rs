@@ -1,5 +1,6 @@
 //! The columns of a CSV that every event has, and lines of these columns only.
 
+use sluice_io::escape::column_of_field;
 use sluice_model::FieldPath;
 
 use crate::write;
@@ -24,11 +25,13 @@ impl LeadingColumns {
         (1..columns).for_each(|_| write::delimiter(out, self.delimiter));
     }
 
-    /// The header line, with the names of these columns and of fields.
+    /// The header line, with the names of these columns and of fields. A field with the name of one
+    /// of these columns gets an underscore, as in Parquet tables.
     pub(crate) fn header(&self, fields: &[FieldPath]) -> Vec<u8> {
         let own = self.names.iter().map(|name| (*name).to_owned());
         let mut header = Vec::new();
-        for (at, name) in own.chain(fields.iter().map(FieldPath::to_string)).enumerate() {
+        let field = |field: &FieldPath| column_of_field(&field.to_string(), &self.names);
+        for (at, name) in own.chain(fields.iter().map(field)).enumerate() {
             if at > 0 {
                 write::delimiter(&mut header, self.delimiter);
             }
@@ -65,4 +68,19 @@ pub(crate) fn end_line(start: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(EMPTY);
     }
     out.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_columns_have_the_same_name() {
+        let leading = LeadingColumns { names: vec!["timestamp", "source"], delimiter: ',' };
+        let paths = ["timestamp", "timestamp_", "source.x", "size"];
+        let fields = paths.map(|path| FieldPath::parse(path).unwrap());
+        let header = leading.header(&fields);
+        let expected = "timestamp,source,timestamp_,timestamp__,source.x,size\n";
+        assert_eq!(String::from_utf8(header).unwrap(), expected);
+    }
 }

@@ -406,6 +406,9 @@ fn a_log_is_continued() {
             .expect(0);
     }
     assert_eq!(crate::kit::numbers(&folder.read("n.lcm")), (0..70).collect::<Vec<_>>());
+    let both = ["--to", "n.lcm", "--overwrite", "--sink-option", "append=true"];
+    let told = "is continued, and cannot be replaced as well";
+    assert_fails_unchanged(&folder, &[&["convert", "1.lcm"][..], &both].concat(), told);
 }
 
 #[test]
@@ -478,7 +481,21 @@ fn two_sinks_of_one_file_are_a_mistake_in_the_pipeline() {
             .expect_stderr("two.toml:11")
             .expect_stderr("`one` and `other` write to one file");
     }
-    // Standard output takes the lines of both.
+    // So is standard output, where the bytes of both would be mixed.
     folder.write("two.toml", text.replace("./out.lcm", "-").replace("out.lcm", "-"));
+    let told = "`one` and `other` write to standard output";
+    run_sluice(&folder, &["check", "two.toml"]).expect(2).expect_stderr(told);
+    let quarantine = text
+        .replace("\"in.lcm\"", "\"in.lcm\"\non_damage = \"quarantine\"\nquarantine = \"-\"")
+        .replace("./out.lcm", "-");
+    folder.write("two.toml", quarantine);
+    let told = "`log` and `other` write to standard output";
+    run_sluice(&folder, &["check", "two.toml"]).expect(2).expect_stderr(told);
+    folder.write("two.toml", text.replace("./out.lcm", "out.lcm/x.lcm"));
+    let told = "`one` writes a file where `other` needs a folder";
+    run_sluice(&folder, &["check", "two.toml"]).expect(2).expect_stderr(told);
+    // A device that drops everything may have several.
+    folder
+        .write("two.toml", text.replace("./out.lcm", "/dev/null").replace("out.lcm", "/dev/null"));
     run_sluice(&folder, &["check", "two.toml"]).expect(0);
 }

@@ -32,7 +32,7 @@ pub(super) struct Stream {
 /// Where the bytes of a stream come from.
 enum Origin {
     Plain(Box<dyn Read + Send>),
-    Packed(Unpacker<Box<dyn Read + Send>>),
+    Packed(Box<Unpacker<Box<dyn Read + Send>>>),
 }
 
 impl Read for Origin {
@@ -56,7 +56,7 @@ impl Stream {
 
     /// The decompressed contents of `from`.
     pub(super) fn packed(from: Box<dyn Read + Send>, stop: &Arc<StopCheck>) -> io::Result<Self> {
-        Ok(Self::with_origin(Origin::Packed(Unpacker::new(from)?), stop))
+        Ok(Self::with_origin(Origin::Packed(Box::new(Unpacker::new(from)?)), stop))
     }
 
     fn with_origin(from: Origin, stop: &Arc<StopCheck>) -> Self {

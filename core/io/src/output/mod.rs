@@ -324,10 +324,15 @@ fn folder_of(target: &Path) -> &Path {
     target.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The canonical path of a target in an existing folder.
+/// The canonical path of a target, as far as its folders exist.
 pub fn canonical_path(target: &Path) -> PathBuf {
     let folder = folder_of(target);
-    let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let real = |existing: &Path| {
+        let here = if existing.as_os_str().is_empty() { Path::new(".") } else { existing };
+        let missing = folder.strip_prefix(existing).ok()?;
+        Some(here.canonicalize().ok()?.join(missing))
+    };
+    let real = folder.ancestors().find_map(real).unwrap_or_else(|| folder.to_owned());
     real.join(target.file_name().unwrap_or_default())
 }
 

@@ -402,6 +402,11 @@ pub trait Fold: Send {
         None
     }
 
+    /// See [`Map::named_fields`].
+    fn named_fields(&self) -> Vec<(&'static str, FieldPath)> {
+        Vec::new()
+    }
+
     /// See [`Map::named_channels`].
     fn named_channels(&self) -> Vec<(&'static str, Pattern)> {
         Vec::new()

@@ -38,6 +38,8 @@ pub(crate) struct BagReader {
     at: u64,
     /// The end of the split.
     end: Option<u64>,
+    /// Where the head says that the index begins, behind all messages; 0 if it does not.
+    index_at: u64,
     /// The number of the next message.
     number: i64,
     /// The number of the first message behind the last chunk, by the records that index it: without
@@ -89,6 +91,7 @@ impl BagReader {
             channels: BagChannels::default(),
             at,
             end: split.end,
+            index_at: 0,
             number: 0,
             indexed: 0,
             unit: None,
@@ -158,6 +161,10 @@ impl BagReader {
             FoundAt::End => {
                 if let Some(error) = self.window.decompression_error().map(str::to_owned) {
                     self.report(at, 0, error);
+                } else if at < self.index_at && !self.window.was_stopped() {
+                    let index_at = self.index_at;
+                    let reason = format!("the bag is cut off: its index begins at byte {index_at}");
+                    self.report(at, 0, reason);
                 }
                 return Ok(false);
             }
@@ -165,6 +172,7 @@ impl BagReader {
                 // Bags may have been appended to each other.
                 if at > 0 {
                     (self.connections, self.channels) = Default::default();
+                    self.index_at = 0;
                 }
                 self.at = at + MAGIC.len() as u64;
                 return Ok(true);
@@ -209,6 +217,10 @@ impl BagReader {
             RecordHeader::Message { connection, time } => {
                 let data = self.data(at, &record)?;
                 return self.add_loose(at, connection, time, data);
+            }
+            RecordHeader::Bag { index_at, .. } => {
+                self.index_at = index_at;
+                Ok(())
             }
             RecordHeader::Index { messages, .. } if self.index.is_none() => {
                 self.indexed = self.indexed.saturating_add(messages.into());

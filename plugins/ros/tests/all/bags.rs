@@ -51,12 +51,20 @@ fn a_cut_bag_has_the_events_before_the_cut() {
         overwrite(&path, &whole).unwrap();
         let expected = contents(&path).events;
         let mut before = 0;
-        for cut in sample_positions(whole.len(), 60) {
+        let chunks =
+            whole.windows(8).enumerate().filter(|(_, bytes)| bytes == b"\x04\0\0\0op=\x05");
+        let mut cuts = sample_positions(whole.len(), 60);
+        // Between two chunks, nothing is incomplete.
+        cuts.extend(chunks.map(|(at, _)| at - 4));
+        cuts.sort_unstable();
+        for cut in cuts {
             overwrite(&path, whole.get(..cut).unwrap()).unwrap();
             let found = gather(&*source(&path), u64::MAX).unwrap();
             assert!(expected.starts_with(&found.events), "{case} cut at {cut}");
             assert!(found.events.len() >= before, "{case} cut at {cut}");
             before = found.events.len();
+            let is_told = !found.damage.is_empty() || found.events.len() == expected.len();
+            assert!(is_told, "{case} cut at {cut}");
             for (offset, length, reason) in &found.damage {
                 assert!(offset + length <= cut as u64 && !reason.is_empty());
             }

@@ -52,6 +52,11 @@ impl Cutter {
         Self { gap, change, table, intervals, last, interval, key }
     }
 
+    /// The field whose change ends an episode.
+    pub(super) fn change(&self) -> Option<&FieldPath> {
+        self.change.as_ref()
+    }
+
     /// For each event, its part in an episode.
     pub(super) fn cut(
         &mut self,

@@ -3,8 +3,8 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, Float64Array, Int64Array, RecordBatch, StringArray};
-use arrow_cast::cast;
 use arrow_schema::DataType;
+use sluice_model::cast::cast;
 use sluice_model::{Error, FieldPath};
 
 /// The values of a field.

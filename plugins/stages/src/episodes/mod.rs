@@ -286,6 +286,13 @@ impl Fold for Episodes {
         self.take_decided(context)
     }
 
+    fn named_fields(&self) -> Vec<(&'static str, FieldPath)> {
+        let needed = self.condition.as_ref().map(Condition::needed_fields).unwrap_or_default();
+        let needed = needed.into_iter().map(|field| ("where", field));
+        let change = self.cutter.change().cloned().map(|field| ("change", field));
+        needed.chain(change).collect()
+    }
+
     fn finish(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         self.end_last();
         let ready = self.take_decided(context)?;

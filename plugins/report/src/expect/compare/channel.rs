@@ -290,6 +290,11 @@ fn missing_field(channel: &ChannelFigures, path: &str) -> String {
     let known = channel.fields.iter().map(|field| field.path.as_str());
     let near = suggestion::nearest_of(path, known, 3);
     match near.is_empty() {
+        true if path.contains('[') => {
+            "no such number; elements of lists of varying length, and of those longer than 64, are \
+             not compared"
+                .to_owned()
+        }
         true => "no such number".to_owned(),
         false => format!("no such number; near it: {}", near.join(", ")),
     }
