@@ -2,13 +2,13 @@
 //! not a file the user never wrote.
 
 use sluice_kit::mistake::Mistake;
-use sluice_pipeline::Mistakes;
-use sluice_pipeline::names::NameReport;
+use sluice_pipeline::names::{NameKind, NameReport};
 use sluice_pipeline::report::Note;
+use sluice_pipeline::{Mistakes, Pipeline};
 
 use crate::exit::Failure;
 use crate::inputs::SOURCE_NAME;
-use crate::recipe::EPISODES_NAME;
+use crate::recipe::{ALIGNED_NAME, EPISODES_NAME};
 
 /// Where the options of a pipeline come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,12 @@ pub(crate) enum PipelineOrigin {
     /// The flags of a command line.
     Flags,
 }
+
+/// Precedes, in a comment behind an option of a generated source, the file that describes it.
+pub(crate) const DESCRIBED_BY: &str = " # --describe ";
+
+/// The option that [`name_regex`] attributes channels to.
+const REGEX_OPTION: &str = "regex";
 
 /// The name of the sink in generated pipelines.
 const SINK_NAME: &str = "out";
@@ -29,6 +35,7 @@ pub(crate) fn flag(node: &str, option: &str) -> String {
         "channels" if node == "renamed" => "--rename",
         "channels" => "--channel",
         "exclude" => "--exclude",
+        REGEX_OPTION => "--regex",
         "start" => "--start",
         "end" => "--end",
         "types" => "--types",
@@ -60,6 +67,30 @@ pub(crate) fn name_location(name: &NameReport, origin: PipelineOrigin) -> String
     }
 }
 
+/// Attributes the channel pattern that `--regex` became to that flag, as it was written there.
+pub(crate) fn name_regex(names: &mut [NameReport], pattern: Option<&str>) {
+    for report in names.iter_mut().filter(|report| Some(report.name.as_str()) == pattern) {
+        report.option = REGEX_OPTION.to_owned();
+        report.name = report.name.replacen("re:", "", 1);
+    }
+}
+
+/// The channel that is the time base of a pipeline.
+pub(crate) fn clock(pipeline: &Pipeline) -> Option<String> {
+    let node = pipeline.nodes.iter().find(|node| node.name == ALIGNED_NAME)?;
+    node.options.get("clock")?.as_str().map(str::to_owned)
+}
+
+/// Attributes the channel of a time base to its own option. Its stage names it with its fields.
+pub(crate) fn name_clock(names: &mut [NameReport], clock: Option<&str>) {
+    let is_clock = |report: &&mut NameReport| {
+        report.node == ALIGNED_NAME
+            && report.kind == NameKind::Channel
+            && Some(report.name.as_str()) == clock
+    };
+    names.iter_mut().filter(is_clock).for_each(|report| report.option = "clock".to_owned());
+}
+
 /// Returns the note with the option that it names (`the option ...`) replaced by the flag it comes
 /// from.
 pub(crate) fn note_with_flags(note: &Note, origin: PipelineOrigin) -> Note {
@@ -87,6 +118,11 @@ pub(crate) fn mistakes_with_flags(mistakes: &Mistakes) -> Failure {
 fn mistake_text(mistake: &Mistake, text: &str) -> String {
     let (node, option) = node_and_option_at(text, mistake.span.start);
     let place = match (option, node) {
+        (Some(option), SOURCE_NAME)
+            if let Some(file) = description_at(text, mistake.span.start) =>
+        {
+            format!("--describe {file}: `{option}`")
+        }
         (Some(option), node) => flag(node, option),
         (None, SOURCE_NAME) => "the input".to_owned(),
         (None, SINK_NAME) => "--to".to_owned(),
@@ -124,6 +160,14 @@ fn node_and_option_at(text: &str, at: usize) -> (&str, Option<&str>) {
         option = table.or(key).or(option);
     }
     (node, option)
+}
+
+/// The file that describes the option at this byte of a pipeline file, if there is one.
+fn description_at(text: &str, at: usize) -> Option<&str> {
+    let (before, after) = text.split_at_checked(at)?;
+    let start = before.rfind('\n').map_or(0, |end| end + 1);
+    let line = text.get(start..at + after.find('\n')?)?;
+    line.rsplit_once(DESCRIBED_BY).map(|(_, file)| file)
 }
 
 fn is_plain(c: char) -> bool {

@@ -4,11 +4,13 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
+use sluice_io::escape::printable;
 use sluice_io::files;
 use sluice_model::{Input, Plugin, PluginKind};
 
 use crate::args::{Assignment, FormatArgs};
 use crate::exit::Failure;
+use crate::flags::DESCRIBED_BY;
 use crate::inputs;
 use crate::recipe::toml_value;
 use crate::shell::Shell;
@@ -43,7 +45,7 @@ impl InputFormat {
         let is_given = |key: &str| options.iter().any(|option| option.name == key);
         let described = node.iter().filter(|(key, _)| !RUN_KEYS.contains(&key.as_str()));
         let described = described.filter(|(key, _)| !is_given(key));
-        let described: Vec<Assignment> = described
+        let mut described: Vec<Assignment> = described
             .map(|(name, value)| Assignment { name: name.clone(), value: inline(value) })
             .collect();
         if let Some(option) = described.iter().find(|option| has_variable(&option.value)) {
@@ -51,6 +53,9 @@ impl InputFormat {
                 format!("`{}` contains a variable, which only `sluice run` replaces", option.name);
             return Err(description_error(&file, &what));
         }
+        // Mistakes are reported with the file.
+        let comment = format!("{DESCRIBED_BY}{}", printable(&file.to_string_lossy()));
+        described.iter_mut().for_each(|option| option.value += &comment);
         Ok(Self { from: Some(from), options: [described, options].concat() })
     }
 
@@ -72,15 +77,16 @@ impl InputFormat {
     pub(crate) fn options_json(&self) -> Result<Map<String, Value>, Failure> {
         let mut all = Map::new();
         for Assignment { name, value } in &self.options {
-            if has_variable(value) {
+            let table: toml::Table = toml::from_str(&format!("value = {}", toml_value(value)))
+                .map_err(|e| Failure::Usage(format!("--source-option {name}: {e}")))?;
+            let Some(value) = table.get("value") else { continue };
+            if has_variable(&inline(value)) {
                 let what = format!(
                     "--source-option {name}: variables are only supported in pipeline files"
                 );
                 return Err(Failure::Usage(what));
             }
-            let table: toml::Table = toml::from_str(&format!("value = {}", toml_value(value)))
-                .map_err(|e| Failure::Usage(format!("--source-option {name}: {e}")))?;
-            all.extend(table.get("value").map(|value| (name.clone(), json_value(value))));
+            all.insert(name.clone(), json_value(value));
         }
         Ok(all)
     }
@@ -93,7 +99,8 @@ fn description_error(file: &Path, what: &str) -> Failure {
 /// Reads the table that describes the format: the whole file, or the matching source if the file is
 /// a pipeline.
 fn source_table(file: &Path, from: Option<&str>) -> Result<toml::Table, Failure> {
-    let bytes = files::head(file, MAX_DESCRIPTION_LEN + 1)?;
+    let bytes = files::head(file, MAX_DESCRIPTION_LEN + 1)
+        .map_err(|error| Failure::Usage(format!("--describe: {error}")))?;
     if bytes.len() > MAX_DESCRIPTION_LEN {
         return Err(description_error(file, "expected a TOML file of at most 4 MiB"));
     }

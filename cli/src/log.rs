@@ -4,12 +4,14 @@
 //! print is decided elsewhere.
 
 use std::io::{self, Write};
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use sluice_io::escape::{json_escaped, printable_lines};
+use sluice_model::panics::is_panic_caught;
 use sluice_model::time;
 
 /// The format of messages on standard error.
@@ -49,17 +51,25 @@ static IS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Sets the format of all further messages of this process.
 pub(crate) fn set_format(format: LogFormat) {
-    let before = IS_JSON.swap(format == LogFormat::Json, Ordering::Relaxed);
-    if format == LogFormat::Json && !before {
-        let hook = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            if is_json() {
-                log_json(Level::Error, "panic", json!({ "message": panic.to_string() }));
-            } else {
-                hook(panic);
-            }
-        }));
-    }
+    static HOOK: Once = Once::new();
+    IS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
+    HOOK.call_once(set_panic_hook);
+}
+
+/// Prints panics in the format of other messages, except for those of malformed input, which its
+/// reader reports.
+fn set_panic_hook() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if is_panic_caught() {
+            return;
+        }
+        if is_json() {
+            log_json(Level::Error, "panic", json!({ "message": panic.to_string() }));
+        } else {
+            hook(panic);
+        }
+    }));
 }
 
 /// Whether messages are JSON objects.

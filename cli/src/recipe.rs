@@ -9,6 +9,9 @@ pub(crate) use sluice_pipeline::spec::string_literal as string;
 use crate::args::{AlignArgs, Assignment, SelectionArgs};
 use crate::inputs::{SOURCE_NAME, is_url};
 
+/// The name of the stage that makes rows on one time base.
+pub(crate) const ALIGNED_NAME: &str = "aligned";
+
 /// The name of the stage that cuts rows into episodes.
 pub(crate) const EPISODES_NAME: &str = "episodes";
 
@@ -114,7 +117,7 @@ impl Recipe<'_> {
         }
         file.options(self.sink_options);
         if !self.fields.is_empty() && base.is_none() {
-            file.option("fields", &strings(self.fields));
+            file.option("fields", &list(self.fields));
         }
         for (plugin, path) in self.companions {
             file.before = written;
@@ -225,7 +228,7 @@ impl PipelineText {
         fields: &[String],
         selection: Option<&SelectionArgs>,
     ) {
-        self.node(PluginKind::Stage, "aligned", "align");
+        self.node(PluginKind::Stage, ALIGNED_NAME, "align");
         self.alignment(rows, args.tolerance.as_deref(), fields);
         if let Some(selection) = selection.filter(|selection| selects_times(selection)) {
             self.node(PluginKind::Stage, "window", "filter");
@@ -286,16 +289,18 @@ impl PipelineText {
     }
 }
 
-/// A single string, or a list with one line per string.
+/// A single string, or a list.
 fn strings(texts: &[String]) -> String {
     match texts {
         [one] => string(one),
-        many => {
-            let lines: String =
-                many.iter().map(|text| format!("    {},\n", string(text))).collect();
-            format!("[\n{lines}]")
-        }
+        many => list(many),
     }
+}
+
+/// A list with one line per string.
+fn list(texts: &[String]) -> String {
+    let lines: String = texts.iter().map(|text| format!("    {},\n", string(text))).collect();
+    format!("[\n{lines}]")
 }
 
 /// An option whose value is a list of literal strings.

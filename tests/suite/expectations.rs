@@ -152,6 +152,11 @@ fn results_are_written_for_ci_systems() {
     assert!(xml.contains("name=\"CAM_L, CAM_R max_gap\"><failure"), "{xml}");
     assert!(xml.contains("<error message="), "{xml}");
     check(&folder, &["in/good.lcm", "--junit", "result.xml"], 0);
+    // On standard output they replace those for people.
+    let printed = check(&folder, &["in/good.lcm", "--junit", "-"], 0).text();
+    assert!(printed.as_bytes() == folder.read("result.xml"), "{printed}");
+    check(&folder, &["in/good.lcm", "--junit", "-", "--json"], 2);
+    assert!(!folder.names().contains(&"-".to_owned()));
 }
 
 #[test]
@@ -335,4 +340,14 @@ fn fields_and_types_are_compared_if_the_file_asks_for_them() {
     );
     let told = expect("[channels.POSE]\ntype = \"lcmtypes.image_t\"\n", 4);
     assert!(told.contains("expected type lcmtypes.image_t, found lcmtypes.pose_t"), "{told}");
+}
+
+#[test]
+fn wrong_options_of_a_source_are_refused_once() {
+    let folder = folder();
+    let told = check(&folder, &["in/*.lcm", "--source-option", "bogus=1"], 2);
+    assert_eq!(told.text(), "");
+    assert_eq!(told.stderr.matches("--source-option bogus: ").count(), 1, "{}", told.stderr);
+    let told = check(&folder, &["missing.lcm", "in/*.lcm", "--source-option", "seek=false"], 1);
+    assert!(told.text().contains("in/good.lcm: ok"), "{}", told.text());
 }

@@ -229,3 +229,19 @@ fn verbose_prints_plan_inputs_outputs_and_times() {
     );
     assert_eq!(quiet.code, Some(2));
 }
+
+#[test]
+fn a_name_that_matched_nothing_is_an_object_of_its_kind() {
+    let folder = folder();
+    let convert = ["convert", "in.lcm", "--to", "a.lcm", "-c", "AA", "-c", "A"];
+    let unmatched = only(&log_records(&folder, &convert, 0), "unmatched");
+    assert_eq!((&unmatched["name"], &unmatched["name_kind"]), (&"AA".into(), &"channel".into()));
+    assert_eq!(unmatched["level"], "warning");
+    let documented = fs::read_to_string(root().join("docs/log.md")).unwrap();
+    let line = documented.lines().find(|line| line.starts_with("| `unmatched` |")).unwrap();
+    let common = ["time", "level", "kind"];
+    let keys = unmatched.as_object().unwrap().keys();
+    for key in keys.filter(|key| !common.contains(&key.as_str())) {
+        assert!(line.contains(&format!("`{key}`")), "{key} is not documented");
+    }
+}

@@ -207,3 +207,20 @@ fn folders_in_use_and_invalid_checkouts_are_refused() {
     refused(&["--sluice", "no-such"], "expected a checkout of Sluice");
     assert_eq!(folder.names(), ["mine"]);
 }
+
+#[test]
+fn the_examples_of_the_help_can_be_run() {
+    let folder = Folder::new();
+    fs::create_dir(folder.at("crates")).unwrap();
+    let help = sluice(&folder).args(["new", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let examples = help.lines().filter_map(|line| line.trim().strip_prefix("sluice "));
+    let examples: Vec<&str> = examples.collect();
+    assert_eq!(examples.len(), 3, "{help}");
+    for example in examples {
+        let arguments = example.split(" --sluice").next().unwrap().split(' ');
+        let mut new = sluice(&folder);
+        new.args(arguments).arg("--sluice").arg(root());
+        ProgramOutput::from_output(new.output().unwrap()).expect(0);
+    }
+}

@@ -332,6 +332,24 @@ fn described_logs_are_verified_and_played() {
 }
 
 #[test]
+fn mistakes_in_a_description_are_reported_with_its_file() {
+    let folder = Folder::new();
+    folder.write("in.bin", packets(9));
+    folder.write("my rig.toml", "plugin = \"records\"\nhead = 3\n");
+    for verb in ["cat", "verify", "info"] {
+        let arguments = [verb, "in.bin", "--describe", "my rig.toml"];
+        run_sluice(&folder, &arguments)
+            .expect(2)
+            .expect_stderr("--describe my rig.toml: `head`: expected a list, found an integer");
+    }
+    let given = ["cat", "in.bin", "--describe", "my rig.toml", "--source-option", "head=4"];
+    run_sluice(&folder, &given).expect(2).expect_stderr("--source-option head: expected a list");
+    run_sluice(&folder, &["cat", "in.bin", "--describe", "none.toml"])
+        .expect(2)
+        .expect_stderr("--describe: cannot open none.toml: no such file");
+}
+
+#[test]
 fn a_wrong_description_is_reported_once_per_reason() {
     let folder = Folder::new();
     folder.write("in.bin", packets(150));

@@ -57,6 +57,15 @@ fn only_the_program_asks_for_what_is_linked() {
 }
 
 #[test]
+fn the_readme_lists_every_plugin() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let rows: String = readme.lines().filter(|line| line.starts_with("| `")).collect();
+    for plugin in Registry::linked().iter() {
+        assert!(rows.contains(&format!("`{}`", plugin.name)), "{}", plugin.name);
+    }
+}
+
+#[test]
 fn the_command_line_names_no_format() {
     // Words that also mean something else: the text log, files in reports, the sink that drops
     // everything, and JSON as output.

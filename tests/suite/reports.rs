@@ -101,3 +101,49 @@ fn each_log_has_its_page() {
     assert_eq!(text.text().lines().count(), 2);
     run_sluice(&folder, &["report", "missing.lcm"]).expect(1);
 }
+
+#[test]
+fn one_report_of_a_run_is_never_replaced_by_that_of_the_next_log() {
+    let folder = drive();
+    folder.write("other.lcm", folder.read("drive.lcm"));
+    let report = ["report", "--json", "--report", "r.json"];
+    run_sluice(&folder, &[&report[..], &["drive.lcm", "other.lcm"]].concat())
+        .expect(2)
+        .expect_stderr("--report with --json takes one log, not 2");
+    assert!(!folder.names().contains(&"r.json".to_owned()));
+    run_sluice(&folder, &[&report[..], &["drive.lcm"]].concat()).expect(0);
+    let pages = ["report", "drive.lcm", "other.lcm", "--report", "r.json"];
+    run_sluice(&folder, &pages).expect(0);
+    let all: Value = serde_json::from_slice(&folder.read("r.json")).unwrap();
+    assert_eq!(all["units"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn the_report_of_a_run_does_not_mix_with_an_output() {
+    let folder = drive();
+    let report = ["report", "drive.lcm", "--json", "--report", "-"];
+    let convert = ["convert", "drive.lcm", "--to", "-", "--as", "jsonl", "--report", "-"];
+    for arguments in [&report[..], &convert] {
+        let refused = run_sluice(&folder, arguments).expect(2);
+        assert_eq!(refused.text(), "");
+        refused.expect_stderr("--report: an output is written to standard output");
+    }
+}
+
+#[test]
+fn one_field_is_plotted() {
+    let folder = drive();
+    figures(&folder, &["drive.lcm", "-f", "pos[0]"], 0);
+    let print = ["report", "drive.lcm", "-f", "pos[0]", "--print-pipeline"];
+    let pipeline = run_sluice(&folder, &print).expect(0).text();
+    assert!(pipeline.contains("fields = [\n    \"pos[0]\",\n]"), "{pipeline}");
+}
+
+#[test]
+fn a_page_of_standard_input_needs_a_name_and_figures_have_no_title() {
+    let folder = drive();
+    run_sluice(&folder, &["report", "-"]).expect(2).expect_stderr("--to PAGE.html");
+    run_sluice(&folder, &["report", "drive.lcm", "--json", "--title", "T"])
+        .expect(2)
+        .expect_stderr("cannot be used with");
+}

@@ -288,3 +288,16 @@ fn invalid_parts_are_usage_errors() {
     folder.write("out/_shard-1-of-2.json", "{\"units\": 3}");
     merge(&folder).expect(1).expect_stderr("this shard record is not valid");
 }
+
+#[test]
+fn outputs_of_a_merged_batch_are_verified_again() {
+    let folder = folder();
+    for part in ["1/2", "2/2"] {
+        shard(&folder, part, &[]).expect(0);
+    }
+    merge(&folder).expect(0);
+    let verify = ["merge-manifests", "out", "--verify"];
+    run_sluice(&folder, &verify).expect(0).expect_stderr("out: already merged");
+    fs::remove_file(folder.at("out/1.lcm.zst")).unwrap();
+    run_sluice(&folder, &verify).expect(1).expect_stderr("error: out: 1.lcm.zst is missing");
+}

@@ -15,8 +15,8 @@ The input format is detected from the first bytes, the output format from the ex
 A path that ends in .zst is read and written compressed.
 
 With placeholders in OUT, each input gets its own output: {stem} is the name of the input without
-extensions, {name} its full name, {ext} its extension, {parent} the name of its folder, {index} its
-number. {{ and }} are literal braces.
+.zst and then without its last extension, {name} its full name, {ext} that extension, {parent} the
+name of its folder, {index} its number. {{ and }} are literal braces.
 
 Examples:
   sluice convert drive.lcm --to drive.jsonl

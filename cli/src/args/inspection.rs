@@ -32,7 +32,7 @@ pub(crate) struct InfoArgs {
     #[arg(long, conflicts_with = "json")]
     pub(crate) brief: bool,
 
-    /// Print one JSON object per file, one per line.
+    /// Print one JSON object per file, one per line. `error` says why a file cannot be read.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -67,7 +67,7 @@ pub(crate) struct ReportArgs {
     pub(crate) json: bool,
 
     /// The title of the page. Default: the name of the log.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "json")]
     pub(crate) title: Option<String>,
 
     /// A file of expectations: those that are not met are findings, and the exit code is 4. See
@@ -174,6 +174,7 @@ Exit codes, the first that applies:
   1  a batch is incomplete: inputs failed, were interrupted or not started, it was killed or is
      still running, or its parts have not been merged
   1  no manifest names the file, and no source reads it
+  2  invalid command line
   3  a log is damaged, or its index is wrong
   0  no differences and no damage")]
 pub(crate) struct VerifyArgs {

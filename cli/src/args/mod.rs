@@ -16,10 +16,12 @@ pub(crate) use inspection::{CatArgs, InfoArgs, ReportArgs, TypesArgs, VerifyArgs
 pub(crate) use pipelines::{CheckArgs, GraphArgs, GraphFormat, PlanArgs, RunArgs, SetArgs};
 pub(crate) use program::{CompletionsArgs, ManArgs, PluginsArgs};
 pub use running::CredentialArgs;
-pub(crate) use running::{EngineArgs, EngineKind, ListenArgs, ProgressFormat, RunningArgs};
+pub(crate) use running::{
+    EngineArgs, EngineKind, ListenArgs, ProgressFormat, RunningArgs, refuse_interface_of_hub,
+};
 pub use values::{Assignment, duration};
 pub(crate) use values::{
-    assignment, channel_pattern, finite_number, positive_number, regex_pattern,
+    assignment, channel_pattern, finite_number, positive_number, positive_size, regex_pattern,
 };
 
 use crate::log::LogFormat;

@@ -205,6 +205,22 @@ impl ClusterRunArgs {
     }
 }
 
+/// Refuses `--interface` for a hub, whose address alone says how it is reached. Without a URL,
+/// plugins use that of the environment.
+pub(crate) fn refuse_interface_of_hub(
+    interface: Option<&str>,
+    url: Option<&str>,
+) -> Result<(), Failure> {
+    let from_environment = || std::env::var("LCM_DEFAULT_URL").ok();
+    let url = interface.and_then(|_| url.map(str::to_owned).or_else(from_environment));
+    match url.filter(|url| url.starts_with("tcpq://")) {
+        None => Ok(()),
+        Some(url) => Err(Failure::Usage(format!(
+            "--interface is only for multicast (udpm://…); leave it out for a hub: {url}"
+        ))),
+    }
+}
+
 /// Parses the number of local executors.
 fn executor_count(text: &str) -> Result<usize, String> {
     let number = text.trim().parse().ok().filter(|number| (1..=64).contains(number));

@@ -13,7 +13,7 @@ use crate::commands::execute::{
     self, ReportFile, report_losses, report_unmatched, run_watched, summary_text,
 };
 use crate::exit::{CommandResult, EXIT_LOSSES, EXIT_UNMET, ExitStatus};
-use crate::flags::PipelineOrigin;
+use crate::flags::{self, PipelineOrigin};
 use crate::shell::Shell;
 
 /// The number of failed inputs listed; the report has all.
@@ -40,28 +40,36 @@ pub(crate) fn execute(
         None => Ok(batch.run(&shell.registry, options, failing)?),
     };
     let result = run_watched(args, shell, run);
-    execute::deliver_report(report_file, result.as_ref(), BatchReport::to_json, shell)?;
-    let report = result?;
+    let strict = args.running.strict;
+    let to_json =
+        |report: &BatchReport| execute::with_exit(report.to_json(), exit_status(report, strict));
+    execute::deliver_report(report_file, result.as_ref(), to_json, shell)?;
+    let mut report = result?;
+    let status = exit_status(&report, strict);
     report_losses(&report.report, origin, shell);
-    report_unmatched(&report.report, origin, shell);
-    execute::print_summary(&batch_summary(&report), batch_fields(&report), &args.running, shell);
+    flags::name_clock(&mut report.report.names, flags::clock(pipeline).as_deref());
+    report_unmatched(&report.report, origin, status, shell);
+    let (text, fields) = (batch_summary(&report), batch_fields(&report, status));
+    execute::print_summary(&text, fields, &args.running, shell);
     report_failures(&report, args, shell);
-    Ok(match report.exit() {
-        _ if report.is_interrupted() => ExitStatus::Interrupted(report.exit()),
+    Ok(status)
+}
+
+/// The exit status of a completed or interrupted batch.
+fn exit_status(report: &BatchReport, strict: bool) -> ExitStatus {
+    match report.exit() {
+        exit if report.is_interrupted() => ExitStatus::Interrupted(exit),
         1 => ExitStatus::Failed,
-        _ if args.running.strict && report.report.unmatched().next().is_some() => {
-            ExitStatus::Unmatched
-        }
+        _ if strict && report.report.unmatched().next().is_some() => ExitStatus::Unmatched,
         0 => ExitStatus::Done,
         EXIT_UNMET => ExitStatus::Unmet,
         _ => ExitStatus::Losses,
-    })
+    }
 }
 
 /// The result of the batch as JSON fields.
-fn batch_fields(report: &BatchReport) -> Value {
-    let mut fields = execute::summary_fields(&report.report);
-    fields["exit"] = report.exit().into();
+fn batch_fields(report: &BatchReport, status: ExitStatus) -> Value {
+    let mut fields = execute::summary_fields(&report.report, status);
     fields["inputs"] = json!({
         "done": report.count(Status::Done),
         "skipped": report.count(Status::Skipped),

@@ -43,8 +43,9 @@ pub(crate) fn run(args: &CatArgs, shell: &Shell) -> CommandResult {
         report.add(print_group(args, &group, &selection, &format, limit, shell)?);
     }
     execute::report_losses(&report, PipelineOrigin::Flags, shell);
-    execute::report_unmatched(&report, PipelineOrigin::Flags, shell);
-    Ok(execute::exit_status(&report, args.strict))
+    let status = execute::exit_status(&report, args.strict);
+    execute::report_unmatched(&report, PipelineOrigin::Flags, status, shell);
+    Ok(status)
 }
 
 /// Groups inputs: all of them if one source reads all, otherwise runs of consecutive inputs of one

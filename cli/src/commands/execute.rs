@@ -86,8 +86,25 @@ pub(crate) fn exit_status(report: &Report, strict: bool) -> ExitStatus {
     }
 }
 
-/// Prints the names in options that matched nothing.
-pub(crate) fn report_unmatched(report: &Report, origin: PipelineOrigin, shell: &Shell) {
+/// A report or summary with the exit code of the command, which its options may change.
+pub(crate) fn with_exit(mut fields: Value, status: ExitStatus) -> Value {
+    fields["exit"] = status.code().into();
+    fields
+}
+
+/// The report of a run as JSON.
+pub(crate) fn report_json(report: &Report, strict: bool) -> Value {
+    with_exit(report.to_json(), exit_status(report, strict))
+}
+
+/// Prints the names in options that matched nothing: as errors if the command fails with them.
+pub(crate) fn report_unmatched(
+    report: &Report,
+    origin: PipelineOrigin,
+    status: ExitStatus,
+    shell: &Shell,
+) {
+    let fails = status == ExitStatus::Unmatched;
     let is_reported = |name: &&NameReport| name.sentence().is_some();
     let all = || report.names.iter().filter(is_reported);
     for name in all().take(MOST_SHOWN) {
@@ -95,9 +112,9 @@ pub(crate) fn report_unmatched(report: &Report, origin: PipelineOrigin, shell: &
             (flags::name_location(name, origin), name.sentence().unwrap_or_default());
         if name.is_unmatched() {
             let message = printable_sentence(&format!("{node}: {what}")).into_owned();
-            match report.refused {
-                true => shell.error_with_fields("unmatched", &message, json!(name)),
-                false => shell.warn_with_fields("unmatched", &message, json!(name)),
+            match fails {
+                true => shell.error_with_fields("unmatched", &message, name_fields(name)),
+                false => shell.warn_with_fields("unmatched", &message, name_fields(name)),
             }
         } else {
             shell.note(&Note { node, what, count: 0 });
@@ -109,7 +126,22 @@ pub(crate) fn report_unmatched(report: &Report, origin: PipelineOrigin, shell: &
     }
     if report.refused {
         shell.error("nothing was published: a name matched nothing, and --strict was given");
+    } else if fails {
+        shell.error("a name matched nothing, and --strict was given");
     }
+}
+
+/// A name as fields of a message, which has a `kind` of its own.
+fn name_fields(name: &NameReport) -> Value {
+    let NameReport { node, option, kind, name, found, nearest } = name;
+    json!({
+        "node": node,
+        "option": option,
+        "name_kind": kind,
+        "name": name,
+        "found": found,
+        "nearest": nearest,
+    })
 }
 
 /// Writes the report, or the failure, to its file, and to the caller of an embedded verb.
@@ -136,8 +168,7 @@ pub(super) fn already_done(
         EXIT_UNMET => ExitStatus::Unmet,
         _ => ExitStatus::Losses,
     };
-    let mut value = Report::default().to_json();
-    value["exit"] = ending.code().into();
+    let mut value = with_exit(Report::default().to_json(), ending);
     value["skipped"] = true.into();
     deliver_report(report_file, Ok(&value), Value::clone, shell)?;
     let folders: Vec<String> = before.folders.iter().map(|f| f.display().to_string()).collect();
@@ -262,6 +293,12 @@ impl ReportFile {
 
     fn open(path: &Path, pipeline: &Pipeline, outputs: &[PathBuf]) -> Result<Self, Failure> {
         let to: Box<dyn Write> = if path == Path::new("-") {
+            if outputs.iter().any(|output| output == path) {
+                return Err(Failure::Usage(
+                    "--report: an output is written to standard output, so the report needs a file"
+                        .into(),
+                ));
+            }
             Box::new(io::stdout())
         } else {
             refuse_overwriting(path, pipeline, outputs)?;
@@ -400,7 +437,7 @@ pub(crate) fn print_summary(text: &str, fields: Value, args: &RunningArgs, shell
 }
 
 /// The summary as JSON fields.
-pub(crate) fn summary_fields(report: &Report) -> Value {
+pub(crate) fn summary_fields(report: &Report, status: ExitStatus) -> Value {
     json!({
         "events": report.sources.values().map(|source| source.events).sum::<u64>(),
         "written": report.sinks.values().map(|sink| sink.events).sum::<u64>(),
@@ -410,7 +447,7 @@ pub(crate) fn summary_fields(report: &Report) -> Value {
         "lost": report.sources.values().map(|source| source.lost).sum::<u64>(),
         "files": report.files.len(),
         "seconds": report.seconds,
-        "exit": report.exit(),
+        "exit": status.code(),
     })
 }
 

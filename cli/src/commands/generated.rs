@@ -4,11 +4,13 @@ use std::env;
 use std::io::{self, Write};
 use std::path::Path;
 
-use sluice_model::Error;
+use sluice_model::{Error, Input};
 use sluice_pipeline::{Document, Pipeline, PipelineNode, PluginInstance, Variables};
 
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::flags;
+use crate::input_format::InputFormat;
+use crate::recipe::Recipe;
 use crate::shell::Shell;
 
 /// Parses a generated pipeline, which has no variables.
@@ -18,6 +20,39 @@ pub(crate) fn parse_generated(name: &str, text: &str, shell: &Shell) -> Result<P
         .map_err(|mistakes| flags::mistakes_with_flags(&mistakes))?;
     refuse_fields_without_decoding(&pipeline)?;
     Ok(pipeline)
+}
+
+/// Refuses options that the sources of these logs do not take. Whoever reads a log reports why it
+/// has no source.
+pub(crate) fn check_source_options(
+    verb: &str,
+    format: &InputFormat,
+    logs: impl IntoIterator<Item = Input>,
+    shell: &Shell,
+) -> Result<(), Failure> {
+    if format.options.is_empty() {
+        return Ok(());
+    }
+    let mut checked = Vec::new();
+    for log in logs {
+        let (Ok((source, _)), Some(path)) = (format.source_for(&log, shell), log.path.to_str())
+        else {
+            continue;
+        };
+        if checked.contains(&source.name) {
+            continue;
+        }
+        checked.push(source.name);
+        let recipe = Recipe {
+            source: source.name,
+            inputs: &[path.to_owned()],
+            source_options: &format.options,
+            sink: "null",
+            ..Recipe::default()
+        };
+        parse_generated(verb, &recipe.text(), shell)?;
+    }
+    Ok(())
 }
 
 /// Prints a generated pipeline with absolute paths, so that it can be saved anywhere.

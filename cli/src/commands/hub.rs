@@ -1,11 +1,11 @@
 //! `hub`: relays messages on networks without multicast until stopped. A plugin implements the
 //! service.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
 use serde_json::json;
 use sluice_io::escape::printable_sentence;
 use sluice_model::{DefaultRole, PluginKind};
@@ -36,8 +36,18 @@ pub(crate) struct HubArgs {
     /// The address and port to listen on; all addresses of this machine by default. Port 0 picks a
     /// free port and prints it.
     #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:7700",
-        value_parser = NonEmptyStringValueParser::new())]
+        value_parser = address_and_port)]
     pub(crate) listen: String,
+}
+
+/// Validates an address and a port. The service resolves names.
+fn address_and_port(text: &str) -> Result<String, String> {
+    let (address, port) = text.rsplit_once(':').unwrap_or_default();
+    let is_name = !address.is_empty() && !address.contains(':') && port.parse::<u16>().is_ok();
+    match is_name || text.parse::<SocketAddr>().is_ok() {
+        true => Ok(text.to_owned()),
+        false => Err("expected an address, `:` and a port from 0 to 65535".to_owned()),
+    }
 }
 
 pub(crate) fn run(args: &HubArgs, shell: &Shell) -> CommandResult {

@@ -6,6 +6,7 @@ use clap::Args;
 use sluice_model::units;
 use sluice_pipeline::batch::{self, FileCheck, MergeOutcome};
 
+use crate::commands::verify;
 use crate::exit::{CommandResult, ExitStatus};
 use crate::shell::Shell;
 
@@ -41,6 +42,15 @@ pub(crate) fn run(args: &MergeManifestsArgs, shell: &Shell) -> CommandResult {
         match batch::merge(folder, check)? {
             MergeOutcome::Done { parts, units } => shell.info(&merged_text(folder, parts, units)),
             MergeOutcome::AlreadyMerged => {
+                let differences = match args.verify {
+                    true => verify::folder_differences(folder, shell)?,
+                    false => Vec::new(),
+                };
+                if !differences.is_empty() {
+                    report_reasons(folder, &differences, shell);
+                    ending = ExitStatus::Failed;
+                    continue;
+                }
                 shell.info(&format!("{}: already merged", folder.display()));
             }
             MergeOutcome::Incomplete(reasons) => {

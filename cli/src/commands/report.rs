@@ -21,18 +21,38 @@ const PAGES: &str = "{stem}.html";
 pub(crate) fn run(args: &ReportArgs, shell: &Shell) -> CommandResult {
     execute::check_engine(&args.engine)?;
     if !args.json {
+        refuse_unnamed_page(args)?;
         let to = args.to.as_deref().unwrap_or(PAGES);
         return report(args, &args.inputs, to, shell);
     }
+    let mut logs = Vec::new();
+    for name in &args.inputs {
+        logs.extend(inputs::expand(shell, name)?);
+    }
+    if logs.len() > 1 && args.engine.running.report.is_some() {
+        return Err(Failure::Usage(format!(
+            "--report with --json takes one log, not {}: each is a run of its own; run them one by \
+             one, or write figures to files: --to '{{stem}}.json'",
+            logs.len()
+        )));
+    }
     // A line per log.
     let mut worst = ExitStatus::Done;
-    for name in &args.inputs {
-        for Input { path, .. } in inputs::expand(shell, name)? {
-            let path = path.to_str().ok_or_else(|| not_utf8(&path))?.to_owned();
-            worst = worst.max(report(args, &[path], "-", shell)?);
-        }
+    for Input { path, .. } in logs {
+        let path = path.to_str().ok_or_else(|| not_utf8(&path))?.to_owned();
+        worst = worst.max(report(args, &[path], "-", shell)?);
     }
     Ok(worst)
+}
+
+/// Refuses standard input, which has no name, for a page that is named after its log.
+fn refuse_unnamed_page(args: &ReportArgs) -> Result<(), Failure> {
+    match args.to.is_none() && args.inputs.iter().any(|input| input == "-") {
+        true => Err(Failure::Usage(
+            "standard input has no name to call a page by; name the page: --to PAGE.html".into(),
+        )),
+        false => Ok(()),
+    }
 }
 
 fn not_utf8(path: &Path) -> Failure {

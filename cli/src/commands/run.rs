@@ -4,16 +4,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sluice_pipeline::run::{self, Options};
-use sluice_pipeline::{Pipeline, Report, dispatch, resume};
+use sluice_pipeline::{Pipeline, dispatch, resume};
 
 use super::execute::{
     ReportFile, already_done, connect_carrier, deliver_report, engine_options, exit_status,
-    print_summary, report_losses, report_unmatched, run_watched_with, summary_fields, summary_text,
+    print_summary, report_json, report_losses, report_unmatched, run_watched_with, summary_fields,
+    summary_text,
 };
 use super::{batch, execute, plan};
 use crate::args::{EngineArgs, RunArgs};
 use crate::exit::{CommandResult, Failure};
-use crate::flags::PipelineOrigin;
+use crate::flags::{self, PipelineOrigin};
 use crate::progress::ProgressMeter;
 use crate::python;
 use crate::shell::Shell;
@@ -58,6 +59,7 @@ pub(crate) fn execute(
         resume::sweep_outputs(&targets);
         return already_done(&before, report_file, shell);
     }
+    let clock = flags::clock(&pipeline);
     let carrier = connect_carrier(args, shell)?;
     let meter = Arc::new(ProgressMeter::new(args.running.progress, shell));
     let watched = |options: &Options| match &carrier {
@@ -65,20 +67,24 @@ pub(crate) fn execute(
         None => Ok(run::run(pipeline, options)?),
     };
     let result = run_watched_with(&meter, engine_options(args), &signals::PUBLISHING, watched);
-    let result = result.map_err(Failure::with_retry_hint);
-    deliver_report(report_file, result.as_ref(), Report::to_json, shell)?;
-    let mut report =
-        result.map_err(
-            |failure| if only_prints { failure } else { failure.stdout_closed_is_failure() },
-        )?;
+    let result = result.map_err(Failure::with_retry_hint).map_err(|failure| match only_prints {
+        true => failure,
+        false => failure.stdout_closed_is_failure(),
+    });
+    let strict = args.running.strict;
+    deliver_report(report_file, result.as_ref(), |report| report_json(report, strict), shell)?;
+    let mut report = result?;
     if args.resume {
         resume::sweep_outputs(&targets);
     }
     meter.drop_reported_notes(&mut report);
+    let status = exit_status(&report, strict);
     report_losses(&report, origin, shell);
-    report_unmatched(&report, origin, shell);
+    flags::name_clock(&mut report.names, clock.as_deref());
+    report_unmatched(&report, origin, status, shell);
     if !report.refused {
-        print_summary(&summary_text(&report), summary_fields(&report), &args.running, shell);
+        let (text, fields) = (summary_text(&report), summary_fields(&report, status));
+        print_summary(&text, fields, &args.running, shell);
     }
-    Ok(exit_status(&report, args.running.strict))
+    Ok(status)
 }

@@ -89,6 +89,19 @@ fn wrong_use_is_2() {
         (&["cat", "clean.lcm", "--limit", "few"], 2),
         (&["plugins", "unheard-of"], 2),
         (&["graph", "copy.toml", "--set", "INPUT=x", "--format", "oil"], 2),
+        (&["hub", "--listen", "7792"], 2),
+        (&["record", "tcpq://127.0.0.1:9", "--interface", "lo", "--to", "out.lcm"], 2),
+        (&["play", "clean.lcm", "--to", "tcpq://127.0.0.1:9", "--interface", "lo"], 2),
+        (&["spy", "tcpq://127.0.0.1:9", "--interface", "lo"], 2),
+        (&["play", "clean.lcm", "--max-bandwidth", "0"], 2),
+        (&["cat", "clean.lcm", "--describe", "nowhere.toml"], 2),
+        (&["verify", "clean.lcm", "--source-option", "bogus=1"], 2),
+        (&["verify", "nowhere.lcm", "clean.lcm", "--source-option", "bogus=1"], 2),
+        (&["verify", "clean.lcm", "--from", "unheard-of"], 2),
+        (&["verify", ".", "--from", "unheard-of"], 2),
+        (&["verify", ".", "--from", "lcm-log"], 2),
+        (&["verify", ".", "--source-option", "bogus=1"], 2),
+        (&["check-log", "clean.lcm", "--expect", "any.toml", "--to", "x.toml"], 2),
     ]);
 }
 
@@ -114,4 +127,12 @@ fn messages_go_to_standard_error_and_data_to_standard_output() {
     assert!(output.stderr.contains("out2.lcm"), "{}", output.stderr);
     let cat = run_sluice(&folder, &["cat", "clean.lcm"]).expect(0);
     assert_eq!((cat.text().lines().count(), cat.stderr), (50, String::new()));
+}
+
+#[test]
+fn an_address_that_is_none_is_named() {
+    for address in ["7792", "127.0.0.1:70000", "127.0.0.1:", ":7700"] {
+        let refused = run_sluice(&folder(), &["hub", "--listen", address]).expect(2);
+        refused.expect_stderr(address).expect_stderr("--listen");
+    }
 }

@@ -53,6 +53,9 @@ fn strict_publishes_nothing_where_a_name_matches_nothing() {
     run_sluice(&folder, &["cat", "drive.lcm", "-c", "POES", "--strict"])
         .expect(2)
         .expect_stderr("`POSE`?");
+    run_sluice(&folder, &["cat", "drive.lcm", "-c", "POES", "--strict", "-q"])
+        .expect(2)
+        .expect_stderr("error: --channel: no channel matches `POES`");
     run_sluice(&folder, &["cat", "drive.lcm", "-c", "POSE", "--strict"]).expect(0);
     // A run that ends early has not seen all channels.
     run_sluice(&folder, &["cat", "drive.lcm", "-c", "POSE", "-c", "POES", "-n", "1", "--strict"])
@@ -95,7 +98,9 @@ fn a_channel_is_looked_for_in_all_inputs_of_a_batch() {
     let done = batch(&["A", "B"], &["--strict"]).expect(0);
     assert!(!done.stderr.contains("no channel"), "{}", done.stderr);
     let missed = batch(&["A", "B", "CC"], &["--strict"]).expect(2);
-    let missed = missed.expect_stderr("warning: --channel: no channel matches `CC`");
+    let missed = missed
+        .expect_stderr("error: --channel: no channel matches `CC`")
+        .expect_stderr("error: a name matched nothing, and --strict was given");
     assert_eq!(missed.stderr.matches("no channel").count(), 1, "{}", missed.stderr);
 }
 
@@ -292,4 +297,44 @@ fn mistakes_in_a_command_line_name_its_flags() {
     refused(&["--to", "out.lcm", "--start", "+5", "--end", "+3"]).expect_stderr("--end: ");
     refused(&["--to", "out.csv", "--types", "mit-dgc", "--where", "vel[0] >> 3"])
         .expect_stderr("--where: at column");
+}
+
+#[test]
+fn a_strict_batch_reports_its_exit_code() {
+    let folder = Folder::new();
+    let bytes = log(&drive(1, 60));
+    folder.write("a.lcm", &bytes);
+    folder.write("b.lcm", [&bytes[..], b"stray", &bytes].concat());
+    let batch = ["convert", "a.lcm", "b.lcm", "--to", "o/{stem}.lcm", "-c", "PSOE", "--strict"];
+    let more = ["--report", "report.json", "--log-format", "json"];
+    let ran = run_sluice(&folder, &[&batch[..], &more].concat()).expect(2);
+    assert_eq!(report(&folder)["exit"], 2);
+    let lines = ran.stderr.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let lines: Vec<Value> = lines.collect();
+    let summary = lines.iter().find(|line| line["kind"] == "summary").unwrap();
+    assert_eq!(summary["exit"], 2);
+    assert!(lines.iter().any(|line| line["level"] == "error"), "{lines:#?}");
+}
+
+#[test]
+fn the_channel_of_a_time_base_is_reported_with_its_flag() {
+    let folder = demo();
+    for output in ["out.jsonl", "out/{stem}.jsonl"] {
+        let convert = ["convert", "drive.lcm", "--to", output, "-f", "POSE.vel", "--align", "PSOE"];
+        let done = run_sluice(&folder, &convert).expect(0);
+        done.expect_stderr("--align: no channel matches `PSOE`; did you mean `POSE`?");
+    }
+}
+
+#[test]
+fn a_regular_expression_is_reported_with_its_flag() {
+    let folder = demo();
+    let record = ["record", "file://drive.lcm", "--force", "--to", "out.lcm", "--regex", "PO.E|P"];
+    let done = run_sluice(&folder, &record).expect(0);
+    assert!(!done.stderr.contains("no channel"), "{}", done.stderr);
+    for more in [&["--regex", "PSOE.*"][..], &["--regex", "PSOE.*", "-v"]] {
+        run_sluice(&folder, &[&record[..5], more].concat())
+            .expect(0)
+            .expect_stderr("--regex: no channel matches `PSOE.*`");
+    }
 }

@@ -135,14 +135,17 @@ fn a_file_is_not_published_if_the_output_beside_it_was_cut_short() {
         [sinks.show]\nplugin = \"text\"\nfrom = \"log\"\n";
     folder.write("both.toml", text);
     let mut command = sluice(&folder);
-    command.args(["run", "both.toml"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let run = ["run", "both.toml", "--report", "report.json"];
+    command.args(run).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut some = [0; 10];
     let mut stdout = child.stdout.take().unwrap();
     stdout.read_exact(&mut some).unwrap();
     drop(stdout);
     ProgramOutput::from_output(child.wait_with_output().unwrap()).expect(1);
-    assert_eq!(folder.names(), ["both.toml", "in.lcm"]);
+    assert_eq!(folder.names(), ["both.toml", "in.lcm", "report.json"]);
+    let report: serde_json::Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
+    assert_eq!(report["exit"], 1);
 }
 
 #[test]

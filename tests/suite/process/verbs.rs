@@ -104,6 +104,20 @@ fn info_prints_a_line_a_file() {
 }
 
 #[test]
+fn info_prints_an_object_for_a_log_that_cannot_be_read() {
+    let folder = Folder::new();
+    folder.write("a.lcm", log(&drive(1, 3)));
+    folder.write("b.bin", [0, 1, 2, 3]);
+    let names = ["missing.lcm", "a.lcm", "b.bin"];
+    let output = run_sluice(&folder, &[&["info", "--json"], &names[..]].concat()).expect(2).text();
+    let lines: Vec<Value> = output.lines().map(json).collect();
+    assert_eq!(lines.iter().map(|line| &line["path"]).collect::<Vec<_>>(), names);
+    assert!(lines[0]["error"].as_str().unwrap().contains("no such file"), "{output}");
+    assert!(lines[2]["error"].as_str().unwrap().contains("format"), "{output}");
+    assert_eq!((&lines[1]["error"], &lines[1]["events"]), (&Value::Null, &3.into()));
+}
+
+#[test]
 fn cat_prints_events_as_json() {
     let folder = Folder::new();
     let events = [

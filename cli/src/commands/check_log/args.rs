@@ -52,6 +52,7 @@ pub(crate) struct CheckLogArgs {
         long,
         value_name = "FILE.toml",
         requires = "expect_from",
+        conflicts_with_all = ["expect", "logs"],
         value_parser = NonEmptyStringValueParser::new()
     )]
     pub(crate) to: Option<String>,
@@ -67,7 +68,7 @@ pub(crate) struct CheckLogArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Write the results as JUnit XML, as CI systems read it.
+    /// Write the results as JUnit XML, as CI systems read it. `-` prints it instead of text.
     #[arg(long, value_name = "FILE.xml")]
     pub(crate) junit: Option<PathBuf>,
 

@@ -55,25 +55,38 @@ fn check_logs(
         let path = expect.display();
         return Err(Failure::Usage(format!("the path of the expectations is not UTF-8: {path}")));
     };
+    let prints_xml = args.junit.as_deref() == Some(Path::new("-"));
+    if prints_xml && args.json {
+        let what = "--junit - and --json would both be written to standard output";
+        return Err(Failure::Usage(what.into()));
+    }
     refuse_mistakes(expect, args, shell)?;
     let logs: Vec<_> = args.logs.iter().flat_map(|word| logs(word, shell)).collect();
     let names = logs.iter().map(|(log, _)| log).chain(&args.decoding.types);
     refuse_replaced_inputs(args, names.map(Path::new).chain([Path::new(expect)]))?;
     let text = files::read(Path::new(expect))?;
     let decodes = needs_fields(&String::from_utf8_lossy(&text));
+    let found = logs.iter().filter(|(_, found)| found.is_ok());
+    let found = found.map(|(log, _)| Input { path: log.into(), bytes: None });
+    generated::check_source_options("sluice check-log", format, found, shell)?;
     let check = LogCheck { expect, decodes, args, format, shell };
     let mut results = Vec::new();
     for log in logs {
         let result = check.result(log)?;
         match args.json {
             true => stdout::json(&result.to_json().to_string(), shell)?,
+            false if prints_xml => {}
             false => stdout::text(&result.text(), shell)?,
         }
         results.push(result);
     }
-    if let Some(file) = &args.junit {
-        let written = fs::write(file, junit::text(&results));
-        written.map_err(|error| Error::io("write", file, error))?;
+    match &args.junit {
+        Some(_) if prints_xml => stdout::text(&junit::text(&results), shell)?,
+        Some(file) => {
+            let written = fs::write(file, junit::text(&results));
+            written.map_err(|error| Error::io("write", file, error))?;
+        }
+        None => {}
     }
     Ok(results.iter().map(LogResult::status).max().unwrap_or(ExitStatus::Failed))
 }

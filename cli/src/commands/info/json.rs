@@ -33,7 +33,13 @@ pub(super) fn summary_json(summary: &LogSummary) -> Value {
         "damage": damage.collect::<Vec<_>>(),
         "damaged_ranges": report.damaged_ranges,
         "findings": findings,
+        "error": null,
     })
+}
+
+/// A log that could not be read as one JSON object.
+pub(super) fn failure_json(log: &str, reason: &str) -> Value {
+    json!({ "path": log, "error": reason })
 }
 
 fn channel_json(channel: &Channel, tally: &ChannelCensus, census: &Census) -> Value {

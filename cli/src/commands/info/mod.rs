@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sluice_model::{DynSink, Input};
 
 use crate::args::InfoArgs;
+use crate::commands::generated;
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::input_format::InputFormat;
 use crate::inputs;
@@ -60,7 +61,7 @@ pub(crate) fn run(args: &InfoArgs, shell: &Shell) -> CommandResult {
         let files = match files(name, shell) {
             Ok(files) => files,
             Err(failure) => {
-                printer.overview.add_failed();
+                printer.add_failed(name, &failure, shell)?;
                 worst = worst_of(worst, Err(failure), shell);
                 continue;
             }
@@ -90,6 +91,17 @@ impl InfoPrinter {
             }
         };
         io::stdout().write_all(text.as_bytes())
+    }
+
+    /// Counts a log that cannot be read, and prints its JSON. Whoever prints failures prints text.
+    fn add_failed(&mut self, log: &str, failure: &Failure, shell: &Shell) -> Result<(), io::Error> {
+        self.overview.add_failed();
+        match self.format {
+            InfoFormat::Json => {
+                stdout::json(&json::failure_json(log, &failure.message()).to_string(), shell)
+            }
+            InfoFormat::Brief | InfoFormat::Text => Ok(()),
+        }
     }
 
     /// Prints the rest of the overview, which is omitted for a single log.
@@ -133,13 +145,20 @@ fn print_file(
     printer: &mut InfoPrinter,
     shell: &Shell,
 ) -> CommandResult {
-    let summary = inspect(file, args, shell).inspect_err(|_| printer.overview.add_failed())?;
+    let summary = match inspect(file, args, shell) {
+        Ok(summary) => summary,
+        Err(failure) => {
+            printer.add_failed(&file.path.to_string_lossy(), &failure, shell)?;
+            return Err(failure);
+        }
+    };
     printer.print(&summary, shell)?;
     Ok(if summary.report.damaged_ranges == 0 { ExitStatus::Done } else { ExitStatus::Losses })
 }
 
 fn inspect(file: &Input, args: &InfoArgs, shell: &Shell) -> Result<LogSummary, Failure> {
     let format = InputFormat::from_args(&args.format)?;
+    generated::check_source_options("sluice info", &format, [file.clone()], shell)?;
     let (source, options) = format.source_for(file, shell)?;
     let result = Arc::new(Mutex::new(Census::default()));
     let counting = CensusSink::new(Arc::clone(&result), TypeNames::from_paths(&args.types, shell)?);

@@ -22,11 +22,11 @@ use sluice_model::{DefaultRole, Plugin, PluginKind, units};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot};
 use sluice_pipeline::{Pipeline, Report};
 
-use crate::args::{Assignment, ProgressFormat};
+use crate::args::{Assignment, ProgressFormat, refuse_interface_of_hub};
 use crate::commands::{convert, execute, generated};
 use crate::conversion;
 use crate::exit::{CommandResult, Failure};
-use crate::flags::PipelineOrigin;
+use crate::flags::{self, PipelineOrigin};
 use crate::input_format::InputFormat;
 use crate::inputs;
 use crate::log;
@@ -73,6 +73,7 @@ fn text(args: &PlayArgs, shell: &Shell) -> Result<(String, f64), Failure> {
         "" => default()?,
         url => inputs::plugin_for_url(shell, PluginKind::Sink, url)?,
     };
+    refuse_interface_of_hub(args.interface.as_deref(), args.to.as_deref())?;
     let mut selection = args.selection.clone();
     selection.patterns.channel.extend(args.regex.clone());
     let (files, selection) = inputs::resolve_file_urls(&args.inputs, &selection, shell)?;
@@ -211,17 +212,19 @@ fn play(
         },
     );
     drop(listening);
-    execute::deliver_report(report_file, result.as_ref(), Report::to_json, shell)?;
+    let to_json = |report: &Report| execute::report_json(report, args.running.strict);
+    execute::deliver_report(report_file, result.as_ref(), to_json, shell)?;
     print_end(result?, args, shell)
 }
 
-fn print_end(report: Report, args: &PlayArgs, shell: &Shell) -> CommandResult {
+fn print_end(mut report: Report, args: &PlayArgs, shell: &Shell) -> CommandResult {
     let ending = execute::exit_status(&report, args.running.strict);
     execute::report_losses(&report, PipelineOrigin::Flags, shell);
-    execute::report_unmatched(&report, PipelineOrigin::Flags, shell);
+    flags::name_regex(&mut report.names, args.regex.as_deref());
+    execute::report_unmatched(&report, PipelineOrigin::Flags, ending, shell);
     let played = report.sinks.values().map(|sink| sink.events).sum();
     let text = format!("played {} in {:.2} s", units::pluralize(played, "event"), report.seconds);
-    execute::print_summary(&text, execute::summary_fields(&report), &args.running, shell);
+    execute::print_summary(&text, execute::summary_fields(&report, ending), &args.running, shell);
     Ok(ending)
 }
 

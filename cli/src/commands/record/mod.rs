@@ -19,10 +19,10 @@ use sluice_model::{DefaultRole, Overwrite, Plugin, PluginKind};
 use sluice_pipeline::run::{self, Options, Recording, Stop};
 use sluice_pipeline::{Pipeline, PipelineNode, PluginInstance, Report};
 
-use crate::args::{Assignment, ChannelPatternArgs, SelectionArgs};
+use crate::args::{Assignment, ChannelPatternArgs, SelectionArgs, refuse_interface_of_hub};
 use crate::commands::{convert, execute, generated};
 use crate::exit::{CommandResult, Failure};
-use crate::flags::PipelineOrigin;
+use crate::flags::{self, PipelineOrigin};
 use crate::inputs;
 use crate::progress::ProgressMeter;
 use crate::recipe::{self, Recipe};
@@ -83,14 +83,19 @@ fn record(
     if let Ok(report) = &mut result {
         report.files = remaining_files(std::mem::take(&mut report.files), &naming);
     }
-    execute::deliver_report(report_file, result.as_ref(), Report::to_json, shell)?;
-    let mut report = result.map_err(Failure::stdout_closed_is_failure)?;
+    let result = result.map_err(Failure::stdout_closed_is_failure);
+    let strict = args.running.strict;
+    let to_json = |report: &Report| execute::report_json(report, strict);
+    execute::deliver_report(report_file, result.as_ref(), to_json, shell)?;
+    let mut report = result?;
     meter.drop_reported_notes(&mut report);
+    let status = execute::exit_status(&report, strict);
     execute::report_losses(&report, PipelineOrigin::Flags, shell);
-    execute::report_unmatched(&report, PipelineOrigin::Flags, shell);
-    let (text, fields) = (execute::summary_text(&report), execute::summary_fields(&report));
+    flags::name_regex(&mut report.names, args.channels.regex.as_deref());
+    execute::report_unmatched(&report, PipelineOrigin::Flags, status, shell);
+    let (text, fields) = (execute::summary_text(&report), execute::summary_fields(&report, status));
     execute::print_summary(&text, fields, &args.running, shell);
-    Ok(execute::exit_status(&report, args.running.strict))
+    Ok(status)
 }
 
 /// The pipeline file equivalent to the arguments.
@@ -159,6 +164,8 @@ impl<'s> RecordingSource<'s> {
         let lists = lists.into_iter().filter(|(_, patterns)| !patterns.is_empty());
         let mut options: Vec<Assignment> =
             lists.map(|(name, patterns)| recipe::list_option(name, patterns)).collect();
+        let interface = args.receiving.listening.interface.as_deref();
+        refuse_interface_of_hub(interface, url.as_deref())?;
         let takes = plugin.option_names();
         for (flag, name, value) in receive_options(args) {
             if !takes.iter().any(|option| option == name) {

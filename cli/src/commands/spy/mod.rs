@@ -24,6 +24,7 @@ use sluice_model::{DefaultRole, DynSink, Plugin, PluginKind, units};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot, Stop};
 use sluice_pipeline::{Pipeline, Report};
 
+use crate::args::refuse_interface_of_hub;
 use crate::commands::execute;
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::flags::PipelineOrigin;
@@ -47,6 +48,7 @@ const STOPPING: SignalMessages = ["", ""];
 
 pub(crate) fn run(args: &SpyArgs, shell: &Shell) -> CommandResult {
     let source = source(args, shell)?;
+    refuse_interface_of_hub(args.listening.interface.as_deref(), args.url.as_deref())?;
     let interval = interval(args)?;
     let messages = MessageDecoder::from_args(&args.decoding, shell)?;
     let counters = Arc::new(SpyCounters::new(WINDOW.max(interval)));
@@ -89,10 +91,11 @@ fn print_end(
         report.notes.clear();
     }
     execute::report_losses(&report, PipelineOrigin::Flags, shell);
-    execute::report_unmatched(&report, PipelineOrigin::Flags, shell);
+    let status = execute::exit_status(&report, strict);
+    execute::report_unmatched(&report, PipelineOrigin::Flags, status, shell);
     let events = report.sources.values().map(|source| source.events).sum();
     shell.info(&format!("{} in {:.2} s", units::pluralize(events, "event"), report.seconds));
-    Ok(execute::exit_status(&report, strict))
+    Ok(status)
 }
 
 /// The source for the URL, or the default source.

@@ -3,15 +3,16 @@
 mod record;
 mod result;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use sluice_io::files;
-use sluice_model::DynSink;
+use sluice_model::{DynSink, PluginKind};
 use sluice_pipeline::batch;
 
-use crate::args::VerifyArgs;
+use crate::args::{FormatArgs, VerifyArgs};
+use crate::commands::generated;
 use crate::commands::info::{CensusSink, TypeNames};
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::input_format::InputFormat;
@@ -27,6 +28,7 @@ pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> CommandResult {
     let format = InputFormat::from_args(&args.format)?;
     // Invalid format options are an error for the whole command.
     format.options_json()?;
+    refuse_wrong_format(args, &format, shell)?;
     for path in &args.paths {
         let result = match verify_path(path, &format, shell) {
             Ok(result) => result,
@@ -40,6 +42,42 @@ pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> CommandResult {
         worst = worst.max(result.status());
     }
     Ok(worst)
+}
+
+/// How the files in an output folder differ from their record.
+pub(crate) fn folder_differences(folder: &Path, shell: &Shell) -> Result<Vec<String>, Failure> {
+    Ok(verify_folder(folder, shell)?.differences)
+}
+
+/// Refuses a format that this program does not have, options that its source does not take, and a
+/// format if there is no log to read.
+fn refuse_wrong_format(
+    args: &VerifyArgs,
+    format: &InputFormat,
+    shell: &Shell,
+) -> Result<(), Failure> {
+    let FormatArgs { from, describe, source_option } = &args.format;
+    if from.is_none() && describe.is_none() && source_option.is_empty() {
+        return Ok(());
+    }
+    if let Some(name) = &format.from {
+        inputs::plugin_named(shell, PluginKind::Source, name)?;
+    }
+    let logs: Vec<&PathBuf> = args.paths.iter().filter(|path| is_log(path)).collect();
+    if logs.is_empty() {
+        let what = "--from, --describe and --source-option say how to read a log, and no path is \
+                    one: folders and reports are compared with their records";
+        return Err(Failure::Usage(what.to_owned()));
+    }
+    // Names that stand for no file are reported in their place.
+    let files = logs.into_iter().flat_map(|path| inputs::expand(shell, path).unwrap_or_default());
+    generated::check_source_options("sluice verify", format, files, shell)
+}
+
+/// Whether a path is verified by reading it.
+fn is_log(path: &Path) -> bool {
+    let is_report = || record::report(path).is_ok_and(|report| report.is_some());
+    !files::is_folder(path) && !batch::is_batch_record(path) && !is_report()
 }
 
 fn verify_path(path: &Path, format: &InputFormat, shell: &Shell) -> Result<VerifyResult, Failure> {
