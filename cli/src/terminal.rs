@@ -20,6 +20,7 @@ use rustix::termios::{
 use signal_hook::consts::{SIGCONT, SIGQUIT, SIGTSTP};
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::emulate_default_handler;
+use sluice_model::panics::is_panic_caught;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::log::log_message;
@@ -97,7 +98,9 @@ impl Terminal {
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
-                restore();
+                if !is_panic_caught() {
+                    restore();
+                }
                 before(panic);
             }));
         });

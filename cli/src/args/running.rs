@@ -26,7 +26,8 @@ pub(crate) struct EngineArgs {
     #[arg(long)]
     pub(crate) resume: bool,
 
-    /// For outputs named after inputs: if one input fails, continue with the others.
+    /// For outputs named after inputs: if one input fails, continue with the others. A name without
+    /// a file, and a file of no known format, are errors before the first.
     #[arg(long)]
     pub(crate) keep_going: bool,
 

@@ -1,4 +1,5 @@
-//! Casts columns of other programs back to the types they were decoded as.
+//! Casts of columns: Arrow's, right for slices too, and those of columns of other programs back to
+//! the types they were decoded as.
 
 use std::sync::Arc;
 
@@ -8,8 +9,37 @@ use arrow_array::{
     RecordBatch, StructArray,
 };
 use arrow_buffer::OffsetBuffer;
-use arrow_cast::cast;
-use arrow_schema::{DataType, Field, FieldRef, Fields};
+use arrow_cast::CastOptions;
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
+
+/// Arrow's cast, with null for what does not fit. Of slices of lists, which Arrow's own gives values
+/// of the rows before them, it is right as well.
+pub fn cast(column: &dyn Array, data_type: &DataType) -> Result<ArrayRef, ArrowError> {
+    cast_with_options(column, data_type, &CastOptions::default())
+}
+
+/// Like [`cast()`], with options.
+#[expect(clippy::disallowed_methods, reason = "the place that makes it right for slices")]
+pub fn cast_with_options(
+    column: &dyn Array,
+    data_type: &DataType,
+    options: &CastOptions<'_>,
+) -> Result<ArrayRef, ArrowError> {
+    if !has_fixed_list(data_type) {
+        return arrow_cast::cast_with_options(column, data_type, options);
+    }
+    let column = from_first_value(&column.slice(0, column.len()));
+    arrow_cast::cast_with_options(&column, data_type, options)
+}
+
+fn has_fixed_list(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::FixedSizeList(..) => true,
+        DataType::List(item) | DataType::LargeList(item) => has_fixed_list(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| has_fixed_list(field.data_type())),
+        _ => false,
+    }
+}
 
 /// Casts a column back to the type it was decoded as: other programs write lists and numbers
 /// differently. Rows that the cast would change are marked in `unfit`.
@@ -23,8 +53,7 @@ pub fn as_type(
     }
     // A null in the wrong place is found when its row is written.
     let data_type = &nullable(data_type);
-    let column = &from_first_value(column);
-    check_lists(column, data_type)?;
+    check_lists(&from_first_value(column), data_type)?;
     let there = cast(column, data_type).map_err(|e| e.to_string())?;
     let back = cast(&there, &nullable(column.data_type())).map_err(|e| e.to_string())?;
     let column = cast(column, back.data_type()).map_err(|e| e.to_string())?;
@@ -38,7 +67,8 @@ pub fn as_type(
 
 /// The column with lists whose values begin with those of the first row, also inside of others.
 ///
-/// Of a slice, Arrow's cast to lists of a fixed length takes the values of rows before it.
+/// Of a slice that keeps those of others, Arrow's cast to lists of a fixed length takes the values
+/// of the rows before it.
 pub fn from_first_value(column: &ArrayRef) -> ArrayRef {
     match column.data_type() {
         DataType::List(item) => list_from_first_value::<i32>(column, item),
@@ -173,6 +203,18 @@ mod tests {
         };
         let nulls = NullBuffer::from_iter((0..8).map(|row| row != 3));
         lists(lists(Arc::new(numbers), 3, None), 2, Some(nulls))
+    }
+
+    #[test]
+    fn a_slice_is_cast_like_the_whole_column() {
+        let (all, to) = (nested(), fixed(fixed(DataType::Float64, 3), 2));
+        let whole = cast(&all, &to).unwrap();
+        for start in 0..all.len() {
+            let part = cast(&all.slice(start, 1), &to).unwrap();
+            assert_eq!(*part, *whole.slice(start, 1), "{start}");
+        }
+        let numbers = cast(&Float64Array::from(vec![1.5, 2.0]).slice(1, 1), &DataType::Int8);
+        assert_eq!(numbers.unwrap().as_primitive::<arrow_array::types::Int8Type>().values(), &[2]);
     }
 
     #[test]

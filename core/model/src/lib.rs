@@ -18,6 +18,7 @@ pub mod cursor;
 pub mod field;
 pub mod loss;
 pub mod options;
+pub mod panics;
 pub mod pattern;
 pub mod plugin;
 pub mod pool;

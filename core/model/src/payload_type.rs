@@ -4,9 +4,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::cast::cast;
 use arrow_array::builder::BinaryBuilder;
 use arrow_array::{Array, BinaryArray, RecordBatch};
-use arrow_cast::cast;
 use arrow_schema::SchemaRef;
 
 use crate::cast::{as_fields, binary_column};

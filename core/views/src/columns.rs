@@ -5,9 +5,9 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch};
-use arrow_cast::cast;
 use arrow_schema::DataType;
 use sluice_model::FieldPath;
+use sluice_model::cast::cast;
 
 use crate::fields::{PlacementFields, Scalar};
 use crate::rotation::{Placement, Rotation};

@@ -3,10 +3,10 @@
 //! The codecs are generic over what they read and write, and large; only here are they compiled.
 
 use std::io::Cursor;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use image_webp::WebPDecoder;
 use jpeg_encoder::{ColorType, Encoder};
+use sluice_model::panics::catch_panics;
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
@@ -48,7 +48,7 @@ impl ImageDecoding {
             _ => None,
         };
         // If a decoder panics on some input, only this image is lost.
-        catch_unwind(AssertUnwindSafe(decode)).ok().flatten()
+        catch_panics("a decoder", || decode().ok_or("")).ok()
     }
 
     fn decode_jpeg(&self, bytes: &[u8]) -> Option<DecodedImage> {
@@ -111,7 +111,7 @@ pub fn jpeg_dimensions(bytes: &[u8]) -> Option<[u32; 2]> {
         let (width, height) = open_jpeg(bytes, true)?.dimensions()?;
         Some([width.try_into().ok()?, height.try_into().ok()?])
     };
-    catch_unwind(AssertUnwindSafe(read)).ok().flatten()
+    catch_panics("a decoder", || read().ok_or("")).ok()
 }
 
 /// Encodes RGB samples as a JPEG file with a quality from 1 to 100. `None` if the image exceeds

@@ -33,7 +33,7 @@ use tokio::task::JoinError;
 
 pub(crate) use depth::with_deep_stack;
 pub use error::{InvalidQuery, QueryError, QueryPosition};
-pub(crate) use error::{name_list, nearest};
+pub(crate) use error::{catch_panics, name_list, nearest};
 
 use crate::table::{Catalog, Findings, LogTables, ROOT_SCHEMA, ReadResources};
 

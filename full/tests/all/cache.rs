@@ -14,7 +14,8 @@ use sluice_query::table::LogTables;
 
 use crate::kit::{BEGIN, Folder, LcmEvent, ProgramOutput, drive, events, log, root, sluice};
 use crate::tables::{
-    damaged, demo, misleading, number, planned, rows, session_with, small, tables_with, text,
+    damaged, demo, error_of, misleading, number, planned, rows, session_with, small, tables_with,
+    text,
 };
 
 /// A cache for logs of any length and age.
@@ -313,6 +314,33 @@ fn queries_of_one_session_use_the_cache_until_the_log_changes() {
     log.refresh().unwrap();
     assert!(answer(&session, sql).0.contains("| F "));
     assert_eq!(number(&session, "select count(*) from drive.F"), 1);
+}
+
+#[test]
+fn a_log_that_another_replaces_has_other_channels() {
+    let folder = Folder::new();
+    let of = |channel: &str, count: i64| -> Vec<u8> {
+        (0..count).flat_map(|n| LcmEvent::new(n, BEGIN + n, channel, b"x").bytes()).collect()
+    };
+    let path = folder.write("drive.lcm", of("P", 3));
+    for sessions in [plain_session(&path, &[]), cached_session(&path, &[], &cache(&folder))] {
+        fs::write(&path, of("P", 3)).unwrap();
+        let log = sessions.log("drive").unwrap();
+        log.refresh().unwrap();
+        assert_eq!(number(&sessions, "select count(*) from drive.P"), 3);
+        assert_eq!(log.channels().unwrap(), ["P"]);
+        // Of the same length, and longer.
+        for (channel, count) in [("R", 3), ("S", 4)] {
+            let other = folder.write("other.lcm", of(channel, count));
+            fs::rename(&other, &path).unwrap();
+            log.refresh().unwrap();
+            let sql = format!("select count(*) from drive.{channel}");
+            assert_eq!(number(&sessions, &sql), count);
+            assert_eq!(log.channels().unwrap(), [channel]);
+            let told = error_of(&sessions, "select count(*) from drive.P");
+            assert!(told.contains("there is no channel in `drive` called `P`"), "{told}");
+        }
+    }
 }
 
 #[test]

@@ -135,7 +135,8 @@ print(json.dumps(dict(zip('ntxv', row))))";
 fn other_programs_read_every_format() {
     let folder = drive();
     let query = "select timestamp, channel, sequence, payload, named_struct('a', [1, null]) as \
-                 nested, cast(null as double) as nothing from drive order by sequence";
+                 nested, cast(null as double) as nothing, to_timestamp_seconds(sequence) as \
+                 second from drive order by sequence";
     for name in ["all.parquet", "all.csv", "all.jsonl", "all.arrow", "all.csv.zst"] {
         run_sluice(&folder, &["query", query, "drive.lcm", "--to", name])
             .expect(0)
@@ -149,6 +150,7 @@ import base64, csv, duckdb, json, pyarrow as pa, pyarrow.ipc, pyarrow.parquet as
 parquet, arrow = pq.read_table("all.parquet"), pa.ipc.open_file("all.arrow").read_all()
 assert str(parquet.schema.field("timestamp").type) == "timestamp[ns, tz=UTC]", parquet.schema
 assert parquet.schema.field("nested").type.num_fields == 1
+assert str(parquet.schema.field("second").type) == "timestamp[ms]", parquet.schema
 meta = pq.read_metadata("all.parquet").metadata
 assert json.loads(meta[b"sluice.inputs"])[0]["path"] == "drive.lcm"
 assert b"named_struct" in meta[b"sluice.query"]

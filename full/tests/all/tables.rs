@@ -82,7 +82,7 @@ pub(crate) fn number(session: &Session, sql: &str) -> i64 {
     line.trim_matches(['|', ' ']).parse().unwrap_or_else(|_| panic!("{sql}: {shown}"))
 }
 
-fn error_of(session: &Session, sql: &str) -> String {
+pub(crate) fn error_of(session: &Session, sql: &str) -> String {
     run_query(session, sql).err().unwrap_or_else(|| panic!("{sql} was answered")).to_string()
 }
 

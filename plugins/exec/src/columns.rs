@@ -9,8 +9,8 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, BinaryViewArray, DictionaryArray, Int64Array, RecordBatch};
 use arrow_buffer::ScalarBuffer;
-use arrow_cast::cast;
 use arrow_schema::{DataType, Schema, SchemaRef, TimeUnit};
+use sluice_model::cast::cast;
 
 /// The columns that are read, and whether they are required. Others are ignored.
 const COLUMNS: [(&str, Presence); 8] = [

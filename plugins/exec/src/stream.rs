@@ -3,13 +3,13 @@
 //! Panics of the Arrow library are caught here.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_buffer::Buffer;
 use arrow_ipc::convert::fb_to_schema;
 use arrow_ipc::reader::read_record_batch;
 use arrow_ipc::{Endianness, MessageHeader};
+use sluice_model::panics::catch_panics;
 use sluice_model::{Batch, ReadContext};
 
 use crate::columns::{EventColumns, StreamLayout};
@@ -109,8 +109,7 @@ impl<R: io::Read> EventStream<R> {
 
 /// Calls the Arrow library, which panics on some invalid streams.
 fn guarded<T>(call: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(call))
-        .unwrap_or_else(|_| Err("the Arrow library failed on its stream".to_owned()))
+    catch_panics("the Arrow library", call)
 }
 
 /// The events of a stream, as a source returns them. For tests and fuzzing.

@@ -6,9 +6,9 @@ use arrow_array::{
     Array, ArrayRef, Float32Array, Float64Array, Int64Array, PrimitiveArray, RecordBatch,
     StructArray, UInt8Array, UInt16Array,
 };
-use arrow_cast::cast;
 use arrow_schema::{DataType, TimeUnit};
 use sluice_model::FieldPath;
+use sluice_model::cast::cast;
 use sluice_views::list_parts;
 
 use crate::messages::{PackedField, PackedType};

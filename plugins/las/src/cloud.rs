@@ -10,9 +10,9 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use arrow_buffer::NullBuffer;
-use arrow_cast::cast;
 use arrow_schema::{DataType, TimeUnit};
 use sluice_kit::lists::ListColumn;
+use sluice_model::cast::cast;
 use sluice_model::{Batch, FieldPath, Rows};
 
 use crate::points::PointColumns;

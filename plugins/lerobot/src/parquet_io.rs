@@ -2,7 +2,6 @@
 //! no dataset.
 
 use std::io::{self, BufReader, Read, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +18,7 @@ use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::writer::SerializedFileWriter;
 use sluice_io::files::LogFile;
 use sluice_io::output::SharedOutput;
+use sluice_model::panics::catch_panics;
 use sluice_model::{Error, OutputFile};
 
 /// The program in footers.
@@ -136,14 +136,8 @@ impl TableBytes {
         &self,
         call: impl FnOnce() -> Result<T, E>,
     ) -> Result<Result<T, String>, Error> {
-        let result = catch_unwind(AssertUnwindSafe(call));
-        if let Some(error) = lock(&self.failed).take() {
-            return Err(error);
-        }
-        Ok(match result {
-            Ok(result) => result.map_err(|e| e.to_string()),
-            Err(_) => Err("the Parquet library panicked".to_owned()),
-        })
+        let result = catch_panics("the Parquet library", call);
+        lock(&self.failed).take().map_or(Ok(result), Err)
     }
 
     fn read_at(&self, position: u64, buffer: &mut [u8]) -> io::Result<usize> {

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, TimestampMicrosecondArray};
-use arrow_cast::cast;
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 use arrow_select::interleave::interleave;
 use sluice_io::escape::{column_of_field, field_of_column};
 use sluice_kit::event_table::{
     CHANNEL, PAYLOAD, RESERVED, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT,
 };
-use sluice_model::cast::from_first_value;
+use sluice_model::cast::cast;
 use sluice_model::{Batch, Channels, Error, Rows};
 
 /// Nanoseconds per microsecond.
@@ -147,10 +146,9 @@ fn cast_without_loss(column: &ArrayRef, data_type: &DataType) -> Option<ArrayRef
     if column.data_type() == data_type {
         return Some(Arc::clone(column));
     }
-    let column = from_first_value(column);
-    let there = cast(&column, data_type).ok()?;
+    let there = cast(column, data_type).ok()?;
     let back = cast(&there, column.data_type()).ok()?;
-    (back == column).then_some(there)
+    (*back == **column).then_some(there)
 }
 
 /// Whether a batch has times that are not whole microseconds.

@@ -241,8 +241,7 @@ impl Source for Parquet {
             // A damaged footer may have row groups inside of others.
             let is_it =
                 |group: &GroupSpan| group.start == split.start && Some(group.end) == split.end;
-            let has_faults = !table.meta.faults.is_empty();
-            if has_faults && table.first_start(&context.query) == Some(split.start) {
+            if table.has_footer_faults() && table.first_start(&context.query) == Some(split.start) {
                 table.report_footer(context);
             }
             let source = Some(&*context.source);

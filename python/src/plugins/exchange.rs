@@ -8,12 +8,13 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, UInt32Array, new_null_array};
 use arrow_cast::display::array_value_to_string;
-use arrow_cast::{CastOptions, cast, cast_with_options};
+use arrow_cast::CastOptions;
 use arrow_schema::{DataType, Field, Schema};
 use arrow_select::take::take;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3_arrow::input::AnyRecordBatch;
+use sluice_model::cast::{cast, cast_with_options};
 use sluice_model::{Batch, Channels, Error};
 
 use crate::table::Batch as PyBatch;

@@ -76,7 +76,8 @@ pub(crate) struct RecordArgs {
     pub(crate) receiving: ReceiveArgs,
 
     /// Compare what is received with the expectations in this file: the result is printed at the
-    /// end, and the exit code is 4 if one is not met. See `sluice check-log`.
+    /// end, and the exit code is 4 if one is not met. Rules about decoded fields need --types. See
+    /// `sluice check-log`.
     #[arg(long, value_name = "FILE.toml", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) expect: Option<String>,
 

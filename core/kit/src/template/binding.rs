@@ -6,9 +6,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int64Type, UInt64Type};
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::{NullBuffer, ScalarBuffer};
-use arrow_cast::cast;
 use arrow_schema::DataType;
 use sluice_io::escape::printable;
+use sluice_model::cast::cast;
 use sluice_model::{Channel, Clock, Event, FieldPath, Rows, time};
 
 use crate::json::{self, integer};

@@ -8,7 +8,7 @@ use datafusion::common::{DataFusionError, Diagnostic};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::Statement;
 use datafusion::sql::sqlparser::parser::ParserError;
-use sluice_model::Error;
+use sluice_model::{Error, panics};
 
 use super::identifiers;
 
@@ -94,6 +94,25 @@ impl From<QueryError> for Error {
     }
 }
 
+/// Calls DataFusion, which panics on some queries.
+pub(crate) fn catch_panics<T>(
+    call: impl FnOnce() -> Result<T, DataFusionError>,
+) -> Result<T, DataFusionError> {
+    let called = panics::catch_panics("DataFusion", || Ok::<_, String>(call()));
+    called.unwrap_or_else(|what| {
+        Err(DataFusionError::External(Box::new(Error::invalid(panic_message(&what)))))
+    })
+}
+
+/// What to do about a panic of DataFusion.
+fn panic_message(what: &str) -> String {
+    if what.contains("offset overflow") {
+        return "a column of a batch has more than 2 GiB: compute shorter values".to_owned();
+    }
+    let what = first_line(what);
+    format!("the query cannot be executed: {what}; write it in another way")
+}
+
 impl QueryError {
     /// Converts an error of DataFusion's planner, which also computes constants.
     pub(super) fn from_planner(error: DataFusionError) -> Self {
@@ -119,14 +138,7 @@ impl QueryError {
     pub(crate) fn from_panic(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let what = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        Self::Failed(Error::invalid(if what.contains("offset overflow") {
-            "a column of a batch has more than 2 GiB: compute shorter values".to_owned()
-        } else {
-            format!(
-                "the query cannot be executed: DataFusion panicked ({}); write it in another way",
-                first_line(what)
-            )
-        }))
+        Self::Failed(Error::invalid(panic_message(&format!("DataFusion panicked: {what}"))))
     }
 
     /// Converts an error of DataFusion.

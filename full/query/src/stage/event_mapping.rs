@@ -10,10 +10,11 @@ use arrow_array::{
     Array, ArrayRef, BinaryViewArray, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
     UInt32Array,
 };
-use arrow_cast::{CastOptions, cast_with_options};
+use arrow_cast::CastOptions;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow_select::take::take_record_batch;
 use datafusion::arrow::buffer::ScalarBuffer;
+use sluice_model::cast::cast_with_options;
 use sluice_model::{
     Batch, Channel, ChannelId, Channels, Clock, Encoding, Error, MessageType, Name, Payloads, Rows,
     StageContext, TypeKey,

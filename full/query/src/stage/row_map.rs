@@ -20,6 +20,7 @@ use super::plan::{Planner, StagePlan};
 use super::query::{Query, QueryTable, SqlMistake};
 use super::query_input::RunRows;
 use super::schemas::{PlanInput, TableSchemas};
+use crate::session::catch_panics;
 
 /// The most message types on a channel.
 const MAX_TYPES: usize = 256;
@@ -130,13 +131,16 @@ impl RowPlan {
         let config = planner.config.clone().with_extension(Arc::new(RunRows(tables)));
         let context = TaskContext::default().with_session_config(config);
         let context = Arc::new(context.with_runtime(Arc::clone(&planner.runtime)));
-        let mut output = Vec::new();
-        for partition in 0..plan.output_partitioning().partition_count() {
-            let mut stream = plan.execute(partition, Arc::clone(&context))?;
-            while let Some(batch) = block_on(stream.next()) {
-                output.push(batch?);
+        let output = catch_panics(|| {
+            let mut output = Vec::new();
+            for partition in 0..plan.output_partitioning().partition_count() {
+                let mut stream = plan.execute(partition, Arc::clone(&context))?;
+                while let Some(batch) = block_on(stream.next()) {
+                    output.push(batch?);
+                }
             }
-        }
+            Ok(output)
+        })?;
         match output.as_slice() {
             [] => Ok(None),
             [one] => Ok(Some(one.clone())),

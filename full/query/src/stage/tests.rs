@@ -314,6 +314,21 @@ fn joins_sorts_windows_and_subqueries_see_all_rows() {
     let above = "select timestamp, v as x from A where v > (select avg(b) from B)";
     assert_eq!(ask(above), [(20, 5.0)]);
     assert_eq!(ask("select distinct timestamp, 1.0 as x from A where v < 2"), [(10, 1.0)]);
+    let last = "select distinct on (channel) timestamp, v as x from A order by channel, v desc";
+    assert_eq!(ask(last), [(20, 5.0)]);
+    let each = "select distinct on (v) v as x, v, timestamp from A order by v desc, timestamp";
+    assert_eq!(ask(each), [(20, 5.0), (12, 3.0), (10, 1.0)]);
+    assert_eq!(ask("select distinct on (v) timestamp, v as x from A").len(), 3);
+}
+
+#[test]
+fn a_query_that_datafusion_panics_on_ends_the_run() {
+    let query = "select channel, max(timestamp) as timestamp, \
+                 first_value(sequence order by channel, channel) as x from events group by channel";
+    let mut run = StageRun::from_options(json!({ "query": query, "memory": "16MiB" }));
+    let events = two_batches(&run);
+    let error = run.all(events).unwrap_err().to_string();
+    assert!(error.contains("panicked") && error.contains("write it in another way"), "{error}");
 }
 
 #[test]

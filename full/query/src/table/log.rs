@@ -2,15 +2,18 @@
 //! query runs, only what planning needs is read.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::SystemTime;
 
 use arrow_schema::SchemaRef;
 use serde_json::{Value, json};
+use sluice_io::files::FileIdentity;
 use sluice_kit::event_table::{ChannelLabels, ChannelSchema, TableKind};
 use sluice_model::{
-    BlockPool, ChannelId, Channels, Error, LossLog, Map, OptionsError, Query, ReadContext,
+    BlockPool, ChannelId, Channels, Error, Input, LossLog, Map, OptionsError, Query, ReadContext,
     Registry, RunHandle, Source, Split, Stage,
 };
 
@@ -39,8 +42,8 @@ pub struct LogTables {
     labels: Mutex<Option<Arc<ChannelLabels>>>,
     /// The discovered types, by channel name.
     known: Mutex<HashMap<String, ChannelSchema>>,
-    /// The inputs and their lengths at the last `refresh`.
-    input_lengths: Mutex<Option<InputLengths>>,
+    /// The inputs at the last `refresh`.
+    inputs: Mutex<Option<Vec<InputState>>>,
     /// Whether an input that can be read only once was read.
     was_read: AtomicBool,
     pub(super) findings: FindingsLog,
@@ -49,8 +52,29 @@ pub struct LogTables {
     pub(super) cache: Option<LogCache>,
 }
 
-/// Inputs and their lengths.
-type InputLengths = Vec<(PathBuf, Option<u64>)>;
+/// An input, as far as that shows whether its contents are the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct InputState {
+    path: PathBuf,
+    bytes: Option<u64>,
+    /// `None` for what is no file on this machine.
+    identity: Option<FileIdentity>,
+    written: Option<SystemTime>,
+}
+
+impl InputState {
+    fn read(input: Input) -> Self {
+        let Input { path, bytes } = input;
+        let written = fs::metadata(&path).and_then(|meta| meta.modified()).ok();
+        Self { identity: FileIdentity::read(&path), written, path, bytes }
+    }
+
+    /// Whether the contents of the other one may still be there, with more behind them.
+    fn may_continue(&self, earlier: &Self) -> bool {
+        let is_same_file = self.path == earlier.path && self.identity == earlier.identity;
+        is_same_file && (self == earlier || self.bytes > earlier.bytes)
+    }
+}
 
 impl std::fmt::Debug for LogTables {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -75,7 +99,7 @@ impl LogTables {
             cached_channels: Mutex::default(),
             labels: Mutex::default(),
             known: Mutex::default(),
-            input_lengths: Mutex::default(),
+            inputs: Mutex::default(),
             was_read: AtomicBool::new(false),
             findings: FindingsLog::default(),
             bytes_read: Arc::default(),
@@ -139,16 +163,25 @@ impl LogTables {
         Ok(self.table_kind(channel, &AtomicBool::new(false))?.map(|kind| kind.schema()))
     }
 
-    /// Forgets which channels do not exist if the lengths of inputs have changed since the last
-    /// call. Call it between queries on logs that are still being written.
+    /// Forgets what inputs that have changed since the last call may no longer hold: if they have
+    /// only grown, which channels do not exist, or else all channels. Call it between queries on
+    /// logs that are written or replaced.
     pub fn refresh(&self) -> Result<(), Error> {
-        let now: Vec<_> =
-            self.source.inputs()?.into_iter().map(|input| (input.path, input.bytes)).collect();
-        let mut lengths = self.input_lengths.lock().unwrap_or_else(PoisonError::into_inner);
-        if lengths.replace(now.clone()).is_some_and(|before| before != now) {
-            self.all_discovered.store(false, Ordering::Relaxed);
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.retain(|_, known| matches!(known, ChannelSchema::Fields(_)));
+        let now: Vec<_> = self.source.inputs()?.into_iter().map(InputState::read).collect();
+        let lock = || self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(before) = lock().replace(now.clone()).filter(|before| *before != now) else {
+            return Ok(());
+        };
+        let mut pairs = now.iter().zip(&before);
+        let has_grown = now.len() >= before.len() && pairs.all(|(now, old)| now.may_continue(old));
+        self.all_discovered.store(false, Ordering::Relaxed);
+        let is_kept =
+            |known: &ChannelSchema| has_grown && matches!(known, ChannelSchema::Fields(_));
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known().retain(|_, known| is_kept(known));
+        if !has_grown {
+            self.discovered.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            self.cached_channels.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
         Ok(())
     }

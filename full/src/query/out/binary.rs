@@ -4,13 +4,16 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow_cast::cast;
+use arrow_cast::CastOptions;
 use arrow_ipc::writer::FileWriter;
-use arrow_schema::{ArrowError, DataType, Field, FieldRef, IntervalUnit, Schema, SchemaRef};
+use arrow_schema::{
+    ArrowError, DataType, Field, FieldRef, IntervalUnit, Schema, SchemaRef, TimeUnit,
+};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
+use sluice_model::cast::cast_with_options;
 use sluice_model::{Error, OutputFile};
 
 use super::{ResultMetadata, RowWriter, plain};
@@ -173,9 +176,15 @@ fn stored_field(field: &FieldRef) -> FieldRef {
     Arc::new(Field::new(field.name(), stored_type(field.data_type()), true))
 }
 
-/// Unpacks views and dictionaries, which some readers do not support.
+/// Unpacks views and dictionaries, which some readers do not support. Parquet has no times in
+/// seconds: they would be numbers.
 fn stored_type(kind: &DataType) -> DataType {
     match kind {
+        DataType::Timestamp(TimeUnit::Second, zone) => {
+            DataType::Timestamp(TimeUnit::Millisecond, zone.clone())
+        }
+        DataType::Time32(TimeUnit::Second) => DataType::Time32(TimeUnit::Millisecond),
+        DataType::Date64 => DataType::Date32,
         DataType::Utf8View => DataType::Utf8,
         DataType::BinaryView => DataType::Binary,
         DataType::Float16 => DataType::Float32,
@@ -205,6 +214,10 @@ fn stored_column(column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, Error> 
     match column.data_type() {
         same if same == kind => Ok(Arc::clone(column)),
         DataType::Interval(_) | DataType::Union(_, _) => plain::text(column),
-        _ => cast(column, kind).map_err(|e| Error::invalid(e.to_string())),
+        _ => {
+            let options = CastOptions { safe: false, ..CastOptions::default() };
+            let column = cast_with_options(column, kind, &options);
+            column.map_err(|e| Error::invalid(e.to_string()))
+        }
     }
 }

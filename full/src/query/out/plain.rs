@@ -9,11 +9,11 @@ use arrow_array::{
     Array, ArrayRef, FixedSizeListArray, ListArray, OffsetSizeTrait, RecordBatch, StringArray,
     StructArray, new_null_array,
 };
-use arrow_cast::cast;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, TimeUnit};
 use jiff::Timestamp;
 use sluice_model::Error;
+use sluice_model::cast::cast;
 
 /// Converts all columns.
 pub(super) fn rows(rows: &RecordBatch) -> Result<RecordBatch, Error> {

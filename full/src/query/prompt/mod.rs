@@ -180,6 +180,7 @@ impl<'a> Repl<'a> {
     }
 
     fn show_schema(&mut self, table: &str) -> Result<PromptAction, Failure> {
+        self.logs.refresh()?;
         let text = format!("select * from {table}");
         let (source, statement) =
             (SqlText { name: "query", text: &text }, Statement { start: 0, text: &text });

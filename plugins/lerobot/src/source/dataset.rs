@@ -39,7 +39,7 @@ pub(super) struct GroupSpan {
     /// The offsets of its first byte, and of the byte after its last.
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Its bytes before compression.
+    /// Its bytes in memory. Equal values take next to none in the file, however many there are.
     pub(super) plain_bytes: u64,
     /// The index of its first frame in the dataset.
     pub(super) first: u64,
@@ -150,18 +150,50 @@ impl DataFile {
     }
 }
 
+/// The bytes of a number or a boolean in memory, on average.
+const VALUE_BYTES: i64 = 4;
+
 /// Where a row group is; `None` if its footer is not consistent.
 fn group_span(number: usize, group: &RowGroupMetaData, first: u64) -> Option<GroupSpan> {
-    let (mut start, mut end) = (u64::MAX, 0);
+    let (mut start, mut end, mut plain_bytes) = (u64::MAX, 0, 0u64);
     for column in group.columns() {
         // The library computes ranges in the same way, without checking for negative numbers.
         let from = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
         let from = u64::try_from(from).ok()?;
         let to = from.checked_add(u64::try_from(column.compressed_size()).ok()?)?;
         (start, end) = (start.min(from), end.max(to));
+        let values = column.num_values().saturating_mul(VALUE_BYTES);
+        let plain = u64::try_from(column.uncompressed_size().max(values)).ok()?;
+        plain_bytes = plain_bytes.saturating_add(plain);
     }
-    let (rows, plain) = (group.num_rows(), group.total_byte_size().max(0));
-    let rows = u64::try_from(rows).ok()?;
-    let plain_bytes = plain as u64;
+    let rows = u64::try_from(group.num_rows()).ok()?;
     (start < end).then_some(GroupSpan { number, start, end, plain_bytes, first, rows })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parquet::file::metadata::ColumnChunkMetaData;
+    use parquet::schema::parser::parse_message_type;
+    use parquet::schema::types::SchemaDescriptor;
+
+    use super::*;
+
+    #[test]
+    fn equal_values_count_with_what_they_take_in_memory() {
+        let fields = parse_message_type("message m { repeated float state; }").unwrap();
+        let columns = Arc::new(SchemaDescriptor::new(Arc::new(fields)));
+        let chunk = ColumnChunkMetaData::builder(columns.column(0))
+            .set_num_values(10 << 20)
+            .set_data_page_offset(4)
+            .set_total_compressed_size(100)
+            .set_total_uncompressed_size(150);
+        let group = RowGroupMetaData::builder(columns)
+            .set_num_rows(1 << 20)
+            .add_column_metadata(chunk.build().unwrap())
+            .build();
+        let span = group_span(0, &group.unwrap(), 0).unwrap();
+        assert_eq!((span.start, span.end, span.plain_bytes), (4, 104, 40 << 20));
+    }
 }

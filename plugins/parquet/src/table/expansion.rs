@@ -7,7 +7,7 @@
 use arrow_array::RecordBatch;
 use parquet::basic::Type;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
-use sluice_model::array_bytes;
+use sluice_model::{Split, array_bytes};
 
 /// The most bytes of a row.
 const MAX_ROW: usize = 1 << 30;
@@ -15,11 +15,44 @@ const MAX_ROW: usize = 1 << 30;
 /// The most bytes of the rows that are expanded together, unless there is but one.
 const MAX_SLICE: usize = 32 << 20;
 
+/// The least bytes of an event in memory: time, sequence number, channel, row, and the view of its
+/// payload.
+pub(super) const EVENT: usize = 40;
+
+/// What is assumed of a row group whose footer claims more: the sum for all groups of a file must
+/// not overflow.
+const MAX_GROUP: usize = 1 << 48;
+
+/// The bytes of a row group in memory according to the footer, with each value in full. More than a
+/// task may keep if texts may take so much, whose lengths not every footer has.
+pub(super) fn group_bytes(group: &RowGroupMetaData) -> usize {
+    let bytes = column_bytes(group).max(rows(group).saturating_mul(EVENT)).min(MAX_GROUP);
+    let texts = group.columns().iter().map(most_text_bytes).fold(0, usize::saturating_add);
+    let too_many = Split::MAX_TASK_BYTES as usize + 1;
+    if texts < too_many { bytes } else { bytes.max(too_many) }
+}
+
+/// The most bytes of texts whose lengths are not in the footer: each may be as long as the chunk.
+fn most_text_bytes(chunk: &ColumnChunkMetaData) -> usize {
+    let has_lengths = chunk.unencoded_byte_array_data_bytes().is_some();
+    if chunk.column_type() != Type::BYTE_ARRAY || has_lengths {
+        return 0;
+    }
+    let most = chunk.num_values().saturating_mul(chunk.uncompressed_size());
+    usize::try_from(most).unwrap_or(0)
+}
+
 /// The average bytes of a row according to the footer. `Err` says that it is too long.
 pub(super) fn bytes_per_row(group: &RowGroupMetaData) -> Result<usize, String> {
-    let bytes = group.columns().iter().map(expanded_chunk).fold(0, usize::saturating_add);
-    let rows = usize::try_from(group.num_rows()).unwrap_or(usize::MAX).max(1);
-    check_row(bytes / rows)
+    check_row(column_bytes(group) / rows(group).max(1))
+}
+
+fn rows(group: &RowGroupMetaData) -> usize {
+    usize::try_from(group.num_rows()).unwrap_or(usize::MAX)
+}
+
+fn column_bytes(group: &RowGroupMetaData) -> usize {
+    group.columns().iter().map(expanded_chunk).fold(0, usize::saturating_add)
 }
 
 fn check_row(bytes: usize) -> Result<usize, String> {
@@ -106,9 +139,33 @@ mod tests {
                 .build()
                 .unwrap()
         };
+        assert_eq!(group_bytes(&group(8000, 1000)), 64_000);
+        assert_eq!(group_bytes(&group(8000, 8000)), 8000 * EVENT);
+        assert_eq!(group_bytes(&group(i64::MAX, i64::MAX)), MAX_GROUP);
         assert_eq!(bytes_per_row(&group(1 << 28, 2)), Ok(1 << 30));
         assert_eq!(bytes_per_row(&group(8000, 1000)), Ok(64));
         assert!(bytes_per_row(&group(1 << 28, 1)).is_err());
         assert!(bytes_per_row(&group(i64::MAX, 0)).is_err());
+    }
+
+    #[test]
+    fn texts_of_unknown_length_may_each_be_as_long_as_their_chunk() {
+        let group = |values, lengths| {
+            let fields = parse_message_type("message m { required binary text; }").unwrap();
+            let columns = Arc::new(SchemaDescriptor::new(Arc::new(fields)));
+            let chunk = ColumnChunkMetaData::builder(columns.column(0))
+                .set_num_values(values)
+                .set_total_uncompressed_size(1 << 20)
+                .set_unencoded_byte_array_data_bytes(lengths);
+            RowGroupMetaData::builder(columns)
+                .set_num_rows(values)
+                .add_column_metadata(chunk.build().unwrap())
+                .build()
+                .unwrap()
+        };
+        let max_task = Split::MAX_TASK_BYTES as usize;
+        assert_eq!(group_bytes(&group(7, None)), 1 << 20);
+        assert_eq!(group_bytes(&group(9, None)), max_task + 1);
+        assert_eq!(group_bytes(&group(9, Some(2 << 20))), 2 << 20);
     }
 }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions};
-use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 use sluice_io::escape::field_of_column;
 use sluice_kit::event_table::{
     CHANNEL, PAYLOAD, RESERVED, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT,
 };
+use sluice_model::cast::cast;
 use sluice_model::{Batch, Damage, Error, MessageType, Payloads, ReadContext, Rows, TypeKey};
 
 use super::channel_resolver::{ChannelColumns, ChannelResolver};
@@ -112,6 +112,7 @@ impl GroupReader {
     pub(super) fn sort_by_sequence(&mut self) -> Result<(), Error> {
         let (mut batches, mut bytes) = (Vec::new(), 0);
         while let Some(batch) = self.decode()? {
+            bytes += batch.len() * expansion::EVENT;
             bytes += batch.rows().iter().map(Rows::memory).sum::<usize>();
             if bytes > MAX_SORTED_GROUP {
                 self.fail("the row group is too long to sort its rows");

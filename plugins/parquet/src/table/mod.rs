@@ -3,11 +3,11 @@
 //! The file may come from this crate's sink or another program, if it has a column `timestamp`.
 //! Columns that are not ours are the fields of a decoded message.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use arrow_schema::{DataType, SchemaRef, TimeUnit};
+use parquet::arrow::ARROW_SCHEMA_META_KEY;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
     ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
@@ -16,7 +16,7 @@ use parquet::file::metadata::{PageIndexPolicy, RowGroupMetaData};
 use parquet::file::reader::Length;
 use parquet::file::statistics::Statistics;
 use sluice_kit::event_table::{CHANNEL, TIMESTAMP, TIMESTAMP_NS};
-use sluice_model::{Damage, Error, Name, Query, ReadContext};
+use sluice_model::{Damage, Error, Name, Query, ReadContext, panics};
 
 use crate::bytes::TableBytes;
 use crate::meta::{CREATED_BY, ChannelMeta, FooterMeta};
@@ -25,6 +25,7 @@ mod channel_resolver;
 mod codec;
 mod expansion;
 mod group_reader;
+mod nesting;
 mod span;
 mod stored;
 mod types;
@@ -47,6 +48,8 @@ pub(crate) struct ParquetTable {
     schema: SchemaRef,
     /// Our metadata in the footer.
     pub(crate) meta: FooterMeta,
+    /// Why the Arrow schema that its writer stored cannot be read, if there is one that cannot.
+    arrow_fault: Option<String>,
     /// Its row groups, by number.
     spans: Vec<GroupSpan>,
     /// The channel of all rows, if there is no channel column.
@@ -63,22 +66,13 @@ impl ParquetTable {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let bytes = TableBytes::open(path)?;
         let len = bytes.len();
-        let wrong = |what: String| {
-            let what = format!("this is not a complete Parquet file: {what}");
-            Error::malformed(path.to_string_lossy(), len, what)
-        };
-        let options =
-            || ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
-        let load = |options| {
-            let footer = catch_panics(|| ArrowReaderMetadata::load(&bytes, options));
-            bytes.failure().check().map(|()| footer)
-        };
-        let footer = match load(options())? {
-            Ok(footer) => footer,
-            // The Arrow schema that its writer stored may be damaged, or have types that are not
-            // known here.
-            Err(_) => load(options().with_skip_arrow_metadata(true))?.map_err(wrong)?,
-        };
+        let malformed = |what: String| Error::malformed(path.to_string_lossy(), len, what);
+        let incomplete =
+            |what: String| malformed(format!("this is not a complete Parquet file: {what}"));
+        let nesting = nesting::check(&bytes);
+        bytes.failure().check()?;
+        nesting.map_err(malformed)?;
+        let (footer, arrow_fault) = load_footer(&bytes)?.map_err(incomplete)?;
         let about = footer.metadata().file_metadata();
         let mut meta = FooterMeta::from_entries(about.key_value_metadata());
         if about.created_by().is_none_or(|by| !by.starts_with(CREATED_BY)) {
@@ -89,9 +83,9 @@ impl ParquetTable {
         let metadata = Arc::clone(footer.metadata());
         // Types that cannot be read as views are cast later.
         let footer =
-            catch_panics(|| ArrowReaderMetadata::try_new(metadata, options().with_schema(own)))
+            catch_panics(|| ArrowReaderMetadata::try_new(metadata, reading().with_schema(own)))
                 .unwrap_or(footer);
-        let spans = GroupSpan::of_all(footer.metadata().row_groups(), len).map_err(wrong)?;
+        let spans = GroupSpan::of_all(footer.metadata().row_groups(), len).map_err(incomplete)?;
         let table = Self {
             channel: channel_of(path, &meta),
             path: path.to_owned(),
@@ -99,6 +93,7 @@ impl ParquetTable {
             footer,
             schema,
             meta,
+            arrow_fault,
             spans,
             by_name: OnceLock::new(),
         };
@@ -150,18 +145,30 @@ impl ParquetTable {
         self.groups().iter().map(|group| group.num_rows() as u64).fold(0, u64::saturating_add)
     }
 
-    /// The uncompressed bytes of its rows.
+    /// The bytes of its rows in memory.
     pub(crate) fn bytes(&self) -> u64 {
-        let each = self.groups().iter().map(|group| group.total_byte_size().max(0) as u64);
-        each.fold(0, u64::saturating_add)
+        self.spans.iter().map(|span| span.plain_bytes).fold(0, u64::saturating_add)
     }
 
-    /// Reports the records of the footer that cannot be read as damage.
+    /// Whether records of the footer cannot be read.
+    pub(crate) fn has_footer_faults(&self) -> bool {
+        !self.meta.faults.is_empty() || self.arrow_fault.is_some()
+    }
+
+    /// Reports the records of the footer that cannot be read as damage; its Arrow schema, without
+    /// which rows can be read, as a note.
     pub(crate) fn report_footer(&self, context: &ReadContext) {
         let input: Arc<str> = self.path.to_string_lossy().into();
         for fault in &self.meta.faults {
             let damage = Damage::new(&input, self.bytes.len(), 0, fault.to_string());
             context.damage.report(damage);
+        }
+        if let Some(reason) = &self.arrow_fault {
+            let note = format!(
+                "{input}: the footer's record `{ARROW_SCHEMA_META_KEY}` cannot be read: {reason}; \
+                 columns get their types from the Parquet schema"
+            );
+            context.losses.note(note, 0);
         }
     }
 
@@ -370,10 +377,30 @@ impl ParquetTable {
 
 /// Calls the Parquet library, which panics on some malformed files.
 fn catch_panics<T, E: std::fmt::Display>(call: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(result) => result.map_err(|e| e.to_string()),
-        Err(_) => Err("the Parquet library panicked".to_owned()),
-    }
+    panics::catch_panics("the Parquet library", call)
+}
+
+fn reading() -> ArrowReaderOptions {
+    ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional)
+}
+
+/// The footer of a table, and why the Arrow schema that its writer stored cannot be read, if so: it
+/// may be damaged, or have types that are not known here. The inner `Err` says what is wrong with
+/// the file.
+fn load_footer(
+    bytes: &TableBytes,
+) -> Result<Result<(ArrowReaderMetadata, Option<String>), String>, Error> {
+    let load = |options| {
+        let footer = catch_panics(|| ArrowReaderMetadata::load(bytes, options));
+        bytes.failure().check().map(|()| footer)
+    };
+    Ok(match load(reading())? {
+        Ok(footer) => Ok((footer, None)),
+        Err(reason) => {
+            let footer = load(reading().with_skip_arrow_metadata(true))?;
+            footer.map(|footer| (footer, Some(reason)))
+        }
+    })
 }
 
 fn wants(query: &Query, channel: &ChannelMeta) -> bool {

@@ -2,6 +2,8 @@
 
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 
+use super::expansion;
+
 /// A row group in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupSpan {
@@ -11,7 +13,8 @@ pub(crate) struct GroupSpan {
     pub(crate) start: u64,
     /// The offset after its last byte.
     pub(crate) end: u64,
-    /// The uncompressed bytes of its rows.
+    /// The bytes of its rows in memory. A row group of equal values takes a few bytes in the file,
+    /// however many rows it has.
     pub(crate) plain_bytes: u64,
 }
 
@@ -40,7 +43,7 @@ impl GroupSpan {
             hull = Some((first.min(start), last.max(end)));
         }
         let (start, end) = hull.unwrap_or_default();
-        Ok(Self { number, start, end, plain_bytes: group.total_byte_size().max(0) as u64 })
+        Ok(Self { number, start, end, plain_bytes: expansion::group_bytes(group) as u64 })
     }
 }
 

@@ -11,11 +11,11 @@ use arrow_array::{
     Array, ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, FixedSizeBinaryArray,
     Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, UInt64Array,
 };
-use arrow_cast::cast;
 use arrow_select::take::take;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::arrow::{ArrowWriter, add_encoded_arrow_schema_to_metadata};
 use parquet::file::properties::WriterProperties;
+use sluice_model::cast::cast;
 use sluice_model::{Batch, ReadContext, SplitStart};
 
 use crate::kit::source;

@@ -5,11 +5,22 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::kit::{drive, read, write_single};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
 use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::data_type::Int64Type;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 use serde_json::json;
 use sluice_kit::contract::{PlainEvent, overwrite, sample_positions};
+use sluice_model::{Query, ReadContext, Split, SplitStart};
+
+use crate::kit::{drive, read, source, write_single};
+
+/// The most levels of a column.
+const MAX_NESTING: usize = 80;
 
 /// A small table in several row groups, and its events.
 fn table(path: &Path) -> (Vec<PlainEvent>, Vec<u8>) {
@@ -136,6 +147,95 @@ fn tables_of_others_are_events_if_they_have_times() {
     let found = read(&path).unwrap().events;
     assert_eq!(found[1].channel, "b");
     assert_eq!(found[1].payload, b"b");
+}
+
+/// Writes a table with a column of so many groups inside each other, on a stack that is large
+/// enough for the library, which recurses.
+fn nested(path: &Path, groups: usize, open: &str, close: &str) {
+    let schema = format!(
+        "message table {{ required int64 timestamp (TIMESTAMP(MILLIS,true)); {} required int64 a; \
+         {} }}",
+        open.repeat(groups),
+        close.repeat(groups)
+    );
+    let file = fs::File::create(path).unwrap();
+    let write = move || {
+        let schema = Arc::new(parse_message_type(&schema).unwrap());
+        let mut writer = SerializedFileWriter::new(file, schema, Arc::default()).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        for values in [&[5][..], &[]] {
+            let mut column = group.next_column().unwrap().unwrap();
+            column.typed::<Int64Type>().write_batch(values, Some(&[0]), Some(&[0])).unwrap();
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+        writer.close().unwrap();
+    };
+    let thread = std::thread::Builder::new().stack_size(1 << 28).spawn(write);
+    thread.unwrap().join().unwrap();
+}
+
+#[test]
+fn columns_that_nest_too_deep_for_the_stack_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep.parquet");
+    let forms = [
+        (1, "optional group a { ", "} "),
+        (2, "repeated group a { ", "} "),
+        (3, "optional group a (LIST) { repeated group list { ", "} } "),
+    ];
+    for (levels, open, close) in forms {
+        nested(&path, (MAX_NESTING - 1) / levels, open, close);
+        assert_eq!(read(&path).unwrap().events.len(), 1, "{open}");
+        for groups in [MAX_NESTING / levels + 1, 5_000] {
+            nested(&path, groups, open, close);
+            let error = read(&path).unwrap_err().to_string();
+            assert!(
+                error.contains("its columns nest deeper than") && error.contains("deep.parquet"),
+                "{error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_row_group_of_equal_values_is_not_kept_in_memory_by_one_task() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("equal.parquet");
+    let times: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![5; 300_000]));
+    foreign(&path, &[("timestamp", times)]);
+    assert!(fs::metadata(&path).unwrap().len() < 10_000);
+    let splits = source(&path).splits(u64::MAX, &Query::default()).unwrap();
+    let bytes: Vec<u64> = splits.iter().filter_map(|split| split.bytes).collect();
+    assert!(bytes.len() == 1 && bytes[0] > Split::MAX_TASK_BYTES, "{bytes:?}");
+}
+
+#[test]
+fn an_arrow_schema_that_cannot_be_read_is_noted_and_rows_are_read_without_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("GPS.parquet");
+    let times: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![5, 6]));
+    let rows = RecordBatch::try_from_iter([("timestamp", times)]).unwrap();
+    let schema = KeyValue::new("ARROW:schema".to_owned(), "no schema".to_owned());
+    let properties = WriterProperties::builder().set_key_value_metadata(Some(vec![schema]));
+    let options = ArrowWriterOptions::new().with_properties(properties.build());
+    let options = options.with_skip_arrow_metadata(true);
+    let file = fs::File::create(&path).unwrap();
+    let mut writer = ArrowWriter::try_new_with_options(file, rows.schema(), options).unwrap();
+    writer.write(&rows).unwrap();
+    writer.close().unwrap();
+
+    let (source, context) = (source(&path), ReadContext::standalone("tables"));
+    let splits = source.splits(u64::MAX, &context.query).unwrap();
+    let mut reader = source.read(&splits[0], SplitStart::At(0), &context).unwrap();
+    assert_eq!(reader.next_batch().unwrap().unwrap().len(), 2);
+    let notes = context.losses.take_notes();
+    let [(note, 0)] = &notes[..] else { panic!("{notes:?}") };
+    assert!(
+        note.contains("GPS.parquet: the footer's record `ARROW:schema` cannot be read: "),
+        "{note}"
+    );
+    assert!(context.damage.take().is_empty());
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::{BinaryArray, RecordBatch, RecordBatchOptions};
-use arrow_cast::cast;
 use arrow_schema::SchemaRef;
+use sluice_model::cast::cast;
 use sluice_model::{Batch, Channel, EmbeddedSchema, Encoding, Error, MessageType, PayloadForm};
 
 use super::{CHANNEL, COLUMNS, ENCODING, OriginalChannel, TYPE, column_types};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow_array::builder::{BinaryBuilder, BooleanBuilder, FixedSizeBinaryBuilder, StringBuilder};
 use arrow_array::*;
 use arrow_buffer::{NullBuffer, OffsetBuffer};
-use arrow_cast::cast;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
+use sluice_model::cast::cast;
 
 /// A generator of numbers.
 pub(crate) struct Random(pub(crate) u64);

@@ -3,9 +3,9 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float32Type;
 use arrow_array::{Array, Float32Array, RecordBatch};
-use arrow_cast::cast;
 use arrow_schema::DataType;
 use serde_json::json;
+use sluice_model::cast::cast;
 use sluice_model::{
     Batch, Channels, Error, FieldPath, Map, OptionsError, PluginKind, Registry, Rows, Stage,
     StageContext, TypeKey,

@@ -38,8 +38,13 @@ pub(crate) struct BagReader {
     at: u64,
     /// The end of the split.
     end: Option<u64>,
-    /// Where the head says that the index begins, behind all messages; 0 if it does not.
+    /// Where the head says that the index begins, and how many chunks are before it; 0 if it does
+    /// not.
     index_at: u64,
+    chunks_expected: u32,
+    chunks_found: u32,
+    /// The end of the last damage.
+    damaged_to: u64,
     /// The number of the next message.
     number: i64,
     /// The number of the first message behind the last chunk, by the records that index it: without
@@ -92,6 +97,9 @@ impl BagReader {
             at,
             end: split.end,
             index_at: 0,
+            chunks_expected: 0,
+            chunks_found: 0,
+            damaged_to: 0,
             number: 0,
             indexed: 0,
             unit: None,
@@ -135,6 +143,7 @@ impl BagReader {
 
     fn report(&mut self, at: u64, len: u64, reason: impl Into<String>) {
         let bytes = self.window.kept_bytes(at, len);
+        self.damaged_to = at.saturating_add(len);
         self.context.damage.report(Damage { bytes, ..Damage::new(&self.input, at, len, reason) });
     }
 
@@ -161,9 +170,9 @@ impl BagReader {
             FoundAt::End => {
                 if let Some(error) = self.window.decompression_error().map(str::to_owned) {
                     self.report(at, 0, error);
-                } else if at < self.index_at && !self.window.was_stopped() {
-                    let index_at = self.index_at;
-                    let reason = format!("the bag is cut off: its index begins at byte {index_at}");
+                } else if self.is_cut_off(at) {
+                    let (expected, found) = (self.chunks_expected, self.chunks_found);
+                    let reason = format!("the bag is cut off: it has {found} of {expected} chunks");
                     self.report(at, 0, reason);
                 }
                 return Ok(false);
@@ -172,7 +181,7 @@ impl BagReader {
                 // Bags may have been appended to each other.
                 if at > 0 {
                     (self.connections, self.channels) = Default::default();
-                    self.index_at = 0;
+                    (self.index_at, self.chunks_expected, self.chunks_found) = (0, 0, 0);
                 }
                 self.at = at + MAGIC.len() as u64;
                 return Ok(true);
@@ -188,11 +197,19 @@ impl BagReader {
             FoundAt::Record(record) => record,
         };
         if let RecordHeader::Chunk { compression, plain_len } = record.header {
+            self.chunks_found = self.chunks_found.saturating_add(1);
             self.read_chunk(&record, compression, plain_len)?;
         } else {
             self.read_record(record)?;
         }
         Ok(true)
+    }
+
+    /// Whether the bag ends at `at`, between two chunks that its head says it has. Not if there is
+    /// damage, which says so.
+    fn is_cut_off(&self, at: u64) -> bool {
+        let is_short = at < self.index_at && self.chunks_found < self.chunks_expected;
+        is_short && self.damaged_to < at && !self.window.was_stopped()
     }
 
     /// Reads a record that is not a chunk.
@@ -218,8 +235,8 @@ impl BagReader {
                 let data = self.data(at, &record)?;
                 return self.add_loose(at, connection, time, data);
             }
-            RecordHeader::Bag { index_at, .. } => {
-                self.index_at = index_at;
+            RecordHeader::Bag { index_at, chunks, .. } => {
+                (self.index_at, self.chunks_expected) = (index_at, chunks);
                 Ok(())
             }
             RecordHeader::Index { messages, .. } if self.index.is_none() => {

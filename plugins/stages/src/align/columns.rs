@@ -10,10 +10,10 @@ use arrow_array::{
     Array, ArrayRef, FixedSizeListArray, ListArray, PrimitiveArray, new_empty_array, new_null_array,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
-use arrow_cast::cast;
 use arrow_schema::{DataType, Field};
 use arrow_select::interleave::interleave;
 use sluice_model::Error;
+use sluice_model::cast::cast;
 
 use super::chunks::ChunkColumn;
 use super::options::Method;

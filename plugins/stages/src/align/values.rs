@@ -10,9 +10,9 @@ use arrow_array::{
     StructArray, UInt64Array, new_null_array,
 };
 use arrow_buffer::NullBuffer;
-use arrow_cast::cast;
 use arrow_schema::{DataType, Field};
 use arrow_select::take::take;
+use sluice_model::cast::cast;
 use sluice_model::{Error, StageContext};
 
 use super::options::{Method, QuaternionOrder};

@@ -23,7 +23,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::super::plan::{Planner, StagePlan};
 use super::feed::{QueueBudget, ScanFeed};
-use crate::session::{QueryError, with_pauses};
+use crate::session::{QueryError, catch_panics, with_pauses};
 
 /// Rows per batch of an operator: small, as rows may be long and several sorted runs are merged at
 /// a time.
@@ -109,7 +109,8 @@ impl PlanExecution {
         })?;
         let stream = {
             let _inside = runtime.enter();
-            execute_stream(plan, context).map_err(QueryError::from_datafusion)?
+            let stream = catch_panics(|| execute_stream(plan, context));
+            stream.map_err(QueryError::from_datafusion)?
         };
         Ok(Self { stream: Some(stream), runtime: Some(runtime), scans, budget })
     }
@@ -140,7 +141,7 @@ impl PlanExecution {
         let Self { stream: Some(stream), runtime: Some(runtime), scans, budget } = self else {
             return Ok(ExecutionStep::Done);
         };
-        let step = runtime.block_on(async {
+        let step = async {
             let mut abort_poll = tokio::time::interval(ABORT_POLL_INTERVAL);
             let (mut batches_taken, mut idle_polls) = (budget.batches_taken(), 0);
             poll_fn(|context| {
@@ -168,8 +169,8 @@ impl PlanExecution {
                 Poll::Pending
             })
             .await
-        });
-        step.map_err(|error: DataFusionError| QueryError::from_datafusion(error))
+        };
+        catch_panics(|| runtime.block_on(step)).map_err(QueryError::from_datafusion)
     }
 }
 

@@ -4,11 +4,12 @@ mod analyze;
 mod complexity;
 mod sql_mistake;
 
+use datafusion::common::DFSchema;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{
-    Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query as Ast, Statement,
-    Value,
+    Distinct, Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query as Ast,
+    SetExpr, Statement, Value,
 };
 
 pub(super) use analyze::{EVENTS, Functions, PipelineBreaker, QueryTable};
@@ -106,6 +107,10 @@ impl Query {
     pub(super) fn with_total_order(&self, plan: &LogicalPlan) -> DfStatement {
         let mut ast = self.ast.clone();
         let schema = plan.schema();
+        if has_distinct_on(&ast) {
+            // It would have to begin with what it is distinct on, and repeats no column.
+            ast = outer_query(&ast, schema);
+        }
         let place = |at: usize| {
             let number = Value::Number((at + 1).to_string(), false).with_empty_span();
             OrderByExpr {
@@ -129,6 +134,29 @@ impl Query {
         }
         statement_of(ast)
     }
+}
+
+fn has_distinct_on(ast: &Ast) -> bool {
+    let SetExpr::Select(select) = &*ast.body else { return false };
+    matches!(select.distinct, Some(Distinct::On(_)))
+}
+
+/// A query of all columns of `inner`, in its order as far as that is by these columns.
+fn outer_query(inner: &Ast, schema: &DFSchema) -> Ast {
+    let by = match inner.order_by.as_ref().map(|order| &order.kind) {
+        Some(OrderByKind::Expressions(by)) => by.as_slice(),
+        _ => &[],
+    };
+    let is_column = |by: &&OrderByExpr| match &by.expr {
+        Expr::Identifier(name) => schema.has_column_with_unqualified_name(&name.value),
+        _ => false,
+    };
+    let by: Vec<OrderByExpr> = by.iter().take_while(is_column).cloned().collect();
+    let mut outer = parse_single_query(&format!("select * from ({inner})"))
+        .unwrap_or_else(|_| unreachable!("a query in parentheses is a table"));
+    outer.order_by = (!by.is_empty())
+        .then_some(OrderBy { kind: OrderByKind::Expressions(by), interpolate: None });
+    outer
 }
 
 fn statement_of(ast: Ast) -> DfStatement {
