@@ -1,4 +1,4 @@
-//! Logs in several zstd frames, as `pzstd` and `cat` make them: damage in one does not hide the next.
+//! Logs in several zstd frames, as `pzstd` and `cat` make them: damage in one hides no other.
 
 use serde_json::Value;
 use sluice_io::frames::compress;
@@ -62,7 +62,7 @@ fn of_lines_behind_a_damaged_frame_the_first_may_be_the_end_of_one() {
     let whole = ["convert", "whole.csv", "--to", "whole.jsonl"];
     run_sluice(&folder, &[&whole[..], &payload].concat()).expect(0);
     let json = folder.read("whole.jsonl");
-    // The number of an event of CSV is where its row begins, which is not known; fields are decoded.
+    // Not the number, which for CSV is where the row begins, nor the fields, which are decoded.
     let events = |bytes: &[u8]| -> Vec<Value> {
         let event = |line: &[u8]| {
             let mut event: Value = serde_json::from_slice(line).unwrap();

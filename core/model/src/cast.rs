@@ -12,8 +12,8 @@ use arrow_buffer::OffsetBuffer;
 use arrow_cast::CastOptions;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
 
-/// Arrow's cast, with null for what does not fit. Of slices of lists, which Arrow's own gives values
-/// of the rows before them, it is right as well.
+/// Arrow's cast, with null for what does not fit. It is right for slices of lists, too, which
+/// Arrow's own gives the values of rows before them.
 pub fn cast(column: &dyn Array, data_type: &DataType) -> Result<ArrayRef, ArrowError> {
     cast_with_options(column, data_type, &CastOptions::default())
 }

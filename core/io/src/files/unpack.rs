@@ -1,5 +1,5 @@
-//! Decompression of streams, a block at a time. What the checksum of a short frame shows to be wrong
-//! is not passed on.
+//! Decompression of streams, a block at a time. What the checksum of a short frame shows to be
+//! wrong is not passed on.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Range;
@@ -37,8 +37,8 @@ pub(super) struct Unpacker<R> {
     plain: ReadBuffer,
     /// How much of it is passed on, and may be.
     ready: Range<usize>,
-    /// If the frame is passed on before its checksum is seen, as it is long or comes slowly: how much
-    /// of it was.
+    /// If the frame is passed on before its checksum is seen, as it is long or comes slowly: how
+    /// much of it was.
     passed: Option<u64>,
     /// Why nothing follows what is ready.
     failure: Option<io::Error>,

@@ -396,7 +396,7 @@ impl<D: Delimited> Framing for Events<'_, D> {
         log: &mut dyn ReadAt,
         range: Range<u64>,
     ) -> Result<Option<u64>, Error> {
-        // From the gap on, which is never a marker: with one at the end, the first event may be cut.
+        // From the gap on, which is no marker: with one at the end, the first event may be cut.
         let gap = range.start.saturating_sub(1);
         self.first_plausible(log, &mut CandidateStarts::after(self.mark, gap, range.end))
     }
