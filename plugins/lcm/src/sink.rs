@@ -213,6 +213,12 @@ impl Sink for LcmLogSink {
             ));
         }
         let outputs = Arc::clone(&context.outputs);
+        if self.append && outputs.replaces() && outputs.actual_path(&self.path.0).exists() {
+            return Err(Error::refused(format!(
+                "the log is continued, and cannot be replaced as well; leave out --overwrite: {}",
+                self.path.0.display()
+            )));
+        }
         if self.path.is_folder() {
             outputs.folder(&self.path.0)?;
         }

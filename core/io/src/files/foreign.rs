@@ -229,6 +229,7 @@ pub fn is_text_bytes(bytes: &[u8]) -> bool {
 /// Whether a file contains only text. Stops at the first byte that is not.
 pub fn is_text(path: &Path) -> Result<bool, Error> {
     let mut log = LogFile::open(path)?;
+    log.skip_checksums();
     let (mut chunk, mut len, mut position) = (ReadBuffer::default(), HEAD, 0u64);
     loop {
         let bytes = chunk.replace(len, |space| log.read_at(position, space))?;

@@ -278,6 +278,14 @@ impl LogFile {
         }
     }
 
+    /// Reads compressed frames without waiting for their checksums: for who looks at the first bytes
+    /// only, and need not read more.
+    pub(super) fn skip_checksums(&mut self) {
+        if let Backend::Stream(stream) = &mut self.backend {
+            stream.skip_checksums();
+        }
+    }
+
     /// Goes on behind the damage that ended a [compressed](Self::decompression_error) stream, with
     /// its next frame if there is one, and returns the position where that begins: one byte of zero
     /// behind the end, so that nobody takes what precedes the gap for what precedes the position.

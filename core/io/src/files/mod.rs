@@ -122,6 +122,7 @@ pub fn head(path: &Path, len: usize) -> Result<Vec<u8>, Error> {
         return Ok(Vec::new());
     }
     let mut log = LogFile::open(path)?;
+    log.skip_checksums();
     let mut bytes = Vec::new();
     while bytes.len() < len {
         let from = bytes.len();

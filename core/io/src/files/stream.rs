@@ -159,6 +159,12 @@ impl Stream {
         Ok(&self.kept)
     }
 
+    pub(super) fn skip_checksums(&mut self) {
+        if let Origin::Packed(from) = &mut self.from {
+            from.skip_checksums();
+        }
+    }
+
     /// Goes on behind the damage that ended a compressed stream; see
     /// [`LogFile::resume`](super::LogFile::resume).
     pub(super) fn resume(&mut self) -> io::Result<Option<u64>> {

@@ -37,6 +37,8 @@ pub(super) struct Unpacker<R> {
     plain: ReadBuffer,
     /// How much of it is passed on, and may be.
     ready: Range<usize>,
+    /// Whether no frame waits for its checksum.
+    skips_checksums: bool,
     /// If the frame is passed on before its checksum is seen, as it is long or comes slowly: how
     /// much of it was.
     passed: Option<u64>,
@@ -56,10 +58,16 @@ impl<R: Read> Unpacker<R> {
             may_hold: false,
             plain: ReadBuffer::default(),
             ready: 0..0,
+            skips_checksums: false,
             passed: None,
             failure: None,
             search: None,
         })
+    }
+
+    /// Passes on what is decompressed at once: for who looks at the first bytes only.
+    pub(super) fn skip_checksums(&mut self) {
+        self.skips_checksums = true;
     }
 
     /// Goes on behind damage, with the next frame: whatever starts with the magic number of one.
@@ -154,7 +162,7 @@ impl<R: Read> Unpacker<R> {
             match stepped {
                 Ok(_) if is_end => return Ok(false),
                 Ok(_) if is_whole => (self.ready, self.passed) = (0..self.plain.len(), None),
-                Ok(_) if self.passed.is_some() || self.plain.len() > MAX_WAITING => self.pass(),
+                Ok(_) if self.is_passing() => self.pass(),
                 Ok(_) => {}
                 Err(error) if is_checksum_error(&error) => return Err(self.wrong_checksum()),
                 Err(error) if self.plain.is_empty() => return Err(error),
@@ -164,6 +172,11 @@ impl<R: Read> Unpacker<R> {
             }
         }
         Ok(true)
+    }
+
+    /// Whether the frame is passed on before its end.
+    fn is_passing(&self) -> bool {
+        self.skips_checksums || self.passed.is_some() || self.plain.len() > MAX_WAITING
     }
 
     /// Passes on what there is of the frame.

@@ -32,8 +32,8 @@ impl Outputs {
     /// Creates a file that starts with the current contents of `target`, if it exists, and replaces
     /// it.
     ///
-    /// `Err` if the target exists, and the run replaces outputs, or resumes after an interruption:
-    /// it may have the events already.
+    /// `Err` if the run resumes after an interruption, and the target exists: it may have the
+    /// events already.
     pub fn extend(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
         let packing = compresses(target);
         let target = &self.actual_path(target);
@@ -43,13 +43,6 @@ impl Outputs {
             return Err(Error::refused(format!(
                 "cannot tell whether the output to continue already has these events; run without \
                  --resume: {}",
-                target.display()
-            )));
-        }
-        if self.overwrite == Overwrite::Replace && target.exists() {
-            return Err(Error::refused(format!(
-                "the output is continued, and cannot be replaced as well; leave out --overwrite: \
-                 {}",
                 target.display()
             )));
         }

@@ -261,6 +261,11 @@ impl Outputs {
         Ok(())
     }
 
+    /// Whether the run replaces outputs.
+    pub fn replaces(&self) -> bool {
+        self.overwrite == Overwrite::Replace
+    }
+
     /// Declares a folder whose files stay, and to which others are added. New files must have free
     /// names, except for those of [`replace`](Self::replace). Its manifest lists the files that it
     /// listed before, too.

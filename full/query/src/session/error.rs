@@ -98,19 +98,23 @@ impl From<QueryError> for Error {
 pub(crate) fn catch_panics<T>(
     call: impl FnOnce() -> Result<T, DataFusionError>,
 ) -> Result<T, DataFusionError> {
+    const PANICKED: &str = "DataFusion panicked: ";
     let called = panics::catch_panics("DataFusion", || Ok::<_, String>(call()));
     called.unwrap_or_else(|what| {
-        Err(DataFusionError::External(Box::new(Error::invalid(panic_message(&what)))))
+        let message = panic_message(what.strip_prefix(PANICKED).unwrap_or(&what));
+        Err(DataFusionError::External(Box::new(Error::invalid(message))))
     })
 }
 
-/// What to do about a panic of DataFusion.
+/// What to do about a panic of DataFusion with this message.
 fn panic_message(what: &str) -> String {
     if what.contains("offset overflow") {
         return "a column of a batch has more than 2 GiB: compute shorter values".to_owned();
     }
-    let what = first_line(what);
-    format!("the query cannot be executed: {what}; write it in another way")
+    format!(
+        "the query cannot be executed: DataFusion panicked ({}); write it in another way",
+        first_line(what)
+    )
 }
 
 impl QueryError {
@@ -138,7 +142,7 @@ impl QueryError {
     pub(crate) fn from_panic(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let what = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        Self::Failed(Error::invalid(panic_message(&format!("DataFusion panicked: {what}"))))
+        Self::Failed(Error::invalid(panic_message(what)))
     }
 
     /// Converts an error of DataFusion.
