@@ -18,6 +18,11 @@ pub fn cast(column: &dyn Array, data_type: &DataType) -> Result<ArrayRef, ArrowE
     cast_with_options(column, data_type, &CastOptions::default())
 }
 
+/// Like [`cast()`], with an error for what does not fit.
+pub fn cast_exact(column: &dyn Array, data_type: &DataType) -> Result<ArrayRef, ArrowError> {
+    cast_with_options(column, data_type, &CastOptions { safe: false, ..CastOptions::default() })
+}
+
 /// Like [`cast()`], with options.
 #[expect(clippy::disallowed_methods, reason = "the place that makes it right for slices")]
 pub fn cast_with_options(

@@ -10,32 +10,38 @@ thread_local! {
     static CATCHING: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Calls a library that panics on some malformed input. `Err` says what is wrong with the input:
-/// the error of the library, or that `library` panicked, and its message.
+/// Calls what panics on some malformed input. `Err` is the panic.
 ///
 /// The panic hook still runs, but [`is_panic_caught`] then tells it to print nothing. What `call`
 /// changed before it panicked must not be used afterwards.
-pub fn catch_panics<T, E: Display>(
-    library: &str,
-    call: impl FnOnce() -> Result<T, E>,
-) -> Result<T, String> {
+pub fn catch<T>(call: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
     let before = CATCHING.get();
     CATCHING.set(before + 1);
     let result = catch_unwind(AssertUnwindSafe(call));
     CATCHING.set(before);
-    match result {
+    result
+}
+
+/// Calls a library that panics on some malformed input, as [`catch`] does. `Err` says what is wrong
+/// with the input: the error of the library, or that `library` panicked, and its message.
+pub fn catch_panics<T, E: Display>(
+    library: &str,
+    call: impl FnOnce() -> Result<T, E>,
+) -> Result<T, String> {
+    match catch(call) {
         Ok(result) => result.map_err(|error| error.to_string()),
         Err(panic) => Err(format!("{library} panicked: {}", message_of(&*panic))),
     }
 }
 
-fn message_of(panic: &(dyn Any + Send)) -> &str {
+/// The message of a panic.
+pub fn message_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref().map(String::as_str)).unwrap_or("without a message")
 }
 
-/// Whether a panic of this thread is caught by [`catch_panics`]: then the input is at fault, not
-/// the program. For panic hooks.
+/// Whether a panic of this thread is caught by [`catch`]: then the input is at fault, not the
+/// program. For panic hooks.
 pub fn is_panic_caught() -> bool {
     CATCHING.get() > 0
 }

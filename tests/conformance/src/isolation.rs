@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sluice_model::panics::message_of;
 
 use crate::finding::{Fault, FindingSet};
 use crate::limits;
-use crate::pipe::panic_message;
 use crate::{Finding, Promise};
 
 /// Tells the child which of the test's trials to run.
@@ -460,7 +460,8 @@ impl Cases {
         let panics = take_panics();
         // A panic that the plugin catches itself is fine.
         let faults = worked.unwrap_or_else(|panic| {
-            let what = panics.first().cloned().unwrap_or_else(|| panic_message(&*panic));
+            let what = panics.first().cloned();
+            let what = what.unwrap_or_else(|| message_of(&*panic).to_owned());
             vec![Fault::new(Promise::NoPanic, "it panics", what)]
         });
         for fault in faults {

@@ -1,13 +1,12 @@
 //! Small pipelines around one plugin: as text, with the kit's own source and sink substituted.
 //! Checks nothing.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde_json::Value;
 use sluice_model::options::ByteSize;
-use sluice_model::{DynSink, Registry};
+use sluice_model::{DynSink, Registry, panics};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Document, Pipeline, PluginInstance, Report, Variables};
 
@@ -116,15 +115,8 @@ pub(crate) fn run(pipeline: Pipeline, options: Options) -> Result<Report, RunFai
             let is_panic = error.contains("a task panicked");
             Err(if is_panic { RunFailure::Panic(error) } else { RunFailure::Error(error) })
         }
-        Err(panic) => Err(RunFailure::Panic(panic_message(&*panic))),
+        Err(panic) => Err(RunFailure::Panic(panics::message_of(&*panic).to_owned())),
     }
-}
-
-/// The message of a panic.
-pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().cloned();
-    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-    text.unwrap_or_default()
 }
 
 /// The events of a pipeline whose last node is called `events`.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use arrow_array::BinaryArray;
 use serde_json::{Value, json};
-use sluice_model::{Batch, Plugin, PluginKind, Registry};
+use sluice_model::{Batch, Plugin, PluginKind, Registry, panics};
 use sluice_pipeline::run::Options;
 
 use crate::events::{Events, GatherSink, ReplaySource, concat};
@@ -19,8 +19,7 @@ use crate::hostile::SeededRandom;
 use crate::isolation::Isolation;
 use crate::kit_plugins::registry;
 use crate::pipe::{
-    EVENTS, PipelineText, RunFailure, gather_events, panic_message, read_pipeline, run,
-    stable_report,
+    EVENTS, PipelineText, RunFailure, gather_events, read_pipeline, run, stable_report,
 };
 use crate::{Finding, Promise, options};
 
@@ -127,8 +126,8 @@ impl StageBench<'_> {
     /// Findings with valid events.
     fn run_here(&self) -> Vec<Finding> {
         catch_unwind(AssertUnwindSafe(|| self.findings())).unwrap_or_else(|panic| {
-            let what =
-                format!("it panics on the events it is tried with: {}", panic_message(&*panic));
+            let message = panics::message_of(&*panic);
+            let what = format!("it panics on the events it is tried with: {message}");
             vec![Finding::new(Promise::NoPanic, what)]
         })
     }

@@ -4,6 +4,7 @@
 //! Files are read, never mapped: a mapped file that shrinks kills the process.
 
 mod cache;
+mod compressed_input;
 mod foreign;
 mod hash;
 mod inputs;

@@ -1,13 +1,13 @@
 //! Decompression of streams, a block at a time. What the checksum of a short frame shows to be
 //! wrong is not passed on.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, Read};
 use std::ops::Range;
 
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
-use zstd::zstd_safe;
 
 use super::ZSTD_MAGIC;
+use super::compressed_input::CompressedInput;
 use crate::ReadBuffer;
 use crate::frames::DEFAULT_LEN;
 
@@ -44,8 +44,8 @@ pub(super) struct Unpacker<R> {
     passed: Option<u64>,
     /// Why nothing follows what is ready.
     failure: Option<io::Error>,
-    /// While it looks for the next frame: the last four bytes read.
-    search: Option<[u8; ZSTD_MAGIC.len()]>,
+    /// While it looks for the next frame: the last four bytes read, the first in the lowest bits.
+    search: Option<u32>,
 }
 
 impl<R: Read> Unpacker<R> {
@@ -74,12 +74,11 @@ impl<R: Read> Unpacker<R> {
     /// Frames are searched for from the damaged block on, so that damage of its length hides none.
     pub(super) fn resume(&mut self) {
         self.from.rewind();
-        self.search = Some([0; ZSTD_MAGIC.len()]);
+        self.search = Some(0);
     }
 
     /// Moves behind the magic number of the next frame. False at the end.
-    fn find_frame(&mut self, last: [u8; ZSTD_MAGIC.len()]) -> io::Result<bool> {
-        let mut last = u32::from_le_bytes(last);
+    fn find_frame(&mut self, mut last: u32) -> io::Result<bool> {
         loop {
             let there = self.from.fill_buf()?;
             if there.is_empty() {
@@ -95,7 +94,7 @@ impl<R: Read> Unpacker<R> {
             };
             self.from.consume(used);
             self.from.approve();
-            self.search = Some(last.to_le_bytes());
+            self.search = Some(last);
             if is_found {
                 return Ok(true);
             }
@@ -194,86 +193,6 @@ impl<R: Read> Unpacker<R> {
                  what they hold may be wrong"
             ),
         })
-    }
-}
-
-/// Compressed bytes. Those that were consumed since the decoder last gave any can be read again.
-struct CompressedInput<R> {
-    from: BufReader<R>,
-    /// The bytes that were consumed and not approved.
-    suspect: Vec<u8>,
-    /// Bytes that are read again, and how many of them were consumed.
-    again: Vec<u8>,
-    consumed_again: usize,
-    /// How many bytes were consumed for the first time, and how many were to be read again.
-    consumed: u64,
-    rewound: u64,
-}
-
-impl<R: Read> CompressedInput<R> {
-    /// The most bytes that are read again at once: a block, with all headers before it.
-    const MAX_SUSPECT: usize = (128 << 10) + 64;
-    /// How many bytes may be read again for each byte of the input, and on top. Hostile input has
-    /// a damaged block at every byte.
-    const REWOUND_PER_BYTE: u64 = 4;
-    const ALLOWANCE: u64 = 1 << 20;
-
-    fn new(from: R) -> Self {
-        Self {
-            from: BufReader::with_capacity(zstd_safe::DCtx::in_size(), from),
-            suspect: Vec::new(),
-            again: Vec::new(),
-            consumed_again: 0,
-            consumed: 0,
-            rewound: 0,
-        }
-    }
-
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        match self.again.get(self.consumed_again..) {
-            Some(again) if !again.is_empty() => Ok(again),
-            _ => self.from.fill_buf(),
-        }
-    }
-
-    fn consume(&mut self, len: usize) {
-        let is_again = self.consumed_again < self.again.len();
-        let there = match self.again.get(self.consumed_again..) {
-            Some(again) if is_again => again,
-            _ => self.from.buffer(),
-        };
-        let free = Self::MAX_SUSPECT.saturating_sub(self.suspect.len());
-        self.suspect.extend_from_slice(there.get(..len.min(free)).unwrap_or_default());
-        match is_again {
-            true => self.consumed_again += len,
-            false => {
-                self.from.consume(len);
-                self.consumed += len as u64;
-            }
-        }
-    }
-
-    /// What was consumed is not read again.
-    fn approve(&mut self) {
-        self.suspect.clear();
-    }
-
-    /// Reads what was consumed again, but for its first byte, unless that was done too often. At
-    /// least one byte is skipped.
-    fn rewind(&mut self) {
-        if self.suspect.is_empty() {
-            let len = self.fill_buf().map_or(0, |there| there.len().min(1));
-            self.consume(len);
-        }
-        let most = self.consumed.saturating_mul(Self::REWOUND_PER_BYTE) + Self::ALLOWANCE;
-        let mut again = std::mem::take(&mut self.suspect);
-        self.rewound += again.len() as u64;
-        if self.rewound > most || again.len() == Self::MAX_SUSPECT {
-            return;
-        }
-        again.drain(..again.len().min(1));
-        again.extend_from_slice(self.again.get(self.consumed_again..).unwrap_or_default());
-        (self.again, self.consumed_again) = (again, 0);
     }
 }
 

@@ -5,13 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use sluice_io::tasks::TaskPool;
-use sluice_model::{BlockPool, Error, Outputs, Overwrite, PrepareContext, SinkContext};
+use sluice_model::{BlockPool, Error, Outputs, Overwrite, PrepareContext, SinkContext, panics};
 
 use super::files::DirSnapshot;
 use super::{SinkBench, run_fault};
 use crate::Promise;
 use crate::finding::{Fault, FindingSet};
-use crate::pipe::{RunFailure, panic_message};
+use crate::pipe::RunFailure;
 
 /// How many events a batch has.
 const SIZE: usize = 7;
@@ -40,7 +40,7 @@ impl SinkBench<'_> {
         match worked {
             Ok(Ok(())) => Ok(DirSnapshot::read(&self.out())),
             Ok(Err(error)) => Err(RunFailure::Error(error.to_string())),
-            Err(panic) => Err(RunFailure::Panic(panic_message(&*panic))),
+            Err(panic) => Err(RunFailure::Panic(panics::message_of(&*panic).to_owned())),
         }
     }
 
