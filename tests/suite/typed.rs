@@ -127,6 +127,12 @@ fn of_two_names_with_one_fingerprint_the_user_may_choose() {
         let output = run_sluice(&folder, &["info", tables, "--json"]).expect(0).text();
         assert!(output.contains(&format!("\"type\":\"{name}\"")), "{output}");
     }
+    // A type of another fingerprint is not what the messages are.
+    types(&folder, "other.lcm", "struct count_t { int64_t n; }");
+    let other = ["--types", "other.lcm", "--type", "SPEED=count_t", "--to", "other/"];
+    run_sluice(&folder, &[&convert[..4], &other].concat())
+        .expect(0)
+        .expect_stderr("SPEED: --type says `count_t`, but messages are `angle_t` (fingerprint ");
     let wrong = fs::read_to_string(folder.at("told.toml")).unwrap().replace("speed_t", "sped_t");
     folder.write("wrong.toml", wrong);
     run_sluice(&folder, &["check", "wrong.toml"])

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use sluice_model::options::ByteSize;
 use sluice_pipeline::batch::Shard;
 
-use super::values::duration;
+use super::values::{duration, positive_size};
 use crate::exit::Failure;
 use crate::extension;
 
@@ -114,7 +114,7 @@ pub(crate) struct RunningArgs {
     pub(crate) jobs: Option<usize>,
 
     /// How much memory to use, such as 512MiB; overrides the pipeline file.
-    #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = positive_size)]
     pub(crate) memory: Option<ByteSize>,
 
     /// Write a report of the run as JSON: counts per channel, damage, files with hashes. `-` is

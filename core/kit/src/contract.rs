@@ -9,7 +9,7 @@ use sluice_model::{Batch, Damage, Error, ReadContext, Source, Split};
 
 mod trials;
 
-pub use trials::{overwrite, sample_positions, trials};
+pub use trials::{frames, overwrite, sample_positions, trials};
 
 /// An event that tests can compare, independent of its run.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -56,6 +56,12 @@ pub trait Framing: Send {
     /// The event of a record at `pos` that [`classify`](Self::classify) has accepted.
     fn event(&mut self, pos: u64, record: &[u8]) -> Result<RecordContent, Error>;
 
+    /// Whether only what follows ends `record`: where the log was cut off, it may go on.
+    fn is_open_ended(&self, record: &[u8]) -> bool {
+        let _ = record;
+        false
+    }
+
     /// Length and time of the record at the start of `bytes`, which may be incomplete; `None` if
     /// the whole record is needed to know its time.
     fn outline(&mut self, bytes: &[u8]) -> Result<Option<RecordOutline>, Error> {
@@ -428,7 +434,7 @@ impl<F: Framing> FramedReader<F> {
         let bytes = self.log.from(self.at);
         let mut doubled = Doubled { at: self.at, bytes };
         let content = self.framing.classify(&mut doubled, self.at)?;
-        Ok(content == PositionContent::Record { end })
+        Ok(content == PositionContent::Record { end } && !self.framing.is_open_ended(bytes))
     }
 
     fn load_next(&mut self) -> Result<(), Error> {
@@ -505,13 +511,14 @@ impl<F: Framing> FramedReader<F> {
         let Some(reason) = self.log.file.decompression_error().map(str::to_owned) else {
             return Ok(false);
         };
-        let next = match self.log.file.resume()? {
-            Some(from) => {
-                let (range, framing) = (from..self.end, &mut self.framing);
-                self.log.scan(|log| framing.find_after_gap(log, range))?.flatten()
-            }
-            None => None,
-        };
+        let mut next = None;
+        // What follows may be damaged as well before a record is found.
+        while next.is_none()
+            && let Some(from) = self.log.file.resume()?
+        {
+            let (range, framing) = (from..self.end, &mut self.framing);
+            next = self.log.scan(|log| framing.find_after_gap(log, range))?.flatten();
+        }
         self.report(next.unwrap_or(self.at), reason, None);
         self.at = next.unwrap_or(self.at);
         Ok(next.is_some())

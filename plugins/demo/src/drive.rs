@@ -33,7 +33,8 @@ pub const SLICE_NS: i64 = SLICE_US as i64 * 1_000;
 const START_US: i64 = 1_194_098_400_000_000;
 const SLICE_US: u64 = 100_000;
 const SLICES_PER_SECOND: u64 = 10;
-const LONGEST_S: f64 = 366.0 * 86_400.0;
+/// The longest drive, in seconds.
+pub const LONGEST_S: f64 = 366.0 * 86_400.0;
 
 /// Options of a drive.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -7,7 +7,8 @@ pub mod drive;
 
 use drive::{Drive, DriveOptions, DriveSlice, SLICE_NS, START_NS};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use sluice_model::{
     Batch, BatchBuilder, Channel, ChannelId, Encoding, Error, Input, Name, PayloadOffset, Query,
     ReadContext, Reader, Source, Split, SplitStart,
@@ -18,9 +19,9 @@ use sluice_model::{
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Demo {
-    /// Length of the drive, in seconds.
-    #[serde(default = "default_seconds")]
-    #[schemars(range(min = 0.0))]
+    /// Length of the drive, in seconds; at most 366 days.
+    #[serde(default = "default_seconds", deserialize_with = "drive_length")]
+    #[schemars(range(min = 0.0, max = drive::LONGEST_S))]
     seconds: f64,
     /// Seed: another number gives another drive of the same kind.
     #[serde(default = "default_seed")]
@@ -29,6 +30,14 @@ pub struct Demo {
 
 fn default_seconds() -> f64 {
     10.0
+}
+
+fn drive_length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let seconds = f64::deserialize(deserializer)?;
+    match (0.0..=drive::LONGEST_S).contains(&seconds) {
+        true => Ok(seconds),
+        false => Err(D::Error::custom(format!("expected from 0 to {} seconds", drive::LONGEST_S))),
+    }
 }
 
 fn default_seed() -> u64 {
@@ -123,4 +132,24 @@ fn batch(slice: &mut DriveSlice, first: u64, ids: &[ChannelId]) -> Batch {
     }
     builder.segment(std::mem::take(&mut slice.payloads).into());
     builder.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sluice_model::options;
+
+    use super::*;
+
+    #[test]
+    fn a_drive_that_cannot_be_is_refused() {
+        let seconds = |seconds: f64| options::read::<Demo>(json!({ "seconds": seconds }));
+        for length in [-1.0, -1e-9, drive::LONGEST_S + 1.0, 1e300] {
+            let error = seconds(length).unwrap_err();
+            assert_eq!(error.path, ["seconds"]);
+            assert_eq!(error.message, "expected from 0 to 31622400 seconds");
+        }
+        assert_eq!(seconds(0.0).unwrap().seconds, 0.0);
+        assert!(options::read::<Demo>(json!({ "seconds": 3 })).is_ok());
+    }
 }

@@ -31,9 +31,9 @@ sluice_model::register! {
 
 impl Service for LcmHub {
     fn serve(&self, stop: &AtomicBool, say: &(dyn Fn(&str) + Sync)) -> Result<(), Error> {
-        let fail = |error: &dyn std::fmt::Display| Error::refused(error.to_string());
-        let hub = Hub::bind(&self.listen).map_err(|e| fail(&e))?;
+        let hub =
+            Hub::bind(&self.listen).map_err(|e| Error::refused(format!("{}: {e}", self.listen)))?;
         say(&format!("listening on tcpq://{}", hub.local_addr()));
-        hub.serve(stop, say).map_err(|e| fail(&e))
+        hub.serve(stop, say).map_err(|e| Error::refused(e.to_string()))
     }
 }

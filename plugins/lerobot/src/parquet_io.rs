@@ -1,28 +1,28 @@
-//! Parquet files: the outputs that the library writes to, and the inputs that it reads from. Knows
-//! no dataset.
+//! Parquet files: the outputs that the library writes to, and how inputs are opened. Knows no
+//! dataset.
 
-use std::io::{self, BufReader, Read, Write};
+use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{
     ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves,
 };
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::properties::WriterProperties;
-use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::writer::SerializedFileWriter;
-use sluice_io::files::LogFile;
 use sluice_io::output::SharedOutput;
-use sluice_model::panics::catch_panics;
 use sluice_model::{Error, OutputFile};
+use sluice_parquet::input::{InputOptions, ParquetInput};
 
 /// The program in footers.
 pub(crate) const CREATED_BY: &str = concat!("sluice version ", env!("CARGO_PKG_VERSION"));
+
+/// What it begins with, for any version.
+pub(crate) const WRITER: &str = "sluice ";
 
 /// A file that is being written. Row groups are encoded elsewhere, or by the library.
 pub(crate) struct TableWriter {
@@ -32,10 +32,6 @@ pub(crate) struct TableWriter {
     output: SharedOutput,
     pub(crate) rows: u64,
     pub(crate) groups: usize,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl TableWriter {
@@ -109,81 +105,7 @@ pub(crate) fn encode_error(error: ParquetError) -> Error {
     Error::internal(format!("a table cannot be encoded: {error}"))
 }
 
-/// A file or object that the library reads.
-#[derive(Clone)]
-pub(crate) struct TableBytes {
-    file: Arc<Mutex<LogFile>>,
-    len: u64,
-    /// The reason why a read failed, which the library reports as a fault of the table.
-    failed: Arc<Mutex<Option<Error>>>,
-}
-
-impl TableBytes {
-    /// Opens a file or object.
-    ///
-    /// `Err` for something without an end, such as a pipe.
-    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        let file = LogFile::open_plain(path)?;
-        let len = file.len().filter(|_| file.is_seekable()).ok_or_else(|| {
-            Error::refused(format!("expected a regular file: {}", path.display()))
-        })?;
-        Ok(Self { file: Arc::new(Mutex::new(file)), len, failed: Arc::default() })
-    }
-
-    /// Calls the library, which panics on some malformed files. The inner `Err` is what is wrong
-    /// with the file; the outer one means that it could not be read.
-    pub(crate) fn call<T, E: std::fmt::Display>(
-        &self,
-        call: impl FnOnce() -> Result<T, E>,
-    ) -> Result<Result<T, String>, Error> {
-        let result = catch_panics("the Parquet library", call);
-        lock(&self.failed).take().map_or(Ok(result), Err)
-    }
-
-    fn read_at(&self, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        lock(&self.file).read_at(position, buffer).map_err(|error| {
-            let text = io::Error::other(error.to_string());
-            lock(&self.failed).get_or_insert(error);
-            text
-        })
-    }
-}
-
-impl Length for TableBytes {
-    fn len(&self) -> u64 {
-        self.len
-    }
-}
-
-impl ChunkReader for TableBytes {
-    type T = BufReader<TableByteReader>;
-
-    fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
-        Ok(BufReader::new(TableByteReader { bytes: self.clone(), at: start }))
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
-        // A length beyond the file must not be allocated.
-        let end = start.checked_add(length as u64).filter(|end| *end <= self.len);
-        if end.is_none() {
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-        }
-        let mut bytes = vec![0; length];
-        TableByteReader { bytes: self.clone(), at: start }.read_exact(&mut bytes)?;
-        Ok(bytes.into())
-    }
-}
-
-/// Reads sequentially from an offset.
-pub(crate) struct TableByteReader {
-    bytes: TableBytes,
-    at: u64,
-}
-
-impl Read for TableByteReader {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.bytes.read_at(self.at, buffer)?;
-        self.at += read as u64;
-        Ok(read)
-    }
+/// Opens a file of a dataset, which errors call by this name.
+pub(crate) fn open_table(path: &Path, name: &str) -> Result<ParquetInput, Error> {
+    ParquetInput::open(path, InputOptions { name, words: &[], page_index: false })
 }

@@ -8,14 +8,19 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use serde_json::json;
 use sluice_model::{Error, OutputFile};
 
 use crate::feature::{TASK, TASK_INDEX};
-use crate::parquet_io::{CREATED_BY, TableBytes, TableWriter};
+use crate::parquet_io::{CREATED_BY, TableWriter, open_table};
+
+/// An index without a name, as pandas writes it.
+const UNNAMED: &str = "__index_level_0__";
+
+/// The columns that are read.
+const COLUMNS: [&str; 3] = [TASK_INDEX, TASK, UNNAMED];
 
 /// The most bytes of all texts, which are kept in memory.
 const MAX_BYTES: usize = 64 << 20;
@@ -31,34 +36,28 @@ pub(crate) struct TaskTable {
 impl TaskTable {
     /// Reads the table of a dataset.
     pub(crate) fn read(path: &Path) -> Result<Self, Error> {
-        let bytes = TableBytes::open(path)?;
         let wrong = |what: String| {
             Error::malformed(path.to_string_lossy(), 0, format!("not a table of tasks: {what}"))
         };
-        let read = || {
-            let builder = ParquetRecordBatchReaderBuilder::try_new(bytes.clone())?;
-            let groups = builder.metadata().row_groups().iter();
-            let plain: i64 = groups.map(|group| group.total_byte_size().max(0)).sum();
-            if plain > MAX_BYTES as i64 {
-                return Err(format!("it has {plain} bytes").into());
-            }
-            let rows = builder.build()?.collect::<Result<Vec<_>, _>>()?;
-            Ok::<_, Box<dyn std::error::Error>>(rows)
-        };
-        let mut tasks = Self::default();
-        for rows in bytes.call(read)?.map_err(wrong)? {
-            tasks.add_rows(&rows).map_err(wrong)?;
-        }
+        let (input, mut tasks) = (open_table(path, "this table of tasks")?, Self::default());
+        let read = input.for_each_slice(&COLUMNS, MAX_BYTES / 64, |rows| tasks.add_rows(rows))?;
+        read.map_err(wrong)?;
         Ok(tasks)
+    }
+
+    /// Leaves out all but the first tasks.
+    pub(crate) fn truncate(&mut self, count: usize) {
+        for text in self.texts.drain(count.min(self.texts.len())..) {
+            self.bytes -= text.len();
+            self.numbers.remove(&text);
+        }
     }
 
     fn add_rows(&mut self, rows: &RecordBatch) -> Result<(), String> {
         let column = |name: &str| {
-            // An index without a name, as pandas writes it.
             let found = rows.column_by_name(name);
-            let found = found.or_else(|| {
-                (name == TASK).then(|| rows.column_by_name("__index_level_0__")).flatten()
-            });
+            let found =
+                found.or_else(|| (name == TASK).then(|| rows.column_by_name(UNNAMED)).flatten());
             found.ok_or_else(|| format!("it has no column `{name}`"))
         };
         let numbers = column(TASK_INDEX)?;

@@ -27,8 +27,10 @@ pub(crate) struct FileIndex {
     pub(crate) anchors: Arc<[u64]>,
     /// Whether the summary's checksum alone says that they are there.
     pub(crate) are_believed: bool,
-    /// All channels of the file, if the summary has them.
+    /// The channels that the summary has; `None` if it cannot be read.
     declarations: Option<Arc<Declarations>>,
+    /// Whether these are all channels of the file.
+    are_complete: bool,
     /// What is wrong with the summary, one sentence each.
     pub(crate) faults: Vec<String>,
 }
@@ -59,16 +61,12 @@ impl FileIndex {
             FileEnd::Summary(summary) => Some(summary),
             _ => None,
         };
-        let declarations = match summary.map(|summary| missing_channels(summary)) {
-            Some(Ok(())) => summary.map(|summary| Arc::new(summary.declarations.clone())),
-            Some(Err(why)) => {
-                faults.extend(why);
-                None
-            }
-            None => None,
-        };
-        let are_believed = !is_seeking_cheap(log);
-        Ok(Self { len, end, anchors: anchors.into(), are_believed, declarations, faults })
+        let missing = summary.map(|summary| missing_channels(summary));
+        let are_complete = matches!(missing, Some(Ok(())));
+        faults.extend(missing.and_then(Result::err).flatten());
+        let declarations = summary.map(|summary| Arc::new(summary.declarations.clone()));
+        let (anchors, are_believed) = (anchors.into(), !is_seeking_cheap(log));
+        Ok(Self { len, end, anchors, are_believed, declarations, are_complete, faults })
     }
 
     /// The summary, if it is intact.
@@ -82,10 +80,12 @@ impl FileIndex {
     /// All channels of the file, if the summary has them and a checksum: then reading can start at
     /// any chunk. Without a checksum, a changed byte could give messages another channel.
     pub(crate) fn sure_declarations(&self) -> Option<&Arc<Declarations>> {
-        self.declarations.as_ref().filter(|_| self.summary().is_some_and(|summary| summary.has_crc))
+        let is_sure = self.are_complete && self.summary().is_some_and(|summary| summary.has_crc);
+        self.declarations.as_ref().filter(|_| is_sure)
     }
 
-    /// The same without a checksum: for messages whose declarations are damaged.
+    /// The channels of a summary that has not all of them, or no checksum: for messages whose
+    /// declarations are damaged.
     pub(crate) fn hints(&self) -> Option<&Arc<Declarations>> {
         self.declarations.as_ref().filter(|_| self.sure_declarations().is_none())
     }

@@ -56,6 +56,8 @@ pub(crate) struct RecordReader {
     follows_chunk: bool,
     /// Whether the header of the file comes next.
     is_start: bool,
+    /// Whether bytes are missing, so that positions are not those that records name.
+    has_gap: bool,
     /// The metadata and attachments of a stream, which sinks cannot copy.
     uncopied: Option<u64>,
     seam: Seam,
@@ -102,6 +104,7 @@ impl RecordReader {
             is_chunked,
             follows_chunk: false,
             is_start: split.start == 0,
+            has_gap: false,
             uncopied: files::is_stream(path).then_some(0),
             seam: Seam { began: Some(split.start), ended: split.end },
         };
@@ -117,6 +120,8 @@ impl RecordReader {
         let found = self.walk.view(0, len)?;
         if found == MAGIC.as_slice() {
             self.at = len;
+        } else if self.walk.decompression_error().is_some() {
+            // Damage in the first bytes of compressed data speaks for itself.
         } else if found.is_empty() {
             self.report(0, 0, "the file is empty: expected at least a header");
         } else if found.len() < MAGIC.len() && MAGIC.starts_with(&found) {
@@ -159,10 +164,6 @@ impl RecordReader {
     /// Reports damage at `at` up to the next record that is found from `from` on.
     fn recover(&mut self, at: u64, from: u64, reason: &str) -> Result<(), Error> {
         let next = self.search(from)?.max(at);
-        let reason = match self.walk.decompression_error() {
-            Some(error) if next >= self.walk.end() => error.to_owned(),
-            _ => reason.to_owned(),
-        };
         self.report(at, next - at, reason);
         self.at = next;
         Ok(())
@@ -186,14 +187,7 @@ impl RecordReader {
         self.walk.forget(at);
         let is_start = std::mem::take(&mut self.is_start);
         match self.walk.place(at)? {
-            FoundAt::End => {
-                if let Some(error) = self.walk.decompression_error().map(str::to_owned) {
-                    self.report(at, 0, error);
-                } else if !self.has_ended && !self.walk.was_stopped() {
-                    self.context.losses.note(format!("{}: {NO_FOOTER}", self.input), 0);
-                }
-                return Ok(false);
-            }
+            FoundAt::End => return self.pass_gap(at),
             FoundAt::Magic => self.pass_magic(at),
             FoundAt::Record(head) => {
                 (self.is_after_footer, self.has_ended) = (false, false);
@@ -213,12 +207,43 @@ impl RecordReader {
         Ok(true)
     }
 
+    /// Goes on behind damage of compressed data that ended the file at `at`, if anything follows
+    /// that can be read. How much is missing is unknown.
+    fn pass_gap(&mut self, at: u64) -> Result<bool, Error> {
+        let Some(reason) = self.walk.decompression_error().map(str::to_owned) else {
+            if !self.has_ended && !self.walk.was_stopped() {
+                self.context.losses.note(format!("{}: {NO_FOOTER}", self.input), 0);
+            }
+            return Ok(false);
+        };
+        // Whatever follows the messages of a file may belong to another one.
+        if self.is_summary {
+            self.start_file();
+        }
+        (self.has_gap, self.is_after_footer, self.follows_chunk) = (true, false, false);
+        let (mut next, mut is_found) = (at, false);
+        while !is_found && let Some(from) = self.walk.resume()? {
+            self.at = self.search(from)?;
+            is_found = self.at < self.walk.end();
+            if self.at > from || is_found {
+                next = self.at;
+            }
+        }
+        self.report(at, next - at, reason);
+        Ok(is_found)
+    }
+
+    /// Forgets what was read, which is of another file.
+    fn start_file(&mut self) {
+        (self.is_summary, self.is_start, self.is_chunked) = (false, true, false);
+        self.table.start_file();
+    }
+
     /// Passes the end of a file, or the start of another one that was appended.
     fn pass_magic(&mut self, at: u64) {
         self.has_ended = std::mem::take(&mut self.is_after_footer);
         if !self.has_ended {
-            (self.is_summary, self.is_start, self.is_chunked) = (false, true, false);
-            self.table.start_file();
+            self.start_file();
         }
         self.at = at + MAGIC.len() as u64;
     }
@@ -250,7 +275,7 @@ impl RecordReader {
                     } else {
                         return Ok(None);
                     }
-                } else if refers_back(opcode, &content, at) {
+                } else if self.has_gap || refers_back(opcode, &content, at) {
                     return Ok(None);
                 } else {
                     format!("a {name} record names bytes that do not precede it")
@@ -406,10 +431,9 @@ impl RecordReader {
             false => Bytes::new(),
         };
         let next = self.search(at + 1)?.max(at);
-        let reason = match self.walk.decompression_error() {
-            Some(error) if next >= self.walk.end() => error.to_owned(),
-            _ if head.is_unfinished_chunk() => format!("a {name} record is not finished"),
-            _ => {
+        let reason = match head.is_unfinished_chunk() {
+            true => format!("a {name} record is not finished"),
+            false => {
                 let all = head.record_len();
                 format!("a {name} record is cut off: {there} of its {all} bytes are there")
             }
@@ -494,6 +518,10 @@ impl Reader for RecordReader {
                 && let Some(batch) = self.batcher.take()
             {
                 return Ok(Some(batch));
+            }
+            // Without events between it, damage may be any number of ranges.
+            if has_more && self.context.damage.is_full() {
+                return Ok(Some(self.batcher.take().unwrap_or_default()));
             }
             if !has_more {
                 let published = std::mem::take(&mut self.batcher.published);

@@ -64,8 +64,10 @@ pub(crate) struct ChannelTable {
     context: ReadContext,
     /// The declarations of the whole file, if its summary has them.
     summary: Option<Arc<Declarations>>,
-    /// What the summary says without a checksum. Channels that were met count more.
+    /// What the summary says that may be wrong or incomplete. Channels that were met count more.
     hints: Option<Arc<Declarations>>,
+    /// Whether messages were read by them.
+    has_used_hints: bool,
     /// The same as `summary`, while that is unset because another file seems to have started.
     set_aside: Option<Arc<Declarations>>,
     /// The declarations met on the way that the summary does not have.
@@ -81,6 +83,7 @@ impl ChannelTable {
             context: context.clone(),
             summary,
             hints: None,
+            has_used_hints: false,
             set_aside: None,
             local: Declarations::default(),
             conflicting: Vec::new(),
@@ -116,9 +119,9 @@ impl ChannelTable {
         *self = Self { set_aside, ..Self::new(&self.context, None) };
     }
 
-    /// Whether a channel is declared.
+    /// Whether messages may have this channel.
     pub(crate) fn has_channel(&self, id: u16) -> bool {
-        self.channel(id).is_some()
+        self.channel(id).or_else(|| self.hinted_channel(id)).is_some()
     }
 
     /// Takes note of a schema. `Err` says what is wrong with it.
@@ -129,7 +132,11 @@ impl ChannelTable {
             _ if record.id == 0 => Err("a Schema record has the number 0".to_owned()),
             Some(known) if known.is_record(&record) => Ok(()),
             Some(_) => Err(format!("schema {} is declared again, differently", record.id)),
-            None => self.local.add_schema(&record),
+            None => {
+                self.local.add_schema(&record)?;
+                let hinted = self.hints.as_ref().and_then(|hints| hints.schemas.get(&record.id));
+                self.compare_hints(hinted.is_none_or(|hinted| hinted.is_record(&record)))
+            }
         }
     }
 
@@ -149,14 +156,33 @@ impl ChannelTable {
         }
         let schema = stored.schema;
         let is_declared = schema == 0 || self.schema(schema).is_some();
+        let is_as_hinted = self.hinted_channel(id).is_none_or(|hinted| **hinted == stored);
         self.local.add_channel(id, stored)?;
         if let Some(slot) = self.slots.get_mut(usize::from(id)) {
             *slot = None;
         }
+        self.compare_hints(is_as_hinted)?;
         if is_declared {
             return Ok(());
         }
         Err(format!("channel {id} names schema {schema}, which is not declared before it"))
+    }
+
+    /// Drops what the summary says if a declaration contradicts it. `Err` if messages were read by
+    /// it.
+    fn compare_hints(&mut self, is_as_hinted: bool) -> Result<(), String> {
+        if is_as_hinted {
+            return Ok(());
+        }
+        self.hints = None;
+        let channels = self.slots.iter_mut().filter(|s| matches!(s, Some(Slot::Channel { .. })));
+        channels.for_each(|slot| *slot = None);
+        match std::mem::take(&mut self.has_used_hints) {
+            true => Err("a declaration contradicts the summary, by which messages before it were \
+                         read, since their own declarations are damaged"
+                .to_owned()),
+            false => Ok(()),
+        }
     }
 
     fn schema(&self, id: u16) -> Option<&Arc<StoredSchema>> {
@@ -167,6 +193,10 @@ impl ChannelTable {
     fn channel(&self, id: u16) -> Option<&Arc<StoredChannel>> {
         let in_summary = || self.summary.as_ref()?.channels.get(&id);
         self.local.channels.get(&id).or_else(in_summary)
+    }
+
+    fn hinted_channel(&self, id: u16) -> Option<&Arc<StoredChannel>> {
+        self.hints.as_ref()?.channels.get(&id)
     }
 
     fn set(&mut self, id: u16, slot: Slot) -> Slot {
@@ -190,14 +220,15 @@ impl ChannelTable {
     }
 
     fn look_up(&mut self, id: u16) -> Result<Slot, Error> {
-        let hints = self.hints.as_deref();
-        let hinted = || hints?.channels.get(&id);
-        let Some(stored) = self.channel(id).or_else(hinted) else {
+        let Some(stored) = self.channel(id).or_else(|| self.hinted_channel(id)) else {
             return Ok(self.set(id, Slot::Undeclared));
         };
-        let hinted = || hints?.schemas.get(&stored.schema);
-        let schema = self.schema(stored.schema).or_else(hinted).filter(|_| stored.schema != 0);
+        let hinted = || self.hints.as_ref()?.schemas.get(&stored.schema);
+        let known = self.schema(stored.schema);
+        let schema = known.or_else(hinted).filter(|_| stored.schema != 0);
+        let is_hinted = self.channel(id).is_none() || known.is_none() && schema.is_some();
         let channel = stored.to_channel(schema.map(|schema| &**schema), &self.context.source);
+        self.has_used_hints |= is_hinted;
         let is_needed = self.context.query.channels.wants(channel.name.text(), &channel.source);
         let id_of_run = self.context.channels.intern(channel)?;
         Ok(self.set(id, Slot::Channel { id: id_of_run, is_needed }))

@@ -91,6 +91,16 @@ impl Walk {
         self.log.decompression_error()
     }
 
+    /// Goes on behind the damage that ended a compressed file. Returns where what follows begins,
+    /// anywhere in a record: one byte behind the end.
+    pub(crate) fn resume(&mut self) -> Result<Option<u64>, Error> {
+        let from = self.log.resume()?;
+        if let Some(from) = from {
+            (self.block, self.base, self.len, self.last) = (Bytes::new(), from, None, None);
+        }
+        Ok(from)
+    }
+
     pub(crate) fn is_cancelled(&self) -> bool {
         self.log.is_cancelled()
     }
@@ -162,8 +172,8 @@ impl Walk {
     /// Moves a stream from `from` to `to` without keeping what is between. Returns where it ended.
     pub(crate) fn skip(&mut self, from: u64, to: u64) -> Result<u64, Error> {
         let mut at = from;
-        while !self.is_seekable() && to.saturating_sub(at) > STREAM_STEP as u64 {
-            let next = at + STREAM_STEP as u64;
+        while !self.is_seekable() && at < to {
+            let next = to.min(at + STREAM_STEP as u64);
             if self.peek(next - 1, &mut [0])?.is_empty() {
                 return Ok(self.end());
             }
@@ -302,11 +312,16 @@ impl Walk {
         if let Some(len) = self.len {
             return Ok(end <= len);
         }
-        if head.len > self.max_record {
+        if self.is_too_long(head) {
             return Ok(head.opcode == op::ATTACHMENT && head.len <= MAX_CUT);
         }
         let mut last = [0];
         Ok(!self.peek(end.saturating_sub(1), &mut last)?.is_empty())
+    }
+
+    /// Whether a record of a stream is too long to wait for its end.
+    fn is_too_long(&self, head: Head) -> bool {
+        self.len.is_none() && head.len > self.max_record
     }
 
     /// Whether something plausible is at `at`, the end of a record: another record, even if it is
@@ -343,11 +358,14 @@ impl Walk {
         Ok(if is_record && self.leads_on(exact, CHAIN)? { exact } else { end })
     }
 
-    /// Whether records lead from here to the end of the file, or on by so many.
+    /// Whether records lead from here to the end of the file, even in a chunk, or on by so many.
     fn leads_on(&mut self, mut at: u64, chain: u32) -> Result<bool, Error> {
         for _ in 0..chain {
             match self.examine(at)? {
                 FoundAt::End | FoundAt::Magic => return Ok(true),
+                FoundAt::Cut(head) if head.opcode == op::CHUNK => return Ok(true),
+                // What is behind an attachment of any length is not waited for.
+                FoundAt::Record(head) if self.is_too_long(head) => return Ok(false),
                 FoundAt::Record(head) if min_len(head.opcode).is_some() => {
                     at = at.saturating_add(head.record_len());
                 }
@@ -397,7 +415,7 @@ impl Walk {
     ) -> Result<bool, Error> {
         let head = match self.examine(at)? {
             FoundAt::Magic => return self.leads_on(at + MAGIC.len() as u64, CHAIN),
-            FoundAt::Record(head) => head,
+            FoundAt::Record(head) if !self.is_too_long(head) => head,
             _ => return Ok(false),
         };
         match (head.opcode, is_channel) {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use sluice_model::{Batch, Error, Query, ReadContext, Reader, Rows};
 
-use crate::table::{GroupReader, GroupSpan, ParquetTable};
+use crate::input::GroupSpan;
+use crate::table::{GroupReader, ParquetTable};
 
 /// The maximum rows per batch.
 const MAX_ROWS: usize = 8 << 10;

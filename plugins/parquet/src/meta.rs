@@ -40,8 +40,6 @@ pub(crate) struct FooterMeta {
     /// The metadata of the messages' fields that have some, by column: units, the names of enums,
     /// and which column holds raw payloads.
     pub(crate) fields: BTreeMap<String, BTreeMap<String, String>>,
-    /// The entries that are there but cannot be read.
-    pub(crate) faults: Vec<EntryFault>,
 }
 
 /// What is wrong with an entry of the footer.
@@ -49,6 +47,13 @@ pub(crate) struct FooterMeta {
 pub(crate) struct EntryFault {
     key: &'static str,
     reason: String,
+}
+
+impl EntryFault {
+    /// Whether it is of an entry that [`FooterMeta::for_rewritten_file`] keeps.
+    pub(crate) fn stays_in_rewritten_file(&self) -> bool {
+        self.key != GROUPS
+    }
 }
 
 impl fmt::Display for EntryFault {
@@ -160,8 +165,7 @@ impl ChannelMeta {
 impl FooterMeta {
     /// The entries that stay valid when another program rewrites the file and copies them: those
     /// about rows and bytes do not.
-    pub(crate) fn for_rewritten_file(mut self) -> Self {
-        self.faults.retain(|fault| fault.key != GROUPS);
+    pub(crate) fn for_rewritten_file(self) -> Self {
         Self { groups: GroupsMeta::default(), by_sequence: false, ..self }
     }
 
@@ -185,18 +189,19 @@ impl FooterMeta {
         Ok(entries)
     }
 
-    /// Parses the footer's entries. Missing and malformed entries are left out.
-    pub(crate) fn from_entries(entries: Option<&Vec<KeyValue>>) -> Self {
+    /// Parses the footer's entries, and returns those that are malformed, too. They are left out,
+    /// as missing ones are.
+    pub(crate) fn from_entries(entries: Option<&Vec<KeyValue>>) -> (Self, Vec<EntryFault>) {
         let entries = entries.map_or(&[][..], Vec::as_slice);
         let mut faults = Vec::new();
-        Self {
+        let meta = Self {
             channels: parsed(entries, CHANNELS, &mut faults).unwrap_or_default(),
             groups: parsed(entries, GROUPS, &mut faults).unwrap_or_default(),
             by_sequence: find(entries, ORDER).and_then(|e| e.value.as_deref()) == Some("sequence"),
             message: parsed(entries, TYPE, &mut faults),
             fields: parsed(entries, FIELDS, &mut faults).unwrap_or_default(),
-            faults,
-        }
+        };
+        (meta, faults)
     }
 }
 

@@ -16,8 +16,9 @@ use sluice_model::{
     Batch, Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
 };
 
+use crate::input::GroupSpan;
 use crate::merge::{MergeReader, TableMerge};
-use crate::table::{GroupReader, GroupSpan, ParquetTable, TARGET_BYTES};
+use crate::table::{GroupReader, ParquetTable, TARGET_BYTES};
 
 /// Reads Parquet tables: those that the sink `parquet` wrote, and others with a column `timestamp`.
 ///
@@ -225,7 +226,7 @@ impl Source for Parquet {
     /// another reports them as damage.
     fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
         let table = ParquetTable::open(input)?;
-        let faults = table.meta.faults.iter().filter(|_| table.rows() == 0);
+        let faults = table.faults.iter().filter(|_| table.rows() == 0);
         Ok(faults.map(ToString::to_string).collect())
     }
 

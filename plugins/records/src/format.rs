@@ -57,6 +57,13 @@ impl RecordFormat {
         !self.is_sequential && (self.is_marked || self.stride().is_some())
     }
 
+    /// Whether times have counters that wrap.
+    pub(crate) fn has_counters(&self) -> bool {
+        let parts =
+            self.kinds.iter().flat_map(|kind| &kind.timing).flat_map(|timing| &timing.parts);
+        parts.into_iter().any(|part| part.wraps.is_some())
+    }
+
     /// The length of every record, if it is the same for all.
     pub(crate) fn stride(&self) -> Option<usize> {
         let first = self.kinds.first()?.fixed_len?;

@@ -260,6 +260,21 @@ impl<'f> RecordScanner<'f> {
         self.first_trusted(log, from, &mut search)
     }
 
+    /// The position of the first record behind missing bytes that end before `from`; `None` if
+    /// nothing marks records.
+    pub(crate) fn find_after_gap(
+        &mut self,
+        log: &mut dyn ReadAt,
+        from: u64,
+    ) -> Result<Option<u64>, Error> {
+        if !self.format.is_marked {
+            return Ok(None);
+        }
+        let mut search = self.search(from..u64::MAX);
+        search.forget();
+        self.first_trusted(log, from, &mut search)
+    }
+
     fn search(&self, range: Range<u64>) -> Search {
         let anchor = self.format.anchor.as_ref();
         let pattern_len = anchor.map_or(1, |(at, bytes)| at + bytes.needle().len());

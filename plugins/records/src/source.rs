@@ -22,7 +22,7 @@ use crate::channels::ChannelIds;
 use crate::classify::{Classification, Rejection};
 use crate::columns;
 use crate::compile::compile;
-use crate::format::{Disposition, RecordFormat, RecordKind};
+use crate::format::{Disposition, RecordExtent, RecordFormat, RecordKind};
 use crate::options::Options;
 use crate::scan::{self, LONG_RECORD, LogStart, RecordScanner};
 use crate::time::TimeState;
@@ -139,6 +139,10 @@ pub(crate) struct RecordFraming {
 
 const NO_TIME: &str = "its time is out of range (1677 to 2262)";
 const NOT_TIMED: &str = "its kind has no time, and no earlier record has one";
+const UNMARKED: &str = "nothing marks the records of this format, so none is found behind compressed \
+                        data that is damaged: the rest of the log is not read";
+const UNCOUNTED: &str = "compressed data is damaged: if counters that wrap (`wraps`) did so in what \
+                         is missing, times behind it are wrong by whole periods";
 const NO_NUMBER: &str = "its number is out of range (63 bits)";
 
 impl RecordFraming {
@@ -261,6 +265,28 @@ impl Framing for RecordFraming {
             LogStart::Invalid(_) if !self.format.is_marked => Ok(None),
             LogStart::Invalid(_) => self.scan().find(log, 0, range),
         }
+    }
+
+    fn find_after_gap(
+        &mut self,
+        log: &mut dyn ReadAt,
+        range: Range<u64>,
+    ) -> Result<Option<u64>, Error> {
+        // A record without a time has that of the one before, which may be missing.
+        self.time_state.nanos = None;
+        if !self.format.is_marked {
+            self.losses.note(UNMARKED, 0);
+        } else if self.format.has_counters() {
+            self.losses.note(UNCOUNTED, 0);
+        }
+        self.scan().find_after_gap(log, range.start)
+    }
+
+    fn is_open_ended(&self, record: &[u8]) -> bool {
+        let kind = self.format.kind_of(record).and_then(|number| self.format.kinds.get(number));
+        let shows_end =
+            |kind: &RecordKind| kind.fixed_len.is_some() || kind.is_checked(record.len());
+        matches!(self.format.extent, RecordExtent::Sync) && !kind.is_some_and(shows_end)
     }
 
     fn event(&mut self, pos: u64, record: &[u8]) -> Result<RecordContent, Error> {

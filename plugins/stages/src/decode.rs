@@ -1,7 +1,7 @@
 //! Stage `decode`: turns payloads into columns that travel with their events. Codecs know the
 //! formats.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -65,6 +65,13 @@ struct ChannelPlan {
     embedded: Option<KnownType>,
     /// The channel's name.
     channel: String,
+}
+
+impl ChannelPlan {
+    /// The preferred type, if messages are of another.
+    fn overruled_preference(&self, name: &str) -> Option<&str> {
+        self.preferred_type.as_deref().filter(|preferred| *preferred != name)
+    }
 }
 
 fn stage(options: DecodeOptions, registry: &Registry) -> Result<Stage, OptionsError> {
@@ -141,6 +148,18 @@ impl ChannelTypes {
     }
 }
 
+fn type_name(known: &KnownType) -> &str {
+    &known.message_type.name
+}
+
+/// The note on messages of another type than the options assign to their channel.
+fn not_preferred(channel: &str, preferred: &str, name: &str, why: &str) -> String {
+    format!(
+        "{channel}: the option `channel_types` says `{preferred}`, but messages are `{name}`{why}, \
+         and are decoded as that"
+    )
+}
+
 /// A line that identifies the codecs and types, which decide the result in addition to options.
 pub(crate) fn made_from(codecs: &Codecs) -> Option<String> {
     let with_types = codecs.iter().filter(|codec| !codec.types().is_empty());
@@ -210,8 +229,7 @@ impl Decode {
             TypeChoice::Unknown => return UNKNOWN,
             TypeChoice::Several => return SEVERAL,
         };
-        let name =
-            |at: usize| self.types.types().get(at).map_or("", |known| &*known.message_type.name);
+        let name = |at| self.known(TypeSource::Declared(at), &[]).map_or("", type_name);
         if let Some(other) = other {
             let (first, other) = (name(at), name(other));
             context.note(
@@ -222,6 +240,10 @@ impl Decode {
                 ),
                 0,
             );
+        }
+        if let Some(preferred) = plan.overruled_preference(name(at)) {
+            let why = format!(" (fingerprint {key})");
+            context.note(not_preferred(&plan.channel, preferred, name(at), &why), 0);
         }
         TypeDecision::Type(TypeSource::Declared(at))
     }
@@ -236,6 +258,7 @@ impl Decode {
         let mut decisions = vec![TypeDecision::Skipped; batch.len()];
         let has_rows = batch.decoded_mask();
         let mut known: HashMap<(u32, usize, TypeKey), TypeDecision> = HashMap::new();
+        let mut overruled = BTreeSet::new();
         // Of a few channels the last one: most have one type.
         let mut recent = [None; RECENT_CHANNELS];
         for (row, channel) in batch.channels().iter().enumerate() {
@@ -243,7 +266,12 @@ impl Decode {
             if has_rows[row] {
                 continue;
             }
-            if plan.embedded.is_some() {
+            if let Some(embedded) = &plan.embedded {
+                let preferred = plan.overruled_preference(type_name(embedded));
+                if let Some(preferred) = preferred.filter(|_| overruled.insert(*channel)) {
+                    let (name, why) = (type_name(embedded), ", as the log declares");
+                    context.note(not_preferred(&plan.channel, preferred, name, why), 0);
+                }
                 decisions[row] = TypeDecision::Type(TypeSource::Embedded(*channel));
                 continue;
             }
@@ -315,7 +343,7 @@ impl Decode {
 
     /// The message of a failure. Built once per batch, channel and reason.
     fn message(&self, why: FailureReason, plans: &ChannelPlans) -> String {
-        let name = |at| self.known(at, plans).map_or("", |known| &*known.message_type.name);
+        let name = |at| self.known(at, plans).map_or("", type_name);
         match why {
             FailureReason::NoType(at) => REASONS[at].to_owned(),
             FailureReason::Unusable(at) => {

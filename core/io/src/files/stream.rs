@@ -257,7 +257,7 @@ impl UpstreamError {
         io::Error::new(error.kind(), Self(error))
     }
 
-    fn is(error: &io::Error) -> bool {
+    pub(super) fn is(error: &io::Error) -> bool {
         error.get_ref().is_some_and(|inner| inner.is::<Self>())
     }
 }

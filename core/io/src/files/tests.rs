@@ -518,6 +518,15 @@ fn behind_damage_a_compressed_stream_goes_on_with_its_next_frame() {
     assert_eq!(log.read_at(0, &mut buffer).unwrap(), 4 * plain.len());
     let told = log.decompression_error().unwrap();
     assert!(told.contains("1600000 bytes of it were read before that"), "{told}");
+    // So are the blocks of a short one before a block that cannot be decompressed.
+    let mut blocks = checked_frame(&plain);
+    // The type of the second block, behind the headers of the frame and of the first.
+    blocks[6 + 3 + (128 << 10)] |= 0x06;
+    let mut log = arriving(&[Some(&blocks)]);
+    let end = log.read_at(0, &mut buffer).unwrap();
+    assert!(end == 128 << 10 && buffer[..end] == plain[..end], "{end}");
+    let told = log.decompression_error().unwrap();
+    assert!(told.contains("in a frame; 131072 bytes of it were read before that"), "{told}");
     // Without another frame, the stream ends.
     let cut = &frames[0][..50_000];
     let mut log = arriving(&[Some(cut), None, Some(b"x")]);

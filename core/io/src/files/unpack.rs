@@ -1,6 +1,7 @@
 //! Decompression of streams, a block at a time. What the checksum of a short frame shows to be
 //! wrong is not passed on.
 
+use std::fmt;
 use std::io::{self, Read};
 use std::ops::Range;
 
@@ -8,6 +9,7 @@ use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 use super::ZSTD_MAGIC;
 use super::compressed_input::CompressedInput;
+use super::stream::UpstreamError;
 use crate::ReadBuffer;
 use crate::frames::DEFAULT_LEN;
 
@@ -164,10 +166,20 @@ impl<R: Read> Unpacker<R> {
                 Ok(_) if self.is_passing() => self.pass(),
                 Ok(_) => {}
                 Err(error) if is_checksum_error(&error) => return Err(self.wrong_checksum()),
-                Err(error) if self.plain.is_empty() => return Err(error),
                 // Nobody waits for the rest of a frame that comes slowly.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.pass(),
-                Err(error) => (self.ready, self.failure) = (0..self.plain.len(), Some(error)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.plain.is_empty() {
+                        return Err(error);
+                    }
+                    self.pass();
+                }
+                Err(error) => {
+                    let error = self.with_unverified(error);
+                    if self.plain.is_empty() {
+                        return Err(error);
+                    }
+                    (self.ready, self.failure) = (0..self.plain.len(), Some(error));
+                }
             }
         }
         Ok(true)
@@ -186,14 +198,27 @@ impl<R: Read> Unpacker<R> {
 
     fn wrong_checksum(&mut self) -> io::Error {
         self.plain.discard(usize::MAX);
+        let why = "the checksum of a frame is wrong";
         io::Error::other(match self.passed {
-            None => "the checksum of a frame is wrong, and the frame is left out".to_owned(),
-            Some(len) => format!(
-                "the checksum of a frame is wrong; {len} bytes of it were read before that, and \
-                 what they hold may be wrong"
-            ),
+            None => format!("{why}, and the frame is left out"),
+            Some(len) => unverified(why, len),
         })
     }
+
+    /// Adds to what is wrong with a block how much precedes it in its frame: the damage may begin
+    /// there, and no checksum tells.
+    fn with_unverified(&self, error: io::Error) -> io::Error {
+        let len = self.passed.unwrap_or(0) + self.plain.len() as u64;
+        let is_damage = error.kind() == io::ErrorKind::Other && !UpstreamError::is(&error);
+        match is_damage && len > 0 {
+            true => io::Error::other(unverified(format_args!("{error} in a frame"), len)),
+            false => error,
+        }
+    }
+}
+
+fn unverified(why: impl fmt::Display, len: u64) -> String {
+    format!("{why}; {len} bytes of it were read before that, and what they hold may be wrong")
 }
 
 fn is_checksum_error(error: &io::Error) -> bool {

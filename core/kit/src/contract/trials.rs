@@ -5,6 +5,8 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
+use sluice_io::frames::compress;
+
 /// Whether `SLUICE_CI=all` is set.
 fn is_long() -> bool {
     std::env::var_os("SLUICE_CI").is_some_and(|form| form == "all")
@@ -43,6 +45,23 @@ pub fn overwrite(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
     file.write_all(bytes)?;
     file.set_len(bytes.len() as u64)
+}
+
+/// These parts of a log in a zstd frame each, of which those with these numbers are damaged: their
+/// checksums are wrong, so nothing of them is read.
+///
+/// # Panics
+///
+/// If compressing fails.
+#[must_use]
+pub fn frames(parts: &[&[u8]], damaged: &[usize]) -> Vec<u8> {
+    let frame = |(number, part): (usize, &&[u8])| {
+        let mut frame = compress(part, 1).expect("bytes can be compressed");
+        let last = frame.last_mut().filter(|_| damaged.contains(&number));
+        last.into_iter().for_each(|byte| *byte ^= 0x55);
+        frame
+    };
+    parts.iter().enumerate().flat_map(frame).collect()
 }
 
 #[cfg(test)]

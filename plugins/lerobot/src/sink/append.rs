@@ -1,24 +1,23 @@
 //! Appending: what a dataset that is there already has, and where it continues. Changes none of its
 //! files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use arrow_array::{Array, RecordBatch};
 use sluice_model::{Error, Input, SinkContext};
+use sluice_parquet::input::ParquetInput;
 
 use super::encode::FrameEncoder;
 use super::episodes::EpisodeCutter;
 use super::options::LeRobotSink;
 use super::write::DatasetFiles;
 use crate::episode_table::measured;
-use crate::feature::Feature;
+use crate::feature::{Feature, INDEX};
 use crate::info::{self, DATA, DatasetInfo, EPISODES, FilePlace, MB, STATS, TASKS};
-use crate::parquet_io::TableBytes;
+use crate::parquet_io::{WRITER, open_table};
 use crate::stats::FeatureStats;
 use crate::task_table::TaskTable;
 
@@ -40,16 +39,22 @@ pub(super) fn open(
     (files.chunks_size, files.data_file_size) = (info.chunks_size, info.data_file_mb * MB);
     files.robot_type = info.robot_type.clone().or_else(|| sink.robot_type.clone());
     cutter.fps = Some(info.fps);
+    let episodes = counted_episodes(&folder, &info)?;
+    let data = counted_data(&folder, &info)?;
+    let next = |last: Option<FilePlace>| last.map(|place| place.next(info.chunks_size));
+    let continued = [data.last.max(episodes.data), episodes.tables.last].map(next);
+    let [data_place, table_place] = continued.map(Option::unwrap_or_default);
+    files.continue_at(data_place, table_place);
+    files.uncounted = data.uncounted.into_iter().chain(episodes.tables.uncounted).collect();
+    files.appended_to = Some(info.clone());
     if info.frames == 0 && info.episodes == 0 {
         return Ok(files);
     }
-    let last = last_episode(&folder, &info)?;
-    check_data(&folder, &info)?;
-    let continued = [last.data, last.table].map(|place| place.next(info.chunks_size));
-    files.continue_at(continued[0], continued[1]);
     files.total_episodes = info.episodes;
     files.stats = read_stats(&folder, &info)?;
     cutter.tasks = TaskTable::read(&folder.join(TASKS))?;
+    // A run that was killed may have added others.
+    cutter.tasks.truncate(usize::try_from(info.tasks).unwrap_or(usize::MAX));
     if cutter.tasks.len() as u64 != info.tasks {
         return Err(wrong(
             &folder.join(TASKS),
@@ -80,48 +85,68 @@ fn check_options(sink: &LeRobotSink, info: &DatasetInfo, folder: &Path) -> Resul
     }
 }
 
-/// The last episode of a dataset.
-struct LastEpisode {
-    data: FilePlace,
-    /// The file of the table of episodes.
-    table: FilePlace,
+/// The files of one kind.
+struct CountedFiles {
+    /// The place of the last one that the dataset counts, if it counts any.
+    last: Option<FilePlace>,
+    /// Those behind it, which a run left that was killed while it appended.
+    uncounted: Vec<PathBuf>,
 }
 
-/// Reads where the last episode is, and checks that the table has them all.
-fn last_episode(folder: &Path, info: &DatasetInfo) -> Result<LastEpisode, Error> {
-    let tables = info::tables(folder, EPISODES)?;
-    let (mut episodes, mut frames, mut data) = (0, 0, FilePlace::default());
-    for Input { path, .. } in &tables {
-        for [episode, from, to, chunk, file] in read_episodes(path)? {
-            if episode != episodes as i64 || from != frames as i64 || to <= from {
-                return Err(wrong(
-                    path,
-                    format!("its episodes are not in order: expected episode {episodes}"),
-                ));
-            }
-            (episodes, frames) = (episodes + 1, to as u64);
-            let place = u64::try_from(chunk).ok().zip(u64::try_from(file).ok());
-            let (chunk, file) =
-                place.ok_or_else(|| wrong(path, format!("episode {episode} is in no file")))?;
-            data = data.max(FilePlace { chunk, file });
+/// The tables of episodes, and the last data file that they name.
+struct CountedEpisodes {
+    tables: CountedFiles,
+    data: Option<FilePlace>,
+}
+
+/// Reads where the episodes are, and checks that the tables have those that the dataset claims.
+fn counted_episodes(folder: &Path, info: &DatasetInfo) -> Result<CountedEpisodes, Error> {
+    let (mut episodes, mut frames, mut data) = (0, 0, None);
+    let (mut counted, mut uncounted) = (Vec::new(), Vec::new());
+    for table in info::tables(folder, EPISODES)? {
+        let path = table.path.clone();
+        let input = open_table(&path, "this table of episodes")?;
+        if (episodes, frames) == (info.episodes, info.frames) && input.rows() > 0 {
+            check_left(&input)?;
+            uncounted.push(path);
+            continue;
         }
+        counted.push(table);
+        let add = |rows: &RecordBatch| {
+            for [episode, from, to, chunk, file] in episodes_in(rows)? {
+                if episodes == info.episodes {
+                    return Err(format!("it has more episodes than the {episodes} of info.json"));
+                }
+                if episode != episodes as i64 || from != frames as i64 || to <= from {
+                    return Err(format!(
+                        "its episodes are not in order: expected episode {episodes}"
+                    ));
+                }
+                (episodes, frames) = (episodes + 1, to as u64);
+                let place = u64::try_from(chunk).ok().zip(u64::try_from(file).ok());
+                let (chunk, file) =
+                    place.ok_or_else(|| format!("episode {episode} is in no file"))?;
+                data = data.max(Some(FilePlace { chunk, file }));
+            }
+            Ok(())
+        };
+        input.for_each_slice(&COLUMNS, 1 << 20, add)?.map_err(|what| wrong(&path, what))?;
     }
     if (episodes, frames) != (info.episodes, info.frames) {
         return Err(wrong(
             folder,
             format!(
-                "expected {} episodes of {} frames, found {episodes} of {frames}; files of more \
-                 than info.json counts are of a run that was killed: delete them",
+                "expected {} episodes of {} frames, found {episodes} of {frames}",
                 info.episodes, info.frames
             ),
         ));
     }
-    let table = last_place(&tables).ok_or_else(|| {
+    let last = last_place(&counted);
+    if last.is_none() && !counted.is_empty() {
         let what = "its tables of episodes are not named chunk-NNN/file-NNN.parquet";
-        wrong(folder, what.to_owned())
-    })?;
-    let files = last_place(&info::tables(folder, DATA)?);
-    Ok(LastEpisode { data: files.map_or(data, |last| last.max(data)), table })
+        return Err(wrong(folder, what.to_owned()));
+    }
+    Ok(CountedEpisodes { tables: CountedFiles { last, uncounted }, data })
 }
 
 /// The greatest place among files; `None` if one has another name.
@@ -135,60 +160,58 @@ fn last_place(files: &[Input]) -> Option<FilePlace> {
     places?.into_iter().max()
 }
 
-/// Number, first and last frame, and data file of each episode in a table.
-fn read_episodes(path: &Path) -> Result<Vec<[i64; 5]>, Error> {
-    const COLUMNS: [&str; 5] = [
-        "episode_index",
-        "dataset_from_index",
-        "dataset_to_index",
-        "data/chunk_index",
-        "data/file_index",
-    ];
-    let bytes = TableBytes::open(path)?;
-    let read = || {
-        let builder = ParquetRecordBatchReaderBuilder::try_new(bytes.clone())?;
-        let schema = builder.parquet_schema();
-        let mask = ProjectionMask::columns(schema, COLUMNS);
-        let mut found = Vec::new();
-        for rows in builder.with_projection(mask).build()? {
-            let rows = rows?;
-            let column = |name: &str| {
-                let column = rows.column_by_name(name).filter(|column| column.null_count() == 0);
-                let numbers = column.and_then(|column| column.as_primitive_opt::<Int64Type>());
-                numbers.ok_or_else(|| format!("it has no column `{name}` of int64"))
-            };
-            let columns = [
-                column(COLUMNS[0])?,
-                column(COLUMNS[1])?,
-                column(COLUMNS[2])?,
-                column(COLUMNS[3])?,
-                column(COLUMNS[4])?,
-            ];
-            found.extend((0..rows.num_rows()).map(|row| columns.map(|column| column.value(row))));
-        }
-        Ok::<_, Box<dyn std::error::Error>>(found)
+const COLUMNS: [&str; 5] = [
+    "episode_index",
+    "dataset_from_index",
+    "dataset_to_index",
+    "data/chunk_index",
+    "data/file_index",
+];
+
+/// Number, first and last frame, and data file of each episode of a table.
+fn episodes_in(rows: &RecordBatch) -> Result<impl Iterator<Item = [i64; 5]>, String> {
+    let column = |name: &str| {
+        let column = rows.column_by_name(name).filter(|column| column.null_count() == 0);
+        let numbers = column.and_then(|column| column.as_primitive_opt::<Int64Type>());
+        numbers.ok_or_else(|| format!("it has no column `{name}` of int64"))
     };
-    bytes.call(read)?.map_err(|what| {
-        Error::malformed(path.to_string_lossy(), 0, format!("not a table of episodes: {what}"))
-    })
+    let [episode, from, to, chunk, file] = COLUMNS.map(column);
+    let columns = [episode?, from?, to?, chunk?, file?];
+    Ok((0..rows.num_rows()).map(move |row| columns.map(|column| column.value(row))))
 }
 
-/// Checks that the data files hold the frames that the dataset claims.
-fn check_data(folder: &Path, info: &DatasetInfo) -> Result<(), Error> {
-    let mut frames: u64 = 0;
-    for Input { path, .. } in info::tables(folder, DATA)? {
-        let bytes = TableBytes::open(&path)?;
-        let read = || ParquetRecordBatchReaderBuilder::try_new(bytes.clone());
-        let builder = bytes.call(read)?.map_err(|what| {
-            Error::malformed(path.to_string_lossy(), 0, format!("not a data file: {what}"))
-        })?;
-        let rows = builder.metadata().file_metadata().num_rows();
-        frames = frames.saturating_add(u64::try_from(rows).unwrap_or(0));
+/// Finds the data files with the frames that the dataset claims, and checks that they are there.
+fn counted_data(folder: &Path, info: &DatasetInfo) -> Result<CountedFiles, Error> {
+    let (mut frames, mut counted, mut uncounted) = (0u64, Vec::new(), Vec::new());
+    for file in info::tables(folder, DATA)? {
+        let input = open_table(&file.path, "this data file")?;
+        if frames == info.frames && input.rows() > 0 {
+            check_left(&input)?;
+            uncounted.push(file.path);
+            continue;
+        }
+        frames = frames.saturating_add(input.rows());
+        counted.push(file);
     }
-    if frames == info.frames {
+    if frames != info.frames {
+        return Err(wrong(
+            folder,
+            format!("expected {} frames in its data files, found {frames}", info.frames),
+        ));
+    }
+    Ok(CountedFiles { last: last_place(&counted), uncounted })
+}
+
+/// Refuses a file that the dataset does not count unless it is one that a killed run left, which
+/// appending removes.
+fn check_left(input: &ParquetInput) -> Result<(), Error> {
+    let writer = input.metadata().file_metadata().created_by();
+    if writer.is_some_and(|writer| writer.starts_with(WRITER)) {
         return Ok(());
     }
-    Err(wrong(folder, format!("expected {} frames in its data files, found {frames}", info.frames)))
+    let what = "its rows are not counted by info.json, and another program wrote it; remove it, or \
+                complete the dataset";
+    Err(wrong(input.path(), what.to_owned()))
 }
 
 /// The statistics of all frames so far.
@@ -207,5 +230,18 @@ fn read_stats(folder: &Path, info: &DatasetInfo) -> Result<Vec<FeatureStats>, Er
             wrong(&path, format!("the statistics of `{}` are incomplete", feature.name))
         })
     });
-    each.collect()
+    let each = each.collect::<Result<Vec<_>, _>>()?;
+    // Every frame has an index.
+    let index = measured(&all).zip(&each).find(|(feature, _)| feature.name == INDEX);
+    match index.map(|(_, stats)| stats.count) {
+        Some(count) if count != info.frames => Err(wrong(
+            &path,
+            format!(
+                "expected statistics of {} frames, found those of {count}, which a run left that \
+                 was killed; convert the dataset to a new one, and append to that",
+                info.frames
+            ),
+        )),
+        _ => Ok(each),
+    }
 }

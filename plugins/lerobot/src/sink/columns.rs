@@ -247,7 +247,11 @@ impl NestedLists {
                 return Ok(Self { levels, leaf });
             }
             if levels.len() == MAX_DIMENSIONS {
-                return Err(unsupported(planned, leaf.data_type()));
+                return Err(Error::invalid(format!(
+                    "the field `{}` has more than {MAX_DIMENSIONS} dimensions, which no feature \
+                     has: choose other fields, or parts of it, with `features`",
+                    planned.field
+                )));
             }
             let parts = list_parts(&leaf).ok_or_else(|| Error::internal("a list without parts"))?;
             let (offsets, inner) = parts;

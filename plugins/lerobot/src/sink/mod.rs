@@ -117,6 +117,10 @@ fn notes(cutter: &EpisodeCutter, files: &DatasetFiles) -> Vec<(String, u64)> {
         ),
         ("frames without a task, which have an empty text; set `task`", counts.without_task),
         ("images that cannot be decoded, left out of the statistics", files.undecodable()),
+        (
+            "files replaced or removed that info.json did not count: an append was killed",
+            files.uncounted_files(),
+        ),
     ];
     let mut notes: Vec<_> = each
         .into_iter()

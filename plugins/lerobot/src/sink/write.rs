@@ -1,6 +1,8 @@
 //! Writes the files of a dataset: data and tables of episodes as they come, and at the end what
 //! describes all of them. Encodes no frames.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -35,6 +37,12 @@ pub(super) struct DatasetFiles {
     pub(super) robot_type: Option<String>,
     /// Whether the dataset was there before.
     pub(super) appends: bool,
+    /// The description of the dataset that was there.
+    pub(super) appended_to: Option<DatasetInfo>,
+    /// Files that it does not count, which a run left that was killed while it appended.
+    pub(super) uncounted: BTreeSet<PathBuf>,
+    /// How many of them new files have replaced.
+    replaced: u64,
     data: FileSeries,
     episodes: FileSeries,
     /// The episode that is not complete.
@@ -69,6 +77,9 @@ impl DatasetFiles {
             data_file_size: sink.data_file_size.0,
             robot_type: sink.robot_type.clone(),
             appends: false,
+            appended_to: None,
+            uncounted: BTreeSet::new(),
+            replaced: 0,
             data: FileSeries::default(),
             episodes: FileSeries::default(),
             open: None,
@@ -151,7 +162,7 @@ impl DatasetFiles {
         }
         let place = self.data.next;
         self.data.next = place.next(self.chunks_size);
-        let file = self.outputs.create_as_is(&self.folder.join(place.path(DATA)))?;
+        let file = self.create(&place.path(DATA))?;
         let schema = Arc::clone(&encoder.schema);
         self.data.open = Some((place, TableWriter::new(file, schema, encoder.properties.clone())?));
         Ok(place)
@@ -188,7 +199,7 @@ impl DatasetFiles {
         if self.episodes.open.is_none() {
             let place = self.episodes.next;
             self.episodes.next = place.next(self.chunks_size);
-            let file = self.outputs.create_as_is(&self.folder.join(place.path(EPISODES)))?;
+            let file = self.create(&place.path(EPISODES))?;
             let writer = TableWriter::new(file, Arc::clone(&schema), episode_table::properties())?;
             self.episodes.open = Some((place, writer));
         }
@@ -196,12 +207,22 @@ impl DatasetFiles {
         writer.write(&episode_table::columns(&schema, features, &rows, *place)?)
     }
 
+    fn has_changes(&self) -> bool {
+        !self.appends || self.episodes.open.is_some() || !self.rows.is_empty()
+    }
+
+    /// The files of a killed run that this one replaces or removes.
+    pub(super) fn uncounted_files(&self) -> u64 {
+        if self.has_changes() { self.replaced + self.uncounted.len() as u64 } else { 0 }
+    }
+
     /// Completes all files, and writes those that describe the dataset.
     pub(super) fn finish(mut self, cutter: &EpisodeCutter) -> Result<(), Error> {
         // Another run may be appending: what has not changed must not be replaced.
-        if self.appends && self.episodes.open.is_none() && self.rows.is_empty() {
+        if !self.has_changes() {
             return Ok(());
         }
+        self.remove_uncounted()?;
         let features = cutter.encoder.as_ref().map(|encoder| encoder.features.clone());
         let features = features.unwrap_or_default();
         let all = [&features[..], &Feature::default_features()].concat();
@@ -230,6 +251,34 @@ impl DatasetFiles {
             features,
         };
         self.write_text(INFO, &info.to_text())
+    }
+
+    /// Creates a file for rows. It replaces one that the dataset does not count.
+    fn create(&mut self, name: &str) -> Result<OutputFile, Error> {
+        let path = self.folder.join(name);
+        if self.uncounted.remove(&self.outputs.actual_path(&path)) {
+            self.replaced += 1;
+            return self.outputs.replace(&path);
+        }
+        self.outputs.create_as_is(&path)
+    }
+
+    /// Removes the files that the dataset does not count and that no new ones replace: LeRobot
+    /// reads all that are there.
+    fn remove_uncounted(&mut self) -> Result<(), Error> {
+        let Some(info) = &self.appended_to else { return Ok(()) };
+        let folder = self.outputs.actual_path(&self.folder);
+        // They may be those of another run that has published them by now.
+        if DatasetInfo::read(&folder)?.as_ref() != Some(info) {
+            return Err(Error::refused(format!(
+                "another run has appended to the dataset; run again: {}",
+                folder.display()
+            )));
+        }
+        let mut uncounted = std::mem::take(&mut self.uncounted).into_iter();
+        uncounted.try_for_each(|path| {
+            fs::remove_file(&path).map_err(|error| Error::io("remove", &path, error))
+        })
     }
 
     fn write_text(&self, name: &str, text: &str) -> Result<(), Error> {

@@ -3,14 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
-use parquet::file::metadata::RowGroupMetaData;
-use parquet::file::reader::Length;
 use sluice_model::{Error, Input, Query, Split};
+use sluice_parquet::input::{GroupSpan, ParquetInput};
 
 use crate::feature::{EPISODE_INDEX, INDEX, TASK, TASK_INDEX};
 use crate::info::{DATA, DatasetInfo, INFO, TASKS, tables};
-use crate::parquet_io::TableBytes;
+use crate::parquet_io::open_table;
 use crate::task_table::TaskTable;
 
 /// The field with the number of a row's episode.
@@ -28,19 +26,17 @@ pub(super) struct Dataset {
 #[derive(Debug)]
 pub(super) struct DataFile {
     pub(super) path: PathBuf,
-    pub(super) groups: Vec<GroupSpan>,
+    pub(super) groups: Vec<FrameGroup>,
     pub(super) rows: u64,
+    /// Its length in bytes, if it has frames that the dataset does not count: it is what a run left
+    /// that was killed while it appended.
+    pub(super) uncounted: Option<u64>,
 }
 
 /// A row group of a data file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct GroupSpan {
-    pub(super) number: usize,
-    /// The offsets of its first byte, and of the byte after its last.
-    pub(super) start: u64,
-    pub(super) end: u64,
-    /// Its bytes in memory. Equal values take next to none in the file, however many there are.
-    pub(super) plain_bytes: u64,
+pub(super) struct FrameGroup {
+    pub(super) span: GroupSpan,
     /// The index of its first frame in the dataset.
     pub(super) first: u64,
     pub(super) rows: u64,
@@ -65,7 +61,9 @@ impl Dataset {
         }
         let (mut files, mut frames) = (Vec::new(), 0);
         for Input { path, .. } in tables(folder, DATA)? {
-            let file = DataFile::open(path, frames, &info)?;
+            // Appending adds whole files.
+            let left = info.frames - frames;
+            let file = DataFile::open(path, (frames, left), &info)?;
             frames += file.rows;
             files.push(file);
         }
@@ -97,50 +95,51 @@ impl Dataset {
 }
 
 impl DataFile {
-    fn open(path: PathBuf, first: u64, info: &DatasetInfo) -> Result<Self, Error> {
-        let bytes = TableBytes::open(&path)?;
-        let len = bytes.len();
+    /// Opens a file that begins with the frame `first`, of which the dataset counts `left` more.
+    fn open(path: PathBuf, (first, left): (u64, u64), info: &DatasetInfo) -> Result<Self, Error> {
+        let input = open_table(&path, "this data file")?;
+        let len = input.len();
+        if left == 0 && input.rows() > 0 {
+            return Ok(Self { path, groups: Vec::new(), rows: 0, uncounted: Some(len) });
+        }
         let wrong = |what: String| {
             Error::malformed(path.to_string_lossy(), len, format!("not a data file: {what}"))
         };
-        let load = || ArrowReaderMetadata::load(&bytes, ArrowReaderOptions::new());
-        let footer = bytes.call(load)?.map_err(wrong)?;
-        let own = [EPISODE_INDEX, INDEX, TASK_INDEX];
-        let needed = info.features.iter().map(|feature| &*feature.name).chain(own);
-        for name in needed {
-            if footer.schema().column_with_name(name).is_none() {
-                return Err(wrong(format!("it has no column `{name}`")));
-            }
-        }
+        check_columns(&input, info).map_err(wrong)?;
         let (mut groups, mut rows, mut after) = (Vec::new(), 0u64, 0);
-        for (number, group) in footer.metadata().row_groups().iter().enumerate() {
-            let span = group_span(number, group, first + rows);
-            let span = span.filter(|span| span.start >= after && span.end <= len);
-            let span = span.ok_or_else(|| {
-                wrong(format!("its row group {number} is not where its footer says"))
-            })?;
+        for (span, group) in input.spans().iter().zip(input.metadata().row_groups()) {
+            let number = span.number;
+            if span.start < after || span.start >= span.end {
+                return Err(wrong(format!("its row group {number} is not where its footer says")));
+            }
             after = span.end;
-            rows = rows
-                .checked_add(span.rows)
-                .filter(|rows| first.checked_add(*rows).is_some_and(|all| all <= info.frames))
-                .ok_or_else(|| {
-                    wrong(format!("it has more frames than the {} of {INFO}", info.frames))
-                })?;
-            groups.push(span);
+            let group = FrameGroup {
+                span: *span,
+                first: first + rows,
+                rows: u64::try_from(group.num_rows()).unwrap_or(u64::MAX),
+            };
+            rows = rows.checked_add(group.rows).filter(|rows| *rows <= left).ok_or_else(|| {
+                wrong(format!("it has more frames than the {} of {INFO}", info.frames))
+            })?;
+            groups.push(group);
         }
-        Ok(Self { path, groups, rows })
+        Ok(Self { path, groups, rows, uncounted: None })
     }
 
     /// Adds splits of about `target` bytes, each of whole row groups.
     pub(super) fn add_splits(&self, target: u64, splits: &mut Vec<Split>) {
+        if let Some(bytes) = self.uncounted {
+            let split = Split::whole(self.path.clone(), Some(bytes));
+            splits.push(Split { end: Some(bytes), ..split });
+        }
         let mut open: Option<Split> = None;
-        for group in self.groups.iter().filter(|group| group.rows > 0) {
+        for FrameGroup { span, .. } in self.groups.iter().filter(|group| group.rows > 0) {
             let split = open.get_or_insert_with(|| Split {
-                start: group.start,
+                start: span.start,
                 ..Split::whole(self.path.clone(), Some(0))
             });
-            split.end = Some(group.end);
-            let bytes = split.bytes.unwrap_or_default().saturating_add(group.plain_bytes);
+            split.end = Some(span.end);
+            let bytes = split.bytes.unwrap_or_default().saturating_add(span.plain_bytes);
             split.bytes = Some(bytes);
             if bytes >= target {
                 splits.extend(open.take());
@@ -150,50 +149,11 @@ impl DataFile {
     }
 }
 
-/// The bytes of a number or a boolean in memory, on average.
-const VALUE_BYTES: i64 = 4;
-
-/// Where a row group is; `None` if its footer is not consistent.
-fn group_span(number: usize, group: &RowGroupMetaData, first: u64) -> Option<GroupSpan> {
-    let (mut start, mut end, mut plain_bytes) = (u64::MAX, 0, 0u64);
-    for column in group.columns() {
-        // The library computes ranges in the same way, without checking for negative numbers.
-        let from = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
-        let from = u64::try_from(from).ok()?;
-        let to = from.checked_add(u64::try_from(column.compressed_size()).ok()?)?;
-        (start, end) = (start.min(from), end.max(to));
-        let values = column.num_values().saturating_mul(VALUE_BYTES);
-        let plain = u64::try_from(column.uncompressed_size().max(values)).ok()?;
-        plain_bytes = plain_bytes.saturating_add(plain);
-    }
-    let rows = u64::try_from(group.num_rows()).ok()?;
-    (start < end).then_some(GroupSpan { number, start, end, plain_bytes, first, rows })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use parquet::file::metadata::ColumnChunkMetaData;
-    use parquet::schema::parser::parse_message_type;
-    use parquet::schema::types::SchemaDescriptor;
-
-    use super::*;
-
-    #[test]
-    fn equal_values_count_with_what_they_take_in_memory() {
-        let fields = parse_message_type("message m { repeated float state; }").unwrap();
-        let columns = Arc::new(SchemaDescriptor::new(Arc::new(fields)));
-        let chunk = ColumnChunkMetaData::builder(columns.column(0))
-            .set_num_values(10 << 20)
-            .set_data_page_offset(4)
-            .set_total_compressed_size(100)
-            .set_total_uncompressed_size(150);
-        let group = RowGroupMetaData::builder(columns)
-            .set_num_rows(1 << 20)
-            .add_column_metadata(chunk.build().unwrap())
-            .build();
-        let span = group_span(0, &group.unwrap(), 0).unwrap();
-        assert_eq!((span.start, span.end, span.plain_bytes), (4, 104, 40 << 20));
+fn check_columns(input: &ParquetInput, info: &DatasetInfo) -> Result<(), String> {
+    let own = [EPISODE_INDEX, INDEX, TASK_INDEX];
+    let mut needed = info.features.iter().map(|feature| &*feature.name).chain(own);
+    match needed.find(|name| input.schema().column_with_name(name).is_none()) {
+        Some(name) => Err(format!("it has no column `{name}`")),
+        None => Ok(()),
     }
 }

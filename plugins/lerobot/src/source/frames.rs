@@ -1,25 +1,25 @@
 //! Reads the frames of row groups as batches of rows. Finds no files.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use sluice_model::{
     Batch, Channel, ChannelId, Clock, Damage, Encoding, Error, MessageType, Name, Payloads,
     ReadContext, Reader, Rows, Split, TypeKey,
 };
+use sluice_parquet::input::{GroupRows, GroupSpan, ParquetInput};
 
-use super::dataset::{DataFile, Dataset, EPISODE, GroupSpan};
+use super::dataset::{Dataset, EPISODE, FrameGroup};
 use crate::feature::{EPISODE_INDEX, Feature, FeatureType, INDEX, TASK, TASK_INDEX};
-use crate::parquet_io::TableBytes;
+use crate::info::INFO;
+use crate::parquet_io::open_table;
 
-/// The maximum rows per batch, and about how many bytes.
-const MAX_ROWS: usize = 8 << 10;
-const TARGET_BYTES: u64 = 2 << 20;
+/// The approximate bytes per batch.
+const TARGET_BYTES: usize = 2 << 20;
 
 /// The name of the type of all rows.
 const TYPE: &str = "lerobot.frame";
@@ -27,10 +27,9 @@ const TYPE: &str = "lerobot.frame";
 /// Reads the row groups of a split.
 pub(super) struct FrameReader {
     dataset: Arc<Dataset>,
-    file: usize,
-    bytes: TableBytes,
+    input: ParquetInput,
     /// The next one last.
-    groups: Vec<GroupSpan>,
+    groups: Vec<FrameGroup>,
     open: Option<OpenGroup>,
     context: ReadContext,
     channel: ChannelId,
@@ -38,8 +37,8 @@ pub(super) struct FrameReader {
 }
 
 struct OpenGroup {
-    span: GroupSpan,
-    rows: ParquetRecordBatchReader,
+    group: FrameGroup,
+    rows: GroupRows,
     /// The index of the next frame.
     next: u64,
 }
@@ -54,13 +53,17 @@ impl FrameReader {
     ) -> Result<Self, Error> {
         let found =
             dataset.files.get(file).ok_or_else(|| Error::internal("a file that is not there"))?;
-        let inside = |group: &&GroupSpan| {
-            let ends_inside = split.end.is_none_or(|end| group.end <= end);
-            group.start >= split.start && ends_inside && group.rows > 0
+        let inside = |group: &&FrameGroup| {
+            let ends_inside = split.end.is_none_or(|end| group.span.end <= end);
+            group.span.start >= split.start && ends_inside && group.rows > 0
         };
-        let mut groups: Vec<GroupSpan> = found.groups.iter().filter(inside).copied().collect();
+        let mut groups: Vec<FrameGroup> = found.groups.iter().filter(inside).copied().collect();
         groups.reverse();
-        let bytes = TableBytes::open(&found.path)?;
+        let input = open_table(&found.path, "this data file")?;
+        let is_first = found.groups.first().is_some_and(|group| group.span.start == split.start);
+        if let Some(note) = input.arrow_note().filter(|_| is_first) {
+            context.losses.note(note, 0);
+        }
         let mut channel =
             Channel::new(Name::from_text(channel), Arc::clone(&context.source), Encoding::Unknown);
         (channel.clock, channel.type_name) = (Clock::Relative, Some(TYPE.into()));
@@ -71,44 +74,28 @@ impl FrameReader {
         let key = TypeKey::from_parts(parts.iter().map(String::as_bytes));
         let message = Arc::new(MessageType::named(TYPE, key));
         let context = context.clone();
-        Ok(Self { dataset, file, bytes, groups, open: None, context, channel, message })
-    }
-
-    fn file(&self) -> Result<&DataFile, Error> {
-        let file = self.dataset.files.get(self.file);
-        file.ok_or_else(|| Error::internal("a file that is not there"))
+        Ok(Self { dataset, input, groups, open: None, context, channel, message })
     }
 
     /// Opens a row group. One that cannot be read is damage.
-    fn open_group(&self, span: GroupSpan) -> Result<Option<OpenGroup>, Error> {
+    fn open_group(&self, group: FrameGroup) -> Result<Option<OpenGroup>, Error> {
         let features = self.dataset.info.features.iter().map(|feature| &*feature.name);
         let names: Vec<&str> = features.chain([EPISODE_INDEX, INDEX, TASK_INDEX]).collect();
-        let per_row = (span.plain_bytes / span.rows.max(1)).max(1);
-        let batch = usize::try_from(TARGET_BYTES / per_row).unwrap_or(MAX_ROWS).clamp(1, MAX_ROWS);
-        let open = || {
-            let builder = ParquetRecordBatchReaderBuilder::try_new(self.bytes.clone())?;
-            // Names of features may have dots, which are no paths.
-            let roots = names.iter().filter_map(|name| builder.schema().index_of(name).ok());
-            let roots: Vec<usize> = roots.collect();
-            let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
-            let builder = builder.with_row_groups(vec![span.number]).with_batch_size(batch);
-            builder.with_projection(mask).build()
-        };
-        match self.bytes.call(open)? {
-            Ok(rows) => Ok(Some(OpenGroup { span, rows, next: span.first })),
+        let bytes = self.input.prefetch(group.span)?;
+        match self.input.read(bytes, group.span, Some(&names), None, TARGET_BYTES)? {
+            Ok(rows) => Ok(Some(OpenGroup { group, rows, next: group.first })),
             Err(reason) => {
-                self.report(&span, &reason)?;
+                self.report(&group, &reason);
                 Ok(None)
             }
         }
     }
 
-    fn report(&self, span: &GroupSpan, reason: &str) -> Result<(), Error> {
-        let input: Arc<str> = self.file()?.path.to_string_lossy().into();
-        let reason = format!("row group {}: {reason}", span.number);
-        let damage = Damage::new(&input, span.start, span.end - span.start, reason);
-        self.context.damage.report(damage);
-        Ok(())
+    fn report(&self, group: &FrameGroup, reason: &str) {
+        let GroupSpan { number, start, end, .. } = group.span;
+        let input: Arc<str> = self.input.path().to_string_lossy().into();
+        let reason = format!("row group {number}: {reason}");
+        self.context.damage.report(Damage::new(&input, start, end - start, reason));
     }
 
     fn batch(&self, rows: &RecordBatch, first: u64) -> Result<Batch, String> {
@@ -159,7 +146,7 @@ impl FrameReader {
     ) -> Result<RecordBatch, String> {
         let (mut fields, mut columns) = (Vec::new(), Vec::<ArrayRef>::new());
         for feature in &self.dataset.info.features {
-            let column = feature_column(feature, rows)?;
+            let column = self.feature_column(feature, rows)?;
             fields.push(Field::new(&feature.name, column.data_type().clone(), true));
             columns.push(column);
         }
@@ -169,15 +156,22 @@ impl FrameReader {
         columns.push(Arc::new(texts));
         RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(|e| e.to_string())
     }
+
+    /// The values of a feature: those of images are their files.
+    fn feature_column(&self, feature: &Feature, rows: &RecordBatch) -> Result<ArrayRef, String> {
+        let (name, schema) = (&feature.name, self.input.schema());
+        let found = rows.column_by_name(name).zip(schema.index_of(name).ok());
+        let (column, place) = found.ok_or_else(|| format!("there is no column `{name}`"))?;
+        let column = self.input.as_stored(place, column)?;
+        match feature.feature_type {
+            FeatureType::Image => image_files(name, &column),
+            _ => Ok(column),
+        }
+    }
 }
 
-/// The values of a feature: those of images are their files.
-fn feature_column(feature: &Feature, rows: &RecordBatch) -> Result<ArrayRef, String> {
-    let name = &feature.name;
-    let column = rows.column_by_name(name).ok_or_else(|| format!("there is no column `{name}`"))?;
-    if feature.feature_type != FeatureType::Image {
-        return Ok(Arc::clone(column));
-    }
+/// The files of a column of images.
+fn image_files(name: &str, column: &ArrayRef) -> Result<ArrayRef, String> {
     let files = match column.as_struct_opt() {
         Some(images) => images.column_by_name("bytes").cloned(),
         None => Some(Arc::clone(column)),
@@ -197,21 +191,16 @@ impl Reader for FrameReader {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
         loop {
             let Some(mut open) = self.open.take() else {
-                let Some(span) = self.groups.pop() else { return Ok(None) };
-                self.context.run.count_read(span.end - span.start);
-                self.open = self.open_group(span)?;
+                let Some(group) = self.groups.pop() else { return Ok(None) };
+                self.context.run.count_read(group.span.end - group.span.start);
+                self.open = self.open_group(group)?;
                 continue;
             };
-            let decoded = self.bytes.call(|| open.rows.next().transpose())?;
-            let batch = match decoded {
+            let batch = match open.rows.next_slice()? {
                 Ok(None) => {
-                    if open.next != open.span.first + open.span.rows {
-                        self.report(&open.span, "it has other rows than its footer says")?;
+                    if open.next != open.group.first + open.group.rows {
+                        self.report(&open.group, "it has other rows than its footer says");
                     }
-                    continue;
-                }
-                Ok(Some(rows)) if rows.num_rows() == 0 => {
-                    self.open = Some(open);
                     continue;
                 }
                 Ok(Some(rows)) => {
@@ -226,8 +215,30 @@ impl Reader for FrameReader {
                     self.open = Some(open);
                     return Ok(Some(batch));
                 }
-                Err(reason) => self.report(&open.span, &reason)?,
+                Err(reason) => self.report(&open.group, &reason),
             }
         }
+    }
+}
+
+/// Gives no frames: those of a file that the dataset does not count.
+pub(super) struct UncountedFile;
+
+impl UncountedFile {
+    /// Reports the file of `len` bytes as damage.
+    pub(super) fn report(path: &Path, len: u64, context: &ReadContext) -> Self {
+        let input: Arc<str> = path.to_string_lossy().into();
+        let reason = format!(
+            "{INFO} does not count its frames: a run was killed while it appended them; append \
+             them again, which replaces what it left"
+        );
+        context.damage.report(Damage::new(&input, 0, len, reason));
+        Self
+    }
+}
+
+impl Reader for UncountedFile {
+    fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
+        Ok(None)
     }
 }

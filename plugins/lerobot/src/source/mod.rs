@@ -17,7 +17,7 @@ use sluice_model::{
 
 use crate::info::{DATA, EPISODES, INFO, STATS, TASKS, tables};
 use dataset::Dataset;
-use frames::FrameReader;
+use frames::{FrameReader, UncountedFile};
 
 /// Reads LeRobot datasets, version 3.0: a row per frame.
 ///
@@ -139,6 +139,9 @@ impl Source for LeRobotSource {
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let (dataset, file) = self.find(&split.input)?;
+        if let Some(len) = dataset.files.get(file).and_then(|file| file.uncounted) {
+            return Ok(Box::new(UncountedFile::report(&split.input, len, context)));
+        }
         let reader = FrameReader::open(Arc::clone(dataset), file, split, &self.channel, context)?;
         Ok(Box::new(reader))
     }

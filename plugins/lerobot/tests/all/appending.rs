@@ -1,17 +1,21 @@
 //! Adding to a dataset: its data files stay, and nothing is half-appended.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
 use jpeg_encoder::ColorType;
 use serde_json::{Value, json};
 use sluice_io::output::faults::{FaultInjector, StepFault};
-use sluice_model::{Outputs, Overwrite, SinkContext};
+use sluice_io::tasks::TaskPool;
+use sluice_model::{
+    Batch, BlockPool, Outputs, Overwrite, PrepareContext, ReadContext, Registry, SinkContext,
+};
 
 use crate::kit::{
-    TestRows, context, doubles, files, info, int_column, ints, jpeg, read_json, snapshot, table,
-    texts, vectors, write, write_with,
+    TestRows, context, doubles, files, info, int_column, ints, jpeg, read, read_json, snapshot,
+    table, texts, vectors, write, write_with,
 };
 
 /// Two episodes with an image, a vector and a task.
@@ -172,4 +176,138 @@ fn appending_and_overwriting_contradict_each_other() {
     let context = SinkContext { outputs, ..context() };
     let error = write_with(&context, &path, &[x()], append()).unwrap_err().to_string();
     assert!(error.contains("also an input"), "{error}");
+}
+
+/// A dataset of two episodes, and the files that a run left which was killed while it appended two
+/// others, before it renamed its last files.
+fn killed(path: &Path, last: &[&str]) {
+    write(path, &[rows(0, "a")], json!({ "chunks_size": 2 })).unwrap();
+    let before = snapshot(path);
+    // A run that adds several files.
+    for shade in [50, 60] {
+        write(path, &[rows(shade, "b")], append()).unwrap();
+    }
+    for name in last {
+        fs::write(path.join(name), &before[&path.join(name)]).unwrap();
+    }
+}
+
+const DESCRIBING: [&str; 3] = ["meta/info.json", "meta/stats.json", "meta/tasks.parquet"];
+
+#[test]
+fn what_a_killed_append_left_is_damage_and_no_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    killed(folder.path(), &DESCRIBING);
+    let context = ReadContext::standalone("d");
+    let batches = read(json!(folder.path()), 1, &context).unwrap();
+    let indexes = batches.iter().flat_map(|batch| batch.sequences().to_vec());
+    assert_eq!(indexes.collect::<Vec<_>>(), (0..8).collect::<Vec<i64>>());
+    let damage = context.damage.take();
+    assert_eq!(damage.len(), 2);
+    for (found, name) in damage.iter().zip(["chunk-000/file-001", "chunk-001/file-000"]) {
+        let len = fs::metadata(&*found.input).unwrap().len();
+        assert_eq!((found.offset, found.length), (0, len));
+        assert!(found.input.contains(name), "{}", found.input);
+        assert!(found.reason.contains("meta/info.json does not count its frames"));
+        assert!(found.reason.contains("append them again"));
+    }
+}
+
+#[test]
+fn the_next_append_takes_the_place_of_what_a_killed_one_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, whole) = (folder.path().join("d"), folder.path().join("whole"));
+    // With and without the new tasks, which are renamed before the description.
+    for last in [&DESCRIBING[..], &DESCRIBING[..2]] {
+        if path.exists() {
+            fs::remove_dir_all(&path).unwrap();
+            fs::remove_dir_all(&whole).unwrap();
+        }
+        killed(&path, last);
+        assert_eq!(snapshot(&path.join("data")).len(), 3);
+        let outcome = write(&path, &[rows(90, "c")], append()).unwrap();
+        // Two data files, and two tables of episodes.
+        assert_eq!(outcome.noted("files replaced or removed"), Some(4));
+        write(&whole, &[rows(0, "a")], json!({ "chunks_size": 2 })).unwrap();
+        write(&whole, &[rows(90, "c")], append()).unwrap();
+        for part in ["data", "meta"] {
+            let names = |root: &Path| {
+                let files = snapshot(&root.join(part)).into_iter();
+                let named = |(path, bytes): (PathBuf, Vec<u8>)| {
+                    (path.strip_prefix(root).unwrap().to_owned(), bytes)
+                };
+                files.map(named).collect::<Vec<_>>()
+            };
+            assert!(names(&path) == names(&whole), "{part}");
+        }
+        let context = ReadContext::standalone("d");
+        let batches = read(json!(path), 1, &context).unwrap();
+        assert_eq!(batches.iter().map(Batch::len).sum::<usize>(), 16);
+        assert!(context.damage.take().is_empty());
+    }
+}
+
+#[test]
+fn a_dataset_without_frames_is_appended_to_after_an_append_that_was_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &[], json!({ "fps": 10 })).unwrap();
+    let empty = fs::read(folder.path().join("meta/info.json")).unwrap();
+    write(folder.path(), &[rows(50, "b")], append()).unwrap();
+    fs::write(folder.path().join("meta/info.json"), empty).unwrap();
+    write(folder.path(), &[rows(90, "c")], append()).unwrap();
+    assert_eq!(snapshot(&folder.path().join("data")).len(), 1);
+    let batches = read(json!(folder.path()), 1, &ReadContext::standalone("d")).unwrap();
+    assert_eq!(batches.iter().map(Batch::len).sum::<usize>(), 8);
+    let task = batches[0].rows()[0].columns.column_by_name("task").unwrap();
+    assert_eq!(task.as_string::<i32>().value(0), "c");
+}
+
+#[test]
+fn statistics_of_frames_that_are_not_counted_are_not_added_to() {
+    let folder = tempfile::tempdir().unwrap();
+    killed(folder.path(), &DESCRIBING[..1]);
+    let before = snapshot(folder.path());
+    let error = write(folder.path(), &[rows(90, "c")], append()).unwrap_err().to_string();
+    assert!(error.contains("expected statistics of 8 frames, found those of 24"), "{error}");
+    assert!(error.contains("convert the dataset") && error.contains("stats.json"), "{error}");
+    assert!(snapshot(folder.path()) == before);
+}
+
+#[test]
+fn files_that_another_run_counts_by_now_are_not_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("d");
+    killed(&path, &DESCRIBING);
+    let context = context();
+    let options = json!({ "path": path, "append": true });
+    let sink = Registry::linked().sink("lerobot", options).unwrap();
+    let mut output = sink.open(&context, &TaskPool::thread_per_task(2)).unwrap();
+    // The other one was not killed, but just about to rename its last files.
+    edit(&path, "meta/info.json", "\"total_frames\": 8", "\"total_frames\": 24");
+    let before = snapshot(&path);
+    let buffers = BlockPool::new(64, 2);
+    let mut preparing = PrepareContext::new(&context.channels, &buffers);
+    let block = sink.prepare(rows(90, "c").batch(&context), &mut preparing).unwrap();
+    output.push(block).unwrap();
+    let error = output.finish().unwrap_err().to_string();
+    assert!(error.contains("another run has appended to the dataset; run again"), "{error}");
+    drop(context);
+    assert!(snapshot(&path) == before);
+}
+
+#[test]
+fn files_of_others_that_are_not_counted_are_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    killed(folder.path(), &DESCRIBING);
+    let left = folder.path().join("data/chunk-001/file-000.parquet");
+    let (rows_left, _) = table(&left);
+    let file = fs::File::create(&left).unwrap();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(file, rows_left.schema(), None).unwrap();
+    writer.write(&rows_left).unwrap();
+    writer.close().unwrap();
+    let before = snapshot(folder.path());
+    let error = write(folder.path(), &[rows(90, "c")], append()).unwrap_err().to_string();
+    assert!(error.contains("chunk-001/file-000.parquet"), "{error}");
+    assert!(error.contains("another program wrote it"), "{error}");
+    assert!(snapshot(folder.path()) == before);
 }

@@ -29,6 +29,24 @@ fn lists(lengths: &[usize]) -> ArrayRef {
 }
 
 #[test]
+fn lists_that_nest_deeper_than_features_may_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    // A data file with more would be refused when it is read.
+    for depth in [6, 300] {
+        let nest = |inner: ArrayRef, _| {
+            let item = Arc::new(Field::new("item", inner.data_type().clone(), true));
+            let offsets = OffsetBuffer::from_lengths([inner.len()]);
+            Arc::new(ListArray::new(item, offsets, inner, None)) as ArrayRef
+        };
+        let lists = (0..depth).fold(doubles([1.0]), nest);
+        let rows = TestRows::on_grid(1, vec![("deep", lists)]);
+        let path = folder.path().join(depth.to_string());
+        let error = write(&path, &[rows], json!({})).unwrap_err().to_string();
+        assert!(error.contains("the field `deep` has more than 5 dimensions"), "{error}");
+    }
+}
+
+#[test]
 fn every_kind_of_field_becomes_a_feature() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("d");

@@ -5,6 +5,7 @@
 mod appending;
 mod episodes;
 mod features;
+mod hostile;
 mod kit;
 mod peers;
 mod reading;

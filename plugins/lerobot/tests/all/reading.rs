@@ -6,26 +6,13 @@ use std::path::Path;
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use jpeg_encoder::ColorType;
-use serde_json::{Value, json};
-use sluice_model::{Batch, Error, Query, ReadContext, Registry, SplitStart};
+use serde_json::json;
+use sluice_model::{Batch, Query, ReadContext, Registry};
 
 use crate::kit::{
-    TestRows, context, data, doubles, files, info, int_column, ints, jpeg, read_json, texts,
+    TestRows, context, data, doubles, files, info, int_column, ints, jpeg, read, read_json, texts,
     vectors, write, write_batches,
 };
-
-/// What a source reads: its batches, and the reasons of damage.
-fn read(path: Value, target: u64, context: &ReadContext) -> Result<Vec<Batch>, Error> {
-    let source = Registry::linked().source("lerobot", json!({ "path": path })).unwrap();
-    let mut batches = Vec::new();
-    for split in source.splits(target, &Query::default())? {
-        let mut reader = source.read(&split, SplitStart::At(split.start), context)?;
-        while let Some(batch) = reader.next_batch()? {
-            batches.push(batch);
-        }
-    }
-    Ok(batches)
-}
 
 fn dataset(folder: &Path, shade: u8) {
     let images = (0..9).map(|n| jpeg(16, 8, shade + n, ColorType::Luma)).collect();

@@ -249,7 +249,12 @@ impl OrcaLog {
             while let Some((data, _)) = lines.next_plain() {
                 summary.add(&data);
             }
-            let Some(line) = lines.next()? else { return Ok(summary) };
+            let Some(line) = lines.next()? else {
+                if self.header.is_cut || lines.pass_gap()?.is_none() {
+                    return Ok(summary);
+                }
+                continue;
+            };
             if let Ok(Some(ParsedLine { data, .. })) = line.data() {
                 summary.add(&data);
             }

@@ -16,6 +16,9 @@ pub(crate) const MAX_FILES: usize = 10_000;
 /// The maximum length of a header.
 const LONGEST_HEADER: u64 = 16 << 20;
 
+const CUT_HEADER: &str = "the header of the master is cut off: no line behind it is read, since \
+                          the numbers of subfiles are those of its lines";
+
 /// A header line, which declares a subfile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileLine {
@@ -59,6 +62,9 @@ pub(crate) struct MasterHeader {
     pub(crate) damage: Vec<HeaderDamage>,
     /// Whether the header exceeds the limits and was read in part only.
     pub(crate) is_truncated: bool,
+    /// Whether damage of compressed data cuts it off, so that the numbers of further subfiles are
+    /// unknown.
+    pub(crate) is_cut: bool,
 }
 
 impl MasterHeader {
@@ -70,11 +76,12 @@ impl MasterHeader {
         loop {
             let at = lines.position();
             let Some(line) = lines.next()? else {
-                return Ok(header.finish_without_data(
-                    at,
-                    at,
-                    "the master has neither a line `#data` nor data lines",
-                ));
+                header.header.is_cut = lines.is_broken();
+                let reason = match header.header.is_cut {
+                    true => CUT_HEADER,
+                    false => "the master has neither a line `#data` nor data lines",
+                };
+                return Ok(header.finish_without_data(at, at, reason));
             };
             let end = line.offset + line.len;
             match header.add_line(line) {
@@ -109,6 +116,10 @@ enum HeaderStep {
 
 impl HeaderParser {
     fn add_line(&mut self, line: MasterLine<'_>) -> HeaderStep {
+        if line.is_cut {
+            self.add_damage(line, "a line of the header is cut off".to_owned());
+            return HeaderStep::More;
+        }
         let Some(text) = line.text else {
             self.add_damage(line, format!("a line is longer than {LONGEST_LINE} bytes"));
             return HeaderStep::More;
@@ -200,7 +211,7 @@ impl HeaderParser {
         loop {
             let at = lines.position();
             let Some(line) = lines.next()? else {
-                self.header.is_truncated = true;
+                (self.header.is_truncated, self.header.is_cut) = (true, lines.is_broken());
                 let reason = "the header is too long, and no line `#data` follows";
                 return Ok(self.finish_without_data(begin, at, reason));
             };

@@ -25,6 +25,8 @@ pub(crate) struct MasterLine<'l> {
     pub(crate) text: Option<&'l [u8]>,
     /// Whether the file ends in or right after the line's last word, which may be cut off.
     pub(crate) is_unterminated: bool,
+    /// Whether damage of compressed data cuts it off.
+    pub(crate) is_cut: bool,
 }
 
 impl MasterLine<'_> {
@@ -87,9 +89,32 @@ impl MasterLines {
         self.0.position()
     }
 
-    /// The error of a compressed file that could only be read up to here.
-    pub(crate) fn broken(&self) -> Option<&str> {
-        self.0.log().decompression_error()
+    /// Whether compressed data is damaged at the end of what is read.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.0.log().decompression_error().is_some()
+    }
+
+    /// Goes on behind damage of compressed data that ended the file, with the first line that
+    /// begins there, if any does. Returns the length of what is passed, and the reason; `None` at
+    /// the end of the file.
+    pub(crate) fn pass_gap(&mut self) -> Result<Option<(u64, String)>, Error> {
+        let Some(reason) = self.0.log().decompression_error().map(str::to_owned) else {
+            return Ok(None);
+        };
+        let at = self.position();
+        let mut end = at;
+        while self.is_broken() && self.0.resume()? {
+            let from = self.position();
+            // Whatever comes first may be the end of a line.
+            self.0.skip_line(u64::MAX)?;
+            if self.position() > from {
+                end = self.position();
+            }
+            if !self.0.is_at_end()? {
+                break;
+            }
+        }
+        Ok(Some((end - at, reason)))
     }
 
     /// The next line with its offset and length, if it is a data line as loggers write it and has
@@ -103,12 +128,15 @@ impl MasterLines {
     /// The next line; `None` at the end of the file.
     pub(crate) fn next(&mut self) -> Result<Option<MasterLine<'_>>, Error> {
         let Some(span) = self.0.step()? else { return Ok(None) };
+        let is_broken = self.is_broken();
         let text = span.is_complete.then(|| self.0.bytes(span));
         let last = text.and_then(<[u8]>::last);
         let is_unterminated = last.is_some_and(|byte| !is_blank(*byte));
+        let is_cut = is_broken && last.is_some_and(|byte| *byte != b'\n');
         let text = text.map(|text| text.strip_suffix(b"\n").unwrap_or(text));
         let text = text.map(|text| text.strip_suffix(b"\r").unwrap_or(text));
-        Ok(Some(MasterLine { offset: span.at, len: span.end - span.at, text, is_unterminated }))
+        let len = span.end - span.at;
+        Ok(Some(MasterLine { offset: span.at, len, text, is_unterminated, is_cut }))
     }
 }
 

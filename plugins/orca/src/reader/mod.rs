@@ -51,8 +51,6 @@ enum ReadPhase {
     Start,
     /// Data lines are being read.
     Data,
-    /// Everything has been read.
-    Done,
 }
 
 /// Reads one split of a log.
@@ -242,11 +240,12 @@ impl OrcaReader {
             return self.locate_line(data, line, out).map(|()| true);
         }
         let Some(line) = lines.next()? else {
-            let (at, broken) = (lines.position(), lines.broken().map(str::to_owned));
-            let is_first = !matches!(self.phase, ReadPhase::Done);
-            self.phase = ReadPhase::Done;
-            let Some(reason) = broken.filter(|_| is_first) else { return Ok(false) };
-            out.push(LocatedEvent::Damage(self.damage((at, 0), reason)));
+            let at = lines.position();
+            let Some((len, reason)) = lines.pass_gap()? else { return Ok(false) };
+            if self.log.header.is_cut {
+                self.end = at;
+            }
+            out.push(LocatedEvent::Damage(self.damage((at, len), reason)));
             return Ok(true);
         };
         let at = (line.offset, line.len);
@@ -407,7 +406,8 @@ impl Reader for OrcaReader {
         while !self.context.run.is_cancelled() {
             let Some(located) = self.locate_batch()? else { return Ok(None) };
             let batch = self.assemble(&located)?;
-            if !batch.is_empty() {
+            // Without events between it, damage may be any number of ranges.
+            if !batch.is_empty() || self.context.damage.is_full() {
                 return Ok(Some(batch));
             }
         }

@@ -4,6 +4,7 @@
 
 mod configuration;
 mod damage;
+mod gaps;
 mod kit;
 mod reading;
 mod writing;

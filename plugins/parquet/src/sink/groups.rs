@@ -30,6 +30,7 @@ impl ParquetSink {
             Some(place) => *place,
             None => {
                 self.check_other_tables(tables, &key)?;
+                self.check_nesting(&batch)?;
                 tables.add_table(key)
             }
         };
@@ -280,7 +281,6 @@ impl ParquetSink {
             by_sequence: *sequence_order != SequenceOrder::Unordered,
             message: encoder.and_then(|encoder| encoder.message.clone()),
             fields: fields.unwrap_or_default(),
-            faults: Vec::new(),
         };
         file.close(meta.to_entries(&context.origin)?, target)
     }

@@ -15,6 +15,7 @@ use super::{Compression, ParquetSink, RowSorting};
 use crate::columns::{self, TableColumns};
 use crate::encoding::{self, ColumnEncoding};
 use crate::group::{GroupEncoder, encode_error};
+use crate::input::check_fields;
 use crate::meta::CREATED_BY;
 use crate::projection::TableProjection;
 use crate::writers::{ColumnWriters, PAGE};
@@ -45,6 +46,22 @@ impl ParquetSink {
             fields: sample.rows().first().map(columns::message_fields).unwrap_or_default(),
             payload: self.has_payload_column(key),
         }
+    }
+
+    /// Refuses a type that nests so deep that its table could not be read back. All these events
+    /// are of one table.
+    pub(super) fn check_nesting(&self, events: &Batch) -> Result<(), Error> {
+        let first = UnnestPiece::elements(events.slice(0, 1), 0..1);
+        let rows = self.projection().rows(&first)?;
+        let Some(rows) = rows.rows().first() else { return Ok(()) };
+        check_fields(rows.columns.schema_ref().fields()).map_err(|what| {
+            Error::invalid(format!(
+                "the type `{}` does not fit into a table: {what}; select others, or parts of it, \
+                 with `fields`: {}",
+                rows.message.name,
+                self.path.0.display()
+            ))
+        })
     }
 
     /// The encoder of a table. `first` has the events of its first row group.

@@ -8,21 +8,18 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Field, Schema};
-use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
-use sluice_io::escape::field_of_column;
 use sluice_kit::event_table::{
-    CHANNEL, PAYLOAD, RESERVED, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT,
+    CHANNEL, PAYLOAD, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT,
 };
 use sluice_model::cast::cast;
 use sluice_model::{Batch, Damage, Error, MessageType, Payloads, ReadContext, Rows, TypeKey};
 
 use super::channel_resolver::{ChannelColumns, ChannelResolver};
-use super::types::word_dictionary;
-use super::{GroupSpan, MAX_SORTED_GROUP, ParquetTable, catch_panics, expansion, nanos_of, stored};
-use crate::bytes::ReadFailure;
+use super::{MAX_SORTED_GROUP, ParquetTable, nanos_of};
+use crate::input::{EVENT, GroupRows, GroupSpan, retyped, word_dictionary};
 
 /// The maximum rows per batch.
-pub(super) const MAX_ROWS: usize = 8 << 10;
+const MAX_ROWS: usize = 8 << 10;
 
 /// The approximate bytes per batch.
 pub(crate) const TARGET_BYTES: usize = 2 << 20;
@@ -32,11 +29,7 @@ pub(crate) struct GroupReader {
     pub(super) table: Arc<ParquetTable>,
     pub(super) span: GroupSpan,
     /// The rows still to be decoded.
-    pub(super) rows: Option<ParquetRecordBatchReader>,
-    /// Whether reading the bytes failed.
-    pub(super) failure: ReadFailure,
-    /// Decoded rows that are still to be converted, the next ones last.
-    pub(super) slices: Vec<RecordBatch>,
+    pub(super) rows: Option<GroupRows>,
     /// Decoded batches, the next one last.
     pub(super) ready: Vec<Batch>,
     pub(super) context: ReadContext,
@@ -56,7 +49,8 @@ impl GroupReader {
 
     pub(super) fn decode(&mut self) -> Result<Option<Batch>, Error> {
         loop {
-            let decoded = match self.next_slice()? {
+            let Some(rows) = &mut self.rows else { return Ok(None) };
+            let decoded = match rows.next_slice()? {
                 Ok(None) => return Ok(None),
                 Ok(Some(rows)) => self.batch(&rows)?,
                 Err(reason) => Err(reason),
@@ -72,30 +66,8 @@ impl GroupReader {
         }
     }
 
-    /// The next rows that fit into memory. The inner `Err` is the reason that they cannot be read.
-    fn next_slice(&mut self) -> Result<Result<Option<RecordBatch>, String>, Error> {
-        loop {
-            if let Some(rows) = self.slices.pop() {
-                return Ok(Ok(Some(rows)));
-            }
-            let Some(rows) = &mut self.rows else { return Ok(Ok(None)) };
-            let next = catch_panics(|| rows.next().transpose());
-            self.failure.check()?;
-            match next {
-                Ok(None) => return Ok(Ok(None)),
-                Ok(Some(rows)) if rows.num_rows() == 0 => {}
-                Ok(Some(rows)) => match expansion::slices(rows) {
-                    Ok(slices) => self.slices = slices,
-                    Err(reason) => return Ok(Err(reason)),
-                },
-                Err(reason) => return Ok(Err(reason)),
-            }
-        }
-    }
-
     /// Reports that the rest of the row group cannot be read.
     pub(super) fn fail(&mut self, reason: &str) {
-        self.slices.clear();
         self.rows = None;
         self.report(self.span.end - self.span.start, reason);
     }
@@ -103,7 +75,7 @@ impl GroupReader {
     /// Reports damage in the row group: this many bytes of it are lost.
     fn report(&self, bytes: u64, reason: &str) {
         let GroupSpan { number, start, .. } = self.span;
-        let input: Arc<str> = self.table.path.to_string_lossy().into();
+        let input: Arc<str> = self.table.path().to_string_lossy().into();
         let reason = format!("row group {number}: {reason}");
         self.context.damage.report(Damage::new(&input, start, bytes, reason));
     }
@@ -112,7 +84,7 @@ impl GroupReader {
     pub(super) fn sort_by_sequence(&mut self) -> Result<(), Error> {
         let (mut batches, mut bytes) = (Vec::new(), 0);
         while let Some(batch) = self.decode()? {
-            bytes += batch.len() * expansion::EVENT;
+            bytes += batch.len() * EVENT;
             bytes += batch.rows().iter().map(Rows::memory).sum::<usize>();
             if bytes > MAX_SORTED_GROUP {
                 self.fail("the row group is too long to sort its rows");
@@ -225,14 +197,9 @@ impl GroupReader {
     pub(super) fn message(&self, rows: &RecordBatch) -> Result<Option<Rows>, String> {
         let schema = rows.schema();
         let (mut fields, mut columns) = (Vec::new(), Vec::new());
-        for (field, column) in self.table.schema.fields().iter().zip(rows.columns()) {
-            let Some(name) = field_of_column(field.name(), &RESERVED) else { continue };
-            let column = stored::as_stored(column, field.data_type())
-                .map_err(|e| format!("column `{}`: {e}", field.name()))?;
-            let mut metadata = field.metadata().clone();
-            metadata.extend(self.table.meta.fields.get(field.name()).cloned().unwrap_or_default());
-            let field = field.as_ref().clone().with_name(name).with_metadata(metadata);
-            fields.push(stored::retyped(&field, &column));
+        for (place, field) in &self.table.fields {
+            let column = self.table.input.as_stored(*place, rows.column(*place))?;
+            fields.push(retyped(field, &column));
             columns.push(column);
         }
         let declared = self.table.meta.message.clone();

@@ -3,55 +3,39 @@
 //! The file may come from this crate's sink or another program, if it has a column `timestamp`.
 //! Columns that are not ours are the fields of a decoded message.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use arrow_schema::{DataType, SchemaRef, TimeUnit};
-use parquet::arrow::ARROW_SCHEMA_META_KEY;
-use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
-    ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
-};
-use parquet::file::metadata::{PageIndexPolicy, RowGroupMetaData};
-use parquet::file::reader::Length;
+use arrow_schema::{DataType, FieldRef, TimeUnit};
+use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
+use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::statistics::Statistics;
-use sluice_kit::event_table::{CHANNEL, TIMESTAMP, TIMESTAMP_NS};
-use sluice_model::{Damage, Error, Name, Query, ReadContext, panics};
+use sluice_io::escape::field_of_column;
+use sluice_kit::event_table::{CHANNEL, RESERVED, SOURCE, TIMESTAMP, TIMESTAMP_NS};
+use sluice_model::{Damage, Error, Name, Query, ReadContext};
 
-use crate::bytes::TableBytes;
-use crate::meta::{CREATED_BY, ChannelMeta, FooterMeta};
+use crate::input::{GroupSpan, InputOptions, ParquetInput, TableBytes};
+use crate::meta::{CREATED_BY, ChannelMeta, EntryFault, FooterMeta};
 
 mod channel_resolver;
-mod codec;
-mod expansion;
 mod group_reader;
-mod nesting;
-mod span;
-mod stored;
-mod types;
 
 use channel_resolver::ChannelResolver;
-use group_reader::MAX_ROWS;
 pub(crate) use group_reader::{GroupReader, TARGET_BYTES};
-pub(crate) use span::GroupSpan;
 
 /// The maximum uncompressed length of a row group whose rows are sorted in memory.
 const MAX_SORTED_GROUP: usize = 1 << 30;
 
-/// A Parquet file whose footer has been read.
+/// A Parquet file of events.
 pub(crate) struct ParquetTable {
-    path: PathBuf,
-    bytes: TableBytes,
-    /// Read with types of which rows share what is stored once.
-    footer: ArrowReaderMetadata,
-    /// The columns with the types that the file has.
-    schema: SchemaRef,
+    input: ParquetInput,
     /// Our metadata in the footer.
     pub(crate) meta: FooterMeta,
-    /// Why the Arrow schema that its writer stored cannot be read, if there is one that cannot.
-    arrow_fault: Option<String>,
-    /// Its row groups, by number.
-    spans: Vec<GroupSpan>,
+    /// The entries of it that are there but cannot be read.
+    pub(crate) faults: Vec<EntryFault>,
+    /// The columns that are fields of a message, by their places, with the fields' own names and
+    /// metadata.
+    fields: Vec<(usize, FieldRef)>,
     /// The channel of all rows, if there is no channel column.
     channel: Name,
     /// Indexes of the footer's channels, sorted by name and source: there may be tens of thousands.
@@ -64,58 +48,25 @@ impl ParquetTable {
     /// `Err` if it is not a Parquet file, is cut off, is compressed with another codec, or has no
     /// times.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        let bytes = TableBytes::open(path)?;
-        let len = bytes.len();
-        let malformed = |what: String| Error::malformed(path.to_string_lossy(), len, what);
-        let incomplete =
-            |what: String| malformed(format!("this is not a complete Parquet file: {what}"));
-        let nesting = nesting::check(&bytes);
-        bytes.failure().check()?;
-        nesting.map_err(malformed)?;
-        let (footer, arrow_fault) = load_footer(&bytes)?.map_err(incomplete)?;
-        let about = footer.metadata().file_metadata();
-        let mut meta = FooterMeta::from_entries(about.key_value_metadata());
+        let words = &[SOURCE, CHANNEL];
+        let input =
+            ParquetInput::open(path, InputOptions { name: "this", words, page_index: true })?;
+        let about = input.metadata().file_metadata();
+        let (mut meta, mut faults) = FooterMeta::from_entries(about.key_value_metadata());
         if about.created_by().is_none_or(|by| !by.starts_with(CREATED_BY)) {
             meta = meta.for_rewritten_file();
+            faults.retain(EntryFault::stays_in_rewritten_file);
         }
-        let schema = types::readable(footer.schema());
-        let own = types::shared(&schema);
-        let metadata = Arc::clone(footer.metadata());
-        // Types that cannot be read as views are cast later.
-        let footer =
-            catch_panics(|| ArrowReaderMetadata::try_new(metadata, reading().with_schema(own)))
-                .unwrap_or(footer);
-        let spans = GroupSpan::of_all(footer.metadata().row_groups(), len).map_err(incomplete)?;
-        let table = Self {
-            channel: channel_of(path, &meta),
-            path: path.to_owned(),
-            bytes,
-            footer,
-            schema,
-            meta,
-            arrow_fault,
-            spans,
-            by_name: OnceLock::new(),
-        };
-        table.check_codecs()?;
+        let channel = channel_of(path, &meta);
+        let fields = message_fields(&input, &meta);
+        let by_name = OnceLock::new();
+        let table = Self { input, meta, faults, fields, channel, by_name };
         table.check_columns()?;
         Ok(table)
     }
 
-    /// Refuses a table with a codec that this program is built without.
-    fn check_codecs(&self) -> Result<(), Error> {
-        match codec::unread_codec(self.groups()) {
-            None => Ok(()),
-            Some(codec) => Err(Error::invalid(format!(
-                "this table is compressed with {codec}, which this program does not read; write \
-                 it with zstd, snappy or no compression: {}",
-                self.path.display()
-            ))),
-        }
-    }
-
     fn check_columns(&self) -> Result<(), Error> {
-        let schema = self.footer.schema();
+        let schema = self.input.read_schema();
         let has = |name: &str| schema.column_with_name(name).map(|(_, field)| field.data_type());
         let nanos = has(TIMESTAMP_NS).is_some_and(|found| *found == DataType::Int64);
         match has(TIMESTAMP) {
@@ -123,58 +74,54 @@ impl ParquetTable {
             Some(DataType::Timestamp(..)) => Ok(()),
             Some(other) => Err(Error::invalid(format!(
                 "expected a timestamp in the column `timestamp`, found {other}: {}",
-                self.path.display()
+                self.path().display()
             ))),
             None => Err(Error::invalid(format!(
                 "the column `timestamp` is missing, without which rows are not events: {}",
-                self.path.display()
+                self.path().display()
             ))),
         }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        self.input.path()
     }
 
     fn groups(&self) -> &[RowGroupMetaData] {
-        self.footer.metadata().row_groups()
+        self.input.groups()
     }
 
     /// The number of rows.
     pub(crate) fn rows(&self) -> u64 {
-        self.groups().iter().map(|group| group.num_rows() as u64).fold(0, u64::saturating_add)
+        self.input.rows()
     }
 
     /// The bytes of its rows in memory.
     pub(crate) fn bytes(&self) -> u64 {
-        self.spans.iter().map(|span| span.plain_bytes).fold(0, u64::saturating_add)
+        self.input.spans().iter().map(|span| span.plain_bytes).fold(0, u64::saturating_add)
     }
 
     /// Whether records of the footer cannot be read.
     pub(crate) fn has_footer_faults(&self) -> bool {
-        !self.meta.faults.is_empty() || self.arrow_fault.is_some()
+        !self.faults.is_empty() || self.input.arrow_note().is_some()
     }
 
     /// Reports the records of the footer that cannot be read as damage; its Arrow schema, without
     /// which rows can be read, as a note.
     pub(crate) fn report_footer(&self, context: &ReadContext) {
-        let input: Arc<str> = self.path.to_string_lossy().into();
-        for fault in &self.meta.faults {
-            let damage = Damage::new(&input, self.bytes.len(), 0, fault.to_string());
+        let input: Arc<str> = self.path().to_string_lossy().into();
+        for fault in &self.faults {
+            let damage = Damage::new(&input, self.input.len(), 0, fault.to_string());
             context.damage.report(damage);
         }
-        if let Some(reason) = &self.arrow_fault {
-            let note = format!(
-                "{input}: the footer's record `{ARROW_SCHEMA_META_KEY}` cannot be read: {reason}; \
-                 columns get their types from the Parquet schema"
-            );
+        if let Some(note) = self.input.arrow_note() {
             context.losses.note(note, 0);
         }
     }
 
     /// Whether there is a channel column.
     pub(crate) fn has_channels(&self) -> bool {
-        self.footer.schema().column_with_name(CHANNEL).is_some()
+        self.input.read_schema().column_with_name(CHANNEL).is_some()
     }
 
     /// The row groups at certain places in the file that may have events matching `query`,
@@ -185,13 +132,13 @@ impl ParquetTable {
         source: Option<&str>,
         is_there: impl Fn(&GroupSpan) -> bool,
     ) -> Vec<GroupSpan> {
-        let there = self.spans.iter().filter(|span| is_there(span));
+        let there = self.input.spans().iter().filter(|span| is_there(span));
         there.filter(|span| self.may_match(span, query, source)).copied().collect()
     }
 
     /// The offset of the first row group in the footer that may have events matching `query`.
     pub(crate) fn first_start(&self, query: &Query) -> Option<u64> {
-        let mut spans = self.spans.iter();
+        let mut spans = self.input.spans().iter();
         spans.find(|span| self.may_match(span, query, None)).map(|span| span.start)
     }
 
@@ -208,7 +155,7 @@ impl ParquetTable {
 
     /// The first and the last time of a row group in nanoseconds, if there are statistics.
     fn times(&self, group: &RowGroupMetaData) -> Option<(i64, i64)> {
-        let (place, field) = self.footer.schema().column_with_name(TIMESTAMP)?;
+        let (place, field) = self.input.read_schema().column_with_name(TIMESTAMP)?;
         let DataType::Timestamp(unit, _) = field.data_type() else { return None };
         let leaf = self.leaf(place)?;
         let Some(Statistics::Int64(found)) = group.columns().get(leaf)?.statistics() else {
@@ -222,7 +169,7 @@ impl ParquetTable {
 
     /// The Parquet column of a top-level field without children.
     fn leaf(&self, field: usize) -> Option<usize> {
-        let schema = self.footer.parquet_schema();
+        let schema = self.input.metadata().file_metadata().schema_descr();
         (0..schema.num_columns()).find(|leaf| schema.get_column_root_idx(*leaf) == field)
     }
 
@@ -269,13 +216,11 @@ impl ParquetTable {
         query: &Query,
         context: &ReadContext,
     ) -> Result<GroupReader, Error> {
-        let near = self.bytes.prefetch(place.start, place.end)?;
+        let near = self.input.prefetch(place)?;
         let mut reader = GroupReader {
             table: Arc::clone(self),
             span: place,
             rows: None,
-            failure: near.failure(),
-            slices: Vec::new(),
             ready: Vec::new(),
             context: context.clone(),
             resolver: ChannelResolver::default(),
@@ -287,18 +232,13 @@ impl ParquetTable {
         }
         context.run.count_read(place.end - place.start);
         let group = &self.groups()[place.number];
-        let selection = self.selection(place.number, query);
         let sorts = self.is_by_channel(place.number);
         if sorts && group.total_byte_size() > MAX_SORTED_GROUP as i64 {
             reader.fail("the row group is too long to sort its rows");
             return Ok(reader);
         }
-        let bytes = expansion::bytes_per_row(group);
-        let batch = bytes.map(|bytes| (batch_bytes / bytes.max(1)).clamp(1, MAX_ROWS));
-        let rows =
-            batch.and_then(|batch| self.record_batches(near, place.number, selection, batch));
-        reader.failure.check()?;
-        match rows {
+        let selection = self.selection(place.number, query);
+        match self.input.read(near, place, None, selection, batch_bytes)? {
             Ok(rows) => reader.rows = Some(rows),
             Err(reason) => reader.fail(&reason),
         }
@@ -311,25 +251,6 @@ impl ParquetTable {
     fn rows_before(&self, number: usize) -> i64 {
         let rows = self.groups().iter().take(number).map(RowGroupMetaData::num_rows);
         rows.fold(0, i64::saturating_add)
-    }
-
-    fn record_batches(
-        &self,
-        bytes: TableBytes,
-        number: usize,
-        selection: Option<RowSelection>,
-        batch: usize,
-    ) -> Result<ParquetRecordBatchReader, String> {
-        catch_panics(|| {
-            let mut builder =
-                ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, self.footer.clone())
-                    .with_row_groups(vec![number])
-                    .with_batch_size(batch);
-            if let Some(selection) = selection {
-                builder = builder.with_row_selection(selection);
-            }
-            builder.build()
-        })
     }
 
     /// The rows of requested channels, if rows are sorted by channel.
@@ -353,7 +274,7 @@ impl ParquetTable {
     /// differs.
     fn check_crc(&self, bytes: &TableBytes, place: GroupSpan) -> Result<Result<(), String>, Error> {
         let Some(expected) = self.meta.groups.crc32.get(place.number) else { return Ok(Ok(())) };
-        let fail = |e| Error::io("read", &self.path, e);
+        let fail = |e| Error::io("read", self.path(), e);
         let (mut crc32, mut buffer) = (crc32fast::Hasher::new(), vec![0; 256 << 10]);
         let mut at = place.start;
         while at < place.end {
@@ -375,32 +296,17 @@ impl ParquetTable {
     }
 }
 
-/// Calls the Parquet library, which panics on some malformed files.
-fn catch_panics<T, E: std::fmt::Display>(call: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
-    panics::catch_panics("the Parquet library", call)
-}
-
-fn reading() -> ArrowReaderOptions {
-    ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional)
-}
-
-/// The footer of a table, and why the Arrow schema that its writer stored cannot be read, if so: it
-/// may be damaged, or have types that are not known here. The inner `Err` says what is wrong with
-/// the file.
-fn load_footer(
-    bytes: &TableBytes,
-) -> Result<Result<(ArrowReaderMetadata, Option<String>), String>, Error> {
-    let load = |options| {
-        let footer = catch_panics(|| ArrowReaderMetadata::load(bytes, options));
-        bytes.failure().check().map(|()| footer)
-    };
-    Ok(match load(reading())? {
-        Ok(footer) => Ok((footer, None)),
-        Err(reason) => {
-            let footer = load(reading().with_skip_arrow_metadata(true))?;
-            footer.map(|footer| (footer, Some(reason)))
-        }
-    })
+/// The columns that are fields of a message, by their places, with the fields' own names and
+/// metadata.
+fn message_fields(input: &ParquetInput, meta: &FooterMeta) -> Vec<(usize, FieldRef)> {
+    let fields = input.schema().fields().iter().enumerate();
+    let own = fields.filter_map(|(place, field)| {
+        let name = field_of_column(field.name(), &RESERVED)?;
+        let mut metadata = field.metadata().clone();
+        metadata.extend(meta.fields.get(field.name()).cloned().unwrap_or_default());
+        Some((place, Arc::new(field.as_ref().clone().with_name(name).with_metadata(metadata))))
+    });
+    own.collect()
 }
 
 fn wants(query: &Query, channel: &ChannelMeta) -> bool {

@@ -8,11 +8,16 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::basic::Compression;
 use parquet::data_type::Int64Type;
-use parquet::file::metadata::KeyValue;
+use parquet::file::metadata::{
+    ColumnChunkMetaData, FileMetaData, KeyValue, ParquetMetaDataBuilder, ParquetMetaDataWriter,
+    RowGroupMetaData,
+};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::SchemaDescriptor;
 use serde_json::json;
 use sluice_kit::contract::{PlainEvent, overwrite, sample_positions};
 use sluice_model::{Query, ReadContext, Split, SplitStart};
@@ -208,6 +213,122 @@ fn a_row_group_of_equal_values_is_not_kept_in_memory_by_one_task() {
     let splits = source(&path).splits(u64::MAX, &Query::default()).unwrap();
     let bytes: Vec<u64> = splits.iter().filter_map(|split| split.bytes).collect();
     assert!(bytes.len() == 1 && bytes[0] > Split::MAX_TASK_BYTES, "{bytes:?}");
+}
+
+/// A number in Thrift's compact protocol.
+fn thrift_int(number: i64) -> Vec<u8> {
+    let mut left = ((number << 1) ^ (number >> 63)) as u64;
+    let mut bytes = Vec::new();
+    while left > 0x7f {
+        bytes.push(left as u8 | 0x80);
+        left >>= 7;
+    }
+    bytes.push(left as u8);
+    bytes
+}
+
+/// A page of this type with the fields of its header after the number of values, which claims to
+/// have so many, and so many bytes.
+fn page_of_type(
+    page_type: i64,
+    fields: &[u8],
+    values: i64,
+    bytes: i64,
+    contents: &[u8],
+) -> Vec<u8> {
+    let mut page = Vec::new();
+    for number in [page_type, bytes, contents.len() as i64] {
+        page.push(0x15);
+        page.extend(thrift_int(number));
+    }
+    // The header of a data page is the fifth field, that of a dictionary the seventh.
+    page.extend([if page_type == 0 { 0x2c } else { 0x4c }, 0x15]);
+    page.extend(thrift_int(values));
+    page.extend(fields);
+    page.extend([0, 0]);
+    page.extend(contents);
+    page
+}
+
+/// A data page of plain values.
+fn page(values: i64, bytes: i64, contents: &[u8]) -> Vec<u8> {
+    page_of_type(0, &[0x15, 0, 0x15, 6, 0x15, 6], values, bytes, contents)
+}
+
+/// A table of times with these pages, of which the footer claims little.
+fn table_of_pages(path: &Path, schema: &str, pages: &[u8]) {
+    let columns = SchemaDescriptor::new(Arc::new(parse_message_type(schema).unwrap()));
+    let columns = Arc::new(columns);
+    let chunk = ColumnChunkMetaData::builder(columns.column(0))
+        .set_compression(Compression::SNAPPY)
+        .set_num_values(2)
+        .set_data_page_offset(4)
+        .set_total_compressed_size(pages.len() as i64)
+        .set_total_uncompressed_size(16);
+    let group = RowGroupMetaData::builder(Arc::clone(&columns))
+        .set_num_rows(2)
+        .add_column_metadata(chunk.build().unwrap());
+    let about = FileMetaData::new(1, 2, None, None, columns, None);
+    let metadata = ParquetMetaDataBuilder::new(about).add_row_group(group.build().unwrap()).build();
+    let mut bytes = [b"PAR1", pages].concat();
+    ParquetMetaDataWriter::new(&mut bytes, &metadata).finish().unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+const TIMES: &str = "message t { required int64 timestamp (TIMESTAMP(MILLIS,true)); }";
+
+/// Two times, compressed with Snappy.
+fn two_times() -> Vec<u8> {
+    [&[16, 15 << 2][..], &5i64.to_le_bytes(), &6i64.to_le_bytes()].concat()
+}
+
+#[test]
+fn pages_that_claim_to_expand_to_more_than_fits_are_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("GPS.parquet");
+    table_of_pages(&path, TIMES, &page(2, 16, &two_times()));
+    assert_eq!(read(&path).unwrap().events.len(), 2);
+    // Dictionaries stay in memory beside other pages.
+    let dictionary = page_of_type(2, &[0x15, 0], 2, 1 << 30, b"");
+    let large = page(2, i64::from(i32::MAX), &two_times());
+    let two = [dictionary, page(2, 1 << 27, &two_times())].concat();
+    for (pages, says) in [(large, "pages of 2147483647 bytes"), (two, "pages of 1207959552 bytes")]
+    {
+        table_of_pages(&path, TIMES, &pages);
+        let found = read(&path).unwrap();
+        assert!(found.events.is_empty());
+        let [(4, _, reason)] = &found.damage[..] else { panic!("{:?}", found.damage) };
+        assert!(reason.contains("row group 0: column `timestamp`: "), "{reason}");
+        assert!(reason.contains(says) && reason.contains("smaller pages"), "{reason}");
+    }
+}
+
+#[test]
+fn pages_with_more_values_than_fit_into_memory_are_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("GPS.parquet");
+    table_of_pages(&path, TIMES, &page(1 << 30, 16, &two_times()));
+    let found = read(&path).unwrap();
+    assert!(found.events.is_empty());
+    let [(4, _, reason)] = &found.damage[..] else { panic!("{:?}", found.damage) };
+    assert!(reason.contains("row group 0: a row of 4294967296 bytes"), "{reason}");
+}
+
+#[test]
+fn pages_that_are_not_there_are_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("GPS.parquet");
+    let mut long = page(2, 16, &two_times());
+    let at = long.len() - two_times().len();
+    long.truncate(at + 3);
+    let endless = vec![0x15; 1000];
+    for (pages, says) in [(long, "is longer than its column"), (endless, "at 4 is malformed")] {
+        table_of_pages(&path, TIMES, &pages);
+        let found = read(&path).unwrap();
+        assert!(found.events.is_empty());
+        let [(4, _, reason)] = &found.damage[..] else { panic!("{:?}", found.damage) };
+        assert!(reason.contains(says), "{reason}");
+    }
 }
 
 #[test]

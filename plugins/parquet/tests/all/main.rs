@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod channels;
+mod fields;
 mod footer;
 mod foreign;
 mod hostile;
 mod kit;
 mod rows_layout;
 mod tables;
+mod types;

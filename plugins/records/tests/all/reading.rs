@@ -13,11 +13,11 @@ use sluice_model::Error;
 use sluice_records::fuzzing::{Algorithm, RecordsSource, Tile, tile_at, tiles};
 
 /// A description without its path.
-fn toml(text: &str) -> Value {
+pub(crate) fn toml(text: &str) -> Value {
     serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap()
 }
 
-fn source(format: &Value, log: &std::path::Path) -> RecordsSource {
+pub(crate) fn source(format: &Value, log: &std::path::Path) -> RecordsSource {
     let mut options = format.clone();
     options["path"] = json!(log);
     RecordsSource::new(options).unwrap_or_else(|e| panic!("{:?}: {e}", e.path))
@@ -37,7 +37,7 @@ fn read(format: &Value, bytes: &[u8]) -> SourceContents {
 }
 
 /// A struct of 32 bytes after a header of 16, as C programs write it: no sync word, no checksum.
-fn plain() -> Value {
+pub(crate) fn plain() -> Value {
     toml(
         r#"
         magic = "RIG1"
@@ -56,7 +56,7 @@ fn plain() -> Value {
     )
 }
 
-fn plain_log(count: u32) -> Vec<u8> {
+pub(crate) fn plain_log(count: u32) -> Vec<u8> {
     let mut log = b"RIG1\x01\0\0\0............"[..16].to_vec();
     for n in 0..count {
         log.extend((1_700_000_000_000_000 + u64::from(n) * 10_000).to_le_bytes());
@@ -73,7 +73,7 @@ fn plain_log(count: u32) -> Vec<u8> {
 }
 
 /// UBX, as u-blox receivers send it.
-fn ubx() -> Value {
+pub(crate) fn ubx() -> Value {
     toml(
         r#"
         sync = "0xb5 62"
@@ -103,7 +103,7 @@ fn ubx() -> Value {
     )
 }
 
-fn ubx_message(kind: u16, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn ubx_message(kind: u16, payload: &[u8]) -> Vec<u8> {
     let mut body = kind.to_be_bytes().to_vec();
     body.extend((payload.len() as u16).to_le_bytes());
     body.extend(payload);
@@ -115,7 +115,7 @@ fn ubx_message(kind: u16, payload: &[u8]) -> Vec<u8> {
     [&[0xb5, 0x62][..], &body, &[a, b]].concat()
 }
 
-fn time_gps(milliseconds: u32, week: i16) -> Vec<u8> {
+pub(crate) fn time_gps(milliseconds: u32, week: i16) -> Vec<u8> {
     let mut payload = milliseconds.to_le_bytes().to_vec();
     payload.extend(5i32.to_le_bytes());
     payload.extend(week.to_le_bytes());
@@ -133,7 +133,7 @@ fn ubx_log() -> Vec<u8> {
 }
 
 /// Records of several kinds with a length, a sync word, a CRC-32 over everything, and a time.
-fn framed() -> Value {
+pub(crate) fn framed() -> Value {
     toml(
         r#"
         header = "END\n"
@@ -190,7 +190,7 @@ fn ranges(unit: u8, ticks: u32, ranges: &[u16], label: &str) -> Vec<u8> {
     framed_record(unit, 7, ticks, &payload)
 }
 
-fn framed_records() -> Vec<Vec<u8>> {
+pub(crate) fn framed_records() -> Vec<Vec<u8>> {
     let each = (0..40u32).map(|n| match n % 3 {
         0 => ranges((n % 2) as u8, n * 10, &vec![n as u16; (n % 5) as usize], "front"),
         1 => framed_record(0, 8, n * 10, &[n as u8; 24]),
@@ -199,7 +199,7 @@ fn framed_records() -> Vec<Vec<u8>> {
     each.collect()
 }
 
-fn framed_log(records: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn framed_log(records: &[Vec<u8>]) -> Vec<u8> {
     [&b"rig=3\nEND\n"[..], &records.concat()].concat()
 }
 
@@ -208,7 +208,7 @@ fn numbers(gathered: &SourceContents) -> Vec<i64> {
 }
 
 /// The start of each record, after a header of this length.
-fn places(records: &[Vec<u8>], header: usize) -> Vec<usize> {
+pub(crate) fn places(records: &[Vec<u8>], header: usize) -> Vec<usize> {
     let lens = records.iter().map(Vec::len);
     lens.scan(header, |at, len| Some(std::mem::replace(at, *at + len))).collect()
 }
@@ -269,7 +269,7 @@ fn a_wrong_length_does_not_swallow_later_records() {
 }
 
 /// A sync word is the only mark.
-fn delimited() -> Value {
+pub(crate) fn delimited() -> Value {
     toml(
         r#"
         sync = "\r\n#"

@@ -43,6 +43,8 @@ pub(crate) struct BagReader {
     index_at: u64,
     chunks_expected: u32,
     chunks_found: u32,
+    /// Whether chunks are described: no message of this bag follows.
+    is_summary: bool,
     /// The end of the last damage.
     damaged_to: u64,
     /// The number of the next message.
@@ -99,6 +101,7 @@ impl BagReader {
             index_at: 0,
             chunks_expected: 0,
             chunks_found: 0,
+            is_summary: false,
             damaged_to: 0,
             number: 0,
             indexed: 0,
@@ -118,7 +121,8 @@ impl BagReader {
         let mut head = [0; MAGIC.len()];
         let read = self.window.read(0, &mut head)?;
         let head = head.get(..read).unwrap_or_default();
-        if head == MAGIC {
+        // Damage in the first bytes of compressed data speaks for itself.
+        if head == MAGIC || self.window.decompression_error().is_some() {
             return Ok(());
         }
         if MAGIC.starts_with(head) {
@@ -150,7 +154,6 @@ impl BagReader {
     /// Reports damage at `at` up to the next record that is found from `from` on.
     fn recover(&mut self, at: u64, from: u64, reason: &str) -> Result<(), Error> {
         let next = self.window.search(from)?.max(from);
-        let reason = self.window.decompression_error().unwrap_or(reason).to_owned();
         // The rest of it would have come.
         if !self.window.was_stopped() || self.window.reaches(next.saturating_add(1))? {
             self.report(at, next - at, reason);
@@ -168,9 +171,10 @@ impl BagReader {
         self.window.forget(at);
         let record = match self.window.place(at)? {
             FoundAt::End => {
-                if let Some(error) = self.window.decompression_error().map(str::to_owned) {
-                    self.report(at, 0, error);
-                } else if self.is_cut_off(at) {
+                if let Some(reason) = self.window.decompression_error().map(str::to_owned) {
+                    return self.pass_gap(at, reason);
+                }
+                if self.is_cut_off(at) {
                     let (expected, found) = (self.chunks_expected, self.chunks_found);
                     let reason = format!("the bag is cut off: it has {found} of {expected} chunks");
                     self.report(at, 0, reason);
@@ -180,8 +184,7 @@ impl BagReader {
             FoundAt::Magic => {
                 // Bags may have been appended to each other.
                 if at > 0 {
-                    (self.connections, self.channels) = Default::default();
-                    (self.index_at, self.chunks_expected, self.chunks_found) = (0, 0, 0);
+                    self.start_bag();
                 }
                 self.at = at + MAGIC.len() as u64;
                 return Ok(true);
@@ -198,11 +201,40 @@ impl BagReader {
         };
         if let RecordHeader::Chunk { compression, plain_len } = record.header {
             self.chunks_found = self.chunks_found.saturating_add(1);
+            self.is_summary = false;
             self.read_chunk(&record, compression, plain_len)?;
         } else {
             self.read_record(record)?;
         }
         Ok(true)
+    }
+
+    /// Forgets what was read, which is of another bag.
+    fn start_bag(&mut self) {
+        (self.connections, self.channels) = Default::default();
+        (self.index_at, self.chunks_expected, self.chunks_found) = (0, 0, 0);
+        self.is_summary = false;
+    }
+
+    /// Goes on behind damage of compressed data that ended the bag at `at`, if anything follows that
+    /// can be read. How much is missing is unknown.
+    fn pass_gap(&mut self, at: u64, reason: String) -> Result<bool, Error> {
+        let (mut next, mut is_found) = (at, false);
+        while !is_found && let Some(from) = self.window.resume()? {
+            self.at = self.window.search(from)?;
+            is_found = self.window.reaches(self.at.saturating_add(1))?;
+            if self.at > from || is_found {
+                next = self.at;
+            }
+        }
+        self.report(at, next - at, reason);
+        // Whatever follows the messages of a bag may belong to another one.
+        if self.is_summary {
+            self.start_bag();
+        }
+        // Chunks may be missing, and positions are not those that the head says.
+        self.chunks_expected = 0;
+        Ok(is_found)
     }
 
     /// Whether the bag ends at `at`, between two chunks that its head says it has. Not if there is
@@ -217,7 +249,7 @@ impl BagReader {
         let (at, next) = (self.at, self.at + record.len());
         let is_content =
             matches!(record.header, RecordHeader::Message { .. } | RecordHeader::Connection { .. });
-        let max = if is_content { self.max_chunk.0 } else { u64::MAX };
+        let max = if is_content { self.max_chunk.0 } else { max_packed(self.max_chunk) };
         if u64::from(record.data_len) > max {
             let reason = format!("a record exceeds `max_chunk` ({})", self.max_chunk);
             return self.recover(at, at + 1, &reason);
@@ -250,6 +282,10 @@ impl BagReader {
             RecordHeader::Connection { id, ref topic } => {
                 let data = self.data(at, &record)?;
                 self.declare(id, topic.clone(), &data)
+            }
+            RecordHeader::ChunkInfo(_) => {
+                self.is_summary = true;
+                Ok(())
             }
             _ => Ok(()),
         };
@@ -466,6 +502,10 @@ impl Reader for BagReader {
                 }
             } else if !goes_on {
                 return Ok(None);
+            }
+            // Without events between it, damage may be any number of ranges.
+            if self.context.damage.is_full() {
+                return Ok(Some(Batch::default()));
             }
         }
     }

@@ -77,6 +77,16 @@ impl BagWindow {
         self.log.decompression_error()
     }
 
+    /// Goes on behind the damage that ended a compressed bag. Returns where what follows begins,
+    /// anywhere in a record: one byte behind the end.
+    pub(crate) fn resume(&mut self) -> Result<Option<u64>, Error> {
+        let from = self.log.resume()?;
+        if from.is_some() {
+            self.window = LogWindow::default();
+        }
+        Ok(from)
+    }
+
     /// Fills a buffer from a position. Returns fewer bytes only at the end of the bag.
     pub(crate) fn read(&mut self, at: u64, to: &mut [u8]) -> Result<usize, Error> {
         self.log.read_at(at, to)

@@ -10,12 +10,12 @@ use sluice_kit::contract::{
 };
 use sluice_model::{ChannelQuery, Pattern, Patterns, Query, ReadContext, Registry, Source};
 
-fn bag(case: &str) -> Vec<u8> {
+pub(crate) fn bag(case: &str) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(case);
     std::fs::read(folder.join("log.bag")).unwrap()
 }
 
-fn source(path: &Path) -> Box<dyn Source> {
+pub(crate) fn source(path: &Path) -> Box<dyn Source> {
     Registry::linked().source("ros1-bag", json!({ "path": path })).unwrap()
 }
 
@@ -179,6 +179,22 @@ fn messages_behind_a_damaged_chunk_have_the_same_numbers_in_a_stream() {
             assert_eq!(numbers(&packed), numbers(&path), "chunk {n}");
         }
     }
+}
+
+#[test]
+fn a_record_of_any_length_is_not_waited_for_in_a_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.bag.zst");
+    let mut bytes = bag("bag-plain");
+    // The length of the data of the first index.
+    let at = memchr::memmem::find(&bytes, b"\x04\0\0\0op=\x04").unwrap() - 4;
+    let header = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    bytes[at + 4 + header..at + 8 + header].fill(0xf0);
+    overwrite(&path, &sluice_io::frames::compress(&bytes, 1).unwrap()).unwrap();
+    let found = gather(&*source(&path), u64::MAX).unwrap();
+    let [(place, _, reason)] = &found.damage[..] else { panic!("{:?}", found.damage) };
+    assert_eq!(*place, at as u64);
+    assert!(reason.contains("exceeds `max_chunk`"), "{reason}");
 }
 
 proptest! {

@@ -4,4 +4,5 @@
 
 mod bags;
 mod cases;
+mod gaps;
 mod peers;

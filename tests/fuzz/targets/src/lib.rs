@@ -7,6 +7,7 @@
 mod adopted_type;
 mod archive;
 mod camlog;
+mod compressed_logs;
 mod condition;
 mod config_language;
 mod csv_table;
@@ -56,6 +57,7 @@ mod when;
 pub use adopted_type::adopted_type;
 pub use archive::archive;
 pub use camlog::camlog;
+pub use compressed_logs::compressed_logs;
 pub use condition::condition;
 pub use config_language::config_language;
 pub use csv_table::csv_table;
@@ -111,6 +113,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("adopted_type", adopted_type),
     ("archive", archive),
     ("camlog", camlog),
+    ("compressed_logs", compressed_logs),
     ("condition", condition),
     ("config_language", config_language),
     ("csv_table", csv_table),

@@ -18,7 +18,8 @@ use sluice_io::tasks::TaskPool;
 use sluice_lerobot as _;
 use sluice_model::{
     Batch, BatchBuilder, BlockPool, Channel, Encoding, Error, MessageType, Name, Outputs,
-    Overwrite, Payloads, PrepareContext, Registry, Rows, SinkContext, TypeKey, Written,
+    Overwrite, Payloads, PrepareContext, Query, ReadContext, Registry, Rows, SinkContext,
+    SplitStart, TypeKey, Written,
 };
 
 /// The time of the first row: 2007-11-03T14:00:00Z.
@@ -161,6 +162,19 @@ pub(crate) fn write_batches(
     };
     context.outputs.publish(manifest)?;
     Ok(outcome)
+}
+
+/// What a source reads, in splits of about `target` bytes.
+pub(crate) fn read(path: Value, target: u64, context: &ReadContext) -> Result<Vec<Batch>, Error> {
+    let source = Registry::linked().source("lerobot", json!({ "path": path })).unwrap();
+    let mut batches = Vec::new();
+    for split in source.splits(target, &Query::default())? {
+        let mut reader = source.read(&split, SplitStart::At(split.start), context)?;
+        while let Some(batch) = reader.next_batch()? {
+            batches.push(batch);
+        }
+    }
+    Ok(batches)
 }
 
 pub(crate) fn read_json(path: PathBuf) -> Value {

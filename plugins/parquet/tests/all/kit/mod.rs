@@ -2,9 +2,12 @@
 
 #![allow(dead_code, clippy::allow_attributes, reason = "each test uses a part of it")]
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use parquet::file::reader::SerializedFileReader;
 use serde_json::{Value, json};
 use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{PlainEvent, SourceContents, gather};
@@ -110,4 +113,26 @@ pub(crate) fn source(path: &Path) -> Box<dyn Source> {
 /// Everything read from this path.
 pub(crate) fn read(path: &Path) -> Result<SourceContents, Error> {
     gather(&*source(path), 1 << 20)
+}
+
+/// The footer of a table.
+pub(crate) fn footer(path: &Path) -> SerializedFileReader<fs::File> {
+    SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap()
+}
+
+/// Every file below a folder.
+pub(crate) fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() {
+            found.extend(
+                files(&path).into_iter().map(|(below, bytes)| (format!("{name}/{below}"), bytes)),
+            );
+        } else {
+            found.insert(name, fs::read(&path).unwrap());
+        }
+    }
+    found
 }

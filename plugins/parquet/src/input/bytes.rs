@@ -20,7 +20,7 @@ const MAX_PREFETCH: u64 = 128 << 20;
 
 /// A file, or an object of a store, read at any offset. Clones share it.
 #[derive(Clone)]
-pub(crate) struct TableBytes {
+pub struct TableBytes {
     store: ByteStore,
     len: u64,
     /// A range that has been fetched already, and its offset.
@@ -57,7 +57,7 @@ impl TableBytes {
     /// Opens a file or object.
     ///
     /// `Err` for something without an end, such as a pipe.
-    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+    pub(super) fn open(path: &Path) -> Result<Self, Error> {
         if is_address(path) {
             return Ok(Self::object(LogFile::open_plain(path)?, None));
         }
@@ -82,7 +82,7 @@ impl TableBytes {
 
     /// The same bytes for a reader of `start..end`, prefetched if that saves requests. Each reader
     /// of an object has a connection of its own.
-    pub(crate) fn prefetch(&self, start: u64, end: u64) -> Result<Self, Error> {
+    pub(super) fn prefetch(&self, start: u64, end: u64) -> Result<Self, Error> {
         let ByteStore::Object(log) = &self.store else { return Ok(self.clone()) };
         let path = log.lock().unwrap_or_else(PoisonError::into_inner).path().to_owned();
         let mut log = LogFile::open_plain(&path)?;
@@ -116,6 +116,14 @@ impl TableBytes {
                 log.read_at(position, buffer).map_err(|error| self.failure.record(error))
             }
         }
+    }
+
+    /// Reads `len` bytes from `position` on; fewer only at the end.
+    pub(super) fn read_up_to(&self, position: u64, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(len);
+        let reader = TableByteReader { bytes: self.clone(), at: position };
+        reader.take(len as u64).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     fn prefetched_from(&self, position: u64) -> Option<&[u8]> {
@@ -157,7 +165,7 @@ impl ChunkReader for TableBytes {
 }
 
 /// Reads sequentially from an offset.
-pub(crate) struct TableByteReader {
+pub struct TableByteReader {
     bytes: TableBytes,
     at: u64,
 }

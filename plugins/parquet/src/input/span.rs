@@ -6,16 +6,16 @@ use super::expansion;
 
 /// A row group in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GroupSpan {
+pub struct GroupSpan {
     /// Its number in the file.
-    pub(crate) number: usize,
+    pub number: usize,
     /// The offset of its first byte.
-    pub(crate) start: u64,
+    pub start: u64,
     /// The offset after its last byte.
-    pub(crate) end: u64,
+    pub end: u64,
     /// The bytes of its rows in memory. A row group of equal values takes a few bytes in the file,
     /// however many rows it has.
-    pub(crate) plain_bytes: u64,
+    pub plain_bytes: u64,
 }
 
 impl GroupSpan {
@@ -48,9 +48,37 @@ impl GroupSpan {
 }
 
 /// The byte range of a column chunk as the library computes it, which panics for negative numbers.
-fn byte_range(column: &ColumnChunkMetaData) -> Option<(u64, u64)> {
+pub(super) fn byte_range(column: &ColumnChunkMetaData) -> Option<(u64, u64)> {
     let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
     let start = u64::try_from(start).ok()?;
     let end = start.checked_add(u64::try_from(column.compressed_size()).ok()?)?;
     Some((start, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parquet::schema::parser::parse_message_type;
+    use parquet::schema::types::SchemaDescriptor;
+
+    use super::*;
+
+    #[test]
+    fn equal_values_count_with_what_they_take_in_memory() {
+        let fields = parse_message_type("message m { repeated float state; }").unwrap();
+        let columns = Arc::new(SchemaDescriptor::new(Arc::new(fields)));
+        let chunk = ColumnChunkMetaData::builder(columns.column(0))
+            .set_num_values(10 << 20)
+            .set_data_page_offset(4)
+            .set_total_compressed_size(100)
+            .set_total_uncompressed_size(150);
+        let group = RowGroupMetaData::builder(columns)
+            .set_num_rows(1 << 20)
+            .add_column_metadata(chunk.build().unwrap())
+            .build();
+        let spans = GroupSpan::of_all(&[group.unwrap()], 104).unwrap();
+        let [span] = &spans[..] else { panic!("{spans:?}") };
+        assert_eq!((span.start, span.end, span.plain_bytes), (4, 104, 40 << 20));
+    }
 }

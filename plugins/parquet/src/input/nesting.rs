@@ -1,21 +1,25 @@
-//! How deep the columns of a table nest, according to the schema in its footer. Checks nothing else
-//! of the footer.
+//! How deep the columns of a table nest, according to the schema in its footer, and those of a
+//! table to be written. Checks nothing else.
 //!
 //! The Parquet library recurses once per level when it parses a schema, builds its readers and
 //! drops them, so a footer of a few kilobytes could overflow the stack. The list of schema elements
-//! is therefore walked beforehand, without recursion. Fields are read as the library reads them: by
-//! their number, whatever type they claim.
+//! is therefore walked beforehand, without recursion. What is written is checked as well: a table
+//! of ours can be read back.
 
+use arrow_schema::{DataType, Field, FieldRef};
 use parquet::file::metadata::FooterTail;
 use parquet::file::reader::{ChunkReader, Length};
 
-use self::Value::{Any, Binary, Bool, Byte, Int, Struct};
-use crate::bytes::TableBytes;
+use super::bytes::TableBytes;
+use super::thrift::Value::{Any, Binary, Bool, Byte, Int, Struct};
+use super::thrift::{CompactReader, EMPTY, Value};
 
 /// The most levels of a column; a repeated group has two, as it is read as a list of structs.
 ///
-/// The library needs up to 7 kB of stack per level, and 18 kB if it is not optimised; threads have
-/// 2 MiB. LCM types have up to 64 structs inside each other, those of other formats 32.
+/// To read, the library needs up to 7 kB of stack per level, and 18 kB if it is not optimised; to
+/// write, 12 and 42 kB for each struct or list. Threads have 2 MiB, so a program that is not
+/// optimised writes no more than 45 structs inside each other. LCM types have up to 64, those of
+/// other formats 32.
 const MAX_NESTING: usize = 80;
 
 /// The bytes of a file after its footer.
@@ -30,10 +34,7 @@ const REPETITION_TYPE: i16 = 3;
 const NUM_CHILDREN: i16 = 5;
 
 /// The `FieldRepetitionType` of lists.
-const REPEATED: i64 = 2;
-
-/// The most structs inside each other in a schema element.
-const MAX_STRUCTS: u8 = 8;
+const REPEATED: i32 = 2;
 
 /// An element of a schema: a group or a column.
 struct SchemaElement {
@@ -49,20 +50,6 @@ struct OpenGroup {
     levels: usize,
 }
 
-/// A value of Thrift's compact protocol.
-enum Value {
-    /// Part of the field's type.
-    Bool,
-    Byte,
-    Int,
-    Binary,
-    /// The values of its fields, the first of which has the number 1. Also a union.
-    Struct(&'static [Value]),
-    /// Of the type that the field claims.
-    Any,
-}
-
-const EMPTY: Value = Struct(&[]);
 const DECIMAL: Value = Struct(&[Int, Int]);
 const TIME: Value = Struct(&[Bool, Struct(&[EMPTY, EMPTY, EMPTY])]);
 const INTEGER: Value = Struct(&[Byte, Bool]);
@@ -89,6 +76,41 @@ fn footer(bytes: &TableBytes) -> Option<bytes::Bytes> {
     bytes.get_bytes(end.checked_sub(len as u64)?, len).ok()
 }
 
+/// Checks that columns of a table that is written do not nest deeper than those that are read.
+/// `Err` names the first that does.
+pub(crate) fn check_fields<'f>(
+    fields: impl IntoIterator<Item = &'f FieldRef>,
+) -> Result<(), String> {
+    for root in fields {
+        let mut open: Vec<(&Field, usize)> = vec![(root, 1)];
+        while let Some((field, levels)) = open.pop() {
+            if levels > MAX_NESTING {
+                return Err(format!(
+                    "the field `{}` nests deeper than {MAX_NESTING} levels, where a list counts as \
+                     three",
+                    root.name()
+                ));
+            }
+            match field.data_type() {
+                DataType::Struct(members) => {
+                    open.extend(members.iter().map(|member| (&**member, levels + 1)));
+                }
+                // Parquet has them as a repeated group in a group.
+                DataType::List(item)
+                | DataType::LargeList(item)
+                | DataType::FixedSizeList(item, _)
+                | DataType::ListView(item)
+                | DataType::LargeListView(item) => open.push((item, levels + 3)),
+                // The entries are the repeated group.
+                DataType::Map(entries, _) => open.push((entries, levels + 2)),
+                DataType::RunEndEncoded(_, values) => open.push((values, levels)),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
 fn check_footer(footer: &[u8]) -> Result<(), String> {
     let malformed = || "the schema in its footer is malformed".to_owned();
     let mut reader = CompactReader(footer);
@@ -107,15 +129,15 @@ fn check_footer(footer: &[u8]) -> Result<(), String> {
             group.levels + 1 + usize::from(is_repeated)
         });
         if levels > MAX_NESTING {
-            return Err(format!("its columns nest deeper than {MAX_NESTING} levels"));
+            return Err(format!(
+                "its columns nest deeper than {MAX_NESTING} levels, the most that are read: \
+                 flatten them with the program that wrote it"
+            ));
         }
         open.push(OpenGroup { children, levels });
     }
     Ok(())
 }
-
-/// Reads values of Thrift's compact protocol. `None` if they are malformed.
-struct CompactReader<'b>(&'b [u8]);
 
 impl CompactReader<'_> {
     /// Skips what precedes the schema elements, and returns how many there are.
@@ -136,97 +158,23 @@ impl CompactReader<'_> {
         let (mut element, mut last) = (SchemaElement { children: 0, is_repeated: false }, 0);
         while let Some((id, kind)) = self.field(last)? {
             match id {
-                NUM_CHILDREN => element.children = u64::try_from(self.int()?).ok()?,
-                REPETITION_TYPE => element.is_repeated = self.int()? == REPEATED,
-                _ => self.skip(member(SCHEMA_FIELDS, id), kind, MAX_STRUCTS)?,
+                NUM_CHILDREN => element.children = u64::try_from(self.int32()?).ok()?,
+                REPETITION_TYPE => element.is_repeated = self.int32()? == REPEATED,
+                _ => self.skip_field(SCHEMA_FIELDS, id, kind)?,
             }
             last = id;
         }
         Some(element)
     }
-
-    /// The number and type of the next field of a struct; the inner `None` at its end.
-    fn field(&mut self, last: i16) -> Option<Option<(i16, u8)>> {
-        let header = self.byte()?;
-        let (delta, kind) = (header >> 4, header & 0xf);
-        Some(match (delta, kind) {
-            (_, 0) => None,
-            (0, _) => Some((i16::try_from(self.int()?).ok()?, kind)),
-            _ => Some((last.checked_add(delta.into())?, kind)),
-        })
-    }
-
-    /// Skips a value in a field of this type, with at most this many structs inside each other.
-    fn skip(&mut self, value: &Value, kind: u8, levels: u8) -> Option<()> {
-        match value {
-            Bool => Some(()),
-            Byte => self.skip_bytes(1),
-            Int => self.varint().map(drop),
-            Binary => {
-                let len = self.varint()?;
-                self.skip_bytes(len)
-            }
-            Struct(members) => {
-                let (mut last, levels) = (0, levels.checked_sub(1)?);
-                while let Some((id, kind)) = self.field(last)? {
-                    self.skip(member(members, id), kind, levels)?;
-                    last = id;
-                }
-                Some(())
-            }
-            Any => self.skip(claimed(kind)?, kind, levels),
-        }
-    }
-
-    fn int(&mut self) -> Option<i64> {
-        let zigzag = self.varint()?;
-        Some((zigzag >> 1) as i64 ^ -((zigzag & 1) as i64))
-    }
-
-    fn varint(&mut self) -> Option<u64> {
-        let mut number = 0;
-        for shift in (0..u64::BITS).step_by(7) {
-            let byte = self.byte()?;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(number);
-            }
-        }
-        None
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    fn skip_bytes(&mut self, len: u64) -> Option<()> {
-        self.0 = self.0.get(usize::try_from(len).ok()?..)?;
-        Some(())
-    }
-}
-
-/// The value of a field of a struct.
-fn member(members: &[Value], id: i16) -> &Value {
-    let place = usize::try_from(id).ok().and_then(|id| id.checked_sub(1));
-    place.and_then(|place| members.get(place)).unwrap_or(&Any)
-}
-
-/// The value in a field of this type, of those that can be in a schema: no lists and maps.
-fn claimed(kind: u8) -> Option<&'static Value> {
-    Some(match kind {
-        1 | 2 => &Bool,
-        3 => &Byte,
-        4..=6 => &Int,
-        8 => &Binary,
-        12 => &EMPTY,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow_schema::Schema;
+    use parquet::arrow::ArrowSchemaConverter;
+
     use super::*;
 
     /// A footer whose schema has optional elements with these child counts.
@@ -245,7 +193,37 @@ mod tests {
         let nested = |groups: usize| [vec![1; groups], vec![0]].concat();
         assert_eq!(check_footer(&footer(&nested(MAX_NESTING))), Ok(()));
         let reason = check_footer(&footer(&nested(MAX_NESTING + 1))).unwrap_err();
-        assert_eq!(reason, "its columns nest deeper than 80 levels");
+        assert!(reason.starts_with("its columns nest deeper than 80 levels, "), "{reason}");
+    }
+
+    /// A column of this many lists inside each other, and the levels that Parquet has for it.
+    fn lists(count: usize) -> (FieldRef, usize) {
+        let nest = |inner, _| DataType::List(Arc::new(Field::new("item", inner, true)));
+        let lists = (0..count).fold(DataType::Int8, nest);
+        let field = Arc::new(Field::new(
+            "a",
+            DataType::Struct(
+                vec![Field::new("b", lists.clone(), true), Field::new("c", DataType::Int8, true)]
+                    .into(),
+            ),
+            true,
+        ));
+        let schema = Schema::new(vec![Arc::clone(&field)]);
+        let columns = ArrowSchemaConverter::new().convert(&schema).unwrap();
+        let leaf = columns.column(0);
+        (field, leaf.path().parts().len() + leaf.max_rep_level() as usize)
+    }
+
+    #[test]
+    fn what_may_be_written_can_be_read() {
+        // The last that is allowed has just the most levels.
+        for count in [0, 1, 2, 25, 26, 27] {
+            let (field, levels) = lists(count);
+            assert_eq!(check_fields([&field]).is_ok(), levels <= MAX_NESTING, "{levels}");
+        }
+        assert_eq!(lists(26).1, MAX_NESTING);
+        let reason = check_fields([&lists(27).0]).unwrap_err();
+        assert!(reason.starts_with("the field `a` nests deeper than 80 levels"), "{reason}");
     }
 
     #[test]

@@ -78,7 +78,7 @@ fn has_map(data_type: &DataType) -> bool {
 }
 
 /// The field with the type of its column.
-pub(super) fn retyped(field: &Field, column: &ArrayRef) -> FieldRef {
+pub(crate) fn retyped(field: &Field, column: &ArrayRef) -> FieldRef {
     Arc::new(field.clone().with_data_type(column.data_type().clone()))
 }
 

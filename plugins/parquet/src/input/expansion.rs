@@ -5,9 +5,12 @@
 //! fit into memory.
 
 use arrow_array::RecordBatch;
+use parquet::arrow::ProjectionMask;
 use parquet::basic::Type;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use sluice_model::{Split, array_bytes};
+
+use super::pages::ChunkPages;
 
 /// The most bytes of a row.
 const MAX_ROW: usize = 1 << 30;
@@ -17,7 +20,7 @@ const MAX_SLICE: usize = 32 << 20;
 
 /// The least bytes of an event in memory: time, sequence number, channel, row, and the view of its
 /// payload.
-pub(super) const EVENT: usize = 40;
+pub(crate) const EVENT: usize = 40;
 
 /// What is assumed of a row group whose footer claims more: the sum for all groups of a file must
 /// not overflow.
@@ -42,9 +45,16 @@ fn most_text_bytes(chunk: &ColumnChunkMetaData) -> usize {
     usize::try_from(most).unwrap_or(0)
 }
 
-/// The average bytes of a row according to the footer. `Err` says that it is too long.
-pub(super) fn bytes_per_row(group: &RowGroupMetaData) -> Result<usize, String> {
-    check_row(column_bytes(group) / rows(group).max(1))
+/// The average bytes of a row in the columns that are read, according to the footer and to pages,
+/// by column, if they say more. `Err` says that it is too long.
+pub(super) fn bytes_per_row(
+    group: &RowGroupMetaData,
+    mask: &ProjectionMask,
+    pages: &[ChunkPages],
+) -> Result<usize, String> {
+    let chunks = group.columns().iter().enumerate().filter(|(at, _)| mask.leaf_included(*at));
+    let bytes = chunks.map(|(at, chunk)| expanded_chunk(chunk, pages.get(at).copied()));
+    check_row(bytes.fold(0, usize::saturating_add) / rows(group).max(1))
 }
 
 fn rows(group: &RowGroupMetaData) -> usize {
@@ -52,7 +62,7 @@ fn rows(group: &RowGroupMetaData) -> usize {
 }
 
 fn column_bytes(group: &RowGroupMetaData) -> usize {
-    group.columns().iter().map(expanded_chunk).fold(0, usize::saturating_add)
+    group.columns().iter().map(|chunk| expanded_chunk(chunk, None)).fold(0, usize::saturating_add)
 }
 
 fn check_row(bytes: usize) -> Result<usize, String> {
@@ -62,7 +72,9 @@ fn check_row(bytes: usize) -> Result<usize, String> {
     Err(format!("a row of {bytes} bytes; the longest that is read has {MAX_ROW}"))
 }
 
-fn expanded_chunk(chunk: &ColumnChunkMetaData) -> usize {
+fn expanded_chunk(chunk: &ColumnChunkMetaData, pages: Option<ChunkPages>) -> usize {
+    let pages = pages.unwrap_or_default();
+    let or_claimed = |pages, claimed: i64| i64::try_from(pages).unwrap_or(i64::MAX).max(claimed);
     let width = match chunk.column_type() {
         Type::BOOLEAN | Type::BYTE_ARRAY => 0,
         Type::INT32 | Type::FLOAT => 4,
@@ -70,9 +82,9 @@ fn expanded_chunk(chunk: &ColumnChunkMetaData) -> usize {
         Type::INT96 => 12,
         Type::FIXED_LEN_BYTE_ARRAY => i64::from(chunk.column_descr().type_length()),
     };
-    let values = chunk.num_values().saturating_mul(width);
+    let values = or_claimed(pages.values, chunk.num_values()).saturating_mul(width);
     let texts = chunk.unencoded_byte_array_data_bytes().unwrap_or(0);
-    let most = chunk.uncompressed_size().max(values).max(texts);
+    let most = or_claimed(pages.bytes, chunk.uncompressed_size()).max(values).max(texts);
     usize::try_from(most).unwrap_or(0)
 }
 
@@ -139,13 +151,14 @@ mod tests {
                 .build()
                 .unwrap()
         };
+        let bytes_per_row = |group| bytes_per_row(&group, &ProjectionMask::all(), &[]);
         assert_eq!(group_bytes(&group(8000, 1000)), 64_000);
         assert_eq!(group_bytes(&group(8000, 8000)), 8000 * EVENT);
         assert_eq!(group_bytes(&group(i64::MAX, i64::MAX)), MAX_GROUP);
-        assert_eq!(bytes_per_row(&group(1 << 28, 2)), Ok(1 << 30));
-        assert_eq!(bytes_per_row(&group(8000, 1000)), Ok(64));
-        assert!(bytes_per_row(&group(1 << 28, 1)).is_err());
-        assert!(bytes_per_row(&group(i64::MAX, 0)).is_err());
+        assert_eq!(bytes_per_row(group(1 << 28, 2)), Ok(1 << 30));
+        assert_eq!(bytes_per_row(group(8000, 1000)), Ok(64));
+        assert!(bytes_per_row(group(1 << 28, 1)).is_err());
+        assert!(bytes_per_row(group(i64::MAX, 0)).is_err());
     }
 
     #[test]

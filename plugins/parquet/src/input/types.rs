@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
-use sluice_kit::event_table::{CHANNEL, SOURCE};
 
 /// The schema with types that the Parquet library reads: without dictionaries of what it does not
 /// read as such.
@@ -24,22 +23,24 @@ pub(super) fn readable(schema: &Schema) -> SchemaRef {
     with_fields(schema, |field| with_types(field, &of))
 }
 
-/// The schema with types of which rows share what is stored once: views, and dictionaries.
-pub(super) fn shared(schema: &Schema) -> SchemaRef {
+/// The schema with types of which rows share what is stored once: views, and dictionaries for the
+/// columns in `words`.
+pub(super) fn shared(schema: &Schema, words: &[&str]) -> SchemaRef {
     let view = |data_type: &DataType| match data_type {
         DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
         DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
         _ => data_type.clone(),
     };
-    with_fields(schema, |field| match field.name().as_str() {
-        SOURCE | CHANNEL if *field.data_type() == DataType::Utf8 => {
-            Arc::new(Field::clone(field).with_data_type(word_dictionary()))
-        }
-        _ => with_types(field, &view),
+    let is_word = |field: &Field| {
+        *field.data_type() == DataType::Utf8 && words.contains(&field.name().as_str())
+    };
+    with_fields(schema, |field| match is_word(field) {
+        true => Arc::new(Field::clone(field).with_data_type(word_dictionary())),
+        false => with_types(field, &view),
     })
 }
 
-pub(super) fn word_dictionary() -> DataType {
+pub(crate) fn word_dictionary() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
