@@ -27,7 +27,7 @@ pub const DEFAULT_LEN: usize = 1 << 20;
 /// The magic of a frame.
 pub const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// The magic of our skippable frames, including the seek table.
-const SKIPPABLE: [u8; 4] = [0x5e, 0x2a, 0x4d, 0x18];
+pub(crate) const SKIPPABLE: [u8; 4] = [0x5e, 0x2a, 0x4d, 0x18];
 const SKIPPABLE_HEADER: u64 = 8;
 
 /// The footer of a seek table: number of frames (four bytes), flags (one), magic (four).

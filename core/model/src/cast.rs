@@ -23,9 +23,8 @@ pub fn cast_exact(column: &dyn Array, data_type: &DataType) -> Result<ArrayRef, 
     cast_with_options(column, data_type, &CastOptions { safe: false, ..CastOptions::default() })
 }
 
-/// Like [`cast()`], with options.
 #[expect(clippy::disallowed_methods, reason = "the place that makes it right for slices")]
-pub fn cast_with_options(
+fn cast_with_options(
     column: &dyn Array,
     data_type: &DataType,
     options: &CastOptions<'_>,

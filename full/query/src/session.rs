@@ -1,9 +1,11 @@
 //! Sessions plan and run queries over logs, within a memory limit. They open no files: the caller
 //! adds the logs, and handles the results.
 
+mod centroids;
 mod depth;
 mod error;
 mod identifiers;
+mod statements;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +33,7 @@ use sluice_model::{Error, ErrorKind};
 use tokio::runtime::Runtime;
 use tokio::task::JoinError;
 
+pub(crate) use centroids::check_centroids;
 pub(crate) use depth::with_deep_stack;
 pub use error::{InvalidQuery, QueryError, QueryPosition};
 pub(crate) use error::{catch_panics, name_list, nearest};
@@ -302,6 +305,7 @@ impl Session {
         logical: &LogicalPlan,
     ) -> datafusion::error::Result<Arc<dyn ExecutionPlan>> {
         let logical = state.optimize(logical)?;
+        check_centroids(&logical)?;
         if self.partitions == 1 || breaks_pipeline(&logical)? {
             return state.query_planner().create_physical_plan(&logical, state).await;
         }
@@ -372,7 +376,8 @@ async fn logical_plan(state: &SessionState, sql: &str) -> datafusion::error::Res
     }
     let mut statement = statement(state, sql)?;
     depth::check_depth(&statement)?;
-    error::check_is_query(&statement)?;
+    statements::check_is_query(&statement)?;
+    statements::check_samples(&statement)?;
     let plan = loop {
         match state.statement_to_plan(statement.clone()).await {
             Ok(plan) => break plan,

@@ -101,6 +101,11 @@ impl DatasetInfo {
                 .filter(|count| *count <= MAX_FRAMES)
                 .ok_or_else(|| format!("expected `{key}`, a count, found {found}")),
         };
+        // Files that they do not count are of a run that was killed.
+        let counted = |key: &str| match value.get(key) {
+            None => Err(format!("expected `{key}`, a count")),
+            Some(_) => count(key),
+        };
         let above_zero = |key: &str, usual: u64| match count(key)? {
             0 if value.get(key).is_some() => Err(format!("expected `{key}` above 0")),
             0 => Ok(usual),
@@ -113,8 +118,8 @@ impl DatasetInfo {
         Ok(Self {
             fps,
             robot_type: value.get("robot_type").and_then(Value::as_str).map(str::to_owned),
-            episodes: count("total_episodes")?,
-            frames: count("total_frames")?,
+            episodes: counted("total_episodes")?,
+            frames: counted("total_frames")?,
             tasks: count("total_tasks")?,
             chunks_size: above_zero("chunks_size", 1000)?,
             data_file_mb: above_zero("data_files_size_in_mb", 100)?,
@@ -280,6 +285,10 @@ mod tests {
         assert!(refusal("fps", json!(0)).contains("fps"));
         assert!(refusal("total_frames", json!(-1)).contains("total_frames"));
         assert!(refusal("total_frames", json!(1u64 << 60)).contains("total_frames"));
+        assert!(refusal("total_episodes", json!(null)).contains("total_episodes"));
+        let mut value: Value = serde_json::from_str(&info().to_text()).unwrap();
+        value.as_object_mut().unwrap().remove("total_frames");
+        assert_eq!(DatasetInfo::from_json(&value).unwrap_err(), "expected `total_frames`, a count");
         assert!(refusal("chunks_size", json!(0)).contains("chunks_size"));
         assert!(refusal("data_path", json!("data/{episode_index}.parquet")).contains("data_path"));
         assert!(refusal("features", json!({})).contains("timestamp"));

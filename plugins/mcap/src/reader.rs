@@ -120,7 +120,7 @@ impl RecordReader {
         let found = self.walk.view(0, len)?;
         if found == MAGIC.as_slice() {
             self.at = len;
-        } else if self.walk.decompression_error().is_some() {
+        } else if self.walk.has_damaged_start()? {
             // Damage in the first bytes of compressed data speaks for itself.
         } else if found.is_empty() {
             self.report(0, 0, "the file is empty: expected at least a header");
@@ -229,7 +229,9 @@ impl RecordReader {
                 next = self.at;
             }
         }
-        self.report(at, next - at, reason);
+        // Of what follows in a stopped stream, the rest would have come. The gap would be there.
+        let end = if is_found || !self.walk.was_stopped() { next } else { at };
+        self.report(at, end - at, reason);
         Ok(is_found)
     }
 
@@ -308,7 +310,7 @@ impl RecordReader {
                 self.at = self.actual_end(at, head)?;
                 return Ok(());
             }
-            op::SCHEMA | op::CHANNEL if self.is_summary => {}
+            op::SCHEMA | op::CHANNEL if self.is_summary => self.compare_summary(at, head)?,
             // Nothing else tells whether these records are right.
             _ if !self.walk.goes_on(end)? => {
                 let name = record_name(head.opcode);
@@ -356,6 +358,19 @@ impl RecordReader {
             }
         };
         if let Err(reason) = read {
+            self.report(at, head.record_len(), reason);
+        }
+        Ok(())
+    }
+
+    /// Compares a declaration in the summary with what was declared, if data is missing before it:
+    /// where one file ends and another starts may be in there.
+    fn compare_summary(&mut self, at: u64, head: Head) -> Result<(), Error> {
+        if !self.has_gap || head.len > self.max_chunk.0 {
+            return Ok(());
+        }
+        let content = self.walk.view(at, head.record_len())?.split_off(HEAD as usize);
+        if let Err(reason) = self.table.compare_summary(head.opcode, &content) {
             self.report(at, head.record_len(), reason);
         }
         Ok(())

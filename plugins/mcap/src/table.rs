@@ -6,10 +6,14 @@ use std::sync::Arc;
 use sluice_model::{ChannelId, Error, ReadContext};
 
 use crate::channel::{StoredChannel, StoredSchema};
-use crate::wire::{ChannelRecord, SchemaRecord};
+use crate::wire::{ChannelRecord, SchemaRecord, op};
 
 /// The most bytes of all schemas of a file, and of all its channels.
 const MAX_DECLARED: usize = 64 << 20;
+
+/// The note about messages that the summary alone gives a channel.
+const BY_HINTS: &str = "messages whose declarations are damaged are read by the summary, which is \
+                        incomplete or has no checksum: their channels may be wrong";
 
 /// Declarations by their numbers.
 #[derive(Clone, Debug, Default)]
@@ -168,6 +172,30 @@ impl ChannelTable {
         Err(format!("channel {id} names schema {schema}, which is not declared before it"))
     }
 
+    /// `Err` if a schema or a channel of the summary behind missing data is not the one that was
+    /// declared: then the messages behind it are of another file.
+    pub(crate) fn compare_summary(&self, opcode: u8, content: &[u8]) -> Result<(), String> {
+        let (is_same, what, id) = match opcode {
+            op::SCHEMA => {
+                let Some(record) = SchemaRecord::parse(content) else { return Ok(()) };
+                let known = self.schema(record.id);
+                (known.is_none_or(|known| known.is_record(&record)), "schema", record.id)
+            }
+            _ => {
+                let Some(record) = ChannelRecord::parse(content) else { return Ok(()) };
+                let (id, stored) = (record.id, StoredChannel::from_record(record));
+                (self.channel(id).is_none_or(|known| **known == stored), "channel", id)
+            }
+        };
+        if is_same {
+            return Ok(());
+        }
+        Err(format!(
+            "{what} {id} of the summary is not the one that was declared: messages behind data \
+             that is missing may have the channels of another file"
+        ))
+    }
+
     /// Drops what the summary says if a declaration contradicts it. `Err` if messages were read by
     /// it.
     fn compare_hints(&mut self, is_as_hinted: bool) -> Result<(), String> {
@@ -228,8 +256,22 @@ impl ChannelTable {
         let schema = known.or_else(hinted).filter(|_| stored.schema != 0);
         let is_hinted = self.channel(id).is_none() || known.is_none() && schema.is_some();
         let channel = stored.to_channel(schema.map(|schema| &**schema), &self.context.source);
+        let is_untyped = is_hinted && stored.schema != 0 && schema.is_none();
+        let number = stored.schema;
+        let is_first_hint = is_hinted && !self.has_used_hints;
         self.has_used_hints |= is_hinted;
         let is_needed = self.context.query.channels.wants(channel.name.text(), &channel.source);
+        if is_first_hint {
+            self.context.losses.note(BY_HINTS, 0);
+        }
+        if is_needed && is_untyped {
+            let topic = channel.name.text();
+            let what = format!(
+                "{topic}: its type is not known: its declaration is damaged, and the summary lacks \
+                 schema {number}"
+            );
+            self.context.losses.note(what, 0);
+        }
         let id_of_run = self.context.channels.intern(channel)?;
         Ok(self.set(id, Slot::Channel { id: id_of_run, is_needed }))
     }

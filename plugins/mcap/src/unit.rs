@@ -74,13 +74,15 @@ impl Batcher {
     }
 
     /// Whether a record whose content starts with these bytes may be a message: one of a declared
-    /// channel, within a day of the last one.
+    /// channel, within a day of the last one, and not just zeros.
     pub(crate) fn looks_like_message(&self, table: &ChannelTable, content: &[u8]) -> bool {
         const DAY: i64 = 86_400_000_000_000;
-        MessageHead::parse(content).is_some_and(|(head, _)| {
-            let time = i64::try_from(head.log_time).unwrap_or(i64::MAX);
-            table.has_channel(head.channel) && time.saturating_sub(self.last_time).abs() < DAY
-        })
+        let is_blank = content.iter().take(MESSAGE_HEAD).all(|byte| *byte == 0);
+        !is_blank
+            && MessageHead::parse(content).is_some_and(|(head, _)| {
+                let time = i64::try_from(head.log_time).unwrap_or(i64::MAX);
+                table.has_channel(head.channel) && time.saturating_sub(self.last_time).abs() < DAY
+            })
     }
 
     /// Adds the message whose content is `block[at..at + len]`. `Err` says why it is damage.

@@ -101,6 +101,11 @@ impl Walk {
         Ok(from)
     }
 
+    /// Whether the first bytes of a compressed file may be wrong.
+    pub(crate) fn has_damaged_start(&mut self) -> Result<bool, Error> {
+        self.log.has_damaged_start()
+    }
+
     pub(crate) fn is_cancelled(&self) -> bool {
         self.log.is_cancelled()
     }

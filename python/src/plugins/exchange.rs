@@ -7,14 +7,13 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, UInt32Array, new_null_array};
-use arrow_cast::CastOptions;
 use arrow_cast::display::array_value_to_string;
 use arrow_schema::{DataType, Field, Schema};
 use arrow_select::take::take;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3_arrow::input::AnyRecordBatch;
-use sluice_model::cast::{cast, cast_with_options};
+use sluice_model::cast::{cast, cast_exact};
 use sluice_model::{Batch, Channels, Error};
 
 use crate::table::Batch as PyBatch;
@@ -134,9 +133,8 @@ fn column<'c>(columns: &'c RecordBatch, name: &str) -> Result<Option<&'c ArrayRe
 /// A cast that fails where a value has no counterpart, instead of dropping or rounding it.
 fn cast_exactly(column: &ArrayRef, to: &Field) -> Result<ArrayRef, Error> {
     let wrong = |why: String| Error::invalid(format!("column `{}`: {why}", to.name()));
-    let options = CastOptions { safe: false, ..CastOptions::default() };
     let cast_to = |column: &ArrayRef, to: &DataType| {
-        cast_with_options(column, to, &options).map_err(|error| wrong(error.to_string()))
+        cast_exact(column, to).map_err(|error| wrong(error.to_string()))
     };
     let cast_column = cast_to(column, to.data_type())?;
     let from = column.data_type();

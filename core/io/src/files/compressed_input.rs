@@ -4,11 +4,15 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use zstd::zstd_safe::DCtx;
 
-/// Compressed bytes. Those that were consumed since the decoder last gave any can be read again.
+use super::ZSTD_MAGIC;
+use crate::frames::SKIPPABLE;
+
+/// Compressed bytes. Those of the last two blocks can be read again.
 pub(super) struct CompressedInput<R> {
     from: BufReader<R>,
-    /// The bytes that were consumed and not approved.
+    /// The bytes that were consumed since the last block ended, and those of that block.
     suspect: Vec<u8>,
+    block: Vec<u8>,
     /// Bytes that are read again, and how many of them were consumed.
     again: Vec<u8>,
     consumed_again: usize,
@@ -29,6 +33,7 @@ impl<R: Read> CompressedInput<R> {
         Self {
             from: BufReader::with_capacity(DCtx::in_size(), from),
             suspect: Vec::new(),
+            block: Vec::new(),
             again: Vec::new(),
             consumed_again: 0,
             consumed: 0,
@@ -60,25 +65,52 @@ impl<R: Read> CompressedInput<R> {
         }
     }
 
-    /// What was consumed is not read again.
-    pub(super) fn approve(&mut self) {
+    /// Whether what follows may be another frame, or is the end. True if it does not come yet.
+    pub(super) fn continues_with_frame(&mut self) -> io::Result<bool> {
+        let there = match self.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+            there => there?,
+        };
+        let begins = |magic: [u8; 4], masks: [u8; 4]| {
+            let mut expected = magic.iter().zip(masks);
+            there.iter().zip(&mut expected).all(|(byte, (magic, mask))| (byte ^ magic) & mask == 0)
+        };
+        Ok(begins(ZSTD_MAGIC, [0xff; 4]) || begins(SKIPPABLE, [0xf0, 0xff, 0xff, 0xff]))
+    }
+
+    /// Takes note that a block ends.
+    pub(super) fn end_block(&mut self) {
+        std::mem::swap(&mut self.block, &mut self.suspect);
         self.suspect.clear();
     }
 
-    /// Reads what was consumed again, but for its first byte, unless that was done too often. At
-    /// least one byte is skipped.
-    pub(super) fn rewind(&mut self) {
-        if self.suspect.is_empty() {
+    /// What was consumed is not read again.
+    pub(super) fn approve(&mut self) {
+        self.block.clear();
+        self.suspect.clear();
+    }
+
+    /// Reads what was consumed since the last block ended again, but for its first byte, unless
+    /// that was done too often; `with_block`, also that block. At least one byte is skipped.
+    pub(super) fn rewind(&mut self, with_block: bool) {
+        let mut again = std::mem::take(&mut self.block);
+        if !with_block {
+            again.clear();
+        }
+        let is_whole = again.len().max(self.suspect.len()) < Self::MAX_SUSPECT;
+        again.append(&mut self.suspect);
+        if again.is_empty() {
             let len = self.fill_buf().map_or(0, |there| there.len().min(1));
             self.consume(len);
-        }
-        let most = self.consumed.saturating_mul(Self::REWOUND_PER_BYTE) + Self::ALLOWANCE;
-        let mut again = std::mem::take(&mut self.suspect);
-        self.rewound += again.len() as u64;
-        if self.rewound > most || again.len() == Self::MAX_SUSPECT {
+            self.suspect.clear();
             return;
         }
-        again.drain(..again.len().min(1));
+        let most = self.consumed.saturating_mul(Self::REWOUND_PER_BYTE) + Self::ALLOWANCE;
+        self.rewound += again.len() as u64;
+        if self.rewound > most || !is_whole {
+            return;
+        }
+        again.drain(..1);
         again.extend_from_slice(self.again.get(self.consumed_again..).unwrap_or_default());
         (self.again, self.consumed_again) = (again, 0);
     }

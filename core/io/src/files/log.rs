@@ -278,6 +278,17 @@ impl LogFile {
         }
     }
 
+    /// Whether the first frame of a compressed log is damaged: then its first bytes may be wrong,
+    /// and say nothing of its format. To be asked before anything is forgotten.
+    pub fn has_damaged_start(&mut self) -> Result<bool, Error> {
+        match &mut self.backend {
+            Backend::File(_) | Backend::Object(_) => Ok(false),
+            Backend::Stream(stream) => {
+                stream.has_damaged_start().map_err(|e| Error::io("read", &self.path, e))
+            }
+        }
+    }
+
     /// Reads compressed frames without waiting for their checksums: for who looks at the first bytes
     /// only, and need not read more.
     pub(super) fn skip_checksums(&mut self) {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::unpack::Unpacker;
+use super::unpack::{MAX_WAITING, Unpacker};
 use crate::ReadBuffer;
 
 /// How long a reader waits that has something already.
@@ -145,6 +145,14 @@ impl Stream {
         };
         self.ended = read == 0;
         Ok(read)
+    }
+
+    /// Whether decompression fails in the first frame, if that is one that waits for its checksum.
+    pub(super) fn has_damaged_start(&mut self) -> io::Result<bool> {
+        if matches!(self.from, Origin::Packed(_)) {
+            self.head(MAX_WAITING + 1, |_| false)?;
+        }
+        Ok(self.broken.is_some())
     }
 
     /// The first bytes: as many as are `enough`, at most `most` or a few more, or all.

@@ -466,6 +466,40 @@ fn a_frame_that_was_cut_off_hides_no_frame_behind_it() {
 }
 
 #[test]
+fn a_frame_in_a_damaged_frame_is_not_taken_for_one_of_the_log() {
+    let random = |seed: u32, len: u32| -> Vec<u8> {
+        let words = (0..len / 4).map(move |n| (n + seed).wrapping_mul(2_654_435_761) ^ seed);
+        words.flat_map(u32::to_le_bytes).collect()
+    };
+    for nested_len in [3_000, 2_000_000] {
+        let nested = checked_frame(&vec![7; nested_len]);
+        // It cannot be compressed, so the bytes of the other are there as they are.
+        let outer = checked_frame(&[random(1, 40_000), nested.clone(), random(2, 40_000)].concat());
+        assert!(outer.windows(nested.len()).any(|bytes| bytes == nested));
+        let last = random(3, 50_000);
+        for place in [0, 4, 6, 100] {
+            let mut damaged = outer.clone();
+            damaged[place] ^= 0x06;
+            let first = checked_frame(b"first");
+            let skippable = [0x53, 0x2a, 0x4d, 0x18, 2, 0, 0, 0, 1, 2];
+            let packed = [&first[..], &damaged, &checked_frame(&last), &skippable].concat();
+            let (mut log, mut all, mut at) = (arriving(&[Some(&packed)]), Vec::new(), 0);
+            loop {
+                let mut buffer = vec![0; 4_000_000];
+                let read = log.read_at(at, &mut buffer).unwrap();
+                all.extend_from_slice(&buffer[..read]);
+                match log.resume().unwrap() {
+                    Some(next) => at = next,
+                    None => break,
+                }
+            }
+            assert!(all.ends_with(&last), "{nested_len}, {place}: {}", all.len());
+            assert!(!all.windows(1_000).any(|bytes| bytes == [7; 1_000]), "{nested_len}, {place}");
+        }
+    }
+}
+
+#[test]
 fn what_looks_like_frames_everywhere_takes_no_time() {
     // Each begins a block of 128 KiB that is none.
     let packed =

@@ -18,7 +18,9 @@ const FIRST: usize = 5;
 /// The bytes of the header of a block.
 const BLOCK_HEADER: usize = 3;
 /// The most bytes that wait for the checksum of their frame: those of the frames that we write.
-const MAX_WAITING: usize = DEFAULT_LEN;
+pub(super) const MAX_WAITING: usize = DEFAULT_LEN;
+/// The same for a frame that was searched for, and for what follows it.
+const MAX_FOUND: usize = 16 * MAX_WAITING;
 /// The bytes decompressed at a time: the most that a block holds.
 const STEP: usize = 128 << 10;
 
@@ -33,6 +35,8 @@ pub(super) struct Unpacker<R> {
     wanted: usize,
     /// Whether a frame may begin here, or the stream end.
     is_between: bool,
+    /// Whether the stream ended within a frame.
+    is_cut_off: bool,
     /// Whether the decoder may hold decompressed bytes.
     may_hold: bool,
     /// What is decompressed.
@@ -46,6 +50,9 @@ pub(super) struct Unpacker<R> {
     passed: Option<u64>,
     /// Why nothing follows what is ready.
     failure: Option<io::Error>,
+    /// Whether the frame was searched for. It may be one that the damaged frame contains, as
+    /// payloads may be compressed: then neither a frame nor the end follows it.
+    is_found: bool,
     /// While it looks for the next frame: the last four bytes read, the first in the lowest bits.
     search: Option<u32>,
 }
@@ -57,12 +64,14 @@ impl<R: Read> Unpacker<R> {
             decoder: Decoder::new()?,
             wanted: FIRST,
             is_between: true,
+            is_cut_off: false,
             may_hold: false,
             plain: ReadBuffer::default(),
             ready: 0..0,
             skips_checksums: false,
             passed: None,
             failure: None,
+            is_found: false,
             search: None,
         })
     }
@@ -73,9 +82,10 @@ impl<R: Read> Unpacker<R> {
     }
 
     /// Goes on behind damage, with the next frame: whatever starts with the magic number of one.
-    /// Frames are searched for from the damaged block on, so that damage of its length hides none.
+    /// Frames are searched for from the damaged block on, so that damage of its length hides none;
+    /// if no block follows another one, or not enough, from that on, whose length may be wrong.
     pub(super) fn resume(&mut self) {
-        self.from.rewind();
+        self.from.rewind(self.wanted <= BLOCK_HEADER || self.is_cut_off);
         self.search = Some(0);
     }
 
@@ -108,7 +118,36 @@ impl<R: Read> Unpacker<R> {
         self.decoder.reinit()?;
         let (mut magic, mut nothing) = (InBuffer::around(&ZSTD_MAGIC), [0; 0]);
         self.wanted = self.decoder.run(&mut magic, &mut OutBuffer::around(&mut nothing[..]))?;
-        (self.is_between, self.may_hold, self.passed) = (false, false, None);
+        (self.is_between, self.is_cut_off, self.may_hold) = (false, false, false);
+        (self.is_found, self.passed) = (true, None);
+        Ok(())
+    }
+
+    /// Moves to the next frame and begins it, if one is searched for. False if there is none.
+    fn search_on(&mut self) -> io::Result<bool> {
+        let Some(last) = self.search else { return Ok(true) };
+        if !self.find_frame(last)? {
+            return Ok(false);
+        }
+        self.search = None;
+        self.begin_frame().map(|()| true)
+    }
+
+    /// Takes note of the end of a frame, which is passed on unless it is part of another one.
+    fn end_frame(&mut self) -> io::Result<()> {
+        let is_part = std::mem::take(&mut self.is_found) && !self.from.continues_with_frame()?;
+        match self.passed.take().filter(|_| is_part) {
+            Some(len) => {
+                self.plain.discard(usize::MAX);
+                let why = "what looked like a frame is followed by none";
+                return Err(io::Error::other(unverified(why, len)));
+            }
+            None if is_part => {
+                self.plain.discard(usize::MAX);
+                self.search = Some(0);
+            }
+            None => self.ready = 0..self.plain.len(),
+        }
         Ok(())
     }
 
@@ -123,7 +162,10 @@ impl<R: Read> Unpacker<R> {
         if there.is_empty() && !self.may_hold {
             return match self.is_between {
                 true => Ok(None),
-                false => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "incomplete frame")),
+                false => {
+                    self.is_cut_off = true;
+                    Err(io::Error::new(io::ErrorKind::UnexpectedEof, "incomplete frame"))
+                }
             };
         }
         // A header by itself: if it is damaged, the block before it is not dropped.
@@ -137,8 +179,8 @@ impl<R: Read> Unpacker<R> {
         self.wanted = self.decoder.run(&mut from, &mut to)?;
         let (used, written) = (from.pos(), to.pos());
         self.from.consume(used);
-        if written > 0 || self.wanted == 0 {
-            self.from.approve();
+        if written > 0 && used == wanted || self.wanted == 0 {
+            self.from.end_block();
         }
         self.is_between &= used == 0;
         // Behind a frame, it holds nothing.
@@ -151,6 +193,9 @@ impl<R: Read> Unpacker<R> {
         self.plain.discard(usize::MAX);
         self.ready = 0..0;
         while self.ready.is_empty() {
+            if !self.search_on()? {
+                return Ok(false);
+            }
             let mut plain = std::mem::take(&mut self.plain);
             let mut is_end = false;
             let stepped = plain.append(STEP, |space| {
@@ -162,7 +207,7 @@ impl<R: Read> Unpacker<R> {
             let is_whole = self.wanted == 0;
             match stepped {
                 Ok(_) if is_end => return Ok(false),
-                Ok(_) if is_whole => (self.ready, self.passed) = (0..self.plain.len(), None),
+                Ok(_) if is_whole => self.end_frame()?,
                 Ok(_) if self.is_passing() => self.pass(),
                 Ok(_) => {}
                 Err(error) if is_checksum_error(&error) => return Err(self.wrong_checksum()),
@@ -187,7 +232,8 @@ impl<R: Read> Unpacker<R> {
 
     /// Whether the frame is passed on before its end.
     fn is_passing(&self) -> bool {
-        self.skips_checksums || self.passed.is_some() || self.plain.len() > MAX_WAITING
+        let max = if self.is_found { MAX_FOUND } else { MAX_WAITING };
+        self.skips_checksums || self.passed.is_some() || self.plain.len() > max
     }
 
     /// Passes on what there is of the frame.
@@ -228,13 +274,6 @@ fn is_checksum_error(error: &io::Error) -> bool {
 
 impl<R: Read> Read for Unpacker<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if let Some(last) = self.search {
-            if !self.find_frame(last)? {
-                return Ok(0);
-            }
-            self.search = None;
-            self.begin_frame()?;
-        }
         if self.ready.is_empty() {
             if let Some(failure) = self.failure.take() {
                 return Err(failure);

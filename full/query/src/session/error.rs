@@ -5,8 +5,6 @@ use std::fmt;
 
 use arrow_schema::ArrowError;
 use datafusion::common::{DataFusionError, Diagnostic};
-use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::Statement;
 use datafusion::sql::sqlparser::parser::ParserError;
 use sluice_model::{Error, panics};
 
@@ -98,10 +96,8 @@ impl From<QueryError> for Error {
 pub(crate) fn catch_panics<T>(
     call: impl FnOnce() -> Result<T, DataFusionError>,
 ) -> Result<T, DataFusionError> {
-    const PANICKED: &str = "DataFusion panicked: ";
-    let called = panics::catch_panics("DataFusion", || Ok::<_, String>(call()));
-    called.unwrap_or_else(|what| {
-        let message = panic_message(what.strip_prefix(PANICKED).unwrap_or(&what));
+    panics::catch(call).unwrap_or_else(|panic| {
+        let message = panic_message(panics::message_of(&*panic));
         Err(DataFusionError::External(Box::new(Error::invalid(message))))
     })
 }
@@ -140,9 +136,7 @@ impl QueryError {
 
     /// The error of a query that panicked, as Arrow does if a result does not fit into its types.
     pub(crate) fn from_panic(panic: &(dyn Any + Send)) -> Self {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let what = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        Self::Failed(Error::invalid(panic_message(what)))
+        Self::Failed(Error::invalid(panic_message(panics::message_of(panic))))
     }
 
     /// Converts an error of DataFusion.
@@ -154,7 +148,9 @@ impl QueryError {
                 Err(other) => match other.downcast::<Self>() {
                     Ok(error) => *error,
                     Err(other) => {
-                        Self::Failed(Error::refused(format!("the query failed: {other}")))
+                        let lines = other.to_string();
+                        let lines = lines.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+                        Self::Failed(Error::refused(format!("the query failed: {lines}")))
                     }
                 },
             },
@@ -173,8 +169,11 @@ impl QueryError {
             error @ DataFusionError::SchemaError(..) => {
                 Self::Invalid(schema_error(&error)).at(position)
             }
+            DataFusionError::NotImplemented(what) if is_name(&what) => {
+                Self::Invalid(InvalidQuery::new(format!("{what} is not supported"))).at(position)
+            }
             DataFusionError::Plan(what) | DataFusionError::NotImplemented(what) => {
-                Self::Invalid(InvalidQuery::new(lower_first(&what))).at(position)
+                Self::Invalid(planner_message(&what)).at(position)
             }
             DataFusionError::Configuration(what) => {
                 Self::Invalid(InvalidQuery::new(lower_first(&what)))
@@ -188,10 +187,17 @@ impl QueryError {
                 "the query cannot be executed: {}",
                 lower_first(&what)
             ))),
-            other => Self::Failed(Error::invalid(format!(
-                "the query failed: {}",
-                lower_first(&other.strip_backtrace())
-            ))),
+            DataFusionError::Execution(what) => Self::Failed(failed(&what)),
+            DataFusionError::ArrowError(arrow, _) => Self::Failed(match *arrow {
+                ArrowError::ParseError(what)
+                | ArrowError::CastError(what)
+                | ArrowError::ComputeError(what)
+                | ArrowError::ArithmeticOverflow(what)
+                | ArrowError::InvalidArgumentError(what) => failed(&what),
+                ArrowError::DivideByZero => failed("division by zero"),
+                other => failed(&other.to_string()),
+            }),
+            other => Self::Failed(failed(&other.strip_backtrace())),
         }
     }
 
@@ -203,6 +209,58 @@ impl QueryError {
             other => other,
         }
     }
+}
+
+fn failed(what: &str) -> Error {
+    Error::invalid(format!("the query failed: {}", lower_first(what)))
+}
+
+/// Whether a message is only the name of what is not supported, such as `TOP`.
+fn is_name(what: &str) -> bool {
+    !what.is_empty() && what.chars().all(|c| c.is_ascii_uppercase() || c == ' ')
+}
+
+/// Converts a message of the planner. Some have parts of the syntax tree.
+fn planner_message(what: &str) -> InvalidQuery {
+    if let Some((_, rest)) = what.split_once("given name and argument types '")
+        && let Some((call, _)) = rest.split_once('\'')
+    {
+        let message = format!("no function takes these arguments: `{call}`");
+        let help = Some("cast the arguments to other types".to_owned());
+        return InvalidQuery { message, position: None, help };
+    }
+    if let Some(parts) = what.strip_prefix("compound identifier: ") {
+        return InvalidQuery::new(format!("there is no column with these names: {parts}"));
+    }
+    let Some((_, location)) = what.split_once("Location(") else {
+        return InvalidQuery::new(lower_first(what));
+    };
+    let position = || {
+        let (line, column) = location.split_once(')')?.0.split_once(',')?;
+        let position =
+            QueryPosition { line: line.trim().parse().ok()?, column: column.trim().parse().ok()? };
+        (position.line > 0 && position.column > 0).then_some(position)
+    };
+    let head = what.split(['{', '(', '[']).next().unwrap_or_default().trim();
+    let (about, node) = head.rsplit_once(' ').unwrap_or(("", head));
+    let message = if about.to_lowercase().starts_with("unsupported ast node") {
+        format!("{} is not supported", words(node))
+    } else {
+        lower_first(about.trim_end_matches(':'))
+    };
+    InvalidQuery { message, position: position(), help: None }
+}
+
+/// `JSON TABLE` for `JsonTable`.
+fn words(name: &str) -> String {
+    let mut words = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.extend(letter.to_uppercase());
+    }
+    words
 }
 
 /// Converts an error that has other owners, and so cannot be moved out.
@@ -219,35 +277,6 @@ fn shared_error(error: &DataFusionError) -> QueryError {
             QueryError::Failed(Error::invalid(format!("the query failed: {what}")))
         }
     }
-}
-
-/// Refuses statements that are not queries before they are planned, and lists what is allowed.
-pub(super) fn check_is_query(statement: &DfStatement) -> Result<(), DataFusionError> {
-    let what = match statement {
-        DfStatement::Statement(statement) => match &**statement {
-            Statement::Query(query) if query.locks.is_empty() => return Ok(()),
-            Statement::ExplainTable { .. }
-            | Statement::ShowTables { .. }
-            | Statement::ShowColumns { .. }
-            | Statement::ShowFunctions { .. }
-            | Statement::ShowVariable { .. } => return Ok(()),
-            Statement::Explain { statement, .. } if matches!(**statement, Statement::Query(_)) => {
-                return Ok(());
-            }
-            other => first_words(&other.to_string()),
-        },
-        DfStatement::Explain(explain) => return check_is_query(&explain.statement),
-        other => first_words(&other.to_string()),
-    };
-    Err(DataFusionError::Plan(format!(
-        "`{what}` is not a query: only SELECT, WITH, VALUES, EXPLAIN, DESCRIBE and SHOW are \
-         allowed, which change nothing"
-    )))
-}
-
-fn first_words(statement: &str) -> String {
-    let words: Vec<&str> = statement.split_whitespace().take(2).collect();
-    words.join(" ").chars().take(60).collect()
 }
 
 fn diagnostic(error: &DataFusionError) -> Option<&Diagnostic> {
@@ -298,6 +327,11 @@ fn schema_error(error: &DataFusionError) -> InvalidQuery {
     let Some((written, known)) = identifiers::missing_column(error) else {
         return InvalidQuery::new(lower_first(&error.strip_backtrace()));
     };
+    if written.is_empty() {
+        let help = (!known.is_empty()).then(|| format!("there are: {}", name_list(&known)));
+        let message = "the name of a column is empty".to_owned();
+        return InvalidQuery { message, position: None, help };
+    }
     let similar = nearest(&written, &known);
     let help = match similar {
         Some(name) => format!("there is `{name}`"),
@@ -365,6 +399,29 @@ mod tests {
         assert_eq!(invalid(1, 1).span("*"), Some(0..1));
         assert_eq!(invalid(9, 9).span("short"), Some(5..5));
         assert_eq!(InvalidQuery::new("").span("x"), None);
+    }
+
+    #[test]
+    fn messages_have_no_syntax_tree() {
+        let tree = "Unsupported ast node in sqltorel: Collate { expr: Identifier(Ident { value: \
+                    \"c\", quote_style: None, span: Span(Location(1,8)..Location(1,15)) }) }";
+        let invalid = planner_message(tree);
+        assert_eq!(invalid.message, "COLLATE is not supported");
+        assert_eq!(invalid.position, Some(QueryPosition { line: 1, column: 8 }));
+        let invalid = planner_message(
+            "Dot access not supported for non-string expr: Identifier(Ident { value: \"c5\", \
+             span: Span(Location(2,20)..Location(2,22)) })",
+        );
+        assert_eq!(invalid.message, "dot access not supported for non-string expr");
+        let invalid = planner_message(
+            "Internal error: Function 'sum' failed to match any signature. No function matches \
+             the given name and argument types 'sum(Utf8View)'. You might need to add casts.",
+        );
+        assert_eq!(invalid.message, "no function takes these arguments: `sum(Utf8View)`");
+        let top = QueryError::from_datafusion(DataFusionError::NotImplemented("TOP".to_owned()));
+        assert_eq!(top.to_string(), "TOP is not supported");
+        assert_eq!(planner_message("Location(x").position, None);
+        assert_eq!(words("JsonTable"), "JSON TABLE");
     }
 
     #[test]

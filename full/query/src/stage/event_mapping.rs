@@ -10,11 +10,10 @@ use arrow_array::{
     Array, ArrayRef, BinaryViewArray, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
     UInt32Array,
 };
-use arrow_cast::CastOptions;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow_select::take::take_record_batch;
 use datafusion::arrow::buffer::ScalarBuffer;
-use sluice_model::cast::cast_with_options;
+use sluice_model::cast;
 use sluice_model::{
     Batch, Channel, ChannelId, Channels, Clock, Encoding, Error, MessageType, Name, Payloads, Rows,
     StageContext, TypeKey,
@@ -258,7 +257,7 @@ impl EventMapping {
         }
         let fields = self.fields.iter().zip(self.schema.fields());
         let fields = fields.map(|(place, field)| {
-            cast_with_options(rows.column(*place), field.data_type(), &STRICT)
+            cast::cast_exact(rows.column(*place), field.data_type())
                 .map_err(|error| Error::invalid(format!("column `{}`: {error}", field.name())))
         });
         let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
@@ -318,15 +317,9 @@ fn text_at(texts: &Option<StringArray>, row: usize) -> Option<&str> {
     texts.is_valid(row).then(|| texts.value(row))
 }
 
-/// Values that do not fit are errors, not nulls.
-const STRICT: CastOptions<'static> = CastOptions {
-    safe: false,
-    format_options: datafusion::arrow::util::display::FormatOptions::new(),
-};
-
 /// Casts a column. `Err` names a value that does not fit.
 fn cast_exact(which: EventColumn, column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, Error> {
-    cast_with_options(column, kind, &STRICT)
+    cast::cast_exact(column, kind)
         .map_err(|error| Error::invalid(format!("result column `{}`: {error}", which.name())))
 }
 

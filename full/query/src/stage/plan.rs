@@ -18,7 +18,7 @@ use super::columns;
 use super::lineage;
 use super::query::Query;
 use super::query_input::QueryInput;
-use crate::session::with_deep_stack;
+use crate::session::{check_centroids, with_deep_stack};
 
 /// Plans queries with a configuration and a runtime environment.
 #[derive(Clone, Debug)]
@@ -85,7 +85,9 @@ impl Planner {
         plan: &LogicalPlan,
         inputs: Vec<QueryInput>,
     ) -> Result<StagePlan> {
-        let physical = block_on(state.create_physical_plan(plan))?;
+        let plan = state.optimize(plan)?;
+        check_centroids(&plan)?;
+        let physical = block_on(state.query_planner().create_physical_plan(&plan, state))?;
         Ok(StagePlan { physical, inputs: Arc::new(inputs) })
     }
 

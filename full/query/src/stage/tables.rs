@@ -7,13 +7,12 @@ use arrow_array::types::UInt32Type;
 use arrow_array::{
     Array, ArrayRef, BinaryViewArray, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array,
 };
-use arrow_cast::CastOptions;
 use arrow_schema::{ArrowError, Fields, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::{take_arrays, take_record_batch};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::sort_to_indices;
-use sluice_model::cast::{cast, cast_with_options};
+use sluice_model::cast::{cast, cast_exact};
 use sluice_model::{Batch, Channel, Channels, Error, Payloads, PerChannel, Rows};
 
 use super::columns::{self, EventColumn};
@@ -121,8 +120,7 @@ pub(super) fn as_declared(rows: &Rows, declared: &Fields) -> Result<Rows, String
         let column = rows.columns.column_by_name(name).ok_or_else(|| {
             format!("a `{}` has no field `{name}`, which `tables` declares", rows.message.name)
         })?;
-        let options = CastOptions { safe: false, ..CastOptions::default() };
-        cast_with_options(column, field.data_type(), &options).map_err(|error| {
+        cast_exact(column, field.data_type()).map_err(|error| {
             let (is, declared) = (column.data_type(), field.data_type());
             format!(
                 "field `{name}` of `{}` is {is}, and `tables` declares {declared}: {error}",

@@ -3,17 +3,20 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow_cast::CastOptions;
+use arrow_array::cast::AsArray;
+use arrow_array::{
+    Array, ArrayRef, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait, RecordBatch,
+    RecordBatchOptions, StructArray,
+};
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{
-    ArrowError, DataType, Field, FieldRef, IntervalUnit, Schema, SchemaRef, TimeUnit,
+    ArrowError, DataType, Field, FieldRef, Fields, IntervalUnit, Schema, SchemaRef, TimeUnit,
 };
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
-use sluice_model::cast::cast_with_options;
+use sluice_model::cast::{cast_exact, from_first_value};
 use sluice_model::{Error, OutputFile};
 
 use super::{ResultMetadata, RowWriter, plain};
@@ -197,6 +200,16 @@ fn stored_type(kind: &DataType) -> DataType {
             DataType::LargeList(stored_field(field))
         }
         DataType::FixedSizeList(field, size) => DataType::FixedSizeList(stored_field(field), *size),
+        DataType::Map(entries, is_sorted) => {
+            let DataType::Struct(members) = entries.data_type() else { return kind.clone() };
+            // Entries and keys are never null.
+            let member = |field: &FieldRef| {
+                let stored = stored_type(field.data_type());
+                Arc::new(Field::new(field.name(), stored, field.is_nullable()))
+            };
+            let members = DataType::Struct(members.iter().map(member).collect());
+            DataType::Map(Arc::new(Field::new(entries.name(), members, false)), *is_sorted)
+        }
         other => other.clone(),
     }
 }
@@ -210,14 +223,65 @@ fn stored(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Error> 
         .map_err(|e| Error::internal(e.to_string()))
 }
 
+/// Converts a column, and what is in it: Arrow casts not every type inside of others.
+///
+/// Recursion is bounded: the types of queries and messages have limited depth.
 fn stored_column(column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, Error> {
-    match column.data_type() {
-        same if same == kind => Ok(Arc::clone(column)),
-        DataType::Interval(_) | DataType::Union(_, _) => plain::text(column),
-        _ => {
-            let options = CastOptions { safe: false, ..CastOptions::default() };
-            let column = cast_with_options(column, kind, &options);
-            column.map_err(|e| Error::invalid(e.to_string()))
+    let invalid = |error: ArrowError| Error::invalid(error.to_string());
+    let unpacked = |to: &DataType| stored_column(&cast_exact(column, to).map_err(invalid)?, kind);
+    Ok(match (column.data_type(), kind) {
+        (same, kind) if same == kind => Arc::clone(column),
+        (DataType::Interval(_) | DataType::Union(_, _), _) => plain::text(column)?,
+        (DataType::Dictionary(_, value), _) => unpacked(value)?,
+        (DataType::RunEndEncoded(_, value), _) => unpacked(value.data_type())?,
+        (DataType::ListView(item), _) => unpacked(&DataType::List(Arc::clone(item)))?,
+        (DataType::LargeListView(item), _) => unpacked(&DataType::LargeList(Arc::clone(item)))?,
+        (DataType::List(_), DataType::List(item)) => list::<i32>(column, item)?,
+        (DataType::LargeList(_), DataType::LargeList(item)) => list::<i64>(column, item)?,
+        (DataType::FixedSizeList(..), DataType::FixedSizeList(item, size)) => {
+            let lists = column.as_fixed_size_list();
+            let values = stored_column(lists.values(), item.data_type())?;
+            let (nulls, len) = (lists.nulls().cloned(), lists.len());
+            let item = Arc::clone(item);
+            Arc::new(
+                FixedSizeListArray::try_new_with_length(item, *size, values, nulls, len)
+                    .map_err(invalid)?,
+            )
         }
-    }
+        (DataType::Struct(_), DataType::Struct(fields)) => {
+            Arc::new(members(column.as_struct(), fields)?)
+        }
+        (DataType::Map(..), DataType::Map(entries, is_sorted)) => {
+            let DataType::Struct(fields) = entries.data_type() else {
+                return cast_exact(column, kind).map_err(invalid);
+            };
+            let map = column.as_map();
+            let stored = members(map.entries(), fields)?;
+            let (offsets, nulls) = (map.offsets().clone(), map.nulls().cloned());
+            let entries = Arc::clone(entries);
+            Arc::new(
+                MapArray::try_new(entries, offsets, stored, nulls, *is_sorted).map_err(invalid)?,
+            )
+        }
+        _ => cast_exact(column, kind).map_err(invalid)?,
+    })
+}
+
+fn list<O: OffsetSizeTrait>(column: &ArrayRef, item: &FieldRef) -> Result<ArrayRef, Error> {
+    // Values of other rows may have no counterpart.
+    let column = from_first_value(column);
+    let lists = column.as_list::<O>();
+    let values = stored_column(lists.values(), item.data_type())?;
+    let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
+    let stored = GenericListArray::<O>::try_new(Arc::clone(item), offsets, values, nulls);
+    Ok(Arc::new(stored.map_err(|error| Error::invalid(error.to_string()))?))
+}
+
+fn members(column: &StructArray, fields: &Fields) -> Result<StructArray, Error> {
+    let columns = column.columns().iter().zip(fields);
+    let columns = columns.map(|(column, field)| stored_column(column, field.data_type()));
+    let columns = columns.collect::<Result<_, _>>()?;
+    let nulls = column.nulls().cloned();
+    StructArray::try_new_with_length(fields.clone(), columns, nulls, column.len())
+        .map_err(|error| Error::invalid(error.to_string()))
 }

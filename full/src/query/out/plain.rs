@@ -58,35 +58,57 @@ pub(super) fn column(array: &ArrayRef) -> Result<ArrayRef, Error> {
     })
 }
 
-/// Values as Arrow formats them: `2007-11-03`, `14:00:00.25`, `PT1.5S`.
+/// Values as Arrow formats them: `2007-11-03`, `14:00:00.25`, `PT1.5S`. What is beyond the calendar
+/// is a number with its unit, as for timestamps.
 pub(super) fn text(array: &ArrayRef) -> Result<ArrayRef, Error> {
     let options = FormatOptions::default();
     let formatter = ArrayFormatter::try_new(array, &options).map_err(broken)?;
-    let text = |row: usize| -> Result<Option<String>, ArrowError> {
+    let text = |row: usize| -> Result<Option<String>, Error> {
         if array.is_null(row) {
             return Ok(None);
         }
-        // A date beyond the calendar is no reason to fail.
-        Ok(Some(
-            formatter.value(row).try_to_string().unwrap_or_else(|_| "beyond the calendar".into()),
-        ))
+        let text = formatter.value(row).try_to_string();
+        text.or_else(|error| number_with_unit(array, row).ok_or(error)).map(Some).map_err(|error| {
+            Error::invalid(format!("a {} cannot be shown: {error}", array.data_type()))
+        })
     };
-    let texts: Result<StringArray, ArrowError> = (0..array.len()).map(text).collect();
-    Ok(Arc::new(texts.map_err(broken)?))
+    let texts: Result<StringArray, Error> = (0..array.len()).map(text).collect();
+    Ok(Arc::new(texts?))
+}
+
+/// `2147483647d`. `None` for types that are no number of units.
+fn number_with_unit(array: &ArrayRef, row: usize) -> Option<String> {
+    let unit = match array.data_type() {
+        DataType::Date32 => "d",
+        DataType::Date64 => "ms",
+        DataType::Time32(unit) | DataType::Time64(unit) | DataType::Duration(unit) => {
+            unit_name(*unit)
+        }
+        _ => return None,
+    };
+    let number = cast(&array.slice(row, 1), &DataType::Int64).ok()?;
+    let number = number.as_primitive_opt::<Int64Type>()?;
+    number.is_valid(0).then(|| format!("{}{unit}", number.value(0)))
+}
+
+fn unit_name(unit: TimeUnit) -> &'static str {
+    match unit {
+        TimeUnit::Second => "s",
+        TimeUnit::Millisecond => "ms",
+        TimeUnit::Microsecond => "us",
+        TimeUnit::Nanosecond => "ns",
+    }
 }
 
 fn moments(array: &ArrayRef, unit: TimeUnit, has_zone: bool) -> ArrayRef {
-    let (values, nanos, name) = match unit {
-        TimeUnit::Second => {
-            (array.as_primitive::<TimestampSecondType>().values(), 1_000_000_000, "s")
-        }
+    let name = unit_name(unit);
+    let (values, nanos) = match unit {
+        TimeUnit::Second => (array.as_primitive::<TimestampSecondType>().values(), 1_000_000_000),
         TimeUnit::Millisecond => {
-            (array.as_primitive::<TimestampMillisecondType>().values(), 1_000_000, "ms")
+            (array.as_primitive::<TimestampMillisecondType>().values(), 1_000_000)
         }
-        TimeUnit::Microsecond => {
-            (array.as_primitive::<TimestampMicrosecondType>().values(), 1_000, "us")
-        }
-        TimeUnit::Nanosecond => (array.as_primitive::<TimestampNanosecondType>().values(), 1, "ns"),
+        TimeUnit::Microsecond => (array.as_primitive::<TimestampMicrosecondType>().values(), 1_000),
+        TimeUnit::Nanosecond => (array.as_primitive::<TimestampNanosecondType>().values(), 1),
     };
     let text = |value: i64| match Timestamp::from_nanosecond(i128::from(value) * nanos) {
         Ok(moment) if has_zone => moment.to_string(),

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use arrow_array::builder::{ListBuilder, MapBuilder, StringBuilder, UInt8Builder};
+use arrow_array::builder::{
+    ListBuilder, MapBuilder, StringBuilder, TimestampSecondBuilder, UInt8Builder,
+};
 use arrow_array::types::Int32Type;
 use arrow_array::*;
 use arrow_schema::{DataType, TimeUnit};
@@ -127,6 +129,88 @@ fn parquet_and_arrow_round_trip_and_record_the_query() {
     let arrow = std::io::Cursor::new(written("x.arrow", &[all_kinds(), all_kinds()]));
     let reader = arrow_ipc::reader::FileReader::try_new(arrow, None).unwrap();
     assert_eq!(reader.map(|batch| batch.unwrap().num_rows()).sum::<usize>(), 4);
+}
+
+#[test]
+fn dates_and_times_beyond_the_calendar_are_numbers_with_their_unit() {
+    let days: ArrayRef = Arc::new(Date32Array::from(vec![i32::MAX, i32::MIN, 13_820]));
+    let millis: ArrayRef = Arc::new(Date64Array::from(vec![i64::MAX, i64::MIN, 0]));
+    let moments: ArrayRef = Arc::new(TimestampSecondArray::from(vec![i64::MAX, i64::MIN, 0]));
+    let rows = rows(vec![("d", days), ("m", millis), ("t", moments)]);
+    let (max, min) = (i64::MAX, i64::MIN);
+    let expected = [
+        format!("2147483647d,{max}ms,{max}s"),
+        format!("-2147483648d,{min}ms,{min}s"),
+        "2007-11-03,1970-01-01T00:00:00,1970-01-01T00:00:00".to_owned(),
+    ];
+    let csv = text("x.csv", std::slice::from_ref(&rows));
+    assert_eq!(csv.lines().skip(1).collect::<Vec<_>>(), expected);
+    let lines = text("x.jsonl", std::slice::from_ref(&rows));
+    let first = format!("{{\"d\":\"2147483647d\",\"m\":\"{max}ms\",\"t\":\"{max}s\"}}");
+    assert_eq!(lines.lines().next(), Some(first.as_str()));
+    let table = shown(&[rows], &[]);
+    assert_eq!(
+        table.lines().nth(2).unwrap().split_whitespace().collect::<Vec<_>>(),
+        expected[0].split(',').collect::<Vec<_>>()
+    );
+}
+
+/// Maps of times in seconds.
+fn seconds_in_maps() -> ArrayRef {
+    let mut map = MapBuilder::new(None, StringBuilder::new(), TimestampSecondBuilder::new());
+    for at in [5, 6] {
+        map.keys().append_value("k");
+        map.values().append_value(at);
+        map.append(true).unwrap();
+    }
+    Arc::new(map.finish())
+}
+
+#[test]
+fn values_in_every_nested_type_are_converted_for_files() {
+    let seconds: ArrayRef = Arc::new(TimestampSecondArray::from(vec![5, 6]));
+    let item = Arc::new(arrow_schema::Field::new("item", seconds.data_type().clone(), true));
+    let mut lists = ListBuilder::new(TimestampSecondBuilder::new());
+    // The first is cut off.
+    [i64::MAX, 5, 6].into_iter().for_each(|at| lists.append_value([Some(at)]));
+    let list = lists.finish().slice(1, 2);
+    let cast = |to: DataType| sluice_model::cast::cast(&list, &to).unwrap();
+    let list_item = match list.data_type() {
+        DataType::List(item) => Arc::clone(item),
+        other => panic!("{other}"),
+    };
+    let fixed = FixedSizeListArray::new(Arc::clone(&item), 1, Arc::clone(&seconds), None);
+    let keys = Int32Array::from(vec![0, 1]);
+    let words = DictionaryArray::<Int32Type>::new(keys, Arc::clone(&seconds));
+    let runs = RunArray::<Int32Type>::try_new(&Int32Array::from(vec![1, 2]), &seconds).unwrap();
+    let word = arrow_schema::Field::new("word", words.data_type().clone(), true);
+    let member = StructArray::from(vec![(Arc::new(word), Arc::new(words.clone()) as ArrayRef)]);
+    let rows = rows(vec![
+        ("map", seconds_in_maps()),
+        ("list", Arc::new(list.clone())),
+        ("large", cast(DataType::LargeList(Arc::clone(&list_item)))),
+        ("view", cast(DataType::ListView(list_item))),
+        ("fixed", Arc::new(fixed)),
+        ("words", Arc::new(words)),
+        ("runs", Arc::new(runs)),
+        ("member", Arc::new(member)),
+    ]);
+    let expected = text("x.jsonl", std::slice::from_ref(&rows));
+    assert_eq!(expected.matches("1970-01-01T00:00:06").count(), 8);
+    let parquet = written("x.parquet", std::slice::from_ref(&rows));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.parquet");
+    fs::write(&path, parquet).unwrap();
+    let reader = ParquetRecordBatchReaderBuilder::try_new(fs::File::open(path).unwrap()).unwrap();
+    let parquet: Vec<RecordBatch> = reader.build().unwrap().map(Result::unwrap).collect();
+    let arrow = std::io::Cursor::new(written("x.arrow", &[rows]));
+    let reader = arrow_ipc::reader::FileReader::try_new(arrow, None).unwrap();
+    let arrow: Vec<RecordBatch> = reader.map(Result::unwrap).collect();
+    for stored in [parquet, arrow] {
+        let types = format!("{}", stored[0].schema());
+        assert!(!types.contains("Timestamp(s") && !types.contains("Second"), "{types}");
+        assert_eq!(text("x.jsonl", &stored), expected);
+    }
 }
 
 #[test]

@@ -40,9 +40,9 @@ pub(super) fn open(
     files.robot_type = info.robot_type.clone().or_else(|| sink.robot_type.clone());
     cutter.fps = Some(info.fps);
     let episodes = counted_episodes(&folder, &info)?;
-    let data = counted_data(&folder, &info)?;
+    let data = counted_data(&folder, &info, episodes.data)?;
     let next = |last: Option<FilePlace>| last.map(|place| place.next(info.chunks_size));
-    let continued = [data.last.max(episodes.data), episodes.tables.last].map(next);
+    let continued = [data.last, episodes.tables.last].map(next);
     let [data_place, table_place] = continued.map(Option::unwrap_or_default);
     files.continue_at(data_place, table_place);
     files.uncounted = data.uncounted.into_iter().chain(episodes.tables.uncounted).collect();
@@ -53,8 +53,10 @@ pub(super) fn open(
     files.total_episodes = info.episodes;
     files.stats = read_stats(&folder, &info)?;
     cutter.tasks = TaskTable::read(&folder.join(TASKS))?;
-    // A run that was killed may have added others.
-    cutter.tasks.truncate(usize::try_from(info.tasks).unwrap_or(usize::MAX));
+    if !files.uncounted.is_empty() {
+        // The run that was killed may have added others.
+        cutter.tasks.truncate(usize::try_from(info.tasks).unwrap_or(usize::MAX));
+    }
     if cutter.tasks.len() as u64 != info.tasks {
         return Err(wrong(
             &folder.join(TASKS),
@@ -91,6 +93,33 @@ struct CountedFiles {
     last: Option<FilePlace>,
     /// Those behind it, which a run left that was killed while it appended.
     uncounted: Vec<PathBuf>,
+}
+
+impl CountedFiles {
+    /// `Err` unless those that are not counted have names behind `last` and those that are, as
+    /// appending gives them: another may be a copy, or be counted in place of its copy.
+    fn new(
+        kind: &str,
+        counted: &[Input],
+        last: Option<FilePlace>,
+        uncounted: Vec<PathBuf>,
+    ) -> Result<Self, Error> {
+        let are_ours = counted.iter().all(|input| place_of(&input.path).is_some());
+        let last = last.max(last_place(counted));
+        let is_left = |path: &Path| {
+            let place = place_of(path).filter(|place| path.ends_with(place.path(kind)));
+            are_ours && place > last
+        };
+        match uncounted.iter().find(|path| !is_left(path)) {
+            None => Ok(Self { last, uncounted }),
+            Some(path) => Err(wrong(
+                path,
+                "its rows are not counted by info.json, and its name is not behind those of files \
+                 that are; remove it, or what is a copy of it"
+                    .to_owned(),
+            )),
+        }
+    }
 }
 
 /// The tables of episodes, and the last data file that they name.
@@ -141,23 +170,24 @@ fn counted_episodes(folder: &Path, info: &DatasetInfo) -> Result<CountedEpisodes
             ),
         ));
     }
-    let last = last_place(&counted);
-    if last.is_none() && !counted.is_empty() {
+    if last_place(&counted).is_none() && !counted.is_empty() {
         let what = "its tables of episodes are not named chunk-NNN/file-NNN.parquet";
         return Err(wrong(folder, what.to_owned()));
     }
-    Ok(CountedEpisodes { tables: CountedFiles { last, uncounted }, data })
+    Ok(CountedEpisodes { tables: CountedFiles::new(EPISODES, &counted, None, uncounted)?, data })
 }
 
 /// The greatest place among files; `None` if one has another name.
 fn last_place(files: &[Input]) -> Option<FilePlace> {
-    let place = |input: &Input| {
-        let file = input.path.file_stem()?.to_str()?.strip_prefix("file-")?.parse().ok()?;
-        let chunk = input.path.parent()?.file_name()?.to_str()?;
-        Some(FilePlace { chunk: chunk.strip_prefix("chunk-")?.parse().ok()?, file })
-    };
-    let places: Option<Vec<FilePlace>> = files.iter().map(place).collect();
+    let places: Option<Vec<FilePlace>> = files.iter().map(|input| place_of(&input.path)).collect();
     places?.into_iter().max()
+}
+
+/// The place that a file has by its name.
+fn place_of(path: &Path) -> Option<FilePlace> {
+    let file = path.file_stem()?.to_str()?.strip_prefix("file-")?.parse().ok()?;
+    let chunk = path.parent()?.file_name()?.to_str()?;
+    Some(FilePlace { chunk: chunk.strip_prefix("chunk-")?.parse().ok()?, file })
 }
 
 const COLUMNS: [&str; 5] = [
@@ -181,7 +211,12 @@ fn episodes_in(rows: &RecordBatch) -> Result<impl Iterator<Item = [i64; 5]>, Str
 }
 
 /// Finds the data files with the frames that the dataset claims, and checks that they are there.
-fn counted_data(folder: &Path, info: &DatasetInfo) -> Result<CountedFiles, Error> {
+/// Its episodes are in files up to `last`.
+fn counted_data(
+    folder: &Path,
+    info: &DatasetInfo,
+    last: Option<FilePlace>,
+) -> Result<CountedFiles, Error> {
     let (mut frames, mut counted, mut uncounted) = (0u64, Vec::new(), Vec::new());
     for file in info::tables(folder, DATA)? {
         let input = open_table(&file.path, "this data file")?;
@@ -199,7 +234,7 @@ fn counted_data(folder: &Path, info: &DatasetInfo) -> Result<CountedFiles, Error
             format!("expected {} frames in its data files, found {frames}", info.frames),
         ));
     }
-    Ok(CountedFiles { last: last_place(&counted), uncounted })
+    CountedFiles::new(DATA, &counted, last, uncounted)
 }
 
 /// Refuses a file that the dataset does not count unless it is one that a killed run left, which

@@ -311,3 +311,32 @@ fn files_of_others_that_are_not_counted_are_not_replaced() {
     assert!(error.contains("another program wrote it"), "{error}");
     assert!(snapshot(folder.path()) == before);
 }
+
+#[test]
+fn a_copy_that_sorts_first_does_not_make_its_original_a_leftover() {
+    for copy in
+        ["chunk-000/file-000-old.parquet", "a/file-000.parquet", "chunk-000/file-00.parquet"]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), &[rows(0, "a")], json!({})).unwrap();
+        let copy = folder.path().join("data").join(copy);
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(folder.path().join("data/chunk-000/file-000.parquet"), &copy).unwrap();
+        let before = snapshot(folder.path());
+        let error = write(folder.path(), &[rows(90, "c")], append()).unwrap_err().to_string();
+        assert!(error.contains("its name is not behind"), "{error}");
+        assert!(snapshot(folder.path()) == before);
+    }
+}
+
+#[test]
+fn tasks_that_are_not_counted_stay_unless_an_append_was_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &[rows(0, "a")], json!({})).unwrap();
+    write(folder.path(), &[rows(50, "b")], append()).unwrap();
+    edit(folder.path(), "meta/info.json", "\"total_tasks\": 2", "\"total_tasks\": 1");
+    let before = snapshot(folder.path());
+    let error = write(folder.path(), &[rows(90, "c")], append()).unwrap_err().to_string();
+    assert!(error.contains("expected 1 tasks, found 2"), "{error}");
+    assert!(snapshot(folder.path()) == before);
+}

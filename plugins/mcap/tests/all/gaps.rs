@@ -135,6 +135,21 @@ fn a_file_behind_a_gap_at_the_end_of_another_has_its_own_channels() {
 }
 
 #[test]
+fn messages_with_the_channels_of_a_file_whose_end_is_missing_are_told_by_the_summary() {
+    let first = [front(), chunk_of(0..5)].concat();
+    for (name, topic, is_other) in [("t", "/a", false), ("t", "/b", true), ("u", "/a", true)] {
+        let declared = [schema(1, name), channel(1, 1, topic)].concat();
+        let between = [end(), header(), declared.clone()].concat();
+        let data_end = fields().u32(0).record(15);
+        let tail = [data_end, declared, end()].concat();
+        let found = read(&[&first, &between, &chunk_of(5..9), &tail], &[1]);
+        assert_eq!((found.events.len(), gaps(&found)), (9, 1), "{:?}", found.damage);
+        let is_told = found.damage.iter().any(|(.., why)| why.contains("another file"));
+        assert_eq!((is_told, found.damage.len() == 1), (is_other, !is_other), "{:?}", found.damage);
+    }
+}
+
+#[test]
 fn what_looks_like_an_endless_attachment_behind_a_gap_is_not_waited_for() {
     let attachment = fields().u64(0).u64(0).bytes(&[b'x'; 200]).record(9);
     let endless = [&[9][..], &(1u64 << 38).to_le_bytes(), &attachment[9..]].concat();

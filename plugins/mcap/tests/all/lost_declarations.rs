@@ -1,8 +1,9 @@
 //! What the source makes of files whose declarations are damaged, by their summaries.
 
-use sluice_kit::contract::SourceContents;
+use sluice_kit::contract::{SourceContents, gather_with};
+use sluice_model::ReadContext;
 
-use crate::kit::{channel, chunk, fields, header, message, read, schema};
+use crate::kit::{Folder, channel, chunk, fields, header, message, read, schema, source};
 
 /// What the summary of a file has besides its channels.
 #[derive(Clone, Copy, Debug)]
@@ -119,5 +120,43 @@ fn a_summary_that_a_declaration_contradicts_is_not_used_any_more() {
         let reasons: Vec<_> = found.damage.iter().map(|(.., why)| why.as_str()).collect();
         assert!(reasons.iter().any(|why| why.contains("contradicts the summary")), "{reasons:?}");
         assert!(reasons.iter().any(|why| why.contains("channel 2, which is not")), "{reasons:?}");
+    }
+}
+
+#[test]
+fn a_channel_whose_type_neither_a_declaration_nor_the_summary_has_is_noted() {
+    let first = [schema(1, "t"), channel(1, 1, "/a"), messages(0..3)].concat();
+    for has_schemas in [true, false] {
+        let summary = Summary {
+            is_chunked: true,
+            has_crc: true,
+            has_schemas,
+            counted: Some(1),
+            index: Some(true),
+        };
+        let (mut file, starts) = summary.file(&channel(1, 1, "/a"), &[&first, &messages(3..6)]);
+        let notes = |file: &[u8]| {
+            let folder = Folder::new();
+            let context = ReadContext::standalone("test");
+            let found = gather_with(&*source(&folder.write(file)), 1, &context).unwrap();
+            let notes: Vec<_> = context.losses.take_notes();
+            let count = |text| notes.iter().filter(|(what, _)| what.contains(text)).count();
+            (found.events.len(), count("type"), count("read by the summary"))
+        };
+        assert_eq!(notes(&file), (6, 0, 0));
+        file[starts[0] + 70] ^= 0x40;
+        let is_hint = usize::from(!has_schemas);
+        assert_eq!(notes(&file), (3, is_hint, is_hint));
+    }
+}
+
+#[test]
+fn a_record_of_an_unknown_kind_with_zeros_is_no_damage() {
+    let declared = [schema(1, "t"), channel(0, 1, "/a"), message(0, 0, 5, b"")].concat();
+    let private = fields().raw(&[0; 40]).record(0x80);
+    for summary in Summary::all().into_iter().filter(|summary| !summary.is_chunked) {
+        let (file, _) = summary.file(&channel(0, 1, "/a"), &[&private, &declared]);
+        let found = read(&file);
+        assert_eq!((found.events.len(), found.damage), (1, vec![]), "{summary:?}");
     }
 }

@@ -68,11 +68,12 @@ pub(super) fn check(bytes: &TableBytes) -> Result<(), String> {
     footer(bytes).map_or(Ok(()), |footer| check_footer(&footer))
 }
 
-/// The footer of a file. `None` if it has none that is complete.
+/// The footer of a file. `None` if it has none that is complete, or it is encrypted.
 fn footer(bytes: &TableBytes) -> Option<bytes::Bytes> {
     let end = bytes.len().checked_sub(TAIL_LEN)?;
     let tail = bytes.get_bytes(end, TAIL_LEN as usize).ok()?;
-    let len = FooterTail::try_from(&tail[..]).ok()?.metadata_length();
+    let tail = FooterTail::try_from(&tail[..]).ok().filter(|tail| !tail.is_encrypted_footer())?;
+    let len = tail.metadata_length();
     bytes.get_bytes(end.checked_sub(len as u64)?, len).ok()
 }
 

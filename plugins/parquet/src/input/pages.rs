@@ -15,6 +15,9 @@ use super::thrift::{CompactReader, EMPTY, Value};
 /// dictionary. A page has at least one value, which may have 1 GiB.
 const MAX_PAGES: u64 = (1 << 30) + (64 << 20);
 
+/// How many of them a byte of the file may stand for beyond that: wide tables need more.
+const MAX_EXPANSION: u64 = 32;
+
 /// The longest header of a page: it may have the least and the greatest value of the page.
 const MAX_HEADER: usize = 16 << 20;
 
@@ -44,6 +47,8 @@ pub(super) struct ChunkPages {
     /// The bytes of its longest page, and those of its dictionaries.
     most: u64,
     dictionaries: u64,
+    /// Its bytes in the file.
+    compressed: u64,
 }
 
 /// The header of a page.
@@ -67,7 +72,8 @@ pub(super) fn measure(
 ) -> Result<Vec<ChunkPages>, String> {
     let chunks = metadata.row_groups().get(number).map_or(&[][..], |group| group.columns());
     let index = metadata.offset_index().and_then(|index| index.get(number));
-    let (mut all, mut most) = (Vec::with_capacity(chunks.len()), 0u64);
+    let mut all = Vec::with_capacity(chunks.len());
+    let (mut most, mut compressed) = (0u64, 0u64);
     for (column, chunk) in chunks.iter().enumerate() {
         if !mask.leaf_included(column) {
             all.push(ChunkPages::default());
@@ -77,10 +83,12 @@ pub(super) fn measure(
         let pages = measure_chunk(bytes, chunk, places)
             .map_err(|what| format!("column `{}`: {what}", chunk.column_path().string()))?;
         most = most.saturating_add(pages.most).saturating_add(pages.dictionaries);
-        if most > MAX_PAGES {
+        compressed = compressed.saturating_add(pages.compressed);
+        let max = MAX_PAGES.max(compressed.saturating_mul(MAX_EXPANSION));
+        if most > max {
             return Err(format!(
-                "column `{}`: pages of {most} bytes are needed at once; at most {MAX_PAGES} are \
-                 read: write the table with smaller pages",
+                "column `{}`: pages of {most} bytes are needed at once; at most {max} are read: \
+                 write the table with smaller pages",
                 chunk.column_path().string()
             ));
         }
@@ -123,6 +131,7 @@ fn measure_chunk(
             }
         }
         pages.bytes = pages.bytes.saturating_add(header.uncompressed);
+        pages.compressed = pages.compressed.saturating_add(header.compressed);
         at = next;
     }
     match indexed.is_some_and(|mut places| places.next().is_some()) {

@@ -51,6 +51,9 @@ impl ParquetSink {
     /// Refuses a type that nests so deep that its table could not be read back. All these events
     /// are of one table.
     pub(super) fn check_nesting(&self, events: &Batch) -> Result<(), Error> {
+        if events.is_empty() {
+            return Ok(());
+        }
         let first = UnnestPiece::elements(events.slice(0, 1), 0..1);
         let rows = self.projection().rows(&first)?;
         let Some(rows) = rows.rows().first() else { return Ok(()) };

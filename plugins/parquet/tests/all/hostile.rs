@@ -360,6 +360,17 @@ fn an_arrow_schema_that_cannot_be_read_is_noted_and_rows_are_read_without_it() {
 }
 
 #[test]
+fn a_footer_that_is_encrypted_is_not_called_malformed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.parquet");
+    let (_, mut bytes) = table(&path);
+    *bytes.last_mut().unwrap() = b'E';
+    fs::write(&path, bytes).unwrap();
+    let reason = read(&path).unwrap_err().to_string();
+    assert!(reason.contains("has an encrypted footer"), "{reason}");
+}
+
+#[test]
 fn anything_but_a_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let none = read(&folder.path().join("no.parquet")).unwrap_err().to_string();

@@ -16,7 +16,7 @@ use sluice_model::{
     Batch, Error, MessageType, Payloads, ReadContext, Rows, SinkContext, SplitStart, TypeKey,
 };
 
-use crate::kit::{batch, context, event, source, write};
+use crate::kit::{batch, context, drive, event, source, write};
 
 /// An event for each row of these columns, on a channel of its own type.
 fn decoded(context: &SinkContext, key: u64, columns: &[(&str, ArrayRef)]) -> Batch {
@@ -128,6 +128,21 @@ fn a_deep_type_is_refused_when_its_first_event_comes() {
     let deep = decoded(&context, 1, &[("a", nested(listed, 27))]);
     let block = sink.prepare(deep, &mut prepare).unwrap();
     assert!(output.push(block).unwrap_err().to_string().contains("80 levels"));
+}
+
+#[test]
+fn batches_without_events_are_written_to_any_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = drive(3);
+    for (name, layout) in [("a.parquet", "single"), ("b.parquet", "rows"), ("c/", "channel")] {
+        let (path, context) = (format!("{}/{name}", folder.path().display()), context(64 << 20));
+        let (none, some) = (batch(&[], &context.channels), batch(&rows, &context.channels));
+        let options = json!({ "path": path, "layout": layout });
+        // A table of rows takes decoded events only.
+        let all = if layout == "rows" { vec![none] } else { vec![none, some] };
+        let written = write(options, all, &context).unwrap();
+        assert_eq!(written, if layout == "rows" { 0 } else { 3 }, "{layout}");
+    }
 }
 
 #[test]

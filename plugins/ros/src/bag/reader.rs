@@ -122,7 +122,7 @@ impl BagReader {
         let read = self.window.read(0, &mut head)?;
         let head = head.get(..read).unwrap_or_default();
         // Damage in the first bytes of compressed data speaks for itself.
-        if head == MAGIC || self.window.decompression_error().is_some() {
+        if head == MAGIC || self.window.has_damaged_start()? {
             return Ok(());
         }
         if MAGIC.starts_with(head) {
@@ -216,8 +216,8 @@ impl BagReader {
         self.is_summary = false;
     }
 
-    /// Goes on behind damage of compressed data that ended the bag at `at`, if anything follows that
-    /// can be read. How much is missing is unknown.
+    /// Goes on behind damage of compressed data that ended the bag at `at`, if anything follows
+    /// that can be read. How much is missing is unknown.
     fn pass_gap(&mut self, at: u64, reason: String) -> Result<bool, Error> {
         let (mut next, mut is_found) = (at, false);
         while !is_found && let Some(from) = self.window.resume()? {

@@ -77,6 +77,11 @@ impl BagWindow {
         self.log.decompression_error()
     }
 
+    /// Whether the first bytes of a compressed bag may be wrong.
+    pub(crate) fn has_damaged_start(&mut self) -> Result<bool, Error> {
+        self.log.has_damaged_start()
+    }
+
     /// Goes on behind the damage that ended a compressed bag. Returns where what follows begins,
     /// anywhere in a record: one byte behind the end.
     pub(crate) fn resume(&mut self) -> Result<Option<u64>, Error> {

@@ -128,12 +128,11 @@ pub fn compressed_logs(bytes: &[u8]) {
         found.events.len(),
         sound.events.len()
     );
-    let [[_, _, 0 | 1 | 4 | 5, _]] = edits else { return };
-    assert!(is_within(&found.events, &sound.events), "an event is altered");
-    let first = packed.iter().zip(&sound.bytes).position(|(a, b)| a != b);
     // Without its first bytes, a file is not compressed.
-    let is_early = first.is_some_and(|at| (4..packed.len() / 4).contains(&at));
-    if is_independent && is_early && 64 << (len % 8) < log(which).len() / 4 {
+    let first = packed.iter().zip(&sound.bytes).position(|(a, b)| a != b);
+    let ([[_, _, 0 | 1 | 4 | 5, _]], Some(first @ 4..)) = (edits, first) else { return };
+    assert!(is_within(&found.events, &sound.events), "an event is altered");
+    if is_independent && first < packed.len() / 4 && 64 << (len % 8) < log(which).len() / 4 {
         assert_eq!(found.events.last(), sound.events.last(), "what follows is read");
     }
 }

@@ -136,11 +136,10 @@ pub(super) struct QueryAnalysis<'f> {
 impl<'f> QueryAnalysis<'f> {
     /// Analyzes a whole query.
     pub(super) fn of_query(ast: &Ast, functions: &'f Functions) -> Result<Self, SqlMistake> {
-        let parts = ast.with.iter().flat_map(|with| &with.cte_tables);
-        let cte_names = parts.map(|part| part.alias.name.value.clone()).collect();
-        let (found, tables, pipeline_breaker) = (BTreeSet::new(), Vec::new(), None);
+        let (cte_names, found) = (BTreeSet::new(), BTreeSet::new());
+        let (tables, pipeline_breaker) = (Vec::new(), None);
         let mut analysis = Self { functions, cte_names, found, tables, pipeline_breaker, depth: 0 };
-        if let ControlFlow::Break(mistake) = ast.visit(&mut analysis) {
+        if let ControlFlow::Break(mistake) = analysis.visit_query(ast) {
             return Err(mistake);
         }
         analysis.tables = std::mem::take(&mut analysis.found).into_iter().collect();
@@ -154,6 +153,22 @@ impl<'f> QueryAnalysis<'f> {
 
     fn breaks_pipeline(&mut self, what: impl Into<String>) {
         self.pipeline_breaker.get_or_insert_with(|| PipelineBreaker(what.into()));
+    }
+
+    /// Visits a whole query. The name of a common table expression is known after it: in itself, it
+    /// is the table.
+    fn visit_query(&mut self, ast: &Ast) -> ControlFlow<SqlMistake> {
+        let Some(with) = &ast.with else { return ast.visit(self) };
+        if with.recursive {
+            return refuse("WITH RECURSIVE is not allowed: it may have no end");
+        }
+        self.depth += 1;
+        for part in &with.cte_tables {
+            part.query.visit(self)?;
+            self.cte_names.insert(part.alias.name.value.clone());
+        }
+        self.depth -= 1;
+        Ast { with: None, ..ast.clone() }.visit(self)
     }
 
     fn visit_body(&mut self, body: &SetExpr) -> ControlFlow<SqlMistake> {
@@ -220,13 +235,8 @@ impl Visitor for QueryAnalysis<'_> {
 
     fn pre_visit_query(&mut self, query: &Ast) -> ControlFlow<SqlMistake> {
         self.depth += 1;
-        if let Some(with) = &query.with {
-            if with.recursive {
-                return refuse("WITH RECURSIVE is not allowed: it may have no end");
-            }
-            if self.depth > 1 {
-                return refuse("WITH is only allowed at the start of the whole query");
-            }
+        if query.with.is_some() {
+            return refuse("WITH is only allowed at the start of the whole query");
         }
         if query.order_by.is_some() {
             self.breaks_pipeline("ORDER BY");

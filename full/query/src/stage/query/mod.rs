@@ -288,6 +288,22 @@ mod tests {
     }
 
     #[test]
+    fn a_with_part_named_like_its_table_reads_the_table() {
+        let tables = |text| read(text).unwrap().tables;
+        let pose = || QueryTable::Channel("POSE".to_owned());
+        let text = "with POSE as (select * from POSE where v > 1) select * from POSE";
+        assert_eq!(tables(text), [pose()]);
+        let text = "with a as (select * from b), b as (select * from POSE) select * from b";
+        assert_eq!(tables(text), [pose(), QueryTable::Channel("b".to_owned())]);
+        let text = "with events as (select * from events), b as (select * from events) select * \
+                    from (select * from b)";
+        assert_eq!(tables(text), [QueryTable::Events]);
+        assert_eq!(pipeline_breaker(text), None);
+        let message = read("with a as (with b as (select 1) select * from b) select * from a");
+        assert!(message.unwrap_err().contains("only allowed at the start"));
+    }
+
+    #[test]
     fn volatile_functions_are_refused() {
         for volatile in
             ["now()", "random()", "uuid()", "current_date", "current_timestamp", "current_time()"]
