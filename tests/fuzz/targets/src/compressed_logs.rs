@@ -111,8 +111,9 @@ impl PackedLog {
     }
 }
 
-/// A log of a format, in frames, with these edits: what is missing or altered is reported. After a
-/// single edit nothing is altered, and what follows the damaged frame is read.
+/// A log of a format, in frames, with these edits: unless frames can be missing as a whole, what is
+/// missing or altered is reported. After a single edit nothing that is compressed is altered unless
+/// the damage says that it may be, and what follows the damaged frame is read.
 pub fn compressed_logs(bytes: &[u8]) {
     let Some(([which, len], edits)) = bytes.split_first_chunk() else { return };
     let which = usize::from(*which) % FORMATS.len();
@@ -120,10 +121,12 @@ pub fn compressed_logs(bytes: &[u8]) {
     let sound = PackedLog::of(which, usize::from(len % 8));
     let mut packed = sound.bytes.clone();
     let edits = edits.as_chunks().0;
-    edits.iter().take(8).for_each(|edit| damage(&mut packed, *edit));
+    let edits = &edits[..edits.len().min(8)];
+    edits.iter().for_each(|edit| damage(&mut packed, *edit));
     let Some(found) = read(format, &packed) else { return };
+    let has_all = packed.len() == sound.bytes.len();
     assert!(
-        found.events == sound.events || !found.damage.is_empty(),
+        found.events == sound.events || !found.damage.is_empty() || !has_all,
         "{} of {} events are there, and no damage is reported",
         found.events.len(),
         sound.events.len()
@@ -131,7 +134,13 @@ pub fn compressed_logs(bytes: &[u8]) {
     // Without its first bytes, a file is not compressed.
     let first = packed.iter().zip(&sound.bytes).position(|(a, b)| a != b);
     let ([[_, _, 0 | 1 | 4 | 5, _]], Some(first @ 4..)) = (edits, first) else { return };
-    assert!(is_within(&found.events, &sound.events), "an event is altered");
+    // Short pieces and binary data are stored as they are: a wrong length takes in what follows.
+    let is_compressed = ["jsonl", "csv"].contains(&format) && len % 8 > 3;
+    let is_told = found.damage.iter().any(|(.., why)| why.contains("may be wrong"));
+    assert!(
+        !is_compressed || is_told || is_within(&found.events, &sound.events),
+        "an event is altered"
+    );
     if is_independent && first < packed.len() / 4 && 64 << (len % 8) < log(which).len() / 4 {
         assert_eq!(found.events.last(), sound.events.last(), "what follows is read");
     }
