@@ -139,10 +139,10 @@ pub(crate) struct RecordFraming {
 
 const NO_TIME: &str = "its time is out of range (1677 to 2262)";
 const NOT_TIMED: &str = "its kind has no time, and no earlier record has one";
-const UNMARKED: &str = "nothing marks the records of this format, so none is found behind compressed \
-                        data that is damaged: the rest of the log is not read";
-const UNCOUNTED: &str = "compressed data is damaged: if counters that wrap (`wraps`) did so in what \
-                         is missing, times behind it are wrong by whole periods";
+const UNMARKED: &str = "nothing marks the records of this format, so none is found behind \
+                        compressed data that is damaged: the rest of the log is not read";
+const UNCOUNTED: &str = "compressed data is damaged: if counters that wrap (`wraps`) did so in \
+                         what is missing, times behind it are wrong by whole periods";
 const NO_NUMBER: &str = "its number is out of range (63 bits)";
 
 impl RecordFraming {
