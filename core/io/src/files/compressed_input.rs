@@ -5,14 +5,15 @@ use std::io::{self, BufRead, BufReader, Read};
 use zstd::zstd_safe::DCtx;
 
 use super::ZSTD_MAGIC;
+use super::unpack::{BLOCK_HEADER, MAX_KEPT};
 use crate::frames::SKIPPABLE;
 
-/// Compressed bytes. Those of the last two blocks can be read again.
+/// Compressed bytes. Those that were consumed are kept, to be read again if need be.
 pub(super) struct CompressedInput<R> {
     from: BufReader<R>,
-    /// The bytes that were consumed since the last block ended, and those of that block.
-    suspect: Vec<u8>,
-    block: Vec<u8>,
+    /// What was consumed and can be read again, and how much of it has given its output.
+    kept: Vec<u8>,
+    used: usize,
     /// Bytes that are read again, and how many of them were consumed.
     again: Vec<u8>,
     consumed_again: usize,
@@ -22,8 +23,6 @@ pub(super) struct CompressedInput<R> {
 }
 
 impl<R: Read> CompressedInput<R> {
-    /// The most bytes that are read again at once: a block, with all headers before it.
-    const MAX_SUSPECT: usize = (128 << 10) + 64;
     /// How many bytes may be read again for each byte of the input, and on top. Hostile input has
     /// a damaged block at every byte.
     const REWOUND_PER_BYTE: u64 = 4;
@@ -32,8 +31,8 @@ impl<R: Read> CompressedInput<R> {
     pub(super) fn new(from: R) -> Self {
         Self {
             from: BufReader::with_capacity(DCtx::in_size(), from),
-            suspect: Vec::new(),
-            block: Vec::new(),
+            kept: Vec::new(),
+            used: 0,
             again: Vec::new(),
             consumed_again: 0,
             consumed: 0,
@@ -54,8 +53,9 @@ impl<R: Read> CompressedInput<R> {
             Some(again) if is_again => again,
             _ => self.from.buffer(),
         };
-        let free = Self::MAX_SUSPECT.saturating_sub(self.suspect.len());
-        self.suspect.extend_from_slice(there.get(..len.min(free)).unwrap_or_default());
+        // Of a long skippable frame, only the first bytes.
+        let free = MAX_KEPT.saturating_sub(self.kept.len());
+        self.kept.extend_from_slice(there.get(..len.min(free)).unwrap_or_default());
         match is_again {
             true => self.consumed_again += len,
             false => {
@@ -78,36 +78,53 @@ impl<R: Read> CompressedInput<R> {
         Ok(begins(ZSTD_MAGIC, [0xff; 4]) || begins(SKIPPABLE, [0xf0, 0xff, 0xff, 0xff]))
     }
 
-    /// Takes note that a block ends.
-    pub(super) fn end_block(&mut self) {
-        std::mem::swap(&mut self.block, &mut self.suspect);
-        self.suspect.clear();
+    /// How many bytes can be read again.
+    pub(super) fn kept_len(&self) -> usize {
+        self.kept.len()
     }
 
-    /// What was consumed is not read again.
-    pub(super) fn approve(&mut self) {
-        self.block.clear();
-        self.suspect.clear();
+    /// Whether a frame seems to begin in what can be read again, behind its first byte, or in the
+    /// header of a block that follows.
+    pub(super) fn keeps_frame(&mut self) -> bool {
+        let next = self.fill_buf().unwrap_or_default();
+        let next: Vec<u8> = next.iter().take(BLOCK_HEADER).copied().collect();
+        let kept = self.kept.get(1..).unwrap_or_default();
+        let last = kept.get(kept.len().saturating_sub(BLOCK_HEADER)..).unwrap_or_default();
+        let has_magic =
+            |bytes: &[u8]| bytes.windows(ZSTD_MAGIC.len()).any(|four| four == ZSTD_MAGIC);
+        has_magic(kept) || has_magic(&[last, &next].concat())
     }
 
-    /// Reads what was consumed since the last block ended again, but for its first byte, unless
-    /// that was done too often; `with_block`, also that block. At least one byte is skipped.
-    pub(super) fn rewind(&mut self, with_block: bool) {
-        let mut again = std::mem::take(&mut self.block);
-        if !with_block {
-            again.clear();
-        }
-        let is_whole = again.len().max(self.suspect.len()) < Self::MAX_SUSPECT;
-        again.append(&mut self.suspect);
+    /// Takes note that what was consumed has given its output.
+    pub(super) fn note_output(&mut self) {
+        self.used = self.kept.len();
+    }
+
+    /// What has given its output is not read again.
+    pub(super) fn drop_used(&mut self) {
+        self.keep_last(self.kept.len() - self.used);
+    }
+
+    /// Of what was consumed, only the last `len` bytes can be read again.
+    pub(super) fn keep_last(&mut self, len: usize) {
+        self.kept.drain(..self.kept.len().saturating_sub(len));
+        self.used = 0;
+    }
+
+    /// Reads what can be read again, but for its first byte, unless that was done too often. At
+    /// least one byte is skipped.
+    pub(super) fn rewind(&mut self) {
+        let mut again = std::mem::take(&mut self.kept);
+        self.used = 0;
         if again.is_empty() {
             let len = self.fill_buf().map_or(0, |there| there.len().min(1));
             self.consume(len);
-            self.suspect.clear();
+            self.keep_last(0);
             return;
         }
         let most = self.consumed.saturating_mul(Self::REWOUND_PER_BYTE) + Self::ALLOWANCE;
         self.rewound += again.len() as u64;
-        if self.rewound > most || !is_whole {
+        if self.rewound > most || again.len() >= MAX_KEPT {
             return;
         }
         again.drain(..1);

@@ -419,6 +419,58 @@ fn checked_frame(plain: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+/// Bytes that cannot be compressed: zstd stores them as they are.
+fn random(seed: u32, len: u32) -> Vec<u8> {
+    let words = (0..len / 4).map(move |n| (n + seed).wrapping_mul(2_654_435_761) ^ seed);
+    words.flat_map(u32::to_le_bytes).collect()
+}
+
+/// What there is of a compressed stream before, between and behind its gaps, and what is told of
+/// them.
+fn around_gaps(packed: &[u8]) -> (Vec<Vec<u8>>, Vec<String>) {
+    let (mut log, mut at) = (arriving(&[Some(packed)]), 0);
+    let (mut parts, mut gaps) = (Vec::new(), Vec::new());
+    let mut buffer = vec![0; 8 << 20];
+    loop {
+        let read = log.read_at(at, &mut buffer).unwrap();
+        parts.push(buffer[..read].to_vec());
+        gaps.extend(log.decompression_error().map(str::to_owned));
+        match log.resume().unwrap() {
+            Some(next) => at = next,
+            None => return (parts, gaps),
+        }
+    }
+}
+
+#[test]
+fn a_stored_block_with_a_wrong_length_takes_in_no_other_frame() {
+    for (len, count) in [(500, 12), (3_000, 8), (100_000, 8), (700_000, 4), (2_000_000, 4)] {
+        let contents: Vec<_> = (0..count).map(|n| random(n, len)).collect();
+        let frames: Vec<_> = contents.iter().map(|content| checked_frame(content)).collect();
+        // The last block, behind whole ones, before the checksum.
+        let last = (len as usize - 1) % (128 << 10) + 1;
+        let header = frames[1].len() - 4 - last - 3;
+        for bit in 3..24 {
+            let mut packed = frames.concat();
+            packed[frames[0].len() + header + bit / 8] ^= 1 << (bit % 8);
+            let (parts, gaps) = around_gaps(&packed);
+            assert!(!gaps.is_empty(), "{len}, {bit}");
+            let told = gaps.iter().any(|why| why.contains("may be wrong"));
+            let all = parts.concat();
+            // What is long is passed on before its end.
+            let rest = all.strip_prefix(&*contents[0]).unwrap();
+            let rest = match rest.len().checked_sub(contents[2..].concat().len()) {
+                Some(more) if told => {
+                    assert!(more < contents[1].len() + (128 << 10), "{len}, {bit}: {more}");
+                    &rest[more..]
+                }
+                _ => rest,
+            };
+            assert!(rest == contents[2..].concat(), "{len}, {bit}: {gaps:?}");
+        }
+    }
+}
+
 #[test]
 fn a_flipped_bit_hides_no_frame_but_its_own() {
     let plain = |n: u32| -> Vec<u8> {
@@ -430,17 +482,7 @@ fn a_flipped_bit_hides_no_frame_but_its_own() {
     for bit in (0..frames[2].len() * 8).filter(|bit| *bit < 200 || bit % 7 == 0) {
         let mut packed = frames.concat();
         packed[start + bit / 8] ^= 1 << (bit % 8);
-        let (mut log, mut found, mut at) = (arriving(&[Some(&packed)]), Vec::new(), 0);
-        let mut buffer = vec![0; 1 << 16];
-        for _ in 0..20 {
-            let read = log.read_at(at, &mut buffer).unwrap();
-            found.push(buffer[..read].to_vec());
-            match log.resume().unwrap() {
-                Some(next) => at = next,
-                None => break,
-            }
-        }
-        let found = found.concat();
+        let found = around_gaps(&packed).0.concat();
         let is_there = |n: &u32| {
             let plain = plain(*n);
             let at = found.windows(8).position(|bytes| plain.starts_with(bytes));
@@ -467,32 +509,20 @@ fn a_frame_that_was_cut_off_hides_no_frame_behind_it() {
 
 #[test]
 fn a_frame_in_a_damaged_frame_is_not_taken_for_one_of_the_log() {
-    let random = |seed: u32, len: u32| -> Vec<u8> {
-        let words = (0..len / 4).map(move |n| (n + seed).wrapping_mul(2_654_435_761) ^ seed);
-        words.flat_map(u32::to_le_bytes).collect()
-    };
-    for nested_len in [3_000, 2_000_000] {
-        let nested = checked_frame(&vec![7; nested_len]);
+    // Two frames in sequence are told from those of the log only if lengths are right.
+    for (nested_len, count) in [(3_000, 1), (2_000_000, 1), (3_000, 2)] {
+        let nested = checked_frame(&vec![7; nested_len]).repeat(count);
         // It cannot be compressed, so the bytes of the other are there as they are.
         let outer = checked_frame(&[random(1, 40_000), nested.clone(), random(2, 40_000)].concat());
         assert!(outer.windows(nested.len()).any(|bytes| bytes == nested));
         let last = random(3, 50_000);
-        for place in [0, 4, 6, 100] {
+        for place in if count == 1 { &[0, 4, 6, 100][..] } else { &[100] } {
             let mut damaged = outer.clone();
-            damaged[place] ^= 0x06;
+            damaged[*place] ^= 0x06;
             let first = checked_frame(b"first");
             let skippable = [0x53, 0x2a, 0x4d, 0x18, 2, 0, 0, 0, 1, 2];
             let packed = [&first[..], &damaged, &checked_frame(&last), &skippable].concat();
-            let (mut log, mut all, mut at) = (arriving(&[Some(&packed)]), Vec::new(), 0);
-            loop {
-                let mut buffer = vec![0; 4_000_000];
-                let read = log.read_at(at, &mut buffer).unwrap();
-                all.extend_from_slice(&buffer[..read]);
-                match log.resume().unwrap() {
-                    Some(next) => at = next,
-                    None => break,
-                }
-            }
+            let all = around_gaps(&packed).0.concat();
             assert!(all.ends_with(&last), "{nested_len}, {place}: {}", all.len());
             assert!(!all.windows(1_000).any(|bytes| bytes == [7; 1_000]), "{nested_len}, {place}");
         }

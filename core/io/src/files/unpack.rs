@@ -1,5 +1,6 @@
 //! Decompression of streams, a block at a time. What the checksum of a short frame shows to be
-//! wrong is not passed on.
+//! wrong is not passed on, nor what may be the bytes of other frames: a stored block whose length
+//! is damaged takes them in.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -16,13 +17,27 @@ use crate::frames::DEFAULT_LEN;
 /// The bytes that show how a frame starts.
 const FIRST: usize = 5;
 /// The bytes of the header of a block.
-const BLOCK_HEADER: usize = 3;
+pub(super) const BLOCK_HEADER: usize = 3;
 /// The most bytes that wait for the checksum of their frame: those of the frames that we write.
 pub(super) const MAX_WAITING: usize = DEFAULT_LEN;
 /// The same for a frame that was searched for, and for what follows it.
 const MAX_FOUND: usize = 16 * MAX_WAITING;
 /// The bytes decompressed at a time: the most that a block holds.
 const STEP: usize = 128 << 10;
+/// The most compressed bytes that are kept of a frame that waits. Stored blocks are longer than what
+/// they hold, and empty ones hold nothing.
+pub(super) const MAX_KEPT: usize = 2 * MAX_FOUND + 2 * STEP;
+
+/// What decompressing a block, or a part of one, came to.
+enum Step {
+    /// Something may have been decompressed.
+    Content,
+    /// The header of a block is there, and right as far as it can tell: so the block before it
+    /// ends where it should.
+    Header,
+    /// The stream ends.
+    End,
+}
 
 /// Decompresses a stream that is compressed with zstd.
 ///
@@ -82,10 +97,10 @@ impl<R: Read> Unpacker<R> {
     }
 
     /// Goes on behind damage, with the next frame: whatever starts with the magic number of one.
-    /// Frames are searched for from the damaged block on, so that damage of its length hides none;
-    /// if no block follows another one, or not enough, from that on, whose length may be wrong.
+    /// Frames are searched for from the start of what was not passed on, as damaged lengths of
+    /// blocks hide them.
     pub(super) fn resume(&mut self) {
-        self.from.rewind(self.wanted <= BLOCK_HEADER || self.is_cut_off);
+        self.from.rewind();
         self.search = Some(0);
     }
 
@@ -105,7 +120,7 @@ impl<R: Read> Unpacker<R> {
                 None => (there.len(), false),
             };
             self.from.consume(used);
-            self.from.approve();
+            self.from.keep_last(0);
             self.search = Some(last);
             if is_found {
                 return Ok(true);
@@ -136,6 +151,7 @@ impl<R: Read> Unpacker<R> {
     /// Takes note of the end of a frame, which is passed on unless it is part of another one.
     fn end_frame(&mut self) -> io::Result<()> {
         let is_part = std::mem::take(&mut self.is_found) && !self.from.continues_with_frame()?;
+        self.from.keep_last(0);
         match self.passed.take().filter(|_| is_part) {
             Some(len) => {
                 self.plain.discard(usize::MAX);
@@ -151,9 +167,8 @@ impl<R: Read> Unpacker<R> {
         Ok(())
     }
 
-    /// Decompresses up to a block, and returns how many bytes that gave; `None` at the end. Nothing
-    /// is wanted behind a frame.
-    fn step(&mut self, to: &mut [u8]) -> io::Result<Option<usize>> {
+    /// Decompresses up to a block behind what is there. Nothing is wanted behind a frame.
+    fn step(&mut self) -> io::Result<Step> {
         if self.wanted == 0 {
             self.decoder.reinit()?;
             (self.wanted, self.is_between) = (FIRST, true);
@@ -161,7 +176,7 @@ impl<R: Read> Unpacker<R> {
         let there = if self.may_hold { &[] } else { self.from.fill_buf()? };
         if there.is_empty() && !self.may_hold {
             return match self.is_between {
-                true => Ok(None),
+                true => Ok(Step::End),
                 false => {
                     self.is_cut_off = true;
                     Err(io::Error::new(io::ErrorKind::UnexpectedEof, "incomplete frame"))
@@ -169,23 +184,23 @@ impl<R: Read> Unpacker<R> {
             };
         }
         // A header by itself: if it is damaged, the block before it is not dropped.
-        let wanted = match self.wanted {
-            wanted @ ..=BLOCK_HEADER => wanted,
-            wanted => wanted - BLOCK_HEADER,
-        };
+        let is_header = self.wanted <= BLOCK_HEADER;
+        let wanted = if is_header { self.wanted } else { self.wanted - BLOCK_HEADER };
         let mut from = InBuffer::around(there.get(..wanted).unwrap_or(there));
-        let space = to.len();
-        let mut to = OutBuffer::around(to);
-        self.wanted = self.decoder.run(&mut from, &mut to)?;
-        let (used, written) = (from.pos(), to.pos());
+        let written = self.plain.append(STEP, |space| -> io::Result<usize> {
+            let mut to = OutBuffer::around(space);
+            self.wanted = self.decoder.run(&mut from, &mut to)?;
+            Ok(to.pos())
+        })?;
+        let used = from.pos();
         self.from.consume(used);
-        if written > 0 && used == wanted || self.wanted == 0 {
-            self.from.end_block();
+        if written > 0 {
+            self.from.note_output();
         }
         self.is_between &= used == 0;
         // Behind a frame, it holds nothing.
-        self.may_hold = self.wanted > 0 && written == space;
-        Ok(Some(written))
+        self.may_hold = self.wanted > 0 && written == STEP;
+        Ok(if is_header && used == wanted && written == 0 { Step::Header } else { Step::Content })
     }
 
     /// Decompresses until something is ready, or something fails. False at the end.
@@ -196,21 +211,12 @@ impl<R: Read> Unpacker<R> {
             if !self.search_on()? {
                 return Ok(false);
             }
-            let mut plain = std::mem::take(&mut self.plain);
-            let mut is_end = false;
-            let stepped = plain.append(STEP, |space| {
-                let written = self.step(space)?;
-                is_end = written.is_none();
-                Ok(written.unwrap_or(0))
-            });
-            self.plain = plain;
-            let is_whole = self.wanted == 0;
-            match stepped {
-                Ok(_) if is_end => return Ok(false),
-                Ok(_) if is_whole => self.end_frame()?,
-                Ok(_) if self.is_passing() => self.pass(),
+            match self.step() {
+                Ok(Step::End) => return Ok(false),
+                Ok(_) if self.wanted == 0 => self.end_frame()?,
+                Ok(Step::Header) if self.is_passing() => self.pass(),
+                Ok(_) if self.skips_checksums => self.pass(),
                 Ok(_) => {}
-                Err(error) if is_checksum_error(&error) => return Err(self.wrong_checksum()),
                 // Nobody waits for the rest of a frame that comes slowly.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if self.plain.is_empty() {
@@ -219,11 +225,12 @@ impl<R: Read> Unpacker<R> {
                     self.pass();
                 }
                 Err(error) => {
-                    let error = self.with_unverified(error);
+                    let error = self.fail(error);
                     if self.plain.is_empty() {
                         return Err(error);
                     }
-                    (self.ready, self.failure) = (0..self.plain.len(), Some(error));
+                    self.pass();
+                    self.failure = Some(error);
                 }
             }
         }
@@ -233,32 +240,46 @@ impl<R: Read> Unpacker<R> {
     /// Whether the frame is passed on before its end.
     fn is_passing(&self) -> bool {
         let max = if self.is_found { MAX_FOUND } else { MAX_WAITING };
-        self.skips_checksums || self.passed.is_some() || self.plain.len() > max
+        self.passed.is_some() || self.plain.len() > max || self.from.kept_len() > 2 * max
     }
 
     /// Passes on what there is of the frame.
     fn pass(&mut self) {
+        self.from.drop_used();
         self.ready = 0..self.plain.len();
         *self.passed.get_or_insert(0) += self.plain.len() as u64;
     }
 
-    fn wrong_checksum(&mut self) -> io::Error {
-        self.plain.discard(usize::MAX);
-        let why = "the checksum of a frame is wrong";
-        io::Error::other(match self.passed {
-            None => format!("{why}, and the frame is left out"),
-            Some(len) => unverified(why, len),
-        })
-    }
-
-    /// Adds to what is wrong with a block how much precedes it in its frame: the damage may begin
-    /// there, and no checksum tells.
-    fn with_unverified(&self, error: io::Error) -> io::Error {
-        let len = self.passed.unwrap_or(0) + self.plain.len() as u64;
-        let is_damage = error.kind() == io::ErrorKind::Other && !UpstreamError::is(&error);
-        match is_damage && len > 0 {
-            true => io::Error::other(unverified(format_args!("{error} in a frame"), len)),
-            false => error,
+    /// Drops what is wrong of a frame that cannot be read to its end, and what may be no part of the
+    /// log. Says how much of the frame remains: the damage may begin there, and no checksum tells.
+    fn fail(&mut self, error: io::Error) -> io::Error {
+        if error.kind() != io::ErrorKind::Other && !self.is_cut_off || UpstreamError::is(&error) {
+            return error;
+        }
+        let is_checked = is_checksum_error(&error);
+        // With another frame behind its checksum, its length is right: what it holds is its own.
+        let is_whole = is_checked && {
+            self.from.consume(self.wanted);
+            self.from.continues_with_frame().unwrap_or(true)
+        };
+        // What was found counts only if it is whole.
+        let is_wrong = self.is_found && !self.is_cut_off || is_checked && self.passed.is_none();
+        let is_dropped = is_wrong || !is_whole && self.from.keeps_frame();
+        if is_dropped {
+            self.plain.discard(usize::MAX);
+        }
+        if is_whole {
+            self.from.keep_last(1);
+        }
+        let what = match is_checked {
+            true => "the checksum of a frame is wrong".to_owned(),
+            false if self.is_cut_off => error.to_string(),
+            false => format!("{error} in a frame"),
+        };
+        match self.passed.unwrap_or(0) + self.plain.len() as u64 {
+            0 if is_dropped => io::Error::other(format!("{what}, and the frame is left out")),
+            len @ 1.. if !self.is_cut_off => io::Error::other(unverified(what, len)),
+            _ => error,
         }
     }
 }
