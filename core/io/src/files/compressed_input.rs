@@ -111,24 +111,26 @@ impl<R: Read> CompressedInput<R> {
         self.used = 0;
     }
 
-    /// Reads what can be read again, but for its first byte, unless that was done too often. At
-    /// least one byte is skipped.
+    /// Reads what can be read again, but for its first byte, unless that was done too often.
     pub(super) fn rewind(&mut self) {
-        let mut again = std::mem::take(&mut self.kept);
+        let len = self.kept.len();
+        let mut kept = std::mem::take(&mut self.kept);
         self.used = 0;
-        if again.is_empty() {
-            let len = self.fill_buf().map_or(0, |there| there.len().min(1));
-            self.consume(len);
-            self.keep_last(0);
-            return;
-        }
         let most = self.consumed.saturating_mul(Self::REWOUND_PER_BYTE) + Self::ALLOWANCE;
-        self.rewound += again.len() as u64;
-        if self.rewound > most || again.len() >= MAX_KEPT {
+        self.rewound += len as u64;
+        if len == 0 || self.rewound > most || len >= MAX_KEPT {
             return;
         }
-        again.drain(..1);
-        again.extend_from_slice(self.again.get(self.consumed_again..).unwrap_or_default());
-        (self.again, self.consumed_again) = (again, 0);
+        match self.consumed_again.checked_sub(len) {
+            // All of it was read again before: the rest still follows.
+            Some(start) if self.again.get(start..self.consumed_again) == Some(&*kept) => {
+                self.consumed_again = start + 1;
+            }
+            _ => {
+                kept.drain(..1);
+                kept.extend_from_slice(self.again.get(self.consumed_again..).unwrap_or_default());
+                (self.again, self.consumed_again) = (kept, 0);
+            }
+        }
     }
 }

@@ -24,8 +24,8 @@ pub(super) const MAX_WAITING: usize = DEFAULT_LEN;
 const MAX_FOUND: usize = 16 * MAX_WAITING;
 /// The bytes decompressed at a time: the most that a block holds.
 const STEP: usize = 128 << 10;
-/// The most compressed bytes that are kept of a frame that waits. Stored blocks are longer than what
-/// they hold, and empty ones hold nothing.
+/// The most compressed bytes that are kept of a frame that waits. Stored blocks are longer than
+/// what they hold, and empty ones hold nothing.
 pub(super) const MAX_KEPT: usize = 2 * MAX_FOUND + 2 * STEP;
 
 /// What decompressing a block, or a part of one, came to.
@@ -250,8 +250,9 @@ impl<R: Read> Unpacker<R> {
         *self.passed.get_or_insert(0) += self.plain.len() as u64;
     }
 
-    /// Drops what is wrong of a frame that cannot be read to its end, and what may be no part of the
-    /// log. Says how much of the frame remains: the damage may begin there, and no checksum tells.
+    /// Drops what is wrong of a frame that cannot be read to its end, and what may be no part of
+    /// the log. Says how much of the frame remains: the damage may begin there, and no checksum
+    /// tells.
     fn fail(&mut self, error: io::Error) -> io::Error {
         if error.kind() != io::ErrorKind::Other && !self.is_cut_off || UpstreamError::is(&error) {
             return error;
@@ -262,7 +263,7 @@ impl<R: Read> Unpacker<R> {
             self.from.consume(self.wanted);
             self.from.continues_with_frame().unwrap_or(true)
         };
-        // What was found counts only if it is whole.
+        // What was found counts only if it is whole, or the log ends in it.
         let is_wrong = self.is_found && !self.is_cut_off || is_checked && self.passed.is_none();
         let is_dropped = is_wrong || !is_whole && self.from.keeps_frame();
         if is_dropped {
@@ -278,7 +279,9 @@ impl<R: Read> Unpacker<R> {
         };
         match self.passed.unwrap_or(0) + self.plain.len() as u64 {
             0 if is_dropped => io::Error::other(format!("{what}, and the frame is left out")),
-            len @ 1.. if !self.is_cut_off => io::Error::other(unverified(what, len)),
+            len @ 1.. if !self.is_cut_off || self.is_found => {
+                io::Error::other(unverified(what, len))
+            }
             _ => error,
         }
     }
