@@ -2,23 +2,18 @@
 //! piece.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sluice_io::output::PublishedFile;
 use sluice_kit::counts::EventCounts;
-use sluice_model::{DynSink, Error, ErrorKind, OpenSink, Outputs, PreparedBatch, Written};
+use sluice_model::{DynSink, Error, OpenSink, Outputs, Overwrite, PreparedBatch, Written};
 
 use super::publisher::{OutputSet, Publisher};
-use super::recording::Syncer;
+use super::recording::{SyncStart, Syncer};
 use super::tally::{NodeTally, RunTally};
 use super::topology::SinkNode;
 use crate::manifest::RunEnd;
-
-/// What a full disk leaves of an output.
-const KEPT: &str = "everything recorded before is kept";
-const NOT_KEPT: &str = "its last file could not be completed, and those before it are kept";
 
 /// All sinks of a run, with their open outputs.
 pub(super) struct Writers<'r> {
@@ -38,8 +33,13 @@ struct Writer {
     handed: u64,
     written: u64,
     left_out: u64,
-    /// Events of a recording that were written since the last flush.
+    /// Events of a recording that are lost if its output cannot be completed: those since the last
+    /// flush, or all of a piece that is not readable before its end.
     unflushed: EventCounts,
+    /// Events of the current piece of a recording that no successful sync is known to cover.
+    unsynced: EventCounts,
+    /// Those of them that the running sync covers.
+    syncing: EventCounts,
 }
 
 impl<'r> Writers<'r> {
@@ -94,6 +94,7 @@ impl<'r> Writers<'r> {
                 writer.count(written, tally.node(node));
                 if self.syncer.is_some() {
                     writer.unflushed.add(&events);
+                    writer.unsynced.add(&events);
                 }
                 self.outputs.events += events.total();
                 self.outputs.held += bytes;
@@ -121,16 +122,24 @@ impl<'r> Writers<'r> {
             // The disk is full: nothing follows.
             return Ok(());
         }
-        let Err(error) = self.begin_next(ended) else { return Ok(()) };
-        if !self.is_disk_full(&error) {
+        match self.publisher.publish(&self.outputs.outputs, ended) {
+            Ok(published) => self.published.extend(published),
+            Err(error) => {
+                // It cannot be tried again: files that were renamed already are gone.
+                self.outputs.outputs = Arc::new(Outputs::new(Overwrite::Refuse, false, &[]));
+                return self.give_up_unsynced(error, tally);
+            }
+        }
+        self.writers.values_mut().for_each(Writer::clear_piece);
+        let Err(error) = self.open_next() else { return Ok(()) };
+        if !self.publisher.is_disk_full(&error) {
             return Err(error);
         }
         self.nodes().into_iter().for_each(|node| self.close_full(node, &error, tally));
         Ok(())
     }
 
-    fn begin_next(&mut self, ended: RunEnd) -> Result<(), Error> {
-        self.published.extend(self.publisher.publish(&self.outputs.outputs, ended)?);
+    fn open_next(&mut self) -> Result<(), Error> {
         self.outputs = self.publisher.open_outputs()?;
         self.open_all()
     }
@@ -143,39 +152,66 @@ impl<'r> Writers<'r> {
     /// Flushes and syncs a recording.
     pub(super) fn flush(&mut self, tally: &mut RunTally) -> Result<(), Error> {
         for node in self.nodes() {
-            let Some(writer) = self.writers.get_mut(&node) else { continue };
-            let Some(output) = &mut writer.output else { continue };
-            match output.flush() {
-                Ok(written) => {
-                    writer.count(written, tally.node(node));
-                    // Other formats lose it with the whole file.
-                    if writer.sink.traits().is_readable_unfinished {
-                        writer.unflushed = EventCounts::default();
-                    }
-                }
-                Err(error) => self.give_up(node, error, tally)?,
-            }
+            self.flush_node(node, tally)?;
         }
-        let synced =
-            self.syncer.as_mut().map_or(Ok(()), |syncer| syncer.sync(&self.outputs.outputs));
-        match (synced, self.nodes().first()) {
-            (Err(error), Some(node)) => self.give_up(*node, error, tally),
-            (synced, _) => synced,
+        let Some(syncer) = &mut self.syncer else { return Ok(()) };
+        match syncer.sync(&self.outputs.outputs) {
+            Ok(SyncStart::Started) if self.publisher.grows => {
+                self.writers.values_mut().for_each(Writer::start_sync);
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+            Err(error) => self.give_up_unsynced(error, tally),
+        }
+    }
+
+    fn flush_node(&mut self, node: usize, tally: &mut RunTally) -> Result<(), Error> {
+        let Some(writer) = self.writers.get_mut(&node) else { return Ok(()) };
+        let Some(output) = &mut writer.output else { return Ok(()) };
+        match output.flush() {
+            Ok(written) => {
+                writer.count(written, tally.node(node));
+                // Others lose it with the whole file.
+                if self.publisher.grows {
+                    writer.unflushed = EventCounts::default();
+                }
+                Ok(())
+            }
+            Err(error) => self.give_up(node, error, tally),
         }
     }
 
     /// Completes all outputs. The caller publishes them.
-    pub(super) fn finish(
-        &mut self,
-        tally: &mut RunTally,
-    ) -> Result<(Vec<PublishedFile>, Arc<Outputs>), Error> {
+    ///
+    /// `Err` if others have moved, removed or truncated the last piece of a recording: earlier ones
+    /// are mostly moved before the next one is asked for.
+    pub(super) fn finish(&mut self, tally: &mut RunTally) -> Result<Arc<Outputs>, Error> {
         self.finish_all(tally)?;
-        Ok((std::mem::take(&mut self.published), Arc::clone(&self.outputs.outputs)))
+        if let Some(path) = self.outputs.outputs.displaced().first() {
+            return Err(Error::refused(format!(
+                "the recording is incomplete under its name, because another program has moved, \
+                 deleted or truncated the file meanwhile; if it was moved, it is whole where it is \
+                 now: {}",
+                path.display()
+            )));
+        }
+        Ok(Arc::clone(&self.outputs.outputs))
+    }
+
+    /// The pieces that are published, and the events, by node, that may be lost if the last one
+    /// cannot be.
+    pub(super) fn into_published(self) -> (Vec<PublishedFile>, BTreeMap<usize, EventCounts>) {
+        let unpublished = self.writers.into_iter().map(|(node, writer)| (node, writer.unsynced));
+        (self.published, unpublished.collect())
     }
 
     fn finish_all(&mut self, tally: &mut RunTally) -> Result<(), Error> {
         for node in self.nodes() {
             self.publisher.setup.check()?;
+            if self.syncer.is_some() && self.publisher.grows {
+                // An output whose last events find no room can still be completed without them.
+                self.flush_node(node, tally)?;
+            }
             let Some(writer) = self.writers.get_mut(&node) else { continue };
             let Some(output) = writer.output.take() else { continue };
             if let Err(error) = writer.finish(output, tally.node(node)) {
@@ -189,33 +225,54 @@ impl<'r> Writers<'r> {
     /// after that is counted but not kept, and the run ends as if stopped. `Err` for any other
     /// error.
     fn give_up(&mut self, node: usize, error: Error, tally: &mut RunTally) -> Result<(), Error> {
-        if !self.is_disk_full(&error) {
+        if !self.publisher.is_disk_full(&error) {
             return Err(error);
         }
         self.close_full(node, &error, tally);
         Ok(())
     }
 
-    fn is_disk_full(&self, error: &Error) -> bool {
-        let is_full =
-            matches!(error.kind(), ErrorKind::Io { source, .. } if is_storage_full(source));
-        is_full && self.publisher.options.recording.is_some()
+    /// Like [`give_up`](Self::give_up), for all outputs, if what was written since the last sync
+    /// may not be on the disk.
+    fn give_up_unsynced(&mut self, error: Error, tally: &mut RunTally) -> Result<(), Error> {
+        if !self.publisher.is_disk_full(&error) {
+            return Err(error);
+        }
+        for node in self.nodes() {
+            self.complete_full(node, tally);
+            let Some(writer) = self.writers.get_mut(&node) else { continue };
+            let lost = std::mem::take(&mut writer.unsynced);
+            writer.clear_piece();
+            tally.node(node).count_lost_to_full_disk(&lost, &error, false);
+        }
+        Ok(())
     }
 
-    /// Completes an output whose disk is full, if possible, and ends the run as if stopped.
-    /// Otherwise counts the events as lost that may not be in it.
+    /// Completes an output whose disk is full, if possible, and ends the run as if stopped. Counts
+    /// the events as lost that may not be in it.
     fn close_full(&mut self, node: usize, error: &Error, tally: &mut RunTally) {
-        self.publisher.options.stop.drain.store(true, Ordering::Relaxed);
+        let is_closed = self.complete_full(node, tally);
         let Some(writer) = self.writers.get_mut(&node) else { return };
-        let closed = writer.output.take().map(|output| output.finish());
-        let is_complete = matches!(closed, Some(Ok(_)));
-        let tally = tally.node(node);
-        if !is_complete {
-            // At most the events since the last flush are missing.
-            tally.count_lost(&std::mem::take(&mut writer.unflushed));
-        }
-        let is_kept = is_complete || writer.sink.traits().is_readable_unfinished;
-        tally.note(&format!("{error}; {}", if is_kept { KEPT } else { NOT_KEPT }), 0);
+        // A file that grew is also complete without its last events.
+        let is_kept = is_closed || (self.publisher.grows && !writer.is_growing(&self.outputs));
+        let lost = match is_kept {
+            true if is_closed && writer.has_written_all() => EventCounts::default(),
+            true => std::mem::take(&mut writer.unflushed),
+            false => writer.unsynced.clone(),
+        };
+        writer.unsynced.subtract(&lost);
+        // The piece before is published if this one could not even be opened.
+        let is_kept = is_kept || writer.handed == 0;
+        tally.node(node).count_lost_to_full_disk(&lost, error, is_kept);
+    }
+
+    /// Ends the run as if stopped, and completes an output. Returns whether it was complete.
+    fn complete_full(&mut self, node: usize, tally: &mut RunTally) -> bool {
+        self.publisher.options.stop.drain.store(true, Ordering::Relaxed);
+        let Some(writer) = self.writers.get_mut(&node) else { return false };
+        let Some(Ok(written)) = writer.output.take().map(OpenSink::finish) else { return false };
+        writer.count(written, tally.node(node));
+        true
     }
 
     fn nodes(&self) -> Vec<usize> {
@@ -225,8 +282,32 @@ impl<'r> Writers<'r> {
 
 impl Writer {
     fn closed(name: Arc<str>, sink: DynSink) -> Self {
-        let unflushed = EventCounts::default();
-        Self { name, sink, output: None, handed: 0, written: 0, left_out: 0, unflushed }
+        let [unflushed, unsynced, syncing] = std::array::from_fn(|_| EventCounts::default());
+        let (handed, written, left_out) = (0, 0, 0);
+        let output = None;
+        Self { name, sink, output, handed, written, left_out, unflushed, unsynced, syncing }
+    }
+
+    /// Forgets the events of a piece that is published or lost.
+    fn clear_piece(&mut self) {
+        (self.handed, self.written, self.left_out) = (0, 0, 0);
+        for events in [&mut self.unflushed, &mut self.unsynced, &mut self.syncing] {
+            *events = EventCounts::default();
+        }
+    }
+
+    /// The sync that ran has succeeded, and one of everything flushed was started.
+    fn start_sync(&mut self) {
+        self.unsynced.subtract(&self.syncing);
+        self.syncing = self.unsynced.clone();
+    }
+
+    /// Whether one of its files grows that is not complete.
+    fn is_growing(&self, outputs: &OutputSet) -> bool {
+        let targets = self.sink.traits().targets.iter();
+        let targets: Vec<_> = targets.map(|path| outputs.outputs.actual_path(path)).collect();
+        let growing = outputs.outputs.growing();
+        growing.iter().any(|(path, _)| targets.iter().any(|target| path.starts_with(target)))
     }
 
     fn count(&mut self, done: Written, tally: &mut NodeTally) {
@@ -240,18 +321,16 @@ impl Writer {
 
     fn finish(&mut self, output: OpenSink, tally: &mut NodeTally) -> Result<(), Error> {
         self.count(output.finish()?, tally);
-        let Self { handed, written, left_out, .. } = self;
-        if *written + *left_out != *handed {
+        if !self.has_written_all() {
+            let Self { handed, written, left_out, .. } = self;
             return Err(Error::internal(format!(
                 "a sink was handed {handed} events, left out {left_out} and wrote {written}"
             )));
         }
         Ok(())
     }
-}
 
-/// Whether a file cannot grow because storage is full.
-fn is_storage_full(error: &io::Error) -> bool {
-    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+    fn has_written_all(&self) -> bool {
+        self.written + self.left_out == self.handed
+    }
 }

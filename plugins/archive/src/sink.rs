@@ -218,6 +218,10 @@ impl Sink for ArchiveSink {
     }
 
     fn write(&self, archive: &mut ArchiveWriter, frame: EncodedFrame) -> Result<Written, Error> {
+        if !archive.is_complete {
+            // An archive that can be completed holds what was written before.
+            return Ok(Written::default());
+        }
         let events = frame.summary.events;
         archive.write_encoded(frame)?;
         archive.events += events;
@@ -225,15 +229,14 @@ impl Sink for ArchiveSink {
     }
 
     fn finish(&self, archive: ArchiveWriter) -> Result<Written, Error> {
-        let (whole, longest) = (archive.is_complete, archive.longest);
-        archive.complete()?;
-        if whole {
-            let note = long_frame_note(longest, self.reader_max_frame);
-            let notes = note.into_iter().map(|what| (what, 0)).collect();
-            return Ok(Written { notes, ..Written::default() });
+        if !archive.can_finish() {
+            let what = std::io::Error::other("an earlier frame could not be written");
+            return Err(Error::io("complete", &self.path.0, what));
         }
-        let what = std::io::Error::other("an earlier frame could not be written");
-        Err(Error::io("complete", &self.path.0, what))
+        let note = long_frame_note(archive.longest, self.reader_max_frame);
+        archive.complete()?;
+        let notes = note.into_iter().map(|what| (what, 0)).collect();
+        Ok(Written { notes, ..Written::default() })
     }
 }
 
@@ -369,24 +372,37 @@ impl ArchiveWriter {
         self.table.push(packed.len(), plain).map_err(|e| self.encoder.compress_error(e))
     }
 
-    /// Writes the tail, the index and the seek table.
+    /// Whether the archive can be completed after a write that failed: a file that grows under its
+    /// final name ends with the frames before.
+    fn can_finish(&self) -> bool {
+        self.is_complete || self.file.is_growing()
+    }
+
+    /// Writes the tail, the index and the seek table, and completes the file.
+    ///
+    /// If a file that grows has no room for them, it is completed without its index, or without any
+    /// of them, and this is `Err`.
     fn complete(mut self) -> Result<(), Error> {
-        let tail = self.encoder.format.tail()?;
-        if !tail.is_empty() {
-            self.write_plain(&tail)?;
-        }
-        if self.table.is_empty() {
+        if self.table.is_empty() && self.encoder.format.tail()?.is_empty() {
             // A file without frames would not be a valid zstd file.
             self.write_plain(&[])?;
             let nothing = FrameSummary { channels: Some(Vec::new()), ..FrameSummary::default() };
             self.index.add(nothing).map_err(|e| self.encoder.compress_error(e))?;
         }
-        let Self { mut file, encoder, table, index, events, .. } = self;
-        if let Some(index) = index.finish().map_err(|e| encoder.compress_error(e))? {
-            file.write(&index)?;
+        let Self { mut file, encoder, mut table, index, events, .. } = self;
+        let packed = |e| encoder.compress_error(e);
+        let (tail, mut end) = (encoder.format.tail()?, Vec::new());
+        if !tail.is_empty() {
+            end = frames::compress(&tail, encoder.level).map_err(packed)?;
+            table.push(end.len(), tail.len()).map_err(packed)?;
         }
-        file.write(&table.finish())?;
-        file.finish(events)
+        let (index, table) = (index.finish().map_err(packed)?.unwrap_or_default(), table.finish());
+        let written = file.write_binary(&[&*end, &*index, &*table].concat());
+        if written.is_err() && file.is_growing() {
+            // What matters is the first error.
+            drop(file.write_binary(&[end, table].concat()));
+        }
+        written.and(file.finish(events))
     }
 }
 

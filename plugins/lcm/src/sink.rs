@@ -125,24 +125,35 @@ impl LcmLogSink {
     ) -> Result<(), Error> {
         let ends = starts.iter().skip(1).copied().chain([bytes.len() as u32]);
         let spans = starts.iter().zip(ends).map(|(start, end)| (*start as usize, end as usize));
-        let mut from = 0;
+        let (mut from, mut rows) = (0, 0);
         for (start, end) in spans {
             let pending = (end - from) as u64;
             let full = |limit| log.file.as_ref().is_some_and(|file| file.bytes() + pending > limit);
-            if log.rows > 0 && self.split_len().is_some_and(full) {
-                write_bytes(log, &bytes[from..start])?;
+            if log.rows + rows > 0 && self.split_len().is_some_and(full) {
+                log.write(&bytes[from..start], rows)?;
                 Self::close_file(log)?;
                 self.open_next_file(log)?;
-                from = start;
+                (from, rows) = (start, 0);
             }
             if self.renumber {
                 // The number follows the sync word.
                 bytes[start + 4..start + 12].copy_from_slice(&log.number.to_be_bytes());
                 log.number += 1;
             }
-            log.rows += 1;
+            rows += 1;
         }
-        write_bytes(log, &bytes[from..])
+        log.write(&bytes[from..], rows)
+    }
+}
+
+impl LcmOutput {
+    /// Writes whole events, and counts them.
+    fn write(&mut self, bytes: &[u8], events: u64) -> Result<(), Error> {
+        let Some(file) = self.file.as_mut().filter(|_| !bytes.is_empty()) else { return Ok(()) };
+        file.write_binary(bytes)?;
+        self.rows += events;
+        file.set_rows(self.rows);
+        Ok(())
     }
 }
 
@@ -183,13 +194,6 @@ fn final_events(
     Ok(BlockEvents::Final(runs.finish(), events))
 }
 
-fn write_bytes(log: &mut LcmOutput, bytes: &[u8]) -> Result<(), Error> {
-    match &mut log.file {
-        Some(file) if !bytes.is_empty() => file.write_binary(bytes),
-        _ => Ok(()),
-    }
-}
-
 impl Sink for LcmLogSink {
     type Block = LcmBlock;
     type Unit = LcmBlock;
@@ -228,6 +232,7 @@ impl Sink for LcmLogSink {
         self.open_next_file(&mut log)?;
         if let Some((number, events)) = continued {
             (log.number, log.rows) = (number.wrapping_add(1), events);
+            log.file.iter_mut().for_each(|file| file.set_rows(events));
         }
         Ok(log)
     }
@@ -246,8 +251,7 @@ impl Sink for LcmLogSink {
     fn write(&self, log: &mut LcmOutput, block: LcmBlock) -> Result<Written, Error> {
         let events = match block.0 {
             BlockEvents::Final(bytes, events) => {
-                write_bytes(log, bytes.as_slice())?;
-                log.rows += events;
+                log.write(bytes.as_slice(), events)?;
                 events
             }
             BlockEvents::Single(bytes, starts) => {

@@ -56,6 +56,12 @@ impl McapFile {
         self.is_complete
     }
 
+    /// Whether the file can be finished after a write that failed: a file that grows under its
+    /// final name ends with what was written before.
+    pub(crate) fn can_finish(&self) -> bool {
+        self.is_complete || self.file.is_growing()
+    }
+
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
         self.file.flush()
     }
@@ -63,7 +69,6 @@ impl McapFile {
     /// Appends bytes.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let written = self.file.write_binary(bytes);
-        // A failed write leaves a hole: nothing that is written later would be where indexes say.
         self.is_complete &= written.is_ok();
         written?;
         self.crc.update(bytes);
@@ -72,15 +77,15 @@ impl McapFile {
     }
 
     /// Appends a chunk with its message indexes.
-    pub(crate) fn write_chunk(&mut self, chunk: &EncodedChunk) -> Result<(), Error> {
+    pub(crate) fn write_chunk(&mut self, unit: &ChunkBytes) -> Result<(), Error> {
+        let ChunkBytes { bytes, chunk, packed_len } = unit;
         let start = self.len;
-        self.write(&chunk.head)?;
-        self.write(&chunk.packed)?;
-        let end = self.len;
-        let mut offsets = Vec::new();
+        self.write(bytes)?;
+        let end = start + chunk.head.len() as u64 + packed_len;
+        let (mut offsets, mut index_start) = (Vec::new(), end);
         for index in &chunk.indexes {
-            offsets.push((index.channel, self.len));
-            self.write(&index.record)?;
+            offsets.push((index.channel, index_start));
+            index_start += index.record.len() as u64;
             *self.statistics.counts.entry(index.channel).or_default() += index.events;
         }
         let indexes_len = self.len - end;
@@ -97,7 +102,7 @@ impl McapFile {
             });
             out.u64(indexes_len);
             out.bytes(chunk.compression.name().as_bytes());
-            out.u64(chunk.packed.len() as u64);
+            out.u64(*packed_len);
             out.u64(chunk.plain_len);
         });
         let all = &mut self.statistics;
@@ -107,6 +112,7 @@ impl McapFile {
             all.start = all.start.min(chunk.start_time);
             all.end = all.end.max(chunk.end_time);
         }
+        self.file.set_rows(self.statistics.messages);
         Ok(())
     }
 
@@ -136,12 +142,10 @@ impl McapFile {
     }
 
     /// Writes the summary, and completes the file.
+    ///
+    /// If a file that grows has no room for its summary, it is completed without, or even without
+    /// a footer, and this is `Err`.
     pub(crate) fn finish(mut self, numbering: &Numbering) -> Result<(), Error> {
-        let data_crc = self.crc.clone().finalize();
-        let mut end = Vec::new();
-        end.record(op::DATA_END, |out| out.u32(data_crc));
-        self.write(&end)?;
-        let start = self.len;
         self.statistics.schemas = numbering.schemas();
         self.statistics.channels = numbering.channels();
         if self.statistics.messages == 0 {
@@ -149,42 +153,75 @@ impl McapFile {
         }
         let mut statistics = Vec::new();
         append_statistics(&mut statistics, &self.statistics);
-        let (mut summary, mut offsets) = (Vec::new(), Vec::new());
-        let groups: [(u8, &[u8]); 6] = [
+        let end = self.end(&[
             (op::SCHEMA, &numbering.schema_records),
             (op::CHANNEL, &numbering.channel_records),
             (op::STATISTICS, &statistics),
             (op::CHUNK_INDEX, &self.chunk_indexes),
             (op::ATTACHMENT_INDEX, &self.attachment_indexes),
             (op::METADATA_INDEX, &self.metadata_indexes),
-        ];
-        for (opcode, records) in groups.into_iter().filter(|(_, records)| !records.is_empty()) {
-            let group_start = start + summary.len() as u64;
-            summary.extend_from_slice(records);
+        ]);
+        let written = self.write(&end);
+        if written.is_err() && self.can_finish() {
+            // What matters is the first error.
+            drop(self.write(&self.end(&[])));
+        }
+        written.and(self.file.finish(self.statistics.messages))
+    }
+
+    /// What follows the last record of data, with these groups of records as its summary.
+    fn end(&self, summary: &[(u8, &[u8])]) -> Vec<u8> {
+        let (mut end, mut offsets, mut footer) = (Vec::new(), Vec::new(), Vec::new());
+        end.record(op::DATA_END, |out| out.u32(self.crc.clone().finalize()));
+        let (start, before) = (self.len + end.len() as u64, end.len());
+        for (opcode, records) in summary.iter().filter(|(_, records)| !records.is_empty()) {
+            let group_start = self.len + end.len() as u64;
+            end.extend_from_slice(records);
             offsets.record(op::SUMMARY_OFFSET, |out| {
-                out.push(opcode);
+                out.push(*opcode);
                 out.u64(group_start);
                 out.u64(records.len() as u64);
             });
         }
-        let offsets_start = start + summary.len() as u64;
-        summary.extend_from_slice(&offsets);
-        let mut footer = Vec::new();
+        let offsets_start = self.len + end.len() as u64;
+        end.extend_from_slice(&offsets);
         footer.record(op::FOOTER, |out| {
-            out.u64(start);
-            out.u64(offsets_start);
+            let is_there = !summary.is_empty();
+            out.u64(if is_there { start } else { 0 });
+            out.u64(if is_there { offsets_start } else { 0 });
         });
         // The checksum covers the head of the footer, too, with its final length.
         let len = (footer.len() as u64 - HEAD + size_of::<u32>() as u64).to_le_bytes();
         footer.splice(1..HEAD as usize, len);
-        let mut crc = crc32fast::Hasher::new();
-        crc.update(&summary);
-        crc.update(&footer);
-        footer.u32(crc.finalize());
-        self.write(&summary)?;
-        self.write(&footer)?;
-        self.write(&MAGIC)?;
-        self.file.finish(self.statistics.messages)
+        end.extend_from_slice(&footer);
+        let crc = crc32fast::hash(end.get(before..).unwrap_or_default());
+        end.u32(crc);
+        end.extend_from_slice(&MAGIC);
+        end
+    }
+}
+
+/// A chunk with its message indexes, as bytes that are written at once: a file that grows has all
+/// of them, or ends where they would begin.
+pub(crate) struct ChunkBytes {
+    bytes: Vec<u8>,
+    /// The chunk, whose records are in `bytes` only.
+    chunk: EncodedChunk,
+    /// The length of its compressed records.
+    packed_len: u64,
+}
+
+impl ChunkBytes {
+    pub(crate) fn from_chunk(mut chunk: EncodedChunk) -> Self {
+        let packed = std::mem::take(&mut chunk.packed);
+        let indexes = chunk.indexes.iter().map(|index| &*index.record);
+        let parts: Vec<&[u8]> = [&*chunk.head, &*packed].into_iter().chain(indexes).collect();
+        Self { bytes: parts.concat(), packed_len: packed.len() as u64, chunk }
+    }
+
+    /// The number of its events, and the original channels of those that have no number.
+    pub(crate) fn into_events(self) -> (u64, Vec<u32>) {
+        (self.chunk.events, self.chunk.skipped)
     }
 }
 

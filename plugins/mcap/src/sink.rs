@@ -19,8 +19,8 @@ use sluice_model::{
 use crate::carry;
 use crate::chunk::ChunkCompression;
 use crate::declare::Numbering;
-use crate::encode::{ChunkPlan, EncodedChunk, record_len};
-use crate::finish::McapFile;
+use crate::encode::{ChunkPlan, record_len};
+use crate::finish::{ChunkBytes, McapFile};
 
 /// Writes an MCAP file with all its indexes.
 ///
@@ -124,7 +124,7 @@ pub struct McapWriter {
 }
 
 /// An encoded chunk, ready to be written.
-pub struct McapUnit(EncodedChunk);
+pub struct McapUnit(ChunkBytes);
 
 impl McapWriter {
     /// Adds events `start..end` to the next chunk.
@@ -147,7 +147,8 @@ impl McapWriter {
         let level = self.levels.next(len as u64, move || Some(sampled.records().plain));
         Some(Job::new(2 * len, move || {
             let chunk = plan.records().pack(compression, &level);
-            chunk.map(McapUnit).map_err(|e| Error::io("compress", &target, e))
+            let chunk = chunk.map_err(|e| Error::io("compress", &target, e))?;
+            Ok(McapUnit(ChunkBytes::from_chunk(chunk)))
         }))
     }
 
@@ -274,11 +275,16 @@ impl Sink for McapSink {
 
     fn write(&self, writer: &mut McapWriter, unit: McapUnit) -> Result<Written, Error> {
         let McapUnit(chunk) = unit;
+        if !writer.file.is_complete() {
+            // The channels of later chunks may be declared in the one that is missing.
+            return Ok(Written::default());
+        }
         writer.file.write_chunk(&chunk)?;
-        let mut written = Written::events(chunk.events);
-        if !chunk.skipped.is_empty() {
-            written.notes.push((NO_NUMBERS.to_owned(), chunk.skipped.len() as u64));
-            written.skipped = chunk.skipped;
+        let (events, skipped) = chunk.into_events();
+        let mut written = Written::events(events);
+        if !skipped.is_empty() {
+            written.notes.push((NO_NUMBERS.to_owned(), skipped.len() as u64));
+            written.skipped = skipped;
         }
         Ok(written)
     }
@@ -288,12 +294,19 @@ impl Sink for McapSink {
     }
 
     fn finish(&self, mut writer: McapWriter) -> Result<Written, Error> {
-        if !writer.file.is_complete() {
+        if !writer.file.can_finish() {
             let what = std::io::Error::other("an earlier chunk could not be written");
             return Err(Error::io("complete", &self.path.0, what));
         }
-        let mut notes = writer.copy_from_inputs()?;
-        if writer.longest as u64 > READER_MAX_CHUNK {
+        let copied = match writer.file.is_complete() {
+            true => writer.copy_from_inputs(),
+            false => Ok(Vec::new()),
+        };
+        let McapWriter { file, numbering, longest, .. } = writer;
+        let finished = if file.can_finish() { file.finish(&numbering) } else { Ok(()) };
+        let mut notes = copied?;
+        finished?;
+        if longest as u64 > READER_MAX_CHUNK {
             let most = ByteSize(READER_MAX_CHUNK);
             notes.push((
                 format!(
@@ -303,8 +316,6 @@ impl Sink for McapSink {
                 0,
             ));
         }
-        let McapWriter { file, numbering, .. } = writer;
-        file.finish(&numbering)?;
         Ok(Written { notes, ..Written::default() })
     }
 }

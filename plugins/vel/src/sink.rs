@@ -191,9 +191,14 @@ impl VelOutput {
         if original.ends_with_a_mark()? { self.write(&END_MARK.to_le_bytes()) } else { Ok(()) }
     }
 
-    /// Fills in the times of a block's messages, and adds them to the index.
-    fn set_times(&mut self, bytes: &mut [u8], messages: &[PendingMessage]) -> Result<(), Error> {
+    /// Fills in the times of a block's messages, and returns them.
+    fn set_times(
+        &mut self,
+        bytes: &mut [u8],
+        messages: &[PendingMessage],
+    ) -> Result<Vec<f64>, Error> {
         let broken = || Error::internal("a block of messages is shorter than its messages");
+        let mut times = Vec::with_capacity(messages.len());
         for message in messages {
             let bytes = bytes.get_mut(message.at..).ok_or_else(broken)?;
             let header = bytes.first_chunk().and_then(MessageHeader::parse).ok_or_else(broken)?;
@@ -202,9 +207,9 @@ impl VelOutput {
                 .get_mut(TIME_AT..HEADER_LEN)
                 .ok_or_else(broken)?
                 .copy_from_slice(&ms.to_le_bytes());
-            self.seconds.add_message(self.len + message.at as u64, ms);
+            times.push(ms);
         }
-        Ok(())
+        Ok(times)
     }
 }
 
@@ -321,13 +326,19 @@ impl Sink for VelSink {
     }
 
     fn write(&self, log: &mut VelOutput, mut block: VelBlock) -> Result<Written, Error> {
-        log.set_times(&mut block.bytes, &block.messages)?;
+        let (times, start) = (log.set_times(&mut block.bytes, &block.messages)?, log.len);
         log.write(&block.bytes)?;
+        for (message, ms) in block.messages.iter().zip(times) {
+            log.seconds.add_message(start + message.at as u64, ms);
+        }
         for (type_id, names) in block.hashed {
             log.hashed.entry(type_id).or_default().extend(names);
         }
         let events = block.messages.len() as u64;
         log.events += events;
+        if let BodyFile::InPlace { file, .. } = &mut log.body {
+            file.set_rows(log.events);
+        }
         Ok(Written::events(events))
     }
 
@@ -340,17 +351,25 @@ impl Sink for VelSink {
 
     fn finish(&self, mut log: VelOutput) -> Result<Written, Error> {
         let notes = self.notes(&log);
-        log.write_end_mark()?;
+        let marked = log.write_end_mark();
         let front =
             HeadAndIndex { minor: log.minor, least: log.least, positions: log.seconds.positions() };
         match log.body {
             BodyFile::InPlace { mut file, head } => {
+                let mut indexed = Ok(());
                 if !front.positions.is_empty() {
-                    file.replace_head(head, &front.bytes())?;
+                    indexed = file.replace_head(head, &front.bytes());
                 }
-                file.finish(log.events)?;
+                if indexed.is_err() && file.is_growing() {
+                    // A log without an index is whole, too. What matters is the first error.
+                    drop(
+                        file.replace_head(head, &HeadAndIndex { positions: &[], ..front }.bytes()),
+                    );
+                }
+                marked.and(indexed).and(file.finish(log.events))?;
             }
             BodyFile::Temporary { mut file, body } => {
+                marked?;
                 front.chunks().try_for_each(|piece| file.write_binary(&piece))?;
                 append_body(body, &mut file)?;
                 file.finish(log.events)?;

@@ -70,7 +70,7 @@ impl Outputs {
         let (temporary, file) = self.temporary(&temporary_dir_for(folder), "unnamed")?;
         self.state().open.insert(temporary.clone(), temporary.clone());
         let file = DiskFile::unpublished(file, self.faults.clone());
-        Ok(self.file(&temporary, &temporary, file, Packing::Plain))
+        Ok(self.file((&temporary, &temporary), file, Packing::Plain, None))
     }
 
     fn create_with(
@@ -107,7 +107,7 @@ impl Outputs {
         let (temporary, file) = self.temporary(&temporary_dir, &name)?;
         self.state().open.insert(target.clone(), temporary.clone());
         let file = DiskFile::unpublished(file, self.faults.clone());
-        let mut output = self.file(&target, &at, file, packing);
+        let mut output = self.file((&target, &at), file, packing, None);
         output.continues = kept || existing == IfExists::Replace;
         if kept {
             output.copy_from(&target, &temporary)?;
@@ -142,8 +142,7 @@ impl Outputs {
         drop(state);
         let base = file.metadata().map_err(|e| Error::io("look at", target, e))?.len();
         let file = DiskFile::growing(file, self.faults.clone());
-        let mut output = self.file(target, target, file, packing);
-        output.base = Some(base);
+        let mut output = self.file((target, target), file, packing, Some(base));
         output.continues = kept;
         if kept {
             // The hash would have to include the existing contents.
@@ -168,21 +167,21 @@ impl Outputs {
 
     fn file(
         self: &Arc<Self>,
-        target: &Path,
-        at: &Path,
+        (target, at): (&Path, &Path),
         file: DiskFile,
         packing: Packing,
+        base: Option<u64>,
     ) -> OutputFile {
         let mut hasher = self.hash.then(blake3::Hasher::new);
         let to = match packing {
             Packing::Plain => Destination::Plain(file),
             Packing::Frames => {
                 let counted = HashingFile { disk: file, hasher: hasher.take(), bytes: 0 };
-                Destination::Packed(Box::new(FrameWriter::new(counted, &self.tasks)))
+                Destination::Packed(Box::new(FrameWriter::new(counted, base, &self.tasks)))
             }
         };
         let (outputs, target, at) = (Arc::clone(self), target.to_owned(), at.to_owned());
-        let (bytes, base, continues, whole) = (0, None, false, true);
+        let (bytes, continues, whole) = (0, false, true);
         OutputFile { outputs, target, at, destination: to, hasher, bytes, base, continues, whole }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,6 +39,9 @@ pub(super) enum Destination {
 }
 
 /// A file of frames, compressed by tasks.
+///
+/// Nothing follows a frame that could not be written. A file that grows is then completed with the
+/// frames before it.
 pub(super) struct FrameWriter {
     file: HashingFile,
     /// The contents of the next frame.
@@ -48,15 +51,23 @@ pub(super) struct FrameWriter {
     table: Option<SeekTableBuilder>,
     /// Whether all frames were written.
     whole: bool,
+    /// Its initial length, if it grows under its final name.
+    base: Option<u64>,
+    /// The rows of what was written so far.
+    rows: u64,
+    /// The rows of the frames in the file.
+    rows_in_file: u64,
 }
 
 struct CompressedFrame {
     packed: Vec<u8>,
     plain: usize,
+    /// The rows up to its end.
+    rows: u64,
 }
 
 impl FrameWriter {
-    pub(super) fn new(file: HashingFile, tasks: &TaskPool) -> Self {
+    pub(super) fn new(file: HashingFile, base: Option<u64>, tasks: &TaskPool) -> Self {
         let frames = OrderedTasks::new(tasks, tasks.width() + 2, usize::MAX);
         Self {
             file,
@@ -64,10 +75,29 @@ impl FrameWriter {
             frames,
             table: Some(SeekTableBuilder::default()),
             whole: true,
+            base,
+            rows: 0,
+            rows_in_file: 0,
+        }
+    }
+
+    fn set_rows(&mut self, rows: u64) {
+        self.rows = rows;
+        if self.plain.is_empty() && self.frames.is_empty() {
+            self.rows_in_file = rows;
         }
     }
 
     fn write(&mut self, target: &Path, mut bytes: &[u8]) -> Result<(), Error> {
+        self.check_whole(target)?;
+        if self.base.is_some() {
+            // Frames of a file that grows end where a write ends, so that they have whole rows.
+            if self.plain.len() >= frames::DEFAULT_LEN {
+                self.cut(target)?;
+            }
+            self.plain.extend_from_slice(bytes);
+            return Ok(());
+        }
         while !bytes.is_empty() {
             let free = frames::DEFAULT_LEN - self.plain.len();
             let (now, later) = bytes.split_at(free.min(bytes.len()));
@@ -80,12 +110,17 @@ impl FrameWriter {
         Ok(())
     }
 
+    fn check_whole(&self, target: &Path) -> Result<(), Error> {
+        let missing = || io::Error::other("an earlier frame could not be written");
+        if self.whole { Ok(()) } else { Err(Error::io("complete", target, missing())) }
+    }
+
     fn cut(&mut self, target: &Path) -> Result<(), Error> {
-        let (plain, at) = (std::mem::take(&mut self.plain), target.to_owned());
+        let (plain, at, rows) = (std::mem::take(&mut self.plain), target.to_owned(), self.rows);
         let job = Job::new(plain.len(), move || {
             let packed = frames::compress(&plain, frames::DEFAULT_LEVEL);
             let packed = packed.map_err(|e| Error::io("compress", at, e))?;
-            Ok(CompressedFrame { packed, plain: plain.len() })
+            Ok(CompressedFrame { packed, plain: plain.len(), rows })
         });
         while let Some(frame) = self.frames.make_room(&job)? {
             self.put(target, &frame)?;
@@ -95,26 +130,29 @@ impl FrameWriter {
     }
 
     fn put(&mut self, target: &Path, frame: &CompressedFrame) -> Result<(), Error> {
-        let before = self.file.disk.file.stream_position();
-        let mut put = || {
-            self.file.write_all(&frame.packed)?;
-            match &mut self.table {
-                Some(table) => table.push(frame.packed.len(), frame.plain),
-                None => Ok(()),
-            }
-        };
-        put().map_err(|e| {
+        self.append(target, &frame.packed)?;
+        if let Some(table) = &mut self.table {
+            let pushed = table.push(frame.packed.len(), frame.plain);
+            pushed.map_err(|e| Error::io("write", target, e))?;
+        }
+        self.rows_in_file = frame.rows;
+        Ok(())
+    }
+
+    /// Appends all of `bytes` to the file, or nothing.
+    fn append(&mut self, target: &Path, bytes: &[u8]) -> Result<(), Error> {
+        let before = self.base.unwrap_or(0) + self.file.bytes;
+        self.file.write_all(bytes).map_err(|e| {
             // A partial frame would hide the frames after it.
             self.whole = false;
-            if let Ok(before) = before {
-                let file = &mut self.file.disk.file;
-                drop(file.set_len(before).and_then(|()| file.seek(SeekFrom::Start(before))));
-            }
+            let file = &mut self.file.disk.file;
+            drop(file.set_len(before).and_then(|()| file.seek(SeekFrom::Start(before))));
             Error::io("write", target, e)
         })
     }
 
     fn flush(&mut self, target: &Path) -> Result<(), Error> {
+        self.check_whole(target)?;
         if !self.plain.is_empty() {
             self.cut(target)?;
         }
@@ -124,20 +162,24 @@ impl FrameWriter {
         Ok(())
     }
 
-    fn finish(mut self, target: &Path) -> Result<HashingFile, Error> {
+    /// Writes the rest and the seek table. Returns the file, the rows of its frames, and whether it
+    /// has all of them.
+    fn finish(mut self, target: &Path) -> (HashingFile, u64, Result<(), Error>) {
+        let mut written = self.write_rest(target);
+        let table = self.table.take().filter(|table| written.is_ok() || !table.is_empty());
+        if let Some(table) = table {
+            written = written.and(self.append(target, &table.finish()));
+        }
+        (self.file, self.rows_in_file, written)
+    }
+
+    fn write_rest(&mut self, target: &Path) -> Result<(), Error> {
         // A compressed file needs at least one frame.
-        if !self.plain.is_empty() || self.file.bytes == 0 && self.frames.is_empty() {
+        if self.plain.is_empty() && self.file.bytes == 0 && self.frames.is_empty() {
+            self.check_whole(target)?;
             self.cut(target)?;
         }
-        self.flush(target)?;
-        if !self.whole {
-            let what = "an earlier frame could not be written";
-            return Err(Error::io("complete", target, io::Error::other(what)));
-        }
-        if let Some(table) = self.table.take() {
-            self.file.write_all(&table.finish()).map_err(|e| Error::io("write", target, e))?;
-        }
-        Ok(self.file)
+        self.flush(target)
     }
 }
 
@@ -222,6 +264,14 @@ impl OutputFile {
         Ok(())
     }
 
+    /// Says how many rows the bytes written so far hold, if they end with a whole one: a compressed
+    /// file that grows and must end early has the rows in the frames before.
+    pub fn set_rows(&mut self, rows: u64) {
+        if let Destination::Packed(packed) = &mut self.destination {
+            packed.set_rows(rows);
+        }
+    }
+
     /// Undoes a failed write as far as possible.
     fn undo_failed_write(&mut self) {
         let (Some(base), Destination::Plain(DiskFile { file, .. })) =
@@ -296,6 +346,9 @@ impl OutputFile {
 
     /// Completes the file, which is published with the others. `rows` is its row count in the
     /// report.
+    ///
+    /// A compressed file that grows is completed with the frames before one that could not be
+    /// written, if there are any, and this is `Err`.
     pub fn finish(self, rows: u64) -> Result<(), Error> {
         let (target, at) = (self.target.clone(), self.at.clone());
         self.complete(&target, at, rows)
@@ -312,7 +365,7 @@ impl OutputFile {
         self.complete(target, at, rows)
     }
 
-    fn complete(self, name: &Path, at: PathBuf, rows: u64) -> Result<(), Error> {
+    fn complete(self, name: &Path, at: PathBuf, mut rows: u64) -> Result<(), Error> {
         let Self {
             outputs, target, destination: to, hasher, bytes, base, continues, whole, ..
         } = self;
@@ -321,10 +374,19 @@ impl OutputFile {
             return Err(Error::io("complete", name, io::Error::other(what)));
         }
         let (fail, faults) = (|e| Error::io("write", name, e), outputs.faults.as_deref());
+        let mut ended = Ok(());
         let (file, hasher, bytes) = match to {
             Destination::Plain(file) => (Some(file), hasher, bytes),
             Destination::Packed(packed) => {
-                let counted = packed.finish(name)?;
+                let (counted, rows_in_file, written) = packed.finish(name);
+                if written.is_err() && (base.is_none() || counted.bytes == 0) {
+                    outputs.state().remove_if_empty(&target);
+                    return written;
+                }
+                if written.is_err() {
+                    rows = rows_in_file;
+                }
+                ended = written;
                 (Some(counted.disk), counted.hasher, counted.bytes)
             }
             Destination::Direct(mut to) => {
@@ -333,19 +395,24 @@ impl OutputFile {
             }
         };
         let file = file.map(DiskFile::finish).transpose().map_err(fail)?;
+        let mut is_displaced = false;
         // What is left of the others is synced together when they are published.
-        if let Some(file) = file.filter(|_| base.is_some()) {
+        if let (Some(file), Some(base)) = (file, base) {
             sync(faults, &file).map_err(fail)?;
+            is_displaced = !leads_to(&at, &file, base + bytes);
         }
         let blake3 = hasher.map(|hasher| hasher.finalize().to_hex().to_string());
         let replaces = continues || outputs.overwrite != Overwrite::Refuse;
         let mut state = outputs.state();
         let temporary = state.open.remove(&target);
         state.growing.remove(&target);
+        if is_displaced {
+            state.displaced.push(name.to_owned());
+        }
         let bytes = bytes + base.unwrap_or(0);
         let file = PublishedFile { path: name.to_owned(), rows, bytes, blake3 };
         state.staged.push(StagedOutput { temporary, at, file, replaces });
-        Ok(())
+        ended
     }
 
     /// Copies the current contents of `target`.
@@ -378,6 +445,12 @@ impl OutputFile {
             }
         }
     }
+}
+
+/// Whether `path` leads to this file, which has at least `len` bytes.
+fn leads_to(path: &Path, file: &File, len: u64) -> bool {
+    let (Ok(there), Ok(ours)) = (fs::metadata(path), file.metadata()) else { return false };
+    (there.dev(), there.ino()) == (ours.dev(), ours.ino()) && ours.len() >= len
 }
 
 /// Bytes moved or hashed at a time.

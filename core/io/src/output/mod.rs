@@ -126,6 +126,8 @@ struct State {
     growing: BTreeMap<PathBuf, Arc<File>>,
     /// Those of them that this run created.
     fresh: BTreeSet<PathBuf>,
+    /// Those that were moved, removed or truncated by others before they were complete.
+    displaced: Vec<PathBuf>,
     /// Open temporary files and staging directories, by target.
     open: BTreeMap<PathBuf, PathBuf>,
     /// The canonical paths of all targets so far.
@@ -150,6 +152,16 @@ struct StagedOutput {
     file: PublishedFile,
     /// Whether it may replace a file of that name.
     replaces: bool,
+}
+
+impl State {
+    /// Removes a growing file that is still empty: it would only block the next run.
+    fn remove_if_empty(&self, path: &Path) {
+        let is_empty = |file: &Arc<File>| file.metadata().is_ok_and(|meta| meta.len() == 0);
+        if self.fresh.contains(path) && self.growing.get(path).is_some_and(is_empty) {
+            drop(fs::remove_file(path));
+        }
+    }
 }
 
 impl Outputs {
@@ -219,6 +231,11 @@ impl Outputs {
     pub fn growing(&self) -> Vec<(PathBuf, Arc<File>)> {
         let state = self.state();
         state.growing.iter().map(|(path, file)| (path.clone(), Arc::clone(file))).collect()
+    }
+
+    /// The complete files that grew, and were moved, removed or truncated by others meanwhile.
+    pub fn displaced(&self) -> Vec<PathBuf> {
+        self.state().displaced.clone()
     }
 
     /// The actual path of a target: mostly its own.
@@ -353,12 +370,7 @@ impl Drop for Outputs {
         for temporary in state.open.values().chain(staged).chain(folders) {
             remove_any(temporary);
         }
-        // An empty file that never grew would only block the next run.
-        for (path, file) in &state.growing {
-            if state.fresh.contains(path) && file.metadata().is_ok_and(|meta| meta.len() == 0) {
-                drop(fs::remove_file(path));
-            }
-        }
+        state.growing.keys().for_each(|path| state.remove_if_empty(path));
         // Reverse order visits inner folders first. Non-empty folders stay.
         let made: BTreeSet<&PathBuf> = state.made.iter().collect();
         for folder in made.into_iter().rev() {

@@ -43,6 +43,7 @@ impl DynSink {
                 output: Some(sink.open(context)?),
                 jobs: OrderedTasks::new(tasks, 2 * tasks.width(), max_bytes),
                 sink: Arc::clone(&sink),
+                has_failed: false,
             };
             Ok(OpenSink(Box::new(move |input| running.take(input))))
         };
@@ -102,7 +103,8 @@ impl OpenSink {
         (self.0)(SinkInput::Flush)
     }
 
-    /// Writes the rest, and completes the output.
+    /// Writes the rest, and completes the output. After an error, only this may be called; nothing
+    /// is then written behind what is missing.
     pub fn finish(mut self) -> Result<Written, Error> {
         (self.0)(SinkInput::End)
     }
@@ -114,11 +116,25 @@ struct RunningSink<S: Sink> {
     jobs: OrderedTasks<S::Unit>,
     /// `None` once it is complete.
     output: Option<S::Output>,
+    /// Whether a unit could not be written: nothing is written behind it.
+    has_failed: bool,
 }
 
 impl<S: Sink> RunningSink<S> {
     fn take(&mut self, input: SinkInput<PreparedBatch>) -> Result<Written, Error> {
-        let Self { sink, jobs, output: place } = self;
+        if self.has_failed {
+            let output = self.output.take_if(|_| matches!(input, SinkInput::End));
+            let output =
+                output.ok_or_else(|| Error::internal("a sink used after it has failed"))?;
+            return self.sink.finish(output);
+        }
+        let taken = self.advance(input);
+        self.has_failed = taken.is_err();
+        taken
+    }
+
+    fn advance(&mut self, input: SinkInput<PreparedBatch>) -> Result<Written, Error> {
+        let Self { sink, jobs, output: place, .. } = self;
         let output = place.as_mut().ok_or_else(|| Error::internal("a sink used after its end"))?;
         let (is_flush, is_end) =
             (matches!(input, SinkInput::Flush), matches!(input, SinkInput::End));

@@ -121,3 +121,41 @@ fn an_output_that_lacks_what_could_not_be_written_is_not_completed() {
     many.write("b", b"1", 1).unwrap();
     assert!(many.finish().unwrap_err().to_string().contains("cannot complete"));
 }
+
+#[test]
+fn a_compressed_file_that_grows_keeps_what_it_had_and_the_frames_before_a_full_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.zst");
+    let outputs = |faults: FaultInjector| {
+        let outputs = Outputs::new(Overwrite::Refuse, true, &[]).in_place(true);
+        Arc::new(outputs.with_faults(Arc::new(faults)))
+    };
+    let first = outputs(FaultInjector::none());
+    let mut file = first.create(&path).unwrap();
+    file.write(b"one ").unwrap();
+    file.finish(1).unwrap();
+    first.publish(|_, _| Ok(String::new())).unwrap();
+    // The steps: opening, and one frame each.
+    for (fails, left, rows) in [(1, "one ", 1), (2, "one two ", 2), (3, "one two three ", 3)] {
+        let before = fs::read(&path).unwrap();
+        let second = outputs(FaultInjector::at(fails, StepFault::Short));
+        let mut file = second.extend(&path).unwrap();
+        file.set_rows(1);
+        for (number, text) in [(2, "two "), (3, "three "), (4, "four ")] {
+            let written = file.write(text.as_bytes());
+            assert_eq!(written.is_ok(), number - 1 <= fails, "{fails}: {number}");
+            if written.is_ok() {
+                file.set_rows(number);
+                assert_eq!(file.flush().is_ok(), number - 1 < fails, "{fails}: {number}");
+            }
+        }
+        assert!(file.finish(4).is_err());
+        let published = second.publish(|_, _| Ok(String::new())).unwrap();
+        let mut text = [0; 30];
+        let read = crate::files::LogFile::open(&path).unwrap().read_at(0, &mut text).unwrap();
+        assert_eq!(std::str::from_utf8(&text[..read]).unwrap(), left);
+        let listed = published.iter().map(|file| file.rows).collect::<Vec<_>>();
+        assert_eq!(listed, if fails == 1 { vec![] } else { vec![rows] });
+        fs::write(&path, before).unwrap();
+    }
+}
