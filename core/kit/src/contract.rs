@@ -35,6 +35,25 @@ pub struct SourceContents {
     pub damage: Vec<(u64, u64, String)>,
 }
 
+impl SourceContents {
+    /// How often it is said that compressed data is damaged.
+    ///
+    /// # Panics
+    ///
+    /// If damaged ranges overlap, or do not rise.
+    pub fn gaps(&self) -> usize {
+        let mut reached = 0;
+        for (at, len, _) in &self.damage {
+            assert!(*at >= reached, "damaged ranges do not rise: {:?}", self.damage);
+            reached = at + len;
+        }
+        self.damage.iter().filter(|(.., why)| why.contains(BROKEN_FRAME)).count()
+    }
+}
+
+/// Part of what is said of compressed data that is damaged.
+const BROKEN_FRAME: &str = "the compressed data is damaged or cut off";
+
 /// Reads a source as the engine does, one split after another: searches for the first event of each
 /// split, and reads the split again if the previous one ended elsewhere.
 pub fn gather(source: &dyn Source, target: u64) -> Result<SourceContents, Error> {

@@ -55,7 +55,9 @@ impl<'c> JsonRows<'c> {
             string(&mut key, name);
             key.push(b':');
             let key = String::from_utf8_lossy(&key).into_owned();
-            Ok((key, cell(column)?))
+            let cell =
+                cell(column).map_err(|e| Error::invalid(format!("the field `{name}`: {e}")))?;
+            Ok((key, cell))
         });
         named.collect::<Result<_, Error>>().map(Self)
     }
@@ -135,7 +137,7 @@ pub fn value(array: &ArrayRef) -> Result<WriteCell<'_>, Error> {
         other => match number(array).or_else(|| moment(array)).or_else(|| decimal(array)) {
             Some(cell) => cell,
             None => {
-                let what = format!("{other} columns cannot be written as JSON");
+                let what = format!("{other} columns cannot be written as JSON; leave it out");
                 return Err(Error::invalid(what));
             }
         },
@@ -413,9 +415,12 @@ mod tests {
     }
 
     #[test]
-    fn a_type_without_a_form_is_named() {
+    fn a_type_without_a_form_is_named_with_its_field() {
         let column: ArrayRef = Arc::new(IntervalYearMonthArray::from(vec![1]));
         let columns = RecordBatch::try_from_iter([("v", column)]).unwrap();
-        assert!(JsonRows::new(&columns).unwrap_err().to_string().contains("Interval"));
+        let error = JsonRows::new(&columns).unwrap_err().to_string();
+        for part in ["Interval", "`v`", "leave it out"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use sluice_io::escape::printable;
 use sluice_io::files::{self, LogFile};
 use sluice_io::store::is_address;
+use sluice_kit::gap::{self, GapEnd};
 use sluice_model::options::ByteSize;
 use sluice_model::{BlockPool, Error, RunHandle, RunInput};
 
@@ -19,6 +20,10 @@ use crate::wire::{AttachmentHead, HEAD, Head, MAGIC, RecordFields, op};
 
 /// The bytes copied at a time.
 const STEP: u64 = 256 << 10;
+/// The longest record of a compressed file that is waited for.
+const MAX_RECORD: ByteSize = ByteSize(1 << 30);
+/// The same, while it is unknown whether it is an MCAP file.
+const MAX_LOOK: ByteSize = ByteSize(16 << 20);
 /// The longest name of an attachment or of metadata.
 const MAX_NAMES: u64 = 64 << 10;
 
@@ -30,11 +35,24 @@ pub(crate) fn mcap_inputs(inputs: &[RunInput]) -> impl Iterator<Item = &Path> {
 fn is_mcap(path: &Path) -> bool {
     let is_there = is_address(path) || files::is_file(path);
     // Whoever reads the file reports errors.
-    let starts = |mut log: LogFile| {
-        let mut magic = [0; MAGIC.len()];
-        log.read_at(0, &mut magic).is_ok_and(|read| read == magic.len()) && magic == MAGIC
-    };
-    is_there && LogFile::open(path).is_ok_and(starts)
+    is_there && LogFile::open(path).and_then(|log| starts_file(log, path)).unwrap_or_default()
+}
+
+/// Whether the first bytes are those of a file that the source reads, even if they are damaged.
+fn starts_file(log: LogFile, path: &Path) -> Result<bool, Error> {
+    let mut walk = walk(log, MAX_LOOK, &RunHandle::default());
+    let len = MAGIC.len() as u64;
+    if walk.read(0, len)? == MAGIC {
+        return Ok(true);
+    }
+    // Damage in compressed data hides the format.
+    let is_named = path.to_string_lossy().contains(".mcap");
+    Ok(is_named && walk.has_damaged_start()? || walk.is_header(len)?)
+}
+
+fn walk(log: LogFile, longest: ByteSize, run: &RunHandle) -> Walk {
+    let blocks = BlockPool::new(STEP as usize, 1);
+    Walk::new(log, Arc::default(), longest, (blocks, run.clone()))
 }
 
 /// The profile of a file; `None` if it cannot be read.
@@ -77,13 +95,15 @@ pub(crate) fn declare_silent(
 pub(crate) fn copy(path: &Path, run: &RunHandle, to: &mut McapFile) -> Result<Vec<String>, Error> {
     let (mut log, stop) = (LogFile::open(path)?, run.clone());
     log.stop_when(move || stop.is_cancelled());
-    let blocks = BlockPool::new(STEP as usize, 1);
-    let mut walk = Walk::new(log, Arc::default(), ByteSize(1 << 30), (blocks, run.clone()));
+    let mut walk = walk(log, MAX_RECORD, run);
     let (mut at, mut wrong) = (MAGIC.len() as u64, Vec::new());
     while !walk.is_cancelled() {
         walk.forget(at);
         at = match walk.place(at)? {
-            FoundAt::End => break,
+            FoundAt::End => match pass_gap(&mut walk, at)? {
+                GapEnd { at, is_found: true } => at,
+                GapEnd { is_found: false, .. } => break,
+            },
             FoundAt::Magic => at + MAGIC.len() as u64,
             FoundAt::Record(head) => {
                 let end = at.saturating_add(head.record_len());
@@ -97,6 +117,15 @@ pub(crate) fn copy(path: &Path, run: &RunHandle, to: &mut McapFile) -> Result<Ve
         };
     }
     Ok(wrong)
+}
+
+/// Goes on behind damage of compressed data that ended the file at `at`, as whoever reads it
+/// reports.
+fn pass_gap(walk: &mut Walk, at: u64) -> Result<GapEnd, Error> {
+    gap::pass_gap(walk, at, Walk::resume, |walk, from| {
+        let at = walk.search(from, None)?;
+        Ok(GapEnd { at, is_found: at < walk.end() })
+    })
 }
 
 /// Returns a note if it is an attachment that is wrong by its checksum.

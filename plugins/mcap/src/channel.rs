@@ -39,6 +39,11 @@ impl StoredSchema {
         Self { name: record.name.into(), schema }
     }
 
+    /// The bytes of its fields.
+    pub(crate) fn bytes(&self) -> usize {
+        self.name.len() + self.schema.encoding.len() + self.schema.data.len()
+    }
+
     pub(crate) fn is_record(&self, record: &SchemaRecord<'_>) -> bool {
         *self.name == *record.name
             && *self.schema.encoding == *record.encoding
@@ -71,6 +76,12 @@ impl StoredChannel {
     pub(crate) fn from_record(record: ChannelRecord<'_>) -> Self {
         let ChannelRecord { schema, topic, encoding, metadata, .. } = record;
         Self { schema, topic: topic.to_owned(), encoding: encoding.to_owned(), metadata }
+    }
+
+    /// The bytes of its fields.
+    pub(crate) fn bytes(&self) -> usize {
+        let metadata = self.metadata.iter().map(|(key, value)| key.len() + value.len());
+        self.topic.len() + self.encoding.len() + metadata.sum::<usize>()
     }
 
     /// The record that is written for a channel.

@@ -204,13 +204,18 @@ fn attachment(log: &mut LogFile, listed: &Listed) -> Result<String, Error> {
 
 /// The channels without messages.
 fn silent_channels(summary: &Summary) -> Option<String> {
-    summary.statistics.as_ref().filter(|statistics| statistics.messages > 0)?;
+    // Nothing has messages in an empty file.
+    let is_empty = summary.statistics.as_ref().is_some_and(|all| all.messages == 0);
+    if is_empty {
+        return None;
+    }
     let names: Vec<String> =
         summary.silent_channels().map(|channel| shown(&channel.topic)).collect();
     let first = names.iter().take(MAX_LISTED).cloned().collect::<Vec<_>>().join(", ");
     let more = names.len().saturating_sub(MAX_LISTED);
     match (names.len(), more) {
         (0, _) => None,
+        (1, _) => Some(format!("1 channel without messages: {first}")),
         (count, 0) => Some(format!("{count} channels without messages: {first}")),
         (count, more) => {
             Some(format!("{count} channels without messages: {first} and {more} more"))

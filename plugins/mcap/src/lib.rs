@@ -2,10 +2,12 @@
 //!
 //! `wire` has the records, `chunk` packs and unpacks chunks. To read, `walk` steps from record to
 //! record and searches for the next one after damage, `summary` and `index` find the chunks that
-//! splits start at, `table` knows the channels, and `reader` turns messages into events. To write,
-//! `declare` numbers schemas and channels, `encode` makes chunks in jobs, and `finish` writes the
-//! summary. `carry` copies metadata and attachments of inputs.
+//! splits start at, `table` knows the channels and `before_damage` which of them may be of another
+//! file, and `reader` turns messages into events. To write, `declare` numbers schemas and channels,
+//! `encode` makes chunks in jobs, and `finish` writes the summary. `carry` copies metadata and
+//! attachments of inputs.
 
+mod before_damage;
 mod carry;
 mod channel;
 mod checksums;

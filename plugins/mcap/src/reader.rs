@@ -6,28 +6,27 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sluice_io::files::{self, InputContent};
+use sluice_io::files::InputContent;
 use sluice_model::options::ByteSize;
 use sluice_model::{Batch, Damage, Error, ReadContext, Reader, Seam, Split};
 
 use crate::chunk;
 use crate::index::FileIndex;
-use crate::inspect::{NO_FOOTER, not_an_mcap_file};
-use crate::salvage::CutChunk;
 use crate::skip;
 use crate::table::ChannelTable;
 use crate::unit::{Batcher, Unit};
 use crate::walk::{FoundAt, Walk, refers_back};
-use crate::wire::{
-    CHUNK_HEAD, ChunkHead, HEAD, Head, MAGIC, looks_like_message_index, min_len, op, record_name,
-};
+use crate::wire::{CHUNK_HEAD, HEAD, Head, looks_like_message_index, min_len, op, record_name};
+
+mod boundaries;
+mod chunks;
+mod uncopied;
+
+use chunks::ChunkPlace;
+use uncopied::Uncopied;
 
 /// The note about what events cannot hold.
 const PUBLISHED: &str = "times of publishing that differ from times of logging are not kept";
-
-/// The note about what else a stream has.
-const UNCOPIED: &str = "metadata and attachments of a stream are not copied; a file's are, if it \
-                        is saved first";
 
 /// Reads one split.
 pub(crate) struct RecordReader {
@@ -45,6 +44,11 @@ pub(crate) struct RecordReader {
     chunk: Option<(Unit, ChunkPlace)>,
     /// Whether what follows describes the file, and is not needed.
     is_summary: bool,
+    /// Whether damage in a summary precedes: declarations may be the rest of it, until a message
+    /// follows.
+    may_be_summary: bool,
+    /// What is wrong with the first such declaration that is wrong: nothing, if it is of a summary.
+    held_report: Option<(u64, u64, String)>,
     /// Whether the footer was the last record.
     is_after_footer: bool,
     /// Whether nothing is known to be missing at the present end: the file is complete, or it is
@@ -58,18 +62,8 @@ pub(crate) struct RecordReader {
     is_start: bool,
     /// Whether bytes are missing, so that positions are not those that records name.
     has_gap: bool,
-    /// The metadata and attachments of a stream, which sinks cannot copy.
-    uncopied: Option<u64>,
+    uncopied: Uncopied,
     seam: Seam,
-}
-
-/// Where a chunk is in its file.
-#[derive(Clone, Copy)]
-struct ChunkPlace {
-    at: u64,
-    len: u64,
-    /// Where its records are, if they are not compressed.
-    records: Option<u64>,
 }
 
 impl RecordReader {
@@ -86,6 +80,7 @@ impl RecordReader {
         let declarations = index.as_ref().and_then(|index| index.sure_declarations().cloned());
         let hints = index.as_ref().and_then(|index| index.hints().cloned());
         let is_chunked = !anchors.is_empty();
+        let uncopied = Uncopied::new(path, split, index.as_deref(), context);
         let mut reader = Self {
             walk: Walk::new(log, anchors, max_chunk, tools)
                 .keeping_bytes(context.damage.keeps_bytes()),
@@ -99,49 +94,21 @@ impl RecordReader {
             end: split.end,
             chunk: None,
             is_summary: false,
+            may_be_summary: false,
+            held_report: None,
             is_after_footer: false,
             has_ended: false,
             is_chunked,
             follows_chunk: false,
             is_start: split.start == 0,
             has_gap: false,
-            uncopied: files::is_stream(path).then_some(0),
+            uncopied,
             seam: Seam { began: Some(split.start), ended: split.end },
         };
         if split.start == 0 {
             reader.read_magic(path)?;
         }
         Ok(reader)
-    }
-
-    /// Reads the first bytes of a file. `Err` if it has another format.
-    fn read_magic(&mut self, path: &Path) -> Result<(), Error> {
-        let len = MAGIC.len() as u64;
-        let found = self.walk.view(0, len)?;
-        if found == MAGIC.as_slice() {
-            self.at = len;
-        } else if self.walk.has_damaged_start()? {
-            // Damage in the first bytes of compressed data speaks for itself.
-        } else if found.is_empty() {
-            self.report(0, 0, "the file is empty: expected at least a header");
-        } else if found.len() < MAGIC.len() && MAGIC.starts_with(&found) {
-            self.report(0, found.len() as u64, "the file is cut off in its first bytes");
-            self.at = found.len() as u64;
-        } else if let Some(error) = not_an_mcap_file(path, &found) {
-            return Err(error);
-        } else if self.walk.is_header(len)? {
-            let found = hex(&found);
-            self.report(0, len, format!("expected {}, found {found}", hex(&MAGIC)));
-            self.at = len;
-        } else {
-            return Err(Error::refused(format!(
-                "{}: not an MCAP file: expected {}, found {}",
-                path.display(),
-                hex(&MAGIC),
-                hex(&found)
-            )));
-        }
-        Ok(())
     }
 
     fn report(&mut self, at: u64, len: u64, reason: impl Into<String>) {
@@ -165,6 +132,7 @@ impl RecordReader {
     fn recover(&mut self, at: u64, from: u64, reason: &str) -> Result<(), Error> {
         let next = self.search(from)?.max(at);
         self.report(at, next - at, reason);
+        self.doubt_channels(next - at);
         self.at = next;
         Ok(())
     }
@@ -207,49 +175,6 @@ impl RecordReader {
         Ok(true)
     }
 
-    /// Goes on behind damage of compressed data that ended the file at `at`, if anything follows
-    /// that can be read. How much is missing is unknown.
-    fn pass_gap(&mut self, at: u64) -> Result<bool, Error> {
-        let Some(reason) = self.walk.decompression_error().map(str::to_owned) else {
-            if !self.has_ended && !self.walk.was_stopped() {
-                self.context.losses.note(format!("{}: {NO_FOOTER}", self.input), 0);
-            }
-            return Ok(false);
-        };
-        // Whatever follows the messages of a file may belong to another one.
-        if self.is_summary {
-            self.start_file();
-        }
-        (self.has_gap, self.is_after_footer, self.follows_chunk) = (true, false, false);
-        let (mut next, mut is_found) = (at, false);
-        while !is_found && let Some(from) = self.walk.resume()? {
-            self.at = self.search(from)?;
-            is_found = self.at < self.walk.end();
-            if self.at > from || is_found {
-                next = self.at;
-            }
-        }
-        // Of what follows in a stopped stream, the rest would have come. The gap would be there.
-        let end = if is_found || !self.walk.was_stopped() { next } else { at };
-        self.report(at, end - at, reason);
-        Ok(is_found)
-    }
-
-    /// Forgets what was read, which is of another file.
-    fn start_file(&mut self) {
-        (self.is_summary, self.is_start, self.is_chunked) = (false, true, false);
-        self.table.start_file();
-    }
-
-    /// Passes the end of a file, or the start of another one that was appended.
-    fn pass_magic(&mut self, at: u64) {
-        self.has_ended = std::mem::take(&mut self.is_after_footer);
-        if !self.has_ended {
-            self.start_file();
-        }
-        self.at = at + MAGIC.len() as u64;
-    }
-
     /// Why what looks like a record cannot be one: it is not needed, so nobody would miss it.
     fn suspicion(&mut self, at: u64, head: Head, is_start: bool) -> Result<Option<String>, Error> {
         let name = record_name(head.opcode);
@@ -290,12 +215,11 @@ impl RecordReader {
     fn read_record(&mut self, at: u64, head: Head) -> Result<(), Error> {
         let end = at.saturating_add(head.record_len());
         self.follows_chunk = matches!(head.opcode, op::CHUNK | op::MESSAGE_INDEX);
-        if let (op::METADATA | op::ATTACHMENT, Some(count)) = (head.opcode, &mut self.uncopied) {
-            *count += 1;
-        }
+        self.uncopied.count(head);
         match head.opcode {
             op::CHUNK => {
                 self.is_summary = false;
+                self.report_held();
                 return self.read_chunk(at, head);
             }
             op::DATA_END
@@ -340,6 +264,9 @@ impl RecordReader {
     /// Reads a message or a declaration outside of chunks.
     fn read_content(&mut self, at: u64, head: Head) -> Result<(), Error> {
         self.is_summary = false;
+        if head.opcode == op::MESSAGE {
+            self.report_held();
+        }
         let most = self.max_chunk;
         let read = if head.len > most.0 {
             Err(format!(
@@ -357,23 +284,20 @@ impl RecordReader {
                 _ => self.table.declare_channel(content),
             }
         };
-        if let Err(reason) = read {
-            self.report(at, head.record_len(), reason);
+        match read {
+            Err(reason) if self.may_be_summary => {
+                self.held_report.get_or_insert((at, head.record_len(), reason));
+            }
+            Err(reason) => self.report(at, head.record_len(), reason),
+            Ok(()) => {}
         }
         Ok(())
     }
 
-    /// Compares a declaration in the summary with what was declared, if data is missing before it:
-    /// where one file ends and another starts may be in there.
-    fn compare_summary(&mut self, at: u64, head: Head) -> Result<(), Error> {
-        if !self.has_gap || head.len > self.max_chunk.0 {
-            return Ok(());
-        }
-        let content = self.walk.view(at, head.record_len())?.split_off(HEAD as usize);
-        if let Err(reason) = self.table.compare_summary(head.opcode, &content) {
-            self.report(at, head.record_len(), reason);
-        }
-        Ok(())
+    /// The content of the record of `len` bytes at `at`; less of it if the file became shorter.
+    fn content(&mut self, at: u64, len: u64) -> Result<Bytes, Error> {
+        let record = self.walk.view(at, len)?;
+        Ok(record.slice(record.len().min(HEAD as usize)..))
     }
 
     /// Where a record ends, which its length may say wrongly.
@@ -386,133 +310,6 @@ impl RecordReader {
         }
         Ok(end)
     }
-
-    /// The longest chunk that is read, compressed: what cannot be compressed becomes longer.
-    fn longest_chunk(&self) -> u64 {
-        self.max_chunk.0.saturating_add(self.max_chunk.0 / 8).saturating_add(1 << 16)
-    }
-
-    fn read_chunk(&mut self, at: u64, head: Head) -> Result<(), Error> {
-        let len = head.record_len();
-        let end = at.saturating_add(len);
-        if self.may_skip(at, head)? {
-            self.at = end;
-            return Ok(());
-        }
-        if head.len > self.longest_chunk() {
-            let max = self.max_chunk;
-            let reason = format!(
-                "a Chunk record of {} bytes exceeds `max_chunk` ({max}); raise that if the length \
-                 is right",
-                head.len
-            );
-            self.report(at, len, reason);
-            self.at = end;
-            return Ok(());
-        }
-        let content = self.walk.view(at, len)?.split_off(HEAD as usize);
-        let Some(chunk) = ChunkHead::parse(&content) else {
-            return self.recover(at, at + 1, "the head of a chunk cannot be read");
-        };
-        let (from, to) = (chunk.records_at as usize, chunk.content_len() as usize);
-        let packed = content.slice(from.min(content.len())..to.min(content.len()));
-        let goes_on = self.walk.goes_on(end)?;
-        match chunk::unpack(&chunk, packed, &self.context.blocks, self.max_chunk) {
-            Ok(plain) => {
-                let is_plain = chunk.compression.is_empty();
-                let records = is_plain.then_some(at + HEAD + chunk.records_at);
-                self.at = self.actual_end(at, head)?;
-                let len = self.at - at;
-                self.chunk = Some((Unit::new(plain), ChunkPlace { at, len, records }));
-                Ok(())
-            }
-            Err(reason) if goes_on => {
-                self.report(at, len, format!("a chunk cannot be read: {reason}"));
-                self.at = end;
-                Ok(())
-            }
-            Err(reason) => self.recover(at, at + 1, &format!("a chunk cannot be read: {reason}")),
-        }
-    }
-
-    /// Reads what is there of a record that the end of the file cuts off, unless its length is
-    /// wrong.
-    fn read_cut(&mut self, at: u64, head: Head) -> Result<(), Error> {
-        let (end, name) = (self.walk.end(), record_name(head.opcode));
-        let there = end.saturating_sub(at);
-        let is_chunk = head.opcode == op::CHUNK && self.walk.is_end_known();
-        let content = match is_chunk && there <= self.longest_chunk() {
-            true => self.walk.view(at, there)?.slice(HEAD as usize..),
-            false => Bytes::new(),
-        };
-        let next = self.search(at + 1)?.max(at);
-        let reason = match head.is_unfinished_chunk() {
-            true => format!("a {name} record is not finished"),
-            false => {
-                let all = head.record_len();
-                format!("a {name} record is cut off: {there} of its {all} bytes are there")
-            }
-        };
-        self.at = next;
-        // Something behind it shows that its length is wrong.
-        let chunk = ChunkHead::parse(&content).filter(|_| next >= end);
-        let Some(chunk) = chunk else {
-            self.report(at, next - at, reason);
-            return Ok(());
-        };
-        let (blocks, max) = (&self.context.blocks, self.max_chunk);
-        let cut = CutChunk::new((at, head), (&chunk, &content), (blocks, max), reason);
-        let place = ChunkPlace { at, len: there, records: None };
-        self.chunk = Some((Unit::unverified(cut), place));
-        Ok(())
-    }
-
-    /// Whether nothing in the chunk at `at` is needed, by its index, if that proves right.
-    fn may_skip(&mut self, at: u64, head: Head) -> Result<bool, Error> {
-        let query = &self.context.query;
-        let Some(index) = self.index.as_ref().filter(|index| index.sure_declarations().is_some())
-        else {
-            return Ok(false);
-        };
-        let entry = index.entry(at).filter(|_| self.walk.is_anchor(at) && !query.is_all());
-        let Some(entry) = entry.filter(|entry| entry.chunk_len == head.record_len()) else {
-            return Ok(false);
-        };
-        skip::needs_nothing(&mut self.walk, entry, &mut self.table, query)
-    }
-
-    /// Reports what was wrong in a chunk.
-    fn report_chunk(&mut self, unit: Unit, place: ChunkPlace) {
-        if let Some((from, reason)) = unit.cut_off() {
-            let end = place.at + place.len;
-            return self.report(from, end.saturating_sub(from), reason);
-        }
-        let (problems, more) = unit.problems();
-        if let Some(records) = place.records {
-            let last = problems.len().saturating_sub(1);
-            for (number, problem) in problems.into_iter().enumerate() {
-                let others = if number == last { more } else { 0 };
-                let reason = and_others(problem.reason, others);
-                self.report(records + problem.at, problem.len, reason);
-            }
-            return;
-        }
-        let count = problems.len() as u64 + more;
-        if let Some(first) = problems.into_iter().next() {
-            let reason = and_others(format!("in a chunk: {}", first.reason), count - 1);
-            // What is wrong with its head may have been reported.
-            self.report(place.at + HEAD, place.len - HEAD, reason);
-        }
-    }
-}
-
-fn and_others(reason: String, others: u64) -> String {
-    if others == 0 { reason } else { format!("{reason} (and {others} more)") }
-}
-
-/// Bytes as hexadecimal digits.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
 }
 
 impl Reader for RecordReader {
@@ -529,6 +326,11 @@ impl Reader for RecordReader {
                 }
                 None => has_more = self.step()?,
             }
+            if self.chunk.is_none()
+                && let Some(reason) = self.table.take_contradiction()
+            {
+                self.report(self.at, 0, reason);
+            }
             if (self.batcher.is_full() || has_more && self.would_wait()?)
                 && let Some(batch) = self.batcher.take()
             {
@@ -539,12 +341,12 @@ impl Reader for RecordReader {
                 return Ok(Some(self.batcher.take().unwrap_or_default()));
             }
             if !has_more {
+                self.note_unsure_messages();
                 let published = std::mem::take(&mut self.batcher.published);
-                let uncopied = self.uncopied.take().unwrap_or_default();
-                for (note, count) in [(PUBLISHED, published), (UNCOPIED, uncopied)] {
-                    if count > 0 {
-                        self.context.losses.note(note, count);
-                    }
+                let published = (published > 0).then(|| (PUBLISHED.to_owned(), published));
+                let uncopied = self.uncopied.take_note(&self.input);
+                for (note, count) in published.into_iter().chain(uncopied) {
+                    self.context.losses.note(note, count);
                 }
                 return Ok(self.batcher.take());
             }

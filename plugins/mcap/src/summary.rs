@@ -2,6 +2,7 @@
 
 #![warn(clippy::indexing_slicing)]
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use sluice_io::files::LogFile;
@@ -105,14 +106,26 @@ impl FileEnd {
 }
 
 impl Summary {
-    /// The channels without messages, as far as the statistics tell.
+    /// The channels without messages, as far as the statistics tell, or the indexes of chunks if
+    /// there are none.
     pub(crate) fn silent_channels(&self) -> impl Iterator<Item = &Arc<StoredChannel>> {
-        let known = self.statistics.as_ref();
-        let known = known.filter(|known| known.messages == 0 || !known.counts.is_empty());
+        let used = self.used_channels();
         let channels = self.declarations.channels.iter();
         channels.filter_map(move |(id, channel)| {
-            known?.counts.get(id).is_none_or(|count| *count == 0).then_some(channel)
+            used.as_ref().is_some_and(|used| !used.contains(id)).then_some(channel)
         })
+    }
+
+    /// The channels that have messages, if that is known.
+    fn used_channels(&self) -> Option<HashSet<u16>> {
+        let Some(known) = &self.statistics else {
+            let is_indexed = |chunk: &ChunkIndexRecord| !chunk.message_indexes.is_empty();
+            let is_known = !self.chunks.is_empty() && self.chunks.iter().all(is_indexed);
+            let indexes = self.chunks.iter().flat_map(|chunk| &chunk.message_indexes);
+            return is_known.then(|| indexes.map(|(id, _)| *id).collect());
+        };
+        let used = known.counts.iter().filter(|(_, count)| **count > 0);
+        (known.messages == 0 || !known.counts.is_empty()).then(|| used.map(|(id, _)| *id).collect())
     }
 
     fn parse(&mut self, mut bytes: &[u8]) -> Result<(), String> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sluice_model::{ChannelId, Error, ReadContext};
 
+use crate::before_damage::BeforeDamage;
 use crate::channel::{StoredChannel, StoredSchema};
 use crate::wire::{ChannelRecord, SchemaRecord, op};
 
@@ -26,19 +27,25 @@ pub(crate) struct Declarations {
 impl Declarations {
     /// Adds a schema. `Err` says why that is impossible.
     pub(crate) fn add_schema(&mut self, record: &SchemaRecord<'_>) -> Result<(), String> {
-        let bytes = record.name.len() + record.encoding.len() + record.data.len();
-        self.count(bytes)?;
-        self.schemas.insert(record.id, Arc::new(StoredSchema::from_record(record)));
+        let stored = StoredSchema::from_record(record);
+        self.count(stored.bytes())?;
+        self.schemas.insert(record.id, Arc::new(stored));
         Ok(())
     }
 
     /// Adds a channel. `Err` says why that is impossible.
     pub(crate) fn add_channel(&mut self, id: u16, stored: StoredChannel) -> Result<(), String> {
-        let StoredChannel { topic, encoding, metadata, .. } = &stored;
-        let metadata: usize = metadata.iter().map(|(key, value)| key.len() + value.len()).sum();
-        self.count(topic.len() + encoding.len() + metadata)?;
+        self.count(stored.bytes())?;
         self.channels.insert(id, Arc::new(stored));
         Ok(())
+    }
+
+    /// Forgets those that were made before damage.
+    fn forget(&mut self, before: &BeforeDamage) {
+        self.schemas.retain(|id, _| !before.has_schema(*id));
+        self.channels.retain(|id, _| !before.has_channel(*id));
+        let schemas = self.schemas.values().map(|schema| schema.bytes());
+        self.bytes = schemas.chain(self.channels.values().map(|channel| channel.bytes())).sum();
     }
 
     fn count(&mut self, bytes: usize) -> Result<(), String> {
@@ -79,6 +86,11 @@ pub(crate) struct ChannelTable {
     conflicting: Vec<u16>,
     /// By number; `None` where nothing was looked up.
     slots: Vec<Option<Slot>>,
+    /// The channels that were looked up since the last damage.
+    looked_up: Vec<u16>,
+    before_damage: BeforeDamage,
+    /// What shows that messages behind damage may have the channels of another file.
+    contradiction: Option<String>,
 }
 
 impl ChannelTable {
@@ -92,6 +104,9 @@ impl ChannelTable {
             local: Declarations::default(),
             conflicting: Vec::new(),
             slots: Vec::new(),
+            looked_up: Vec::new(),
+            before_damage: BeforeDamage::default(),
+            contradiction: None,
         }
     }
 
@@ -113,6 +128,7 @@ impl ChannelTable {
             self.local = Declarations::default();
             self.conflicting.clear();
             self.slots.clear();
+            self.looked_up.clear();
         }
     }
 
@@ -120,7 +136,59 @@ impl ChannelTable {
     /// again where it lists a chunk.
     pub(crate) fn start_file(&mut self) {
         let set_aside = self.summary.take().or(self.set_aside.take());
-        *self = Self { set_aside, ..Self::new(&self.context, None) };
+        let contradiction = self.contradiction.take();
+        *self = Self { set_aside, contradiction, ..Self::new(&self.context, None) };
+    }
+
+    /// Damage is here: channels are only likely until they are declared again.
+    pub(crate) fn pass_damage(&mut self) {
+        self.before_damage.start();
+        for id in std::mem::take(&mut self.looked_up) {
+            if let Some(slot @ Some(Slot::Channel { .. })) = self.slots.get_mut(usize::from(id)) {
+                *slot = None;
+            }
+        }
+    }
+
+    /// Whether damage precedes, so that a summary may tell of another file.
+    pub(crate) fn has_damage(&self) -> bool {
+        self.before_damage.has_damage()
+    }
+
+    /// Whether messages behind damage had channels that only what precedes it declares: at the end
+    /// of a file, once.
+    pub(crate) fn take_unsure_messages(&mut self) -> bool {
+        std::mem::take(&mut self.before_damage).is_used()
+    }
+
+    /// What shows that messages behind damage may have the channels of another file, once.
+    pub(crate) fn take_contradiction(&mut self) -> Option<String> {
+        self.contradiction.take()
+    }
+
+    /// Forgets what was declared before damage, as this declaration behind it contradicts that:
+    /// another file has begun.
+    fn leave_file(&mut self, what: &str, id: u16) {
+        let before = std::mem::take(&mut self.before_damage);
+        if before.is_used() {
+            self.contradiction = Some(format!(
+                "{what} {id} is not the one that was declared before damage: messages between may \
+                 have the channels of another file"
+            ));
+        }
+        self.local.forget(&before);
+        self.slots.clear();
+        self.looked_up.clear();
+        self.conflicting.retain(|id| !before.has_channel(*id));
+        for id in self.conflicting.clone() {
+            self.set(id, Slot::Conflicting);
+        }
+    }
+
+    /// Forgets which channels of the run numbers are.
+    fn forget_channels(&mut self) {
+        let channels = self.slots.iter_mut().filter(|s| matches!(s, Some(Slot::Channel { .. })));
+        channels.for_each(|slot| *slot = None);
     }
 
     /// Whether messages may have this channel.
@@ -132,8 +200,11 @@ impl ChannelTable {
     pub(crate) fn declare_schema(&mut self, content: &[u8]) -> Result<(), String> {
         let record = SchemaRecord::parse(content);
         let record = record.ok_or("the fields of a Schema record are cut off or not UTF-8")?;
+        if record.id == 0 {
+            return Err("a Schema record has the number 0".to_owned());
+        }
+        self.compare_schema(&record);
         match self.schema(record.id) {
-            _ if record.id == 0 => Err("a Schema record has the number 0".to_owned()),
             Some(known) if known.is_record(&record) => Ok(()),
             Some(_) => Err(format!("schema {} is declared again, differently", record.id)),
             None => {
@@ -149,6 +220,7 @@ impl ChannelTable {
         let record = ChannelRecord::parse(content);
         let record = record.ok_or("the fields of a Channel record are cut off or not UTF-8")?;
         let (id, stored) = (record.id, StoredChannel::from_record(record));
+        self.compare_channel(id, &stored);
         match self.channel(id) {
             Some(known) if **known == stored => return Ok(()),
             Some(_) => {
@@ -172,28 +244,33 @@ impl ChannelTable {
         Err(format!("channel {id} names schema {schema}, which is not declared before it"))
     }
 
-    /// `Err` if a schema or a channel of the summary behind missing data is not the one that was
-    /// declared: then the messages behind it are of another file.
-    pub(crate) fn compare_summary(&self, opcode: u8, content: &[u8]) -> Result<(), String> {
-        let (is_same, what, id) = match opcode {
-            op::SCHEMA => {
-                let Some(record) = SchemaRecord::parse(content) else { return Ok(()) };
-                let known = self.schema(record.id);
-                (known.is_none_or(|known| known.is_record(&record)), "schema", record.id)
+    /// Compares a schema or a channel of the summary with what was declared before damage.
+    pub(crate) fn compare_summary(&mut self, opcode: u8, content: &[u8]) {
+        if opcode == op::SCHEMA {
+            if let Some(record) = SchemaRecord::parse(content) {
+                self.compare_schema(&record);
             }
-            _ => {
-                let Some(record) = ChannelRecord::parse(content) else { return Ok(()) };
-                let (id, stored) = (record.id, StoredChannel::from_record(record));
-                (self.channel(id).is_none_or(|known| **known == stored), "channel", id)
-            }
-        };
-        if is_same {
-            return Ok(());
+        } else if let Some(record) = ChannelRecord::parse(content) {
+            self.compare_channel(record.id, &StoredChannel::from_record(record));
         }
-        Err(format!(
-            "{what} {id} of the summary is not the one that was declared: messages behind data \
-             that is missing may have the channels of another file"
-        ))
+    }
+
+    fn compare_schema(&mut self, record: &SchemaRecord<'_>) {
+        let is_other = self.schema(record.id).is_some_and(|known| !known.is_record(record));
+        let is_local = self.local.schemas.contains_key(&record.id);
+        match is_other && is_local && self.before_damage.has_schema(record.id) {
+            true => self.leave_file("schema", record.id),
+            false => self.before_damage.confirm_schema(record.id),
+        }
+    }
+
+    fn compare_channel(&mut self, id: u16, stored: &StoredChannel) {
+        let is_other = self.channel(id).is_some_and(|known| **known != *stored);
+        let is_local = self.local.channels.contains_key(&id);
+        match is_other && is_local && self.before_damage.has_channel(id) {
+            true => self.leave_file("channel", id),
+            false => self.before_damage.confirm_channel(id),
+        }
     }
 
     /// Drops what the summary says if a declaration contradicts it. `Err` if messages were read by
@@ -203,8 +280,7 @@ impl ChannelTable {
             return Ok(());
         }
         self.hints = None;
-        let channels = self.slots.iter_mut().filter(|s| matches!(s, Some(Slot::Channel { .. })));
-        channels.for_each(|slot| *slot = None);
+        self.forget_channels();
         match std::mem::take(&mut self.has_used_hints) {
             true => Err("a declaration contradicts the summary, by which messages before it were \
                          read, since their own declarations are damaged"
@@ -258,6 +334,11 @@ impl ChannelTable {
         let channel = stored.to_channel(schema.map(|schema| &**schema), &self.context.source);
         let is_untyped = is_hinted && stored.schema != 0 && schema.is_none();
         let number = stored.schema;
+        let local_schema = if self.local.schemas.contains_key(&number) { number } else { 0 };
+        if self.local.channels.contains_key(&id) {
+            self.before_damage.note_use(id, local_schema);
+        }
+        self.looked_up.push(id);
         let is_first_hint = is_hinted && !self.has_used_hints;
         self.has_used_hints |= is_hinted;
         let is_needed = self.context.query.channels.wants(channel.name.text(), &channel.source);

@@ -1,4 +1,4 @@
-//! Steps through a file from record to record, and searches for the next one after damage. Reads
+//! Steps through a file from record to record; `search` finds the next one after damage. Reads
 //! heads only; `reader` reads contents.
 //!
 //! Records have no checksum of their own. What looks like a record is believed if what follows
@@ -13,10 +13,13 @@ use sluice_io::files::LogFile;
 use sluice_model::options::ByteSize;
 use sluice_model::{BlockPool, Error, RunHandle};
 
-use crate::wire::{
-    AttachmentHead, CHUNK_HEAD, ChunkHead, DATA_END, FOOTER, HEAD, Head, MAGIC, RecordFields,
-    min_len, op, record_name,
-};
+use crate::wire::{CHUNK_HEAD, HEAD, Head, MAGIC, min_len, op, record_name};
+
+mod search;
+mod shape;
+
+pub(crate) use shape::refers_back;
+use shape::{MAX_CUT, fields_len, implausible, may_follow};
 
 /// As many bytes as decide what a record looks like.
 const LOOK: usize = HEAD as usize + CHUNK_HEAD;
@@ -24,8 +27,10 @@ const LOOK: usize = HEAD as usize + CHUNK_HEAD;
 const CHAIN: u32 = 2;
 /// The most bytes kept of one damaged range of a stream.
 const MAX_KEPT: u64 = 64 << 20;
-/// The longest record of a cut file: a longer one has a wrong length.
-const MAX_CUT: u64 = 1 << 40;
+/// As many bytes as usually have the fields of a record that lengths depend on.
+const FIELDS: u64 = 512;
+/// The bytes of a stream that are read at a time.
+const STREAM_STEP: usize = 256 << 10;
 
 /// What is at a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -379,199 +384,4 @@ impl Walk {
         }
         Ok(true)
     }
-
-    /// The next position from `from` on where a record can be believed; the end of the file if
-    /// there is none. `is_channel` knows the channels of messages outside of chunks; without it,
-    /// messages and declarations are taken for the contents of a broken chunk, and not believed.
-    pub(crate) fn search(
-        &mut self,
-        from: u64,
-        is_channel: Option<&dyn Fn(u16) -> bool>,
-    ) -> Result<u64, Error> {
-        let mut at = from;
-        // Nothing leads past a chunk that is known to be there.
-        let stop = if self.is_anchor(from) { Some(from) } else { self.next_anchor(from) };
-        loop {
-            let view = self.view(at, SEARCH_STEP)?;
-            if view.is_empty() || self.is_cancelled() {
-                return Ok(stop.unwrap_or(u64::MAX).min(self.end()));
-            }
-            for (offset, window) in view.windows(HEAD as usize).enumerate() {
-                let here = at + offset as u64;
-                if stop.is_some_and(|stop| here >= stop) {
-                    return Ok(stop.unwrap_or(here));
-                }
-                if may_start(window) && self.is_believable(here, is_channel)? {
-                    return Ok(here);
-                }
-            }
-            if !self.keeps_bytes || at.saturating_sub(from) > MAX_KEPT {
-                self.forget(at);
-            }
-            let done = (view.len() as u64 + 1).saturating_sub(HEAD);
-            at += if done == 0 { view.len() as u64 } else { done };
-        }
-    }
-
-    fn is_believable(
-        &mut self,
-        at: u64,
-        is_channel: Option<&dyn Fn(u16) -> bool>,
-    ) -> Result<bool, Error> {
-        let head = match self.examine(at)? {
-            FoundAt::Magic => return self.leads_on(at + MAGIC.len() as u64, CHAIN),
-            FoundAt::Record(head) if !self.is_too_long(head) => head,
-            _ => return Ok(false),
-        };
-        match (head.opcode, is_channel) {
-            (op::MESSAGE | op::SCHEMA | op::CHANNEL, None) => return Ok(false),
-            (op::MESSAGE, Some(is_channel)) => {
-                let mut id = [0; 2];
-                self.peek(at + HEAD, &mut id)?;
-                if !is_channel(u16::from_le_bytes(id)) {
-                    return Ok(false);
-                }
-            }
-            _ => {}
-        }
-        self.leads_on(at.saturating_add(head.record_len()), CHAIN)
-    }
-}
-
-/// The bytes searched at a time.
-const SEARCH_STEP: u64 = 64 << 10;
-/// The bytes of a stream that are read at a time.
-const STREAM_STEP: usize = 256 << 10;
-
-/// As many bytes as usually have the fields of a record that lengths depend on.
-const FIELDS: u64 = 512;
-
-fn may_follow(head: Head) -> bool {
-    head.opcode > op::HEADER && head.opcode <= op::DATA_END
-}
-
-/// The length of the fields of a record whose content starts with these bytes, if it is known.
-fn fields_len(opcode: u8, content: &[u8]) -> Option<u64> {
-    let mut fields = RecordFields(content);
-    match opcode {
-        op::CHUNK => Some(ChunkHead::parse(content)?.content_len()),
-        op::MESSAGE_INDEX => {
-            fields.take(2)?;
-            Some(6 + u64::from(fields.u32()?))
-        }
-        op::METADATA => {
-            let name = fields.bytes()?.len() as u64;
-            Some(8 + name + u64::from(fields.u32()?))
-        }
-        op::ATTACHMENT => {
-            let head = AttachmentHead::parse(content)?;
-            let names = (head.name.len() + head.media_type.len()) as u64;
-            (36 + names).checked_add(head.data_len)
-        }
-        _ => None,
-    }
-}
-
-/// Whether a record that a search may find can start with these bytes: one of the format, whose
-/// length is below a terabyte; or magic bytes.
-fn may_start(bytes: &[u8]) -> bool {
-    let Some(head) = Head::parse(bytes) else { return false };
-    bytes.starts_with(&MAGIC)
-        || head.opcode > op::HEADER && head.opcode <= op::DATA_END && head.len <= MAX_CUT
-}
-
-/// Why these cannot be the head and the first bytes of a record; `None` if they can.
-fn implausible(head: Head, content: &[u8]) -> Option<String> {
-    let Head { opcode, len } = head;
-    if opcode == 0 {
-        return Some("no record starts with a zero".to_owned());
-    }
-    let name = record_name(opcode);
-    let min = min_len(opcode)?;
-    let is_exact = match opcode {
-        op::FOOTER => len == FOOTER,
-        op::DATA_END => len == DATA_END,
-        _ => true,
-    };
-    if len < min || !is_exact {
-        let expected = if is_exact { "at least " } else { "" };
-        return Some(format!("expected {expected}{min} bytes in a {name} record, found {len}"));
-    }
-    let content = content.get(..usize::try_from(len).unwrap_or(usize::MAX)).unwrap_or(content);
-    let is_all = content.len() as u64 == len;
-    let inside = fits(opcode, content, len).unwrap_or(!is_all);
-    (!inside).then(|| format!("the fields of a {name} record contradict its length, {len}"))
-}
-
-/// Whether the fields of a record, whose content starts with these bytes, fit into its length;
-/// `None` if the bytes do not reach as far as its fields.
-fn fits(opcode: u8, content: &[u8], len: u64) -> Option<bool> {
-    let mut fields = RecordFields(content);
-    let mut left = len.checked_sub(min_len(opcode)?)?;
-    // The length of what a 32-bit length precedes, if it fits.
-    let mut array = |fields: &mut RecordFields<'_>| {
-        let array = u64::from(fields.u32()?);
-        let rest = left.checked_sub(array);
-        left = rest.unwrap_or(left);
-        Some(rest.map(|_| array))
-    };
-    let fits = match opcode {
-        op::HEADER | op::METADATA => match array(&mut fields)? {
-            Some(name) => fields.take(name).is_none() || array(&mut fields)?.is_some(),
-            None => false,
-        },
-        op::SCHEMA => {
-            fields.take(2)?;
-            array(&mut fields)?.is_some()
-        }
-        op::CHANNEL => {
-            fields.take(4)?;
-            array(&mut fields)?.is_some()
-        }
-        op::MESSAGE_INDEX => {
-            fields.take(2)?;
-            array(&mut fields)?.is_some_and(|array| array.is_multiple_of(16))
-        }
-        op::ATTACHMENT => {
-            fields.take(16)?;
-            let name = array(&mut fields)?;
-            match name.map(|name| fields.take(name)) {
-                Some(Some(_)) => array(&mut fields)?.is_some(),
-                Some(None) => true,
-                None => false,
-            }
-        }
-        op::CHUNK => {
-            let chunk = ChunkHead::parse(content)?;
-            // The least and the greatest of no times, as writers start with them.
-            let has_no_times = chunk.end_time == 0 && chunk.start_time >= i64::MAX as u64;
-            let are_times = has_no_times || chunk.start_time <= chunk.end_time;
-            are_times && chunk.content_len() <= len
-        }
-        _ => true,
-    };
-    // Fields that are not known are short: more of them than of others is another record.
-    let is_skipped = opcode != op::CHUNK && opcode != op::HEADER;
-    let known = fields_len(opcode, content).filter(|_| is_skipped);
-    let is_likely = known.is_none_or(|known| (known..=known.saturating_mul(2)).contains(&len));
-    Some(fits && is_likely)
-}
-
-/// Whether a record that belongs into a summary, at `at`, whose content starts with these bytes,
-/// refers to what precedes it only.
-pub(crate) fn refers_back(opcode: u8, content: &[u8], at: u64) -> bool {
-    let mut fields = RecordFields(content);
-    let mut u64s = |skipped: u64| {
-        fields.take(skipped)?;
-        fields.u64().zip(fields.u64())
-    };
-    let range = match opcode {
-        op::CHUNK_INDEX => u64s(16),
-        op::ATTACHMENT_INDEX | op::METADATA_INDEX => u64s(0),
-        op::SUMMARY_OFFSET => u64s(1),
-        op::FOOTER => return u64s(0).is_some_and(|(start, offsets)| start.max(offsets) <= at),
-        op::STATISTICS => return u64s(26).is_some_and(|(start, end)| start <= end),
-        _ => return true,
-    };
-    range.is_some_and(|(start, len)| start.saturating_add(len) <= at)
 }

@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 use serde_json::json;
 use sluice_kit::contract::{PlainEvent, gather};
+use sluice_model::{ReadContext, Split, SplitStart};
 
-use crate::kit::{Folder, event, source, write};
+use crate::kit::{Folder, channel, chunk, end, event, header, message, source, write};
 
 fn sample(compression: &str) -> Vec<u8> {
     let events: Vec<_> = (0..40u8)
@@ -42,6 +43,30 @@ fn a_message_index_that_reads_as_a_message_is_no_event() {
         at += 9 + usize::try_from(len_at(at)).unwrap();
     }
     assert!(changes > 10, "{changes}");
+}
+
+#[test]
+fn a_file_that_becomes_shorter_while_it_is_read_ends_there() {
+    let records = |times: std::ops::Range<u64>| -> Vec<u8> {
+        times.flat_map(|n| message(1, 0, n, &[0; 40])).collect()
+    };
+    // More messages than a batch holds, so that the next chunk is known, but not read.
+    let first = chunk(0, 20_000, &records(0..20_000));
+    let front = [header(), channel(1, 0, "/a"), first].concat();
+    let folder = Folder::new();
+    let whole = [&front[..], &chunk(20_000, 20_009, &records(20_000..20_010)), &end()].concat();
+    let path = folder.write(&whole);
+    let source = source(&path);
+    let splits: Vec<Split> = source.splits(u64::MAX, &Default::default()).unwrap();
+    let context = ReadContext::standalone("test");
+    let mut reader = source.read(&splits[0], SplitStart::Search, &context).unwrap();
+    let mut count = reader.next_batch().unwrap().unwrap().len();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(front.len() as u64 + 4).unwrap();
+    while let Ok(Some(batch)) = reader.next_batch() {
+        count += batch.len();
+    }
+    assert_eq!(count, 20_000);
 }
 
 proptest! {

@@ -2,13 +2,19 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
+use sluice_io::output::faults::{FaultInjector, OutputStep, StepFault};
+use sluice_io::output::{Outputs, Overwrite};
 use sluice_io::tasks::TaskPool;
-use sluice_model::{EmbeddedSchema, Input, RunInput, RunOrigin, SinkContext};
+use sluice_kit::SinkPlugins;
+use sluice_kit::contract::{frames, gather_with};
+use sluice_model::{
+    EmbeddedSchema, Input, Query, ReadContext, Registry, RunInput, RunOrigin, SinkContext,
+};
 
 use crate::kit::{
-    Folder, MAGIC, TestEvent, channel, end, event, fields, header, message, read, schema, source,
-    times, write, write_with,
+    Folder, MAGIC, TestEvent, channel, chunk, end, event, fields, header, message, read, schema,
+    source, times, write, write_with,
 };
 
 #[test]
@@ -59,14 +65,22 @@ fn with_attachment() -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     (file, attachment, metadata)
 }
 
+/// A run that reads these bytes.
+fn origin(folder: &Folder, input: &[u8]) -> Arc<RunOrigin> {
+    let input = Input { path: folder.write(input), bytes: Some(input.len() as u64) };
+    Arc::new(RunOrigin { inputs: vec![RunInput::unhashed(&input)], ..RunOrigin::default() })
+}
+
 /// The file of these events in a run that reads `input`.
 fn write_from(input: &[u8], events: &[TestEvent]) -> Vec<u8> {
+    write_from_with(input, events, json!({}))
+}
+
+/// The same, with these options besides `path`.
+fn write_from_with(input: &[u8], events: &[TestEvent], options: Value) -> Vec<u8> {
     let folder = Folder::new();
-    let path = folder.write(input);
-    let input = Input { path, bytes: Some(input.len() as u64) };
-    let origin = RunOrigin { inputs: vec![RunInput::unhashed(&input)], ..RunOrigin::default() };
-    let context = SinkContext { origin: Arc::new(origin), ..SinkContext::standalone() };
-    write_with(events, json!({}), (7, &TaskPool::default(), &context)).bytes
+    let context = SinkContext { origin: origin(&folder, input), ..SinkContext::standalone() };
+    write_with(events, options, (7, &TaskPool::default(), &context)).bytes
 }
 
 #[test]
@@ -107,6 +121,29 @@ fn channels_without_messages_of_inputs_are_kept() {
 }
 
 #[test]
+fn without_statistics_channels_that_no_chunk_has_are_kept() {
+    let front = [header(), channel(1, 0, "/a")].concat();
+    let packed = chunk(1, 1, &message(1, 0, 1, b""));
+    let offsets = fields().u16(1).u64((front.len() + packed.len()) as u64).0;
+    let index = fields().u16(1).bytes(&fields().u64(1).u64(0).0).record(7);
+    let chunk_index = fields().u64(1).u64(1).u64(front.len() as u64).u64(packed.len() as u64);
+    let sizes = message(1, 0, 1, b"").len() as u64;
+    let chunk_index = chunk_index.bytes(&offsets).u64(index.len() as u64).bytes(b"");
+    let chunk_index = chunk_index.u64(sizes).u64(sizes).record(8);
+    let data = [&front[..], &packed, &index, &fields().u32(0).record(15)].concat();
+    let summary = [channel(1, 0, "/a"), channel(2, 0, "/silent"), chunk_index].concat();
+    let footer = fields().u64(data.len() as u64).u64(0).u32(0).record(2);
+    let input = [&data[..], &summary, &footer, MAGIC].concat();
+    assert_eq!(read(&input).damage, []);
+    let folder = Folder::new();
+    let path = folder.write(&input);
+    let findings = source(&path).findings(&path).unwrap().join("\n");
+    assert!(findings.contains("1 channel without messages: /silent"), "{findings}");
+    let copy = write_from(&input, &[event(1, "/a", b"")]);
+    assert!(copy.windows(7).any(|bytes| bytes == b"/silent"));
+}
+
+#[test]
 fn metadata_and_attachments_of_inputs_are_copied() {
     let (input, attachment, metadata) = with_attachment();
     let folder = Folder::new();
@@ -123,6 +160,97 @@ fn metadata_and_attachments_of_inputs_are_copied() {
         assert!(findings.contains(expected), "{findings}");
     }
     assert_eq!(source(&path).faults(&path).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn metadata_and_attachments_are_noted_once_a_file_if_no_sink_copies_them() {
+    let (input, attachment, metadata) = with_attachment();
+    let events: Vec<_> = (0..50).map(|n| event(n, "/a", b"")).collect();
+    let in_splits = write_from_with(&input, &events, json!({ "chunk": 100 }));
+    let bytes = attachment.len() + metadata.len();
+    let expected = format!("metadata records (1) and attachments (1) of {bytes} bytes are lost");
+    let folder = Folder::new();
+    for file in [&input, &in_splits, &frames(&[&input], &[])] {
+        let path = folder.write(file);
+        let splits = source(&path).splits(1, &Query::default()).unwrap().len();
+        assert_eq!(splits > 5, file == &in_splits);
+        for (sinks, notes) in
+            [(&["parquet"][..], 1), (&["parquet", "mcap"], 0), (&["mcap"], 0), (&[], 0)]
+        {
+            let mut context = ReadContext::standalone("test");
+            let plugins = SinkPlugins(sinks.iter().copied().collect());
+            context.run = context.run.sharing(&Arc::new(plugins));
+            for target in [1, u64::MAX] {
+                gather_with(&*source(&path), target, &context).unwrap();
+                let found = context.losses.take_notes();
+                assert_eq!(found.len(), notes, "{sinks:?}: {found:?}");
+                assert!(found.iter().all(|(what, _)| what.contains(&expected)), "{found:?}");
+            }
+        }
+    }
+    let path =
+        folder.write(&[header(), channel(1, 0, "/a"), message(1, 0, 1, b""), end()].concat());
+    let mut context = ReadContext::standalone("test");
+    context.run = context.run.sharing(&Arc::new(SinkPlugins(["parquet"].into())));
+    gather_with(&*source(&path), 1, &context).unwrap();
+    assert_eq!(context.losses.take_notes(), []);
+}
+
+#[test]
+fn metadata_and_attachments_behind_damaged_frames_are_copied_too() {
+    let (input, attachment, metadata) = with_attachment();
+    let chunk = chunk(1, 1, &message(1, 0, 1, b""));
+    let front = [header(), channel(1, 0, "/a")].concat();
+    let tail = [&attachment[..], &metadata, &end()].concat();
+    let parts: [&[u8]; 5] = [&front, &chunk, &chunk, &tail, &input];
+    for (damaged, copies) in
+        [(&[][..], 2), (&[0], 2), (&[1], 2), (&[1, 2], 2), (&[3], 1), (&[2, 3, 4], 0)]
+    {
+        let file = write_from(&frames(&parts, damaged), &[event(1, "/a", b"")]);
+        for record in [&attachment, &metadata] {
+            let found = file.windows(record.len()).filter(|bytes| *bytes == &record[..]).count();
+            assert_eq!(found, copies, "{damaged:?}");
+        }
+    }
+}
+
+#[test]
+fn metadata_and_attachments_of_a_file_with_wrong_first_bytes_are_copied() {
+    let (mut input, attachment, metadata) = with_attachment();
+    input[3] ^= 1;
+    let file = write_from(&input, &[event(1, "/a", b"")]);
+    for record in [&attachment, &metadata] {
+        assert!(file.windows(record.len()).any(|bytes| bytes == &record[..]));
+    }
+}
+
+#[test]
+fn a_file_that_grows_is_closed_and_listed_if_there_is_no_room_for_what_it_copies() {
+    let folder = Folder::new();
+    let path = folder.at("out.mcap");
+    let origin = origin(&folder, &with_attachment().0);
+    let mut failed_writes = 0;
+    for step in 0.. {
+        let faults = Arc::new(FaultInjector::at(step, StepFault::Short));
+        let outputs = Outputs::new(Overwrite::Replace, false, &[]).in_place(true);
+        let outputs = Arc::new(outputs.with_faults(Arc::clone(&faults)));
+        let origin = Arc::clone(&origin);
+        let context = SinkContext { origin, outputs, ..SinkContext::standalone() };
+        let sink = Registry::linked().sink("mcap", json!({ "path": path })).unwrap();
+        let Ok(output) = sink.open(&context, &TaskPool::default()) else { continue };
+        let finished = output.finish();
+        match faults.failed_step() {
+            None => break,
+            Some(OutputStep::Write) => failed_writes += 1,
+            Some(_) => continue,
+        }
+        assert!(finished.is_err(), "{step}");
+        let files = context.outputs.publish(|_, _| Ok(String::new())).unwrap();
+        assert!(files.iter().any(|file| file.path == path), "{step}: {files:?}");
+        assert!(std::fs::read(&path).unwrap().ends_with(MAGIC), "{step}");
+    }
+    // The attachment, the metadata, and the summary.
+    assert!(failed_writes >= 3, "{failed_writes}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use sluice_io::files::LogFile;
+use sluice_kit::gap::{self, GapEnd};
 use sluice_kit::lines::LineReader;
 use sluice_model::Error;
 
@@ -102,19 +103,13 @@ impl MasterLines {
             return Ok(None);
         };
         let at = self.position();
-        let mut end = at;
-        while self.is_broken() && self.0.resume()? {
-            let from = self.position();
+        let resume = |lines: &mut LineReader| Ok(lines.resume()?.then(|| lines.position()));
+        let end = gap::pass_gap(&mut self.0, at, resume, |lines, _| {
             // Whatever comes first may be the end of a line.
-            self.0.skip_line(u64::MAX)?;
-            if self.position() > from {
-                end = self.position();
-            }
-            if !self.0.is_at_end()? {
-                break;
-            }
-        }
-        Ok(Some((end - at, reason)))
+            lines.skip_line(u64::MAX)?;
+            Ok(GapEnd { at: lines.position(), is_found: !lines.is_at_end()? })
+        })?;
+        Ok(Some((end.at - at, reason)))
     }
 
     /// The next line with its offset and length, if it is a data line as loggers write it and has

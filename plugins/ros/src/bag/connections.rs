@@ -2,7 +2,7 @@
 
 #![warn(clippy::indexing_slicing)]
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use sluice_model::{Channel, ChannelId, EmbeddedSchema, Encoding, Error, Name, ReadContext};
@@ -27,6 +27,11 @@ pub(crate) struct Connection {
 pub(crate) struct Connections {
     pub(crate) all: BTreeMap<u32, Connection>,
     bytes: usize,
+    /// Those that were declared behind the last damage, if there was any. Others are unsure:
+    /// another bag with the same numbers may have begun in it.
+    sure: Option<BTreeSet<u32>>,
+    /// Unsure ones that messages have.
+    used: BTreeSet<u32>,
 }
 
 impl Connections {
@@ -38,7 +43,9 @@ impl Connections {
         description: &[u8],
     ) -> Result<(), String> {
         if self.all.contains_key(&id) {
-            return self.check(id, &topic, description);
+            self.check(id, &topic, description)?;
+            self.confirm(id);
+            return Ok(());
         }
         self.bytes += topic.len() + description.len();
         if self.all.len() == MAX_CONNECTIONS || self.bytes > MAX_BYTES {
@@ -48,7 +55,51 @@ impl Connections {
             return Err(format!("the description of the connection {id} cannot be read"));
         }
         self.all.insert(id, Connection { topic, description: description.to_owned() });
+        self.confirm(id);
         Ok(())
+    }
+
+    fn confirm(&mut self, id: u32) {
+        if let Some(sure) = &mut self.sure {
+            sure.insert(id);
+            self.used.remove(&id);
+        }
+    }
+
+    fn is_unsure(&self, id: u32) -> bool {
+        self.sure.as_ref().is_some_and(|sure| !sure.contains(&id)) && self.all.contains_key(&id)
+    }
+
+    /// Damage is here: connections are only likely until they are declared again.
+    pub(crate) fn pass_damage(&mut self) {
+        self.sure = Some(BTreeSet::new());
+    }
+
+    /// Whether connections were declared before damage, and not again.
+    pub(crate) fn are_unsure(&self) -> bool {
+        self.sure.as_ref().is_some_and(|sure| sure.len() < self.all.len())
+    }
+
+    /// Takes note of a message with this connection.
+    pub(crate) fn note_use(&mut self, id: u32) {
+        if self.is_unsure(id) {
+            self.used.insert(id);
+        }
+    }
+
+    /// Whether this connection is not the one that was declared before damage.
+    pub(crate) fn is_of_another_bag(&self, id: u32, topic: &[u8], description: &[u8]) -> bool {
+        self.is_unsure(id) && self.check(id, topic, description).is_err()
+    }
+
+    /// Forgets the connections that were declared before damage, and not again. Returns whether
+    /// messages had them.
+    pub(crate) fn forget_unsure(&mut self) -> bool {
+        if let Some(sure) = self.sure.take() {
+            self.all.retain(|id, _| sure.contains(id));
+        }
+        self.bytes = self.all.values().map(|all| all.topic.len() + all.description.len()).sum();
+        !std::mem::take(&mut self.used).is_empty()
     }
 
     /// `Err` unless there is exactly this connection.

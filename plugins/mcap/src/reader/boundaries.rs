@@ -1,0 +1,132 @@
+//! Where files begin and end in an input: its first bytes, files that were appended to each other,
+//! and damage, in which one may have begun.
+
+#![warn(clippy::indexing_slicing)]
+
+use std::path::Path;
+
+use sluice_kit::gap::{self, GapEnd};
+use sluice_model::Error;
+
+use super::RecordReader;
+use crate::inspect::{NO_FOOTER, not_an_mcap_file};
+use crate::wire::{HEAD, Head, MAGIC};
+
+/// The note about channels that may be those of another file.
+const UNSURE: &str = "messages behind damage have channels that are declared only before it: if \
+                      another file began in there, they are wrong";
+/// The least bytes at the start of a file that tell that it is another one.
+const MIN_START: u64 = MAGIC.len() as u64 + HEAD;
+
+impl RecordReader {
+    /// Reads the first bytes of a file. `Err` if it has another format.
+    pub(super) fn read_magic(&mut self, path: &Path) -> Result<(), Error> {
+        let len = MAGIC.len() as u64;
+        let found = self.walk.view(0, len)?;
+        if found == MAGIC.as_slice() {
+            self.at = len;
+        } else if self.walk.has_damaged_start()? {
+            // Damage in the first bytes of compressed data speaks for itself.
+        } else if found.is_empty() {
+            self.report(0, 0, "the file is empty: expected at least a header");
+        } else if found.len() < MAGIC.len() && MAGIC.starts_with(&found) {
+            self.report(0, found.len() as u64, "the file is cut off in its first bytes");
+            self.at = found.len() as u64;
+        } else if let Some(error) = not_an_mcap_file(path, &found) {
+            return Err(error);
+        } else if self.walk.is_header(len)? {
+            let found = hex(&found);
+            self.report(0, len, format!("expected {}, found {found}", hex(&MAGIC)));
+            self.at = len;
+        } else {
+            return Err(Error::refused(format!(
+                "{}: not an MCAP file: expected {}, found {}",
+                path.display(),
+                hex(&MAGIC),
+                hex(&found)
+            )));
+        }
+        Ok(())
+    }
+
+    /// Goes on behind damage of compressed data that ended the file at `at`, if anything follows
+    /// that can be read. How much is missing is unknown.
+    pub(super) fn pass_gap(&mut self, at: u64) -> Result<bool, Error> {
+        let Some(reason) = self.walk.decompression_error().map(str::to_owned) else {
+            if !self.has_ended && !self.walk.was_stopped() {
+                self.context.losses.note(format!("{}: {NO_FOOTER}", self.input), 0);
+            }
+            return Ok(false);
+        };
+        self.doubt_channels(u64::MAX);
+        (self.has_gap, self.is_after_footer, self.follows_chunk) = (true, false, false);
+        let resume = |reader: &mut Self| reader.walk.resume();
+        let end = gap::pass_gap(self, at, resume, |reader, from| {
+            reader.at = reader.search(from)?;
+            Ok(GapEnd { at: reader.at, is_found: reader.at < reader.walk.end() })
+        })?;
+        // Of what follows in a stopped stream, the rest would have come. The gap would be there.
+        let is_whole = end.is_found || !self.walk.was_stopped();
+        self.report(at, if is_whole { end.at - at } else { 0 }, reason);
+        Ok(end.is_found)
+    }
+
+    /// Takes note of damage of this length: another file may have begun in it.
+    pub(super) fn doubt_channels(&mut self, len: u64) {
+        if len < MIN_START {
+            return;
+        }
+        // Whatever follows the messages of a file may belong to another one.
+        if self.is_summary {
+            self.start_file();
+            self.may_be_summary = true;
+        }
+        self.table.pass_damage();
+    }
+
+    /// Takes note of a message behind damage in a summary: what was declared is of another file.
+    pub(super) fn report_held(&mut self) {
+        self.may_be_summary = false;
+        if let Some((at, len, reason)) = self.held_report.take() {
+            self.report(at, len, reason);
+        }
+    }
+
+    /// Forgets what was read, which is of another file.
+    fn start_file(&mut self) {
+        self.note_unsure_messages();
+        (self.is_summary, self.is_start, self.is_chunked) = (false, true, false);
+        (self.may_be_summary, self.held_report) = (false, None);
+        self.table.start_file();
+    }
+
+    pub(super) fn note_unsure_messages(&mut self) {
+        if self.table.take_unsure_messages() {
+            self.context.losses.note(format!("{}: {UNSURE}", self.input), 0);
+        }
+    }
+
+    /// Passes the end of a file, or the start of another one that was appended.
+    pub(super) fn pass_magic(&mut self, at: u64) {
+        self.has_ended = std::mem::take(&mut self.is_after_footer);
+        if !self.has_ended {
+            self.start_file();
+        }
+        self.at = at + MAGIC.len() as u64;
+    }
+
+    /// Compares a declaration in the summary with what was declared, if that was before damage.
+    pub(super) fn compare_summary(&mut self, at: u64, head: Head) -> Result<(), Error> {
+        if !self.table.has_damage() || head.len > self.max_chunk.0 {
+            return Ok(());
+        }
+        let content = self.content(at, head.record_len())?;
+        self.table.compare_summary(head.opcode, &content);
+        Ok(())
+    }
+}
+
+/// Bytes as hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+}

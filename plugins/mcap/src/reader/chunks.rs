@@ -1,0 +1,151 @@
+//! Reads chunks, whole ones and those that are cut off, and reports what is wrong in them.
+
+#![warn(clippy::indexing_slicing)]
+
+use bytes::Bytes;
+use sluice_model::Error;
+
+use super::RecordReader;
+use crate::salvage::CutChunk;
+use crate::unit::Unit;
+use crate::wire::{ChunkHead, HEAD, Head, op, record_name};
+use crate::{chunk, skip};
+
+/// Where a chunk is in its file.
+#[derive(Clone, Copy)]
+pub(super) struct ChunkPlace {
+    at: u64,
+    len: u64,
+    /// Where its records are, if they are not compressed.
+    records: Option<u64>,
+}
+
+impl RecordReader {
+    /// The longest chunk that is read, compressed: what cannot be compressed becomes longer.
+    fn longest_chunk(&self) -> u64 {
+        self.max_chunk.0.saturating_add(self.max_chunk.0 / 8).saturating_add(1 << 16)
+    }
+
+    pub(super) fn read_chunk(&mut self, at: u64, head: Head) -> Result<(), Error> {
+        let len = head.record_len();
+        let end = at.saturating_add(len);
+        if self.may_skip(at, head)? {
+            self.at = end;
+            return Ok(());
+        }
+        if head.len > self.longest_chunk() {
+            let max = self.max_chunk;
+            let reason = format!(
+                "a Chunk record of {} bytes exceeds `max_chunk` ({max}); raise that if the length \
+                 is right",
+                head.len
+            );
+            self.report(at, len, reason);
+            self.doubt_channels(len);
+            self.at = end;
+            return Ok(());
+        }
+        let content = self.content(at, len)?;
+        let Some(chunk) = ChunkHead::parse(&content) else {
+            return self.recover(at, at + 1, "the head of a chunk cannot be read");
+        };
+        let (from, to) = (chunk.records_at as usize, chunk.content_len() as usize);
+        let packed = content.slice(from.min(content.len())..to.min(content.len()));
+        let goes_on = self.walk.goes_on(end)?;
+        match chunk::unpack(&chunk, packed, &self.context.blocks, self.max_chunk) {
+            Ok(plain) => {
+                let is_plain = chunk.compression.is_empty();
+                let records = is_plain.then_some(at + HEAD + chunk.records_at);
+                self.at = self.actual_end(at, head)?;
+                let len = self.at - at;
+                self.chunk = Some((Unit::new(plain), ChunkPlace { at, len, records }));
+                Ok(())
+            }
+            Err(reason) if goes_on => {
+                self.report(at, len, format!("a chunk cannot be read: {reason}"));
+                // Its records end before it does: its length may be wrong.
+                if chunk.content_len() < head.len {
+                    self.doubt_channels(len);
+                }
+                self.at = end;
+                Ok(())
+            }
+            Err(reason) => self.recover(at, at + 1, &format!("a chunk cannot be read: {reason}")),
+        }
+    }
+
+    /// Reads what is there of a record that the end of the file cuts off, unless its length is
+    /// wrong.
+    pub(super) fn read_cut(&mut self, at: u64, head: Head) -> Result<(), Error> {
+        let (end, name) = (self.walk.end(), record_name(head.opcode));
+        let there = end.saturating_sub(at);
+        let is_chunk = head.opcode == op::CHUNK && self.walk.is_end_known();
+        let content = match is_chunk && there <= self.longest_chunk() {
+            true => self.content(at, there)?,
+            false => Bytes::new(),
+        };
+        let next = self.search(at + 1)?.max(at);
+        let reason = match head.is_unfinished_chunk() {
+            true => format!("a {name} record is not finished"),
+            false => {
+                let all = head.record_len();
+                format!("a {name} record is cut off: {there} of its {all} bytes are there")
+            }
+        };
+        self.at = next;
+        // Something behind it shows that its length is wrong.
+        let chunk = ChunkHead::parse(&content).filter(|_| next >= end);
+        let Some(chunk) = chunk else {
+            self.report(at, next - at, reason);
+            self.doubt_channels(next - at);
+            return Ok(());
+        };
+        let (blocks, max) = (&self.context.blocks, self.max_chunk);
+        let cut = CutChunk::new((at, head), (&chunk, &content), (blocks, max), reason);
+        let place = ChunkPlace { at, len: there, records: None };
+        self.chunk = Some((Unit::unverified(cut), place));
+        Ok(())
+    }
+
+    /// Whether nothing in the chunk at `at` is needed, by its index, if that proves right.
+    fn may_skip(&mut self, at: u64, head: Head) -> Result<bool, Error> {
+        let query = &self.context.query;
+        let Some(index) = self.index.as_ref().filter(|index| index.sure_declarations().is_some())
+        else {
+            return Ok(false);
+        };
+        let entry = index.entry(at).filter(|_| self.walk.is_anchor(at) && !query.is_all());
+        let Some(entry) = entry.filter(|entry| entry.chunk_len == head.record_len()) else {
+            return Ok(false);
+        };
+        skip::needs_nothing(&mut self.walk, entry, &mut self.table, query)
+    }
+
+    /// Reports what was wrong in a chunk.
+    pub(super) fn report_chunk(&mut self, unit: Unit, place: ChunkPlace) {
+        if let Some((from, reason)) = unit.cut_off() {
+            let end = place.at + place.len;
+            return self.report(from, end.saturating_sub(from), reason);
+        }
+        let (problems, more) = unit.problems();
+        if let Some(records) = place.records {
+            let last = problems.len().saturating_sub(1);
+            for (number, problem) in problems.into_iter().enumerate() {
+                let others = if number == last { more } else { 0 };
+                let reason = and_others(problem.reason, others);
+                self.report(records + problem.at, problem.len, reason);
+            }
+            return;
+        }
+        let count = problems.len() as u64 + more;
+        if let Some(first) = problems.into_iter().next() {
+            let reason = and_others(format!("in a chunk: {}", first.reason), count - 1);
+            // What is wrong with its head may have been reported.
+            self.report(place.at + HEAD, place.len - HEAD, reason);
+        }
+    }
+}
+
+fn and_others(reason: String, others: u64) -> String {
+    if others == 0 { reason } else { format!("{reason} (and {others} more)") }
+}

@@ -1,0 +1,113 @@
+//! Where bags begin and end in an input: its first bytes, bags that were appended to each other,
+//! and damage, in which one may have begun.
+
+#![warn(clippy::indexing_slicing)]
+
+use std::path::Path;
+
+use sluice_kit::gap::{self, GapEnd};
+use sluice_model::Error;
+
+use super::BagReader;
+use crate::bag::connections::BagChannels;
+use crate::bag::wire::MAGIC;
+
+/// The note about connections that may be those of another bag.
+const UNSURE: &str = "messages behind damage have connections that are declared only before it: if \
+                      another bag began in there, they are wrong";
+/// The least bytes at the start of a bag that tell that it is another one: any head is longer.
+const MIN_START: u64 = MAGIC.len() as u64 + 64;
+
+impl BagReader {
+    /// `Err` if the file has another format.
+    pub(super) fn check_start(&mut self, path: &Path) -> Result<(), Error> {
+        let mut head = [0; MAGIC.len()];
+        let read = self.window.read(0, &mut head)?;
+        let head = head.get(..read).unwrap_or_default();
+        // Damage in the first bytes of compressed data speaks for itself.
+        if head == MAGIC || self.window.has_damaged_start()? {
+            return Ok(());
+        }
+        if MAGIC.starts_with(head) {
+            let reason = match read {
+                0 => "the file is empty: expected at least a header",
+                _ => "the file is cut off in its first bytes",
+            };
+            self.report(0, read as u64, reason);
+            self.at = read as u64;
+            return Ok(());
+        }
+        let path = path.display();
+        let text = printable(head);
+        Err(Error::refused(match head.starts_with(b"#ROS") {
+            true => format!(
+                "{path}: expected a bag of version 2.0, found `{text}`; `rosbag fix` and \
+                 `rosbag migrate` convert older ones"
+            ),
+            false => format!("{path}: not a bag: expected `#ROSBAG V2.0`, found `{text}`"),
+        }))
+    }
+
+    /// Forgets what was read, which is of another bag.
+    pub(super) fn start_bag(&mut self) {
+        self.note_unsure_messages();
+        (self.connections, self.channels) = Default::default();
+        (self.index_at, self.chunks_expected, self.chunks_found) = (0, 0, 0);
+        (self.is_summary, self.has_gap) = (false, false);
+    }
+
+    /// Forgets what was declared before damage: another bag has begun in there.
+    pub(super) fn leave_bag(&mut self) {
+        self.is_mixed |= self.connections.forget_unsure();
+        self.channels = BagChannels::default();
+        (self.index_at, self.chunks_expected) = (0, 0);
+    }
+
+    pub(super) fn note_unsure_messages(&mut self) {
+        if self.connections.forget_unsure() {
+            self.context.losses.note(format!("{}: {UNSURE}", self.input), 0);
+        }
+    }
+
+    /// Goes on behind damage of compressed data that ended the bag at `at`, if anything follows
+    /// that can be read. How much is missing is unknown.
+    pub(super) fn pass_gap(&mut self, at: u64, reason: String) -> Result<bool, Error> {
+        let resume = |reader: &mut Self| reader.window.resume();
+        let end = gap::pass_gap(self, at, resume, |reader, from| {
+            reader.at = reader.window.search(from)?;
+            let is_found = reader.window.reaches(reader.at.saturating_add(1))?;
+            Ok(GapEnd { at: reader.at, is_found })
+        })?;
+        self.report(at, end.at - at, reason);
+        self.doubt_connections(at, u64::MAX);
+        // Chunks may be missing, and positions are not those that the head says.
+        self.has_gap = true;
+        Ok(end.is_found)
+    }
+
+    /// Takes note of damage of this length at `at`: another bag may have begun in it.
+    pub(super) fn doubt_connections(&mut self, at: u64, len: u64) {
+        if len < MIN_START {
+            return;
+        }
+        // Whatever follows the messages of a bag belongs to another one.
+        let has_all_chunks = self.index_at > 0
+            && self.chunks_found >= self.chunks_expected
+            && at >= self.last_chunk_end;
+        if self.is_summary || has_all_chunks {
+            self.start_bag();
+        }
+        self.connections.pass_damage();
+    }
+
+    /// Whether the bag ends at `at`, between two chunks that its head says it has. Not if there is
+    /// damage, which says so, or if chunks may be missing.
+    pub(super) fn is_cut_off(&self, at: u64) -> bool {
+        let is_short = at < self.index_at && self.chunks_found < self.chunks_expected;
+        is_short && !self.has_gap && self.damaged_to < at && !self.window.was_stopped()
+    }
+}
+
+fn printable(bytes: &[u8]) -> String {
+    bytes.escape_ascii().to_string()
+}

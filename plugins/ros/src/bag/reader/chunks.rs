@@ -1,0 +1,175 @@
+//! Reads the messages of chunks, whole ones and those that are cut off.
+
+#![warn(clippy::indexing_slicing)]
+
+use bytes::Bytes;
+use sluice_model::{Batch, BatchBuilder, Error, PayloadOffset};
+
+use super::{BATCH_EVENTS, BagReader};
+use crate::bag::chunk::{Unpacked, unpack};
+use crate::bag::skip;
+use crate::bag::wire::{BagCompression, Record, RecordHeader, is_chain, max_packed, whole_record};
+
+/// The records of a chunk, and how far they are read.
+pub(super) struct Unit {
+    plain: Bytes,
+    pos: usize,
+    /// The chunk in the bag.
+    at: u64,
+    len: u64,
+    /// Where its records are in the bag, if they are not compressed.
+    plain_at: Option<u64>,
+    /// Messages of connections that are not declared.
+    undeclared: u64,
+    /// What is wrong with it.
+    fault: Option<String>,
+}
+
+impl BagReader {
+    /// Whether nothing in the chunk at `at` is needed, by the index.
+    fn may_skip(&mut self, at: u64, next: u64) -> Result<bool, Error> {
+        let Some(index) = self.index.clone().filter(|_| !self.context.query.is_all()) else {
+            return Ok(false);
+        };
+        let Some(chunk) = index.chunk(at) else { return Ok(false) };
+        let Self { window, channels, context, .. } = self;
+        let is_needed = |id| -> Result<bool, Error> {
+            let channel = channels.get(id, &index.connections, context)?;
+            Ok(!matches!(channel, Some(None)))
+        };
+        skip::needs_nothing(window, (chunk, next), &context.query, is_needed)
+    }
+
+    pub(super) fn read_chunk(
+        &mut self,
+        record: &Record,
+        compression: BagCompression,
+        plain_len: u32,
+    ) -> Result<(), Error> {
+        let (at, data_at) = (self.at, self.at + record.data_at as u64);
+        let next = at + record.len();
+        self.indexed = self.number;
+        if self.may_skip(at, next)? {
+            self.at = next;
+            return Ok(());
+        }
+        let max = self.max_chunk;
+        if u64::from(record.data_len) > max_packed(max) {
+            let reason = format!(
+                "a chunk of {} bytes exceeds `max_chunk` ({max}); raise that if the length is \
+                 right",
+                record.data_len
+            );
+            return self.recover(at, data_at, &reason);
+        }
+        let goes_on = self.window.goes_on(next)?;
+        let reaches = self.window.reaches(next)?;
+        if !goes_on && compression == BagCompression::None {
+            let is_whole = reaches && is_chain(&self.data(at, record)?);
+            if !is_whole {
+                let reason = "the length of a chunk is wrong, or the bag ends in it";
+                if !self.window.was_stopped() {
+                    self.report(at, data_at - at, reason);
+                }
+                self.at = data_at;
+                return Ok(());
+            }
+        }
+        let end = if reaches { next } else { self.window.search(data_at)?.min(next) };
+        let len = u32::try_from(end.saturating_sub(data_at)).unwrap_or(record.data_len);
+        let there = Record { header: RecordHeader::ChunkInfo(None), data_len: len, ..*record };
+        let packed = self.data(at, &there)?;
+        let limits = (&self.context.blocks, max);
+        match unpack(compression, packed, plain_len, !reaches, limits) {
+            Ok(Unpacked { plain, cut }) => {
+                if let Some(chunk) = self.index.as_ref().and_then(|index| index.chunk(at)) {
+                    self.number = i64::try_from(chunk.messages_before).unwrap_or(i64::MAX);
+                }
+                let plain_at = (compression == BagCompression::None).then_some(data_at);
+                // The rest of it would have come.
+                let cut = cut.filter(|_| reaches || !self.window.was_stopped());
+                let fault = cut.map(|why| format!("a chunk is not complete: {why}"));
+                let len = end - at;
+                self.unit = Some(Unit { plain, pos: 0, at, len, plain_at, undeclared: 0, fault });
+                self.at = end;
+            }
+            Err(why) => {
+                let reason = format!("a chunk cannot be read: {why}");
+                if !goes_on {
+                    return self.recover(at, at + 1, &reason);
+                }
+                self.report(at, next - at, reason);
+                self.at = next;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next events of a chunk.
+    pub(super) fn read_unit(&mut self, mut unit: Unit) -> Result<Batch, Error> {
+        let mut batch = BatchBuilder::default();
+        let plain = unit.plain.clone();
+        let segment = batch.segment(plain.clone());
+        let window = self.context.query.window();
+        while batch.len() < BATCH_EVENTS {
+            let rest = plain.get(unit.pos..).unwrap_or_default();
+            if rest.is_empty() {
+                self.finish_unit(unit);
+                return Ok(batch.finish());
+            }
+            let Some((record, data)) = whole_record(rest) else {
+                self.leave_unit(unit)?;
+                return Ok(batch.finish());
+            };
+            let data_at = unit.pos + record.data_at;
+            unit.pos += record.data_at + data.len();
+            match record.header {
+                RecordHeader::Message { connection, time } => {
+                    let number = self.number;
+                    self.number += 1;
+                    match self.channel(connection)? {
+                        None => unit.undeclared += 1,
+                        Some(Some(channel)) if window.wants_time(time) => {
+                            let offset = u32::try_from(data_at).unwrap_or(u32::MAX);
+                            let place = PayloadOffset { segment, offset };
+                            batch.push(time, number, channel, data, place);
+                        }
+                        Some(_) => {}
+                    }
+                }
+                RecordHeader::Connection { id, topic } => {
+                    unit.fault = self.declare(id, topic, data).err().or(unit.fault);
+                }
+                _ => {}
+            }
+        }
+        self.unit = Some(unit);
+        Ok(batch.finish())
+    }
+
+    /// Reports what is wrong with a chunk.
+    fn finish_unit(&mut self, unit: Unit) {
+        let Unit { at, len, undeclared, fault, .. } = unit;
+        let undeclared = (undeclared > 0)
+            .then(|| format!("messages of a chunk have undeclared connections ({undeclared})"));
+        if let Some(reason) = fault.or(undeclared) {
+            self.report(at, len, reason);
+        }
+    }
+
+    /// Leaves a chunk at bytes that are not a record.
+    fn leave_unit(&mut self, unit: Unit) -> Result<(), Error> {
+        let (pos, all) = (unit.pos, unit.plain.len());
+        if let Some(plain_at) = unit.plain_at {
+            let at = plain_at + pos as u64;
+            self.finish_unit(Unit { len: at - unit.at, ..unit });
+            // The search goes on in the chunk, whose records are not compressed.
+            return self.recover(at, at + 1, "a chunk has bytes that are not a record");
+        }
+        let fault = unit.fault.clone().unwrap_or_else(|| {
+            format!("a chunk has no record at {pos} of its {all} uncompressed bytes")
+        });
+        self.finish_unit(Unit { fault: Some(fault), ..unit });
+        Ok(())
+    }
+}
