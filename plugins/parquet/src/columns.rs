@@ -11,8 +11,10 @@ use sluice_io::escape::{column_of_field, field_of_column};
 use sluice_kit::event_table::{
     CHANNEL, PAYLOAD, RESERVED, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT,
 };
-use sluice_model::cast::{cast, cast_exact};
+use sluice_model::cast::cast;
 use sluice_model::{Batch, Channels, Error, Rows};
+
+use crate::column_types::{in_table_type, table_type};
 
 /// Nanoseconds per microsecond.
 const MICRO: i64 = 1_000;
@@ -36,7 +38,7 @@ pub(crate) struct TableColumns {
 pub(crate) fn message_fields(rows: &Rows) -> Fields {
     let named = |field: &FieldRef| {
         let name = column_of_field(field.name(), &RESERVED);
-        let data_type = parquet_type(field.data_type());
+        let data_type = table_type(field.data_type());
         field.as_ref().clone().with_name(name).with_data_type(data_type)
     };
     rows.columns.schema_ref().fields().iter().map(named).collect()
@@ -125,7 +127,7 @@ fn field_column(
     let name = field_of_column(field.name(), &RESERVED).unwrap_or_default();
     let column = |rows: &Rows| {
         let column = rows.columns.column_by_name(name);
-        let column = column.map(|column| in_parquet_type(column, name, rows)).transpose()?;
+        let column = column.map(|column| in_table_type(column, name, rows)).transpose()?;
         column.and_then(|column| cast_without_loss(&column, field.data_type())).ok_or_else(|| {
             Error::invalid(format!(
                 "messages of the type `{}` have different columns: write those that were decoded \
@@ -142,44 +144,6 @@ fn field_column(
             interleave(&several, places).map_err(|e| Error::internal(e.to_string()))
         }
     }
-}
-
-/// The type that a table has for an Arrow type. Parquet has no times in seconds, which would be
-/// plain numbers: they are times in milliseconds.
-fn parquet_type(data_type: &DataType) -> DataType {
-    let inner = |field: &FieldRef| {
-        Arc::new(Field::clone(field).with_data_type(parquet_type(field.data_type())))
-    };
-    match data_type {
-        DataType::Timestamp(TimeUnit::Second, zone) => {
-            DataType::Timestamp(TimeUnit::Millisecond, zone.clone())
-        }
-        DataType::Time32(TimeUnit::Second) => DataType::Time32(TimeUnit::Millisecond),
-        DataType::Dictionary(key, value) => {
-            DataType::Dictionary(key.clone(), Box::new(parquet_type(value)))
-        }
-        DataType::List(item) => DataType::List(inner(item)),
-        DataType::LargeList(item) => DataType::LargeList(inner(item)),
-        DataType::FixedSizeList(item, len) => DataType::FixedSizeList(inner(item), *len),
-        DataType::Struct(fields) => DataType::Struct(fields.iter().map(inner).collect()),
-        other => other.clone(),
-    }
-}
-
-/// The field of this name with the type that a table has for its own. `Err` for times that do not
-/// fit into it.
-fn in_parquet_type(column: &ArrayRef, name: &str, rows: &Rows) -> Result<ArrayRef, Error> {
-    let data_type = parquet_type(column.data_type());
-    if *column.data_type() == data_type {
-        return Ok(Arc::clone(column));
-    }
-    cast_exact(column, &data_type).map_err(|e| {
-        Error::invalid(format!(
-            "a time in seconds in the field `{name}` of the type `{}` is out of range: tables have \
-             it in milliseconds, as Parquet has no seconds; leave out the field, or its event: {e}",
-            rows.message.name
-        ))
-    })
 }
 
 /// A column cast to another type, if nothing is lost: other programs name list items differently.

@@ -1,11 +1,13 @@
 //! Parquet tables: source and sink `parquet`.
 //!
 //! [`sink`] partitions events into tables and cuts row groups, `projection` unnests lists and
-//! selects fields, `columns` defines the columns of a table, `group` encodes one row group on any
-//! thread by the `writers` of its columns, and `file` writes row groups and the footer. [`source`]
-//! turns tables back into events: [`input`] reads a file, `table` makes its rows events, `merge`
-//! merges the files of a folder. `meta` is the key-value metadata of the footer that both share.
+//! selects fields, `columns` defines the columns of a table and `column_types` their types, `group`
+//! encodes one row group on any thread by the `writers` of its columns, and `file` writes row
+//! groups and the footer. [`source`] turns tables back into events: [`input`] reads a file, `table`
+//! makes its rows events, `merge` merges the files of a folder. `meta` is the key-value metadata of
+//! the footer that both share.
 
+mod column_types;
 mod columns;
 mod encoding;
 mod file;

@@ -1,6 +1,7 @@
 //! Source `parquet`: tables as events. A single table is read by row groups in parallel; the tables
 //! of a folder are merged.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use sluice_model::{
     Batch, Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
 };
 
-use crate::input::GroupSpan;
+use crate::input::{GroupSpan, TimeUnits};
 use crate::merge::{MergeReader, TableMerge};
 use crate::table::{GroupReader, ParquetTable, TARGET_BYTES};
 
@@ -35,6 +36,9 @@ pub struct Parquet {
     /// parse the metadata of all of them.
     #[serde(skip)]
     opened: Mutex<Option<Arc<ParquetTable>>>,
+    /// The units of INT96 times of tables opened before: choosing them reads whole columns.
+    #[serde(skip)]
+    time_units: Mutex<HashMap<PathBuf, TimeUnits>>,
 }
 
 sluice_model::register! {
@@ -112,7 +116,12 @@ impl Parquet {
     }
 
     fn reopen(&self, path: &Path) -> Result<Arc<ParquetTable>, Error> {
-        let table = Arc::new(ParquetTable::open(path)?);
+        let mut table = ParquetTable::open(path)?;
+        if let Some(units) = table.time_units_mut() {
+            let mut known = self.time_units.lock().unwrap_or_else(PoisonError::into_inner);
+            *units = known.entry(path.to_owned()).or_insert_with(|| units.clone()).clone();
+        }
+        let table = Arc::new(table);
         *self.last_opened() = Some(Arc::clone(&table));
         Ok(table)
     }

@@ -97,6 +97,17 @@ impl TableBytes {
         Ok(Self::object(LogFile::open_plain(&path)?, Some((start, bytes.into()))))
     }
 
+    /// The same bytes, of which these are in memory.
+    pub(super) fn fetched(&self, start: u64, len: usize) -> ParquetResult<Self> {
+        let prefetched = Some((start, self.get_bytes(start, len)?));
+        Ok(Self { prefetched, ..self.clone() })
+    }
+
+    /// Whether reading them takes requests to a store.
+    pub(super) fn is_remote(&self) -> bool {
+        matches!(self.store, ByteStore::Object(_)) && self.prefetched.is_none()
+    }
+
     /// A handle that tells whether reading these bytes failed, also later.
     pub(crate) fn failure(&self) -> ReadFailure {
         self.failure.clone()

@@ -22,20 +22,28 @@ use sluice_model::{Error, panics};
 mod bytes;
 mod codec;
 mod expansion;
+mod footer;
 mod nesting;
 mod pages;
 mod span;
 mod stored;
+#[cfg(test)]
+mod test_store;
 mod thrift;
+mod time_units;
+mod twelve_bytes;
 mod types;
 
 use bytes::ReadFailure;
 pub use bytes::{TableByteReader, TableBytes};
 pub(crate) use expansion::EVENT;
 pub(crate) use nesting::check_fields;
+use pages::PagesFault;
 pub use span::GroupSpan;
-pub(crate) use stored::retyped;
-pub(crate) use types::word_dictionary;
+pub(crate) use stored::{as_stored, retyped};
+pub(crate) use time_units::TimeUnits;
+pub(crate) use twelve_bytes::int96_times;
+pub(crate) use types::{map_leaves, word_dictionary};
 
 /// The maximum rows per batch.
 const MAX_ROWS: usize = 8 << 10;
@@ -62,6 +70,11 @@ pub struct ParquetInput {
     /// Why the Arrow schema that its writer stored cannot be read, if there is one that cannot.
     arrow_fault: Option<String>,
     spans: Vec<GroupSpan>,
+    /// The columns that are encrypted: see [`footer::encrypted_columns`].
+    encrypted: Vec<(u64, u64)>,
+    /// The columns with INT96 times in nanoseconds, unless the writer stored their units.
+    int96_columns: Vec<usize>,
+    time_units: TimeUnits,
 }
 
 impl ParquetInput {
@@ -76,23 +89,21 @@ impl ParquetInput {
         let incomplete = |what: String| {
             malformed(format!("{} is not a complete Parquet file: {what}", options.name))
         };
-        let nesting = nesting::check(&bytes);
+        let found = footer::read(&bytes);
         bytes.failure().check()?;
+        let nesting = found.as_ref().map_or(Ok(()), |(footer, _)| nesting::check_footer(footer));
         nesting.map_err(malformed)?;
+        let encrypted = found.as_ref().map(|(footer, _)| footer::encrypted_columns(footer));
+        let encrypted = encrypted.unwrap_or_default();
+        // Without a footer, the library says what is wrong with the file.
+        let in_memory = found.map_or_else(|| bytes.clone(), |(_, in_memory)| in_memory);
         let policy = match options.page_index {
             true => PageIndexPolicy::Optional,
             false => PageIndexPolicy::Skip,
         };
         let reading = ArrowReaderOptions::new().with_page_index_policy(policy);
-        let (footer, arrow_fault) = load_footer(&bytes, &reading)?.map_err(incomplete)?;
-        let schema = types::readable(footer.schema());
-        let shared = types::shared(&schema, options.words);
-        let metadata = Arc::clone(footer.metadata());
-        // Types that cannot be read as views are cast later.
-        let footer =
-            catch_panics(|| ArrowReaderMetadata::try_new(metadata, reading.with_schema(shared)))
-                .unwrap_or(footer);
-        let groups = footer.metadata().row_groups();
+        let loaded = load_columns(&in_memory, reading, options.words)?.map_err(incomplete)?;
+        let groups = loaded.footer.metadata().row_groups();
         let spans = GroupSpan::of_all(groups, len).map_err(incomplete)?;
         if let Some(codec) = codec::unread_codec(groups) {
             return Err(Error::invalid(format!(
@@ -102,7 +113,19 @@ impl ParquetInput {
                 path.display()
             )));
         }
-        Ok(Self { path: path.to_owned(), bytes, footer, schema, arrow_fault, spans })
+        let LoadedColumns { footer, schema, arrow_fault, int96_columns } = loaded;
+        let (path, time_units) = (path.to_owned(), TimeUnits::default());
+        Ok(Self {
+            path,
+            bytes,
+            footer,
+            schema,
+            arrow_fault,
+            spans,
+            encrypted,
+            int96_columns,
+            time_units,
+        })
     }
 
     /// Where it is.
@@ -199,7 +222,8 @@ impl ParquetInput {
             }
         };
         let group = self.groups().get(number).ok_or("there is no such row group")?;
-        let measured = pages::measure(&bytes, self.metadata(), number, &mask)?;
+        let measured = pages::measure(&bytes, self.metadata(), number, &mask)
+            .map_err(|fault| self.describe_fault(number, group, fault))?;
         let row = expansion::bytes_per_row(group, &mask, &measured)?;
         let batch = (batch_bytes / row.max(1)).clamp(1, MAX_ROWS);
         catch_panics(|| {
@@ -213,6 +237,20 @@ impl ParquetInput {
             }
             builder.build()
         })
+    }
+
+    /// What is wrong with pages of a row group: those of an encrypted column look malformed.
+    fn describe_fault(
+        &self,
+        number: usize,
+        group: &RowGroupMetaData,
+        PagesFault { column, reason }: PagesFault,
+    ) -> String {
+        let reason = match self.encrypted.binary_search(&(number as u64, column as u64)) {
+            Ok(_) => "it is encrypted, which this program does not read".to_owned(),
+            Err(_) => reason,
+        };
+        format!("column `{}`: {reason}", group.column(column).column_path().string())
     }
 
     /// Calls a function with all rows, in order, in slices of about `batch_bytes` with the columns
@@ -248,7 +286,10 @@ impl ParquetInput {
     /// its [`schema`](Self::schema), and each value in full. `Err` says why that is not possible.
     pub fn as_stored(&self, place: usize, column: &ArrayRef) -> Result<ArrayRef, String> {
         let field = self.schema.fields().get(place).ok_or("there is no such column")?;
-        let stored = stored::as_stored(column, field.data_type());
+        let stored = match self.is_in_micros(place) {
+            true => stored::as_stored(column, &twelve_bytes::in_micros(field.data_type())),
+            false => stored::as_stored(column, field.data_type()),
+        };
         stored.map_err(|e| format!("column `{}`: {e}", field.name()))
     }
 }
@@ -293,6 +334,58 @@ fn catch_panics<T, E: std::fmt::Display>(call: impl FnOnce() -> Result<T, E>) ->
     panics::catch_panics("the Parquet library", call)
 }
 
+/// What the library has read of a footer: see [`ParquetInput`].
+struct LoadedColumns {
+    footer: ArrowReaderMetadata,
+    schema: SchemaRef,
+    arrow_fault: Option<String>,
+    int96_columns: Vec<usize>,
+}
+
+/// Reads a footer, and chooses the types with which its columns are read. The inner `Err` says what
+/// is wrong with the file.
+fn load_columns(
+    bytes: &TableBytes,
+    mut reading: ArrowReaderOptions,
+    words: &[&str],
+) -> Result<Result<LoadedColumns, String>, Error> {
+    let (mut footer, arrow_fault) = match load_footer(bytes, &reading)? {
+        Ok(loaded) => loaded,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    let mut schema = types::readable(footer.schema());
+    let (columns, mut int96_columns) = (footer.parquet_schema(), Vec::new());
+    let has_arrow_schema = arrow_fault.is_none() && has_arrow_schema(footer.metadata());
+    if !has_arrow_schema {
+        schema = twelve_bytes::with_interval_structs(&schema);
+        int96_columns = twelve_bytes::int96_columns(columns);
+    }
+    match catch_panics(|| twelve_bytes::as_bytes(columns, has_arrow_schema)) {
+        Ok(None) => {}
+        Ok(Some(columns)) => {
+            reading = reading.with_parquet_schema(columns);
+            footer = match load_footer(bytes, &reading)? {
+                Ok((footer, _)) => footer,
+                Err(reason) => return Ok(Err(reason)),
+            };
+        }
+        Err(reason) => return Ok(Err(reason)),
+    }
+    let shared = types::shared(&types::readable(footer.schema()), words);
+    let metadata = Arc::clone(footer.metadata());
+    // Types that cannot be read as views are cast later.
+    let footer =
+        catch_panics(|| ArrowReaderMetadata::try_new(metadata, reading.with_schema(shared)))
+            .unwrap_or(footer);
+    Ok(Ok(LoadedColumns { footer, schema, arrow_fault, int96_columns }))
+}
+
+/// Whether the writer of a file stored an Arrow schema.
+fn has_arrow_schema(metadata: &ParquetMetaData) -> bool {
+    let mut entries = metadata.file_metadata().key_value_metadata().into_iter().flatten();
+    entries.any(|entry| entry.key == ARROW_SCHEMA_META_KEY && entry.value.is_some())
+}
+
 /// The footer of a file, and why the Arrow schema that its writer stored cannot be read, if so: it
 /// may be damaged, or have types that are not known here. The inner `Err` says what is wrong with
 /// the file.
@@ -311,4 +404,49 @@ fn load_footer(
             footer.map(|footer| (footer, Some(reason)))
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::Int64Array;
+    use parquet::arrow::ArrowWriter;
+    use parquet::file::metadata::KeyValue;
+    use parquet::file::properties::WriterProperties;
+
+    #[test]
+    fn a_footer_is_fetched_once() {
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let rows = RecordBatch::try_from_iter([("n", numbers)]).unwrap();
+        // More than is fetched at once.
+        let long = KeyValue::new("text".to_owned(), "x".repeat((16 << 20) + 300_000));
+        let properties = WriterProperties::builder().set_key_value_metadata(Some(vec![long]));
+        let mut file = Vec::new();
+        let properties = Some(properties.build());
+        let mut writer = ArrowWriter::try_new(&mut file, rows.schema(), properties).unwrap();
+        writer.write(&rows).unwrap();
+        writer.close().unwrap();
+        let path = test_store::object("footer.parquet", file);
+        let options = InputOptions { name: "this", words: &[], page_index: false };
+        let input = ParquetInput::open(&path, options).unwrap();
+        assert_eq!(input.rows(), 3);
+        let requests = test_store::take_requests(&path);
+        let lens: Vec<u64> = requests.iter().map(|range| range.end - range.start).collect();
+        // The end of the file, which has the length of the footer, and the footer in two parts.
+        assert!(matches!(lens[..], [65_536, 16_777_216, 300_000..310_000]), "{lens:?}");
+    }
+
+    #[test]
+    fn a_column_is_named_as_encrypted_without_another_request() {
+        let file = include_bytes!("../../tests/all/encrypted.parquet");
+        let path = test_store::object("encrypted.parquet", file.to_vec());
+        let options = InputOptions { name: "this", words: &[], page_index: false };
+        let input = ParquetInput::open(&path, options).unwrap();
+        let span = input.spans()[0];
+        let bytes = input.prefetch(span).unwrap();
+        test_store::take_requests(&path);
+        let reason = input.read(bytes, span, None, None, 1 << 20).unwrap().err();
+        assert!(reason.is_some_and(|reason| reason.contains("`secret`: it is encrypted")));
+        assert_eq!(test_store::take_requests(&path), []);
+    }
 }

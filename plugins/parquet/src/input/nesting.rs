@@ -6,11 +6,8 @@
 //! is therefore walked beforehand, without recursion. What is written is checked as well: a table
 //! of ours can be read back.
 
-use arrow_schema::{DataType, Field, FieldRef};
-use parquet::file::metadata::FooterTail;
-use parquet::file::reader::{ChunkReader, Length};
+use arrow_schema::{DataType, FieldRef};
 
-use super::bytes::TableBytes;
 use super::thrift::Value::{Any, Binary, Bool, Byte, Int, Struct};
 use super::thrift::{CompactReader, EMPTY, Value};
 
@@ -21,9 +18,6 @@ use super::thrift::{CompactReader, EMPTY, Value};
 /// optimised writes no more than 45 structs inside each other. LCM types have up to 64, those of
 /// other formats 32.
 const MAX_NESTING: usize = 80;
-
-/// The bytes of a file after its footer.
-const TAIL_LEN: u64 = 8;
 
 /// The fields of `FileMetaData` that precede the schema, and the schema.
 const VERSION: i16 = 1;
@@ -62,29 +56,14 @@ const LOGICAL_TYPE: Value = Struct(&[
 ]);
 const SCHEMA_FIELDS: &[Value] = &[Int, Int, Int, Binary, Int, Int, Int, Int, Int, LOGICAL_TYPE];
 
-/// Checks that the columns of a table do not nest too deep for the library. A file without a footer
-/// passes: the library says what is wrong with it.
-pub(super) fn check(bytes: &TableBytes) -> Result<(), String> {
-    footer(bytes).map_or(Ok(()), |footer| check_footer(&footer))
-}
-
-/// The footer of a file. `None` if it has none that is complete, or it is encrypted.
-fn footer(bytes: &TableBytes) -> Option<bytes::Bytes> {
-    let end = bytes.len().checked_sub(TAIL_LEN)?;
-    let tail = bytes.get_bytes(end, TAIL_LEN as usize).ok()?;
-    let tail = FooterTail::try_from(&tail[..]).ok().filter(|tail| !tail.is_encrypted_footer())?;
-    let len = tail.metadata_length();
-    bytes.get_bytes(end.checked_sub(len as u64)?, len).ok()
-}
-
 /// Checks that columns of a table that is written do not nest deeper than those that are read.
 /// `Err` names the first that does.
 pub(crate) fn check_fields<'f>(
     fields: impl IntoIterator<Item = &'f FieldRef>,
 ) -> Result<(), String> {
     for root in fields {
-        let mut open: Vec<(&Field, usize)> = vec![(root, 1)];
-        while let Some((field, levels)) = open.pop() {
+        let mut open: Vec<(&DataType, usize)> = vec![(root.data_type(), 1)];
+        while let Some((data_type, levels)) = open.pop() {
             if levels > MAX_NESTING {
                 return Err(format!(
                     "the field `{}` nests deeper than {MAX_NESTING} levels, where a list counts as \
@@ -92,19 +71,20 @@ pub(crate) fn check_fields<'f>(
                     root.name()
                 ));
             }
-            match field.data_type() {
+            match data_type {
                 DataType::Struct(members) => {
-                    open.extend(members.iter().map(|member| (&**member, levels + 1)));
+                    open.extend(members.iter().map(|member| (member.data_type(), levels + 1)));
                 }
                 // Parquet has them as a repeated group in a group.
                 DataType::List(item)
                 | DataType::LargeList(item)
                 | DataType::FixedSizeList(item, _)
                 | DataType::ListView(item)
-                | DataType::LargeListView(item) => open.push((item, levels + 3)),
+                | DataType::LargeListView(item) => open.push((item.data_type(), levels + 3)),
                 // The entries are the repeated group.
-                DataType::Map(entries, _) => open.push((entries, levels + 2)),
-                DataType::RunEndEncoded(_, values) => open.push((values, levels)),
+                DataType::Map(entries, _) => open.push((entries.data_type(), levels + 2)),
+                DataType::RunEndEncoded(_, values) => open.push((values.data_type(), levels)),
+                DataType::Dictionary(_, value) => open.push((value, levels)),
                 _ => {}
             }
         }
@@ -112,7 +92,8 @@ pub(crate) fn check_fields<'f>(
     Ok(())
 }
 
-fn check_footer(footer: &[u8]) -> Result<(), String> {
+/// Checks that the columns of a table do not nest too deep for the library, by its footer.
+pub(super) fn check_footer(footer: &[u8]) -> Result<(), String> {
     let malformed = || "the schema in its footer is malformed".to_owned();
     let mut reader = CompactReader(footer);
     let elements = reader.schema_elements().ok_or_else(malformed)?;
@@ -149,10 +130,7 @@ impl CompactReader<'_> {
             field = self.field(VERSION)?;
         }
         let Some((SCHEMA, _)) = field else { return None };
-        match self.byte()? >> 4 {
-            15 => self.varint(),
-            elements => Some(elements.into()),
-        }
+        self.list().map(|(elements, _)| elements)
     }
 
     fn schema_element(&mut self) -> Option<SchemaElement> {
@@ -173,7 +151,7 @@ impl CompactReader<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow_schema::Schema;
+    use arrow_schema::{Field, Schema};
     use parquet::arrow::ArrowSchemaConverter;
 
     use super::*;

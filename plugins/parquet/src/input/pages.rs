@@ -21,6 +21,14 @@ const MAX_EXPANSION: u64 = 32;
 /// The longest header of a page: it may have the least and the greatest value of the page.
 const MAX_HEADER: usize = 16 << 20;
 
+/// What is read first of a header.
+const HEAD: usize = 256;
+
+/// A page of an object that is as short as this is mostly followed by others: their headers are
+/// fetched together, as a request takes as long as reading a megabyte.
+const SHORT_PAGE: u64 = 256 << 10;
+const READ_AHEAD: usize = 1 << 20;
+
 /// Fields of `PageHeader`, and of the headers of data pages in it.
 const PAGE_TYPE: i16 = 1;
 const UNCOMPRESSED_SIZE: i16 = 2;
@@ -62,35 +70,42 @@ struct PageHeader {
     len: u64,
 }
 
-/// The pages of the column chunks of a row group that the mask selects, by column. `Err` says why
-/// they cannot be read.
+/// Why pages cannot be read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct PagesFault {
+    /// The place of their column.
+    pub(super) column: usize,
+    pub(super) reason: String,
+}
+
+/// The pages of the column chunks of a row group that the mask selects, by column.
 pub(super) fn measure(
     bytes: &TableBytes,
     metadata: &ParquetMetaData,
     number: usize,
     mask: &ProjectionMask,
-) -> Result<Vec<ChunkPages>, String> {
+) -> Result<Vec<ChunkPages>, PagesFault> {
     let chunks = metadata.row_groups().get(number).map_or(&[][..], |group| group.columns());
     let index = metadata.offset_index().and_then(|index| index.get(number));
     let mut all = Vec::with_capacity(chunks.len());
     let (mut most, mut compressed) = (0u64, 0u64);
+    let mut headers = HeaderReader::new(bytes);
     for (column, chunk) in chunks.iter().enumerate() {
         if !mask.leaf_included(column) {
             all.push(ChunkPages::default());
             continue;
         }
         let places = index.and_then(|index| index.get(column)).map(|i| &i.page_locations()[..]);
-        let pages = measure_chunk(bytes, chunk, places)
-            .map_err(|what| format!("column `{}`: {what}", chunk.column_path().string()))?;
+        let fault = |reason| PagesFault { column, reason };
+        let pages = measure_chunk(&mut headers, chunk, places).map_err(fault)?;
         most = most.saturating_add(pages.most).saturating_add(pages.dictionaries);
         compressed = compressed.saturating_add(pages.compressed);
         let max = MAX_PAGES.max(compressed.saturating_mul(MAX_EXPANSION));
         if most > max {
-            return Err(format!(
-                "column `{}`: pages of {most} bytes are needed at once; at most {max} are read: \
-                 write the table with smaller pages",
-                chunk.column_path().string()
-            ));
+            return Err(fault(format!(
+                "pages of {most} bytes are needed at once; at most {max} are read: write the table \
+                 with smaller pages"
+            )));
         }
         all.push(pages);
     }
@@ -99,14 +114,14 @@ pub(super) fn measure(
 
 /// The pages of a chunk, of which an index has these data pages.
 fn measure_chunk(
-    bytes: &TableBytes,
+    headers: &mut HeaderReader<'_>,
     chunk: &ColumnChunkMetaData,
     index: Option<&[PageLocation]>,
 ) -> Result<ChunkPages, String> {
     let (mut at, end) = byte_range(chunk).ok_or("it is outside of the file")?;
     let (mut pages, mut indexed) = (ChunkPages::default(), index.map(<[_]>::iter));
     while at < end {
-        let header = read_header(bytes, at, end)?;
+        let header = headers.read(at, end)?;
         let after = at.checked_add(header.len).and_then(|at| at.checked_add(header.compressed));
         let next = after.filter(|next| *next <= end);
         let next = next.ok_or_else(|| format!("the page at {at} is longer than its column"))?;
@@ -140,19 +155,47 @@ fn measure_chunk(
     }
 }
 
-/// Reads the header of the page at an offset.
-fn read_header(bytes: &TableBytes, at: u64, end: u64) -> Result<PageHeader, String> {
-    let most = usize::try_from(end - at).unwrap_or(usize::MAX).min(MAX_HEADER);
-    let mut len = most.min(256);
-    loop {
-        let head = bytes.read_up_to(at, len).map_err(|e| e.to_string())?;
-        if let Some(header) = page_header(&head) {
+/// Reads the headers of pages, in the order of the file.
+struct HeaderReader<'b> {
+    bytes: &'b TableBytes,
+    /// The bytes that were read last, and their offset.
+    last: (u64, Vec<u8>),
+    /// How much is read for the next header at least.
+    ahead: usize,
+}
+
+impl<'b> HeaderReader<'b> {
+    fn new(bytes: &'b TableBytes) -> Self {
+        Self { bytes, last: (0, Vec::new()), ahead: 0 }
+    }
+
+    /// Reads the header of the page at an offset, in a column that ends at another.
+    fn read(&mut self, at: u64, end: u64) -> Result<PageHeader, String> {
+        let most = usize::try_from(end - at).unwrap_or(usize::MAX).min(MAX_HEADER);
+        if let Some(header) = self.find(at, most) {
             return Ok(header);
         }
-        if head.len() < len || len == most {
-            return Err(format!("the header of the page at {at} is malformed"));
+        let mut len = most.min(HEAD).max(self.ahead);
+        loop {
+            self.last = (at, self.bytes.read_up_to(at, len).map_err(|e| e.to_string())?);
+            if let Some(header) = self.find(at, most) {
+                return Ok(header);
+            }
+            if self.last.1.len() < len || len >= most {
+                return Err(format!("the header of the page at {at} is malformed"));
+            }
+            len = most.min(len.saturating_mul(16));
         }
-        len = most.min(len.saturating_mul(16));
+    }
+
+    /// The header at an offset, of at most so many bytes, if it is in what was read last.
+    fn find(&mut self, at: u64, most: usize) -> Option<PageHeader> {
+        let (start, bytes) = &self.last;
+        let bytes = bytes.get(usize::try_from(at.checked_sub(*start)?).ok()?..)?;
+        let header = page_header(bytes.get(..most).unwrap_or(bytes))?;
+        let has_short = self.bytes.is_remote() && header.compressed <= SHORT_PAGE;
+        self.ahead = if has_short { READ_AHEAD } else { 0 };
+        Some(header)
     }
 }
 
@@ -203,6 +246,7 @@ mod tests {
     use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
     use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 
+    use super::super::test_store;
     use super::*;
 
     /// A table of 1,000 numbers and texts in many pages: its bytes and its footer.
@@ -258,7 +302,7 @@ mod tests {
         let with = |change: &dyn Fn(&mut Vec<PageLocation>)| {
             let mut index = index.clone();
             change(&mut index);
-            measure_chunk(&bytes, chunk, Some(&index)).map(drop)
+            measure_chunk(&mut HeaderReader::new(&bytes), chunk, Some(&index)).map(drop)
         };
         assert_eq!(with(&|_| ()), Ok(()));
         let moved = "is not where its index says";
@@ -268,6 +312,43 @@ mod tests {
         assert!(with(&|index| index.truncate(index.len() - 1)).unwrap_err().contains(moved));
         let more = with(&|index| index.push(index[0].clone())).unwrap_err();
         assert_eq!(more, "its index has pages that are not there");
+    }
+
+    /// The ranges that are requested to measure two columns of 4 MiB each, which are an object.
+    fn requests(rows_of_page: usize) -> Vec<std::ops::Range<u64>> {
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..512 << 10));
+        let columns = [("a", Arc::clone(&numbers)), ("b", numbers)];
+        let rows = RecordBatch::try_from_iter(columns).unwrap();
+        let properties = WriterProperties::builder()
+            .set_dictionary_enabled(false)
+            .set_data_page_row_count_limit(rows_of_page)
+            .build();
+        let mut file = Vec::new();
+        let mut writer = ArrowWriter::try_new(&mut file, rows.schema(), Some(properties)).unwrap();
+        writer.write(&rows).unwrap();
+        writer.close().unwrap();
+        let path = test_store::object(&format!("pages-of-{rows_of_page}.parquet"), file);
+        let bytes = TableBytes::open(&path).unwrap();
+        let mut reader = ParquetMetaDataReader::new();
+        reader.try_parse(&bytes).unwrap();
+        let metadata = reader.finish().unwrap();
+        test_store::take_requests(&path);
+        let pages = measure(&bytes, &metadata, 0, &ProjectionMask::all()).unwrap();
+        assert!(pages.iter().all(|pages| pages.values == 512 << 10));
+        test_store::take_requests(&path)
+    }
+
+    #[test]
+    fn only_headers_of_short_pages_are_fetched_together() {
+        let bytes = |requests: &[std::ops::Range<u64>]| {
+            requests.iter().map(|range| range.end - range.start).sum::<u64>()
+        };
+        // 512 pages of 16 KiB.
+        let short = requests(2 << 10);
+        assert!(short.len() < 16 && bytes(&short) < 10 << 20, "{short:?}");
+        // 8 pages of 1 MiB.
+        let long = requests(128 << 10);
+        assert!(long.len() <= 9 && bytes(&long) < 1 << 20, "{long:?}");
     }
 
     proptest::proptest! {

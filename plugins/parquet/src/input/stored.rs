@@ -1,5 +1,5 @@
 //! Gives columns the types that the file has, after they were read with types of which rows share
-//! values. Maps, which no log has, become lists of their entries.
+//! values, or before they are written. Maps, which no log has, become lists of their entries.
 
 use std::sync::Arc;
 
@@ -9,15 +9,17 @@ use arrow_array::types::{
     StringViewType, Utf8Type,
 };
 use arrow_array::{
-    Array, ArrayRef, FixedSizeListArray, GenericByteArray, GenericByteViewArray, GenericListArray,
-    OffsetSizeTrait, StructArray,
+    Array, ArrayRef, BooleanArray, FixedSizeListArray, GenericByteArray, GenericByteViewArray,
+    GenericListArray, OffsetSizeTrait, StructArray,
 };
-use arrow_buffer::{ArrowNativeType, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{ArrowNativeType, BooleanBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
 use sluice_model::cast::from_first_value;
 
+use super::twelve_bytes;
+
 /// The column with this type of the file. `Err` if values do not fit into it.
-pub(super) fn as_stored(column: &ArrayRef, stored: &DataType) -> Result<ArrayRef, ArrowError> {
+pub(crate) fn as_stored(column: &ArrayRef, stored: &DataType) -> Result<ArrayRef, ArrowError> {
     if column.data_type() == stored && !has_map(stored) {
         return Ok(Arc::clone(column));
     }
@@ -29,6 +31,20 @@ pub(super) fn as_stored(column: &ArrayRef, stored: &DataType) -> Result<ArrayRef
         (DataType::Binary, DataType::BinaryView) => texts::<BinaryType, BinaryViewType>(column)?,
         (DataType::LargeBinary, DataType::BinaryView) => {
             texts::<LargeBinaryType, BinaryViewType>(column)?
+        }
+        (DataType::Timestamp(unit, _), DataType::FixedSizeBinary(_)) => {
+            twelve_bytes::times(column, *unit, stored)?
+        }
+        (DataType::Dictionary(_, values), DataType::FixedSizeBinary(_)) => {
+            as_stored(column, values)?
+        }
+        (DataType::Struct(parts), DataType::FixedSizeBinary(_)) => {
+            twelve_bytes::intervals(column, parts)?
+        }
+        // Whether a struct without members is there.
+        (DataType::Boolean, DataType::Struct(_)) => {
+            let values = BooleanBuffer::new_set(column.len());
+            Arc::new(BooleanArray::new(values, column.nulls().cloned()))
         }
         (DataType::Map(entry, _), DataType::Map(read, _)) => {
             let map = column.as_map();

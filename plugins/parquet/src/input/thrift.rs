@@ -3,10 +3,13 @@
 //!
 //! Fields are read as the Parquet library reads them: by their number, whatever type they claim.
 
-use self::Value::{Any, Binary, Bool, Byte, Int, Struct};
+use self::Value::{Any, Binary, Bool, Byte, Int, List, Struct};
 
-/// The most structs inside each other in a value.
-const MAX_STRUCTS: u8 = 8;
+/// The most structs and lists inside each other in a value.
+const MAX_LEVELS: u8 = 8;
+
+/// The types of elements of a list that are booleans, which take a byte there.
+const BOOLEANS: [u8; 2] = [1, 2];
 
 /// A value of Thrift's compact protocol.
 pub(super) enum Value {
@@ -17,6 +20,8 @@ pub(super) enum Value {
     Binary,
     /// The values of its fields, the first of which has the number 1. Also a union.
     Struct(&'static [Value]),
+    /// Also a set.
+    List,
     /// Of the type that the field claims.
     Any,
 }
@@ -41,10 +46,55 @@ impl CompactReader<'_> {
 
     /// Skips the value of a field of a struct with these fields.
     pub(super) fn skip_field(&mut self, fields: &[Value], id: i16, kind: u8) -> Option<()> {
-        self.skip(member(fields, id), kind, MAX_STRUCTS)
+        self.skip(member(fields, id), kind, MAX_LEVELS)
     }
 
-    /// Skips a value in a field of this type, with at most this many structs inside each other.
+    /// Goes to the value of a field of a struct. `None` if it has no such field.
+    pub(super) fn seek(&mut self, id: i16) -> Option<()> {
+        let mut last = 0;
+        while let Some((next, kind)) = self.field(last)? {
+            if next == id {
+                return Some(());
+            }
+            self.skip(&Any, kind, MAX_LEVELS)?;
+            last = next;
+        }
+        None
+    }
+
+    /// Calls a function for each field of a struct, with its number and type, to read its value.
+    pub(super) fn for_each_field(
+        &mut self,
+        mut read: impl FnMut(&mut Self, i16, u8) -> Option<()>,
+    ) -> Option<()> {
+        let mut last = 0;
+        while let Some((id, kind)) = self.field(last)? {
+            read(self, id, kind)?;
+            last = id;
+        }
+        Some(())
+    }
+
+    /// The number of elements of a list, and their type.
+    pub(super) fn list(&mut self) -> Option<(u64, u8)> {
+        let header = self.byte()?;
+        let len = match header >> 4 {
+            15 => self.varint()?,
+            len => len.into(),
+        };
+        Some((len, header & 0xf))
+    }
+
+    fn skip_elements(&mut self, count: u64, kind: u8, levels: u8) -> Option<()> {
+        match BOOLEANS.contains(&kind) {
+            true => self.skip_bytes(count),
+            // Each takes a byte at least.
+            false => (0..count).try_for_each(|_| self.skip(&Any, kind, levels)),
+        }
+    }
+
+    /// Skips a value in a field of this type, with at most this many structs and lists inside each
+    /// other.
     fn skip(&mut self, value: &Value, kind: u8, levels: u8) -> Option<()> {
         match value {
             Bool => Some(()),
@@ -55,12 +105,14 @@ impl CompactReader<'_> {
                 self.skip_bytes(len)
             }
             Struct(members) => {
-                let (mut last, levels) = (0, levels.checked_sub(1)?);
-                while let Some((id, kind)) = self.field(last)? {
-                    self.skip(member(members, id), kind, levels)?;
-                    last = id;
-                }
-                Some(())
+                let levels = levels.checked_sub(1)?;
+                self.for_each_field(|reader, id, kind| {
+                    reader.skip(member(members, id), kind, levels)
+                })
+            }
+            List => {
+                let (len, kind) = self.list()?;
+                self.skip_elements(len, kind, levels.checked_sub(1)?)
             }
             Any => self.skip(claimed(kind)?, kind, levels),
         }
@@ -106,13 +158,14 @@ fn member(members: &[Value], id: i16) -> &Value {
     place.and_then(|place| members.get(place)).unwrap_or(&Any)
 }
 
-/// The value in a field of this type, of those that are in schemas and pages: no lists and maps.
+/// The value in a field of this type, of those that are in footers and pages: no maps.
 fn claimed(kind: u8) -> Option<&'static Value> {
     Some(match kind {
         1 | 2 => &Bool,
         3 => &Byte,
         4..=6 => &Int,
         8 => &Binary,
+        9 | 10 => &List,
         12 => &EMPTY,
         _ => return None,
     })

@@ -7,7 +7,7 @@ use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 /// The schema with types that the Parquet library reads: without dictionaries of what it does not
 /// read as such.
 pub(super) fn readable(schema: &Schema) -> SchemaRef {
-    let of = |data_type: &DataType| match data_type {
+    map_types(schema, &|data_type| match data_type {
         DataType::Dictionary(_, value) => match **value {
             DataType::Boolean
             | DataType::Float16
@@ -19,8 +19,7 @@ pub(super) fn readable(schema: &Schema) -> SchemaRef {
             _ => data_type.clone(),
         },
         _ => data_type.clone(),
-    };
-    with_fields(schema, |field| with_types(field, &of))
+    })
 }
 
 /// The schema with types of which rows share what is stored once: views, and dictionaries for the
@@ -44,6 +43,11 @@ pub(crate) fn word_dictionary() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
+/// The schema with what `of` gives for the types of leaves in it.
+pub(super) fn map_types(schema: &Schema, of: &dyn Fn(&DataType) -> DataType) -> SchemaRef {
+    with_fields(schema, |field| with_types(field, of))
+}
+
 fn with_fields(schema: &Schema, of: impl Fn(&FieldRef) -> FieldRef) -> SchemaRef {
     let fields: Vec<FieldRef> = schema.fields().iter().map(of).collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
@@ -51,14 +55,21 @@ fn with_fields(schema: &Schema, of: impl Fn(&FieldRef) -> FieldRef) -> SchemaRef
 
 /// The field with the type that `of` gives for its own, also for those inside of it.
 fn with_types(field: &FieldRef, of: &dyn Fn(&DataType) -> DataType) -> FieldRef {
+    Arc::new(Field::clone(field).with_data_type(map_leaves(field.data_type(), of)))
+}
+
+/// The type with what `of` gives for the types of leaves in it. What Parquet does not have, such as
+/// dictionaries, views of lists and structs without members, counts as a leaf.
+pub(crate) fn map_leaves(data_type: &DataType, of: &dyn Fn(&DataType) -> DataType) -> DataType {
     let inner = |field: &FieldRef| with_types(field, of);
-    let data_type = match field.data_type() {
+    match data_type {
         DataType::List(item) => DataType::List(inner(item)),
         DataType::LargeList(item) => DataType::LargeList(inner(item)),
         DataType::FixedSizeList(item, len) => DataType::FixedSizeList(inner(item), *len),
-        DataType::Struct(fields) => DataType::Struct(fields.iter().map(inner).collect()),
+        DataType::Struct(fields) if !fields.is_empty() => {
+            DataType::Struct(fields.iter().map(inner).collect())
+        }
         DataType::Map(entry, is_sorted) => DataType::Map(inner(entry), *is_sorted),
         other => of(other),
-    };
-    Arc::new(Field::clone(field).with_data_type(data_type))
+    }
 }

@@ -30,7 +30,7 @@ impl ParquetSink {
             Some(place) => *place,
             None => {
                 self.check_other_tables(tables, &key)?;
-                self.check_nesting(&batch)?;
+                self.check_types(&batch)?;
                 tables.add_table(key)
             }
         };

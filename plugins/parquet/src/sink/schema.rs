@@ -12,10 +12,10 @@ use sluice_model::{Batch, ChannelId, Channels, Error};
 
 use super::tables::{TableBuffer, TableKey};
 use super::{Compression, ParquetSink, RowSorting};
+use crate::column_types::check_types;
 use crate::columns::{self, TableColumns};
 use crate::encoding::{self, ColumnEncoding};
 use crate::group::{GroupEncoder, encode_error};
-use crate::input::check_fields;
 use crate::meta::CREATED_BY;
 use crate::projection::TableProjection;
 use crate::writers::{ColumnWriters, PAGE};
@@ -48,16 +48,16 @@ impl ParquetSink {
         }
     }
 
-    /// Refuses a type that nests so deep that its table could not be read back. All these events
-    /// are of one table.
-    pub(super) fn check_nesting(&self, events: &Batch) -> Result<(), Error> {
+    /// Refuses a type that Parquet does not have, or that nests so deep that its table could not be
+    /// read back. All these events are of one table.
+    pub(super) fn check_types(&self, events: &Batch) -> Result<(), Error> {
         if events.is_empty() {
             return Ok(());
         }
         let first = UnnestPiece::elements(events.slice(0, 1), 0..1);
         let rows = self.projection().rows(&first)?;
         let Some(rows) = rows.rows().first() else { return Ok(()) };
-        check_fields(rows.columns.schema_ref().fields()).map_err(|what| {
+        check_types(rows.columns.schema_ref().fields()).map_err(|what| {
             Error::invalid(format!(
                 "the type `{}` does not fit into a table: {what}; select others, or parts of it, \
                  with `fields`: {}",

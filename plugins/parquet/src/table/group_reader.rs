@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use sluice_kit::event_table::{
     CHANNEL, PAYLOAD, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT,
 };
@@ -16,7 +16,7 @@ use sluice_model::{Batch, Damage, Error, MessageType, Payloads, ReadContext, Row
 
 use super::channel_resolver::{ChannelColumns, ChannelResolver};
 use super::{MAX_SORTED_GROUP, ParquetTable, nanos_of};
-use crate::input::{EVENT, GroupRows, GroupSpan, retyped, word_dictionary};
+use crate::input::{EVENT, GroupRows, GroupSpan, int96_times, retyped, word_dictionary};
 
 /// The maximum rows per batch.
 const MAX_ROWS: usize = 8 << 10;
@@ -153,7 +153,12 @@ impl GroupReader {
         let mut column = |name: &str, data_type: &DataType| -> Result<Option<ArrayRef>, String> {
             let Some(column) = rows.column_by_name(name) else { return Ok(None) };
             let wrong = |e| format!("column `{name}`: {e}");
-            let there = cast(column, data_type).map_err(wrong)?;
+            let there = match column.data_type() {
+                DataType::FixedSizeBinary(_) if name == TIMESTAMP => {
+                    Arc::new(int96_times(column, TimeUnit::Nanosecond))
+                }
+                _ => cast(column, data_type).map_err(wrong)?,
+            };
             // A value that does not fit has become null.
             for row in nulls(&there) {
                 let is_missing = column.logical_nulls().is_some_and(|nulls| nulls.is_null(row));

@@ -3,10 +3,11 @@
 //! The file may come from this crate's sink or another program, if it has a column `timestamp`.
 //! Columns that are not ours are the fields of a decoded message.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use arrow_schema::{DataType, FieldRef, TimeUnit};
+use arrow_schema::{DataType, FieldRef, Fields, Schema, TimeUnit};
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::statistics::Statistics;
@@ -14,7 +15,7 @@ use sluice_io::escape::field_of_column;
 use sluice_kit::event_table::{CHANNEL, RESERVED, SOURCE, TIMESTAMP, TIMESTAMP_NS};
 use sluice_model::{Damage, Error, Name, Query, ReadContext};
 
-use crate::input::{GroupSpan, InputOptions, ParquetInput, TableBytes};
+use crate::input::{GroupSpan, InputOptions, ParquetInput, TableBytes, TimeUnits};
 use crate::meta::{CREATED_BY, ChannelMeta, EntryFault, FooterMeta};
 
 mod channel_resolver;
@@ -66,7 +67,10 @@ impl ParquetTable {
     }
 
     fn check_columns(&self) -> Result<(), Error> {
-        let schema = self.input.read_schema();
+        let schema = self.input.schema();
+        check_names(schema).map_err(|what| {
+            Error::invalid(format!("{what}: rename one of them: {}", self.path().display()))
+        })?;
         let has = |name: &str| schema.column_with_name(name).map(|(_, field)| field.data_type());
         let nanos = has(TIMESTAMP_NS).is_some_and(|found| *found == DataType::Int64);
         match has(TIMESTAMP) {
@@ -81,6 +85,11 @@ impl ParquetTable {
                 self.path().display()
             ))),
         }
+    }
+
+    /// The units of its INT96 times; none if it has no such times.
+    pub(crate) fn time_units_mut(&mut self) -> Option<&mut TimeUnits> {
+        self.input.time_units_mut()
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -237,6 +246,11 @@ impl ParquetTable {
             reader.fail("the row group is too long to sort its rows");
             return Ok(reader);
         }
+        if let Some(note) = self.input.choose_time_units(&self.fields)?
+            && self.first_start(query) == Some(place.start)
+        {
+            context.losses.note(note, 0);
+        }
         let selection = self.selection(place.number, query);
         match self.input.read(near, place, None, selection, batch_bytes)? {
             Ok(rows) => reader.rows = Some(rows),
@@ -307,6 +321,37 @@ fn message_fields(input: &ParquetInput, meta: &FooterMeta) -> Vec<(usize, FieldR
         Some((place, Arc::new(field.as_ref().clone().with_name(name).with_metadata(metadata))))
     });
     own.collect()
+}
+
+/// Checks that no two columns, or members of a struct, have one name: one of them would be lost.
+fn check_names(schema: &Schema) -> Result<(), String> {
+    if let Some(name) = repeated_name(schema.fields()) {
+        return Err(format!("two columns are called `{name}`"));
+    }
+    schema.fields().iter().try_for_each(|column| match repeated_member(column.data_type()) {
+        Some(name) => {
+            let column = column.name();
+            Err(format!("two members in the column `{column}` are called `{name}`"))
+        }
+        None => Ok(()),
+    })
+}
+
+fn repeated_name(fields: &Fields) -> Option<&str> {
+    let mut met = BTreeSet::new();
+    fields.iter().map(|field| field.name().as_str()).find(|name| !met.insert(*name))
+}
+
+fn repeated_member(data_type: &DataType) -> Option<&str> {
+    match data_type {
+        DataType::Struct(fields) => repeated_name(fields)
+            .or_else(|| fields.iter().find_map(|field| repeated_member(field.data_type()))),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => repeated_member(item.data_type()),
+        _ => None,
+    }
 }
 
 fn wants(query: &Query, channel: &ChannelMeta) -> bool {

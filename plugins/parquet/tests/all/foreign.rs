@@ -9,8 +9,11 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{
     Array, ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, FixedSizeBinaryArray,
-    Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, UInt64Array,
+    Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
+    TimestampMicrosecondArray, UInt64Array,
 };
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::{DataType, Field};
 use arrow_select::take::take;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::arrow::{ArrowWriter, add_encoded_arrow_schema_to_metadata};
@@ -174,6 +177,32 @@ fn a_row_that_is_no_event_costs_no_other() {
     assert_eq!(damage, ["row group 0: row 1: its `sequence` is out of range"]);
     write(&path, &table(3..4));
     assert_eq!(read(&path).1, ["row group 0: row 0: its `channel` is missing"]);
+}
+
+#[test]
+fn columns_and_members_of_one_name_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("twice.parquet");
+    let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![1]));
+    let numbers = |n| Arc::new(Int64Array::from(vec![n])) as ArrayRef;
+    let member = || Arc::new(Field::new("a", DataType::Int64, false));
+    let members = StructArray::from(vec![(member(), numbers(1)), (member(), numbers(4))]);
+    let item = Arc::new(Field::new("item", members.data_type().clone(), false));
+    let offsets = OffsetBuffer::from_lengths([1]);
+    let lists: ArrayRef = Arc::new(ListArray::new(item, offsets, Arc::new(members), None));
+    let tables = [
+        (vec![("v", numbers(1)), ("v", numbers(4))], "two columns are called `v`"),
+        (vec![("v", lists)], "two members in the column `v` are called `a`"),
+    ];
+    for (columns, what) in tables {
+        let columns = [("timestamp", Arc::clone(&times))].into_iter().chain(columns);
+        write(&path, &RecordBatch::try_from_iter(columns).unwrap());
+        let (source, context) = (source(&path), ReadContext::standalone("tables"));
+        let error = source.splits(u64::MAX, &context.query).unwrap_err().to_string();
+        for part in [what, "twice.parquet"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
 }
 
 #[test]

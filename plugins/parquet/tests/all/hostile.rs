@@ -9,19 +9,18 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMilli
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::Compression;
-use parquet::data_type::Int64Type;
 use parquet::file::metadata::{
     ColumnChunkMetaData, FileMetaData, KeyValue, ParquetMetaDataBuilder, ParquetMetaDataWriter,
     RowGroupMetaData,
 };
 use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::SchemaDescriptor;
 use serde_json::json;
 use sluice_kit::contract::{PlainEvent, overwrite, sample_positions};
 use sluice_model::{Query, ReadContext, Split, SplitStart};
 
+use crate::kit::nested::write_nested;
 use crate::kit::{drive, read, source, write_single};
 
 /// The most levels of a column.
@@ -154,46 +153,21 @@ fn tables_of_others_are_events_if_they_have_times() {
     assert_eq!(found[1].payload, b"b");
 }
 
-/// Writes a table with a column of so many groups inside each other, on a stack that is large
-/// enough for the library, which recurses.
-fn nested(path: &Path, groups: usize, open: &str, close: &str) {
-    let schema = format!(
-        "message table {{ required int64 timestamp (TIMESTAMP(MILLIS,true)); {} required int64 a; \
-         {} }}",
-        open.repeat(groups),
-        close.repeat(groups)
-    );
-    let file = fs::File::create(path).unwrap();
-    let write = move || {
-        let schema = Arc::new(parse_message_type(&schema).unwrap());
-        let mut writer = SerializedFileWriter::new(file, schema, Arc::default()).unwrap();
-        let mut group = writer.next_row_group().unwrap();
-        for values in [&[5][..], &[]] {
-            let mut column = group.next_column().unwrap().unwrap();
-            column.typed::<Int64Type>().write_batch(values, Some(&[0]), Some(&[0])).unwrap();
-            column.close().unwrap();
-        }
-        group.close().unwrap();
-        writer.close().unwrap();
-    };
-    let thread = std::thread::Builder::new().stack_size(1 << 28).spawn(write);
-    thread.unwrap().join().unwrap();
-}
-
 #[test]
 fn columns_that_nest_too_deep_for_the_stack_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deep.parquet");
     let forms = [
-        (1, "optional group a { ", "} "),
-        (2, "repeated group a { ", "} "),
-        (3, "optional group a (LIST) { repeated group list { ", "} } "),
+        (1, ("optional group a { ", "} ")),
+        (2, ("repeated group a { ", "} ")),
+        (3, ("optional group a (LIST) { repeated group list { ", "} } ")),
     ];
-    for (levels, open, close) in forms {
-        nested(&path, (MAX_NESTING - 1) / levels, open, close);
-        assert_eq!(read(&path).unwrap().events.len(), 1, "{open}");
+    let times = ["required int64 timestamp (TIMESTAMP(MILLIS,true));"];
+    for (levels, form) in forms {
+        write_nested(&path, &times, (MAX_NESTING - 1) / levels, form);
+        assert_eq!(read(&path).unwrap().events.len(), 1, "{form:?}");
         for groups in [MAX_NESTING / levels + 1, 5_000] {
-            nested(&path, groups, open, close);
+            write_nested(&path, &times, groups, form);
             let error = read(&path).unwrap_err().to_string();
             assert!(
                 error.contains("its columns nest deeper than") && error.contains("deep.parquet"),
@@ -377,4 +351,22 @@ fn anything_but_a_file_is_refused() {
     assert!(none.contains("no such file"), "{none}");
     let empty = read(folder.path()).unwrap_err().to_string();
     assert!(empty.contains("no Parquet files in this folder"), "{empty}");
+}
+
+#[test]
+fn an_encrypted_column_is_named() {
+    // Tables of pyarrow 26 whose column `secret` is encrypted, and the footer is not; the second
+    // one has a page index.
+    let tables =
+        [&include_bytes!("encrypted.parquet")[..], include_bytes!("encrypted-with-index.parquet")];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.parquet");
+    for table in tables {
+        overwrite(&path, table).unwrap();
+        let found = read(&path).unwrap();
+        assert!(found.events.is_empty());
+        let [(4, _, reason)] = &found.damage[..] else { panic!("{:?}", found.damage) };
+        let says = "column `secret`: it is encrypted, which this program does not read";
+        assert!(reason.contains(says), "{reason}");
+    }
 }

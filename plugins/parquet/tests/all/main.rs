@@ -10,4 +10,5 @@ mod hostile;
 mod kit;
 mod rows_layout;
 mod tables;
+mod twelve_bytes;
 mod types;

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, clippy::allow_attributes, reason = "each test uses a part of it")]
 
+pub(crate) mod nested;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -106,8 +108,12 @@ pub(crate) fn write_single(path: &Path, events: &[PlainEvent], cut: usize, more:
 
 /// The source of this path.
 pub(crate) fn source(path: &Path) -> Box<dyn Source> {
-    let registry = Registry::linked();
-    registry.source("parquet", json!({ "path": path })).unwrap()
+    source_of(&[path])
+}
+
+/// The source of these paths.
+pub(crate) fn source_of(paths: &[&Path]) -> Box<dyn Source> {
+    Registry::linked().source("parquet", json!({ "path": paths })).unwrap()
 }
 
 /// Everything read from this path.

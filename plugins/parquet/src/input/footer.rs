@@ -1,0 +1,95 @@
+//! The footer of a file as bytes: where it is, and which columns it says are encrypted. Checks
+//! nothing else.
+
+use bytes::Bytes;
+use parquet::file::metadata::FooterTail;
+use parquet::file::reader::{ChunkReader, Length};
+
+use super::bytes::TableBytes;
+use super::thrift::CompactReader;
+
+/// The bytes of a file after its footer.
+const TAIL_LEN: u64 = 8;
+
+/// Fields of `FileMetaData`, `RowGroup` and `ColumnChunk`.
+const ROW_GROUPS: i16 = 4;
+const COLUMNS: i16 = 1;
+const CRYPTO_METADATA: i16 = 8;
+
+/// A footer, and the bytes of its file for those who read it again, which are in memory from there
+/// on. `None` if the file has none that is complete, or it is encrypted.
+pub(super) fn read(bytes: &TableBytes) -> Option<(Bytes, TableBytes)> {
+    let end = bytes.len().checked_sub(TAIL_LEN)?;
+    let tail = bytes.get_bytes(end, TAIL_LEN as usize).ok()?;
+    let tail = FooterTail::try_from(&tail[..]).ok().filter(|tail| !tail.is_encrypted_footer())?;
+    let len = tail.metadata_length();
+    let start = end.checked_sub(len as u64)?;
+    let bytes = bytes.fetched(start, len.checked_add(TAIL_LEN as usize)?).ok()?;
+    Some((bytes.get_bytes(start, len).ok()?, bytes))
+}
+
+/// The columns that a footer says are encrypted, as numbers of row groups and columns, in order.
+/// Only those before the first fault of the footer.
+pub(super) fn encrypted_columns(footer: &[u8]) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    add_encrypted(&mut CompactReader(footer), &mut found);
+    found
+}
+
+/// `None` if the footer is malformed, or has no row groups.
+fn add_encrypted(footer: &mut CompactReader<'_>, found: &mut Vec<(u64, u64)>) -> Option<()> {
+    footer.seek(ROW_GROUPS)?;
+    let (groups, _) = footer.list()?;
+    // Each group and column takes a byte at least.
+    (0..groups).try_for_each(|group| {
+        footer.for_each_field(|reader, id, kind| {
+            if id != COLUMNS {
+                return reader.skip_field(&[], id, kind);
+            }
+            let (columns, _) = reader.list()?;
+            (0..columns).try_for_each(|column| {
+                if is_encrypted(reader)? {
+                    found.push((group, column));
+                }
+                Some(())
+            })
+        })
+    })
+}
+
+/// Reads a `ColumnChunk`.
+fn is_encrypted(reader: &mut CompactReader<'_>) -> Option<bool> {
+    let mut has_key = false;
+    reader.for_each_field(|reader, id, kind| {
+        has_key |= id == CRYPTO_METADATA;
+        reader.skip_field(&[], id, kind)
+    })?;
+    Some(has_key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_column_with_a_key_is_encrypted() {
+        // Row groups of two columns with a list of booleans each; the second has a key.
+        let lists = [0x19, 0x31, 1, 2, 1];
+        let columns = [&[0x19, 0x2c][..], &lists, &[0], &lists, &[0x7c, 0x1c, 0, 0, 0]].concat();
+        let group = [&columns[..], &[0x16, 2, 0]].concat();
+        let footer = [&[0x15, 4, 0x39, 0x2c][..], &group, &group, &[0]].concat();
+        assert_eq!(encrypted_columns(&footer), [(0, 1), (1, 1)]);
+        // What precedes a cut is found.
+        assert_eq!(encrypted_columns(&footer[..4 + group.len() + 3]), [(0, 1)]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_searched(
+            bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300),
+        ) {
+            encrypted_columns(&bytes);
+            encrypted_columns(&[&[0x49, 0xfc, 3, 0x19, 0x4c], &bytes[..]].concat());
+        }
+    }
+}
