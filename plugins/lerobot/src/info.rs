@@ -215,11 +215,11 @@ pub(crate) fn tables(folder: &Path, kind: &str) -> Result<Vec<Input>, Error> {
         return Ok(objects);
     }
     let mut found = Vec::new();
-    for chunk in names_in(&folder)? {
+    for chunk in paths_in(&folder)? {
         if !files::is_folder(&chunk) {
             continue;
         }
-        for path in names_in(&chunk)?.into_iter().filter(|path| is_table(path)) {
+        for path in paths_in(&chunk)?.into_iter().filter(|path| is_table(path)) {
             let bytes = fs::metadata(&path).map_err(|e| Error::io("open", &path, e))?.len();
             found.push(Input { path, bytes: Some(bytes) });
         }
@@ -229,7 +229,7 @@ pub(crate) fn tables(folder: &Path, kind: &str) -> Result<Vec<Input>, Error> {
 }
 
 /// What is in a folder; nothing if it does not exist.
-fn names_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+pub(crate) fn paths_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let fail = |e| Error::io("list", folder, e);
     match fs::read_dir(folder) {
         Ok(entries) => entries.map(|entry| Ok(entry.map_err(fail)?.path())).collect(),

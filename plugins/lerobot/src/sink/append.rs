@@ -7,7 +7,9 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch};
-use sluice_model::{Error, Input, SinkContext};
+use sluice_io::files::{TEMPORARY, is_litter};
+use sluice_io::output::OutputFiles;
+use sluice_model::{Error, Input, Outputs, SinkContext};
 use sluice_parquet::input::ParquetInput;
 
 use super::encode::FrameEncoder;
@@ -16,7 +18,7 @@ use super::options::LeRobotSink;
 use super::write::DatasetFiles;
 use crate::episode_table::measured;
 use crate::feature::{Feature, INDEX};
-use crate::info::{self, DATA, DatasetInfo, EPISODES, FilePlace, MB, STATS, TASKS};
+use crate::info::{self, DATA, DatasetInfo, EPISODES, FilePlace, INFO, MB, STATS, TASKS};
 use crate::parquet_io::{WRITER, open_table};
 use crate::stats::FeatureStats;
 use crate::task_table::TaskTable;
@@ -29,11 +31,15 @@ pub(super) fn open(
 ) -> Result<DatasetFiles, Error> {
     let folder = context.outputs.actual_path(&sink.folder());
     let mut files = DatasetFiles::new(sink, context);
-    let Some(info) = DatasetInfo::read(&folder)? else {
+    if DatasetInfo::read(&folder)?.is_none() {
         context.outputs.folder(&sink.folder())?;
         return Ok(files);
-    };
+    }
     context.outputs.extend_folder(&sink.folder())?;
+    files.reservation = Some(reserve(&sink.folder(), &context.outputs)?);
+    // Another run may have changed it before it was reserved.
+    let info = DatasetInfo::read(&folder)?
+        .ok_or_else(|| wrong(&folder.join(INFO), "another program has removed it".to_owned()))?;
     files.appends = true;
     check_options(sink, &info, &folder)?;
     (files.chunks_size, files.data_file_size) = (info.chunks_size, info.data_file_mb * MB);
@@ -68,12 +74,36 @@ pub(super) fn open(
     Ok(files)
 }
 
+/// Reserves a dataset for this run, by a temporary folder in it that is there until the outputs are
+/// published.
+///
+/// `Err` if another run has reserved it. Each makes its folder before it looks for those of others:
+/// of two runs that begin together, at most one continues.
+fn reserve(target: &Path, outputs: &Arc<Outputs>) -> Result<OutputFiles, Error> {
+    let reservation = outputs.many(target)?;
+    let folder = outputs.actual_path(target);
+    let is_reservation = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| is_litter(&name.to_string_lossy())) && path.is_dir()
+    };
+    let reservations = info::paths_in(&folder)?.into_iter().filter(is_reservation);
+    if reservations.count() > 1 {
+        return Err(Error::refused(format!(
+            "another run is appending to this dataset; run again when it has ended, or, if none is \
+             running, remove the folders `.*{TEMPORARY}` in it: {}",
+            folder.display()
+        )));
+    }
+    Ok(reservation)
+}
+
 fn wrong(path: &Path, what: String) -> Error {
     Error::invalid(format!("cannot append to this dataset: {what}: {}", path.display()))
 }
 
 fn check_options(sink: &LeRobotSink, info: &DatasetInfo, folder: &Path) -> Result<(), Error> {
-    if let Some(fps) = sink.fps.filter(|fps| *fps != info.fps) {
+    // A rate such as 1000/70 may not be read exactly from `info.json`.
+    let differs = |fps: &f64| (fps - info.fps).abs() > 1e-12 * info.fps;
+    if let Some(fps) = sink.fps.filter(differs) {
         return Err(wrong(
             folder,
             format!("it has {} frames per second, and `fps` is {fps}", info.fps),

@@ -39,8 +39,14 @@ use crate::stats::{FeatureStats, sampled_frames, sampled_step};
 pub(super) struct FrameSlice {
     pub(super) part: Arc<FramePart>,
     pub(super) rows: Range<usize>,
-    /// Whether it fills a hole.
-    pub(super) is_held: bool,
+    /// The frames of a hole that its only row fills; 0 if the rows are frames.
+    pub(super) held: usize,
+}
+
+impl FrameSlice {
+    pub(super) fn is_held(&self) -> bool {
+        self.held > 0
+    }
 }
 
 /// Frames of an episode that are encoded together: mostly all of them.
@@ -180,8 +186,10 @@ impl FrameEncoder {
         if unit.slices.is_empty() {
             return Ok(EncodedFrames::without_frames(unit));
         }
-        let frames: u64 = unit.slices.iter().map(|slice| slice.rows.len() as u64).sum();
-        let held = unit.slices.iter().filter(|slice| slice.is_held).count() as u64;
+        let held: u64 = unit.slices.iter().map(|slice| slice.held as u64).sum();
+        let rows = unit.slices.iter().filter(|slice| !slice.is_held());
+        let events: u64 = rows.map(|slice| slice.rows.len() as u64).sum();
+        let frames = events + held;
         let own = own_columns(&unit, frames);
         let all = self.all_features();
         let writers = self.columns.create_column_writers(0).map_err(encode_error)?;
@@ -210,7 +218,6 @@ impl FrameEncoder {
             stats.extend(column.stats);
         }
         let FrameUnit { episode, first_frame, tasks, is_last, .. } = unit;
-        let events = frames - held;
         Ok(EncodedFrames {
             chunks,
             frames,
@@ -289,11 +296,12 @@ fn pieces(feature: &Feature, slices: &[FrameSlice]) -> Result<Vec<ArrayRef>, Err
         FeatureType::Number(_) => feature.width(),
         FeatureType::Text | FeatureType::Image => 1,
     };
-    let each = slices.iter().map(|slice| {
+    let mut each = Vec::new();
+    for slice in slices {
         let column = column_of(&slice.part, feature)?;
-        Ok(column.values.slice(slice.rows.start * width, slice.rows.len() * width))
-    });
-    let each: Vec<ArrayRef> = each.collect::<Result<_, Error>>()?;
+        let values = column.values.slice(slice.rows.start * width, slice.rows.len() * width);
+        each.extend(std::iter::repeat_n(values, slice.held.max(1)));
+    }
     if feature.feature_type == FeatureType::Image || each.len() == 1 {
         return Ok(each);
     }

@@ -9,7 +9,7 @@ use sluice_model::{ChannelId, Channels, Error, Job, Written, time};
 
 use super::encode::{EncodedFrames, FrameEncoder, FrameSlice, FrameUnit};
 use super::grid::{Grid, GridStep};
-use super::options::{HolePolicy, LeRobotSink};
+use super::options::HolePolicy;
 use super::prepare::{FrameBlock, FramePart, FrameRun};
 use crate::info::MAX_FRAMES;
 use crate::task_table::TaskTable;
@@ -18,6 +18,10 @@ use crate::task_table::TaskTable;
 pub(super) struct EpisodeCutter {
     pub(super) limits: CutLimits,
     pub(super) fps: Option<f64>,
+    /// The rows that it follows from, for errors; empty if it is given.
+    rate_origin: String,
+    /// The task of rows without one.
+    default_task: Option<Arc<str>>,
     /// What is fixed with the first frame.
     pub(super) encoder: Option<Arc<FrameEncoder>>,
     pub(super) tasks: TaskTable,
@@ -64,20 +68,26 @@ struct OpenEpisode {
     grid: Grid,
     channel: ChannelId,
     value: Option<i64>,
+    /// The last row, which a hole repeats, and its task.
+    part: Arc<FramePart>,
+    row: usize,
+    task: Option<Arc<str>>,
     /// Frames of units that are on their way already.
     sent: u64,
     slices: Vec<FrameSlice>,
     /// Frames and bytes of the slices.
     frames: u64,
     bytes: usize,
-    tasks: Vec<(u64, i64)>,
+    tasks: Vec<(u64, Option<Arc<str>>)>,
 }
 
 impl EpisodeCutter {
-    pub(super) fn new(limits: CutLimits, fps: Option<f64>) -> Self {
+    pub(super) fn new(limits: CutLimits, fps: Option<f64>, task: Option<&str>) -> Self {
         Self {
             limits,
             fps,
+            rate_origin: String::new(),
+            default_task: task.map(Arc::from),
             encoder: None,
             tasks: TaskTable::default(),
             next_episode: 0,
@@ -92,7 +102,6 @@ impl EpisodeCutter {
     /// Adds the frames of a batch, and returns the units that are complete.
     pub(super) fn push(
         &mut self,
-        sink: &LeRobotSink,
         block: FrameBlock,
         channels: &Channels,
     ) -> Result<Vec<Job<EncodedFrames>>, Error> {
@@ -105,12 +114,7 @@ impl EpisodeCutter {
                 encoder.check(&run.part)?;
             }
             self.check_channel(run.channel, channels)?;
-            let text = run.task.as_deref().or(sink.task.as_deref());
-            if text.is_none() {
-                self.counts.without_task += run.rows.len() as u64;
-            }
-            let task = self.tasks.number(text.unwrap_or_default())?;
-            self.add_run(&run, task, &mut units)?;
+            self.add_run(&run, &mut units)?;
         }
         Ok(units)
     }
@@ -145,28 +149,37 @@ impl EpisodeCutter {
     fn add_run(
         &mut self,
         run: &FrameRun,
-        task: i64,
         units: &mut Vec<Job<EncodedFrames>>,
     ) -> Result<(), Error> {
+        let task = run.task.as_ref().or(self.default_task.as_ref()).cloned();
         for row in run.rows.clone() {
             let (time, sequence) = (run.part.times[row], run.part.sequences[row]);
-            let missing = match self.place(run, time, sequence)? {
-                Some(missing) => missing,
+            match self.place(run, time, sequence)? {
+                Some(missing) => {
+                    self.hold(missing, units)?;
+                    if let Some(open) = &mut self.open {
+                        open.grid.push(time, sequence, missing);
+                        open.add(&run.part, row, task.as_ref());
+                    }
+                }
                 None => {
                     units.extend(self.end_episode()?);
-                    0
+                    self.open.insert(OpenEpisode::new(run, row)).add(&run.part, row, task.as_ref());
                 }
-            };
-            let open = self.open.get_or_insert_with(|| OpenEpisode::new(run, time, sequence));
-            if open.frames + open.sent > 0 {
-                open.grid.push(time, sequence, missing);
             }
-            open.hold(missing);
-            self.counts.held += missing;
-            open.add(&run.part, row, task);
-            if open.bytes >= self.limits.unit_bytes && open.total() >= self.limits.min_frames {
-                units.extend(self.unit(false)?);
-            }
+            units.extend(self.full_unit()?);
+        }
+        Ok(())
+    }
+
+    /// Repeats the last frame. Units that this completes do not wait for the rest.
+    fn hold(&mut self, mut missing: u64, units: &mut Vec<Job<EncodedFrames>>) -> Result<(), Error> {
+        self.counts.held += missing;
+        while let Some(open) = self.open.as_mut().filter(|_| missing > 0) {
+            let count = missing.min(open.frames_to_full(self.limits).max(1));
+            open.repeat(count);
+            missing -= count;
+            units.extend(self.full_unit()?);
         }
         Ok(())
     }
@@ -177,13 +190,18 @@ impl EpisodeCutter {
         if open.channel != run.channel || open.value != run.episode {
             return Ok(None);
         }
-        if self.fps.is_none() && open.total() == 1 {
-            self.fps = open.grid.rate(time);
-        }
-        // Without a rate, the clock has stepped back.
-        let step = match self.fps {
-            Some(fps) => open.grid.step(time, sequence, fps)?,
-            None => GridStep::Back,
+        let step = if open.grid.is_back(time, sequence) {
+            GridStep::Back
+        } else {
+            let fps = match self.fps {
+                Some(fps) => fps,
+                None => {
+                    self.rate_origin = format!("; the rate is that of {}", open.grid.pair(time));
+                    *self.fps.insert(open.grid.rate_of_pair(time)?)
+                }
+            };
+            let step = open.grid.step(time, sequence, fps);
+            step.map_err(|error| Error::invalid(format!("{error}{}", self.rate_origin)))?
         };
         match step {
             GridStep::Next => Ok(Some(0)),
@@ -226,11 +244,20 @@ impl EpisodeCutter {
             return Ok(unit);
         }
         self.counts.short += 1;
-        let slices = open.slices.iter().filter(|slice| !slice.is_held);
+        let slices = open.slices.iter().filter(|slice| !slice.is_held());
         let origins = slices.flat_map(|slice| slice.part.origins[slice.rows.clone()].iter());
         self.unreported.skipped.extend(origins.copied());
         self.open = None;
         Ok(None)
+    }
+
+    /// A unit of the open episode, if it has enough frames for one, and the rate is known.
+    fn full_unit(&mut self) -> Result<Option<Job<EncodedFrames>>, Error> {
+        let is_full = |open: &OpenEpisode| open.frames_to_full(self.limits) == 0;
+        match self.fps.is_some() && self.open.as_ref().is_some_and(is_full) {
+            true => self.unit(false),
+            false => Ok(None),
+        }
     }
 
     /// The frames of the open episode that are not on their way yet.
@@ -241,13 +268,19 @@ impl EpisodeCutter {
                 "an episode of one row does not say how many there are per second: set `fps`",
             )
         })?;
+        let mut tasks = Vec::new();
+        // Only now: an episode that is left out adds no task.
+        for (frames, text) in std::mem::take(&mut open.tasks) {
+            self.counts.without_task += if text.is_none() { frames } else { 0 };
+            tasks.push((frames, self.tasks.number(text.as_deref().unwrap_or_default())?));
+        }
         let unit = FrameUnit {
             fps,
             episode: self.next_episode,
             first_frame: self.next_frame,
             first_in_episode: open.sent,
             slices: std::mem::take(&mut open.slices),
-            tasks: std::mem::take(&mut open.tasks),
+            tasks,
             is_last,
         };
         self.next_frame += open.frames;
@@ -264,15 +297,19 @@ impl EpisodeCutter {
 }
 
 impl OpenEpisode {
-    fn new(run: &FrameRun, time: i64, sequence: i64) -> Self {
+    /// An episode that begins with a row, which is not added.
+    fn new(run: &FrameRun, row: usize) -> Self {
         Self {
-            grid: Grid::new(time, sequence),
+            grid: Grid::new(run.part.times[row], run.part.sequences[row]),
             channel: run.channel,
             value: run.episode,
+            part: Arc::clone(&run.part),
+            row,
             sent: 0,
             slices: Vec::new(),
             frames: 0,
             bytes: 0,
+            task: None,
             tasks: Vec::new(),
         }
     }
@@ -281,38 +318,51 @@ impl OpenEpisode {
         self.sent + self.frames
     }
 
-    fn add(&mut self, part: &Arc<FramePart>, row: usize, task: i64) {
-        self.frames += 1;
-        self.bytes += part.frame_bytes(row);
-        match self.tasks.last_mut() {
-            Some((frames, number)) if *number == task => *frames += 1,
-            _ => self.tasks.push((1, task)),
-        }
+    /// How often the last frame fits before the frames are a unit; 0 if they are one.
+    fn frames_to_full(&self, limits: CutLimits) -> u64 {
+        let bytes = limits.unit_bytes.saturating_sub(self.bytes);
+        let fitting = bytes.div_ceil(self.part.frame_bytes(self.row).max(1)) as u64;
+        fitting.max(limits.min_frames.saturating_sub(self.total()))
+    }
+
+    fn add(&mut self, part: &Arc<FramePart>, row: usize, task: Option<&Arc<str>>) {
         let continues = |slice: &&mut FrameSlice| {
-            !slice.is_held && slice.rows.end == row && Arc::ptr_eq(&slice.part, part)
+            !slice.is_held() && slice.rows.end == row && Arc::ptr_eq(&slice.part, part)
         };
         match self.slices.last_mut().filter(continues) {
             Some(slice) => slice.rows.end += 1,
             None => {
                 let (part, rows) = (Arc::clone(part), row..row + 1);
-                self.slices.push(FrameSlice { part, rows, is_held: false });
+                self.slices.push(FrameSlice { part, rows, held: 0 });
             }
         }
+        if !Arc::ptr_eq(&self.part, part) {
+            self.part = Arc::clone(part);
+        }
+        self.row = row;
+        if self.task.as_ref() != task {
+            self.task = task.cloned();
+        }
+        self.count(1);
     }
 
     /// Repeats the last frame.
-    fn hold(&mut self, count: u64) {
-        let Some(last) = self.slices.last().filter(|_| count > 0) else { return };
-        let (part, row) = (Arc::clone(&last.part), last.rows.end - 1);
-        let bytes = part.frame_bytes(row);
-        for _ in 0..count {
-            let (part, rows) = (Arc::clone(&part), row..row + 1);
-            self.slices.push(FrameSlice { part, rows, is_held: true });
-            self.bytes += bytes;
-        }
+    fn repeat(&mut self, count: u64) {
+        let (part, rows) = (Arc::clone(&self.part), self.row..self.row + 1);
+        self.slices.push(FrameSlice { part, rows, held: count as usize });
+        self.count(count);
+    }
+
+    /// Counts frames like the last one, and their task.
+    fn count(&mut self, count: u64) {
         self.frames += count;
-        if let Some((frames, _)) = self.tasks.last_mut() {
-            *frames += count;
+        self.bytes += self.part.frame_bytes(self.row) * count as usize;
+        match self.tasks.last_mut() {
+            Some((frames, task)) if *task == self.task => *frames += count,
+            _ => {
+                self.bytes += self.task.as_ref().map_or(0, |task| task.len());
+                self.tasks.push((count, self.task.clone()));
+            }
         }
     }
 }

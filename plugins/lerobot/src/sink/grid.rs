@@ -33,23 +33,61 @@ impl Grid {
         Self { start: time, steps: 1, last: time, last_sequence: sequence }
     }
 
-    /// The rate by which a second row is the next step: whole, or with up to three decimals, if
-    /// that is its distance to a microsecond. `None` if there is none.
+    /// The rate by which a second row is the next step: the one with the fewest decimals that fits
+    /// their distance, or else the exact one. `None` if that is below 0.001.
+    ///
+    /// Times may be rounded to nanoseconds, which changes their distance by less than one. If it is
+    /// a whole number of microseconds, but not of milliseconds, they may be rounded to these.
     pub(super) fn rate(&self, time: i64) -> Option<f64> {
+        const SLOWEST: f64 = 1e-3;
         const MICROSECOND: f64 = 1e3;
+        const MILLISECOND: f64 = 1e6;
         let distance = (i128::from(time) - i128::from(self.last)) as f64;
-        if distance <= 0.0 {
+        let exact = SECOND / distance;
+        if distance <= 0.0 || exact < SLOWEST {
             return None;
         }
-        let exact = SECOND / distance;
-        let rounded = [exact.round(), (exact * 1e3).round() / 1e3];
-        let fits = |rate: &f64| *rate > 0.0 && (SECOND / rate - distance).abs() <= MICROSECOND;
-        rounded.into_iter().find(fits)
+        let is_rounded = distance % MICROSECOND == 0.0 && distance % MILLISECOND != 0.0;
+        for decimals in 0..=4 {
+            let unit = 10f64.powi(decimals);
+            let rate = (exact * unit).round() / unit;
+            // By how much the distances of neighbouring rates differ. If it is not far more than
+            // the rounding, some rate fits any distance.
+            let spacing = distance / exact / unit;
+            let is_within = |rounding: f64| {
+                spacing >= 10.0 * rounding && (SECOND / rate - distance).abs() < rounding
+            };
+            if is_within(1.0) || is_rounded && is_within(MICROSECOND) {
+                return Some(rate);
+            }
+        }
+        Some(exact)
+    }
+
+    /// The rate by which a second row is the next step. `Err` names both rows.
+    pub(super) fn rate_of_pair(&self, time: i64) -> Result<f64, Error> {
+        self.rate(time).ok_or_else(|| {
+            let pair = self.pair(time);
+            Error::invalid(format!(
+                "{pair}, do not say how many rows there are per second: set `fps`"
+            ))
+        })
+    }
+
+    /// The first row and a second one, for messages.
+    pub(super) fn pair(&self, time: i64) -> String {
+        let times = [self.last, time].map(time::format);
+        format!("the first two rows, at {} and {}", times[0], times[1])
+    }
+
+    /// Whether a row is before the last one.
+    pub(super) fn is_back(&self, time: i64, sequence: i64) -> bool {
+        time < self.last || time == self.last && sequence <= self.last_sequence
     }
 
     /// Where a row is. `Err` if it is between two steps.
     pub(super) fn step(&self, time: i64, sequence: i64, fps: f64) -> Result<GridStep, Error> {
-        if time < self.last || time == self.last && sequence <= self.last_sequence {
+        if self.is_back(time, sequence) {
             return Ok(GridStep::Back);
         }
         let period = SECOND / fps;
@@ -102,6 +140,25 @@ mod tests {
         assert_eq!(rate(33_366_700), Some(29.97));
         assert_eq!(rate(2_000 * MS), Some(0.5));
         assert_eq!((rate(0), rate(-1), rate(i64::MAX / 2)), (None, None, None));
+    }
+
+    #[test]
+    fn rates_of_clocks_of_microseconds_are_recognised() {
+        // The periods of 29.97 and 120 Hz are no whole microseconds.
+        assert_eq!((rate(33_366_000), rate(33_367_000)), (Some(29.97), Some(29.97)));
+        assert_eq!((rate(8_333_000), rate(8_334_000)), (Some(120.0), Some(120.0)));
+        // The period of 100 Hz is.
+        assert_eq!((rate(9_999_000), rate(10_001_000)), (Some(100.01), Some(99.99)));
+    }
+
+    #[test]
+    fn rates_that_have_no_short_form_are_exact() {
+        for period in [3 * MS, 7 * MS, 41 * MS, 70 * MS, 300 * MS, 123_456_789, 41] {
+            let exact = SECOND / period as f64;
+            assert_eq!(rate(period), Some(exact));
+        }
+        assert_eq!((rate(70_000_070), rate(300_003_000)), (Some(14.2857), Some(3.3333)));
+        assert_eq!((rate(1_000_000 * MS), rate(1_000_001 * MS)), (Some(1e-3), None));
     }
 
     #[test]

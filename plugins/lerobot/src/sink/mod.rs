@@ -54,7 +54,7 @@ impl Sink for LeRobotSink {
             // Encoding may need the same again, several times at once.
             unit_bytes: (context.memory / 8).max(1 << 10),
         };
-        let mut cutter = EpisodeCutter::new(limits, self.fps);
+        let mut cutter = EpisodeCutter::new(limits, self.fps, self.task.as_deref());
         let files = match self.append {
             false => {
                 context.outputs.folder(&self.folder())?;
@@ -76,7 +76,7 @@ impl Sink for LeRobotSink {
     ) -> Result<Vec<Job<EncodedFrames>>, Error> {
         let cutter = &mut dataset.cutter;
         match input {
-            SinkInput::Block(block) => cutter.push(self, block, &dataset.context.channels),
+            SinkInput::Block(block) => cutter.push(block, &dataset.context.channels),
             // Where episodes end must not depend on when a recording is flushed.
             SinkInput::Flush => Ok(Vec::new()),
             SinkInput::End => Ok(cutter.end_episode()?.into_iter().collect()),

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use sluice_io::output::OutputFiles;
 use sluice_model::{Error, OutputFile, Outputs, SinkContext};
 
 use super::encode::{EncodedFrames, FrameEncoder};
@@ -37,6 +38,8 @@ pub(super) struct DatasetFiles {
     pub(super) robot_type: Option<String>,
     /// Whether the dataset was there before.
     pub(super) appends: bool,
+    /// Keeps other runs from appending to it as well.
+    pub(super) reservation: Option<OutputFiles>,
     /// The description of the dataset that was there.
     pub(super) appended_to: Option<DatasetInfo>,
     /// Files that it does not count, which a run left that was killed while it appended.
@@ -77,6 +80,7 @@ impl DatasetFiles {
             data_file_size: sink.data_file_size.0,
             robot_type: sink.robot_type.clone(),
             appends: false,
+            reservation: None,
             appended_to: None,
             uncounted: BTreeSet::new(),
             replaced: 0,
@@ -110,7 +114,9 @@ impl DatasetFiles {
         let is_first = self.open.is_none();
         let EncodedFrames { chunks, frames, episode, first_frame, stats, is_last, .. } = unit;
         self.undecodable += unit.undecodable;
-        let place = self.data_file(encoder, is_first, frames)?;
+        // One in several row groups, whose size is not known yet, begins a file.
+        let is_whole = is_first && is_last;
+        let place = self.data_file(encoder, is_first, is_whole.then_some(frames))?;
         if frames > 0
             && let Some((_, writer)) = &mut self.data.open
         {
@@ -139,18 +145,19 @@ impl DatasetFiles {
         Ok(())
     }
 
-    /// The place of the data file for these frames. An episode stays in the file it begins in.
+    /// The place of the data file for the next frames. An episode stays in the file it begins in.
+    /// `frames` are those of a whole episode.
     fn data_file(
         &mut self,
         encoder: &FrameEncoder,
         is_first: bool,
-        frames: u64,
+        frames: Option<u64>,
     ) -> Result<FilePlace, Error> {
         let limit = self.data_file_size as f64;
         let is_full = |writer: &TableWriter| {
             let (bytes, rows) = (writer.bytes() as f64, writer.rows.max(1) as f64);
             let chunks = writer.groups.saturating_mul(encoder.schema.fields().len());
-            bytes + bytes / rows * frames as f64 >= limit
+            frames.is_none_or(|frames| bytes + bytes / rows * frames as f64 >= limit)
                 || writer.groups >= MAX_GROUPS
                 || chunks >= MAX_CHUNKS
         };
@@ -218,11 +225,12 @@ impl DatasetFiles {
 
     /// Completes all files, and writes those that describe the dataset.
     pub(super) fn finish(mut self, cutter: &EpisodeCutter) -> Result<(), Error> {
-        // Another run may be appending: what has not changed must not be replaced.
+        // What has not changed must not be replaced.
         if !self.has_changes() {
             return Ok(());
         }
         self.remove_uncounted()?;
+        self.reservation.take().map_or(Ok(()), OutputFiles::finish)?;
         let features = cutter.encoder.as_ref().map(|encoder| encoder.features.clone());
         let features = features.unwrap_or_default();
         let all = [&features[..], &Feature::default_features()].concat();
@@ -268,10 +276,10 @@ impl DatasetFiles {
     fn remove_uncounted(&mut self) -> Result<(), Error> {
         let Some(info) = &self.appended_to else { return Ok(()) };
         let folder = self.outputs.actual_path(&self.folder);
-        // They may be those of another run that has published them by now.
+        // They may be those of another program that counts them by now.
         if DatasetInfo::read(&folder)?.as_ref() != Some(info) {
             return Err(Error::refused(format!(
-                "another run has appended to the dataset; run again: {}",
+                "another program has changed the dataset since this run began; run again: {}",
                 folder.display()
             )));
         }

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use sluice_io::output::faults::{FaultInjector, StepFault};
 use sluice_io::tasks::TaskPool;
 use sluice_model::{
-    Batch, BlockPool, Outputs, Overwrite, PrepareContext, ReadContext, Registry, SinkContext,
+    Batch, BlockPool, DynSink, Error, OpenSink, Outputs, Overwrite, PrepareContext, ReadContext,
+    Registry, SinkContext,
 };
 
 use crate::kit::{
@@ -65,6 +66,20 @@ fn appended_episodes_are_those_of_one_run() {
     let listed = read_json(parts.join("_manifest.json"))["files"].as_array().unwrap().len();
     // Two of data, two of episodes, and three that describe the dataset.
     assert_eq!(listed, 7);
+}
+
+#[test]
+fn a_dataset_of_any_rate_is_appended_to() {
+    let folder = tempfile::tempdir().unwrap();
+    // Those of 39 and 49 ms are read with another last bit.
+    for period in [39, 49, 70] {
+        let path = folder.path().join(period.to_string());
+        let fps = 1000.0 / f64::from(period);
+        let mut rows = TestRows::on_grid(2, vec![("x", doubles([1.0, 2.0]))]);
+        rows.times = vec![0, i64::from(period) * 1_000_000];
+        write(&path, std::slice::from_ref(&rows), json!({})).unwrap();
+        write(&path, &[rows], json!({ "append": true, "fps": fps })).unwrap();
+    }
 }
 
 /// A change that no append may survive, and what the refusal says.
@@ -273,26 +288,85 @@ fn statistics_of_frames_that_are_not_counted_are_not_added_to() {
     assert!(snapshot(folder.path()) == before);
 }
 
+/// An append that is open.
+struct OpenAppend {
+    context: SinkContext,
+    sink: DynSink,
+    output: OpenSink,
+}
+
+impl OpenAppend {
+    fn new(path: &Path) -> Result<Self, Error> {
+        let context = context();
+        let options = json!({ "path": path, "append": true });
+        let sink = Registry::linked().sink("lerobot", options).unwrap();
+        let output = sink.open(&context, &TaskPool::thread_per_task(2))?;
+        Ok(Self { context, sink, output })
+    }
+
+    /// Writes rows and ends, but publishes nothing.
+    fn finish(mut self, rows: &TestRows) -> Result<Arc<Outputs>, Error> {
+        let buffers = BlockPool::new(64, 2);
+        let mut preparing = PrepareContext::new(&self.context.channels, &buffers);
+        let block = self.sink.prepare(rows.batch(&self.context), &mut preparing)?;
+        self.output.push(block)?;
+        self.output.finish()?;
+        Ok(self.context.outputs)
+    }
+}
+
 #[test]
 fn files_that_another_run_counts_by_now_are_not_removed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("d");
     killed(&path, &DESCRIBING);
-    let context = context();
-    let options = json!({ "path": path, "append": true });
-    let sink = Registry::linked().sink("lerobot", options).unwrap();
-    let mut output = sink.open(&context, &TaskPool::thread_per_task(2)).unwrap();
-    // The other one was not killed, but just about to rename its last files.
+    let open = OpenAppend::new(&path).unwrap();
+    // Another program counts them.
     edit(&path, "meta/info.json", "\"total_frames\": 8", "\"total_frames\": 24");
     let before = snapshot(&path);
-    let buffers = BlockPool::new(64, 2);
-    let mut preparing = PrepareContext::new(&context.channels, &buffers);
-    let block = sink.prepare(rows(90, "c").batch(&context), &mut preparing).unwrap();
-    output.push(block).unwrap();
-    let error = output.finish().unwrap_err().to_string();
-    assert!(error.contains("another run has appended to the dataset; run again"), "{error}");
-    drop(context);
+    let error = open.finish(&rows(90, "c")).unwrap_err().to_string();
+    assert!(
+        error.contains("another program has changed the dataset since this run began"),
+        "{error}"
+    );
     assert!(snapshot(&path) == before);
+}
+
+#[test]
+fn a_dataset_is_appended_to_by_one_run_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("d");
+    // Both would take the files of a third one for leftovers, and replace them.
+    killed(&path, &DESCRIBING);
+    let refused = |when: &str| {
+        let error = OpenAppend::new(&path).map(drop).unwrap_err().to_string();
+        assert!(error.contains("another run is appending to this dataset"), "{when}: {error}");
+    };
+    let first = OpenAppend::new(&path).unwrap();
+    refused("open");
+    let outputs = first.finish(&rows(90, "c")).unwrap();
+    refused("complete");
+    outputs.publish(|_, _| Ok("{}".to_owned())).unwrap();
+    let published = snapshot(&path.join("data"));
+    write(&path, &[rows(120, "d")], append()).unwrap();
+    let after = snapshot(&path.join("data"));
+    assert!(published.iter().all(|(path, bytes)| after[path] == *bytes));
+    assert_eq!((info(&path)["total_frames"].as_u64(), after.len()), (Some(24), 3));
+    let names = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.filter(|name| name.to_string_lossy().starts_with('.')).count(), 0);
+}
+
+#[test]
+fn a_run_that_fails_or_is_killed_while_it_appends_is_in_nobodys_way() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &[rows(0, "a")], json!({})).unwrap();
+    drop(OpenAppend::new(folder.path()).unwrap());
+    // No process has this number.
+    let left = folder.path().join(".many.4999999-1-0.sluice-tmp");
+    fs::create_dir(&left).unwrap();
+    write(folder.path(), &[rows(50, "b")], append()).unwrap();
+    assert!(!left.exists());
+    assert_eq!(info(folder.path())["total_frames"], 16);
 }
 
 #[test]

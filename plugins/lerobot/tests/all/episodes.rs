@@ -7,7 +7,7 @@ use sluice_model::SinkContext;
 
 use crate::kit::{
     BEGIN, STEP, TestRows, context, data, doubles, float_column, info, int_column, ints, read_json,
-    table, texts, write, write_with,
+    table, texts, vectors, write, write_with,
 };
 
 /// One column of numbers.
@@ -78,6 +78,46 @@ fn a_hole_splits_is_filled_or_ends_the_run() {
 }
 
 #[test]
+fn holes_are_filled_in_any_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rows = with_hole();
+    let tasks = ["a", "a", "a", "b", "b", "b", "a", "a"];
+    rows.columns.push(("task", texts(&tasks)));
+    rows.columns.push(("state", vectors(8, 300)));
+    let whole = folder.path().join("whole");
+    write(&whole, std::slice::from_ref(&rows), json!({ "holes": "hold" })).unwrap();
+    let (expected, _) = data(&whole);
+    assert_eq!(int_column(&expected, "task_index"), [0, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0]);
+    // From a row group per frame to one that ends within the hole.
+    for unit in [1 << 10, 2000, 3000, 5000, 7000] {
+        let context = SinkContext { memory: 8 * unit, ..context() };
+        let path = folder.path().join(unit.to_string());
+        let options = json!({ "holes": "hold" });
+        let outcome = write_with(&context, &path, std::slice::from_ref(&rows), options).unwrap();
+        assert_eq!((outcome.written, outcome.noted("repeated")), (8, Some(3)));
+        assert_eq!(info(&path)["total_frames"], 11);
+        let (found, groups) = data(&path);
+        assert!(found == expected && groups > 1, "{unit} bytes");
+        assert_eq!(int_column(&episodes(&path), "length"), [11]);
+    }
+}
+
+#[test]
+fn a_long_hole_is_filled_in_several_units() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rows = TestRows::on_grid(3, vec![("state", vectors(3, 30))]);
+    rows.times[2] += 2_000 * STEP;
+    let context = SinkContext { memory: 8 << 14, ..context() };
+    let options = json!({ "holes": "hold", "max_hold": "1h" });
+    let outcome = write_with(&context, folder.path(), &[rows], options).unwrap();
+    assert_eq!((outcome.written, outcome.noted("repeated")), (3, Some(2_000)));
+    let (rows, groups) = data(folder.path());
+    assert_eq!(int_column(&rows, "index"), (0..2_003).collect::<Vec<_>>());
+    // A frame has 160 bytes, a unit 16 KiB.
+    assert_eq!(groups, 20);
+}
+
+#[test]
 fn one_absurd_time_makes_no_frames() {
     let folder = tempfile::tempdir().unwrap();
     let mut rows = TestRows::on_grid(5, numbers(5));
@@ -136,6 +176,67 @@ fn the_rate_follows_from_the_rows() {
 }
 
 #[test]
+fn any_regular_grid_gives_a_rate() {
+    let folder = tempfile::tempdir().unwrap();
+    let hertz = |rate: f64| 1e9 / rate;
+    for (name, period, rate) in [
+        ("70ms", 70e6, 1e3 / 70.0),
+        ("300ms", 300e6, 1e3 / 300.0),
+        ("7ms", 7e6, 1e3 / 7.0),
+        ("14.2857", hertz(14.2857), 14.2857),
+        ("3.3333", hertz(3.3333), 3.3333),
+        ("100.01", hertz(100.01), 100.01),
+        ("100.009", hertz(100.009), 100.009),
+    ] {
+        let path = folder.path().join(name);
+        let mut rows = TestRows::on_grid(4000, numbers(4000));
+        rows.times = (0..4000).map(|n| BEGIN + (f64::from(n) * period).round() as i64).collect();
+        let outcome = write(&path, &[rows], json!({})).unwrap();
+        assert_eq!((outcome.written, outcome.noted("step back")), (4000, None), "{name}");
+        let found = info(&path)["fps"].as_f64().unwrap();
+        assert!((found - rate).abs() < 1e-9 * rate, "{name}: {found}");
+    }
+}
+
+#[test]
+fn two_rows_that_give_no_rate_end_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = |name: &str, second: i64| {
+        let mut rows = TestRows::on_grid(3, numbers(3));
+        rows.times[1] = BEGIN + second;
+        let path = folder.path().join(name);
+        write(&path, &[rows], json!({})).unwrap_err().to_string()
+    };
+    for error in [error("same", 0), error("far", 100_000 * STEP)] {
+        assert!(error.contains("14:00:00") && error.contains("set `fps`"), "{error}");
+    }
+    assert!(error("far too", 100_000 * STEP).contains("16:46:40"));
+}
+
+#[test]
+fn a_first_row_beyond_the_memory_waits_for_the_rate() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = TestRows::on_grid(3, vec![("state", vectors(3, 4096))]);
+    let small = SinkContext { memory: 8 * 4096, ..context() };
+    let outcome = write_with(&small, folder.path(), &[rows], json!({ "min_frames": 1 })).unwrap();
+    assert_eq!(outcome.written, 3);
+    assert_eq!(info(folder.path())["fps"], 10);
+}
+
+#[test]
+fn an_error_of_a_rate_from_two_rows_names_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rows = TestRows::on_grid(5, numbers(5));
+    rows.times[3] += STEP * 2 / 5;
+    let error = |options| {
+        write(folder.path(), std::slice::from_ref(&rows), options).unwrap_err().to_string()
+    };
+    let inferred = error(json!({}));
+    assert!(inferred.contains("the first two rows, at 2007-11-03T14:00:00"), "{inferred}");
+    assert!(!error(json!({ "fps": 10 })).contains("first two"));
+}
+
+#[test]
 fn short_episodes_are_left_out_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let mut columns = numbers(6);
@@ -147,6 +248,57 @@ fn short_episodes_are_left_out_and_counted() {
     let (rows, _) = data(folder.path());
     assert_eq!(int_column(&rows, "episode_index"), [0, 0, 0]);
     assert_eq!(float_column(&rows, "x"), [1.0, 2.0, 3.0]);
+}
+
+#[test]
+fn tasks_of_episodes_that_are_left_out_are_not_numbered() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut columns = numbers(5);
+    columns.push(("episode", ints([0, 1, 1, 2, 2])));
+    columns.push(("task", texts(&["ghost", "a", "b", "b", ""])));
+    let rows = TestRows::on_grid(5, columns);
+    write(folder.path(), &[rows], json!({})).unwrap();
+    let (rows, _) = data(folder.path());
+    assert_eq!(int_column(&rows, "task_index"), [0, 1, 1, 2]);
+    assert_eq!(info(folder.path())["total_tasks"], 3);
+    let (tasks, _) = table(&folder.path().join("meta/tasks.parquet"));
+    let names = tasks.column_by_name("task").unwrap().as_string::<i32>();
+    assert_eq!(names.iter().flatten().collect::<Vec<_>>(), ["a", "b", ""]);
+}
+
+#[test]
+fn frames_without_a_task_are_those_of_the_dataset() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut columns = numbers(4);
+    columns.push(("episode", ints([0, 1, 1, 1])));
+    let outcome = write(folder.path(), &[TestRows::on_grid(4, columns)], json!({})).unwrap();
+    assert_eq!(outcome.noted("without a task"), Some(3));
+}
+
+#[test]
+fn a_file_with_several_episodes_is_never_larger_than_its_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let count = 4000;
+    let mut columns = vec![("x", doubles((0..count).map(|n| (n as f64).sin())))];
+    let lengths = [300, 300, 2000, 300, 300, 800];
+    let numbers = (0..).zip(lengths).flat_map(|(n, length)| std::iter::repeat_n(n, length));
+    columns.push(("episode", ints(numbers)));
+    let rows = TestRows::on_grid(count, columns);
+    let limit = 40_000;
+    for memory in [8 << 14, 64 << 20] {
+        let path = folder.path().join(memory.to_string());
+        let context = SinkContext { memory, ..context() };
+        let options = json!({ "data_file_size": limit });
+        write_with(&context, &path, std::slice::from_ref(&rows), options).unwrap();
+        let files = int_column(&episodes(&path), "data/file_index");
+        for file in 0..=*files.last().unwrap() {
+            let name = format!("data/chunk-000/file-{file:03}.parquet");
+            let bytes = std::fs::metadata(path.join(name)).unwrap().len();
+            let is_shared = files.iter().filter(|found| **found == file).count() > 1;
+            assert!(!is_shared || bytes <= limit, "{memory}: file {file} of {files:?}: {bytes}");
+        }
+        assert!(files.last().unwrap() < &5, "{files:?}");
+    }
 }
 
 #[test]

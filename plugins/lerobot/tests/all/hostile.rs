@@ -8,15 +8,13 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, Float32Array, Int64Array, RecordBatch, StringArray};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use parquet::data_type::Int64Type;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::parser::parse_message_type;
 use serde_json::json;
 use sluice_model::{Batch, ReadContext, Rows};
 
 use crate::kit::{TestRows, doubles, read, texts, write};
+use crate::nested::write_nested;
 
 const DATA: &str = "data/chunk-000/file-000.parquet";
 const EPISODES: &str = "meta/episodes/chunk-000/file-000.parquet";
@@ -26,29 +24,6 @@ fn rows() -> TestRows {
     TestRows::on_grid(3, vec![("x", doubles([1.0, 2.0, 3.0])), ("note", texts(&["n"; 3]))])
 }
 
-/// Writes a table with a column of so many groups inside each other, on a stack that is large
-/// enough for the library, which recurses.
-fn nested(path: &Path, groups: usize) {
-    let schema = format!(
-        "message table {{ {} required int64 a; {} }}",
-        "optional group a { ".repeat(groups),
-        "} ".repeat(groups)
-    );
-    let file = fs::File::create(path).unwrap();
-    let write = move || {
-        let schema = Arc::new(parse_message_type(&schema).unwrap());
-        let mut writer = SerializedFileWriter::new(file, schema, Arc::default()).unwrap();
-        let mut group = writer.next_row_group().unwrap();
-        let mut column = group.next_column().unwrap().unwrap();
-        column.typed::<Int64Type>().write_batch(&[], Some(&[0]), Some(&[0])).unwrap();
-        column.close().unwrap();
-        group.close().unwrap();
-        writer.close().unwrap();
-    };
-    let thread = std::thread::Builder::new().stack_size(1 << 28).spawn(write);
-    thread.unwrap().join().unwrap();
-}
-
 #[test]
 fn files_that_nest_too_deep_for_the_stack_are_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -56,7 +31,7 @@ fn files_that_nest_too_deep_for_the_stack_are_refused() {
         for groups in [300, 5_000] {
             let path = folder.path().join(format!("{groups}-{appends}-{}", name.len()));
             write(&path, &[rows()], json!({})).unwrap();
-            nested(&path.join(name), groups);
+            write_nested(&path.join(name), &[], groups, ("optional group a { ", "} "));
             let error = match appends {
                 true => write(&path, &[rows()], json!({ "append": true })).unwrap_err(),
                 false => read(json!(path), 1, &ReadContext::standalone("d")).unwrap_err(),

@@ -7,5 +7,7 @@ mod episodes;
 mod features;
 mod hostile;
 mod kit;
+#[path = "../../../parquet/tests/all/kit/nested.rs"]
+mod nested;
 mod peers;
 mod reading;
