@@ -72,6 +72,14 @@ pub fn doubles(array: &ArrayRef) -> Option<Float64Array> {
     })
 }
 
+/// The numbers, with `value` in place of nulls. Copies them only if there are some.
+pub(crate) fn nulls_replaced(numbers: Float64Array, value: f64) -> Float64Array {
+    if numbers.null_count() == 0 {
+        return numbers;
+    }
+    numbers.iter().map(|number| Some(number.unwrap_or(value))).collect()
+}
+
 /// Times of rows, in nanoseconds.
 #[derive(Debug)]
 pub struct Times {
@@ -90,9 +98,8 @@ impl Times {
                 (cast(&array, &nanos).ok()?, 1)
             }
             DataType::Float32 | DataType::Float64 => {
-                let nanos =
-                    doubles(&array)?.unary::<_, Int64Type>(|time| (time * unit as f64) as i64);
-                (Arc::new(nanos) as ArrayRef, 1)
+                let nanos = |time: f64| whole_nanos(time * unit as f64);
+                (Arc::new(doubles(&array)?.unary_opt::<_, Int64Type>(nanos)) as ArrayRef, 1)
             }
             kind if kind.is_integer() => (array, unit),
             _ => return None,
@@ -107,26 +114,38 @@ impl Times {
     }
 }
 
+/// `None` out of range, and for NaN.
+fn whole_nanos(nanos: f64) -> Option<i64> {
+    // The bounds are powers of two, so they are exact.
+    (i64::MIN as f64..-(i64::MIN as f64)).contains(&nanos).then_some(nanos as i64)
+}
+
 /// A list of numbers of each row.
 #[derive(Debug)]
 pub struct Lists {
+    lists: ArrayRef,
     values: Float64Array,
     /// Where the lists begin and end.
     offsets: Vec<usize>,
 }
 
 impl Lists {
-    /// `None` if the field does not exist or is no list of numbers.
-    pub fn resolve(path: &FieldPath, columns: &RecordBatch) -> Option<Self> {
-        let (offsets, values) = list_parts(&path.resolve(columns)?)?;
-        Some(Self { values: doubles(&values)?, offsets })
+    /// With `null` in place of null numbers. `None` if the field does not exist or is no list of
+    /// numbers.
+    pub fn resolve(path: &FieldPath, null: f64, columns: &RecordBatch) -> Option<Self> {
+        let lists = path.resolve(columns)?;
+        let (offsets, values) = list_parts(&lists)?;
+        Some(Self { lists, values: nulls_replaced(doubles(&values)?, null), offsets })
     }
 
-    /// Empty if there is no such row.
+    /// Empty if it is null or there is no such row.
     pub fn at(&self, row: usize) -> &[f64] {
         let (Some(start), Some(end)) = (self.offsets.get(row), self.offsets.get(row + 1)) else {
             return &[];
         };
+        if self.lists.is_null(row) {
+            return &[];
+        }
         self.values.values().get(*start..*end).unwrap_or_default()
     }
 }

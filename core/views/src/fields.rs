@@ -15,7 +15,7 @@ pub struct ViewMap {
     pub channels: Patterns,
     /// Types it fits, by name. Default: all that have the fields.
     pub types: Patterns,
-    /// The field with the message's own time. Default: the time of the event.
+    /// The field with the message's own time. Default, and if it has none: the time of the event.
     pub time: Option<FieldPath>,
     /// The unit of the field `time`.
     pub time_unit: TimeUnit,
@@ -108,7 +108,7 @@ pub struct ImageFields {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScanFields {
-    /// The list of ranges.
+    /// The list of ranges. Null ranges are no return.
     pub ranges: FieldPath,
     /// Metres per unit of the ranges.
     #[serde(default = "one")]
@@ -119,7 +119,7 @@ pub struct ScanFields {
     /// Ranges from this on are no return, in metres.
     #[serde(default)]
     pub max_range: Option<Scalar>,
-    /// The list of intensities.
+    /// The list of intensities. Null ones are 0.
     #[serde(default)]
     pub intensities: Option<FieldPath>,
     /// The angle of the first range, counterclockwise from ahead. Default: half the field of view

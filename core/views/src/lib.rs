@@ -12,6 +12,7 @@ mod jpeg;
 mod maps;
 mod pictures;
 mod pixels;
+mod points;
 mod rotation;
 mod scans;
 
@@ -28,5 +29,6 @@ pub use jpeg::{JpegFault, JpegSize, check_jpeg};
 pub use maps::{ViewNames, maps, parse_maps};
 pub use pictures::{ImageColumns, PixelLayout};
 pub use pixels::{PixelEncodings, compressed_format, row_bytes};
+pub use points::PointLists;
 pub use rotation::{Placement, Rotation};
 pub use scans::ScanColumns;

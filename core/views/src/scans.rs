@@ -28,11 +28,11 @@ impl ScanColumns {
         let ScanFields { scale, min_range, degrees, .. } = *fields;
         let intensities = fields.intensities.as_ref();
         Some(Self {
-            ranges: Lists::resolve(&fields.ranges, columns)?,
+            ranges: Lists::resolve(&fields.ranges, f64::NAN, columns)?,
             scale,
             min_range,
             max_range: optional(fields.max_range.as_ref(), columns)?,
-            intensities: intensities.and_then(|path| Lists::resolve(path, columns)),
+            intensities: intensities.and_then(|path| Lists::resolve(path, 0.0, columns)),
             start: optional(fields.start.as_ref(), columns)?,
             step: optional(fields.step.as_ref(), columns)?,
             field_of_view: optional(fields.field_of_view.as_ref(), columns)?,
@@ -45,7 +45,7 @@ impl ScanColumns {
         (1..=MAX_RANGES).contains(&self.ranges.at(row).len())
     }
 
-    /// The intensities of a row; empty unless there is one for each range.
+    /// The intensities of a row, 0 where they are null; empty unless there is one for each range.
     pub fn intensities(&self, row: usize) -> &[f64] {
         let intensities = self.intensities.as_ref().map_or(&[][..], |lists| lists.at(row));
         if intensities.len() == self.ranges.at(row).len() { intensities } else { &[] }
@@ -56,7 +56,7 @@ impl ScanColumns {
         self.step.is_some() || self.field_of_view.is_some()
     }
 
-    /// The ranges in metres; infinite where nothing returned.
+    /// The ranges in metres; infinite where nothing returned, and where they are null.
     pub fn metres(&self, row: usize) -> Vec<f64> {
         let max = self.max_range.as_ref().and_then(|max| max.at(row)).filter(|max| *max > 0.0);
         let max = max.unwrap_or(f64::INFINITY);

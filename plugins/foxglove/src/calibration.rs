@@ -99,7 +99,7 @@ fn read_mounts(columns: &RecordBatch) -> Option<Vec<(String, SensorMount)>> {
     let path = |name: &str| FieldPath::column(name);
     let text = |name| Texts::resolve(&path(name), columns);
     let (channel, parent) = (text("channel")?, text("parent")?);
-    let list = |name| Lists::resolve(&path(name), columns);
+    let list = |name| Lists::resolve(&path(name), f64::NAN, columns);
     let (position, orientation) = (list("position")?, list("orientation")?);
     let number = |name| Numbers::resolve(&Scalar::Field(path(name)), columns);
     let size = [number("width")?, number("height")?];

@@ -24,17 +24,19 @@ pub(crate) struct Views {
     pub(crate) messages: Vec<(ViewSchema, Vec<u8>)>,
     /// A part of a view that needs other events: its bytes follow.
     pub(crate) part: Option<Vec<u8>>,
-    /// Why there is nothing to show.
-    pub(crate) skipped: Option<SkipReason>,
+    /// What is not shown, and how much of it.
+    pub(crate) skipped: Option<(SkipReason, u64)>,
 }
 
-/// Why a message is not shown.
+/// Why a message or a part of it is not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum SkipReason {
     Pixels,
     Numbers,
     Scan,
     Size,
+    /// Of points, rather than of messages.
+    Positions,
 }
 
 impl SkipReason {
@@ -47,6 +49,7 @@ impl SkipReason {
             Self::Numbers => "not shown: numbers are missing or not finite",
             Self::Scan => "not shown: no ranges, or more than a million",
             Self::Size => "not shown: longer than 1 GiB",
+            Self::Positions => "points with a coordinate that is null or not finite; left out",
         }
     }
 }
@@ -121,10 +124,13 @@ impl ViewColumns {
             Self::Image(image) => image_views(image, at),
             Self::Scan(scan) => scan_views(scan, at),
             Self::Points(points) => {
+                let Some(packed) = points.pack(at.row, at.time) else {
+                    return skip(SkipReason::Numbers);
+                };
                 let (fields, stride) = points.layout().fields();
-                let data = points.pack(at.row, at.time);
-                let cloud = messages::point_cloud(at.stamp(), stride, &fields, &data);
-                message(ViewSchema::PointCloud, cloud)
+                let cloud = messages::point_cloud(at.stamp(), stride, &fields, &packed.data);
+                let skipped = Some((SkipReason::Positions, packed.without_position));
+                Views { skipped, ..message(ViewSchema::PointCloud, cloud) }
             }
             Self::Packets => Views::default(),
             Self::Pose(columns, fields) => pose_views(columns, fields, at),
@@ -154,7 +160,7 @@ fn message(schema: ViewSchema, bytes: Vec<u8>) -> Views {
 }
 
 fn skip(why: SkipReason) -> Views {
-    Views { skipped: Some(why), ..Views::default() }
+    Views { skipped: Some((why, 1)), ..Views::default() }
 }
 
 fn image_views(image: &ImageColumns, at: ViewRow<'_>) -> Views {

@@ -1,15 +1,14 @@
 //! Lists of points as Foxglove packs them. Knows no sensors.
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type, Int64Type, UInt8Type, UInt16Type};
+use arrow_array::types::{Float32Type, Int64Type, UInt8Type, UInt16Type};
 use arrow_array::{
-    Array, ArrayRef, Float32Array, Float64Array, Int64Array, PrimitiveArray, RecordBatch,
-    StructArray, UInt8Array, UInt16Array,
+    Array, Float32Array, Int64Array, PrimitiveArray, RecordBatch, UInt8Array, UInt16Array,
 };
 use arrow_schema::{DataType, TimeUnit};
 use sluice_model::FieldPath;
 use sluice_model::cast::cast;
-use sluice_views::list_parts;
+use sluice_views::PointLists;
 
 use crate::messages::{PackedField, PackedType};
 
@@ -80,38 +79,37 @@ impl PointLayout {
 /// The points of decoded rows.
 #[derive(Debug)]
 pub(crate) struct PointColumns {
-    offsets: Vec<usize>,
-    xyz: [Float64Array; 3],
+    lists: PointLists,
     time: Option<Int64Array>,
     intensity: Option<Float32Array>,
     colour: Option<[UInt8Array; 3]>,
     laser: Option<UInt16Array>,
-    azimuth: Option<Float32Array>,
+}
+
+/// The points of a row.
+#[derive(Debug)]
+pub(crate) struct PackedPoints {
+    pub(crate) data: Vec<u8>,
+    /// How many have no position, and are left out.
+    pub(crate) without_position: u64,
 }
 
 impl PointColumns {
     /// `None` if the field is no list of structs with numbers `x`, `y` and `z`.
     pub(crate) fn resolve(path: &FieldPath, columns: &RecordBatch) -> Option<Self> {
-        let (offsets, values) = list_parts(&path.resolve(columns)?)?;
-        let members = values.as_struct_opt()?;
-        let number = |name| member::<Float64Type>(members, name, &DataType::Float64);
-        let colour = |name| member::<UInt8Type>(members, name, &DataType::UInt8);
+        let lists = PointLists::resolve(path, columns)?;
+        let colour = |name| member::<UInt8Type>(&lists, name, &DataType::UInt8);
+        let colour = [colour("red"), colour("green"), colour("blue")];
         let nanos = DataType::Timestamp(TimeUnit::Nanosecond, None);
-        let time = members
-            .column_by_name("time")
-            .filter(|time| matches!(time.data_type(), DataType::Timestamp(..)));
+        let time =
+            lists.member("time").filter(|time| matches!(time.data_type(), DataType::Timestamp(..)));
         let time = time.and_then(|time| cast(&cast(time, &nanos).ok()?, &DataType::Int64).ok());
         Some(Self {
-            offsets,
-            xyz: [number("x")?, number("y")?, number("z")?],
             time: time.map(|time| time.as_primitive::<Int64Type>().clone()),
-            intensity: member::<Float32Type>(members, "intensity", &DataType::Float32),
-            colour: [colour("red"), colour("green"), colour("blue")]
-                .into_iter()
-                .collect::<Option<Vec<_>>>()
-                .and_then(|parts| parts.try_into().ok()),
-            laser: member::<UInt16Type>(members, "laser", &DataType::UInt16),
-            azimuth: member::<Float32Type>(members, "azimuth", &DataType::Float32),
+            intensity: member::<Float32Type>(&lists, "intensity", &DataType::Float32),
+            colour: colour.into_iter().collect::<Option<Vec<_>>>().and_then(|c| c.try_into().ok()),
+            laser: member::<UInt16Type>(&lists, "laser", &DataType::UInt16),
+            lists,
         })
     }
 
@@ -125,54 +123,48 @@ impl PointColumns {
         )
     }
 
-    fn range(&self, row: usize) -> std::ops::Range<usize> {
-        match (self.offsets.get(row), self.offsets.get(row + 1)) {
-            (Some(start), Some(end)) => *start..(*end).min(self.xyz[0].len()).max(*start),
-            _ => 0..0,
-        }
-    }
-
     /// The azimuth of the first point of a row.
     pub(crate) fn first_azimuth(&self, row: usize) -> Option<f32> {
-        let first = self.range(row).next()?;
-        self.azimuth.as_ref().map(|azimuth| azimuth.value(first))
+        self.lists.first_azimuth(row)
     }
 
-    /// The points of a row, with times in seconds since `base`. Points that are not finite are left
-    /// out.
-    pub(crate) fn pack(&self, row: usize, base: i64) -> Vec<u8> {
-        let range = self.range(row);
+    /// The points of a row, with times in seconds since `base`; `None` if the list is null.
+    ///
+    /// Points without a position are left out. Null intensities, lasers and times are 0, and a
+    /// colour with a null part is transparent black.
+    pub(crate) fn pack(&self, row: usize, base: i64) -> Option<PackedPoints> {
+        let range = self.lists.range(row)?;
         let (_, stride) = self.layout().fields();
-        let mut packed = Vec::with_capacity(range.len() * stride as usize);
-        let [x, y, z] = &self.xyz;
-        let (x, y, z) = (x.values(), y.values(), z.values());
+        let mut data = Vec::with_capacity(range.len() * stride as usize);
+        let mut without_position = 0;
         for at in range {
-            let start = packed.len();
-            let (x, y, z) = (x[at] as f32, y[at] as f32, z[at] as f32);
-            if !(x.is_finite() && y.is_finite() && z.is_finite()) {
+            let start = data.len();
+            let Some(position) = self.lists.position(at) else {
+                without_position += 1;
                 continue;
+            };
+            for part in position {
+                data.extend_from_slice(&part.to_le_bytes());
             }
-            packed.extend_from_slice(&x.to_le_bytes());
-            packed.extend_from_slice(&y.to_le_bytes());
-            packed.extend_from_slice(&z.to_le_bytes());
             if let Some(time) = &self.time {
-                let seconds = time.value(at).wrapping_sub(base) as f64 / 1e9;
-                packed.extend_from_slice(&(seconds as f32).to_le_bytes());
+                let time = if time.is_valid(at) { time.value(at) } else { base };
+                let seconds = time.saturating_sub(base) as f64 / 1e9;
+                data.extend_from_slice(&(seconds as f32).to_le_bytes());
             }
             if let Some(intensity) = &self.intensity {
-                packed.extend_from_slice(&or_zero(intensity, at).to_le_bytes());
+                data.extend_from_slice(&or_zero(intensity, at).to_le_bytes());
             }
             if let Some([red, green, blue]) = &self.colour {
-                let opaque = if red.is_valid(at) { 255 } else { 0 };
-                let colour = [or_zero(red, at), or_zero(green, at), or_zero(blue, at), opaque];
-                packed.extend_from_slice(&colour);
+                let is_known = red.is_valid(at) && green.is_valid(at) && blue.is_valid(at);
+                let colour = || [red.value(at), green.value(at), blue.value(at), 255];
+                data.extend_from_slice(&if is_known { colour() } else { [0; 4] });
             }
             if let Some(laser) = &self.laser {
-                packed.extend_from_slice(&or_zero(laser, at).to_le_bytes());
+                data.extend_from_slice(&or_zero(laser, at).to_le_bytes());
             }
-            packed.resize(start + stride as usize, 0);
+            data.resize(start + stride as usize, 0);
         }
-        packed
+        Some(PackedPoints { data, without_position })
     }
 }
 
@@ -184,11 +176,11 @@ where
 }
 
 /// A member as numbers of this type; null where a number does not fit.
-fn member<T>(members: &StructArray, name: &str, kind: &DataType) -> Option<PrimitiveArray<T>>
+fn member<T>(lists: &PointLists, name: &str, kind: &DataType) -> Option<PrimitiveArray<T>>
 where
     T: arrow_array::ArrowPrimitiveType,
 {
-    let member: &ArrayRef = members.column_by_name(name)?;
+    let member = lists.member(name)?;
     if !member.data_type().is_numeric() {
         return None;
     }

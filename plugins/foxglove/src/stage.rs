@@ -52,6 +52,14 @@ struct BatchViews {
     notes: BTreeMap<(u32, SkipReason), u64>,
 }
 
+impl BatchViews {
+    fn note(&mut self, channel: u32, why: SkipReason, count: u64) {
+        if count > 0 {
+            *self.notes.entry((channel, why)).or_default() += count;
+        }
+    }
+}
+
 /// The rows of one channel and their map.
 struct ChannelRows<'r> {
     batch: &'r Batch,
@@ -125,7 +133,7 @@ impl ViewStage {
             for (schema, bytes) in made.messages {
                 if bytes.len() > MAX_VIEW {
                     let channel = work.batch.channels()[event as usize];
-                    *views.notes.entry((channel, SkipReason::Size)).or_default() += 1;
+                    views.note(channel, SkipReason::Size, 1);
                     continue;
                 }
                 let id = match ids.get(&schema) {
@@ -140,9 +148,8 @@ impl ViewStage {
                 views.added.push(event as usize + 1, like, id, bytes);
             }
             views.parts.extend(made.part.map(|part| (event, part)));
-            if let Some(why) = made.skipped {
-                let channel = work.batch.channels()[event as usize];
-                *views.notes.entry((channel, why)).or_default() += 1;
+            if let Some((why, count)) = made.skipped {
+                views.note(work.batch.channels()[event as usize], why, count);
             }
         }
         Ok(())
@@ -170,8 +177,11 @@ impl ViewStage {
                 let own = work.rows.events.binary_search(&event).ok();
                 let own = own.and_then(|own| work.times.as_ref()?.at(own));
                 let time = own.unwrap_or(work.batch.timestamps()[event as usize]);
-                let packed = points.pack(row, time);
-                let part = ViewPart::Packet { layout: points.layout(), azimuth, points: &packed };
+                let Some(packed) = points.pack(row, time) else { continue };
+                let channel = work.batch.channels()[event as usize];
+                views.note(channel, SkipReason::Positions, packed.without_position);
+                let (layout, points) = (points.layout(), packed.data.as_slice());
+                let part = ViewPart::Packet { layout, azimuth, points };
                 let part = TimedPart { map: work.map.map, time, part };
                 views.parts.push((event, part.to_bytes()));
             }

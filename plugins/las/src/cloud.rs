@@ -104,6 +104,8 @@ pub(crate) struct LossCounts {
     pub(crate) times: u64,
     /// Points with a colour that does not fit into 16 bits.
     pub(crate) colours: u64,
+    /// Points of whose colour a component is null, but not all are.
+    pub(crate) partial_colours: u64,
 }
 
 impl LossCounts {
@@ -114,6 +116,7 @@ impl LossCounts {
         self.lasers += other.lasers;
         self.times += other.times;
         self.colours += other.colours;
+        self.partial_colours += other.partial_colours;
     }
 }
 
@@ -194,26 +197,29 @@ impl PointLists {
             counts.too_dark += u64::from(intensity < 0.0 || intensity.is_nan());
             counts.lasers += u64::from(is_lost(self.laser.as_ref(), at));
             counts.times += u64::from(is_lost(self.time.as_ref(), at));
-            let mut colours = self.colour.iter().flatten();
-            counts.colours += u64::from(colours.any(|part| part.is_lost(at)));
             out.position.push(position);
             // Negative values and NaN become 0.
             out.intensity.push(intensity.clamp(0.0, f64::from(u16::MAX)).round() as u16);
             out.laser.push(member_value::<UInt16Type>(self.laser.as_ref(), at).unwrap_or(0));
             let time = member_value::<TimestampNanosecondType>(self.time.as_ref(), at);
             out.time.push(time.unwrap_or(timestamp));
-            out.colour.push(self.colour_at(at));
+            out.colour.push(self.colour_at(at, &mut counts));
         }
         counts
     }
 
-    fn colour_at(&self, at: usize) -> [u16; 3] {
+    /// The colour of a point; black if it has none, or not all of it.
+    fn colour_at(&self, at: usize, counts: &mut LossCounts) -> [u16; 3] {
         let Some(colour) = &self.colour else { return [0; 3] };
-        let known = colour.iter().all(|part| part.array.is_valid(at));
-        colour.each_ref().map(|part| match known {
-            true => part.array.as_primitive::<UInt16Type>().value(at),
-            false => 0,
-        })
+        if colour.iter().all(|part| part.array.is_valid(at)) {
+            return colour.each_ref().map(|part| part.array.as_primitive::<UInt16Type>().value(at));
+        }
+        if colour.iter().any(|part| part.is_lost(at)) {
+            counts.colours += 1;
+        } else if colour.iter().any(|part| part.array.is_valid(at)) {
+            counts.partial_colours += 1;
+        }
+        [0; 3]
     }
 }
 

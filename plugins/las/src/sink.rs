@@ -275,6 +275,7 @@ impl LasSink {
                 counts.times,
             ),
             ("colours outside 0 to 65535, written as black", counts.colours),
+            ("colours of which a component is null, written as black", counts.partial_colours),
             (
                 "colours of points, not written since the first points have none; see `colour`",
                 files.dropped_colours,

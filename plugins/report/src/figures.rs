@@ -192,6 +192,19 @@ pub struct Histogram {
     pub bins: Vec<HistogramBin>,
 }
 
+impl Histogram {
+    /// The number of values.
+    pub(crate) fn count(&self) -> u64 {
+        self.bins.iter().map(|bin| bin.count).sum()
+    }
+
+    /// The number of values in bins whose middle is above the limit.
+    pub(crate) fn count_above(&self, limit: f64) -> u64 {
+        let above = |bin: &&HistogramBin| f64::midpoint(bin.from, bin.to) > limit;
+        self.bins.iter().filter(above).map(|bin| bin.count).sum()
+    }
+}
+
 /// A bin of a histogram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct HistogramBin {

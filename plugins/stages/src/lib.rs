@@ -15,6 +15,7 @@ mod histogram;
 mod limit;
 mod null;
 mod rename;
+mod row_bytes;
 mod sample;
 mod sort;
 mod time;

@@ -12,6 +12,8 @@ use serde::Deserialize;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{Batch, StageContext};
 
+use crate::row_bytes::row_bytes;
+
 /// Events per output batch.
 const BATCH: usize = 8192;
 
@@ -48,7 +50,7 @@ pub(crate) struct Sorter {
     run: SortedRun,
     /// Pending events of the current batch.
     incoming: BinaryHeap<Reverse<PendingEvent>>,
-    /// Payload bytes of the pending events.
+    /// Bytes of the payloads and rows of the pending events.
     bytes: u64,
 }
 
@@ -57,7 +59,7 @@ pub(crate) struct Sorter {
 struct PendingEvent {
     time: i64,
     arrival: u64,
-    bytes: u32,
+    bytes: u64,
 }
 
 /// A batch with pending events.
@@ -108,8 +110,10 @@ impl Sorter {
         let first = self.arrivals;
         let mut waiting = 0;
         let mut tally = PushTally::default();
+        let row_bytes = row_bytes(&batch);
         for (row, time) in batch.timestamps().iter().enumerate() {
-            let (arrival, bytes) = (first + row as u64, batch.payload_len(row) as u32);
+            let bytes = (batch.payload_len(row) + row_bytes[row]) as u64;
+            let arrival = first + row as u64;
             if self.hold(PendingEvent { time: *time, arrival, bytes }, &mut tally) {
                 waiting += 1;
                 self.release(&mut tally);
@@ -139,7 +143,7 @@ impl Sorter {
         }
         let time = event.time.max(self.watermark);
         self.incoming.push(Reverse(PendingEvent { time, ..event }));
-        self.bytes += u64::from(event.bytes);
+        self.bytes += event.bytes;
         self.watermark = self.watermark.max(event.time.saturating_sub(self.window));
         true
     }
@@ -157,7 +161,7 @@ impl Sorter {
                 self.watermark = event.time;
             }
             self.remove_earliest();
-            self.bytes -= u64::from(event.bytes);
+            self.bytes -= event.bytes;
             tally.ready.push(event.arrival);
         }
     }
@@ -274,7 +278,10 @@ impl SortedRun {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{StageRunner, times};
+    use std::sync::Arc;
+
+    use crate::testing::{StageRunner, rows, times};
+    use arrow_array::{ArrayRef, StringArray};
     use serde_json::{Value, json};
     use sluice_model::Batch;
 
@@ -345,6 +352,26 @@ mod tests {
         assert_eq!(all.times, [1, 2, 3]);
         let out = sorted(json!({ "sort": "1h", "sort_bytes": 0 }), given);
         assert_eq!(out.times, [3, 2, 1]);
+    }
+
+    #[test]
+    fn bytes_of_rows_count_like_those_of_payloads() {
+        let text = "a text of 10000 bytes".repeat(500);
+        for limit in [1_000_000, 25_000] {
+            let options = json!({ "sort": "1h", "sort_bytes": limit });
+            let mut run = StageRunner::new("time", options);
+            let batches: Vec<Batch> = (1..4)
+                .map(|back| {
+                    let column: ArrayRef = Arc::new(StringArray::from(vec![text.as_str()]));
+                    let rows = rows("t", &[0], vec![("text", column)]);
+                    run.batch(&[("A", 10 - back)]).with_rows(vec![rows]).without_payloads()
+                })
+                .collect();
+            let out = run.all(batches).unwrap();
+            let is_held = limit > 100_000;
+            assert_eq!(times(&out), [7, 8, 9]);
+            assert_eq!(run.notes.is_empty(), is_held, "{limit}: {:?}", run.notes);
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(crate) struct TimeOptions {
     pub(crate) late: Option<LatePolicy>,
     /// How many events `sort` may hold back. Default: 1000000.
     pub(crate) sort_events: Option<u64>,
-    /// How many bytes of payload `sort` may hold back. Default: `128MiB`.
+    /// How many bytes of payloads and decoded rows `sort` may hold back. Default: `128MiB`.
     pub(crate) sort_bytes: Option<ByteSize>,
 }
 

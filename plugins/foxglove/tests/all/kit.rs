@@ -14,6 +14,8 @@ pub(crate) struct StageRun {
     parts: Vec<Stage>,
     pub(crate) channels: Channels,
     pub(crate) notes: Vec<String>,
+    /// How often each of them holds.
+    pub(crate) note_counts: Vec<u64>,
 }
 
 /// An event that came out.
@@ -37,7 +39,12 @@ pub(crate) struct Messages<'m> {
 impl StageRun {
     pub(crate) fn new(options: Value) -> Self {
         let stage = Registry::linked().stage("foxglove", options).unwrap();
-        Self { parts: stage.into_parts(), channels: Channels::default(), notes: Vec::new() }
+        Self {
+            parts: stage.into_parts(),
+            channels: Channels::default(),
+            notes: Vec::new(),
+            note_counts: Vec::new(),
+        }
     }
 
     /// A batch of these messages, a millisecond apart from `start` on.
@@ -79,7 +86,9 @@ impl StageRun {
             }
             assert_eq!(context.report.filtered, 0);
             added += context.report.added.len();
-            self.notes.extend(context.report.notes.into_iter().map(|(note, _)| note));
+            let (notes, counts): (Vec<_>, Vec<_>) = context.report.notes.into_iter().unzip();
+            self.notes.extend(notes);
+            self.note_counts.extend(counts);
             batches = out;
         }
         len += added;

@@ -3,4 +3,5 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod kit;
+mod nulls;
 mod views;

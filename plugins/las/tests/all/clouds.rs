@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::kit::{
-    BEGIN, CloudEvent, LasOutcome, Point, at, batch, batch_of_numbers, context, line, make, run,
-    run_on, write,
+    BEGIN, CloudEvent, LasOutcome, ListKind, Point, at, batch, batch_of_numbers, context, line,
+    make, one_event, run, run_on, write,
 };
+use arrow_array::{ArrayRef, Float64Array, UInt8Array};
 use las::Reader;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -164,6 +166,40 @@ fn all_list_types_and_member_widths_are_accepted() {
         assert!(noted[0].0.contains("`laser`") && noted[1].0.contains("colours"), "{noted:?}");
         assert_eq!(outcome.losses.len(), 1, "a time that is a plain number is reported");
     }
+}
+
+#[test]
+fn colours_with_null_parts_are_black_and_counted_and_other_nulls_are_zero() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cloud.las");
+    let part = |values: [Option<u8>; 4]| Arc::new(UInt8Array::from(values.to_vec())) as ArrayRef;
+    let axis = || Arc::new(Float64Array::from(vec![1.0; 4])) as ArrayRef;
+    let members = vec![
+        ("x", axis()),
+        ("y", axis()),
+        ("z", axis()),
+        ("laser", part([Some(9), None, None, None])),
+        ("intensity", part([Some(8), None, None, None])),
+        ("red", part([Some(1), None, Some(4), None])),
+        ("green", part([Some(2), Some(2), None, None])),
+        ("blue", part([Some(3), Some(3), None, None])),
+    ];
+    let context = context();
+    let batches = vec![one_event(members, ListKind::Large, &context.channels)];
+    let outcome = run(json!({ "path": path }), batches, &context).unwrap();
+    let points = read(&path).1;
+    let colours: Vec<[u16; 3]> = points
+        .iter()
+        .map(|point| point.color.unwrap())
+        .map(|color| [color.red, color.green, color.blue])
+        .collect();
+    assert_eq!(colours, [[256, 512, 768], [0; 3], [0; 3], [0; 3]]);
+    let numbers: Vec<(u16, u16)> =
+        points.iter().map(|point| (point.point_source_id, point.intensity)).collect();
+    assert_eq!(numbers, [(9, 8), (0, 0), (0, 0), (0, 0)]);
+    // A point without any colour is as it was.
+    let note = "colours of which a component is null, written as black".to_owned();
+    assert_eq!(outcome.notes, [(note, 2)]);
 }
 
 #[test]

@@ -3,7 +3,10 @@
 use std::sync::{Arc, LazyLock};
 
 use arrow_array::builder::{FixedSizeListBuilder, Float64Builder};
-use arrow_array::{ArrayRef, Float64Array, Int32Array, RecordBatch};
+use arrow_array::{
+    Array, ArrayRef, FixedSizeListArray, Float64Array, Int32Array, RecordBatch, StructArray,
+};
+use arrow_schema::Field;
 use proptest::prelude::*;
 use sluice_model::{
     Batch, BatchBuilder, Channel, ChannelId, Channels, Encoding, MessageType, Name, Payloads,
@@ -231,4 +234,49 @@ fn fields_beyond_the_limit_are_left_out_unless_they_are_kept() {
     assert_eq!(&*shown.last().unwrap().path, last);
     let thinned = figures.thinned.iter().find(|thinned| thinned.what == "numeric fields").unwrap();
     assert_eq!((thinned.of, thinned.shown), (names.len() as u64, shown.len() as u64));
+}
+
+#[test]
+fn points_without_a_position_are_no_points_of_a_cloud() {
+    // The third is null, and has numbers as well, which must not be used.
+    let axis = |values: [Option<f64>; 4]| Arc::new(Float64Array::from(values.to_vec())) as ArrayRef;
+    let is_point = axis([Some(0.0), Some(0.0), None, Some(0.0)]);
+    let members = vec![
+        ("x", axis([Some(1.0), None, Some(7.0), Some(4.0)])),
+        ("y", axis([Some(2.0), Some(8.0), Some(7.0), Some(5.0)])),
+        ("z", axis([Some(3.0), Some(9.0), Some(7.0), Some(6.0)])),
+    ];
+    let fields: Vec<Field> = members
+        .iter()
+        .map(|(name, axis)| Field::new(*name, axis.data_type().clone(), true))
+        .collect();
+    let arrays = members.into_iter().map(|(_, axis)| axis).collect();
+    let points = StructArray::new(fields.into(), arrays, is_point.nulls().cloned());
+    let element = Arc::new(Field::new_list_field(points.data_type().clone(), true));
+    let lists = |are_lists: [bool; 2]| {
+        let nulls = Some(are_lists.into_iter().collect());
+        FixedSizeListArray::new(Arc::clone(&element), 2, Arc::new(points.clone()), nulls)
+    };
+    // The points of a null list are stored like those of others.
+    for (lists, expected) in [
+        (lists([true, true]), vec![[1.0, 2.0, 3.0]]),
+        (lists([false, true]), vec![[4.0, 5.0, 6.0]]),
+        (lists([false, false]), vec![]),
+    ] {
+        let mut builder = BatchBuilder::default();
+        for time in 0..lists.len() as i64 {
+            builder.push_copy(time, time, ChannelId(0), &[0; 3]);
+        }
+        let events = (0..lists.len() as u32).collect();
+        let columns: [(&str, ArrayRef); 1] = [("points", Arc::new(lists))];
+        let columns = RecordBatch::try_from_iter(columns).unwrap();
+        let message = MessageType::named("sluice.points.sensor", TypeKey(0)).into();
+        let rows = Rows { message, payloads: Payloads::Kept, events, columns };
+        let batch = builder.finish().with_rows(vec![rows]);
+        let shown = ShownContext { channels: &CHANNELS_OF_PARTS, views: &VIEWS };
+        let part = Collector::default().part(&batch, RowFigures::Values, Some(shown));
+        let clouds = figures([part], &channels()).clouds;
+        let points: Vec<[f32; 3]> = clouds.into_iter().flat_map(|cloud| cloud.points).collect();
+        assert_eq!(points, expected);
+    }
 }

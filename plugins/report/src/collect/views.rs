@@ -1,17 +1,13 @@
 //! What the events of a batch show: places, pictures, scans, and when they were made.
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::Float32Type;
-use arrow_array::{Array, Float32Array, RecordBatch};
-use arrow_schema::DataType;
+use arrow_array::RecordBatch;
 use serde_json::json;
-use sluice_model::cast::cast;
 use sluice_model::{
     Batch, Channels, Error, FieldPath, Map, OptionsError, PluginKind, Registry, Rows, Stage,
     StageContext, TypeKey,
 };
 use sluice_views::{
-    FixColumns, ImageColumns, Placements, ScanColumns, ViewMap, list_parts, maps, parse_maps,
+    FixColumns, ImageColumns, Placements, PointLists, ScanColumns, ViewMap, maps, parse_maps,
 };
 use std::collections::BTreeMap;
 
@@ -86,11 +82,16 @@ impl ReportViews {
                 if turned.is_whole_after(lists.first_azimuth(row)) {
                     return Ok(CloudPart::from_points(points, (start, TypeKey::default())));
                 }
-                points.extend(lists.points(row));
+                points.extend(positions(&lists, row));
             }
         }
         Ok(CloudPart::from_points(points, (start, TypeKey::default())))
     }
+}
+
+/// The positions of the points of a row.
+fn positions(lists: &PointLists, row: usize) -> impl Iterator<Item = [f32; 3]> {
+    lists.range(row).unwrap_or_default().filter_map(|point| lists.position(point))
 }
 
 /// The stage that makes points of packets.
@@ -302,49 +303,11 @@ impl ShownRows<'_> {
                     CloudPart::keep_earlier(&mut to.cloud, scan);
                 }
                 ViewColumns::Points(lists) => {
-                    let points = CloudPart::from_points(lists.points(row), (time, key));
+                    let points =
+                        CloudPart::from_points(positions(lists, row).collect(), (time, key));
                     CloudPart::keep_earlier(&mut to.cloud, points);
                 }
             }
         }
-    }
-}
-
-/// Lists of points.
-struct PointLists {
-    offsets: Vec<usize>,
-    xyz: [Float32Array; 3],
-    azimuth: Option<Float32Array>,
-}
-
-impl PointLists {
-    /// `None` if the field is no list of structs with numbers `x`, `y` and `z`.
-    fn resolve(path: &FieldPath, columns: &RecordBatch) -> Option<Self> {
-        let (offsets, values) = list_parts(&path.resolve(columns)?)?;
-        let members = values.as_struct_opt()?;
-        let number = |name| {
-            let member = members.column_by_name(name)?;
-            if !member.data_type().is_numeric() {
-                return None;
-            }
-            let floats = cast(member, &DataType::Float32).ok()?;
-            Some(floats.as_primitive::<Float32Type>().clone())
-        };
-        let azimuth = number("azimuth");
-        Some(Self { offsets, xyz: [number("x")?, number("y")?, number("z")?], azimuth })
-    }
-
-    /// The azimuth of the first point of a row.
-    fn first_azimuth(&self, row: usize) -> Option<f32> {
-        let first =
-            self.offsets.get(row).filter(|start| Some(*start) < self.offsets.get(row + 1))?;
-        self.azimuth.as_ref()?.values().get(*first).copied()
-    }
-
-    fn points(&self, row: usize) -> Vec<[f32; 3]> {
-        let bounds = self.offsets.get(row).zip(self.offsets.get(row + 1));
-        let (start, end) = bounds.map_or((0, 0), |(start, end)| (*start, *end));
-        let part = |at: usize, part: usize| self.xyz.get(part)?.values().get(at).copied();
-        (start..end).filter_map(|at| Some([part(at, 0)?, part(at, 1)?, part(at, 2)?])).collect()
     }
 }

@@ -177,9 +177,7 @@ fn is_usable(rate: f64) -> bool {
 /// The share of intervals over 1.5 times the median.
 fn dropped(channel: &ChannelFigures) -> Option<f64> {
     let limit = 1.5e9 / channel.rate?.median;
-    let all: u64 = channel.intervals.bins.iter().map(|bin| bin.count).sum();
-    let long = channel.intervals.bins.iter().filter(|bin| bin.from >= limit);
-    let long: u64 = long.map(|bin| bin.count).sum();
+    let (all, long) = (channel.intervals.count(), channel.intervals.count_above(limit));
     (all > 0).then(|| long as f64 / all as f64)
 }
 

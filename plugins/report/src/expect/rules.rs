@@ -183,7 +183,7 @@ impl Expectations {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         Self::parse(&name, &text).map_err(|mistake| {
             let drawn = mistake.render(&shown, &text, false);
-            Error::refused(format!("{shown}: {}\n\n{drawn}", mistake.message))
+            Error::refused(format!("the expectations have a mistake\n\n{drawn}"))
         })
     }
 

@@ -70,6 +70,17 @@ fn figures(names: &[&str]) -> Figures {
 }
 
 #[test]
+fn intervals_in_the_bin_of_the_limit_are_dropped_ones_if_most_of_it_is_above() {
+    let mut log = figures(&["POSE"]);
+    let text = "[channels.POSE]\ndropped = { over = 1.5, share = 0.1 }";
+    for (from, to, is_dropped) in [(149.5e6, 151e6, true), (149e6, 150.5e6, false)] {
+        let usual = HistogramBin { from: 99e6, to: 101e6, count: 510 };
+        log.channels[0].intervals.bins = vec![usual, HistogramBin { from, to, count: 90 }];
+        assert_eq!(!failing(text, &log).is_empty(), is_dropped, "{from}");
+    }
+}
+
+#[test]
 fn each_rule_says_what_was_expected_and_found() {
     let mut log = figures(&["POSE"]);
     log.inputs[0].damaged_bytes = 24;

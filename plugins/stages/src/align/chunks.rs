@@ -16,6 +16,10 @@ pub(super) struct InputChunks {
     /// The number of the first chunk that is kept.
     first: u64,
     chunks: VecDeque<Vec<Option<ChunkColumn>>>,
+    /// By track of the input, the number of the first chunk whose column is kept.
+    first_columns: Vec<u64>,
+    /// Bytes of the columns that are kept.
+    bytes: u64,
 }
 
 /// The values of one track in a chunk.
@@ -26,12 +30,14 @@ pub(super) struct ChunkColumn {
     pub(super) kind: usize,
     /// About how much memory a value takes.
     pub(super) row_bytes: u32,
+    bytes: u64,
 }
 
 impl ChunkColumn {
     pub(super) fn new(values: ArrayRef, kind: usize) -> Self {
-        let bytes = array_bytes(&values) / values.len().max(1);
-        Self { values, kind, row_bytes: u32::try_from(bytes).unwrap_or(u32::MAX) }
+        let bytes = array_bytes(&values);
+        let row_bytes = u32::try_from(bytes / values.len().max(1)).unwrap_or(u32::MAX);
+        Self { values, kind, row_bytes, bytes: bytes as u64 }
     }
 
     /// The number of elements in a row, if the values are lists of any length.
@@ -50,6 +56,8 @@ impl ChunkColumn {
 impl InputChunks {
     /// Adds the columns of a batch, by track of the input, and returns their number.
     pub(super) fn push(&mut self, columns: Vec<Option<ChunkColumn>>) -> u64 {
+        self.first_columns.resize(columns.len(), self.first);
+        self.bytes += columns.iter().flatten().map(|column| column.bytes).sum::<u64>();
         self.chunks.push_back(columns);
         self.first + self.chunks.len() as u64 - 1
     }
@@ -69,12 +77,28 @@ impl InputChunks {
         (self.first, columns.collect())
     }
 
-    /// Drops the chunks before this one, or all.
-    pub(super) fn keep_from(&mut self, chunk: Option<u64>) {
+    /// Bytes of the columns that are kept.
+    pub(super) fn memory(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Drops the columns of a track in the chunks before this one, or in all.
+    pub(super) fn keep_column_from(&mut self, slot: usize, chunk: Option<u64>) {
         let end = self.first + self.chunks.len() as u64;
-        let first = chunk.unwrap_or(end).clamp(self.first, end);
-        let gone = usize::try_from(first - self.first).unwrap_or(0);
-        self.chunks.drain(..gone);
+        let Some(kept) = self.first_columns.get_mut(slot) else { return };
+        let first = chunk.unwrap_or(end).clamp(*kept, end);
+        let gone = (*kept - self.first) as usize..(first - self.first) as usize;
+        *kept = first;
+        for columns in self.chunks.range_mut(gone) {
+            self.bytes -= columns[slot].take().map_or(0, |column| column.bytes);
+        }
+    }
+
+    /// Drops the chunks of which no column is kept.
+    pub(super) fn trim(&mut self) {
+        let end = self.first + self.chunks.len() as u64;
+        let first = self.first_columns.iter().copied().min().unwrap_or(end);
+        self.chunks.drain(..(first - self.first) as usize);
         self.first = first;
     }
 }

@@ -232,7 +232,7 @@ impl AlignFold {
                 continue;
             }
             state.kind = Some(column.kind);
-            state.track.insert(TimedValue { time, place, bytes: column.row_bytes });
+            state.track.insert(TimedValue { time, place });
             if done.is_some_and(|done| time <= done) {
                 self.figures.count_late(*track);
             }
@@ -396,20 +396,25 @@ impl AlignFold {
             }
         }
         let suspect = self.guard.suspect().map(|suspect| (suspect.input, suspect.place.chunk));
-        for (at, input) in self.inputs.iter_mut().enumerate() {
-            let of = self.tracks.iter().filter(|state| state.input == at);
-            let first = of.filter_map(|state| state.track.first_chunk()).min();
-            let waits = suspect.filter(|(of, chunk)| *of == at && *chunk != NO_CHUNK);
-            input.keep_from(first.into_iter().chain(waits.map(|(_, chunk)| chunk)).min());
+        for TrackState { track, input, slot, .. } in &self.tracks {
+            let waits = suspect.filter(|(of, chunk)| of == input && *chunk != NO_CHUNK);
+            let first = track.first_chunk().into_iter().chain(waits.map(|(_, chunk)| chunk)).min();
+            self.inputs[*input].keep_column_from(*slot, first);
         }
-        let held: u64 = self.tracks.iter().map(|state| state.track.memory()).sum();
-        if held > MAX_HELD_BYTES {
+        self.inputs.iter_mut().for_each(InputChunks::trim);
+        if self.memory() > MAX_HELD_BYTES {
             return Err(Error::refused(format!(
                 "align: rows wait for values of more than {}: lower `tolerance`, or choose `last`",
                 units::bytes(MAX_HELD_BYTES)
             )));
         }
         Ok(())
+    }
+
+    /// About how much memory the values take that rows wait for.
+    pub(super) fn memory(&self) -> u64 {
+        let places: u64 = self.tracks.iter().map(|state| state.track.memory()).sum();
+        places + self.inputs.iter().map(InputChunks::memory).sum::<u64>()
     }
 }
 
@@ -427,7 +432,8 @@ impl Fold for AlignFold {
         incoming.push(batch, plan, channels, |input, values| {
             let of = plan.inputs[input].tracks.iter().zip(values);
             let columns = of.map(|(track, values)| {
-                let values = values?;
+                // Columns without values are no use, and lists of a fixed length are large.
+                let values = values.filter(|values| values.null_count() < values.len())?;
                 let kind = tracks[*track].kinds.number(values.data_type());
                 Some(ChunkColumn::new(values, kind))
             });

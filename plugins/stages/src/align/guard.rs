@@ -2,7 +2,9 @@
 //! them wait. Orders nothing.
 //!
 //! An event whose time is far from the newest time, and from the event before it of its own
-//! channel, waits for the next event: whichever time that is nearer to is the right one.
+//! channel, waits for the next event: whichever time that is nearer to is the right one, unless it
+//! is far from both. A channel that is far behind is believed, but if it goes on for long and no
+//! event is near the newest time, that was wrong.
 
 use super::plan::CLOCK_RESET_NS;
 use super::track::Place;
@@ -28,6 +30,10 @@ pub(super) struct Admission {
 
 /// A time this much later than all others may be wrong.
 const FAR_AHEAD: i64 = 10_000_000_000;
+/// Events that are farther from each other do not confirm each other, unless all are that rare, but
+/// never if they are farther than the longest pause.
+const LONG_PAUSE: u64 = 24 * 3600 * 1_000_000_000;
+const LONGEST_PAUSE: u64 = 366 * LONG_PAUSE;
 
 /// The state of the decision.
 #[derive(Debug, Default)]
@@ -35,6 +41,10 @@ pub(super) struct TimeGuard {
     newest: Option<i64>,
     /// The time of the last event of each input, believed or not.
     last: Vec<Option<i64>>,
+    /// Of each input that has had events far behind the newest time, since the last event that was
+    /// near it, the time of the first one.
+    behind: Vec<Option<i64>>,
+    is_any_behind: bool,
     suspect: Option<Arrival>,
     /// How many events were left out.
     pub(super) disbelieved: u64,
@@ -42,7 +52,7 @@ pub(super) struct TimeGuard {
 
 impl TimeGuard {
     pub(super) fn new(inputs: usize) -> Self {
-        Self { last: vec![None; inputs], ..Self::default() }
+        Self { last: vec![None; inputs], behind: vec![None; inputs], ..Self::default() }
     }
 
     /// The arrivals to believe after the next one, in order: at most two.
@@ -53,9 +63,16 @@ impl TimeGuard {
         }
         let is_next_of_own = own.is_some_and(|own| is_near(own, next.time));
         let first = self.resolve(next.time);
+        let is_near_newest = self.newest.is_some_and(|newest| is_near(newest, next.time));
+        if is_near_newest && self.is_any_behind {
+            self.behind.fill(None);
+            self.is_any_behind = false;
+        }
         let second = match self.newest {
-            Some(newest) if is_near(newest, next.time) || is_next_of_own => {
-                Some(self.believe(next, false))
+            Some(_) if is_near_newest => Some(self.believe(next, false)),
+            Some(newest) if is_next_of_own => {
+                let restarts = next.time < newest && self.is_long_behind(next);
+                Some(self.believe(next, restarts))
             }
             _ => {
                 self.suspect = Some(next);
@@ -81,13 +98,24 @@ impl TimeGuard {
         let suspect = self.suspect.take()?;
         let is_right = match self.newest {
             None => suspect.time <= next || is_near(suspect.time, next),
-            Some(newest) => next.abs_diff(suspect.time) < next.abs_diff(newest),
+            Some(newest) => {
+                let distance = next.abs_diff(suspect.time);
+                let pause = suspect.time.abs_diff(newest).clamp(LONG_PAUSE, LONGEST_PAUSE);
+                distance < next.abs_diff(newest) && distance <= pause
+            }
         };
         if !is_right {
             self.disbelieved += 1;
             return None;
         }
         Some(self.believe_suspect(suspect))
+    }
+
+    /// Whether an input has been far behind for so long that the newest time is wrong.
+    fn is_long_behind(&mut self, next: Arrival) -> bool {
+        self.is_any_behind = true;
+        let Some(since) = self.behind.get_mut(next.input) else { return false };
+        next.time.abs_diff(*since.get_or_insert(next.time)) >= FAR_AHEAD.unsigned_abs()
     }
 
     fn believe_suspect(&mut self, suspect: Arrival) -> Admission {
@@ -97,6 +125,9 @@ impl TimeGuard {
     }
 
     fn believe(&mut self, arrival: Arrival, restarts: bool) -> Admission {
+        if restarts {
+            self.behind.fill(None);
+        }
         let newest = self.newest.filter(|_| !restarts).unwrap_or(arrival.time);
         self.newest = Some(newest.max(arrival.time));
         Admission { arrival, restarts }
@@ -160,5 +191,51 @@ mod tests {
         let (times, lost) = believed(&pairs.collect::<Vec<_>>());
         assert_eq!((times.len(), lost), (9, 1));
         assert!(times.iter().all(|time| !time.1));
+    }
+
+    #[test]
+    fn an_absurd_time_does_not_confirm_a_less_absurd_one() {
+        let (times, lost) =
+            believed(&[(0, S), (1, S), (1, 1_000_000 * S), (1, 2_000_000_000 * S), (0, 2 * S)]);
+        assert_eq!(times, [(S, false), (S, false), (2 * S, false)]);
+        assert_eq!(lost, 2);
+    }
+
+    #[test]
+    fn absurd_times_nearer_to_each_other_than_to_the_others_do_not_confirm_each_other() {
+        let absurd = [(1, 2_000_000_000 * S), (1, 3_000_000_000 * S)];
+        let (times, lost) = believed(&[(0, S), absurd[0], absurd[1], (0, 2 * S)]);
+        assert_eq!((times, lost), (vec![(S, false), (2 * S, false)], 2));
+    }
+
+    #[test]
+    fn rare_events_confirm_each_other() {
+        let days = [0, 2, 4, 6, 8, 10].map(|day| (0, day * 86_400 * S));
+        for times in [[0, 20, 45, 3000, 3600, 3700].map(|time| (0, time * S)), days] {
+            let (times, lost) = believed(&times);
+            assert_eq!((times.len(), lost), (6, 0));
+            assert!(times.iter().all(|time| !time.1));
+        }
+    }
+
+    #[test]
+    fn a_channel_that_goes_on_far_behind_a_time_that_nothing_follows_starts_anew() {
+        let tenths = |from: i64, to: i64| (from..to).map(|n| (0, n * S / 10));
+        let absurd = [(1, 1_000_000 * S), (1, 1_000_000 * S + 1)];
+        let arrivals: Vec<_> = tenths(0, 50).chain(absurd).chain(tenths(50, 300)).collect();
+        let (times, lost) = believed(&arrivals);
+        assert_eq!((times.len(), lost), (302, 0));
+        let anew: Vec<i64> = times.iter().filter(|time| time.1).map(|time| time.0).collect();
+        assert_eq!(anew, [15 * S]);
+    }
+
+    #[test]
+    fn a_channel_that_is_behind_and_catches_up_starts_nothing_anew() {
+        // Channel 1 comes 9 s late, and channel 0 pauses for a minute.
+        let pair = |n: i64| [(0, (100 + n) * S), (1, (91 + n) * S)];
+        let pause = (101..160).map(|second| (1, second * S));
+        let arrivals: Vec<_> = (0..10).flat_map(pair).chain(pause).collect();
+        let (times, _) = believed(&arrivals);
+        assert!(times.iter().all(|time| !time.1), "{times:?}");
     }
 }

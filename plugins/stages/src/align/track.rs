@@ -10,8 +10,6 @@ use super::options::Method;
 pub(crate) struct TimedValue {
     pub(crate) time: i64,
     pub(crate) place: Place,
-    /// About how much memory it takes.
-    pub(crate) bytes: u32,
 }
 
 /// Where a value is: the number of a chunk of its input, and a row of it.
@@ -61,12 +59,10 @@ pub(crate) struct Track {
     values: VecDeque<TimedValue>,
     /// The time of the newest value that is no longer in `values`.
     dropped: Option<i64>,
-    bytes: u64,
 }
 
 impl Track {
     pub(crate) fn insert(&mut self, value: TimedValue) {
-        self.bytes += u64::from(value.bytes);
         if self.values.back().is_none_or(|last| last.time <= value.time) {
             return self.values.push_back(value);
         }
@@ -84,9 +80,9 @@ impl Track {
         self.values.back().is_some_and(|last| last.time > time)
     }
 
-    /// About how much memory the values take that it keeps.
+    /// How much memory it takes itself, without the values.
     pub(crate) fn memory(&self) -> u64 {
-        self.bytes + (self.values.len() * size_of::<TimedValue>()) as u64
+        (self.values.len() * size_of::<TimedValue>()) as u64
     }
 
     /// The lowest number of a chunk that is needed.
@@ -102,7 +98,6 @@ impl Track {
                 return;
             }
             self.dropped = Some(first.time);
-            self.bytes -= u64::from(first.bytes);
             self.values.pop_front();
         }
     }
@@ -179,7 +174,7 @@ mod tests {
     fn track(times: &[i64]) -> Track {
         let mut track = Track::default();
         for (row, time) in (0..).zip(times) {
-            track.insert(TimedValue { time: *time, place: Place { chunk: 0, row }, bytes: 0 });
+            track.insert(TimedValue { time: *time, place: Place { chunk: 0, row } });
         }
         track
     }

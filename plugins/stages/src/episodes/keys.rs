@@ -1,8 +1,8 @@
 //! The value of a field by which rows are told apart, of each row of a batch.
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int64Type};
-use arrow_array::{Array, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
+use arrow_array::{Array, Float64Array, Int64Array, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::DataType;
 use sluice_model::cast::cast;
 use sluice_model::{Error, FieldPath};
@@ -10,6 +10,7 @@ use sluice_model::{Error, FieldPath};
 /// The values of a field.
 pub(super) enum KeyColumn {
     Whole(Int64Array),
+    Unsigned(UInt64Array),
     Number(Float64Array),
     Text(StringArray),
     /// The rows do not have the field.
@@ -21,7 +22,7 @@ pub(super) enum KeyColumn {
 pub(super) enum Key {
     #[default]
     Null,
-    Whole(i64),
+    Whole(i128),
     /// The bits of a number.
     Number(u64),
     Text(String),
@@ -34,9 +35,10 @@ impl KeyColumn {
         let kind = values.data_type();
         let wanted = match kind {
             DataType::Boolean => DataType::Int64,
-            // The greatest ones are told apart as numbers, as well as those can.
-            DataType::UInt64 => DataType::Float64,
+            DataType::UInt64 => DataType::UInt64,
             kind if kind.is_integer() => DataType::Int64,
+            // Their digits, which no other number type has room for.
+            kind if kind.is_decimal() => DataType::Utf8,
             kind if kind.is_numeric() => DataType::Float64,
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
             other => {
@@ -50,6 +52,7 @@ impl KeyColumn {
             .map_err(|error| Error::internal(format!("values of `{field}`: {error}")))?;
         Ok(match wanted {
             DataType::Int64 => Self::Whole(values.as_primitive::<Int64Type>().clone()),
+            DataType::UInt64 => Self::Unsigned(values.as_primitive::<UInt64Type>().clone()),
             DataType::Float64 => Self::Number(values.as_primitive::<Float64Type>().clone()),
             _ => Self::Text(values.as_string::<i32>().clone()),
         })
@@ -65,7 +68,8 @@ impl KeyColumn {
                 }
                 Key::Text(text.to_owned())
             }
-            Self::Whole(values) if values.is_valid(row) => Key::Whole(values.value(row)),
+            Self::Whole(values) if values.is_valid(row) => Key::Whole(values.value(row).into()),
+            Self::Unsigned(values) if values.is_valid(row) => Key::Whole(values.value(row).into()),
             // Both zeros are one value.
             Self::Number(values) if values.is_valid(row) => {
                 Key::Number((values.value(row) + 0.0).to_bits())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef, Int32Array, StringArray};
+use arrow_array::{Array, ArrayRef, Decimal128Array, Int32Array, StringArray, UInt64Array};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_model::Batch;
@@ -132,6 +132,32 @@ fn rows_of_several_types_keep_theirs() {
     found.sort_unstable();
     assert_eq!(found, [(0, 0), (1, 1), (2, 2)]);
     assert_eq!(out.rows().len(), 2);
+}
+
+#[test]
+fn numbers_that_no_float_tells_apart_are_different_values() {
+    let large = 1_u64 << 60;
+    let whole: ArrayRef = Arc::new(UInt64Array::from(vec![large, large, large + 1, u64::MAX]));
+    let tenths = [1_i128 << 60, 1 << 60, (1 << 60) + 1, -1];
+    let tenths = Decimal128Array::from_iter_values(tenths).with_precision_and_scale(38, 1);
+    for values in [whole, Arc::new(tenths.unwrap())] {
+        let mut run = StageRunner::new("episodes", json!({ "channel": "R", "change": "v" }));
+        let batch = run.batch(&[("R", 0), ("R", 1), ("R", 2), ("R", 3)]);
+        let rows = rows("r_t", &[0, 1, 2, 3], vec![("v", values)]);
+        let out = run.all([batch.with_rows(vec![rows])]).unwrap();
+        assert_eq!(numbered(&out), [(0, 0), (1, 0), (2, 1), (3, 2)]);
+    }
+}
+
+#[test]
+fn the_type_of_a_whole_number_is_no_change() {
+    let mut run = StageRunner::new("episodes", json!({ "channel": "R", "change": "v" }));
+    let signed: ArrayRef = Arc::new(Int32Array::from(vec![5]));
+    let unsigned: ArrayRef = Arc::new(UInt64Array::from(vec![5, 6]));
+    let all =
+        vec![rows("i_t", &[0], vec![("v", signed)]), rows("u_t", &[1, 2], vec![("v", unsigned)])];
+    let batch = run.batch(&[("R", 0), ("R", 1), ("R", 2)]).with_rows(all);
+    assert_eq!(numbered(&run.all([batch]).unwrap()), [(0, 0), (1, 0), (2, 1)]);
 }
 
 #[test]

@@ -141,9 +141,6 @@ pub(crate) enum ListKind {
 
 /// An event with two points whose integers have 32 bits and more; those of the second do not fit.
 pub(crate) fn wide(kind: ListKind, channels: &Channels) -> Batch {
-    let mut builder = BatchBuilder::default();
-    let channel = Channel::new(Name::from_text("W"), "log", Encoding::Lcm);
-    builder.push_copy(BEGIN, 0, channels.intern(channel).unwrap(), b"");
     let axis = || -> ArrayRef { Arc::new(Float64Array::from(vec![1.0, 2.0])) };
     let colour = || -> ArrayRef { Arc::new(Int32Array::from(vec![300, 70_000])) };
     let members = vec![
@@ -156,13 +153,26 @@ pub(crate) fn wide(kind: ListKind, channels: &Channels) -> Batch {
         ("green", colour()),
         ("blue", colour()),
     ];
+    one_event(members, kind, channels)
+}
+
+/// An event with points that have these members.
+pub(crate) fn one_event(
+    members: Vec<(&str, ArrayRef)>,
+    kind: ListKind,
+    channels: &Channels,
+) -> Batch {
+    let mut builder = BatchBuilder::default();
+    let channel = Channel::new(Name::from_text("W"), "log", Encoding::Lcm);
+    builder.push_copy(BEGIN, 0, channels.intern(channel).unwrap(), b"");
     let structs = Arc::new(StructArray::try_from(members).unwrap());
     let element = Arc::new(Field::new_list_field(structs.data_type().clone(), false));
+    let len = structs.len();
     let points: ArrayRef = match kind {
         ListKind::Large => {
-            Arc::new(LargeListArray::new(element, OffsetBuffer::from_lengths([2]), structs, None))
+            Arc::new(LargeListArray::new(element, OffsetBuffer::from_lengths([len]), structs, None))
         }
-        ListKind::Fixed => Arc::new(FixedSizeListArray::new(element, 2, structs, None)),
+        ListKind::Fixed => Arc::new(FixedSizeListArray::new(element, len as i32, structs, None)),
     };
     let rows = Rows {
         message: MessageType::named("wide", TypeKey(8)).into(),

@@ -117,10 +117,8 @@ impl Comparing<'_> {
     ) -> Option<Failure<'static>> {
         let DroppedShare { over, share } = rule.value;
         let median = channel.rate.map(|rate| 1e9 / rate.median)?;
-        let bins = || channel.intervals.bins.iter();
-        let all: u64 = bins().map(|bin| bin.count).sum();
-        let limit = over * median;
-        let long: u64 = bins().filter(|bin| bin.from >= limit).map(|bin| bin.count).sum();
+        let all = channel.intervals.count();
+        let long = channel.intervals.count_above(over * median);
         let is_judged = all + 1 >= super::super::values::LEAST_EVENTS;
         if !is_judged || long as f64 <= share * all as f64 {
             return None;

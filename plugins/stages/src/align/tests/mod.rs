@@ -2,10 +2,15 @@
 
 mod kit;
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_model::{OptionsError, Registry, Stage, TimeWindow};
+use sluice_model::{Channels, Fold, Map, OptionsError, Registry, Stage, StageContext, TimeWindow};
 
+use super::fold::AlignFold;
+use super::plan::AlignPlan;
+use super::select::SelectMap;
 use kit::{MS, Outcome, Runner, TestEvent};
 
 fn aligned(options: Value, events: &[TestEvent]) -> Outcome {
@@ -241,6 +246,46 @@ fn an_absurd_time_makes_no_rows_and_a_pause_is_skipped() {
     let events = ms(&[("A", 0, 1.0), ("A", year, 2.0), ("A", year + 100, 3.0)]);
     let out = aligned(tenths(json!({ "a": "A.v" })), &events);
     assert_eq!((out.rows.len(), out.note("holes between rows")), (5, 1));
+}
+
+#[test]
+fn two_absurd_times_in_a_row_leave_all_rows() {
+    let fields = json!({ "a": { "field": "A.v", "method": "linear" },
+        "b": { "field": "B.v", "tolerance": "1h" } });
+    let options = json!({ "rate": "20Hz", "tolerance": "2s", "fields": fields });
+    let mut events = vec![("B", 0, 5.0)];
+    events.extend((0..600).map(|n| ("A", n * 100 * MS, n as f64)));
+    let sound = aligned(options.clone(), &events);
+    assert_eq!(sound.rows.len(), 1199);
+    events.splice(51..51, [("B", 1_000_000_000 * MS, 6.0), ("B", 2_000_000_000_000 * MS, 7.0)]);
+    let out = aligned(options.clone(), &events);
+    assert!(out.rows == sound.rows, "{} rows", out.rows.len());
+    assert_eq!(out.note("whose time is far from that of all others"), 2);
+    let window = TimeWindow { start: Some(20_000 * MS), end: Some(30_000 * MS) };
+    let part = Runner::new(options, window).all(&[&events]).unwrap();
+    assert!(part.rows == sound.rows[400..600], "{} rows", part.rows.len());
+}
+
+#[test]
+fn a_rare_field_does_not_keep_the_values_of_the_other_fields_of_its_channel() {
+    // Only the first `v` is not null.
+    let fields = json!({ "v": { "field": "A.v", "tolerance": "1h" }, "q": "A.q" });
+    let plan = AlignPlan::new(serde_json::from_value(tenths(fields)).unwrap()).unwrap();
+    let plan = Arc::new(plan);
+    let (select, mut fold) = (SelectMap::new(Arc::clone(&plan)), AlignFold::new(plan));
+    let channels = Channels::default();
+    let mut memory = Vec::new();
+    for first in 0..100 {
+        let value = |n: i64| if n == 0 { 1.0 } else { 404.0 };
+        let events: Vec<TestEvent> =
+            (first * 100..(first + 1) * 100).map(|n| ("A", n * 10 * MS, value(n))).collect();
+        let mut context = StageContext::new(&channels, Some(0));
+        let batch = kit::batch(&channels, first as usize * 100, &events);
+        let batch = select.apply(batch, &mut context).unwrap();
+        assert_eq!(fold.push(batch, &mut context).unwrap()[0].len(), 10);
+        memory.push(fold.memory());
+    }
+    assert!(memory[99] <= memory[1] && memory[99] > 0, "{memory:?}");
 }
 
 #[test]
