@@ -55,6 +55,26 @@ impl JsonShape {
         }
     }
 
+    /// The type of values that are of both.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Object(mut properties), Self::Object(others)) => {
+                for (name, shape) in others {
+                    match properties.iter_mut().find(|(known, _)| *known == name) {
+                        Some((_, known)) => *known = known.clone().and(shape),
+                        None => properties.push((name, shape)),
+                    }
+                }
+                Self::Object(properties)
+            }
+            (Self::List(item), Self::List(other)) => Self::List(Box::new(item.and(*other))),
+            (Self::Number, Self::Integer) | (Self::Integer, Self::Number) => Self::Integer,
+            (Self::Text, Self::Bytes) | (Self::Bytes, Self::Text) => Self::Bytes,
+            (shape, other) if shape == other => shape,
+            _ => Self::Any,
+        }
+    }
+
     fn data_type(&self) -> DataType {
         match self {
             Self::Bool => DataType::Boolean,
@@ -83,52 +103,81 @@ struct SchemaReader<'s> {
 
 impl<'s> SchemaReader<'s> {
     fn shape(&mut self, schema: &'s Value, depth: usize) -> JsonShape {
+        self.known_shape(schema, depth).unwrap_or(JsonShape::Any)
+    }
+
+    /// What a schema says of the columns of a value, if anything: all that it consists of applies.
+    fn known_shape(&mut self, schema: &'s Value, depth: usize) -> Option<JsonShape> {
         self.columns += 1;
-        let Some(schema) = schema.as_object() else { return JsonShape::Any };
+        let schema = schema.as_object()?;
         if depth > MAX_DEPTH || self.columns > MAX_COLUMNS {
-            return JsonShape::Any;
+            return Some(JsonShape::Any);
         }
-        if let Some(other) = self.stands_for(schema) {
-            return self.shape(other, depth + 1);
+        let mut parts = Vec::new();
+        parts.extend(schema.get("$ref").and_then(|to| self.referred(to, depth)));
+        let bases = elements(schema, "allOf");
+        parts.extend(bases.filter_map(|base| self.known_shape(base, depth + 1)));
+        parts.extend(self.own_shape(schema, depth));
+        for choices in ["anyOf", "oneOf"] {
+            parts.extend(self.choice(elements(schema, choices), depth));
         }
-        match type_of(schema) {
-            Some("boolean") => JsonShape::Bool,
-            Some("integer") => JsonShape::Integer,
-            Some("number") => JsonShape::Number,
-            Some("string") if says(schema, "contentEncoding", "base64") => JsonShape::Bytes,
-            Some("string") => JsonShape::Text,
-            Some("array") => match schema.get("items") {
-                Some(items @ Value::Object(_)) => {
-                    JsonShape::List(Box::new(self.shape(items, depth + 1)))
-                }
-                _ => JsonShape::Any,
-            },
-            Some("object") => self.object(schema, depth),
+        parts.into_iter().reduce(JsonShape::and)
+    }
+
+    /// The shape by the type and the properties of a schema.
+    fn own_shape(&mut self, schema: &'s Map<String, Value>, depth: usize) -> Option<JsonShape> {
+        Some(match type_of(schema)? {
+            "boolean" => JsonShape::Bool,
+            "integer" => JsonShape::Integer,
+            "number" => JsonShape::Number,
+            "string" if says(schema, "contentEncoding", "base64") => JsonShape::Bytes,
+            "string" => JsonShape::Text,
+            "array" => {
+                let items = schema.get("items").filter(|items| items.is_object())?;
+                JsonShape::List(Box::new(self.shape(items, depth + 1)))
+            }
+            "object" => {
+                let properties = schema.get("properties")?.as_object()?;
+                let each = properties.iter();
+                let each = each.map(|(name, of)| (name.clone(), self.shape(of, depth + 1)));
+                JsonShape::Object(Some(each.collect()).filter(|all: &Vec<_>| !all.is_empty())?)
+            }
             _ => JsonShape::Any,
+        })
+    }
+
+    /// The shape of the only choice that is not null. Several leave it open, unless none of them
+    /// says anything of the type.
+    fn choice(
+        &mut self,
+        choices: impl Iterator<Item = &'s Value>,
+        depth: usize,
+    ) -> Option<JsonShape> {
+        let choices: Vec<&Value> = choices.filter(|choice| !is_null(choice)).collect();
+        match choices[..] {
+            [choice] => self.known_shape(choice, depth + 1),
+            _ => choices.iter().any(|choice| has_type(choice)).then_some(JsonShape::Any),
         }
     }
 
-    fn object(&mut self, schema: &'s Map<String, Value>, depth: usize) -> JsonShape {
-        let properties = schema.get("properties").and_then(Value::as_object);
-        let Some(properties) = properties.filter(|all| !all.is_empty()) else {
-            return JsonShape::Any;
-        };
-        let each = properties.iter();
-        JsonShape::Object(
-            each.map(|(name, of)| (name.clone(), self.shape(of, depth + 1))).collect(),
-        )
+    /// The shape of the part of the whole that `$ref` names.
+    fn referred(&mut self, to: &Value, depth: usize) -> Option<JsonShape> {
+        let root = self.root;
+        let part = to.as_str().and_then(|to| root.pointer(to.strip_prefix('#')?));
+        // What is in another file is unknown.
+        part.map_or(Some(JsonShape::Any), |part| self.known_shape(part, depth + 1))
     }
+}
 
-    /// The schema that this one refers to: the only one that is not null.
-    fn stands_for(&self, schema: &'s Map<String, Value>) -> Option<&'s Value> {
-        if let Some(Value::String(reference)) = schema.get("$ref") {
-            return self.root.pointer(reference.strip_prefix('#')?);
-        }
-        let choices = ["anyOf", "oneOf", "allOf"].iter().find_map(|word| schema.get(*word))?;
-        let mut values = choices.as_array()?.iter().filter(|choice| !is_null(choice));
-        let first = values.next()?;
-        values.next().is_none().then_some(first)
-    }
+/// Whether a schema may say something of the type.
+fn has_type(schema: &Value) -> bool {
+    let words = ["type", "properties", "$ref", "allOf", "anyOf", "oneOf"];
+    words.iter().any(|word| schema.get(word).is_some())
+}
+
+/// The schemas in a list of a schema.
+fn elements<'s>(schema: &'s Map<String, Value>, key: &str) -> impl Iterator<Item = &'s Value> {
+    schema.get(key).and_then(Value::as_array).into_iter().flatten()
 }
 
 fn says(schema: &Map<String, Value>, key: &str, word: &str) -> bool {
@@ -139,14 +188,14 @@ fn is_null(schema: &Value) -> bool {
     schema.get("type").and_then(Value::as_str) == Some("null")
 }
 
-/// The only type besides `null` that a schema allows.
+/// The only type besides `null` that a schema allows, or no name if it allows several.
 fn type_of(schema: &Map<String, Value>) -> Option<&str> {
     match schema.get("type") {
         Some(Value::String(word)) => Some(word),
         Some(Value::Array(words)) => {
             let mut words = words.iter().filter_map(Value::as_str).filter(|word| *word != "null");
             let first = words.next()?;
-            words.next().is_none().then_some(first)
+            Some(if words.next().is_some() { "" } else { first })
         }
         // Both words are often left out where it is clear what is meant.
         Some(_) => None,
@@ -197,6 +246,43 @@ mod tests {
     }
 
     #[test]
+    fn all_parts_of_a_type_have_columns() {
+        let names = |schema: Value| match shape(schema) {
+            JsonShape::Object(all) => {
+                all.into_iter().map(|(name, shape)| format!("{name} {shape:?}")).collect()
+            }
+            other => vec![format!("{other:?}")],
+        };
+        let base = json!({ "base": { "type": "object", "properties": {
+            "id": { "type": "integer" }, "x": {} } } });
+        let own = json!({ "speed": { "type": "number" }, "x": { "type": "string" } });
+        let refer = json!({ "$ref": "#/$defs/base" });
+        let inherits = json!({ "allOf": [refer], "properties": own, "$defs": base });
+        let refers =
+            json!({ "$ref": "#/$defs/base", "type": "object", "properties": own, "$defs": base });
+        let two =
+            json!({ "type": "object", "allOf": [refer, { "properties": own }], "$defs": base });
+        for schema in [inherits, refers, two] {
+            assert_eq!(names(schema), ["id Integer", "x Any", "speed Number"]);
+        }
+        // What says nothing of the type displaces nothing.
+        let limited = json!({ "properties": {
+            "a": { "type": "integer", "allOf": [{ "minimum": 3 }] },
+            "b": { "type": "string", "anyOf": [{ "maxLength": 3 }, { "const": "other" }] },
+            "c": { "type": "number", "oneOf": [{ "type": "integer" }] },
+        }, "anyOf": [{ "required": ["a"] }, { "required": ["b"] }] });
+        assert_eq!(names(limited), ["a Integer", "b Text", "c Integer"]);
+        // What may be one of several, or is in another file, has no columns: some would be lost.
+        let other = json!({ "properties": { "z": { "type": "number" } } });
+        let either = json!({ "properties": own, "oneOf": [{ "properties": own }, other] });
+        let elsewhere = json!({ "allOf": [{ "$ref": "base.json" }, { "properties": own }] });
+        assert_eq!([names(either), names(elsewhere)], [["Any"], ["Any"]]);
+        let wrong = json!({ "properties": { "a": { "allOf": [{ "type": "string" }, refer] } },
+            "$defs": base });
+        assert_eq!(names(wrong), ["a Any"]);
+    }
+
+    #[test]
     fn a_type_that_holds_itself_ends_as_text() {
         let schema = json!({ "properties": { "next": { "$ref": "#" } } });
         let mut at = &shape(schema);
@@ -205,6 +291,23 @@ mod tests {
             (at, depth) = (&properties[0].1, depth + 1);
         }
         assert!(*at == JsonShape::Any && depth > 5);
+    }
+
+    #[test]
+    fn choices_take_no_columns() {
+        let node = json!({ "anyOf": [{ "type": "object", "properties": {
+            "left": { "$ref": "#/$defs/node" }, "right": { "$ref": "#/$defs/node" } } },
+            { "type": "number" }] });
+        let names: Vec<Value> = (0..25).map(|n| json!({ "const": n, "title": "t" })).collect();
+        let named = json!({ "type": "integer", "oneOf": names });
+        let mut properties: Map<String, Value> =
+            (0..100).map(|n| (format!("n{n}"), named.clone())).collect();
+        for name in ["a", "b", "c"] {
+            properties.insert(name.to_owned(), json!({ "$ref": "#/$defs/node" }));
+        }
+        let schema = json!({ "properties": properties, "$defs": { "node": node } });
+        let JsonShape::Object(all) = shape(schema) else { panic!("it has properties") };
+        assert_eq!((&all[0].1, &all[100].1), (&JsonShape::Integer, &JsonShape::Any));
     }
 
     #[test]

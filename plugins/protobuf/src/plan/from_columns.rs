@@ -6,6 +6,8 @@
 //! | unsigned integers | `uint32`, `uint64` |
 //! | floats, booleans, text, binary | the same |
 //! | times, dates, durations | `sint32`, `sint64`; restored by the carried column types |
+//! | decimals | text |
+//! | nothing but nulls | an optional boolean that is never set |
 //! | struct | message, always set |
 //! | list | repeated; packed if it can be |
 //! | list in a list, null in a list | repeated messages of one field |
@@ -71,6 +73,9 @@ fn stored_type(of: &DataType, times: TimesAs) -> Result<DataType, String> {
         | Float64 | Utf8 | Binary | FixedSizeBinary(_) => of.clone(),
         Float16 => Float32,
         Timestamp(..) | Date32 | Date64 | Time32(_) | Time64(_) | Duration(_) => times(of),
+        // Only in tables of other programs. Nulls are an optional field that is never set.
+        Null => Boolean,
+        Decimal32(..) | Decimal64(..) | Decimal128(..) | Decimal256(..) => Utf8,
         LargeUtf8 | Utf8View => Utf8,
         LargeBinary | BinaryView => Binary,
         Dictionary(_, values) => stored_type(values, times)?,

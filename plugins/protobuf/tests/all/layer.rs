@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, BinaryArray, RecordBatch};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BinaryArray, Decimal128Array, NullArray, RecordBatch};
 use proptest::prelude::*;
 use sluice_model::{
     Batch, BatchBuilder, Channel, ChannelId, Codec, Encoding, MessageType, Name, TypeKey,
@@ -121,4 +122,23 @@ fn the_same_type_has_the_same_descriptor() {
     assert_eq!(random_layer(3).0.wrap(&channel()).unwrap(), first);
     assert_eq!(first.type_name.as_deref(), Some("a.b.type"));
     assert_eq!(first.metadata["sluice.encoding"], "lcm");
+}
+
+#[test]
+fn nulls_and_decimals_of_foreign_tables_are_carried() {
+    let decimals = Decimal128Array::from(vec![Some(-12_345), None, Some(5)]);
+    let decimals = decimals.with_precision_and_scale(10, 2).unwrap();
+    let columns = RecordBatch::try_from_iter_with_nullable([
+        ("note", Arc::new(NullArray::new(3)) as ArrayRef, true),
+        ("price", Arc::new(decimals), true),
+    ]);
+    let columns = columns.unwrap();
+    let message = Arc::new(MessageType::named("table", TypeKey(1)));
+    let layer = TypedLayer::new(&message, &columns.schema()).unwrap();
+    let mut bad = Vec::new();
+    let messages = batch(&layer.encode(&columns, &mut bad).unwrap());
+    let (_, back) = layer.decode(&messages, &events(&messages), &mut bad).unwrap();
+    assert_eq!((bad, back.column(0).null_count()), (vec![], 3));
+    let texts = back.column(1).as_string::<i32>().iter().collect::<Vec<_>>();
+    assert_eq!(texts, [Some("-123.45"), None, Some("0.05")]);
 }
