@@ -13,7 +13,6 @@ use sluice_model::options::ByteSize;
 use sluice_model::{
     DefaultRole, DynSink, ErrorKind, Input, OptionsError, Plugin, PluginKind, SniffResult,
 };
-use sluice_pipeline::names;
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{OnDamage, Pipeline, PipelineNode, PluginInstance, Report};
 
@@ -398,24 +397,9 @@ pub(crate) fn source_node(
         Failure::Usage(format!("`{}` cannot read that: {place}{e}", plugin.name))
     };
     let source = shell.registry.source(plugin.name, options.clone()).map_err(unfit)?;
-    let part = PluginInstance::Source(source);
-    let schema = Value::from((plugin.schema)());
-    let names = names::names_in_options(&schema, &options, &part, |_| 0..0);
-    Ok(PipelineNode {
-        name: SOURCE_NAME.into(),
-        plugin: plugin.name,
-        kind: PluginKind::Source,
-        from: Vec::new(),
-        instance: part,
-        stage_factory: None,
-        program: plugin.program.map(|program| program(&options)),
-        options,
-        damage: OnDamage::Skip,
-        source_name: None,
-        span: 0..0,
-        names,
-        condition_note: None,
-    })
+    let instance = (PluginInstance::Source(source), options);
+    let places = (0..0, |_: &str| None);
+    Ok(PipelineNode::new(SOURCE_NAME.to_owned(), (&shell.registry, plugin), instance, places))
 }
 
 /// The name of the source in generated pipelines.

@@ -68,6 +68,8 @@ struct State {
     file: Option<PathBuf>,
     /// Notes already printed, with the names of their nodes.
     notes: BTreeSet<(String, String)>,
+    /// What is known of the run if it has failed, as `--report` writes it.
+    failed: Option<Value>,
 }
 
 impl ProgressMeter {
@@ -93,6 +95,7 @@ impl ProgressMeter {
             last_shown: last,
             file: None,
             notes: BTreeSet::default(),
+            failed: None,
         };
         let state = Mutex::new(state);
         Self { style: form, quiet, verbose, embedding, started, state }
@@ -139,6 +142,11 @@ impl ProgressMeter {
         report.notes.retain(|note| {
             note.count > 0 || !state.notes.contains(&(note.node.clone(), note.what.clone()))
         });
+    }
+
+    /// What is known of the run if it has failed: the part of its report.
+    pub(crate) fn failed_run(&self) -> Option<Value> {
+        self.state().failed.clone()
     }
 
     /// Removes the bar, or prints the last JSON object.
@@ -307,6 +315,9 @@ impl Progress for ProgressMeter {
         {
             // A full bar would hide that outputs are still being finished.
             bar.set_style(style(FINISHING));
+        }
+        if let Milestone::Failed { report } = milestone {
+            self.state().failed = Some(report.to_json());
         }
         if self.verbose
             && let Some((kind, text, fields)) = milestone_record(milestone)

@@ -11,7 +11,7 @@ use sluice_model::plugin::SOURCES_LOST;
 use sluice_model::{ChannelSet, Channels, Damage, Error, Input, RunDamage, UnmetExpectation};
 
 use crate::names::NameReport;
-use crate::run::{FinishedRun, RunTally};
+use crate::run::{RunResults, RunTally};
 
 /// What a run did.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -150,42 +150,58 @@ impl Report {
     /// `Err` means that a plugin lost or invented events without reporting it.
     pub(crate) fn from_run(
         labels: &[Label],
-        finished: FinishedRun,
+        results: &RunResults,
         inputs: &[Input],
         channels: &Channels,
     ) -> Result<Self, Error> {
-        let mut accounting = Accounting::new(labels, &finished.tally);
-        let mut report = Self {
-            damaged_ranges: finished.damaged_ranges,
-            bytes_read: finished.bytes_read,
-            files: finished.published,
-            ..Self::default()
-        };
+        let mut accounting = Accounting::new(labels, &results.tally);
         accounting.check_stage_counts()?;
+        let mut report = Self::from_failed_run(labels, results, inputs, channels);
         for (node, (name, from)) in labels.iter().enumerate() {
-            let mut tally = finished.tally.get(node);
-            tally.notes.extend(lost_sources(&tally.without_sources, channels));
-            if from.is_empty() {
-                let damaged_bytes = finished.damaged_bytes.get(&node).copied().unwrap_or(0);
-                let losses = finished.losses.get(&node).cloned().unwrap_or_default();
-                let (events, lost) = (tally.left.total(), losses.values().sum());
-                let source = SourceReport { events, damaged_bytes, lost, losses };
-                report.sources.insert(name.clone(), source);
-            } else if accounting.readers[node] == 0 {
+            let tally = results.tally.get(node);
+            if !from.is_empty() && accounting.readers[node] == 0 {
                 report.sinks.insert(name.clone(), SinkReport { events: tally.left.total() });
                 report.channels.extend(accounting.sink_rows(node, channels)?);
             }
             report.clamped_times += tally.clamped;
             report.add_unmet(unmet_reports(name, tally.unmet, inputs));
+        }
+        Ok(report)
+    }
+
+    /// Builds the part of the report that is known of a run that failed at any point: what it read
+    /// and published, and what its nodes noted. Batches on their way are not accounted for.
+    pub(crate) fn from_failed_run(
+        labels: &[Label],
+        results: &RunResults,
+        inputs: &[Input],
+        channels: &Channels,
+    ) -> Self {
+        let mut report = Self {
+            damaged_ranges: results.damaged_ranges,
+            bytes_read: results.bytes_read,
+            files: results.published.clone(),
+            ..Self::default()
+        };
+        for (node, (name, from)) in labels.iter().enumerate() {
+            let mut tally = results.tally.get(node);
+            tally.notes.extend(lost_sources(&tally.without_sources, channels));
+            if from.is_empty() {
+                let damaged_bytes = results.damaged_bytes.get(&node).copied().unwrap_or(0);
+                let losses = results.losses.get(&node).cloned().unwrap_or_default();
+                let (events, lost) = (tally.left.total(), losses.values().sum());
+                let source = SourceReport { events, damaged_bytes, lost, losses };
+                report.sources.insert(name.clone(), source);
+            }
             report.notes.extend(notes_of(name, tally.notes));
         }
-        report.damage =
-            finished.damage.iter().map(|(n, d)| damage_report(&labels[*n].0, d)).collect();
+        let damage = results.damage.iter();
+        report.damage = damage.map(|(n, damage)| damage_report(&labels[*n].0, damage)).collect();
         let names = inputs.iter().enumerate();
         let places: BTreeMap<String, usize> =
             names.rev().map(|(n, input)| (input.path.to_string_lossy().into_owned(), n)).collect();
         report.damage.sort_by_key(|damage| (places.get(&damage.input).copied(), damage.offset));
-        Ok(report)
+        report
     }
 
     /// Adds the report of a later unit of the same batch, or of a later run of the same command.

@@ -13,6 +13,7 @@ mod inputs;
 mod killed;
 mod limits;
 mod names;
+mod recordings;
 
 /// The program in this folder, after a line of shell such as `ulimit -n 64`.
 fn after_shell_line(folder: &Folder, line: &str, arguments: &[&str]) -> Command {

@@ -76,6 +76,26 @@ fn a_request_to_end_loses_nothing_and_is_no_failure() {
 }
 
 #[test]
+fn strict_throws_no_received_message_away() {
+    for to in ["a.lcm", "a.mcap", "a.parquet", "pieces/"] {
+        let (folder, mut sender, sent) = (Folder::new(), Sender::new(), drive(4, 100));
+        let limit = sent.len().to_string();
+        let flags = ["--exclude", "NO_SUCH", "--strict", "--report", "report.json"];
+        let arguments = [&["--to", to, "--limit", &limit][..], &flags].concat();
+        let recorder = sender.start(&folder, &arguments);
+        sender.send_all(&sent);
+        recorder
+            .end()
+            .expect(2)
+            .expect_stderr("error: --exclude: no channel matches `NO_SUCH`")
+            .expect_stderr("error: a name matched nothing, and --strict was given");
+        let files = &report(&folder)["files"];
+        let rows: u64 = files.as_array().unwrap().iter().filter_map(|f| f["rows"].as_u64()).sum();
+        assert_eq!(rows, sent.len() as u64, "{to}: {files}");
+    }
+}
+
+#[test]
 fn channels_are_chosen_before_anything_is_counted() {
     let (folder, mut sender) = (Folder::new(), Sender::new());
     for (arguments, expected) in [
@@ -166,6 +186,20 @@ fn a_ring_of_files_keeps_the_newest() {
 }
 
 #[test]
+fn a_failed_ring_does_not_list_files_under_names_that_others_have_now() {
+    let (folder, mut sender) = (Folder::new(), Sender::new());
+    let ring = ["--to", "a", "--rotate", "3", "--split-mb", "0.001", "--report", "report.json"];
+    let mut recorder = sender.start(&folder, &ring);
+    for number in 1..3 {
+        sender.send("A", &[number; 1024]);
+        recorder.wait_for("writing a.0");
+    }
+    fs::remove_file(folder.at("a.0")).unwrap();
+    recorder.stop().expect(1);
+    assert_eq!(report(&folder)["files"], Value::Null);
+}
+
+#[test]
 fn old_files_are_followed_by_new_ones_also_when_nothing_comes() {
     let (folder, mut sender) = (Folder::new(), Sender::new());
     let mut recorder =
@@ -244,6 +278,68 @@ fn a_hangup_begins_a_new_file_and_never_hurts_the_old_one() {
         assert_eq!(folder.names(), ["a", "a.00", "moved"]);
         let each = folder.names().into_iter().map(|name| events(&folder.read(&name)).len());
         assert_eq!(each.collect::<Vec<_>>(), [1, 1, 1], "{more:?}");
+    }
+}
+
+#[test]
+fn a_file_that_was_moved_away_is_not_listed_under_the_name_of_the_next() {
+    if is_ignored(Signal::HUP) {
+        return;
+    }
+    let (folder, mut sender) = (Folder::new(), Sender::new());
+    let mut recorder = sender.start(&folder, &["--to", "a", "--report", "report.json"]);
+    one_more(&mut sender, &folder, "a", 1);
+    fs::rename(folder.at("a"), folder.at("moved")).unwrap();
+    recorder.signal(Signal::HUP);
+    recorder.wait_for("writing a");
+    one_more(&mut sender, &folder, "a", 1);
+    recorder.stop().expect(0);
+    let files = report(&folder)["files"].clone();
+    assert_eq!(files.as_array().unwrap().len(), 1, "{files:#}");
+    run_sluice(&folder, &["verify", "report.json"]).expect(0);
+}
+
+#[test]
+fn a_recording_that_was_moved_deleted_or_truncated_fails() {
+    type Displace = fn(&Folder);
+    let ways: [Displace; 4] = [
+        |folder| fs::rename(folder.at("a"), folder.at("moved")).unwrap(),
+        |folder| fs::remove_file(folder.at("a")).unwrap(),
+        |folder| {
+            folder.write("a", b"");
+        },
+        |folder| {
+            let other = fs::read(folder.at("a")).unwrap();
+            fs::remove_file(folder.at("a")).unwrap();
+            folder.write("a", other);
+        },
+    ];
+    for displace in ways {
+        let (folder, mut sender) = (Folder::new(), Sender::new());
+        let recorder = sender.start(&folder, &["--to", "a", "--report", "report.json"]);
+        one_more(&mut sender, &folder, "a", 1);
+        displace(&folder);
+        recorder
+            .stop()
+            .expect(1)
+            .expect_stderr("moved, deleted or truncated")
+            .expect_stderr("if it was moved, it is whole where it is now")
+            .expect_stderr("a\n");
+        assert_eq!(report(&folder)["exit"], 1);
+    }
+}
+
+#[test]
+fn recorded_lines_have_the_payloads_and_a_table_of_them_warns() {
+    let (folder, sent) = (Folder::new(), drive(8, 10));
+    folder.write("in.lcm", log(&sent));
+    let record = |to: &str| run_sluice(&folder, &["record", "file://in.lcm", "--to", to]).expect(0);
+    let recorded = record("a.jsonl");
+    assert!(!recorded.stderr.contains("warning"), "{}", recorded.stderr);
+    run_sluice(&folder, &["convert", "a.jsonl", "--to", "back.lcm"]).expect(0);
+    assert_eq!(folder.read("back.lcm"), folder.read("in.lcm"));
+    for name in ["a.csv", "a.txt"] {
+        record(name).expect_stderr("cannot be read back as messages");
     }
 }
 
@@ -344,9 +440,9 @@ fn drops_that_no_number_tells_of_are_counted_also_after_other_losses() {
 
 #[test]
 fn a_file_size_limit_ends_a_recording_with_correct_counts() {
-    for name in ["a.lcm", "a.lcm.zst"] {
+    for name in FULL {
         let (folder, mut sender) = (Folder::new(), Sender::new());
-        let record = sender.record(&folder, &["--to", name, "--report", "report.json"]);
+        let record = sender.record(&folder, &[&["--to", name], &REPORTED[..]].concat());
         let mut limited = Command::new("sh");
         limited.args(["-c", "ulimit -f 600 && exec \"$0\" \"$@\""]);
         limited.arg(record.get_program()).args(record.get_args()).current_dir(folder.path());
@@ -356,6 +452,12 @@ fn a_file_size_limit_ends_a_recording_with_correct_counts() {
     }
 }
 
+/// Recordings of all formats that are readable while they grow and may end within an event.
+const FULL: [&str; 6] = ["a.lcm", "a.lcm.zst", "a.mcap", "a.mcap.zst", "a.arrow.zst", "a.vel"];
+
+/// A report, and frames that are written before a small disk is full.
+const REPORTED: [&str; 4] = ["--report", "report.json", "--flush-interval", "20"];
+
 /// Checks that the report of a recording on a full disk is correct.
 fn check_full(folder: &Folder, report: &Value, name: &str) {
     let [came, written, missing] = channel_totals(report);
@@ -363,13 +465,14 @@ fn check_full(folder: &Folder, report: &Value, name: &str) {
     assert!(missing > 0, "{report:#}");
     run_sluice(folder, &["convert", name, "--to", "back.lcm", "--overwrite"]).expect(0);
     let back = events(&folder.read("back.lcm")).len() as u64;
-    if name.ends_with(".zst") {
-        // Events since the last flush of an archive may be partly written: they count as lost.
-        assert!(back >= written, "{back} of {written}");
-    } else {
+    if name.ends_with(".lcm") {
         assert!(written > 0);
         assert_eq!(back, written);
+    } else {
+        // Events since the last flush may be partly written: they count as lost.
+        assert!(back >= written, "{back} of {written}");
     }
+    assert_eq!(report["files"][0]["rows"], back, "{report:#}");
 }
 
 /// Wraps a command so that `small/` is a disk of this many kilobytes, whose files are copied to
@@ -395,10 +498,10 @@ fn on_small_disk(folder: &Folder, command: &Command, kilobytes: u32) -> Option<C
 
 #[test]
 fn a_full_disk_ends_a_recording_with_correct_counts() {
-    for name in ["a.lcm", "a.lcm.zst"] {
+    for name in FULL {
         let (folder, mut sender) = (Folder::new(), Sender::new());
         let to = format!("small/{name}");
-        let record = sender.record(&folder, &["--to", &to, "--report", "report.json"]);
+        let record = sender.record(&folder, &[&["--to", &to], &REPORTED[..]].concat());
         let Some(record) = on_small_disk(&folder, &record, 400) else { return };
         let ended = send_until_the_end(&mut sender, Recorder::start(record));
         ended.expect(3).expect_stderr("no space left");

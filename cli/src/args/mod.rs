@@ -21,7 +21,7 @@ pub(crate) use running::{
 };
 pub use values::{Assignment, duration};
 pub(crate) use values::{
-    assignment, channel_pattern, finite_number, positive_number, positive_size, regex_pattern,
+    assignment, channel_pattern, finite_number, positive_number, regex_pattern,
 };
 
 use crate::log::LogFormat;

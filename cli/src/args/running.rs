@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use sluice_model::options::ByteSize;
 use sluice_pipeline::batch::Shard;
 
-use super::values::{duration, positive_size};
+use super::values::duration;
 use crate::exit::Failure;
 use crate::extension;
 
@@ -114,7 +114,7 @@ pub(crate) struct RunningArgs {
     pub(crate) jobs: Option<usize>,
 
     /// How much memory to use, such as 512MiB; overrides the pipeline file.
-    #[arg(long, value_name = "SIZE", value_parser = positive_size)]
+    #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse_positive)]
     pub(crate) memory: Option<ByteSize>,
 
     /// Write a report of the run as JSON: counts per channel, damage, files with hashes. `-` is
@@ -128,8 +128,8 @@ pub(crate) struct RunningArgs {
     pub(crate) allow_exec: bool,
 
     /// Fail with exit code 2 if a channel or field named in an option is not in the input, instead
-    /// of printing a warning. Nothing is published then, except for inputs of a batch and live
-    /// outputs.
+    /// of printing a warning. Nothing is published then, except for inputs of a batch, and what was
+    /// received live.
     #[arg(long)]
     pub(crate) strict: bool,
 

@@ -1,7 +1,6 @@
 //! Parses and validates the values of options.
 
 use sluice_model::Pattern;
-use sluice_model::options::ByteSize;
 use sluice_model::time::{TimeLength, TimePoint};
 
 /// A name with a value.
@@ -54,13 +53,6 @@ pub fn duration(text: &str) -> Result<String, String> {
 pub(crate) fn finite_number(text: &str) -> Result<f64, String> {
     let number = text.trim().parse().ok().filter(|number: &f64| number.is_finite());
     number.ok_or_else(|| "expected a number".to_owned())
-}
-
-pub(crate) fn positive_size(text: &str) -> Result<ByteSize, String> {
-    match ByteSize::parse(text)? {
-        ByteSize(0) => Err("expected a size above 0".to_owned()),
-        size => Ok(size),
-    }
 }
 
 pub(crate) fn positive_number(text: &str) -> Result<f64, String> {

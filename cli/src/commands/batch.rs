@@ -43,7 +43,7 @@ pub(crate) fn execute(
     let strict = args.running.strict;
     let to_json =
         |report: &BatchReport| execute::with_exit(report.to_json(), exit_status(report, strict));
-    execute::deliver_report(report_file, result.as_ref(), to_json, shell)?;
+    execute::deliver_report(report_file, result.as_ref(), to_json, None, shell)?;
     let mut report = result?;
     let status = exit_status(&report, strict);
     report_losses(&report.report, origin, shell);

@@ -144,17 +144,20 @@ fn name_fields(name: &NameReport) -> Value {
     })
 }
 
-/// Writes the report, or the failure, to its file, and to the caller of an embedded verb.
+/// Writes the report, or the failure with what is `known` of the run, to its file, and to the
+/// caller of an embedded verb.
 pub(crate) fn deliver_report<R>(
     file: Option<ReportFile>,
     result: Result<&R, &Failure>,
     to_json: impl Fn(&R) -> Value,
+    known: Option<Value>,
     shell: &Shell,
 ) -> Result<(), Failure> {
     if let (Some(embedding), Ok(report)) = (shell.embedding(), result) {
         embedding.set_report(to_json(report));
     }
-    file.map_or(Ok(()), |file| file.write(result.map(to_json)))
+    let failed = |failure| failure_json(failure, known);
+    file.map_or(Ok(()), |file| file.write(result.map(to_json).map_err(failed)))
 }
 
 /// Reports that `--resume` found nothing to do.
@@ -170,7 +173,7 @@ pub(super) fn already_done(
     };
     let mut value = with_exit(Report::default().to_json(), ending);
     value["skipped"] = true.into();
-    deliver_report(report_file, Ok(&value), Value::clone, shell)?;
+    deliver_report(report_file, Ok(&value), Value::clone, None, shell)?;
     let folders: Vec<String> = before.folders.iter().map(|f| f.display().to_string()).collect();
     let files = units::pluralize(before.files, "file");
     shell.info(&format!("already done: {} ({files})", folders.join(", ")));
@@ -310,7 +313,7 @@ impl ReportFile {
     }
 
     /// Writes the report, or the failure.
-    fn write(mut self, result: Result<Value, &Failure>) -> Result<(), Failure> {
+    fn write(mut self, result: Result<Value, Value>) -> Result<(), Failure> {
         let is_done = result.is_ok();
         // The names of some outputs are known only when they are written.
         if self.identity.is_some() && FileIdentity::read(&self.path) != self.identity {
@@ -320,7 +323,7 @@ impl ReportFile {
                 self.path.display()
             )));
         }
-        let value = result.unwrap_or_else(failure_json);
+        let (Ok(value) | Err(value)) = result;
         let text = format!("{value:#}");
         let written = writeln!(self.to, "{}", json_escaped(&text)).and_then(|()| self.to.flush());
         written.map_err(|e| match Error::io("write", &self.path, e).into() {
@@ -332,9 +335,20 @@ impl ReportFile {
     }
 }
 
-fn failure_json(failure: &Failure) -> Value {
-    let interrupted = matches!(failure, Failure::Interrupted { .. });
-    json!({ "error": failure.message(), "interrupted": interrupted, "exit": failure.code() })
+/// The fields of a report that are known of a failed run: what became of its events is not.
+const KNOWN_OF_FAILURE: [&str; 7] =
+    ["sources", "damage", "damaged_ranges", "notes", "files", "bytes_read", "seconds"];
+
+/// A failure, with what is known of the run.
+fn failure_json(failure: &Failure, known: Option<Value>) -> Value {
+    let mut report = known.unwrap_or_else(|| json!({}));
+    if let Some(fields) = report.as_object_mut() {
+        fields.retain(|key, _| KNOWN_OF_FAILURE.contains(&&**key));
+    }
+    report["error"] = failure.message().into();
+    report["interrupted"] = matches!(failure, Failure::Interrupted { .. }).into();
+    report["exit"] = failure.code().into();
+    report
 }
 
 /// Refuses to overwrite an input or an output with the report.

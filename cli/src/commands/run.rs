@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sluice_pipeline::run::{self, Options};
-use sluice_pipeline::{Pipeline, dispatch, resume};
+use sluice_pipeline::{Pipeline, Report, dispatch, resume};
 
 use super::execute::{
     ReportFile, already_done, connect_carrier, deliver_report, engine_options, exit_status,
@@ -72,7 +72,8 @@ pub(crate) fn execute(
         false => failure.stdout_closed_is_failure(),
     });
     let strict = args.running.strict;
-    deliver_report(report_file, result.as_ref(), |report| report_json(report, strict), shell)?;
+    let to_json = |report: &Report| report_json(report, strict);
+    deliver_report(report_file, result.as_ref(), to_json, meter.failed_run(), shell)?;
     let mut report = result?;
     if args.resume {
         resume::sweep_outputs(&targets);

@@ -219,6 +219,16 @@ impl ByteSize {
         // Above 2^53 a float cannot count single bytes.
         if bytes < 9.0e15 { Ok(Self(bytes as u64)) } else { Err(wrong()) }
     }
+
+    /// Parses a size above 0. `Err` says what is wrong with it.
+    pub fn parse_positive(text: &str) -> Result<Self, String> {
+        Self::parse(text)?.positive()
+    }
+
+    /// This size, if it is above 0. `Err` says that it has to be.
+    pub fn positive(self) -> Result<Self, String> {
+        if self.0 > 0 { Ok(self) } else { Err("expected a size above 0".to_owned()) }
+    }
 }
 
 impl<'de> Deserialize<'de> for ByteSize {

@@ -10,7 +10,6 @@ use sluice_io::output::canonical_path;
 use sluice_model::options::ByteSize;
 use sluice_model::{Error, Input, PluginKind, Registry};
 
-use crate::source_name;
 use crate::spec::options::make;
 use crate::spec::{OnDamage, Pipeline, PipelineNode, PluginInstance, TemplateSlot, TemplateTarget};
 
@@ -190,26 +189,9 @@ impl NodeBlueprint {
         }
         let part = make(registry, found, options.clone())
             .map_err(|e| Error::invalid(format!("{kind} `{name}`: {e}")))?;
-        let again = crate::spec::stage_factory(registry, found, &options);
-        let program = found.program.map(|program| program(&options));
-        let (plugin, schema) = (found.name, Value::from((found.schema)()));
-        let names = crate::names::names_in_options(&schema, &options, &part, |_| span.clone());
-        let part = source_name::with_source_name(part, source_name.as_deref())?;
-        Ok(PipelineNode {
-            name,
-            plugin,
-            kind,
-            from,
-            instance: part,
-            options,
-            stage_factory: again,
-            program,
-            damage,
-            source_name,
-            span,
-            names,
-            condition_note: None,
-        })
+        let node =
+            PipelineNode::new(name, (registry, found), (part, options), (span, |_: &str| None));
+        PipelineNode { from, damage, ..node }.with_source_name(source_name)
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) use report::{NodeNames, RunFacts, match_names};
 
 /// The names in a node's options, found by its plugin's schema. `span` maps an option to its
 /// position.
-pub fn names_in_options(
+pub(crate) fn names_in_options(
     schema: &Value,
     options: &Value,
     part: &PluginInstance,

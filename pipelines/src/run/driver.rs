@@ -25,7 +25,7 @@ use super::publisher::Publisher;
 use super::quarantine::{self, Quarantines};
 use super::segment::{Branch, SegmentOutcome, SegmentOutput};
 use super::setup::run_task;
-use super::tally::{FinishedRun, RunTally};
+use super::tally::{RunResults, RunTally};
 use super::topology::{MergeNode, Port, Topology};
 use super::writers::Writers;
 use super::{Options, Progress, ReadPlan, Setup, Snapshot};
@@ -186,7 +186,7 @@ impl<'r> RunDriver<'r> {
     }
 
     /// Runs everything to the end. The caller publishes the outputs.
-    pub(super) fn drive(mut self) -> Result<(FinishedRun, Arc<Outputs>), Error> {
+    pub(super) fn drive(&mut self) -> Result<Arc<Outputs>, Error> {
         loop {
             let before = (self.events, self.options.playback.played());
             self.drive_round()?;
@@ -202,12 +202,17 @@ impl<'r> RunDriver<'r> {
         }
         self.finish_quarantines()?;
         hash_rest(&self.hashes, &*self.setup.pool()?);
-        let finished = self.writers.finish(&mut self.tally);
+        let outputs = self.writers.finish(&mut self.tally);
         self.report_progress();
         self.report_losses();
-        let (published, outputs) = finished?;
+        outputs
+    }
+
+    /// The results, also of a run that has failed.
+    pub(super) fn into_results(self) -> RunResults {
         let losses = |source: &RunningSource| (source.node, source.steps.losses().losses());
-        let finished = FinishedRun {
+        let (published, unpublished) = self.writers.into_published();
+        RunResults {
             tally: self.tally,
             damage: self.damage,
             damaged_ranges: self.damaged_ranges,
@@ -215,9 +220,9 @@ impl<'r> RunDriver<'r> {
             bytes_read: self.setup.bytes_read.load(Ordering::Relaxed),
             losses: self.sources.iter().map(losses).collect(),
             published,
+            unpublished,
             is_complete: self.sources.iter().all(|source| !source.was_cut_short),
-        };
-        Ok((finished, outputs))
+        }
     }
 
     fn finish_quarantines(&mut self) -> Result<(), Error> {

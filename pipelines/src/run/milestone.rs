@@ -8,6 +8,7 @@ use std::time::Instant;
 use sluice_model::Split;
 
 use super::SourcePlan;
+use crate::report::Report;
 
 /// A snapshot of a run's progress.
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,6 +110,11 @@ pub enum Milestone<'m> {
         rows: u64,
         /// Its length in bytes.
         bytes: u64,
+    },
+    /// The run has failed.
+    Failed {
+        /// What it had read and published by then: no more is known of its sinks and channels.
+        report: &'m Report,
     },
 }
 

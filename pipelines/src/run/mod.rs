@@ -17,6 +17,7 @@ mod publisher;
 mod pushdown;
 mod quarantine;
 mod recording;
+mod reporting;
 mod segment;
 mod setup;
 mod stop;
@@ -29,10 +30,9 @@ use std::time::Instant;
 
 use sluice_io::files::InputHashes;
 use sluice_io::output::PublishedFile;
-use sluice_model::{DynSink, Error, Input, Outputs, RunOrigin};
+use sluice_model::{DynSink, Error, Outputs, RunOrigin};
 
 use crate::manifest::{self, RunEnd};
-use crate::names::NodeNames;
 use crate::report::Report;
 use crate::spec::{Pipeline, PipelineNode};
 use crate::{resolved, source_name, unused_rows};
@@ -45,11 +45,12 @@ pub(crate) use quarantine::quarantine_path as quarantine_of;
 pub use recording::{PiecePolicy, PieceProgress, Recording};
 pub(crate) use setup::start_pool;
 pub use stop::Stop;
-pub(crate) use tally::{FinishedRun, NodeTally, RunTally};
+pub(crate) use tally::{NodeTally, RunResults, RunTally};
 
 use driver::RunDriver;
 use observed::NamingNodes;
 use publisher::Publisher;
+use reporting::ReportContext;
 use setup::Setup;
 use stop::Interruption;
 use topology::Topology;
@@ -69,23 +70,38 @@ pub(crate) fn run_in_parent(
     options: &Options,
     within: Option<&ParentRun<'_>>,
 ) -> Result<Report, Error> {
-    let started = Instant::now();
+    let (started, mut known) = (Instant::now(), Report::default());
+    let ran = plan_and_run(pipeline, options, within, &mut known);
+    let seconds = started.elapsed().as_secs_f64();
+    if ran.is_err() {
+        known.seconds = seconds;
+        options.report_milestone(&Milestone::Failed { report: &known });
+    }
+    Ok(Report { seconds, ..ran? })
+}
+
+/// Plans what is read, and runs the pipeline. If that fails, `known` gets what is known of the run.
+fn plan_and_run(
+    pipeline: Pipeline,
+    options: &Options,
+    within: Option<&ParentRun<'_>>,
+    known: &mut Report,
+) -> Result<Report, Error> {
     check_programs_allowed(&pipeline, options)?;
     let pool = within.and_then(|within| within.pool.clone());
     let mut setup = Setup::new(options, pipeline.memory, holding_sinks(&pipeline.nodes), pool);
     setup.is_sent_live = is_sent_live(&pipeline.nodes);
+    setup.note_sinks(&pipeline.nodes);
     let reading = setup.prepare(&pipeline.nodes)?;
     let is_recording = options.recording.is_some();
     setup.shared.naming = NamingNodes::from_nodes(&pipeline.nodes);
     setup.interruption = Interruption::from_plan(&reading, &pipeline.nodes, is_recording);
-    let ran = run_prepared(pipeline, reading, &setup, options, within);
-    let mut report = ran.map_err(|error| match setup.check() {
+    let ran = run_prepared(pipeline, (reading, within), &setup, options, known);
+    ran.map_err(|error| match setup.check() {
         // A failure during shutdown does not matter: nothing would have been published.
         Err(given_up) => given_up,
         Ok(()) => error,
-    })?;
-    report.seconds = started.elapsed().as_secs_f64();
-    Ok(report)
+    })
 }
 
 /// Whether all sinks send live, so that nothing is stored.
@@ -96,23 +112,27 @@ fn is_sent_live(nodes: &[PipelineNode]) -> bool {
 /// Runs a pipeline whose inputs have been planned.
 fn run_prepared(
     pipeline: Pipeline,
-    reading: ReadPlan,
+    (reading, within): (ReadPlan, Option<&ParentRun<'_>>),
     setup: &Setup,
     options: &Options,
-    within: Option<&ParentRun<'_>>,
+    known: &mut Report,
 ) -> Result<Report, Error> {
     let started = Instant::now();
     let text = resolved::text(&pipeline, memory_cap(options, pipeline.memory));
     let Pipeline { name, nodes, files, .. } = pipeline;
     let is_hashed = within.is_some_and(|within| within.hash);
-    let inputs: Vec<Input> = reading.inputs().cloned().collect();
+    let reporting = ReportContext::from_plan(&nodes, &reading, setup);
+    let inputs = &reporting.inputs;
+    // The units of a batch are checked together, and what was received live is not thrown away.
+    let may_refuse =
+        options.strict && within.is_none() && !reading.sources.iter().any(SourcePlan::is_live);
     for source in &reading.sources {
         let name = nodes.get(source.node).map_or("", |node| &node.name);
         options.report_milestone(&Milestone::planned(name, source));
     }
     let wants_hashes =
         is_hashed || writes_folder(&nodes) || sinks(&nodes).any(|sink| sink.traits().wants_hashes);
-    let hashed = if wants_hashes { &*inputs } else { &[] };
+    let hashed = if wants_hashes { &**inputs } else { &[] };
     let hashes = Arc::new(InputHashes::of_inputs(hashed));
     let publisher = Publisher {
         setup,
@@ -121,7 +141,7 @@ fn run_prepared(
         origin: Arc::new(RunOrigin {
             name,
             pipeline: text,
-            inputs: hashing::with_hashes(&inputs, &hashes),
+            inputs: hashing::with_hashes(inputs, &hashes),
             ..RunOrigin::default()
         }),
         hashes,
@@ -131,32 +151,33 @@ fn run_prepared(
         grows: sinks(&nodes).all(|sink| sink.traits().is_readable_unfinished),
         hash: options.hash || is_hashed || writes_folder(&nodes),
     };
-    let names: Vec<NodeNames> = nodes.iter().map(NodeNames::from_node).collect();
-    let is_windowed = reading.is_windowed();
-    let labels =
-        nodes.iter().map(|node| (node.name.clone(), node.from.clone())).collect::<Vec<_>>();
     let notes = initial_notes(&nodes, &reading);
     let topology =
         Topology::build(nodes, &reading.origins, &reading.pushdown, setup.merge_limit())?;
-    let is_live = reading.sources.iter().all(SourcePlan::is_live);
     let mut driver = RunDriver::new(topology, reading, &publisher)?;
-    notes.iter().for_each(|(node, what)| driver.note(*node, &labels[*node].0, what));
-    let (finished, outputs) = driver.drive()?;
-    let names = setup.match_names(&names, is_windowed, &finished);
-    let mut report =
-        Report::from_run(&labels, finished, &inputs, setup.channels())?.with_names(names);
-    setup.check()?;
-    if setup.stop.is_requested() {
-        report.interrupted = setup.interruption == Interruption::Truncates;
-        if setup.interruption == Interruption::Completes && !is_live {
-            report.note_early_end(&labels);
-        }
+    for (node, what) in notes {
+        driver.note(node, &reporting.labels[node].0, &what);
     }
-    publish_outputs(report, &outputs, &publisher, started)
+    let driven = driver.drive();
+    let mut results = driver.into_results();
+    let ended = driven.and_then(|outputs| {
+        let mut report = reporting.report(&results)?;
+        report.refused = may_refuse && report.unmatched().next().is_some();
+        match publish_outputs(report, &outputs, &publisher, started) {
+            Err(error) if publisher.is_disk_full(&error) => {
+                results.lose_last_piece(&error);
+                reporting.report(&results)
+            }
+            published => published,
+        }
+    });
+    if ended.is_err() {
+        *known = reporting.failed(&results);
+    }
+    ended
 }
 
-/// Publishes the outputs of a completed run, unless it is strict and a name in an option matched
-/// nothing.
+/// Publishes the outputs of a completed run, unless that is refused.
 fn publish_outputs(
     mut report: Report,
     outputs: &Arc<Outputs>,
@@ -164,9 +185,6 @@ fn publish_outputs(
     started: Instant,
 ) -> Result<Report, Error> {
     let options = publisher.options;
-    // The units of a batch are checked together.
-    let is_judged = options.strict && publisher.parent.is_none();
-    report.refused = is_judged && report.unmatched().next().is_some();
     if report.refused {
         return Ok(report);
     }

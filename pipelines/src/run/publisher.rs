@@ -1,12 +1,13 @@
 //! Opens the outputs of a run, and publishes those that are complete. Writes no event.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use sluice_io::files::InputHashes;
 use sluice_io::output::PublishedFile;
-use sluice_model::{Error, Outputs, RunOrigin, SinkContext};
+use sluice_model::{Error, ErrorKind, Outputs, RunOrigin, SinkContext};
 
 use super::recording::PieceProgress;
 use super::{Options, ParentRun, Setup};
@@ -86,6 +87,15 @@ impl Publisher<'_> {
             run: self.setup.run_handle(sink),
             is_piece: self.options.recording.is_some(),
         })
+    }
+
+    /// Whether an error of outputs says that the disk is full, and this is a recording, which then
+    /// ends with what it has.
+    pub(super) fn is_disk_full(&self, error: &Error) -> bool {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        let ErrorKind::Io { source, .. } = error.kind() else { return false };
+        let is_full = matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge);
+        is_full && self.options.recording.is_some()
     }
 
     /// Publishes all complete outputs.

@@ -48,6 +48,15 @@ pub(super) struct Syncer {
     last: Instant,
 }
 
+/// Whether a sync was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SyncStart {
+    /// The previous one, if any, has succeeded.
+    Started,
+    /// The previous one still runs.
+    Busy,
+}
+
 impl Syncer {
     pub(super) fn new(every: Duration) -> Self {
         Self { thread: SyncThread::default(), every, last: Instant::now() }
@@ -60,10 +69,10 @@ impl Syncer {
 
     /// Starts a sync of flushed files, unless the previous one is still running. `Err` if that one
     /// failed.
-    pub(super) fn sync(&mut self, outputs: &Outputs) -> Result<(), Error> {
+    pub(super) fn sync(&mut self, outputs: &Outputs) -> Result<SyncStart, Error> {
         self.last = Instant::now();
         if self.thread.is_busy() {
-            return Ok(());
+            return Ok(SyncStart::Busy);
         }
         self.wait()?;
         let files = outputs.growing();
@@ -73,7 +82,8 @@ impl Syncer {
             })
         };
         let cannot = |e| Error::refused(format!("cannot start a thread to sync files: {e}"));
-        self.thread.start(sync).map_err(cannot)
+        self.thread.start(sync).map_err(cannot)?;
+        Ok(SyncStart::Started)
     }
 
     /// Waits for the sync that runs.

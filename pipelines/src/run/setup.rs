@@ -8,11 +8,11 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use sluice_io::files::{InputFiles, refuse_repeated_streams};
 use sluice_io::tasks::TaskPool;
 use sluice_kit::reading::{ReadAhead, ReadLimits, ReadStep, ReadTask};
-use sluice_kit::{KeptNames, Playback};
+use sluice_kit::{KeptNames, Playback, SinkPlugins};
 use sluice_model::options::ByteSize;
 use sluice_model::{
-    Batch, ChannelLog, Channels, DamageLog, Error, Query, ReadContext, RunHandle, RunOrigin,
-    Source, StageContext,
+    Batch, ChannelLog, Channels, DamageLog, DynSink, Error, Query, ReadContext, RunHandle,
+    RunOrigin, Source, StageContext,
 };
 
 use super::observed::NamingNodes;
@@ -21,7 +21,7 @@ use super::pushdown::Pushdown;
 use super::segment::TaskContext;
 use super::stop::{Interruption, Stop};
 use super::topology::FoldNode;
-use super::{FinishedRun, Options, Progress, ReadPlan, SourcePlan, memory_cap, thread_count};
+use super::{Options, Progress, ReadPlan, RunResults, SourcePlan, memory_cap, thread_count};
 use crate::names::{NameReport, NodeNames, RunFacts, match_names};
 use crate::spec::{PipelineNode, PluginInstance};
 
@@ -46,6 +46,7 @@ pub(super) struct Setup {
     /// Shared with the sources, which read their inputs in parts.
     input_files: Arc<InputFiles>,
     names: Arc<KeptNames>,
+    sinks: Arc<SinkPlugins>,
     pub(super) bytes_read: Arc<AtomicU64>,
     /// The channels that sources were asked to skip.
     pub(super) left_out: ChannelLog,
@@ -90,9 +91,17 @@ impl Setup {
             playback: Arc::clone(&options.playback),
             input_files: Arc::default(),
             names,
+            sinks: Arc::default(),
             bytes_read: Arc::default(),
             left_out: ChannelLog::default(),
         }
+    }
+
+    /// Tells sources which sinks write files.
+    pub(super) fn note_sinks(&mut self, nodes: &[PipelineNode]) {
+        let writes_file = |sink: &DynSink| sink.traits().targets.iter().any(|to| *to != *"-");
+        let sinks = nodes.iter().filter(|node| node.sink().is_some_and(writes_file));
+        self.sinks = Arc::new(SinkPlugins(sinks.map(|node| node.plugin).collect()));
     }
 
     /// The size of splits of files: none if everything is sent live, which is slower than reading.
@@ -121,7 +130,7 @@ impl Setup {
         &self,
         names: &[NodeNames],
         is_windowed: bool,
-        finished: &FinishedRun,
+        finished: &RunResults,
     ) -> Vec<NameReport> {
         let facts = RunFacts {
             channels: self.channels(),
@@ -172,6 +181,7 @@ impl Setup {
         RunHandle::new(node, Arc::new(host), Arc::clone(&self.stop.drain))
             .sharing(&self.playback)
             .sharing(&self.names)
+            .sharing(&self.sinks)
             .sharing(&self.input_files)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sluice_io::output::PublishedFile;
 use sluice_kit::counts::EventCounts;
-use sluice_model::{ChannelSet, Damage, UnmetExpectation};
+use sluice_model::{ChannelSet, Damage, Error, UnmetExpectation};
 
 use super::observed::ObservedNames;
 
@@ -64,6 +64,20 @@ impl NodeTally {
         self.damaged.add(events);
     }
 
+    /// Recounts events of a recording as lost because its disk is full. `is_kept` says whether its
+    /// last file is complete, without these events.
+    pub(super) fn count_lost_to_full_disk(
+        &mut self,
+        events: &EventCounts,
+        error: &Error,
+        is_kept: bool,
+    ) {
+        const KEPT: &str = "everything recorded before is kept";
+        const NOT_KEPT: &str = "its last file could not be completed, and those before it are kept";
+        self.count_lost(events);
+        self.note(&format!("{error}; {}", if is_kept { KEPT } else { NOT_KEPT }), 0);
+    }
+
     pub(crate) fn note(&mut self, what: &str, count: u64) {
         match self.notes.get_mut(what) {
             Some(so_far) => *so_far += count,
@@ -92,8 +106,8 @@ impl RunTally {
     }
 }
 
-/// The results of a completed run, for its report.
-pub(crate) struct FinishedRun {
+/// The results of a run, for its report.
+pub(crate) struct RunResults {
     pub(crate) tally: RunTally,
     pub(crate) damage: Vec<(usize, Arc<Damage>)>,
     pub(crate) damaged_ranges: u64,
@@ -103,6 +117,19 @@ pub(crate) struct FinishedRun {
     pub(crate) losses: BTreeMap<usize, BTreeMap<String, u64>>,
     /// Files published before the end.
     pub(crate) published: Vec<PublishedFile>,
+    /// The events of a recording that may be lost if its last piece cannot be published, by sink
+    /// node.
+    pub(crate) unpublished: BTreeMap<usize, EventCounts>,
     /// Whether everything requested was read: no source was cut short.
     pub(crate) is_complete: bool,
+}
+
+impl RunResults {
+    /// Recounts the events of a recording's last piece as lost, which this error of a full disk
+    /// kept from being published.
+    pub(super) fn lose_last_piece(&mut self, error: &Error) {
+        for (node, events) in std::mem::take(&mut self.unpublished) {
+            self.tally.node(node).count_lost_to_full_disk(&events, error, false);
+        }
+    }
 }

@@ -27,8 +27,7 @@ mod when;
 
 pub use document::{Document, PresetOption};
 pub use outline::{Outline, OutlineNode};
-pub(crate) use pipeline::TemplateTarget;
-pub(crate) use pipeline::{GROUPS, stage_factory};
+pub(crate) use pipeline::{GROUPS, TemplateTarget};
 pub use pipeline::{
     OnDamage, Pipeline, PipelineNode, PluginInstance, PrunedNode, StageFactory, TemplateSlot,
 };

@@ -20,7 +20,6 @@ use super::schema_view::SchemaView;
 use super::templates::TemplateUse;
 use super::when::Condition;
 use super::{OnDamage, PipelineNode, PluginInstance};
-use crate::{names, source_name};
 
 /// A node as far as it could be read. Mistakes leave gaps, so that later checks can go on.
 pub(super) struct NodeDraft {
@@ -51,28 +50,12 @@ pub(super) struct NodeDraft {
 impl NodeDraft {
     /// The node; `None` only after a mistake.
     pub(super) fn finish(self, from: Vec<usize>, registry: &Registry) -> Option<PipelineNode> {
-        let (plugin, kind, (part, options)) = (self.plugin?, self.kind?, self.instance?);
-        let Self { name, damage, source_name, header: span, schema, .. } = self;
-        let program = plugin.program.map(|program| program(&options));
-        let place = |option: &str| self.option_spans.get(option).unwrap_or(&span).clone();
-        let names = names::names_in_options(&schema, &options, &part, place);
-        let (plugin, again) = (plugin.name, super::stage_factory(registry, &plugin, &options));
-        let part = source_name::with_source_name(part, source_name.as_deref()).ok()?;
-        Some(PipelineNode {
-            name,
-            plugin,
-            kind,
-            from,
-            instance: part,
-            options,
-            stage_factory: again,
-            program,
-            damage,
-            source_name,
-            span,
-            names,
-            condition_note: self.when.and_then(|when| when.note),
-        })
+        let Self { name, damage, header, option_spans, .. } = self;
+        let places = (header, |option: &str| option_spans.get(option).cloned());
+        let node = PipelineNode::new(name, (registry, &self.plugin?), self.instance?, places);
+        let condition_note = self.when.and_then(|when| when.note);
+        let node = PipelineNode { from, damage, condition_note, ..node };
+        node.with_source_name(self.source_name).ok()
     }
 }
 

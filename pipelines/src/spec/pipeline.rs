@@ -6,14 +6,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sluice_model::options::ByteSize;
 use sluice_model::programs::Program;
 use sluice_model::{
-    DynSink, OptionsError, Plugin, PluginFactory, PluginKind, Registry, Source, Stage,
+    DynSink, Error, OptionsError, Plugin, PluginFactory, PluginKind, Registry, Source, Stage,
 };
 
 use crate::batch::template::Template;
-use crate::names::NameOption;
+use crate::names::{NameOption, names_in_options};
+use crate::source_name;
 
 /// The node groups of a pipeline file, with the plugin kind of each.
 pub(crate) const GROUPS: [(&str, PluginKind); 3] =
@@ -54,7 +56,7 @@ pub struct PipelineNode {
     /// The plugin instance, created from its options.
     pub instance: PluginInstance,
     /// The options it was created from: variables filled in, paths resolved.
-    pub options: serde_json::Value,
+    pub options: Value,
     /// Recreates a stage from its options, for reading the sources once more.
     pub stage_factory: Option<StageFactory>,
     /// The program it runs, if any.
@@ -72,6 +74,39 @@ pub struct PipelineNode {
 }
 
 impl PipelineNode {
+    /// A node whose `instance` was created from `options`, and that reads from none yet. `span` is
+    /// its position in the text of the pipeline, and `place` that of an option.
+    pub fn new(
+        name: String,
+        (registry, plugin): (&Registry, &Plugin),
+        (instance, options): (PluginInstance, Value),
+        (span, place): (Range<usize>, impl Fn(&str) -> Option<Range<usize>>),
+    ) -> Self {
+        let schema = Value::from((plugin.schema)());
+        let place = |option: &str| place(option).unwrap_or_else(|| span.clone());
+        Self {
+            name,
+            plugin: plugin.name,
+            kind: plugin.kind(),
+            from: Vec::new(),
+            stage_factory: stage_factory(registry, plugin, &options),
+            program: plugin.program.map(|program| program(&options)),
+            damage: OnDamage::default(),
+            source_name: None,
+            names: names_in_options(&schema, &options, &instance, place),
+            condition_note: None,
+            span,
+            instance,
+            options,
+        }
+    }
+
+    /// Renames the source of its events, if it is a source. `Err` if that is no such name.
+    pub(crate) fn with_source_name(self, source_name: Option<String>) -> Result<Self, Error> {
+        let instance = source_name::with_source_name(self.instance, source_name.as_deref())?;
+        Ok(Self { instance, source_name, ..self })
+    }
+
     /// The sink, if it is one.
     pub(crate) fn sink(&self) -> Option<&DynSink> {
         match &self.instance {
@@ -118,11 +153,7 @@ impl fmt::Debug for StageFactory {
 }
 
 /// The factory of this plugin with these options, if it is a stage.
-pub(crate) fn stage_factory(
-    registry: &Registry,
-    plugin: &Plugin,
-    options: &serde_json::Value,
-) -> Option<StageFactory> {
+fn stage_factory(registry: &Registry, plugin: &Plugin, options: &Value) -> Option<StageFactory> {
     let PluginFactory::Stage(make) = plugin.make else { return None };
     let (registry, options) = (registry.clone(), options.clone());
     Some(StageFactory::new(move || make(options.clone(), &registry)))

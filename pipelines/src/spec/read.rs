@@ -151,14 +151,11 @@ impl Check<'_> {
 
     fn memory(&mut self, value: &TomlValue<'_>) -> Option<ByteSize> {
         let given = self.value(value, &SchemaView::unknown())?;
-        match serde_json::from_value(given) {
-            Ok(ByteSize(0)) => {
-                self.mistake_at(value.span(), "expected a size above 0".to_owned(), None);
-                None
-            }
+        let size = serde_json::from_value(given);
+        let size = size.map_err(|error| plainly(&error.to_string(), Some(value.get_ref())));
+        match size.and_then(ByteSize::positive) {
             Ok(size) => Some(size),
-            Err(error) => {
-                let message = plainly(&error.to_string(), Some(value.get_ref()));
+            Err(message) => {
                 self.mistake_at(value.span(), message, None);
                 None
             }

@@ -143,6 +143,8 @@ sluice_model::register! {
     about: "writes a table with one row per event, and columns for decoded fields",
     sample: include_str!("../samples/csv.toml"),
     extensions: &["csv"],
+    when_recorded: &[("payload", "\"base64\"")],
+    is_for_reading_only: true,
 }
 
 impl<'de> Deserialize<'de> for Csv {

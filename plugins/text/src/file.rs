@@ -191,6 +191,7 @@ impl TextFile {
     pub(crate) fn append_as(&mut self, text: &[u8], block: &TextBlock) -> Result<u64, Error> {
         self.write(text)?;
         self.rows += block.rows;
+        self.file.set_rows(self.rows);
         self.events += block.events;
         self.has_lists |= block.has_lists;
         Ok(block.events)

@@ -74,6 +74,7 @@ sluice_model::register! {
     sample: include_str!("../samples/jsonl.toml"),
     default_for: &[sluice_model::DefaultRole::PrintJson],
     extensions: EXTENSIONS,
+    when_recorded: &[("payload", "true")],
 }
 
 impl<'de> Deserialize<'de> for Jsonl {

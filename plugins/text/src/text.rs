@@ -69,6 +69,7 @@ sluice_model::register! {
     sample: include_str!("../samples/text.toml"),
     default_for: &[sluice_model::DefaultRole::Print],
     extensions: &["txt"],
+    is_for_reading_only: true,
 }
 
 impl TextSink {

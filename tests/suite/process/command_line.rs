@@ -23,6 +23,20 @@ fn the_output_is_also_named_as_other_programs_do() {
 }
 
 #[test]
+fn no_verb_runs_with_a_memory_of_nothing() {
+    let folder = folder_with_log();
+    folder.write("run.toml", "memory = 0\n");
+    for arguments in [
+        &["convert", "in.lcm", "--to", "out.lcm", "--memory", "0"][..],
+        &["check-log", "in.lcm", "--expect", "x.toml", "--memory", "0KiB"],
+        &["play", "in.lcm", "--max-bandwidth", "0"],
+        &["check", "run.toml"],
+    ] {
+        run_sluice(&folder, arguments).expect(2).expect_stderr("expected a size above 0");
+    }
+}
+
+#[test]
 fn force_replaces_outputs_as_overwrite_does() {
     let folder = folder_with_log();
     folder.write("out.lcm", "of yesterday");

@@ -180,6 +180,23 @@ fn what_a_stream_has_besides_events_is_told() {
     assert!(!ran.stderr.contains("metadata"), "{}", ran.stderr);
 }
 
+#[test]
+fn metadata_that_no_sink_copies_is_told() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(1, 10)));
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "in.mcap"]).expect(0);
+    let mut bytes = folder.read("in.mcap");
+    let header_len = u64::from_le_bytes(bytes[9..17].try_into().unwrap()) as usize;
+    let metadata = [&[0x0c][..], &8u64.to_le_bytes(), &[0; 8]].concat();
+    bytes.splice(17 + header_len..17 + header_len, metadata);
+    folder.write("in.mcap", bytes);
+    for (to, is_lost) in [("out.lcm", true), ("out.mcap", false)] {
+        let ran = run_sluice(&folder, &["convert", "in.mcap", "--to", to]).expect(0);
+        let is_told = ran.stderr.contains("metadata records (1) and attachments (0) of 17 bytes");
+        assert_eq!(is_told, is_lost, "{to}: {}", ran.stderr);
+    }
+}
+
 /// Makes named pipes; returns whether that is possible here.
 fn make_pipes(folder: &Folder, names: &[&str]) -> bool {
     let made = names.iter().all(|name| {

@@ -53,6 +53,26 @@ fn a_report_of_a_run_that_failed_says_so() {
     let report = json(&String::from_utf8(folder.read("r.json")).unwrap());
     assert_eq!(report["exit"], 1);
     assert!(report["error"].as_str().is_some_and(|text| text.contains("nowhere.lcm")), "{report}");
+    assert_eq!((&report["files"], &report["bytes_read"]), (&json("[]"), &0.into()));
+}
+
+#[test]
+fn a_report_of_a_run_that_failed_has_what_was_read_until_then() {
+    let folder = Folder::new();
+    let damaged = [log(&drive(1, 300)), b"stray".to_vec(), log(&drive(2, 100))].concat();
+    folder.write("in.lcm", damaged);
+    let convert = ["convert", "in.lcm", "--to", "/dev/full", "--as", "lcm-log"];
+    let failed = [&convert[..], &["--report", "r.json"]].concat();
+    run_sluice(&folder, &failed).expect(1).expect_stderr("no space left");
+    let report = json(&String::from_utf8(folder.read("r.json")).unwrap());
+    let error = report["error"].as_str().unwrap();
+    assert!(error.contains("/dev/full"), "{error}");
+    assert_eq!((&report["exit"], &report["interrupted"]), (&1.into(), &false.into()));
+    assert_eq!((&report["sources"]["log"]["events"], &report["files"]), (&400.into(), &json("[]")));
+    assert_eq!(report["damaged_ranges"], 1);
+    assert_eq!(report["damage"][0]["length"], 5);
+    // What became of the events is not known.
+    assert!(report.get("sinks").is_none() && report.get("channels").is_none(), "{report}");
 }
 
 #[test]

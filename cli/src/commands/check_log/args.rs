@@ -80,7 +80,7 @@ pub(crate) struct CheckLogArgs {
     pub(crate) jobs: Option<usize>,
 
     /// How much memory to use, such as 512MiB.
-    #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse_positive)]
     pub(crate) memory: Option<ByteSize>,
 
     /// Allow the source to run a program, with all your permissions.

@@ -6,7 +6,7 @@ use sluice_model::options::ByteSize;
 
 use crate::args::{
     FormatArgs, RunningArgs, SelectionArgs, channel_pattern, duration, finite_number,
-    positive_number, positive_size, regex_pattern,
+    positive_number, regex_pattern,
 };
 
 #[derive(Debug, Default, Args)]
@@ -54,7 +54,7 @@ pub(crate) struct PlayArgs {
     pub(crate) max_rate: Option<f64>,
 
     /// Send at most this many bytes per second, such as 20MB.
-    #[arg(long, value_name = "SIZE", value_parser = positive_size)]
+    #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse_positive)]
     pub(crate) max_bandwidth: Option<ByteSize>,
 
     /// The network interface to send through, by name or address. By default the one the group is

@@ -213,7 +213,7 @@ fn play(
     );
     drop(listening);
     let to_json = |report: &Report| execute::report_json(report, args.running.strict);
-    execute::deliver_report(report_file, result.as_ref(), to_json, shell)?;
+    execute::deliver_report(report_file, result.as_ref(), to_json, None, shell)?;
     print_end(result?, args, shell)
 }
 

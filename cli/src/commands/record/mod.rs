@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use sluice_io::output::PublishedFile;
 use sluice_model::{DefaultRole, Overwrite, Plugin, PluginKind};
 use sluice_pipeline::run::{self, Options, Recording, Stop};
@@ -63,6 +64,12 @@ fn record(
              recording; --split-seconds writes several",
         );
     }
+    if out.sink.plugin.is_for_reading_only {
+        shell.warn(
+            "a file of this format cannot be read back as messages; record into .lcm, .mcap or \
+             .jsonl, and convert that",
+        );
+    }
     run::check_programs_allowed(&pipeline, &execute::running_options(&args.running))?;
     let target = PathBuf::from(&out.sink.path);
     let quota = args.receiving.disk_quota.map(|least| DiskQuota::for_target(&target, least));
@@ -86,7 +93,12 @@ fn record(
     let result = result.map_err(Failure::stdout_closed_is_failure);
     let strict = args.running.strict;
     let to_json = |report: &Report| execute::report_json(report, strict);
-    execute::deliver_report(report_file, result.as_ref(), to_json, shell)?;
+    let mut known = meter.failed_run();
+    if naming.reuses_names() {
+        // Which of the files still have their names depends on how far the run came.
+        known.as_mut().and_then(Value::as_object_mut).and_then(|known| known.remove("files"));
+    }
+    execute::deliver_report(report_file, result.as_ref(), to_json, known, shell)?;
     let mut report = result?;
     meter.drop_reported_notes(&mut report);
     let status = execute::exit_status(&report, strict);
@@ -275,7 +287,8 @@ fn engine_options(
     }
 }
 
-/// The files that remain after a rotation, under their current names.
+/// The files that are left of a recording, under their current names: not those that a rotation
+/// has deleted, or that others moved away before their name was used again.
 fn remaining_files(files: Vec<PublishedFile>, naming: &FileNaming) -> Vec<PublishedFile> {
     // With strftime, each name is rotated by itself.
     let mut newer = HashMap::<PathBuf, u32>::new();

@@ -90,14 +90,21 @@ impl FileNaming {
     }
 
     /// The current name of a file that was created as `created`, after which so many `newer` ones
-    /// were created under the same name; `None` if it was deleted since.
+    /// were created under the same name; `None` if it was deleted since, or moved away by others.
     pub(super) fn rotated(&self, created: &Path, newer: u32) -> Option<PathBuf> {
-        let Numbering::Rotate(keep) = self.numbering else { return Some(created.to_owned()) };
+        let Numbering::Rotate(keep) = self.numbering else {
+            return (newer == 0 || files::is_stream(created)).then(|| created.to_owned());
+        };
         let name = created.to_str().and_then(|name| name.strip_suffix(&self.suffix));
         let Some(base) = name.and_then(|name| name.strip_suffix(".0")) else {
             return Some(created.to_owned());
         };
         (newer < keep).then(|| format!("{base}.{newer}{}", self.suffix).into())
+    }
+
+    /// Whether a file can get the name of an earlier one.
+    pub(super) fn reuses_names(&self) -> bool {
+        matches!(self.numbering, Numbering::One | Numbering::Rotate(_))
     }
 
     fn check_existing(&self, path: PathBuf) -> Result<PathBuf, Error> {

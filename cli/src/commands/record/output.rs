@@ -22,6 +22,12 @@ const DEFAULT_NAME: &str = "lcmlog-%Y-%m-%d";
 /// The default maximum age of a piece of tables. An incomplete piece is lost on power failure.
 const TABLE_PIECE_AGE: Duration = Duration::from_mins(1);
 
+/// Options that choose what a sink writes, in place of its defaults for recordings.
+const CONTENT_OPTIONS: [&str; 3] = ["payload", "fields", "unnest"];
+
+/// Extensions of files that this program writes otherwise than as logs.
+const NO_LOGS: [&str; 2] = ["json", "arrow"];
+
 /// The output of a recording.
 pub(super) struct RecordingOutput<'s> {
     pub(super) sink: OutputTarget<'s>,
@@ -41,10 +47,10 @@ impl<'s> RecordingOutput<'s> {
         let numbering = numbering(args, &sink.path, existing)?;
         let has = |name: &str| sink.plugin.option_names().iter().any(|option| option == name);
         let mut options = sink.options.clone();
-        let mut set = |name: &str| {
-            let known = |option: &&Assignment| option.name == name;
-            if options.iter().chain(&args.receiving.sink_option).find(known).is_none() {
-                options.push(Assignment { name: name.into(), value: "true".into() });
+        let given = &args.receiving.sink_option;
+        let mut set = |name: &str, value: &str| {
+            if options.iter().chain(given).all(|option| option.name != name) {
+                options.push(Assignment { name: name.into(), value: value.into() });
             }
         };
         if existing == ExistingOutput::Continue && numbering != Numbering::Folders {
@@ -55,10 +61,14 @@ impl<'s> RecordingOutput<'s> {
                     sink.plugin.name
                 )));
             }
-            set("append");
+            set("append", "true");
         }
         if has("renumber") {
-            set("renumber");
+            set("renumber", "true");
+        }
+        let chooses = |option: &Assignment| CONTENT_OPTIONS.contains(&option.name.as_str());
+        if !given.iter().any(chooses) {
+            sink.plugin.when_recorded.iter().for_each(|(name, value)| set(name, value));
         }
         options.extend(args.receiving.sink_option.iter().cloned());
         let is_packed =
@@ -90,7 +100,8 @@ fn existing(args: &RecordArgs, to: &str) -> Result<ExistingOutput, Failure> {
     }
 }
 
-/// The sink. An LCM log, unless the name says otherwise.
+/// The sink. An LCM log, unless the name says otherwise. As `convert`, refuses names of formats
+/// that this program does not write.
 fn sink<'s>(args: &RecordArgs, to: &str, shell: &'s Shell) -> Result<OutputTarget<'s>, Failure> {
     if inputs::is_url(to) {
         return Err(Failure::Usage(format!(
@@ -98,7 +109,11 @@ fn sink<'s>(args: &RecordArgs, to: &str, shell: &'s Shell) -> Result<OutputTarge
         )));
     }
     let (extension, packed) = inputs::extension(Path::new(to));
-    let known = |e: String| shell.registry.by_extension(PluginKind::Sink, &e).is_some();
+    let known = |e: String| {
+        let has = |known: &&str| known.eq_ignore_ascii_case(&e);
+        let mut plugins = shell.registry.iter();
+        plugins.any(|plugin| plugin.extensions.iter().any(has)) || NO_LOGS.iter().any(has)
+    };
     let is_folder = to.ends_with('/') || Path::new(to).is_dir();
     let tells = is_folder || packed || extension.is_some_and(known);
     let log = |()| inputs::default_plugin(shell, PluginKind::Sink, DefaultRole::Log);

@@ -84,6 +84,34 @@ fn formats_are_chosen_by_extension_and_default_to_logs() {
 }
 
 #[test]
+fn names_of_formats_that_are_not_written_are_refused_as_by_convert() {
+    for to in ["drive.json", "drive.bag", "drive.BAG", "drive.arrow", "drive.msg"] {
+        let refused = generated_pipeline(&["--to", to]).unwrap_err().message();
+        assert!(refused.contains("is not that of a format that this program writes"), "{refused}");
+        let chosen = generated_pipeline(&["--to", to, "--as", "lcm-log"]).unwrap();
+        assert!(chosen.contains("plugin = \"lcm-log\""), "{chosen}");
+    }
+}
+
+#[test]
+fn text_has_the_payloads_unless_options_choose_what_is_written() {
+    for (to, option) in [
+        ("a.jsonl", "payload = true"),
+        ("a.jsonl.zst", "payload = true"),
+        ("a.csv", "payload = \"base64\""),
+    ] {
+        let text = generated_pipeline(&["--to", to]).unwrap();
+        assert!(section(&text, "sinks.out").contains(option), "{text}");
+        for option in ["fields=x", "unnest=x", "payload=false"] {
+            let option = if to == "a.csv" { &option.replace("false", "hex") } else { option };
+            let more = ["--to", to, "--types", "mit-dgc", "--sink-option", option];
+            let text = generated_pipeline(&more).unwrap();
+            assert!(!text.contains("payload = true") && !text.contains("base64"), "{text}");
+        }
+    }
+}
+
+#[test]
 fn files_are_numbered_where_there_may_be_several() {
     let numbering = |more: &[&str]| output_settings(&[&["--to", "a"], more].concat()).0;
     assert_eq!(numbering(&[]), Numbering::One);

@@ -178,6 +178,11 @@ pub struct Plugin {
     pub keeps_names_only: bool,
     /// Defaults of options, as TOML values, for a source whose events are played.
     pub when_played: &'static [(&'static str, &'static str)],
+    /// Defaults of options, as TOML values, for a sink that records what is received live. What it
+    /// leaves out of a message is lost.
+    pub when_recorded: &'static [(&'static str, &'static str)],
+    /// Whether it is a sink whose files no source reads back as the events that they were.
+    pub is_for_reading_only: bool,
     /// Defaults of options, as TOML values, for a sink that writes the rows of one channel to a
     /// file.
     pub for_one_channel: &'static [(&'static str, &'static str)],
@@ -218,6 +223,8 @@ impl Plugin {
             sensors_share_names: false,
             keeps_names_only: false,
             when_played: &[],
+            when_recorded: &[],
+            is_for_reading_only: false,
             for_one_channel: &[],
             conversion: |_| ConversionNodes { stages: Vec::new(), sinks: Vec::new() },
             program: None,
