@@ -5,6 +5,7 @@ mod centroids;
 mod depth;
 mod error;
 mod identifiers;
+mod interruption;
 mod statements;
 
 use std::path::PathBuf;
@@ -38,6 +39,7 @@ pub(crate) use depth::with_deep_stack;
 pub use error::{InvalidQuery, QueryError, QueryPosition};
 pub(crate) use error::{catch_panics, name_list, nearest};
 
+use crate::refusals::{check_numbers, check_types};
 use crate::table::{Catalog, Findings, LogTables, ROOT_SCHEMA, ReadResources};
 
 /// The name of the only catalog.
@@ -117,6 +119,8 @@ pub struct Session {
 pub struct PlannedQuery {
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
+    /// Makes joins fail that run on.
+    stopped: Arc<AtomicBool>,
 }
 
 impl PlannedQuery {
@@ -132,6 +136,7 @@ impl PlannedQuery {
 
     /// Starts the query. Must be called within a Tokio runtime; dropping the stream stops reading.
     pub fn execute(&self) -> Result<SendableRecordBatchStream, QueryError> {
+        self.stopped.store(false, Ordering::Relaxed);
         let stream = execute_stream(Arc::clone(&self.plan), Arc::clone(&self.context));
         stream.map_err(QueryError::from_datafusion)
     }
@@ -161,6 +166,8 @@ impl Session {
         // Names keep their case: fields of messages are case-sensitive.
         settings.sql_parser.enable_ident_normalization = false;
         settings.sql_parser.collect_spans = true;
+        // A LIMIT after a subquery takes its first rows.
+        settings.sql_parser.enable_subquery_sort_elimination = false;
         settings.execution.sort_spill_reservation_bytes = (operator_memory / 8).min(10 << 20);
         let context =
             SessionContext::new_with_config_rt(config, runtime(&options, operator_memory)?);
@@ -231,12 +238,24 @@ impl Session {
         stop: &AtomicBool,
         take: &mut dyn FnMut(RecordBatch) -> Result<(), Error>,
     ) -> Result<(), QueryError> {
-        let start = planned.clone();
-        let started = self.block_on_worker(stop, async move { start.execute() })?;
+        let ended = self.run_until(planned.clone(), stop, take);
+        // Threads may still compute what nobody waits for.
+        planned.stopped.store(true, Ordering::Relaxed);
+        ended
+    }
+
+    fn run_until(
+        &self,
+        planned: PlannedQuery,
+        stop: &AtomicBool,
+        take: &mut dyn FnMut(RecordBatch) -> Result<(), Error>,
+    ) -> Result<(), QueryError> {
+        let stopped = Arc::clone(&planned.stopped);
+        let started = self.block_on_worker(stop, &stopped, async move { planned.execute() })?;
         let mut stream = started.map_err(|error| self.with_advice(error))?;
         loop {
             let next = async move { (stream.next().await, stream) };
-            let (batch, rest) = self.block_on_worker(stop, next)?;
+            let (batch, rest) = self.block_on_worker(stop, &stopped, next)?;
             let Some(batch) = batch else { return Ok(()) };
             take(batch.map_err(|error| self.with_advice(QueryError::from_datafusion(error)))?)?;
             stream = rest;
@@ -244,10 +263,12 @@ impl Session {
     }
 
     /// Like [`block_on`](Self::block_on), on a thread of the runtime: what computes for long
-    /// between two pauses does not keep the caller, and a panic is an error.
+    /// between two pauses does not keep the caller, and a panic is an error. Sets `stopped` when
+    /// `stop` is set.
     fn block_on_worker<T: Send + 'static>(
         &self,
         stop: &AtomicBool,
+        stopped: &AtomicBool,
         what: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, QueryError> {
         let runtime = self.runtime()?;
@@ -266,6 +287,7 @@ impl Session {
                 }
             }
         }
+        stopped.store(true, Ordering::Relaxed);
         task.abort();
         drop(done.recv_timeout(STOP_GRACE));
         Err(QueryError::Failed(ErrorKind::Aborted.into()))
@@ -294,9 +316,11 @@ impl Session {
     pub async fn plan_async(&self, sql: &str) -> Result<PlannedQuery, QueryError> {
         let state = self.context.state();
         let logical = logical_plan(&state, sql).await.map_err(QueryError::from_planner)?;
+        let stopped = Arc::<AtomicBool>::default();
         let plan = self.physical_plan(&state, &logical).await.and_then(with_pauses);
+        let plan = plan.and_then(|plan| interruption::with_stops(plan, &stopped));
         let plan = plan.map_err(|error| self.with_advice(QueryError::from_planner(error)))?;
-        Ok(PlannedQuery { plan, context: self.context.task_ctx() })
+        Ok(PlannedQuery { plan, context: self.context.task_ctx(), stopped })
     }
 
     async fn physical_plan(
@@ -377,7 +401,8 @@ async fn logical_plan(state: &SessionState, sql: &str) -> datafusion::error::Res
     let mut statement = statement(state, sql)?;
     depth::check_depth(&statement)?;
     statements::check_is_query(&statement)?;
-    statements::check_samples(&statement)?;
+    statements::check_syntax(&statement)?;
+    check_numbers(sql).map_err(datafusion::error::DataFusionError::Plan)?;
     let plan = loop {
         match state.statement_to_plan(statement.clone()).await {
             Ok(plan) => break plan,
@@ -394,6 +419,7 @@ async fn logical_plan(state: &SessionState, sql: &str) -> datafusion::error::Res
     let only_reads = SQLOptions::new();
     let only_reads = only_reads.with_allow_ddl(false).with_allow_dml(false);
     only_reads.with_allow_statements(false).verify_plan(&plan)?;
+    check_types(&plan)?;
     Ok(plan)
 }
 

@@ -85,7 +85,7 @@ pub(crate) struct QueryArgs {
 
     /// How much memory to use, such as 2GiB; 512MiB by default. What does not fit goes to temporary
     /// files.
-    #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse_positive)]
     pub(crate) memory: Option<ByteSize>,
 
     /// Read the logs even if an earlier query has stored what this one needs, and store nothing.
@@ -106,4 +106,24 @@ pub(crate) enum RowFormat {
     Parquet,
     /// An Arrow IPC file.
     Arrow,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::QueryArgs;
+
+    #[derive(Debug, Parser)]
+    struct Query {
+        #[command(flatten)]
+        args: QueryArgs,
+    }
+
+    #[test]
+    fn a_query_needs_memory() {
+        let parse = |memory| Query::try_parse_from(["query", "log.lcm", "--memory", memory]);
+        assert_eq!(parse("64MiB").unwrap().args.memory.unwrap().0, 64 << 20);
+        assert!(parse("0").unwrap_err().to_string().contains("expected a size above 0"));
+    }
 }

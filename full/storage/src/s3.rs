@@ -34,6 +34,11 @@ fn state(meta: &ObjectMeta) -> ObjectState {
 
 /// The metadata of an object.
 fn head(at: &Address) -> io::Result<ObjectMeta> {
+    if at.key().is_empty() {
+        // Stores answer for the bucket, as for an object without bytes.
+        let what = "a bucket alone is not an object; write s3://BUCKET/KEY";
+        return Err(io::Error::new(io::ErrorKind::NotFound, what));
+    }
     let (client, key) = (client(at.bucket())?, key(at)?);
     runtime::block_on(async move {
         client.head(&key).await.map_err(|error| errors::request_error(&error))

@@ -264,6 +264,28 @@ fn a_missing_bucket_or_object_is_reported() {
 }
 
 #[test]
+fn a_bucket_alone_is_no_empty_log() {
+    let (folder, server) = with_logs();
+    for (log, says) in [
+        ("s3://logs", "found a folder of objects: pass its objects, such as s3://logs/*"),
+        ("s3://logs/", "found a folder of objects: pass its objects, such as s3://logs/*"),
+        ("s3://out", "cannot open s3://out: a bucket alone is not an object"),
+        ("s3://none", "cannot open s3://none: a bucket alone is not an object"),
+    ] {
+        let pipeline = format!(
+            "[sources.log]\nplugin = \"lcm-log\"\npath = \"{log}\"\n\
+             [sinks.out]\nplugin = \"jsonl\"\nfrom = \"log\"\npath = \"out.jsonl\"\n"
+        );
+        folder.write("p.toml", pipeline);
+        let query = ["query", "select count(*) from log", log, "--from", "lcm-log"];
+        for command in [&["info", log][..], &["run", "p.toml"], &query] {
+            server.ran(&folder, command).expect(1).expect_stderr(says);
+        }
+    }
+    assert!(!folder.at("out.jsonl").exists());
+}
+
+#[test]
 fn a_server_that_dies_during_a_read_fails_the_run_and_nothing_is_published() {
     let (folder, server) = (Folder::new(), Server::start());
     long_log(&folder, &server);

@@ -268,6 +268,10 @@ fn mistakes_are_found_when_a_pipeline_is_checked() {
     check_query("select * from POSE; drop table POSE", "")
         .expect(2)
         .expect_stderr("several statements");
+    let first = "timestamp '2007-11-03T14:00:00Z'";
+    check_query(&format!("select * from events where timestamp - {first} > interval '1 day'"), "")
+        .expect(2)
+        .expect_stderr("write hours");
     let declared = "tables = { POSE = \"utime bigint\" }";
     check_query("select vel from POSE", declared).expect(2).expect_stderr("no column `vel`");
     check_query("select utime from POSE", declared).expect(0);

@@ -18,6 +18,7 @@ use super::columns;
 use super::lineage;
 use super::query::Query;
 use super::query_input::QueryInput;
+use crate::refusals::check_types;
 use crate::session::{check_centroids, with_deep_stack};
 
 /// Plans queries with a configuration and a runtime environment.
@@ -43,6 +44,7 @@ impl Planner {
         options.sql_parser.enable_ident_normalization = false;
         options.sql_parser.map_string_types_to_utf8view = false;
         options.sql_parser.collect_spans = true;
+        options.sql_parser.enable_subquery_sort_elimination = false;
         let config = SessionConfig::from(options)
             .with_target_partitions(1)
             .with_batch_size(batch_rows)
@@ -85,6 +87,7 @@ impl Planner {
         plan: &LogicalPlan,
         inputs: Vec<QueryInput>,
     ) -> Result<StagePlan> {
+        check_types(plan)?;
         let plan = state.optimize(plan)?;
         check_centroids(&plan)?;
         let physical = block_on(state.query_planner().create_physical_plan(&plan, state))?;

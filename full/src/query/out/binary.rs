@@ -263,6 +263,15 @@ fn stored_column(column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, Error> 
                 MapArray::try_new(entries, offsets, stored, nulls, *is_sorted).map_err(invalid)?,
             )
         }
+        (DataType::Date64, DataType::Date32) => {
+            let days = cast_exact(column, kind).map_err(invalid)?;
+            if *cast_exact(&days, &DataType::Date64).map_err(invalid)? != **column {
+                let what = "a date has a time of day, which files do not keep: cast it to \
+                            a timestamp";
+                return Err(Error::invalid(what));
+            }
+            days
+        }
         _ => cast_exact(column, kind).map_err(invalid)?,
     })
 }

@@ -155,6 +155,22 @@ fn dates_and_times_beyond_the_calendar_are_numbers_with_their_unit() {
     );
 }
 
+#[test]
+fn times_of_day_in_dates_are_not_cut() {
+    let day = 86_400_000;
+    let dates = |millis: Vec<Option<i64>>| rows(vec![("d", Arc::new(Date64Array::from(millis)))]);
+    for name in ["d.parquet", "d.arrow"] {
+        assert!(!written(name, &[dates(vec![Some(day), None, Some(-3 * day)])]).is_empty());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        let to = OutputTarget::from_args(&args(&["--to", path.to_str().unwrap()]), Vec::new());
+        let batch = dates(vec![Some(day + 3_600_000)]);
+        let mut out = open(&to.unwrap_or_else(|e| panic!("{e:?}")), &batch.schema());
+        let error = out.append(&batch).unwrap_err();
+        assert!(error.to_string().contains("a date has a time of day"), "{error}");
+    }
+}
+
 /// Maps of times in seconds.
 fn seconds_in_maps() -> ArrayRef {
     let mut map = MapBuilder::new(None, StringBuilder::new(), TimestampSecondBuilder::new());

@@ -16,6 +16,7 @@ pub(super) use analyze::{EVENTS, Functions, PipelineBreaker, QueryTable};
 pub(super) use sql_mistake::SqlMistake;
 
 use super::columns::{self, EventColumn};
+use crate::refusals::{check_numbers, check_syntax};
 use analyze::QueryAnalysis;
 
 /// Longer queries are refused: parsing takes a multiple of their length.
@@ -55,9 +56,11 @@ impl Query {
             return Err(SqlMistake::new(format!("the query is longer than {MAX_BYTES} bytes")));
         }
         complexity::check_size(text)?;
+        check_numbers(text).map_err(SqlMistake::new)?;
         let mut ast = parse_single_query(text)?;
         complexity::check_expansion(&ast)?;
         let analysis = QueryAnalysis::of_query(&ast, functions)?;
+        check_syntax(&ast).map_err(SqlMistake::new)?;
         let (keeps_times, keeps_channels) = analyze::preserved(&ast);
         let mut pipeline_breaker = analysis.pipeline_breaker;
         let mut limit = None;
@@ -335,6 +338,9 @@ mod tests {
             ),
             ("select a into B from A", "INTO"),
             ("values (1), (2)", "reads no table"),
+            ("select a from A where b similar to 'x'", "SIMILAR TO"),
+            ("select a from A prewhere b > 1", "PREWHERE"),
+            ("select a * 1_000 as a from A", "`1_000`"),
         ] {
             match read(text) {
                 Err(message) => assert!(message.contains(what), "{text}: {message}"),

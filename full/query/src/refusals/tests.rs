@@ -1,0 +1,292 @@
+//! What is refused, and what is similar and answered.
+
+use std::sync::atomic::AtomicBool;
+
+use arrow_array::RecordBatch;
+use datafusion::arrow::util::pretty::pretty_format_batches;
+
+use crate::session::{Session, SessionOptions};
+
+/// `t` has numbers, texts and times; `u` names some of the numbers.
+const TABLES: &str = "t(n, s, x, ts) as (values \
+    (1, 'a', 10, timestamp '2007-11-03T14:00:00'), (2, 'a', 20, timestamp '2007-11-03T14:00:01'), \
+    (3, 'b', 20, timestamp '2007-11-05T14:00:00'), (4, 'abc', null, null)), \
+    u(k, name) as (values (1, 'one'), (9, 'nine'))";
+
+/// The cells of the result, by rows, or the message.
+fn run(sql: &str) -> Result<Vec<String>, String> {
+    let sql = match (sql.strip_prefix("with recursive "), sql.strip_prefix("with ")) {
+        (Some(rest), _) => format!("with recursive {TABLES}, {rest}"),
+        (None, Some(rest)) => format!("with {TABLES}, {rest}"),
+        _ => format!("with {TABLES} {sql}"),
+    };
+    let session = Session::new(SessionOptions::default()).unwrap();
+    let mut batches: Vec<RecordBatch> = Vec::new();
+    let taken = session.run(&sql, &AtomicBool::new(false), &mut |batch| {
+        batches.push(batch);
+        Ok(())
+    });
+    taken.map_err(|error| error.to_string())?;
+    let table = pretty_format_batches(&batches).unwrap().to_string();
+    let rows = table.lines().skip(3).filter(|line| line.starts_with('|'));
+    Ok(rows.map(|row| row.split_whitespace().filter(|cell| *cell != "|").collect()).collect())
+}
+
+#[track_caller]
+fn refused(sql: &str, says: &str) {
+    match run(sql) {
+        Err(message) => assert!(message.contains(says), "{sql}: {message}"),
+        Ok(rows) => panic!("{sql} was answered: {rows:?}"),
+    }
+}
+
+#[track_caller]
+fn answers(sql: &str, expected: &[&str]) {
+    let rows = run(sql).unwrap_or_else(|message| panic!("{sql}: {message}"));
+    assert_eq!(rows, expected, "{sql}");
+}
+
+#[test]
+fn similar_to_is_refused_because_it_would_match_parts() {
+    refused("select n from t where s similar to 'a'", "SIMILAR TO is not supported");
+    refused("select n from t where s not similar to 'a'", "SIMILAR TO is not supported");
+    refused("select n from (select * from t where s similar to 'a')", "SIMILAR TO");
+    answers("select n from t where s ~ '^(a|b)$'", &["1", "2", "3"]);
+}
+
+#[test]
+fn windows_that_extend_named_ones_are_refused() {
+    for sql in [
+        "select sum(x) over (w) from t window w as (partition by s)",
+        "select sum(x) over (w order by n) from t window w as (partition by s)",
+        "select sum(x) over v from t window w as (partition by s), v as (w order by n)",
+        "select sum(x) over (nosuch) from t",
+    ] {
+        refused(sql, "cannot begin with the name of another");
+    }
+    for sql in [
+        "select s, sum(x) from t group by s window w as () order by sum(x) over w",
+        "select s, sum(x) from t group by s window w as () qualify sum(x) over w > 1",
+        "select distinct on (sum(x) over w) s from t window w as ()",
+        "from t |> select sum(x) over w",
+    ] {
+        refused(sql, "is only supported in SELECT");
+    }
+    let sql = "select n, sum(x) over w from t window w as (partition by s order by n) order by n";
+    answers(sql, &["110", "230", "320", "4"]);
+}
+
+#[test]
+fn clauses_of_other_functions_are_refused() {
+    for call in [
+        "abs(x) filter (where n > 1)",
+        "abs(x) over (partition by s)",
+        "abs(distinct x)",
+        "abs(x order by n)",
+        "abs(x) ignore nulls",
+        "abs(x) within group (order by n)",
+        "coalesce(x, 0) filter (where n > 1)",
+        "unnest([1, 2]) filter (where false)",
+        "ABS(distinct x)",
+        "array_length(distinct [1, 1])",
+    ] {
+        refused(&format!("select {call} from t"), "is computed row by row");
+    }
+    refused("select lag(distinct x) over (order by n) from t", "window function `lag`");
+    refused("select first_value(distinct x) over (order by n) from t", "`first_value`");
+    refused("select row_number() ignore nulls over (order by n) from t", "`row_number`");
+    refused("select sum(x) respect nulls over (order by n) from t", "`sum`");
+    refused("select count(distinct *) from t", "name the columns");
+    refused("select sum(1)(x) from t", "one list of arguments");
+    answers("select count(distinct x), sum(x) filter (where n > 1) from t", &["240"]);
+    answers("select count(distinct s) over () from t limit 1", &["3"]);
+    answers("select lag(x) ignore nulls over (order by n) from t", &["", "10", "20", "20"]);
+    answers("select first_value(x order by n desc) ignore nulls from t", &["20"]);
+}
+
+#[test]
+fn clauses_that_would_be_ignored_are_refused() {
+    for (sql, says) in [
+        ("select n from t tablesample (10 percent)", "TABLESAMPLE"),
+        ("select n from (select n from t) tablesample (10 percent)", "TABLESAMPLE"),
+        ("select n from t for update", "FOR UPDATE"),
+        ("select n from (select n from t for share)", "FOR SHARE"),
+        ("select n from t for xml auto", "FOR XML"),
+        ("select n from t for json path", "FOR JSON"),
+        ("select n from t settings max_threads = 1", "SETTINGS"),
+        ("select n from t format JSON", "FORMAT"),
+        ("select n from t prewhere n > 2", "use WHERE"),
+        ("select n from t start with n = 1 connect by prior n = x", "WITH RECURSIVE"),
+        ("select s, count(*) from t group by s with rollup", "group by rollup"),
+        ("select s, count(*) from t group by s with cube", "`cube"),
+        ("select s, count(*) from t group by s with totals", "WITH TOTALS"),
+        ("select * ilike '%n%' from t", "ILIKE"),
+        ("from t", "needs a SELECT"),
+        ("select n from t with (nolock)", "hints"),
+        ("select n from t partition (p)", "PARTITION"),
+        ("select n from t with ordinality", "ORDINALITY"),
+        ("from t |> aggregate count(*) group by s desc", "|> order by"),
+    ] {
+        refused(sql, says);
+    }
+    for part in ["limit 2", "order by y", "offset 1"] {
+        let sql = format!(
+            "with recursive r(y) as (select 1 union all select y + 1 from r where y < 5 {part}) \
+             select * from r"
+        );
+        refused(&sql, "WITH RECURSIVE allows no");
+    }
+    let sql = "with recursive r(y) as (select 1 union all select y + 1 from r where y < 5) \
+               select * from r order by y limit 2";
+    answers(sql, &["1", "2"]);
+    answers("select * exclude (x, ts) from t where n = 1", &["1a"]);
+    answers("select count(*) from t group by rollup (s) order by 1", &["1", "1", "2", "4"]);
+}
+
+#[test]
+fn joins_that_would_have_other_rows_are_refused() {
+    for join in [
+        "join",
+        "inner join",
+        "positional join",
+        "left join",
+        "left outer join",
+        "right join",
+        "right outer join",
+        "full join",
+        "left semi join",
+        "right semi join",
+        "left anti join",
+        "right anti join",
+    ] {
+        refused(&format!("select * from t {join} u"), "JOIN needs ON or USING");
+    }
+    refused("select * from (t join u)", "JOIN needs ON or USING");
+    refused("from t |> join u |> select n", "JOIN needs ON or USING");
+    for join in ["right", "full", "right outer", "natural full", "natural right"] {
+        let using = if join.starts_with("natural") { "" } else { "using (k)" };
+        let sql = format!("select * from u {join} join (select 7 as k) v {using}");
+        refused(&sql, "not supported with USING or NATURAL");
+    }
+    answers("select count(*) from t cross join u", &["8"]);
+    answers("select count(*) from t, u", &["8"]);
+    answers(
+        "select name from u left join (select 9 as k) v using (k) order by 1",
+        &["nine", "one"],
+    );
+    answers("select k from u natural join (select 9 as k) v", &["9"]);
+    answers("select n from t left semi join u on n = k", &["1"]);
+    answers("select v.k from u full join (select 7 as k) v on u.k = v.k where v.k > 0", &["7"]);
+}
+
+#[test]
+fn set_operations_with_all_are_refused_except_union() {
+    refused("select x from t except all select 20", "EXCEPT ALL");
+    refused("select x from t intersect all select 20", "INTERSECT ALL");
+    refused("select 1 union all (select x from t except all select 20)", "EXCEPT ALL");
+    refused("select 1 union all select x from t intersect all select 20", "INTERSECT ALL");
+    answers("select x from t except select 20 order by 1", &["10", ""]);
+    answers("select x from t union all select 20 order by 1", &["10", "20", "20", "20", ""]);
+}
+
+#[test]
+fn intervals_of_days_are_not_compared() {
+    let first = "timestamp '2007-11-03T14:00:00'";
+    for condition in [
+        format!("ts - {first} > interval '1 day'"),
+        format!("interval '1 month' > ts - {first}"),
+        format!("ts - {first} between interval '1 second' and interval '1 week'"),
+        format!("ts - {first} in (interval '1 second', interval '1 day')"),
+        format!("ts - {first} is distinct from interval '1 year'"),
+        format!("ts - {first} < - interval '1 day'"),
+        format!("ts - {first} < interval '1 hour' + interval '1 day'"),
+        format!("(ts - {first}) - interval '1 day' > interval '0 hours'"),
+        format!("interval '1 day' + (ts - {first}) > interval '0 hours'"),
+        format!("ts - {first} > case when n > 1 then interval '1 day' else interval '1 ms' end"),
+        format!("ts - {first} > '1 day'::interval"),
+        format!("ts - {first} > try_cast('1 month' as interval)"),
+        "interval '25 hours' > cast('1 day' as interval)".to_owned(),
+        format!("exists (select 1 from u where t.ts - {first} > interval '1 day')"),
+    ] {
+        refused(&format!("select n from t where {condition}"), "write hours");
+    }
+    refused("select s from t group by s having max(ts) - min(ts) > interval '1 day'", "hours");
+}
+
+/// By DataFusion itself.
+#[test]
+fn intervals_are_not_multiplied() {
+    for product in ["2 * interval '1 day'", "interval '1 day' * 2", "n * interval '1 hour'"] {
+        let sql = format!("select s from t group by s, n having max(ts) - min(ts) > {product}");
+        refused(&sql, "Invalid interval arithmetic operation");
+    }
+}
+
+#[test]
+fn intervals_of_unknown_units_are_not_compared() {
+    let first = "timestamp '2007-11-03T14:00:00'";
+    for sql in [
+        format!("with i(d) as (select '1 h') select n from t, i where ts - {first} > d::interval"),
+        format!("with i as (select interval '1 h' d) select n from t, i where ts - {first} > d"),
+        format!("select n from t where ts - {first} > (select interval '1 hour')"),
+        format!("select n from t where ts - {first} in (select interval '2 days')"),
+        format!("select n from t where ts - {first} = any (select interval '2 days')"),
+    ] {
+        refused(&sql, "intervals that are not constants");
+    }
+    let sql = "with i as (select interval '1 day' as d) select n from t, i where ts > ";
+    answers(&format!("{sql}{first} + d"), &["3"]);
+}
+
+#[test]
+fn intervals_of_hours_are_compared() {
+    let first = "timestamp '2007-11-03T14:00:00'";
+    let cases: [(String, &[&str]); 10] = [
+        (format!("ts - {first} > interval '24 hours'"), &["3"]),
+        (format!("ts - {first} > - interval '1 ms'"), &["1", "2", "3"]),
+        (format!("(ts - {first}) - interval '24 hours' > interval '0 hours'"), &["3"]),
+        (format!("ts - {first} > '10 seconds'::interval"), &["3"]),
+        (format!("ts - {first} > cast('1 hour' as interval)"), &["3"]),
+        (
+            format!("ts - {first} < case when n > 1 then interval '2 s' else interval '0 ms' end"),
+            &["2"],
+        ),
+        (format!("ts - interval '1 day' > {first}"), &["3"]),
+        (format!("(ts - interval '1 day') - {first} > interval '0 hours'"), &["3"]),
+        ("time '10:00:00' - time '09:00:00' < interval '1 hour'".to_owned(), &[]),
+        (format!("ts - {first} > cast(null as interval)"), &[]),
+    ];
+    for (condition, rows) in cases {
+        answers(&format!("select n from t where {condition}"), rows);
+    }
+    answers("select s from t group by s having max(ts) - min(ts) = interval '1 second'", &["a"]);
+}
+
+#[test]
+fn ranges_need_distances() {
+    let frame = |by: &str, distance: &str| {
+        format!(
+            "select sum(n) over (order by {by} range between {distance} preceding and current \
+                 row) from t order by n"
+        )
+    };
+    refused(&frame("s", "1"), "ORDER BY of numbers or times");
+    refused(&frame("n > 2", "1"), "ORDER BY of numbers or times");
+    refused(&frame("ts", "1"), "RANGE over times needs intervals");
+    answers(&frame("n", "1"), &["1", "3", "5", "7"]);
+    answers(&frame("ts", "interval '1 second'"), &["1", "3", "3", "4"]);
+    answers(&frame("s", "unbounded"), &["3", "3", "10", "7"]);
+}
+
+#[test]
+fn numbers_end_at_a_blank() {
+    refused("select x * 1_000 from t", "`1_000` is neither a number nor a name");
+    refused("select 0b11", "`0b11`");
+    refused("select n from t limit 1offset 1", "`1offset`");
+    answers("select 1e3 k, 1.5, [n][1], 'x1_000' from t limit 1", &["1000.01.51x1_000"]);
+}
+
+#[test]
+fn a_limit_takes_the_first_rows_of_an_ordered_subquery() {
+    answers("select n from (select n from t order by n desc) limit 2", &["4", "3"]);
+}

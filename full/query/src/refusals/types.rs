@@ -1,0 +1,164 @@
+//! Refuses operations that are wrong for the types of their operands.
+
+use arrow_schema::DataType;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::expr::{Between, InList, InSubquery, SetComparison, WindowFunction};
+use datafusion::logical_expr::{
+    BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, Operator, TryCast, WindowFrameBound,
+    WindowFrameUnits,
+};
+
+/// Refuses comparisons and window frames that DataFusion gets wrong. For plans that are not
+/// optimised.
+pub(crate) fn check_types(plan: &LogicalPlan) -> Result<()> {
+    let check_node = |node: &LogicalPlan| {
+        let mut schema = DFSchema::empty();
+        node.inputs().iter().for_each(|input| schema.merge(input.schema()));
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| check_expr(expr, &schema).map(|()| TreeNodeRecursion::Continue))
+        })
+    };
+    plan.apply_with_subqueries(check_node).map(drop)
+}
+
+fn check_expr(expr: &Expr, schema: &DFSchema) -> Result<()> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(*op) => {
+            check_compared([&**left, right], schema)
+        }
+        Expr::Between(Between { expr, low, high, .. }) => {
+            check_compared([&**expr, low, high], schema)
+        }
+        Expr::InList(InList { expr, list, .. }) => {
+            check_compared(list.iter().chain([&**expr]), schema)
+        }
+        Expr::InSubquery(InSubquery { expr, subquery, .. })
+        | Expr::SetComparison(SetComparison { expr, subquery, .. }) => {
+            check_compared([&**expr, &Expr::ScalarSubquery(subquery.clone())], schema)
+        }
+        Expr::WindowFunction(function) => check_window(function, schema),
+        _ => Ok(()),
+    }
+}
+
+fn is_comparison(op: Operator) -> bool {
+    matches!(
+        op,
+        Operator::Eq
+            | Operator::NotEq
+            | Operator::Lt
+            | Operator::LtEq
+            | Operator::Gt
+            | Operator::GtEq
+            | Operator::IsDistinctFrom
+            | Operator::IsNotDistinctFrom
+    )
+}
+
+/// Intervals are compared by months, then days, then nanoseconds: 25 hours would be less than a
+/// day.
+fn check_compared<'e>(
+    operands: impl IntoIterator<Item = &'e Expr>,
+    schema: &DFSchema,
+) -> Result<()> {
+    match operands.into_iter().filter_map(|operand| interval(operand, schema)).max() {
+        None | Some(IntervalUnits::Exact) => Ok(()),
+        Some(IntervalUnits::Unknown) => plan_error(
+            "intervals that are not constants cannot be compared: compare times, such as \
+             `a > b + x` instead of `a - b > x`",
+        ),
+        Some(IntervalUnits::Calendar) => plan_error(
+            "intervals with days, weeks, months or years cannot be compared: write hours, such \
+             as `interval '24 hours'`",
+        ),
+    }
+}
+
+/// What an interval is made of. One computed from several has the greatest of their units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum IntervalUnits {
+    /// Nanoseconds only.
+    Exact,
+    /// Known only when the query runs.
+    Unknown,
+    /// Days or months.
+    Calendar,
+}
+
+/// The units of an expression. `None` if it is no interval.
+fn interval(expr: &Expr, schema: &DFSchema) -> Option<IntervalUnits> {
+    let has_interval_type = || expr.get_type(schema).is_ok_and(|kind| is_interval(&kind));
+    match expr {
+        Expr::Literal(value, _) => constant_interval(value),
+        Expr::Negative(inner) => interval(inner, schema),
+        // Durations, times and numbers add no days.
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if op.is_numerical_operators() => {
+            let units = || interval(left, schema).max(interval(right, schema));
+            has_interval_type().then(|| units().unwrap_or(IntervalUnits::Exact))
+        }
+        Expr::BinaryExpr(_) => None,
+        Expr::Case(Case { when_then_expr, else_expr, .. }) => {
+            let branches = when_then_expr.iter().map(|(_, then)| then).chain(else_expr);
+            branches.map(|branch| interval(branch, schema)).max().flatten()
+        }
+        Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field })
+            if is_interval(field.data_type()) =>
+        {
+            match &**expr {
+                Expr::Literal(value, _) => {
+                    constant_interval(&value.cast_to(field.data_type()).ok()?)
+                }
+                expr => interval(expr, schema).or(Some(IntervalUnits::Unknown)),
+            }
+        }
+        _ => has_interval_type().then_some(IntervalUnits::Unknown),
+    }
+}
+
+fn constant_interval(value: &ScalarValue) -> Option<IntervalUnits> {
+    match value {
+        ScalarValue::IntervalMonthDayNano(value) => value.map(|value| {
+            let is_exact = value.months == 0 && value.days == 0;
+            if is_exact { IntervalUnits::Exact } else { IntervalUnits::Calendar }
+        }),
+        _ => is_interval(&value.data_type()).then_some(IntervalUnits::Unknown),
+    }
+}
+
+fn is_interval(kind: &DataType) -> bool {
+    matches!(kind, DataType::Interval(_))
+}
+
+/// RANGE needs a distance: DataFusion takes any text for one, and a number for months.
+fn check_window(function: &WindowFunction, schema: &DFSchema) -> Result<()> {
+    let frame = &function.params.window_frame;
+    let ([sort], WindowFrameUnits::Range) = (&*function.params.order_by, frame.units) else {
+        return Ok(());
+    };
+    for bound in [&frame.start_bound, &frame.end_bound] {
+        let (WindowFrameBound::Preceding(distance) | WindowFrameBound::Following(distance)) = bound
+        else {
+            continue;
+        };
+        let Some(Some(distance)) = distance.try_as_str() else { continue };
+        let kind = sort.expr.get_type(schema)?;
+        let is_number = distance.trim().parse::<f64>().is_ok();
+        if kind.is_temporal() && is_number {
+            return plan_error(
+                "RANGE over times needs intervals, such as `interval '1 second' preceding`",
+            );
+        }
+        if !kind.is_temporal() && !kind.is_numeric() {
+            return plan_error(
+                "RANGE with a distance needs an ORDER BY of numbers or times: use ROWS",
+            );
+        }
+    }
+    Ok(())
+}
+
+fn plan_error(what: &str) -> Result<()> {
+    Err(DataFusionError::Plan(what.to_owned()))
+}
