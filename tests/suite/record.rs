@@ -189,12 +189,17 @@ fn a_ring_of_files_keeps_the_newest() {
 fn a_failed_ring_does_not_list_files_under_names_that_others_have_now() {
     let (folder, mut sender) = (Folder::new(), Sender::new());
     let ring = ["--to", "a", "--rotate", "3", "--split-mb", "0.001", "--report", "report.json"];
-    let mut recorder = sender.start(&folder, &ring);
-    for number in 1..3 {
-        sender.send("A", &[number; 1024]);
-        recorder.wait_for("writing a.0");
+    let recorder = sender.start(&folder, &ring);
+    sender.send("A", &[1; 1024]);
+    wait_for_length(&folder, "a.1", 1024);
+    sender.send("A", &[2; 1024]);
+    wait_for_length(&folder, "a.2", 1024);
+    // The next file begins soon after the others have their new names.
+    let deadline = Instant::now() + PATIENCE;
+    while fs::remove_file(folder.at("a.0")).is_err() {
+        assert!(Instant::now() < deadline, "no next file");
+        std::thread::yield_now();
     }
-    fs::remove_file(folder.at("a.0")).unwrap();
     recorder.stop().expect(1);
     assert_eq!(report(&folder)["files"], Value::Null);
 }
