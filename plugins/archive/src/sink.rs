@@ -218,10 +218,6 @@ impl Sink for ArchiveSink {
     }
 
     fn write(&self, archive: &mut ArchiveWriter, frame: EncodedFrame) -> Result<Written, Error> {
-        if !archive.is_complete {
-            // An archive that can be completed holds what was written before.
-            return Ok(Written::default());
-        }
         let events = frame.summary.events;
         archive.write_encoded(frame)?;
         archive.events += events;

@@ -275,10 +275,6 @@ impl Sink for McapSink {
 
     fn write(&self, writer: &mut McapWriter, unit: McapUnit) -> Result<Written, Error> {
         let McapUnit(chunk) = unit;
-        if !writer.file.is_complete() {
-            // The channels of later chunks may be declared in the one that is missing.
-            return Ok(Written::default());
-        }
         writer.file.write_chunk(&chunk)?;
         let (events, skipped) = chunk.into_events();
         let mut written = Written::events(events);
