@@ -6,6 +6,7 @@ mod depth;
 mod error;
 mod identifiers;
 mod interruption;
+mod moving_frames;
 mod statements;
 
 use std::path::PathBuf;
@@ -16,7 +17,6 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
@@ -24,8 +24,6 @@ use datafusion::execution::{
     SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext,
 };
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::coop::CooperativeExec;
-use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
@@ -34,10 +32,10 @@ use sluice_model::{Error, ErrorKind};
 use tokio::runtime::Runtime;
 use tokio::task::JoinError;
 
-pub(crate) use centroids::check_centroids;
 pub(crate) use depth::with_deep_stack;
 pub use error::{InvalidQuery, QueryError, QueryPosition};
 pub(crate) use error::{catch_panics, name_list, nearest};
+pub(crate) use interruption::{StopCheck, stoppable};
 
 use crate::refusals::{check_numbers, check_types};
 use crate::table::{Catalog, Findings, LogTables, ROOT_SCHEMA, ReadResources};
@@ -317,8 +315,12 @@ impl Session {
         let state = self.context.state();
         let logical = logical_plan(&state, sql).await.map_err(QueryError::from_planner)?;
         let stopped = Arc::<AtomicBool>::default();
-        let plan = self.physical_plan(&state, &logical).await.and_then(with_pauses);
-        let plan = plan.and_then(|plan| interruption::with_stops(plan, &stopped));
+        let is_stopped = {
+            let stopped = Arc::clone(&stopped);
+            StopCheck::new(move || stopped.load(Ordering::Relaxed))
+        };
+        let plan = self.physical_plan(&state, &logical).await;
+        let plan = plan.and_then(|plan| stoppable(plan, &is_stopped));
         let plan = plan.map_err(|error| self.with_advice(QueryError::from_planner(error)))?;
         Ok(PlannedQuery { plan, context: self.context.task_ctx(), stopped })
     }
@@ -328,8 +330,7 @@ impl Session {
         state: &SessionState,
         logical: &LogicalPlan,
     ) -> datafusion::error::Result<Arc<dyn ExecutionPlan>> {
-        let logical = state.optimize(logical)?;
-        check_centroids(&logical)?;
+        let logical = optimized(state, logical)?;
         if self.partitions == 1 || breaks_pipeline(&logical)? {
             return state.query_planner().create_physical_plan(&logical, state).await;
         }
@@ -436,26 +437,20 @@ fn statement(state: &SessionState, sql: &str) -> datafusion::error::Result<State
     }
 }
 
-/// Makes joins pause after some batches, so that a query can be stopped: they may make any number
-/// of rows of those that they have read. DataFusion does this for operators that read.
-pub(crate) fn with_pauses(
-    plan: Arc<dyn ExecutionPlan>,
-) -> datafusion::error::Result<Arc<dyn ExecutionPlan>> {
-    plan.transform_up(|node| {
-        let is_join = node.children().len() > 1 && node.downcast_ref::<UnionExec>().is_none();
-        Ok(if is_join {
-            Transformed::yes(Arc::new(CooperativeExec::new(node)) as _)
-        } else {
-            Transformed::no(node)
-        })
-    })
-    .data()
-}
-
 /// Whether the current thread plans or executes queries: its panics become errors of their query.
 pub fn is_query_thread() -> bool {
     let thread = std::thread::current();
     thread.name().is_some_and(|name| [EXECUTION_THREAD, depth::PLANNING_THREAD].contains(&name))
+}
+
+/// Optimises a plan, checks it, and makes its frames exact.
+pub(crate) fn optimized(
+    state: &SessionState,
+    plan: &LogicalPlan,
+) -> datafusion::error::Result<LogicalPlan> {
+    let plan = state.optimize(plan)?;
+    centroids::check_centroids(&plan)?;
+    moving_frames::with_exact_frames(plan)
 }
 
 /// Whether a plan has a pipeline breaker: a node that needs many rows before it returns one.

@@ -234,6 +234,39 @@ fn intervals_of_unknown_units_are_not_compared() {
     ] {
         refused(&sql, "intervals that are not constants");
     }
+    let i = "with i(d, e) as (values (interval '1 day', interval '24 hours')), \
+             j as (select d, e from i)";
+    for from in [
+        "i join j on i.d = j.e",
+        "i left join j on i.e = j.d",
+        "i join j using (d)",
+        "i natural join j",
+        "i order by d",
+        "i group by d, e",
+        "(select distinct on (d) d, e from i)",
+        "(select distinct d, e from i)",
+        "(select d from i union select e from i)",
+        "(select d from i intersect select e from i)",
+        "i window w as (partition by d)",
+    ] {
+        let window = if from.contains(" w ") { ", count(*) over w" } else { "" };
+        refused(&format!("{i} select 1{window} from {from}"), "intervals that are not constants");
+    }
+    for call in [
+        "nullif(d, e)",
+        "greatest(d, e)",
+        "least(interval '1 hour', d)",
+        "min(d)",
+        "max(d)",
+        "count(distinct d)",
+        "max(d) over ()",
+        "first_value(e order by d)",
+        "row_number() over (order by d)",
+        "count(*) over (partition by d)",
+    ] {
+        refused(&format!("{i} select {call} from i"), "intervals that are not constants");
+    }
+    answers(&format!("{i} select count(d), count(*) from i"), &["11"]);
     let sql = "with i as (select interval '1 day' as d) select n from t, i where ts > ";
     answers(&format!("{sql}{first} + d"), &["3"]);
 }

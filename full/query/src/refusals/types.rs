@@ -4,9 +4,12 @@ use arrow_schema::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::{DataFusionError, Result};
-use datafusion::logical_expr::expr::{Between, InList, InSubquery, SetComparison, WindowFunction};
+use datafusion::logical_expr::expr::{
+    AggregateFunction, Between, InList, InSubquery, SetComparison, WindowFunction,
+    WindowFunctionParams,
+};
 use datafusion::logical_expr::{
-    BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, Operator, TryCast, WindowFrameBound,
+    BinaryExpr, Case, Cast, Distinct, Expr, ExprSchemable, LogicalPlan, Operator, TryCast, WindowFrameBound,
     WindowFrameUnits,
 };
 
@@ -16,6 +19,11 @@ pub(crate) fn check_types(plan: &LogicalPlan) -> Result<()> {
     let check_node = |node: &LogicalPlan| {
         let mut schema = DFSchema::empty();
         node.inputs().iter().for_each(|input| schema.merge(input.schema()));
+        check_compared(compared_rows(node), &schema)?;
+        if let LogicalPlan::Distinct(Distinct::All(input)) = node {
+            let columns: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
+            check_compared(&columns, &schema)?;
+        }
         node.apply_expressions(|expr| {
             expr.apply(|expr| check_expr(expr, &schema).map(|()| TreeNodeRecursion::Continue))
         })
@@ -38,8 +46,41 @@ fn check_expr(expr: &Expr, schema: &DFSchema) -> Result<()> {
         | Expr::SetComparison(SetComparison { expr, subquery, .. }) => {
             check_compared([&**expr, &Expr::ScalarSubquery(subquery.clone())], schema)
         }
-        Expr::WindowFunction(function) => check_window(function, schema),
+        Expr::ScalarFunction(call) if COMPARING.contains(&call.name()) => {
+            check_compared(&call.args, schema)
+        }
+        Expr::AggregateFunction(AggregateFunction { func, params }) => {
+            let sorted = params.order_by.iter().map(|sort| &sort.expr);
+            let args = compared_args(func.name(), &params.args, params.distinct);
+            check_compared(sorted.chain(args), schema)
+        }
+        Expr::WindowFunction(call) => {
+            let WindowFunction { fun, params } = &**call;
+            let sorted = params.order_by.iter().map(|sort| &sort.expr);
+            let args = compared_args(fun.name(), &params.args, params.distinct);
+            check_compared(sorted.chain(&params.partition_by).chain(args), schema)?;
+            check_window(params, schema)
+        }
         _ => Ok(()),
+    }
+}
+
+/// Functions that compare their arguments.
+const COMPARING: [&str; 3] = ["greatest", "least", "nullif"];
+
+/// Arguments that an aggregate compares over its rows.
+fn compared_args<'e>(function: &str, args: &'e [Expr], distinct: bool) -> &'e [Expr] {
+    if distinct || matches!(function, "min" | "max") { args } else { &[] }
+}
+
+/// What a node compares from row to row.
+fn compared_rows(node: &LogicalPlan) -> Vec<&Expr> {
+    match node {
+        LogicalPlan::Sort(sort) => sort.expr.iter().map(|sort| &sort.expr).collect(),
+        LogicalPlan::Join(join) => join.on.iter().flat_map(|(left, right)| [left, right]).collect(),
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.iter().collect(),
+        LogicalPlan::Distinct(Distinct::On(distinct)) => distinct.on_expr.iter().collect(),
+        _ => Vec::new(),
     }
 }
 
@@ -132,9 +173,9 @@ fn is_interval(kind: &DataType) -> bool {
 }
 
 /// RANGE needs a distance: DataFusion takes any text for one, and a number for months.
-fn check_window(function: &WindowFunction, schema: &DFSchema) -> Result<()> {
-    let frame = &function.params.window_frame;
-    let ([sort], WindowFrameUnits::Range) = (&*function.params.order_by, frame.units) else {
+fn check_window(params: &WindowFunctionParams, schema: &DFSchema) -> Result<()> {
+    let frame = &params.window_frame;
+    let ([sort], WindowFrameUnits::Range) = (&*params.order_by, frame.units) else {
         return Ok(());
     };
     for bound in [&frame.start_bound, &frame.end_bound] {

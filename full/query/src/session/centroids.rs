@@ -12,7 +12,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 const MAX_CENTROIDS: u64 = 1_000;
 
 /// Refuses approximations with too many centroids. Constants of the plan have been computed.
-pub(crate) fn check_centroids(plan: &LogicalPlan) -> Result<()> {
+pub(super) fn check_centroids(plan: &LogicalPlan) -> Result<()> {
     let check = |expr: &Expr| {
         match expr {
             Expr::AggregateFunction(AggregateFunction { func, params }) => {

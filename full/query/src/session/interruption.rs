@@ -1,9 +1,8 @@
-//! Stops joins that compare many rows and return none: these come to no pause by themselves.
+//! Makes joins stop when a query is stopped: they come to no pause by themselves.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, FieldRef, Schema};
@@ -12,37 +11,62 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{
     HashJoinExec, HashJoinExecBuilder, NestedLoopJoinExec, NestedLoopJoinExecBuilder,
 };
+use datafusion::physical_plan::union::UnionExec;
 use sluice_model::ErrorKind;
 
-/// Makes the conditions of joins fail once `stopped` is set.
-pub(super) fn with_stops(
+/// Says whether a query was stopped.
+#[derive(Clone)]
+pub(crate) struct StopCheck(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl StopCheck {
+    pub(crate) fn new(is_stopped: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(is_stopped))
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for StopCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StopCheck({})", self.is_stopped())
+    }
+}
+
+/// Makes joins pause after some batches, since they may make any number of rows of those that they
+/// have read, and their conditions fail once the query is stopped, since they may compare many rows
+/// and make none. DataFusion pauses operators that read.
+pub(crate) fn stoppable(
     plan: Arc<dyn ExecutionPlan>,
-    stopped: &Arc<AtomicBool>,
+    check: &StopCheck,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let stop = |filter: &JoinFilter| {
         let condition = Arc::clone(filter.expression());
-        let condition = StoppableCondition { condition, stopped: Arc::clone(stopped) };
+        let condition = StoppableCondition { condition, check: check.clone() };
         let places = filter.column_indices().to_vec();
         Some(JoinFilter::new(Arc::new(condition), places, Arc::clone(filter.schema())))
     };
-    plan.transform_up(|node| {
+    plan.transform_up(|mut node| {
+        if node.children().len() < 2 || node.downcast_ref::<UnionExec>().is_some() {
+            return Ok(Transformed::no(node));
+        }
         if let Some(join) = node.downcast_ref::<HashJoinExec>()
             && let Some(filter) = join.filter()
         {
-            let join = HashJoinExecBuilder::from(join).with_filter(stop(filter)).build()?;
-            return Ok(Transformed::yes(Arc::new(join) as _));
-        }
-        if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>()
+            node = Arc::new(HashJoinExecBuilder::from(join).with_filter(stop(filter)).build()?);
+        } else if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>()
             && let Some(filter) = join.filter()
         {
             let join = NestedLoopJoinExecBuilder::from(join).with_filter(stop(filter)).build()?;
-            return Ok(Transformed::yes(Arc::new(join) as _));
+            node = Arc::new(join);
         }
-        Ok(Transformed::no(node))
+        Ok(Transformed::yes(Arc::new(CooperativeExec::new(node)) as _))
     })
     .data()
 }
@@ -51,7 +75,7 @@ pub(super) fn with_stops(
 #[derive(Debug)]
 struct StoppableCondition {
     condition: Arc<dyn PhysicalExpr>,
-    stopped: Arc<AtomicBool>,
+    check: StopCheck,
 }
 
 impl PhysicalExpr for StoppableCondition {
@@ -68,7 +92,7 @@ impl PhysicalExpr for StoppableCondition {
     }
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
-        if self.stopped.load(Ordering::Relaxed) {
+        if self.check.is_stopped() {
             let aborted = sluice_model::Error::from(ErrorKind::Aborted);
             return Err(DataFusionError::External(Box::new(aborted)));
         }
@@ -83,9 +107,9 @@ impl PhysicalExpr for StoppableCondition {
         self: Arc<Self>,
         mut children: Vec<Arc<dyn PhysicalExpr>>,
     ) -> Result<Arc<dyn PhysicalExpr>> {
-        let stopped = Arc::clone(&self.stopped);
+        let check = self.check.clone();
         match (children.pop(), children.is_empty()) {
-            (Some(condition), true) => Ok(Arc::new(Self { condition, stopped })),
+            (Some(condition), true) => Ok(Arc::new(Self { condition, check })),
             _ => Err(DataFusionError::Internal("a condition is one expression".to_owned())),
         }
     }

@@ -19,7 +19,7 @@ use super::lineage;
 use super::query::Query;
 use super::query_input::QueryInput;
 use crate::refusals::check_types;
-use crate::session::{check_centroids, with_deep_stack};
+use crate::session::{optimized, with_deep_stack};
 
 /// Plans queries with a configuration and a runtime environment.
 #[derive(Clone, Debug)]
@@ -88,8 +88,7 @@ impl Planner {
         inputs: Vec<QueryInput>,
     ) -> Result<StagePlan> {
         check_types(plan)?;
-        let plan = state.optimize(plan)?;
-        check_centroids(&plan)?;
+        let plan = optimized(state, plan)?;
         let physical = block_on(state.query_planner().create_physical_plan(&plan, state))?;
         Ok(StagePlan { physical, inputs: Arc::new(inputs) })
     }

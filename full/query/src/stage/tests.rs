@@ -490,19 +490,22 @@ impl sluice_model::RunHost for AbortedRun {
 }
 
 #[test]
-fn a_join_of_rows_that_it_has_read_can_be_aborted() {
-    let query = "select max(a.timestamp) as timestamp, count(*) as x from A a, A b \
-                 where a.channel = b.channel";
-    let mut run =
-        StageRun::from_options(json!({ "query": query, "memory": "64MiB", "channel": "OUT" }));
-    let events: Vec<_> = (0..40_000).map(|n| ("A", n, 1.0)).collect();
-    let events = batch(&run.channels, &events);
-    let host = Arc::new(AbortedRun { left: (-1).into() });
-    let mut context = StageContext::new(&run.channels, None);
-    context.run = sluice_model::RunHandle::new("sql", Arc::clone(&host) as _, Arc::default());
-    let Some(Stage::Fold(fold)) = run.parts.last_mut() else { panic!("it needs all rows") };
-    fold.push(events, &mut context).unwrap();
-    host.left.store(1, std::sync::atomic::Ordering::Relaxed);
-    let error = fold.finish(&mut context).unwrap_err();
-    assert!(matches!(error.kind(), sluice_model::ErrorKind::Aborted), "{error}");
+fn joins_of_rows_that_they_have_read_can_be_aborted() {
+    for (condition, asks_before) in [("a.channel = b.channel", 1), ("a.v + b.v < 0", 20)] {
+        let query = format!(
+            "select max(a.timestamp) as timestamp, count(*) as x from A a, A b where {condition}"
+        );
+        let mut run =
+            StageRun::from_options(json!({ "query": query, "memory": "64MiB", "channel": "OUT" }));
+        let events: Vec<_> = (0..40_000).map(|n| ("A", n, 1.0)).collect();
+        let events = batch(&run.channels, &events);
+        let host = Arc::new(AbortedRun { left: (-1).into() });
+        let mut context = StageContext::new(&run.channels, None);
+        context.run = sluice_model::RunHandle::new("sql", Arc::clone(&host) as _, Arc::default());
+        let Some(Stage::Fold(fold)) = run.parts.last_mut() else { panic!("it needs all rows") };
+        fold.push(events, &mut context).unwrap();
+        host.left.store(asks_before, std::sync::atomic::Ordering::Relaxed);
+        let error = fold.finish(&mut context).unwrap_err();
+        assert!(matches!(error.kind(), sluice_model::ErrorKind::Aborted), "{error}");
+    }
 }

@@ -23,7 +23,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::super::plan::{Planner, StagePlan};
 use super::feed::{QueueBudget, ScanFeed};
-use crate::session::{QueryError, catch_panics, with_pauses};
+use crate::session::{QueryError, StopCheck, catch_panics, stoppable};
 
 /// Rows per batch of an operator: small, as rows may be long and several sorted runs are merged at
 /// a time.
@@ -68,6 +68,7 @@ pub(super) struct PlanExecution {
     runtime: Option<Runtime>,
     scans: Vec<ScanFeed>,
     budget: Arc<QueueBudget>,
+    check: StopCheck,
 }
 
 impl fmt::Debug for PlanExecution {
@@ -94,10 +95,12 @@ impl PlanExecution {
         planned: StagePlan,
         planner: &Planner,
         most_waiting: usize,
+        check: StopCheck,
     ) -> Result<Self, QueryError> {
         let budget = QueueBudget::new(most_waiting);
         let mut scans = Vec::new();
-        let plan = with_queues(&planned, &mut scans, &budget).and_then(with_pauses);
+        let plan = with_queues(&planned, &mut scans, &budget);
+        let plan = plan.and_then(|plan| stoppable(plan, &check));
         let plan = plan.map_err(QueryError::from_datafusion)?;
         let context = TaskContext::default().with_session_config(planner.config.clone());
         let context = Arc::new(context.with_runtime(Arc::clone(&planner.runtime)));
@@ -112,7 +115,7 @@ impl PlanExecution {
             let stream = catch_panics(|| execute_stream(plan, context));
             stream.map_err(QueryError::from_datafusion)?
         };
-        Ok(Self { stream: Some(stream), runtime: Some(runtime), scans, budget })
+        Ok(Self { stream: Some(stream), runtime: Some(runtime), scans, budget, check })
     }
 
     /// How many rows a table needs to complete a batch.
@@ -134,11 +137,9 @@ impl PlanExecution {
     }
 
     /// Runs until there are result rows, or more input is needed.
-    pub(super) fn step(
-        &mut self,
-        is_aborted: &dyn Fn() -> bool,
-    ) -> Result<ExecutionStep, QueryError> {
-        let Self { stream: Some(stream), runtime: Some(runtime), scans, budget } = self else {
+    pub(super) fn step(&mut self) -> Result<ExecutionStep, QueryError> {
+        let Self { stream: Some(stream), runtime: Some(runtime), scans, budget, check } = self
+        else {
             return Ok(ExecutionStep::Done);
         };
         let step = async {
@@ -146,7 +147,7 @@ impl PlanExecution {
             let (mut batches_taken, mut idle_polls) = (budget.batches_taken(), 0);
             poll_fn(|context| {
                 budget.driver.register(context.waker());
-                if is_aborted() {
+                if check.is_stopped() {
                     return Poll::Ready(Ok(ExecutionStep::Aborted));
                 }
                 match stream.poll_next_unpin(context) {

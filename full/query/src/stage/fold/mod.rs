@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use sluice_model::options::ByteSize;
-use sluice_model::{Batch, Clock, Error, ErrorKind, Fold, Pattern, StageContext};
+use sluice_model::{Batch, Clock, Error, ErrorKind, Fold, Pattern, RunHandle, StageContext};
 
 use super::event_mapping::{EventMapping, NewEventDefaults};
 use super::pending::PendingEvents;
@@ -18,7 +18,7 @@ use super::query::{Query, SqlMistake};
 use super::row_map::named_channels;
 use super::schemas::TableSchemas;
 use super::tables;
-use crate::session::QueryError;
+use crate::session::{QueryError, StopCheck};
 use execution::{ExecutionStep, PlanExecution};
 
 /// The memory and spill folder of a query.
@@ -78,7 +78,7 @@ impl QueryFold {
                 continue;
             }
             if matches!(self.state, FoldState::NotStarted) {
-                self.begin(&input.schemas)?;
+                self.begin(&input.schemas, &context.run)?;
             }
             let mut unfed = UnfedRows(input.rows);
             while let FoldState::Running(execution, _) = &mut self.state
@@ -100,11 +100,19 @@ impl QueryFold {
         Ok(output)
     }
 
-    fn begin(&mut self, schemas: &[arrow_schema::SchemaRef]) -> Result<(), Error> {
+    fn begin(
+        &mut self,
+        schemas: &[arrow_schema::SchemaRef],
+        run: &RunHandle,
+    ) -> Result<(), Error> {
         let planner = self.budget.planner()?;
         let planned = plan(&planner, &self.query, schemas, self.channel.as_deref());
         let (planned, mapping) = planned.map_err(|mistake| mistake_error(&mistake, &self.query))?;
-        let execution = PlanExecution::begin(planned, &planner, queue_bytes(&self.budget));
+        let check = {
+            let run = run.clone();
+            StopCheck::new(move || run.is_aborted())
+        };
+        let execution = PlanExecution::begin(planned, &planner, queue_bytes(&self.budget), check);
         let execution = execution.map_err(|error| run_error(error, &self.query, &self.budget))?;
         self.state = FoldState::Running(Box::new(execution), mapping);
         Ok(())
@@ -127,7 +135,7 @@ impl QueryFold {
         let FoldState::Running(execution, mapping) = &mut self.state else { return Ok(Vec::new()) };
         let mapping = mapping.clone();
         loop {
-            let step = execution.step(&|| context.run.is_aborted());
+            let step = execution.step();
             match step.map_err(|error| run_error(error, &self.query, &self.budget))? {
                 ExecutionStep::Rows(rows) if rows.num_rows() == 0 => {}
                 ExecutionStep::Rows(rows) => {
