@@ -2,9 +2,11 @@
 //!
 //! `statements` splits texts; `session` plans and runs queries; `table` makes tables of any source;
 //! `cache` keeps columns of these on disk; `stage` runs a query over the events of a pipeline.
-//! `refusals` refuses SQL that DataFusion ignores or misreads, in sessions and stages.
+//! `functions` has those of payloads; `refusals` refuses SQL that DataFusion ignores or misreads, in
+//! sessions and stages.
 
 pub mod cache;
+mod functions;
 mod refusals;
 pub mod session;
 mod stage;

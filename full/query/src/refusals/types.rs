@@ -13,8 +13,10 @@ use datafusion::logical_expr::{
     WindowFrameUnits,
 };
 
-/// Refuses comparisons and window frames that DataFusion gets wrong. For plans that are not
-/// optimised.
+use crate::functions::check_binary_arguments;
+
+/// Refuses comparisons, window frames and arguments that DataFusion gets wrong. For plans that are
+/// not optimised.
 pub(crate) fn check_types(plan: &LogicalPlan) -> Result<()> {
     let check_node = |node: &LogicalPlan| {
         let mut schema = DFSchema::empty();
@@ -46,8 +48,11 @@ fn check_expr(expr: &Expr, schema: &DFSchema) -> Result<()> {
         | Expr::SetComparison(SetComparison { expr, subquery, .. }) => {
             check_compared([&**expr, &Expr::ScalarSubquery(subquery.clone())], schema)
         }
-        Expr::ScalarFunction(call) if COMPARING.contains(&call.name()) => {
-            check_compared(&call.args, schema)
+        Expr::ScalarFunction(call) => {
+            if COMPARING.contains(&call.name()) {
+                check_compared(&call.args, schema)?;
+            }
+            check_binary_arguments(call, schema)
         }
         Expr::AggregateFunction(AggregateFunction { func, params }) => {
             let sorted = params.order_by.iter().map(|sort| &sort.expr);

@@ -18,6 +18,7 @@ use super::columns;
 use super::lineage;
 use super::query::Query;
 use super::query_input::QueryInput;
+use crate::functions::scalar_functions;
 use crate::refusals::check_types;
 use crate::session::{optimized, with_deep_stack};
 
@@ -99,7 +100,7 @@ impl Planner {
             .with_config(self.config.clone())
             .with_runtime_env(Arc::clone(&self.runtime))
             .with_expr_planners(SessionStateDefaults::default_expr_planners())
-            .with_scalar_functions(SessionStateDefaults::default_scalar_functions())
+            .with_scalar_functions(scalar_functions())
             .with_higher_order_functions(SessionStateDefaults::default_higher_order_functions())
             .with_aggregate_functions(SessionStateDefaults::default_aggregate_functions())
             .with_window_functions(SessionStateDefaults::default_window_functions())
