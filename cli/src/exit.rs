@@ -173,7 +173,9 @@ impl From<Error> for Failure {
             ErrorKind::Interrupted | ErrorKind::Aborted => {
                 Self::Interrupted { what: error.to_string(), code: EXIT_INTERRUPTED }
             }
-            ErrorKind::Io { .. } | ErrorKind::Malformed { .. } => Self::Error(error),
+            ErrorKind::Io { .. } | ErrorKind::Malformed { .. } | ErrorKind::Damaged(_) => {
+                Self::Error(error)
+            }
             _ => Self::Failed(error.to_string()),
         }
     }

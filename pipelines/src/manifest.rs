@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use sluice_io::output::PublishedFile;
 use sluice_model::{Error, RunInput, RunOrigin};
 
+use crate::names::NameReport;
 use crate::report::Report;
 use crate::spec::PipelineNode;
 
@@ -66,11 +67,11 @@ pub struct OutputFile {
 pub(crate) struct ManifestBase<'r> {
     pub(crate) origin: &'r RunOrigin,
     pub(crate) plugins: &'r [String],
-    pub(crate) ended: RunEnd,
+    pub(crate) ended: &'r RunEnd,
 }
 
 /// How a run ended that has published its files, or is about to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunEnd {
     /// The exit code: 3 if there were losses, 4 if expectations are not met.
     #[serde(default)]
@@ -81,13 +82,17 @@ pub struct RunEnd {
     /// Whether the run was interrupted before it had read everything.
     #[serde(default, skip_serializing_if = "is_false")]
     pub partial: bool,
+    /// The names in options that matched nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmatched: Vec<NameReport>,
 }
 
 impl RunEnd {
     /// The end of a run with this report.
     pub(crate) fn from_report(report: &Report) -> Self {
         let losses = !report.is_complete();
-        Self { exit: report.exit(), losses, partial: report.interrupted }
+        let unmatched = report.unmatched().cloned().collect();
+        Self { exit: report.exit(), losses, partial: report.interrupted, unmatched }
     }
 }
 
@@ -114,7 +119,7 @@ impl ManifestBase<'_> {
             plugins: self.plugins.to_vec(),
             inputs: hashed_inputs(self.origin),
             files: files.collect(),
-            ended: self.ended,
+            ended: self.ended.clone(),
         };
         serde_json::to_string_pretty(&manifest).map_err(|e| Error::internal(e.to_string()))
     }

@@ -10,7 +10,7 @@ use sluice_kit::counts::EventCounts;
 use sluice_model::plugin::SOURCES_LOST;
 use sluice_model::{ChannelSet, Channels, Damage, Error, Input, RunDamage, UnmetExpectation};
 
-use crate::names::NameReport;
+use crate::names::{MatchOutcome, NameReport};
 use crate::run::{RunResults, RunTally};
 
 /// What a run did.
@@ -50,6 +50,9 @@ pub struct Report {
     pub seconds: f64,
     /// Whether a run was interrupted that has then published what it had received.
     pub interrupted: bool,
+    /// Whether a full disk ended a recording, even if nothing was lost.
+    #[serde(default)]
+    pub disk_full: bool,
     /// Bytes of input read.
     pub bytes_read: u64,
 }
@@ -164,6 +167,7 @@ impl Report {
                 report.channels.extend(accounting.sink_rows(node, channels)?);
             }
             report.clamped_times += tally.clamped;
+            report.disk_full |= tally.disk_full;
             report.add_unmet(unmet_reports(name, tally.unmet, inputs));
         }
         Ok(report)
@@ -242,7 +246,24 @@ impl Report {
         }
         self.files.extend(unit.files);
         self.interrupted |= unit.interrupted;
+        self.disk_full |= unit.disk_full;
         self.bytes_read += unit.bytes_read;
+    }
+
+    /// Adds the names that matched nothing in units that earlier runs have done: all others did.
+    pub(crate) fn add_unmatched(&mut self, units: Vec<Vec<NameReport>>) {
+        let mut units = units.into_iter();
+        if self.names.is_empty() {
+            self.names = units.next().unwrap_or_default();
+        }
+        for unit in units {
+            for name in &mut self.names {
+                match unit.iter().find(|unmatched| unmatched.is_same(name)) {
+                    Some(unmatched) => name.add(unmatched.clone()),
+                    None => name.found = MatchOutcome::Something,
+                }
+            }
+        }
     }
 
     /// Counts these expectations, and lists as many as there is room for.
@@ -293,12 +314,13 @@ impl Report {
         self.names.iter().filter(|name| name.is_unmatched())
     }
 
-    /// Whether everything was read and written.
+    /// Whether nothing was lost, and nothing ended the run early.
     pub fn is_complete(&self) -> bool {
         let carried = self.channels.iter().all(|row| row.damaged == 0);
         let carried = carried && self.clamped_times == 0;
         let received = self.sources.values().all(|source| source.lost == 0);
-        self.damaged_ranges == 0 && carried && received && !self.interrupted
+        let ended = !self.interrupted && !self.disk_full;
+        self.damaged_ranges == 0 && carried && received && ended
     }
 
     /// The exit code: 0 for success, 3 for losses, 4 for expectations that are not met, with or
@@ -328,6 +350,7 @@ impl Report {
             "files": self.files,
             "bytes_read": self.bytes_read,
             "interrupted": self.interrupted,
+            "disk_full": self.disk_full,
             "seconds": self.seconds,
             "exit": self.exit(),
         })

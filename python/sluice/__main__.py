@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
@@ -13,7 +14,11 @@ def main(arguments: list[str]) -> int:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # The program has a handler of its own, and what it does not handle ends it.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    return _native.run_program(["sluice", *arguments])
+    code = _native.run_program(["sluice", *arguments])
+    if code is None:
+        # A thread that is in code of others, such as a long sleep, would have to end first.
+        os._exit(128 + signal.SIGINT)
+    return code
 
 
 if __name__ == "__main__":

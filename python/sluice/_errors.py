@@ -50,7 +50,7 @@ class InputError(SluiceError, OSError):
 
 
 class DamageError(SluiceError):
-    """A log is damaged, and `strict=True` was given."""
+    """A log that is read is damaged, and `strict=True` was given."""
 
 
 def sluice_error(message: str) -> SluiceError:

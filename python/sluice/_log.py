@@ -154,7 +154,8 @@ class Log:
         Parameters
         ----------
         channels
-            Names, globs such as `CAM_*`, or `re:` and a regular expression. All without any.
+            Names, globs such as `CAM_*`, or `re:` and a regular expression. All without any. One
+            that matches nothing is a warning at the end, or with `strict` a `ConfigError`.
         start, end, exclude, where, limit, strict
             As for `table`.
 

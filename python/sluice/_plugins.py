@@ -18,7 +18,7 @@ _KIND = "__sluice_kind__"
 
 
 def source(target: Target) -> Target:
-    """Makes a function a source: a pipeline reads the batches of the iterator it returns.
+    """Makes a function a source: a pipeline reads the batch, or all batches, that it returns.
 
     A batch is any Arrow data with the columns `timestamp`, `channel` and `payload`; `source`,
     `sequence`, `encoding` and `attributes` may be there. Times that are numbers are nanoseconds
@@ -115,8 +115,13 @@ def _close() -> None:
         return
     threads = _native.close_plugins(_PATIENCE)
     if threads:
-        from ctypes import c_ulong, py_object, pythonapi
-
-        for thread in threads:
-            pythonapi.PyThreadState_SetAsyncExc(c_ulong(thread), py_object(SystemExit))
+        end_threads(threads)
         _native.close_plugins(_PATIENCE)
+
+
+def end_threads(threads: list[int]) -> None:
+    """Raises `SystemExit` in threads, by their numbers, where they run code of Python."""
+    from ctypes import c_ulong, py_object, pythonapi
+
+    for thread in threads:
+        pythonapi.PyThreadState_SetAsyncExc(c_ulong(thread), py_object(SystemExit))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from os import PathLike, fsdecode
-from typing import Any, Unpack
+from os import PathLike, fspath
+from typing import Any, Unpack, overload
 
 from . import _native
 from ._errors import ConfigError, Diagnostic, SluiceError
@@ -46,7 +46,8 @@ def convert(inputs: Paths, to: Path, **given: Unpack[ConvertOptions]) -> Result:
     source_name
         The name of the source of the events in the output, such as `{name}`.
     overwrite, resume, keep_going, strict, jobs, memory
-        As the flags of `sluice convert`.
+        As the flags of `sluice convert`: `strict` fails if a name matches nothing. Damage fails
+        with `options={"on_damage": "stop"}`.
     hash
         Whether the result has the hashes of outputs.
 
@@ -96,7 +97,8 @@ def run(
     allow_exec
         Whether the pipeline may run programs, with all your permissions.
     overwrite, resume, keep_going, strict, jobs, memory
-        As the flags of `sluice run`.
+        As the flags of `sluice run`: `strict` fails if a name matches nothing. Damage fails with
+        `on_damage = "stop"` of the source.
     hash
         Whether the result has the hashes of outputs.
 
@@ -159,6 +161,14 @@ def check_log(logs: Paths, expect: Path, **given: Unpack[LogOptions]) -> list[Lo
         LogCheck(c["path"], c["events"], c["unmet"], c["unmet_count"], c["error"], c["exit"])
         for c in lines
     ]
+
+
+@overload
+def report(logs: Paths, to: None = None, **given: Unpack[ReportOptions]) -> Json: ...
+
+
+@overload
+def report(logs: Paths, to: Path, **given: Unpack[ReportOptions]) -> Result: ...
 
 
 @takes(ReportOptions)
@@ -236,14 +246,17 @@ def paths(given: Paths) -> list[str]:
 
 
 def _decoded(given: Paths) -> list[str]:
-    if isinstance(given, str | PathLike):
+    if isinstance(given, str | bytes | bytearray | memoryview | PathLike):
         return [decoded(given)]
     return [decoded(path) for path in given]
 
 
-def decoded(path: Path) -> str:
+def decoded(path: object) -> str:
     """A path or text as the program takes it."""
-    text = fsdecode(path)
+    text = fspath(path) if isinstance(path, str | PathLike) else None
+    if not isinstance(text, str):
+        found = type(path).__name__
+        raise TypeError(f"expected a path as text, found {found}; `open` takes the bytes of a log")
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -311,7 +324,9 @@ def time(given: Any) -> str:
     """A time as the program reads it."""
     seconds = getattr(given, "total_seconds", None)
     if seconds is not None:
-        return f"+{seconds():f}"
+        # A duration of pandas has nanoseconds, which are not in its seconds.
+        nanoseconds = getattr(given, "value", None)
+        return f"+{seconds():f}" if nanoseconds is None else f"+{nanoseconds}ns"
     written = getattr(given, "isoformat", None)
     if written is None:
         return str(given)

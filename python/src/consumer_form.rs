@@ -1,8 +1,9 @@
 //! Columns in the forms that consumers keep: texts and bytes as views, and lists with long offsets.
 //!
 //! Polars knows only these. It would make them of others by itself: on one thread, after the last
-//! batch. Made here, they are made of each batch as it is decoded, on all threads. The other
-//! consumers take both.
+//! batch. Made here, they are made of each batch as it is decoded, on all threads. pyarrow and
+//! DuckDB take both. So does pandas, except for lists of views and of bytes of fixed length: texts
+//! and bytes in lists have long offsets, of which Polars makes views faster than of short ones.
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use arrow_array::{
 };
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use sluice_model::cast::cast_exact;
 
 /// The schema in the form of consumers.
 pub(crate) fn schema(of: &Schema) -> SchemaRef {
@@ -21,17 +23,28 @@ pub(crate) fn schema(of: &Schema) -> SchemaRef {
 
 /// These rows in the form of consumers. `schema` is that form of their schema.
 pub(crate) fn rows(of: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
-    let columns = of.columns().iter().map(array).collect::<Result<_, _>>()?;
+    let columns = arrays(of.columns(), schema.fields())?;
     let options = RecordBatchOptions::new().with_row_count(Some(of.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
 }
 
 fn fields(of: &Fields) -> Fields {
-    of.iter().map(field).collect()
+    of.iter().map(|field| with_type(field, data_type(field.data_type()))).collect()
 }
 
-fn field(of: &FieldRef) -> FieldRef {
-    let kind = data_type(of.data_type());
+/// The items of a list.
+fn item(of: &FieldRef) -> FieldRef {
+    let kind = match of.data_type() {
+        DataType::Utf8 | DataType::Utf8View => DataType::LargeUtf8,
+        DataType::Binary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+            DataType::LargeBinary
+        }
+        other => data_type(other),
+    };
+    with_type(of, kind)
+}
+
+fn with_type(of: &FieldRef, kind: DataType) -> FieldRef {
     if kind == *of.data_type() {
         return Arc::clone(of);
     }
@@ -42,36 +55,76 @@ fn data_type(of: &DataType) -> DataType {
     match of {
         DataType::Utf8 => DataType::Utf8View,
         DataType::Binary => DataType::BinaryView,
-        DataType::List(item) => DataType::LargeList(field(item)),
-        DataType::FixedSizeList(item, len) => DataType::FixedSizeList(field(item), *len),
+        DataType::List(of) | DataType::LargeList(of) => DataType::LargeList(item(of)),
+        DataType::FixedSizeList(of, len) => DataType::FixedSizeList(item(of), *len),
         DataType::Struct(members) => DataType::Struct(fields(members)),
         other => other.clone(),
     }
 }
 
-fn array(of: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-    Ok(match of.data_type() {
-        DataType::Utf8 => Arc::new(StringViewArray::from(of.as_string::<i32>())),
-        DataType::Binary => Arc::new(BinaryViewArray::from(of.as_binary::<i32>())),
-        DataType::List(item) => {
+fn arrays(of: &[ArrayRef], fields: &Fields) -> Result<Vec<ArrayRef>, ArrowError> {
+    of.iter().zip(fields).map(|(array, field)| as_consumed(array, field.data_type())).collect()
+}
+
+/// The array in the form of consumers, which `to` is.
+fn as_consumed(of: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
+    Ok(match (of.data_type(), to) {
+        (from, to) if from == to => Arc::clone(of),
+        (DataType::Utf8, DataType::Utf8View) => {
+            Arc::new(StringViewArray::from(of.as_string::<i32>()))
+        }
+        (DataType::Binary, DataType::BinaryView) => {
+            Arc::new(BinaryViewArray::from(of.as_binary::<i32>()))
+        }
+        (DataType::List(_), DataType::LargeList(item)) => {
             let lists = of.as_list::<i32>();
             let offsets = lists.offsets().iter().map(|end| i64::from(*end));
             let offsets = OffsetBuffer::new(offsets.collect::<ScalarBuffer<i64>>());
-            let items = array(lists.values())?;
-            Arc::new(LargeListArray::try_new(field(item), offsets, items, lists.nulls().cloned())?)
+            let items = as_consumed(lists.values(), item.data_type())?;
+            let (item, nulls) = (Arc::clone(item), lists.nulls().cloned());
+            Arc::new(LargeListArray::try_new(item, offsets, items, nulls)?)
         }
-        DataType::FixedSizeList(item, len) => {
+        (DataType::FixedSizeList(..), DataType::FixedSizeList(item, len)) => {
             let lists = of.as_fixed_size_list();
-            let (items, nulls) = (array(lists.values())?, lists.nulls().cloned());
-            let (item, rows) = (field(item), lists.len());
+            let items = as_consumed(lists.values(), item.data_type())?;
+            let (item, nulls, rows) = (Arc::clone(item), lists.nulls().cloned(), lists.len());
             Arc::new(FixedSizeListArray::try_new_with_length(item, *len, items, nulls, rows)?)
         }
-        DataType::Struct(members) => {
+        (DataType::Struct(_), DataType::Struct(members)) => {
             let of = of.as_struct();
-            let columns = of.columns().iter().map(array).collect::<Result<_, _>>()?;
-            let (members, nulls) = (fields(members), of.nulls().cloned());
-            Arc::new(StructArray::try_new_with_length(members, columns, nulls, of.len())?)
+            let (columns, nulls) = (arrays(of.columns(), members)?, of.nulls().cloned());
+            Arc::new(StructArray::try_new_with_length(members.clone(), columns, nulls, of.len())?)
         }
-        _ => Arc::clone(of),
+        _ => cast_exact(of, to)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::builder::{FixedSizeBinaryBuilder, ListBuilder, StringViewBuilder};
+
+    use super::*;
+
+    #[test]
+    fn texts_and_bytes_in_lists_are_no_views_and_have_no_fixed_length() {
+        let mut texts = ListBuilder::new(StringViewBuilder::new());
+        texts.append_value([Some("a"), None, Some("longer than a view")]);
+        texts.append_null();
+        let mut bytes = ListBuilder::new(FixedSizeBinaryBuilder::new(2));
+        bytes.values().append_value(b"ab").unwrap();
+        bytes.append(true);
+        bytes.append(true);
+        let columns: [(&str, ArrayRef); 2] =
+            [("texts", Arc::new(texts.finish())), ("bytes", Arc::new(bytes.finish()))];
+        let of = RecordBatch::try_from_iter(columns).unwrap();
+        let schema = schema(&of.schema());
+        // Of a slice, only its own values.
+        let made = rows(&of.slice(0, 1), &schema).unwrap();
+        let texts = made.column(0).as_list::<i64>().value(0);
+        let texts: Vec<_> = texts.as_string::<i64>().iter().collect();
+        assert_eq!(texts, [Some("a"), None, Some("longer than a view")]);
+        let bytes = made.column(1).as_list::<i64>().value(0);
+        assert_eq!(bytes.as_binary::<i64>().value(0), b"ab");
+        assert_eq!(rows(&of, &schema).unwrap().slice(0, 1), made);
+    }
 }

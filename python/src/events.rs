@@ -14,6 +14,8 @@ use sluice_model::{
     Batch, ChannelId, Channels, DynSink, Error, ErrorKind, PrepareContext, Sink, SinkContext,
     SinkTraits, Written,
 };
+use sluice_pipeline::Report;
+use sluice_pipeline::names::NameReport;
 
 use crate::running::{Delivery, Resources, SharedDelivery, turn};
 use crate::{errors, reader};
@@ -65,6 +67,8 @@ impl Sink for EventSink {
 #[pyclass(frozen, module = "sluice._native")]
 pub(crate) struct EventIterator {
     delivery: SharedDelivery<EventBatch>,
+    /// Whether a name that matches nothing is an error.
+    strict: bool,
     /// Held by the thread that takes an event.
     cursor: Mutex<Cursor>,
 }
@@ -90,7 +94,18 @@ impl EventIterator {
         let pipeline = reader::pipeline(py, arguments, EventForm::Payloads, sink, strict)?;
         let delivery = Delivery::start(pipeline, batches, resources);
         let delivery = delivery.map_err(|error| errors::from_error(py, &error))?;
-        Ok(Self { delivery: SharedDelivery::new(delivery), cursor: Mutex::default() })
+        Ok(Self { delivery: SharedDelivery::new(delivery), strict, cursor: Mutex::default() })
+    }
+
+    /// Reports the names of channels and fields that matched nothing.
+    fn report_unmatched(&self, py: Python<'_>, report: &Report) -> PyResult<()> {
+        let mut sentences = report.unmatched().filter_map(NameReport::sentence);
+        if self.strict {
+            let first = sentences.next();
+            return first.map_or(Ok(()), |text| Err(errors::config_error(py, &text, Vec::new())));
+        }
+        let warnings = py.import("warnings")?;
+        sentences.try_for_each(|text| warnings.call_method1("warn", (text,)).map(drop))
     }
 }
 
@@ -144,15 +159,22 @@ impl EventIterator {
             }
             // Events keep their block alive: not this one while the next is waited for.
             cursor.current = None;
-            let Some(Ok(batch)) = self.delivery.next(py)? else { return Ok(None) };
+            let batch = match self.delivery.next(py)? {
+                Some(Ok(batch)) => batch,
+                Some(Err(ended)) => {
+                    drop(cursor);
+                    return self.report_unmatched(py, &ended).map(|()| None);
+                }
+                None => return Ok(None),
+            };
             let view = cursor.view(py, &batch)?;
             (cursor.current, cursor.next) = (Some(Arc::new(view)), 0);
         }
     }
 
     /// Ends the run, and the wait of a thread for the next event.
-    fn close(&self) {
-        self.delivery.close();
+    fn close(&self, py: Python<'_>) {
+        self.delivery.close(py);
         // A thread that waits finds out by itself.
         if let Ok(mut cursor) = turn(&self.cursor) {
             cursor.current = None;

@@ -13,6 +13,7 @@ mod events;
 mod interrupt;
 mod plugins;
 mod reader;
+mod requested_form;
 mod running;
 mod table;
 mod table_sink;

@@ -14,11 +14,13 @@ use sluice_model::{Error, ErrorKind};
 use sluice_pipeline::run::{self, Options, Stop};
 use sluice_pipeline::{Pipeline, Report};
 
-use crate::errors;
 use crate::temporary::TemporaryFile;
+use crate::{errors, plugins};
 
 /// How long Python waits, or takes what is there, before it looks at signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
+/// How long a run may take to end when it is aborted.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The resources of a run.
 #[derive(Clone, Debug, Default)]
@@ -90,18 +92,37 @@ impl<T: Send + 'static> Background<T> {
     /// the second time.
     pub(crate) fn wait(&self, py: Python<'_>, stop: &Stop) -> PyResult<T> {
         let mut raised = None;
+        let result = self.wait_while(py, || {
+            if let Err(error) = py.check_signals() {
+                stop.request();
+                raised.get_or_insert(error);
+            }
+            Ok(())
+        });
+        match raised {
+            Some(raised) => Err(raised),
+            None => result?.ok_or_else(errors::lost_thread),
+        }
+    }
+
+    /// Waits for the result, and calls `look` while it does so. Ends plugins in Python whose run is
+    /// aborted; `None` if one does not end.
+    pub(crate) fn wait_while(
+        &self,
+        py: Python<'_>,
+        mut look: impl FnMut() -> PyResult<()>,
+    ) -> PyResult<Option<T>> {
+        let mut ending_since = None;
         loop {
             match py.detach(|| self.result.recv_timeout(SIGNAL_INTERVAL)) {
-                Ok(result) => return raised.map_or(Ok(result), Err),
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(raised.unwrap_or_else(errors::lost_thread));
-                }
-                Err(RecvTimeoutError::Timeout) => {
-                    if let Err(error) = py.check_signals() {
-                        stop.request();
-                        raised.get_or_insert(error);
-                    }
-                }
+                Ok(result) => return Ok(Some(result)),
+                Err(RecvTimeoutError::Disconnected) => return Err(errors::lost_thread()),
+                Err(RecvTimeoutError::Timeout) => look()?,
+            }
+            if !plugins::end_aborted(py)? {
+                ending_since = None;
+            } else if ending_since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                return Ok(None);
             }
         }
     }
@@ -213,6 +234,23 @@ impl<T> Delivery<T> {
         self.stop.request();
         self.stop.request();
     }
+
+    /// Waits until an aborted run has ended, but not longer than a second: it may be in a read that
+    /// does not return.
+    fn wait_for_end(&self) {
+        let until = Instant::now() + PATIENCE;
+        while self.process == process::id() {
+            // Its sink may wait for a consumer.
+            match self.items.recv_deadline(until) {
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => return,
+                Err(RecvTimeoutError::Disconnected) => {
+                    drop(self.run.result.recv_deadline(until));
+                    return;
+                }
+            }
+        }
+    }
 }
 
 impl<T> Drop for Delivery<T> {
@@ -235,21 +273,27 @@ impl<T: Send + 'static> SharedDelivery<T> {
     /// which also ends a wait.
     pub(crate) fn next(&self, py: Python<'_>) -> PyResult<Option<Result<T, Report>>> {
         let Some(delivery) = self.open().clone() else { return Ok(None) };
-        let next = delivery.next_unless_signalled(py).inspect_err(|_| self.close())?;
+        let next = delivery.next_unless_signalled(py);
+        let next = next.inspect_err(|_| drop(self.abort()))?;
         if self.open().is_none() {
             return Ok(None);
         }
         if !matches!(next, Ok(Ok(_))) {
-            self.close();
+            drop(self.abort());
         }
         next.map(Some).map_err(|error| errors::from_error(py, &error))
     }
 
-    /// Ends the run.
-    pub(crate) fn close(&self) {
+    /// Aborts the run.
+    fn abort(&self) -> Option<Arc<Delivery<T>>> {
         let delivery = self.open().take();
-        if let Some(delivery) = delivery {
-            delivery.abort();
+        delivery.inspect(|delivery| delivery.abort())
+    }
+
+    /// Ends the run, and waits until it has ended.
+    pub(crate) fn close(&self, py: Python<'_>) {
+        if let Some(delivery) = self.abort() {
+            py.detach(|| delivery.wait_for_end());
         }
     }
 

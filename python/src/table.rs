@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow_array::{ArrayRef, RecordBatch, StructArray};
 use arrow_schema::{ArrowError, Field, FieldRef, Schema};
 use crossbeam_channel::bounded;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use pyo3_arrow::ffi::{
@@ -20,7 +21,7 @@ use sluice_pipeline::Report;
 use crate::interrupt::InterruptFlag;
 use crate::running::{Delivery, Resources, SharedDelivery, turn};
 use crate::table_sink::{GuessedTable, KnownForm, TableForm, TableSink};
-use crate::{errors, reader};
+use crate::{errors, reader, requested_form};
 
 /// Batches that wait for the consumer.
 const WAITING: usize = 4;
@@ -52,11 +53,15 @@ impl TableReader {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
+        let schema = requested_form::schema(&self.form.schema, requested_schema.as_ref())?;
         let started = self.started.lock().unwrap_or_else(PoisonError::into_inner).take();
         let stream = started.map_or_else(|| self.stream(py), Ok)?;
-        let field = struct_field(&self.form.schema);
-        let reader = ArrayIterator::new(stream, field);
-        Ok(to_stream_pycapsule(py, Box::new(reader), requested_schema)?)
+        let field = struct_field(&schema);
+        let array = move |rows| -> Result<ArrayRef, ArrowError> {
+            Ok(Arc::new(StructArray::from(requested_form::rows(rows?, &schema)?)))
+        };
+        let reader = ArrayIterator::new(stream.map(array), field);
+        Ok(to_stream_pycapsule(py, Box::new(reader), None)?)
     }
 
     /// The names of the columns.
@@ -216,11 +221,11 @@ impl TableStream {
 }
 
 impl Iterator for TableStream {
-    type Item = Result<ArrayRef, ArrowError>;
+    type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         match self.next_rows()? {
-            Ok(Ok(rows)) => Some(Ok(Arc::new(StructArray::from(rows)))),
+            Ok(Ok(rows)) => Some(Ok(rows)),
             Ok(Err(ended)) => {
                 keep_report(&self.report, &ended);
                 self.delivery = None;
@@ -292,8 +297,10 @@ impl Batch {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let (field, rows) = (struct_field(self.0.schema_ref()), StructArray::from(self.0.clone()));
-        Ok(to_array_pycapsules(py, field, &rows, requested_schema)?)
+        let schema = requested_form::schema(self.0.schema_ref(), requested_schema.as_ref())?;
+        let rows = requested_form::rows(self.0.clone(), &schema);
+        let rows = rows.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(to_array_pycapsules(py, struct_field(&schema), &StructArray::from(rows), None)?)
     }
 
     /// The number of rows.

@@ -35,10 +35,12 @@ pub(crate) fn run_verb(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Ver
     Ok((exit, text, messages, report.map(|report| report.to_string())))
 }
 
-/// Runs the program, with its output and its signal handlers; returns the exit code.
+/// Runs the program, with its output and its signal handlers; returns the exit code. `None` if it
+/// was aborted, and a plugin in Python does not end.
 #[pyfunction]
-pub(crate) fn run_program(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
-    py.detach(|| embedded::program(arguments, registry()))
+pub(crate) fn run_program(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Option<u8>> {
+    let program = Background::start(move || embedded::program(arguments, registry()));
+    program.map_err(|e| errors::from_error(py, &e))?.wait_while(py, || Ok(()))
 }
 
 /// The mistakes in a pipeline file, and the names of its nodes.

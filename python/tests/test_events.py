@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,20 @@ def test_events_have_the_properties_that_the_program_prints(drive: Path) -> None
     assert repr(first) == (
         "Event(channel='POSE', timestamp=1194098400000880000, sequence=3, 144 bytes)"
     )
+
+
+def test_a_name_that_matches_nothing_is_a_warning_at_the_end_or_an_error(drive: Path) -> None:
+    log = sluice.open(drive)
+    words = "no channel matches `POES`; did you mean `POSE`"
+    with pytest.warns(UserWarning, match=words) as given:
+        assert sum(1 for _ in log.events(["POES", "POSE"])) == 200
+    assert [warning.filename for warning in given] == [__file__]
+    with pytest.raises(sluice.ConfigError, match=words):
+        list(log.events("POES", strict=True))
+    with warnings.catch_warnings(action="error"):
+        # Nobody knows of a name before the end.
+        next(log.events(["POES", "POSE"]))
+        assert sum(1 for _ in log.events(["POES", "POSE"], limit=3)) == 3
 
 
 def test_payloads_are_read_only_views_that_outlive_everything_else(drive: Path) -> None:
@@ -57,7 +72,8 @@ def test_channels_are_selected_by_pattern(drive: Path) -> None:
     assert names == {"CAM_THUMB_RFC", "CAM_THUMB_RFL", "CAM_THUMB_RFR", "CAM_THUMB_RRC"}
     assert sum(1 for _ in log.events(["POSE", "GPS_TO_LOCAL"])) == 220
     assert sum(1 for _ in log.events("POSE", where="utime > 0")) == 200
-    assert sum(1 for _ in log.events("NOBODY")) == 0
+    with pytest.warns(UserWarning, match="no channel matches `NOBODY`"):
+        assert sum(1 for _ in log.events("NOBODY")) == 0
 
 
 def test_an_iterator_stays_at_its_end(drive: Path) -> None:

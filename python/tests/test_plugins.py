@@ -98,6 +98,37 @@ class Count:
 
 def plain(batch):
     return batch
+
+@sluice.stage
+def framed(batch):
+    import pandas as pd
+    frame = pd.DataFrame.from_arrow(batch)
+    assert len(frame) == len(batch)
+    return frame
+
+@sluice.stage
+def tabled(batch):
+    import pandas as pd
+    import pyarrow as pa
+    return pa.record_batch(pa.record_batch(batch).to_pandas())
+
+@sluice.source
+def one_table(**columns):
+    import pyarrow as pa
+    columns = {"timestamp": [1, 2], "channel": ["A", "B"], "payload": [b"x", b"y"]} | columns
+    return pa.table(columns)
+
+@sluice.source
+def some_attributes():
+    return one_table(attributes=['{"metadata":{"unit":"m"}}', None])
+
+@sluice.source
+def columns_of_a_table():
+    return list(one_table())
+
+@sluice.source
+def log_table():
+    return sluice.open("drive.lcm").table()
 """
 
 LOG = '[sources.log]\nplugin = "lcm-log"\npath = "drive.lcm"\n'
@@ -211,6 +242,53 @@ def test_a_source_yields_events_and_a_sink_gets_them_in_order() -> None:
     assert {event.channel for event in events} == {"WHEELS"}
 
 
+@pytest.mark.parametrize("name", ["framed", "tabled"])
+def test_pandas_takes_and_gives_batches(drive: Path, name: str) -> None:
+    pytest.importorskip("pandas")
+    # Channels of one source: the same value several times.
+    assert sluice.run(stage(name), allow_exec=True)
+    assert Path("out.lcm").read_bytes() == drive.read_bytes()
+    # Attributes of some of them.
+    python = 'plugin = "python"\nfile = "plugins.py"\n'
+    Path("p.toml").write_text(
+        f'[sources.one]\n{python}name = "some_attributes"\n'
+        f'[stages.py]\n{python}name = "{name}"\nfrom = "one"\n'
+        '[sinks.a]\nplugin = "mcap"\nfrom = "one"\npath = "a.mcap"\n'
+        '[sinks.b]\nplugin = "mcap"\nfrom = "py"\npath = "b.mcap"\n'
+    )
+    assert sluice.run("p.toml", allow_exec=True)
+    assert Path("a.mcap").read_bytes() == Path("b.mcap").read_bytes()
+
+
+def source(name: str, options: str = "{}") -> sluice.Result:
+    """Runs a pipeline from a source."""
+    Path("p.toml").write_text(
+        f'[sources.py]\nplugin = "python"\nfile = "plugins.py"\nname = "{name}"\n'
+        f"options = {options}\n" + OUT.format("py")
+    )
+    return sluice.run("p.toml", allow_exec=True, overwrite=True)
+
+
+def test_a_source_may_return_one_table(drive: Path) -> None:
+    pytest.importorskip("pyarrow")
+    assert source("one_table")
+    events = [(event.channel, bytes(event.payload)) for event in sluice.open("out.lcm").events()]
+    assert events == [("A", b"x"), ("B", b"y")]
+    assert source("log_table")
+    assert Path("out.lcm").read_bytes() == drive.read_bytes()
+    with pytest.raises(sluice.SluiceError, match="expected record batches or tables, found Chunk"):
+        source("columns_of_a_table")
+
+
+def test_columns_that_would_be_lost_are_refused() -> None:
+    pytest.importorskip("pyarrow")
+    with pytest.raises(sluice.SluiceError, match="`encoding`: expected lcm, .*, found `klingon`"):
+        source("one_table", '{ encoding = ["lcm", "klingon"] }')
+    with pytest.raises(sluice.SluiceError, match="unknown column `sequnce`; did you mean `seque"):
+        source("one_table", "{ sequnce = [1, 2] }")
+    assert source("one_table", '{ encoding = ["unknown", "lcm"], remarks = ["", ""] }')
+
+
 def test_the_module_runs_pipelines_as_the_program_does() -> None:
     command = [sys.executable, "-m", "sluice", "run", stage("same")]
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -266,6 +344,63 @@ def test_the_module_stops_at_ctrl_c_as_the_program_does() -> None:
     texts = " ".join(message.get("message", "") for message in messages)
     assert exit == 3 and "another signal aborts" in texts and "before the end" in texts
     assert next(sluice.open("out.lcm").events()).channel == "A"
+
+
+STUCK = """
+import os, signal, threading, time
+import sluice
+
+def interrupt_twice():
+    for _ in range(2):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+
+@sluice.sink
+def spins(batch):
+    threading.Thread(target=interrupt_twice, daemon=True).start()
+    while True:
+        pass
+
+@sluice.sink
+def sleeps(batch):
+    threading.Thread(target=interrupt_twice, daemon=True).start()
+    time.sleep(1000)
+
+@sluice.stage
+def stage_spins(batch):
+    spins(batch)
+
+@sluice.stage
+def stage_sleeps(batch):
+    sleeps(batch)
+"""
+ABORTED = """
+import signal
+import sluice
+# A job in the background of a shell ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    sluice.run("p.toml", allow_exec=True)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("name", ["spins", "sleeps", "stage_spins", "stage_sleeps"])
+def test_a_run_that_is_aborted_does_not_wait_for_its_plugins(name: str) -> None:
+    Path("plugins.py").write_text(STUCK)
+    kind = "stages" if name.startswith("stage") else "sinks"
+    node = f'[{kind}.py]\nplugin = "python"\nfrom = "log"\nfile = "plugins.py"\nname = "{name}"\n'
+    rest = '[sinks.out]\nplugin = "null"\nfrom = "py"\n' if kind == "stages" else ""
+    Path("p.toml").write_text(LOG + node + rest)
+
+    def ended(*arguments: str) -> tuple[int, str]:
+        command = [sys.executable, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return done.returncode, done.stdout
+
+    assert ended("-m", "sluice", "run", "p.toml", "--allow-exec") == (130, "")
+    assert ended("-c", ABORTED) == (0, "interrupted\n")
 
 
 @pytest.mark.parametrize("name", ["same", "Keep", "renamed"])

@@ -209,6 +209,13 @@ def test_times_and_conditions_select_rows(drive: Path) -> None:
         log.table("POSE", start=datetime.datetime(2007, 11, 3))
 
 
+def test_durations_of_pandas_keep_their_nanoseconds() -> None:
+    pd = pytest.importorskip("pandas")
+    log = sluice.open(b"time,x\n0,1\n1,2\n", format="csv", options={"timestamp": "time"})
+    for late, count in [("1s", 1), ("1s1ns", 0), ("999999999ns", 1)]:
+        assert sum(1 for _ in log.events(start=pd.Timedelta(late))) == count, late
+
+
 def test_messages_without_types_have_payloads(drive: Path) -> None:
     table = sluice.open(drive).table("LOGGER_STRING")
     assert table.columns == ["timestamp", "source", "sequence", "payload"]
@@ -302,6 +309,121 @@ def test_tables_have_the_forms_that_polars_keeps(drive: Path) -> None:
     schema = pa.schema(sluice.open(drive).table("SKIRT_FC"))
     assert pa.types.is_large_list(schema.field("ranges").type)
     assert pa.types.is_string_view(schema.field("source").type)
+
+
+WORDS = """
+import base64, json
+import pyarrow as pa, sluice
+
+TEXT, BYTES = {"type": "string"}, {"type": "string", "contentEncoding": "base64"}
+
+def many(items):
+    return {"type": "array", "items": items}
+
+def fields(**properties):
+    return {"type": "object", "properties": properties}
+
+SCHEMA = fields(
+    text=TEXT, texts=many(TEXT), deep=many(many(TEXT)), byte=BYTES, bytes=many(BYTES),
+    items=many(fields(key=TEXT, tags=many(TEXT))), one=fields(key=TEXT, tags=many(TEXT)),
+)
+LONG = "longer than a view"
+ROWS = [
+    {"text": "a", "texts": ["b", LONG], "deep": [["c"], []], "byte": "ZA==", "bytes": ["ZQ=="],
+     "items": [{"key": "f", "tags": [LONG, "g"]}], "one": {"key": "h", "tags": []}},
+    {"text": LONG, "texts": [], "deep": [], "byte": "", "bytes": [],
+     "items": [], "one": {"key": "", "tags": [LONG]}},
+]
+
+@sluice.source
+def words():
+    data = base64.b64encode(json.dumps(SCHEMA).encode()).decode()
+    attributes = json.dumps({"schema": {"encoding": "jsonschema", "data": data}})
+    count = len(ROWS)
+    yield pa.record_batch({
+        "timestamp": pa.array(range(count), pa.timestamp("ns", "UTC")),
+        "channel": ["WORDS"] * count, "encoding": ["json"] * count,
+        "attributes": [attributes] * count,
+        "payload": pa.array([json.dumps(row, separators=(",", ":")).encode() for row in ROWS]),
+    })
+"""
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> sluice.Table:
+    """Messages with texts and bytes at every place: in lists, lists of lists, and structs."""
+    pytest.importorskip("pyarrow")
+    (tmp_path / "words.py").write_text(WORDS)
+    (tmp_path / "p.toml").write_text(
+        '[sources.py]\nplugin = "python"\nfile = "words.py"\nname = "words"\n'
+        '[sinks.out]\nplugin = "mcap"\nfrom = "py"\npath = "words.mcap"\n'
+    )
+    assert sluice.run(tmp_path / "p.toml", allow_exec=True)
+    columns = ["text", "texts", "deep", "byte", "bytes", "items", "one"]
+    return sluice.open(tmp_path / "words.mcap").table("WORDS", columns=columns)
+
+
+def test_every_consumer_takes_texts_at_every_place(words: sluice.Table) -> None:
+    pa = pytest.importorskip("pyarrow")
+    rows = pa.table(words).to_pylist()
+    long = "longer than a view"
+    assert [row["texts"] for row in rows] == [["b", long], []]
+    assert [row["deep"] for row in rows] == [[["c"], []], []]
+    assert [row["bytes"] for row in rows] == [[b"e"], []]
+    assert [row["items"] for row in rows] == [[{"key": "f", "tags": [long, "g"]}], []]
+    assert [row["one"] for row in rows] == [{"key": "h", "tags": []}, {"key": "", "tags": [long]}]
+
+    pl = pytest.importorskip("polars")
+    assert pl.DataFrame(words).to_dicts() == words.scan().collect().to_dicts() == rows
+    duckdb = pytest.importorskip("duckdb")
+    names = list(rows[0])
+    found = duckdb.sql("from words").fetchall()
+    assert [dict(zip(names, row, strict=True)) for row in found] == rows
+
+    pd = pytest.importorskip("pandas")
+    for frame in pd.DataFrame.from_arrow(words), pa.table(words).to_pandas():
+        assert list(frame["text"]) == ["a", long]
+        assert [list(texts) for texts in frame["texts"]] == [["b", long], []]
+        assert [[list(ts) for ts in deep] for deep in frame["deep"]] == [[["c"], []], []]
+        assert [list(values) for values in frame["bytes"]] == [[b"e"], []]
+        assert list(frame["items"][0][0]["tags"]) == [long, "g"]
+        assert list(frame["one"][1]["tags"]) == [long]
+
+
+def test_a_consumer_may_ask_for_other_types_of_the_same_values(words: sluice.Table) -> None:
+    pa = pytest.importorskip("pyarrow")
+    names = ["text", "texts", "byte"]
+    words = words.select(*names)
+    texts = pa.list_(pa.dictionary(pa.int32(), pa.string()))
+    types = [pa.large_string(), texts, pa.binary()]
+    schema = pa.schema(list(zip(names, types, strict=True)))
+    plain = pa.table(words, schema=schema)
+    assert plain.schema == schema and plain.to_pylist() == pa.table(words).to_pylist()
+    for batch in words:
+        assert pa.record_batch(batch, schema=schema).schema == schema
+    views = pa.large_list(pa.field("item", pa.string_view()))
+    views = pa.schema([("text", pa.string_view()), ("texts", views), ("byte", pa.binary_view())])
+    assert pa.table(words, schema=views).to_pylist() == plain.to_pylist()
+
+
+def test_a_requested_type_never_changes_a_value(drive: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = sluice.open(drive).table("POSE", columns=["sequence", "utime"], limit=5)
+    utime = pa.table(table)["utime"][0].as_py()
+    for kind in [pa.int8(), pa.float32(), pa.bool_()]:
+        schema = pa.schema([("sequence", pa.int64()), ("utime", kind)])
+        with pytest.raises(pa.ArrowInvalid, match=f"column `utime`: .*{utime}"):
+            pa.table(table, schema=schema)
+        with pytest.raises(ValueError, match=f"column `utime`: .*{utime}"):
+            pa.record_batch(next(iter(table)), schema=schema)
+    small = pa.schema([("sequence", pa.int16()), ("utime", pa.float64())])
+    assert pa.table(table, schema=small).to_pylist() == pa.table(table).to_pylist()
+    others = pa.schema([("utime", pa.int64()), ("sequence", pa.int64())])
+    with pytest.raises(ValueError, match="expected the columns sequence, utime, found utime, seq"):
+        pa.table(table, schema=others)
+    # What has no cast is given as it is, as the interface allows.
+    none = pa.schema([("sequence", pa.int64()), ("utime", pa.struct([("a", pa.int64())]))])
+    assert pa.RecordBatchReader.from_stream(table, schema=none).schema == pa.schema(table)
 
 
 def test_two_threads_read_at_once(drive: Path) -> None:
@@ -506,6 +628,28 @@ def test_a_forked_process_opens_logs_again(drive: Path) -> None:
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """
     assert run_python(code, str(drive)).stdout == "0\n"
+
+
+def test_nothing_is_read_after_an_iterator_is_closed(drive: Path) -> None:
+    code = """
+        import os, sys
+        import sluice
+        codes = set()
+        for _ in range(20):
+            events = sluice.open([sys.argv[1]] * 50).events()
+            next(events)
+            events.close()
+            child = os.fork()
+            if child == 0:
+                try:
+                    next(sluice.open(sys.argv[1]).events())
+                except sluice.SluiceError:
+                    os._exit(1)
+                os._exit(0)
+            codes.add(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        print(codes)
+    """
+    assert run_python(code, str(drive)).stdout == "{0}\n"
 
 
 def test_a_process_that_was_forked_during_a_read_can_start_no_other(drive: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,36 @@ def test_damage_is_a_result_and_not_an_error(torn: Path) -> None:
     result = sluice.convert(torn, "a.lcm")
     assert not result and result.exit == 3
     assert result.damage and any(message.kind == "damage" for message in result.warnings)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda path: [path], lambda _: [1]])
+def test_a_path_that_is_no_text_is_a_type_error(drive: Path, kind: Callable[[bytes], Any]) -> None:
+    wrong = kind(os.fsencode(drive))
+    calls: list[Callable[..., Any]] = [sluice.convert, sluice.report]
+    for call in calls:
+        with pytest.raises(TypeError, match="expected a path as text, found (bytes|int|byte|mem)"):
+            call(wrong, "a.lcm")
+    with pytest.raises(TypeError, match="expected a path as text"):
+        sluice.check(os.fsencode("p.toml"))  # type: ignore[arg-type]
+
+
+def test_a_report_has_figures_or_files(drive: Path) -> None:
+    # Type checkers know which.
+    figures = sluice.report(drive, channels="POSE")
+    assert figures["channels"][0]["name"] == "POSE"
+    files = sluice.report(drive, "a.html", channels="POSE").files
+    assert [file.path for file in files] == ["a.html"]
+
+
+def test_damage_is_a_failure_if_the_source_stops_at_it(torn: Path) -> None:
+    with pytest.raises(sluice.DamageError, match="torn.lcm"):
+        sluice.convert(torn, "a.lcm", options={"on_damage": "stop"})
+    assert not os.path.exists("a.lcm")
+    # That of verbs is about names.
+    assert sluice.convert(torn, "a.lcm", strict=True).exit == 3
+    with pytest.raises(sluice.ConfigError, match="no channel matches `POES`"):
+        sluice.convert(torn, "b.lcm", strict=True, channels="POES")
+    assert not os.path.exists("b.lcm")
 
 
 def test_wrong_arguments_are_config_errors(drive: Path) -> None:

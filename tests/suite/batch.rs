@@ -323,8 +323,9 @@ fn a_unit_recorded_twice_is_reported_once() {
     let folder = folder();
     folder.write("batch.toml", BATCH);
     run_sluice(&folder, &["run", "batch.toml"]).expect(0);
-    // The same units again, in the record of a part.
-    run_sluice(&folder, &["run", "batch.toml", "--shard", "1/2", "--resume"]).expect(0);
+    // The same units again, in the record of a part of another batch.
+    let part = ["--shard", "1/2", "--resume", "--memory", "64MiB"];
+    run_sluice(&folder, &[&["run", "batch.toml"], &part[..]].concat()).expect(0);
     folder.write("out/0.lcm.zst", "not what it was");
     let text = run_sluice(&folder, &["verify", "out"]).expect(1).text();
     assert_eq!(text.matches("0.lcm.zst has").count(), 1, "{text}");
@@ -344,6 +345,19 @@ fn keep_going_converts_all_others_and_lists_the_failed_inputs() {
         assert_eq!(tree(&folder.at("out")).len(), 5);
         ReportShape(report).check();
     }
+}
+
+#[test]
+fn a_batch_that_fails_before_its_first_unit_reports_that_nothing_was_read() {
+    let folder = folder();
+    folder.write("batch.toml", BATCH);
+    let run = ["run", "batch.toml", "--report", "report.json"];
+    run_sluice(&folder, &run).expect(0);
+    run_sluice(&folder, &run).expect(1).expect_stderr("the output exists");
+    let report = json(&folder.read("report.json"));
+    assert!(report["error"].as_str().unwrap().contains("the output exists"), "{report}");
+    assert_eq!((&report["exit"], &report["bytes_read"]), (&1.into(), &0.into()));
+    assert!(report["files"].as_array().unwrap().is_empty(), "{report}");
 }
 
 #[test]

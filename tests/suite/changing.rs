@@ -2,11 +2,12 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::process::Command;
 
 use serde_json::json;
 use sluice_model::{Query, ReadContext, Registry, Source, SplitStart};
 
-use crate::kit::{BEGIN, Folder, LcmEvent, log};
+use crate::kit::{BEGIN, Folder, LcmEvent, log, report_skip, run_sluice};
 
 /// A log of a thousand events of 100 bytes.
 fn folder_with_log() -> Folder {
@@ -98,4 +99,55 @@ fn a_vanished_log_fails_the_run() {
     fs::remove_file(folder.at("in.lcm")).unwrap();
     let opened = source.read(&split, SplitStart::At(0), &ReadContext::standalone("log"));
     assert!(opened.is_err_and(|e| e.to_string().contains("in.lcm")));
+}
+
+/// Reads a log of `plugin` that grows by more than a block once the run has begun.
+fn read_growing(plugin: &str, name: &str, begin: &[u8], more: &[u8]) {
+    let folder = Folder::new();
+    let made = Command::new("mkfifo").arg(folder.at("pipe")).status();
+    if !made.is_ok_and(|made| made.success()) {
+        return report_skip("a named pipe: there is no mkfifo");
+    }
+    let path = folder.write(name, begin);
+    let text = format!(
+        "[sources.log]\nplugin = \"{plugin}\"\npath = [\"pipe\", \"{name}\"]\n\
+         [sinks.out]\nplugin = \"jsonl\"\nfrom = \"log\"\npath = \"events.jsonl\"\n\
+         [sinks.tables]\nplugin = \"parquet\"\nfrom = \"log\"\npath = \"tables/\"\n"
+    );
+    folder.write("p.toml", text);
+    let ran = std::thread::scope(|scope| {
+        let fill = || {
+            // Opening waits for the run, which has listed its inputs by then.
+            let mut pipe = OpenOptions::new().write(true).open(folder.at("pipe")).unwrap();
+            let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+            more.chunks(begin.len()).for_each(|piece| file.write_all(piece).unwrap());
+            pipe.write_all(begin).unwrap();
+        };
+        scope.spawn(fill);
+        run_sluice(&folder, &["run", "p.toml"])
+    });
+    let len = begin.len();
+    let told = format!("the {} bytes added after byte {len} are not read", more.len());
+    ran.expect(0).expect_stderr(&told);
+    let events = folder.read("events.jsonl");
+    assert_eq!(events.iter().filter(|byte| **byte == b'\n').count(), 20, "{name}");
+    let manifest: serde_json::Value =
+        serde_json::from_slice(&folder.read("tables/_manifest.json")).unwrap();
+    assert!(manifest.to_string().contains(&format!("\"bytes\":{len}")), "{manifest}");
+}
+
+#[test]
+fn of_a_log_that_grows_during_the_run_what_was_there_before_is_read() {
+    let events = |count: i64| {
+        let events = (0..count).map(|n| LcmEvent::new(n, BEGIN + n, "POSE", &[n as u8; 68]));
+        log(&events.collect::<Vec<_>>())
+    };
+    read_growing("lcm-log", "in.lcm", &events(10), &events(60_000));
+    let line = "{\"timestamp_ns\":1,\"source\":\"log\",\"channel\":\"A\",\"sequence\":0,\
+                \"size\":2,\"payload\":\"YWI=\"}\n";
+    let line = line.as_bytes();
+    read_growing("jsonl", "in.jsonl", &line.repeat(10), &line.repeat(120_000));
+    let (head, row) = (&b"timestamp_ns,channel,x\n"[..], b"1,POSE,1\n");
+    let rows = |count: usize| row.repeat(count);
+    read_growing("csv", "in.csv", &[head, &rows(10)].concat(), &rows(700_000));
 }

@@ -491,6 +491,17 @@ fn quarantine_keeps_the_bytes_that_could_not_be_read_and_only_those() {
         assert_eq!(folder.read("bad.bin"), b"firstsecond", "{input}");
         assert_eq!(folder.read("out.lcm"), log(&[event(0), event(1)]), "{input}");
     }
+    // A log that is read twice, to find sensors that share a name: only the conversion keeps them.
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "in.vel"]).expect(3);
+    folder.write("in.vel", [&folder.read("in.vel")[..], b"\x40\0\0\0\x31"].concat());
+    let keep = ["on_damage=quarantine", "quarantine=kept.bin"];
+    let keep = keep.iter().flat_map(|option| ["--source-option", option]);
+    let convert: Vec<&str> =
+        ["convert", "in.vel", "--to", "vel.lcm"].into_iter().chain(keep).collect();
+    run_sluice(&folder, &[&convert[..], &["--dry-run"]].concat()).expect(0);
+    assert!(!folder.at("kept.bin").exists());
+    run_sluice(&folder, &convert).expect(3);
+    assert_eq!(folder.read("kept.bin"), b"\x40\0\0\0\x31");
     // Without damage, it is not of this run.
     folder.write("in.lcm", event(0).bytes());
     folder.write("keep.toml", POLICY.replace("skip", policy));

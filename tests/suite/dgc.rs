@@ -291,6 +291,24 @@ fn points_before_any_pose_are_omitted_and_reported() {
     assert!(placed > 1000 && lines == placed * 384, "{lines} of {placed} packets");
 }
 
+#[test]
+fn packets_before_the_first_event_in_time_have_points_without_a_window() {
+    let folder = demo_drive("1");
+    let mut events = events(&folder.read("drive.lcm"));
+    let packets = events.iter().filter(|event| event.channel == b"VELODYNE").count();
+    // As after the clock was set back: the first event has the latest time.
+    let first = events.iter().position(|event| event.channel == b"POSE").unwrap();
+    let mut late = events[first].clone();
+    late.utime += 10_000_000;
+    events.insert(0, late);
+    folder.write("back.lcm", log(&events));
+    for (set, all) in [(&["FORMAT=text"][..], true), (&["FORMAT=text", "END=1"], false)] {
+        run_on(&folder, "dgc-velodyne", "back.lcm", set).expect(0);
+        let lines = folder.read("out/velodyne.txt").iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!(lines == packets * 384, all, "{set:?}: {lines} of {packets} packets");
+    }
+}
+
 /// The log with some payloads changed.
 fn changed(events: &[LcmEvent], change: impl Fn(usize, &mut LcmEvent)) -> Vec<u8> {
     let mut events = events.to_vec();

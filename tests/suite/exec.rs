@@ -289,6 +289,7 @@ fn a_program_that_cannot_start_is_reported_with_the_reason() {
         &message,
         &["cannot be started", "the program `no-such-program-here` is not on the PATH"],
     );
+    assert_contains(&failure(&stage_pipeline(r#"["/usr"]"#), &folder), &["/usr is a folder"]);
     folder.write("plain.sh", "#!/bin/sh\ncat\n");
     let message = failure(&stage_pipeline(r#"["./plain.sh"]"#), &folder);
     assert_contains(&message, &["`chmod +x` makes it so"]);

@@ -2,7 +2,7 @@
 
 use sluice_pipeline::library;
 
-use crate::kit::{Folder, decompressed, drive, events, log, root, run_sluice};
+use crate::kit::{Folder, LcmEvent, decompressed, drive, events, log, root, run_sluice};
 
 #[test]
 fn every_file_of_the_library_is_carried() {
@@ -106,6 +106,16 @@ fn a_log_becomes_an_archive_and_a_log_again_or_a_part_of_it() {
     )
     .expect(0);
     assert!(folder.read("back.lcm") == folder.read("one.lcm"));
+    // Nanoseconds that were stored as microseconds are beyond the range of times.
+    let event = |number| LcmEvent::new(number, 1_194_098_400_000_000_000 + number, "A", b"");
+    folder.write("wide.lcm", log(&(0..9).map(event).collect::<Vec<_>>()));
+    for (pipeline, from, to) in
+        [("log-to-archive", "wide.lcm", "wide.zst"), ("archive-to-log", "wide.zst", "again.lcm")]
+    {
+        let set = ["--set", &format!("INPUT={from}"), "--set", &format!("OUT={to}")];
+        run_sluice(&folder, &[&["run", pipeline][..], &set].concat()).expect(0);
+    }
+    assert!(folder.read("again.lcm") == folder.read("wide.lcm"));
     let window = [
         "--set",
         "INPUT=a.zst",

@@ -53,6 +53,7 @@ mod samples;
 mod scaling;
 mod schema;
 mod shards;
+mod shared_folders;
 mod source_names;
 mod spying;
 mod stopping;

@@ -229,3 +229,17 @@ fn formats_without_schemas_say_that_they_lose_them() {
         assert_eq!(said.stderr.contains(lost), is_lost, "{path}: {}", said.stderr);
     }
 }
+
+#[test]
+fn rows_of_csv_are_messages_with_their_fields() {
+    let folder = Folder::new();
+    folder.write("a.csv", "t,x,name\n1,2.5,left\n2,,right\n");
+    run_sluice(&folder, &["convert", "a.csv", "--to", "a.mcap"]).expect(0);
+    let found = run_sluice(&folder, &["cat", "a.mcap", "--json"]).expect(0).text();
+    let fields = found.lines().map(|line| {
+        let event: Value = serde_json::from_str(line).unwrap();
+        event["fields"].clone()
+    });
+    let expected = [json!({"x": 2.5, "name": "left"}), json!({"x": null, "name": "right"})];
+    assert_eq!(fields.collect::<Vec<_>>(), expected);
+}

@@ -87,6 +87,19 @@ fn invalid_times_cause_no_waiting() {
 }
 
 #[test]
+fn a_report_of_a_failed_playback_has_what_is_known() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&[LcmEvent::new(0, BEGIN, "A", b"payload")]));
+    let mut play = sluice(&folder);
+    play.args(["play", "in.lcm", "--interface", "nowhere", "--report", "report.json"]);
+    let failed = ProgramOutput::from_output(play.output().unwrap());
+    failed.expect(1).expect_stderr("nowhere");
+    let report: Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
+    assert!(report["error"].as_str().unwrap().contains("nowhere"), "{report}");
+    assert_eq!((&report["exit"], &report["damaged_ranges"]), (&1.into(), &0.into()));
+}
+
+#[test]
 fn damage_is_reported_by_the_exit_code_and_ctrl_c_by_a_message() {
     let Some(network) = Network::new() else { return };
     let folder = Folder::new();

@@ -290,6 +290,13 @@ fn described_logs_are_read_by_info_cat_and_convert() {
         run_sluice(&folder, &["convert", "in.bin", "--describe", file, "--to", &to]).expect(0);
         assert_eq!(lines(&String::from_utf8(folder.read(&to)).unwrap()).len(), 9);
     }
+    for (to, report) in [("rig.toml", "report.json"), ("out.jsonl", "rig.toml")] {
+        let convert = ["convert", "in.bin", "--describe", "rig.toml", "--to", to, "--as", "jsonl"];
+        run_sluice(&folder, &[&convert[..], &["--overwrite", "--report", report]].concat())
+            .expect(if to == "rig.toml" { 1 } else { 2 })
+            .expect_stderr("rig.toml");
+        assert_eq!(folder.read("rig.toml"), right.as_bytes());
+    }
     let options = ["--source-option", "channel=all-{unit}"];
     let args = [&["cat", "in.bin", "--from", "records", "--describe", "rig.toml"], &options[..]];
     run_sluice(&folder, &[&args.concat()[..], &["--channel", "all-1", "--json"]].concat())

@@ -79,8 +79,10 @@ fn a_validator_names_the_key_that_is_wrong() {
         assert!(!said.is_empty() && said.iter().all(is_meant), "{sink}\n{message}: {said:#?}");
     }
     let variable = with_sink(&whole.replace("\"csv\"", "\"${SINK}\""));
-    let said = validate(&BTreeMap::from([("variable".to_owned(), variable)])).unwrap();
-    assert_eq!(said["variable"], []);
+    let delimiter = with_sink(&format!("{whole}delimiter = \"${{SEP:-;}}\""));
+    let files = [("variable", variable), ("delimiter", delimiter)];
+    let said = validate(&files.map(|(name, file)| (name.to_owned(), file)).into()).unwrap();
+    assert!(said.values().all(Vec::is_empty), "{said:?}");
 }
 
 /// The row for a key in the tables of the page.

@@ -216,6 +216,60 @@ fn the_whole_batch_and_its_parts_resume_each_other() {
 }
 
 #[test]
+fn a_part_that_runs_again_after_the_merge_is_part_of_the_merged_batch() {
+    let folder = folder();
+    for part in ["1/2", "2/2"] {
+        shard(&folder, part, &[]).expect(0);
+    }
+    merge(&folder).expect(0);
+    let (merged, verify) = (tree(&folder.at("out")), ["verify", "out"]);
+    shard(&folder, "1/2", &["--resume"]).expect(0).expect_stderr("3 done before");
+    folder.write("out/1.lcm.zst", "changed");
+    shard(&folder, "2/2", &["--resume"]).expect(0).expect_stderr("1 input done, 1 done before");
+    assert_same_files(&merged, &tree(&folder.at("out")));
+    run_sluice(&folder, &verify).expect(0);
+    merge(&folder).expect(0).expect_stderr("already merged");
+    // An output that is other than before is merged without the other parts.
+    folder.write("in/1.lcm", log(&drive(9, 20)));
+    shard(&folder, "2/2", &["--resume"]).expect(0).expect_stderr("1 input done, 1 done before");
+    let text = run_sluice(&folder, &verify).expect(1).text();
+    assert!(text.contains("sluice merge-manifests") && !text.contains("missing"), "{text}");
+    merge(&folder).expect(0).expect_stderr("merged 1 shard, 2 inputs");
+    run_sluice(&folder, &verify).expect(0);
+    let changed = tree(&folder.at("out"));
+    fs::remove_dir_all(folder.at("out")).unwrap();
+    assert_same_files(&expected(&folder), &changed);
+}
+
+#[test]
+fn a_part_of_another_batch_is_not_part_of_a_merged_one() {
+    let folder = folder();
+    run_sluice(&folder, &["run", "batch.toml"]).expect(0);
+    shard(&folder, "1/2", &["--overwrite", "--memory", "64MiB"]).expect(0);
+    let text = run_sluice(&folder, &["verify", "out"]).expect(1).text();
+    assert!(text.contains("shards are missing: 2/2"), "{text}");
+    merge(&folder).expect(1).expect_stderr("shards are missing: 2/2");
+    run_sluice(&folder, &["run", "batch.toml", "--resume"]).expect(0);
+    folder.write("in/5.lcm", log(&drive(6, 30)));
+    shard(&folder, "1/6", &["--resume"]).expect(0);
+    merge(&folder).expect(1).expect_stderr("shards are missing: 2/6");
+}
+
+#[test]
+fn an_input_that_a_part_does_is_no_longer_left_over_by_the_whole_batch() {
+    let folder = folder();
+    let whole = folder.read("in/3.lcm");
+    folder.write("in/3.lcm", "damaged");
+    run_sluice(&folder, &["run", "batch.toml", "--keep-going"]).expect(1);
+    folder.write("in/3.lcm", whole);
+    for part in ["1/2", "2/2"] {
+        shard(&folder, part, &["--resume"]).expect(0);
+    }
+    merge(&folder).expect(0);
+    run_sluice(&folder, &["verify", "out"]).expect(0);
+}
+
+#[test]
 fn records_of_several_folders_are_merged_at_once() {
     let folder = folder();
     folder.write("other.toml", BATCH.replace("out/", "other/"));

@@ -73,12 +73,50 @@ fn relative_times_count_from_the_first_event_in_the_file() {
     let all = log_at((5000..5300).chain(4990..5000));
     folder.write("in.lcm", log(&all));
     run_sluice(&folder, &["convert", "in.lcm", "--to", "in.lcm.zst"]).expect(0);
-    for from in ["in.lcm", "in.lcm.zst"] {
+    folder.write("plain.lcm.zst", zstd::encode_all(&log(&all)[..], 1).unwrap());
+    folder.write("two.lcm.zst", [folder.read("in.lcm.zst"), folder.read("in.lcm.zst")].concat());
+    for from in ["in.lcm", "in.lcm.zst", "plain.lcm.zst"] {
         let found = cut(&folder, from, &["--start", "+2s", "--end", "+4s"], &[]);
         assert!(found == all[2..4], "{from}");
         // Before the first event in time is before the window.
         assert_eq!(cut(&folder, from, &["--end", "+1s"], &[]).len(), 11, "{from}");
     }
+    assert_eq!(cut(&folder, "two.lcm.zst", &["--end", "+1s"], &[]).len(), 22);
+}
+
+#[test]
+fn relative_times_behind_a_shift_count_from_the_shifted_first_event() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&log_at(0..60)));
+    let time = |name: &str, from: &str, more: &str| {
+        format!("[stages.{name}]\nplugin = \"time\"\nfrom = \"{from}\"\n{more}\n")
+    };
+    let cut = |stages: &[String], from: &str, window: [&str; 2]| -> Vec<i64> {
+        let text = format!(
+            "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n{}[stages.cut]\n\
+             plugin = \"filter\"\nfrom = {from}\nstart = \"{}\"\nend = \"{}\"\n\
+             [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"cut\"\npath = \"cut.lcm\"\n",
+            stages.concat(),
+            window[0],
+            window[1]
+        );
+        folder.write("run.toml", text);
+        run_sluice(&folder, &["run", "run.toml", "--overwrite"]).expect(0);
+        let cut = events(&folder.read("cut.lcm"));
+        cut.iter().map(|event| (event.utime - BEGIN) / 1_000_000).collect()
+    };
+    let back = time("back", "log", "shift = \"-1h\"");
+    let on = time("on", "log", "shift = \"2h\"\nsort = \"1s\"");
+    let window = ["+5s", "+7s"];
+    assert_eq!(cut(std::slice::from_ref(&back), "\"back\"", window), [-3595, -3594]);
+    assert_eq!(cut(std::slice::from_ref(&on), "\"on\"", window), [7205, 7206]);
+    let clipped = time("twice", "on", "shift = \"-1h\"\nclip_end = \"+6s\"");
+    assert_eq!(cut(&[on.clone(), clipped], "\"twice\"", window), [3605]);
+    // Of several inputs, the earliest counts.
+    assert_eq!(cut(std::slice::from_ref(&on), "[\"log\", \"on\"]", window), [5, 6]);
+    let both = [on, back];
+    assert_eq!(cut(&both, "[\"on\", \"back\"]", window), [-3595, -3594]);
+    assert_eq!(cut(&both, "[\"on\", \"back\"]", ["+59s", "+10801s"]), [-3541, 7200]);
 }
 
 /// The bytes this thread has read from files so far; `None` if the system does not report it.

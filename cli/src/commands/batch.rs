@@ -1,6 +1,7 @@
 //! Runs a pipeline once per input, for outputs named after inputs, and reports the result of each.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sluice_model::units;
@@ -14,7 +15,9 @@ use crate::commands::execute::{
 };
 use crate::exit::{CommandResult, EXIT_LOSSES, EXIT_UNMET, ExitStatus};
 use crate::flags::{self, PipelineOrigin};
+use crate::progress::ProgressMeter;
 use crate::shell::Shell;
+use crate::signals;
 
 /// The number of failed inputs listed; the report has all.
 const MOST_SHOWN: usize = 100;
@@ -28,7 +31,7 @@ pub(crate) fn execute(
 ) -> CommandResult {
     let mut batch = Batch::new(pipeline, &shell.registry)?;
     if let Some(shard) = args.shard {
-        batch = batch.shard(shard, pipeline, &execute::engine_options(args));
+        batch = batch.shard(shard, pipeline, &execute::engine_options(args))?;
     }
     let outputs: Vec<PathBuf> =
         batch.units.iter().flat_map(|unit| unit.outputs.iter().cloned()).collect();
@@ -39,11 +42,12 @@ pub(crate) fn execute(
         Some(carrier) => Ok(batch.run_by(&**carrier, &shell.registry, options)?),
         None => Ok(batch.run(&shell.registry, options, failing)?),
     };
-    let result = run_watched(args, shell, run);
+    let meter = Arc::new(ProgressMeter::new(args.running.progress, shell));
+    let result = run_watched(&meter, execute::engine_options(args), &signals::PUBLISHING, run);
     let strict = args.running.strict;
     let to_json =
         |report: &BatchReport| execute::with_exit(report.to_json(), exit_status(report, strict));
-    execute::deliver_report(report_file, result.as_ref(), to_json, None, shell)?;
+    execute::deliver_report(report_file, result.as_ref(), to_json, meter.failed_run(), shell)?;
     let mut report = result?;
     let status = exit_status(&report, strict);
     report_losses(&report.report, origin, shell);

@@ -19,7 +19,9 @@ use crate::shell::Shell;
 pub(crate) fn run(args: &ConvertArgs, shell: &Shell) -> CommandResult {
     execute::check_engine(&args.engine)?;
     let text = pipeline_text(args, shell)?;
-    let pipeline = parse_generated("sluice convert", &text, shell)?;
+    let mut pipeline = parse_generated("sluice convert", &text, shell)?;
+    // No output may replace it.
+    pipeline.files.extend(args.format.describe.clone());
     if args.print_pipeline {
         return print_pipeline("sluice convert", text, shell);
     }

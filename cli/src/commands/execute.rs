@@ -29,7 +29,7 @@ use crate::log;
 use crate::notes;
 use crate::progress::ProgressMeter;
 use crate::shell::Shell;
-use crate::signals::{self, SignalListener, SignalMessages};
+use crate::signals::{SignalListener, SignalMessages};
 
 /// The number of damage groups printed; the report has each range.
 const MOST_SHOWN: usize = 20;
@@ -162,21 +162,25 @@ pub(crate) fn deliver_report<R>(
 
 /// Reports that `--resume` found nothing to do.
 pub(super) fn already_done(
-    before: &EarlierRun,
+    before: EarlierRun,
     report_file: Option<ReportFile>,
+    (origin, strict): (PipelineOrigin, bool),
     shell: &Shell,
 ) -> CommandResult {
+    let report = Report { names: before.ended.unmatched, ..Report::default() };
     let ending = match before.ended.exit {
+        _ if strict && report.unmatched().next().is_some() => ExitStatus::Unmatched,
         0 => ExitStatus::Done,
         EXIT_UNMET => ExitStatus::Unmet,
         _ => ExitStatus::Losses,
     };
-    let mut value = with_exit(Report::default().to_json(), ending);
+    let mut value = with_exit(report.to_json(), ending);
     value["skipped"] = true.into();
     deliver_report(report_file, Ok(&value), Value::clone, None, shell)?;
     let folders: Vec<String> = before.folders.iter().map(|f| f.display().to_string()).collect();
     let files = units::pluralize(before.files, "file");
     shell.info(&format!("already done: {} ({files})", folders.join(", ")));
+    report_unmatched(&report, origin, ending, shell);
     if before.ended.losses || ending == ExitStatus::Losses {
         shell.warn("the earlier run had losses");
     }
@@ -186,19 +190,9 @@ pub(super) fn already_done(
     Ok(ending)
 }
 
-/// Runs something with progress, until it ends or a signal stops it.
+/// Runs something with progress, until it ends or a signal stops it, with these messages for
+/// signals. The caller of an embedded verb handles signals itself.
 pub(crate) fn run_watched<T>(
-    args: &EngineArgs,
-    shell: &Shell,
-    run: impl FnOnce(&Options) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let meter = Arc::new(ProgressMeter::new(args.running.progress, shell));
-    run_watched_with(&meter, engine_options(args), &signals::PUBLISHING, run)
-}
-
-/// Like [`run_watched`], with a shared meter and own messages for signals. The caller of an
-/// embedded verb handles signals itself.
-pub(crate) fn run_watched_with<T>(
     meter: &Arc<ProgressMeter>,
     options: Options,
     words: &'static SignalMessages,

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use sluice_io::escape::{json_escaped, printable, printable_sentence};
 use sluice_io::files::{self, FileIdentity, is_special};
 use sluice_model::{Input, PluginKind, time, units};
-use sluice_pipeline::batch::{self, Batch, Unit};
+use sluice_pipeline::batch::{self, Batch, Shard, Unit};
 use sluice_pipeline::run::{self, Options, ReadPlan, SourcePlan};
 use sluice_pipeline::{Mistakes, Outline, Pipeline, PipelineNode};
 
@@ -23,9 +23,9 @@ pub(crate) fn run(args: &PlanArgs, shell: &Shell) -> CommandResult {
         read => read?,
     };
     if !args.json {
-        return print_text(&pipeline, &Options::default(), shell);
+        return print_text(&pipeline, &Options::default(), None, shell);
     }
-    let units = batch_units(&pipeline, shell)?;
+    let units = batch_units(&pipeline, &Options::default(), None, shell)?;
     let mut plan = plan_json(&pipeline, &read_plan(&pipeline, &Options::default())?);
     if let Some(units) = units {
         extend(&mut plan, json!({ "units": units.iter().map(unit_json).collect::<Vec<_>>() }));
@@ -49,9 +49,14 @@ fn print_outline(mistakes: Mistakes, args: &PlanArgs, shell: &Shell) -> CommandR
     Ok(ExitStatus::Done)
 }
 
-/// Prints the plan for people.
-pub(crate) fn print_text(pipeline: &Pipeline, options: &Options, shell: &Shell) -> CommandResult {
-    let text = match batch_units(pipeline, shell)? {
+/// Prints the plan for people, of a batch only for this part.
+pub(crate) fn print_text(
+    pipeline: &Pipeline,
+    options: &Options,
+    shard: Option<Shard>,
+    shell: &Shell,
+) -> CommandResult {
+    let text = match batch_units(pipeline, options, shard, shell)? {
         Some(units) => batch_text(pipeline, &units),
         None => plan_text(pipeline, &read_plan(pipeline, options)?),
     };
@@ -74,11 +79,20 @@ fn read_plan(pipeline: &Pipeline, options: &Options) -> Result<ReadPlan, Failure
 }
 
 /// The units of a batch; `None` if outputs are not named after inputs.
-fn batch_units(pipeline: &Pipeline, shell: &Shell) -> Result<Option<Vec<Unit>>, Failure> {
+fn batch_units(
+    pipeline: &Pipeline,
+    options: &Options,
+    shard: Option<Shard>,
+    shell: &Shell,
+) -> Result<Option<Vec<Unit>>, Failure> {
     if pipeline.templates.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Batch::new(pipeline, &shell.registry)?.units))
+    let mut batch = Batch::new(pipeline, &shell.registry)?;
+    if let Some(shard) = shard {
+        batch = batch.shard(shard, pipeline, options)?;
+    }
+    Ok(Some(batch.units))
 }
 
 fn batch_text(pipeline: &Pipeline, batch: &[Unit]) -> String {

@@ -62,7 +62,8 @@ fn not_utf8(path: &Path) -> Failure {
 /// Writes one report of these logs, or one of each if `to` has placeholders.
 fn report(args: &ReportArgs, logs: &[String], to: &str, shell: &Shell) -> CommandResult {
     let text = pipeline_text(args, logs, to, shell)?;
-    let pipeline = parse_generated("sluice report", &text, shell)?;
+    let mut pipeline = parse_generated("sluice report", &text, shell)?;
+    pipeline.files.extend(args.format.describe.clone());
     if args.print_pipeline {
         return print_pipeline("sluice report", text, shell);
     }

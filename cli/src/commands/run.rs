@@ -8,7 +8,7 @@ use sluice_pipeline::{Pipeline, Report, dispatch, resume};
 
 use super::execute::{
     ReportFile, already_done, connect_carrier, deliver_report, engine_options, exit_status,
-    print_summary, report_json, report_losses, report_unmatched, run_watched_with, summary_fields,
+    print_summary, report_json, report_losses, report_unmatched, run_watched, summary_fields,
     summary_text,
 };
 use super::{batch, execute, plan};
@@ -36,19 +36,20 @@ pub(crate) fn execute(
     origin: PipelineOrigin,
     shell: &Shell,
 ) -> CommandResult {
-    if args.dry_run {
-        return plan::print_text(&pipeline, &engine_options(args), shell);
-    }
-    run::check_programs_allowed(&pipeline, &engine_options(args))?;
-    if !pipeline.templates.is_empty() {
-        return batch::execute(&pipeline, args, origin, shell);
-    }
-    if args.shard.is_some() {
+    let is_batch = !pipeline.templates.is_empty();
+    if args.shard.is_some() && !is_batch {
         return Err(Failure::Usage(
             "--shard runs a part of the inputs, so outputs must be named after inputs: put \
              `{stem}` into their paths"
                 .into(),
         ));
+    }
+    if args.dry_run {
+        return plan::print_text(&pipeline, &engine_options(args), args.shard, shell);
+    }
+    run::check_programs_allowed(&pipeline, &engine_options(args))?;
+    if is_batch {
+        return batch::execute(&pipeline, args, origin, shell);
     }
     let targets = resume::targets(&pipeline);
     let only_prints = targets.iter().all(|target| target == Path::new("-"));
@@ -57,7 +58,7 @@ pub(crate) fn execute(
         && let Some(before) = resume::earlier_run(&pipeline, &engine_options(args))?
     {
         resume::sweep_outputs(&targets);
-        return already_done(&before, report_file, shell);
+        return already_done(before, report_file, (origin, args.running.strict), shell);
     }
     let clock = flags::clock(&pipeline);
     let carrier = connect_carrier(args, shell)?;
@@ -66,7 +67,7 @@ pub(crate) fn execute(
         Some(carrier) => Ok(dispatch::run_by(pipeline, &**carrier, &shell.registry, options)?),
         None => Ok(run::run(pipeline, options)?),
     };
-    let result = run_watched_with(&meter, engine_options(args), &signals::PUBLISHING, watched);
+    let result = run_watched(&meter, engine_options(args), &signals::PUBLISHING, watched);
     let result = result.map_err(Failure::with_retry_hint).map_err(|failure| match only_prints {
         true => failure,
         false => failure.stdout_closed_is_failure(),

@@ -12,6 +12,9 @@ use crate::inputs;
 use crate::recipe::Recipe;
 use crate::shell::Shell;
 
+/// The options of a source node that say what happens to damage.
+const ON_DAMAGE: [&str; 2] = ["on_damage", "quarantine"];
+
 /// The channel names shared by several sources in one of these inputs, sorted; none if source or
 /// sink keeps them apart.
 ///
@@ -27,6 +30,10 @@ pub(super) fn find(
     if !may_merge {
         return Vec::new();
     }
+    // What is damaged is reported, and kept, when the input is converted.
+    let is_of_damage = |option: &&Assignment| ON_DAMAGE.contains(&option.name.as_str());
+    let options: Vec<Assignment> =
+        options.iter().filter(|option| !is_of_damage(option)).cloned().collect();
     let files = given.iter().filter_map(|name| inputs::expand(shell, name).ok()).flatten();
     let mut shared = BTreeSet::new();
     for file in files.filter(|file| file.path.is_file()) {
@@ -34,7 +41,7 @@ pub(super) fn find(
         let recipe = Recipe {
             source: source.name,
             inputs: &path,
-            source_options: options,
+            source_options: &options,
             sink: "null",
             ..Recipe::default()
         };

@@ -201,6 +201,11 @@ impl OptionsError {
     pub fn at(key: impl Into<String>, message: impl Into<String>) -> Self {
         Self { path: vec![key.into()], message: message.into() }
     }
+
+    /// An error in an entry of the list or table `key`.
+    pub fn in_entry(key: &str, entry: impl std::fmt::Display, message: impl Into<String>) -> Self {
+        Self { path: vec![key.to_owned(), entry.to_string()], message: message.into() }
+    }
 }
 
 const _: () = assert!(size_of::<Error>() == size_of::<usize>());

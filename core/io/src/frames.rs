@@ -232,7 +232,7 @@ fn spans(table: &[u8], each: usize) -> Option<Vec<FrameSpan>> {
 }
 
 /// The seek table of a file that is being written.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SeekTableBuilder(Vec<u8>);
 
 impl SeekTableBuilder {

@@ -1,4 +1,7 @@
 //! Expands globs to paths, which need not be UTF-8. Reads folders, but opens no file.
+//!
+//! As in shells, a name that begins with a dot matches only if the glob has that dot. Unfinished
+//! outputs match no glob.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,9 +10,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use glob::Pattern;
+use glob::{MatchOptions, Pattern};
 
 use crate::Error;
+use crate::files::is_litter;
+
+/// How globs match paths and keys.
+pub(crate) const MATCH_OPTIONS: MatchOptions = MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: true,
+};
 
 /// Whether a name contains glob characters.
 pub(crate) fn is_glob(name: &OsStr) -> bool {
@@ -38,9 +49,10 @@ pub(crate) fn expand(glob: &Path) -> Result<Vec<PathBuf>, Error> {
         } else if is_glob(name) {
             let pattern = parsed(name)?;
             for folder in &found {
-                let names = list(folder)?.into_iter();
-                let called = names.filter(|path| pattern.matches(&lossless_text(last(path))));
-                next.extend(called);
+                next.extend(list(folder)?.into_iter().filter(|path| {
+                    let name = lossless_text(last(path));
+                    pattern.matches_with(&name, MATCH_OPTIONS) && !is_litter(&name)
+                }));
             }
         } else {
             for folder in &found {
@@ -86,7 +98,7 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     names.map(path).collect()
 }
 
-/// A folder and all folders below it, following links except into cycles.
+/// A folder and all folders below it that are not hidden, following links except into cycles.
 fn folders_below(
     folder: &Path,
     around: &mut Vec<(u64, u64)>,
@@ -101,7 +113,9 @@ fn folders_below(
     found.push(folder.to_owned());
     around.push(identity);
     for path in list(folder)? {
-        folders_below(&path, around, found)?;
+        if !last(&path).as_bytes().starts_with(b".") {
+            folders_below(&path, around, found)?;
+        }
     }
     around.pop();
     Ok(())
@@ -164,11 +178,27 @@ mod tests {
         let folder = folder(&[b"a/x/1", b"a/1", b"b/1", b"1", b".h/1"]);
         symlink("..", folder.path().join("a/up")).unwrap();
         symlink("me", folder.path().join("me")).unwrap();
-        let below = found(&folder, b"**/1");
-        assert_eq!(below, [&b".h/1"[..], b"1", b"a/1", b"a/x/1", b"b/1"]);
+        assert_eq!(found(&folder, b"**/1"), [&b"1"[..], b"a/1", b"a/x/1", b"b/1"]);
         assert_eq!(found(&folder, b"a/**/x/*"), [b"a/x/1"]);
         assert_eq!(found(&folder, b"a/../b/[1]"), [b"a/../b/1"]);
         assert_eq!(found(&folder, b"1/*"), Vec::<Vec<u8>>::new());
+    }
+
+    #[test]
+    fn a_name_with_a_leading_dot_matches_only_a_written_dot() {
+        let folder = folder(&[b"a", b".b", b".c.9-0.sluice-tmp", b".h/a", b".h/.b", b".h/i/a"]);
+        assert_eq!(found(&folder, b"*"), [b"a"]);
+        assert_eq!(found(&folder, b"?b"), Vec::<Vec<u8>>::new());
+        assert_eq!(found(&folder, b"[.]b"), Vec::<Vec<u8>>::new());
+        assert_eq!(found(&folder, b"**/a"), [b"a"]);
+        assert_eq!(found(&folder, b".h/**/a"), [&b".h/a"[..], b".h/i/a"]);
+        assert_eq!(found(&folder, b"**/.b"), [b".b"]);
+        assert_eq!(found(&folder, b"*/a"), Vec::<Vec<u8>>::new());
+        assert_eq!(found(&folder, b".*/a"), [b".h/a"]);
+        // An unfinished output is read only by its name.
+        assert_eq!(found(&folder, b".*"), [&b".b"[..], b".h"]);
+        let exact: &[u8] = b".c.9-0.sluice-tmp";
+        assert_eq!(found(&folder, exact), [exact]);
     }
 
     #[test]

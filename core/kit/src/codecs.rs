@@ -29,7 +29,7 @@ pub struct TypeFile {
     pub text: String,
 }
 
-/// The [`Codec::fingerprint`] of a codec made from these files.
+/// The [fingerprint](sluice_model::DeclaredTypes::fingerprint) of a codec made from these files.
 pub fn fingerprint(codec: &str, files: &[TypeFile]) -> String {
     let mut hash = blake3::Hasher::new();
     for file in files {
@@ -57,10 +57,7 @@ impl TypePaths {
         let mut all = Vec::new();
         for (at, path) in self.0.iter().enumerate() {
             let texts = texts(path, codec, longest);
-            all.extend(texts.map_err(|e| OptionsError {
-                path: vec!["types".to_owned(), at.to_string()],
-                message: e.to_string(),
-            })?);
+            all.extend(texts.map_err(|e| OptionsError::in_entry("types", at, e.to_string()))?);
         }
         Ok(all)
     }
@@ -168,10 +165,7 @@ impl Codecs {
                 has_embedded = true;
                 continue;
             }
-            let wrong = |message: String| OptionsError {
-                path: vec!["types".to_owned(), at.to_string()],
-                message,
-            };
+            let wrong = |message: String| OptionsError::in_entry("types", at, message);
             for file in expanded(path, &plugins).map_err(|e| wrong(e.to_string()))? {
                 let place = plugins.iter().position(|plugin| reads(plugin, &file));
                 let place = place.ok_or_else(|| wrong(unknown(&file, &plugins)))?;
@@ -231,7 +225,7 @@ impl Codecs {
             let file = unusable.file.as_ref();
             unusable.has_mistake && file.is_none_or(|file| self.named.contains(file))
         };
-        let is_named = self.iter().flat_map(Codec::unusable).any(is_named);
+        let is_named = self.iter().flat_map(|codec| &codec.declared().unusable).any(is_named);
         let is_empty = !self.has_embedded && self.types().next().is_none();
         if is_named || is_empty { self.mistakes() } else { None }
     }
@@ -239,7 +233,8 @@ impl Codecs {
     /// The types that cannot be used, one line each; after a hundred only their number.
     pub fn unusable(&self) -> Vec<String> {
         const MAX_SHOWN: usize = 100;
-        let all: Vec<&UnusableTypes> = self.iter().flat_map(Codec::unusable).collect();
+        let all: Vec<&UnusableTypes> =
+            self.iter().flat_map(|codec| &codec.declared().unusable).collect();
         let more = all.len().saturating_sub(MAX_SHOWN);
         let lines = all.into_iter().take(MAX_SHOWN).map(UnusableTypes::to_string);
         lines.chain((more > 0).then(|| format!("and {more} more like these"))).collect()
@@ -253,7 +248,7 @@ pub fn declares_types(registry: &Registry, file: &Path) -> bool {
     codecs.into_iter().any(|plugin| {
         make(registry, plugin, &files, &CodecOptions::default()).is_ok_and(|codec| {
             let is_named = |unusable: &UnusableTypes| !unusable.types.is_empty();
-            !codec.types().is_empty() || codec.unusable().iter().any(is_named)
+            !codec.types().is_empty() || codec.declared().unusable.iter().any(is_named)
         })
     })
 }

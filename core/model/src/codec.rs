@@ -72,6 +72,21 @@ impl fmt::Display for UnusableTypes {
     }
 }
 
+/// The types that the files of a codec declare.
+#[derive(Clone, Debug, Default)]
+pub struct DeclaredTypes {
+    /// All usable types, sorted by name.
+    pub types: Vec<KnownType>,
+    /// The errors in the files, rendered with file, line, column and advice.
+    pub mistakes: Vec<String>,
+    /// The types that cannot be used because of these errors and are not among `types`, by file,
+    /// with at least one entry per file that has an error.
+    pub unusable: Vec<UnusableTypes>,
+    /// One line of text that identifies the types: outputs made with another fingerprint are made
+    /// again.
+    pub fingerprint: String,
+}
+
 /// Returns the key of a payload's type, known or not; `None` if it has none. Called once per event.
 pub type KeyOf = Arc<dyn Fn(&[u8]) -> Option<TypeKey> + Send + Sync>;
 
@@ -80,8 +95,8 @@ pub type KeyOf = Arc<dyn Fn(&[u8]) -> Option<TypeKey> + Send + Sync>;
 /// # How it is used
 ///
 /// A codec is made once per run, from the files that declare types. Errors in these files do not
-/// prevent that: [`mistakes`](Self::mistakes) lists all of them, and types they do not affect can
-/// be used. Afterwards a codec never changes; all methods are called from any thread.
+/// prevent that: [`DeclaredTypes`] lists all of them, and types they do not affect can be used.
+/// Afterwards a codec never changes; all methods are called from any thread.
 ///
 /// [`keys`](Self::keys) is called once per channel. The [`KeyOf`] it returns is called once per
 /// event, so it must not allocate or lock. [`types`](Self::types) maps its keys to
@@ -95,12 +110,13 @@ pub type KeyOf = Arc<dyn Fn(&[u8]) -> Option<TypeKey> + Send + Sync>;
 /// use arrow_schema::Schema;
 /// use sluice_kit::columns::{FieldShape, NumberType, PayloadField, PayloadPlan, WireRules};
 /// use sluice_model::{
-///     Channel, Codec, Encoding, KeyOf, KnownType, MessageType, Name, PayloadType, TypeKey,
+///     Channel, Codec, DeclaredTypes, Encoding, KeyOf, KnownType, MessageType, Name, PayloadType,
+///     TypeKey,
 /// };
 ///
 /// /// Knows one type: a little-endian counter, on channels called `COUNT…`.
 /// struct Counters {
-///     types: Vec<KnownType>,
+///     declared: DeclaredTypes,
 /// }
 ///
 /// impl Counters {
@@ -111,17 +127,15 @@ pub type KeyOf = Arc<dyn Fn(&[u8]) -> Option<TypeKey> + Send + Sync>;
 ///         let payload_type = PayloadType::new(Arc::clone(&message_type), plan);
 ///         let known =
 ///             KnownType { message_type, file: None, line: 0, payload_type: Ok(payload_type) };
-///         Ok(Self { types: vec![known] })
+///         let fingerprint = "counters, version 1".to_owned();
+///         let types = vec![known];
+///         Ok(Self { declared: DeclaredTypes { types, fingerprint, ..DeclaredTypes::default() } })
 ///     }
 /// }
 ///
 /// impl Codec for Counters {
-///     fn mistakes(&self) -> &[String] {
-///         &[]
-///     }
-///
-///     fn types(&self) -> &[KnownType] {
-///         &self.types
+///     fn declared(&self) -> &DeclaredTypes {
+///         &self.declared
 ///     }
 ///
 ///     fn keys(&self, channel: &Channel) -> Option<KeyOf> {
@@ -129,12 +143,8 @@ pub type KeyOf = Arc<dyn Fn(&[u8]) -> Option<TypeKey> + Send + Sync>;
 ///         is_ours.then(|| Arc::new(|_: &[u8]| Some(TypeKey(1))) as KeyOf)
 ///     }
 ///
-///     fn fingerprint(&self) -> &str {
-///         "counters, version 1"
-///     }
-///
 ///     fn adopt(&self, wanted: &MessageType, _: &Schema) -> Result<PayloadType, String> {
-///         let known = self.types.iter().find(|known| *known.message_type == *wanted);
+///         let known = self.types().iter().find(|known| *known.message_type == *wanted);
 ///         let known = known.ok_or_else(|| format!("unknown type `{}`", wanted.name))?;
 ///         known.payload_type.clone()
 ///     }
@@ -147,17 +157,18 @@ pub type KeyOf = Arc<dyn Fn(&[u8]) -> Option<TypeKey> + Send + Sync>;
 /// # Ok::<(), String>(())
 /// ```
 pub trait Codec: Send + Sync {
-    /// The errors in the files it was made from, rendered with file, line, column and advice.
-    fn mistakes(&self) -> &[String];
+    /// The types of the files it was made from.
+    fn declared(&self) -> &DeclaredTypes;
 
-    /// The types that cannot be used because of these errors and are not among
-    /// [`types`](Self::types), by file, with at least one entry per file that has an error.
-    fn unusable(&self) -> &[UnusableTypes] {
-        &[]
+    /// Its [`DeclaredTypes::types`].
+    fn types(&self) -> &[KnownType] {
+        &self.declared().types
     }
 
-    /// All usable types, sorted by name.
-    fn types(&self) -> &[KnownType];
+    /// Its [`DeclaredTypes::mistakes`].
+    fn mistakes(&self) -> &[String] {
+        &self.declared().mistakes
+    }
 
     /// Returns a function that identifies the types of this channel's payloads; `None` if they
     /// cannot be of its types. Called once per channel.
@@ -172,10 +183,6 @@ pub trait Codec: Send + Sync {
         let _ = channel;
         None
     }
-
-    /// One line of text that identifies the types it was made from: outputs made with another
-    /// fingerprint are made again.
-    fn fingerprint(&self) -> &str;
 
     /// Makes a type from its description, which may be untrusted, for rows with these columns.
     /// `Err` says why that is impossible.

@@ -45,7 +45,7 @@ pub use arrow::UsedChannels;
 pub use batch::{Batch, BatchBuilder, Event, PayloadOffset};
 pub use channel::{Channel, ChannelId, Clock, EmbeddedSchema, Encoding};
 pub use channels::{ChannelSet, Channels, PerChannel};
-pub use codec::{Codec, KeyOf, KnownType, UnusableTypes};
+pub use codec::{Codec, DeclaredTypes, KeyOf, KnownType, UnusableTypes};
 pub use damage::{Damage, DamageList, DamageLog, DamageTotals, RunDamage};
 pub use declared::DeclaredColumns;
 pub use field::FieldPath;

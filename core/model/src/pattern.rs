@@ -3,15 +3,17 @@
 
 use std::borrow::Cow;
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobBuilder;
 use regex::Regex;
+use regex::bytes::{Regex as BytesRegex, RegexBuilder};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::options::CHANNELS_FORMAT;
 
 /// A pattern of names: a glob (`POSE`, `CAM_*`, `BROOM_{L,R}`), or `re:` and a regular expression
-/// that must match the whole name (`re:CAM_[0-9]+`).
+/// that must match the whole name (`re:CAM_[0-9]+`). Both match characters, of names that are not
+/// UTF-8 those of their [text](crate::Name::text).
 #[derive(Clone, Debug)]
 pub struct Pattern {
     text: String,
@@ -22,7 +24,8 @@ pub struct Pattern {
 enum Matcher {
     /// The text itself.
     Name,
-    Glob(GlobMatcher),
+    /// A glob as a regular expression.
+    Glob(BytesRegex),
     Regex(Regex),
 }
 
@@ -39,14 +42,7 @@ impl Pattern {
             ),
             // Most patterns are names, for which nothing needs to be compiled.
             None if !text.contains(GLOB_CHARACTERS) => Matcher::Name,
-            None => Matcher::Glob(
-                // A `*` also matches `/`: channel names are not paths.
-                GlobBuilder::new(text)
-                    .literal_separator(false)
-                    .build()
-                    .map_err(|e| format!("`{text}` is not a glob: {}", e.kind()))?
-                    .compile_matcher(),
-            ),
+            None => Matcher::Glob(glob(text).map_err(|e| format!("`{text}` is not a glob: {e}"))?),
         };
         Ok(Self { text: text.to_owned(), matcher: form })
     }
@@ -66,10 +62,48 @@ impl Pattern {
         match &self.matcher {
             Matcher::Name => self.text == name,
             // A literal name matches even if it contains special characters.
-            Matcher::Glob(glob) => self.text == name || glob.is_match(name),
+            Matcher::Glob(glob) => self.text == name || glob.is_match(name.as_bytes()),
             Matcher::Regex(regex) => regex.is_match(name),
         }
     }
+}
+
+fn glob(text: &str) -> Result<BytesRegex, String> {
+    // A `*` also matches `/`: channel names are not paths.
+    let glob = GlobBuilder::new(text).literal_separator(false).build();
+    let glob = glob.map_err(|e| e.kind().to_string())?;
+    // Over bytes, it compiles ten times as fast, and means the same without `?` and `[…]`.
+    let is_over_bytes = !text.contains(['?', '[']);
+    let regex =
+        if is_over_bytes { glob.regex().into() } else { Cow::Owned(over_characters(glob.regex())) };
+    RegexBuilder::new(&regex).dot_matches_new_line(true).build().map_err(|e| e.to_string())
+}
+
+/// A regular expression of globset, which is over bytes, over characters. Characters that are not
+/// ASCII are in it as the escaped bytes of their UTF-8.
+fn over_characters(regex: &str) -> String {
+    let mut rest = regex.strip_prefix("(?-u)").unwrap_or(regex);
+    let mut text = Vec::with_capacity(rest.len());
+    while let Some((before, escape)) = rest.split_once('\\') {
+        text.extend(before.as_bytes());
+        let hex = escape.strip_prefix('x').and_then(|hex| hex.split_at_checked(2));
+        let byte = hex.and_then(|(hex, after)| Some((u8::from_str_radix(hex, 16).ok()?, after)));
+        rest = match byte {
+            Some((byte, after)) => {
+                text.push(byte);
+                after
+            }
+            None => {
+                let len = escape.chars().next().map_or(0, char::len_utf8);
+                let (escaped, after) = escape.split_at(len);
+                text.push(b'\\');
+                text.extend(escaped.as_bytes());
+                after
+            }
+        };
+    }
+    text.extend(rest.as_bytes());
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Patterns are equal if their source texts are.
@@ -151,6 +185,39 @@ mod tests {
         assert!(matches("re:A|B", "A") && !matches("re:A|B", "AX"));
         assert!(matches("odd[1]", "odd[1]") && Pattern::parse("odd[name").is_err());
         assert!(Pattern::parse("re:(").unwrap_err().contains("not a regular expression"));
+    }
+
+    #[test]
+    fn globs_count_characters() {
+        let names = ["é", "日", "a", "\u{10ffff}", "", "éé", "aé", "\n"];
+        let matched = |pattern: &str| -> Vec<&str> {
+            let pattern = Pattern::parse(pattern).unwrap();
+            names.into_iter().filter(|name| pattern.matches(name)).collect()
+        };
+        assert_eq!(matched("?"), ["é", "日", "a", "\u{10ffff}", "\n"]);
+        assert_eq!(matched("?"), matched("re:(?s:.)"));
+        assert_eq!(matched("??"), ["éé", "aé"]);
+        assert_eq!(matched("[é日]"), ["é", "日"]);
+        assert_eq!(matched("[é-ï]"), ["é"]);
+        assert_eq!(matched("[!é]"), ["日", "a", "\u{10ffff}", "\n"]);
+        assert_eq!(matched("{é,[a-b]}*"), ["é", "a", "éé", "aé"]);
+        assert_eq!(matched("?é"), ["éé", "aé"]);
+        assert_eq!(matched("*"), names);
+        let matches = |pattern: &str, name: &str| Pattern::parse(pattern).unwrap().matches(name);
+        assert!(matches(r"\\xc3?", r"\xc3é") && !matches(r"\\xc3?", "éa"));
+        assert!(matches("[.]^$(a|b)+?", ".^$(a|b)+é") && !matches("[.]?", "aa"));
+    }
+
+    #[test]
+    fn names_that_are_not_utf8_match_by_their_text() {
+        let name = crate::Name::from_bytes(b"CAM\xff\xc3\xa9");
+        assert_eq!(name.text(), r"CAM\xffé");
+        let is_match = |pattern: &str| Pattern::parse(pattern).unwrap().matches(name.text());
+        for pattern in ["*", "CAM*", "*é", "CAM????é", r"CAM\\xffé", "re:CAM.{5}", r"re:CAM\\xff."]
+        {
+            assert!(is_match(pattern), "{pattern}");
+        }
+        assert!(!is_match("CAM?") && !is_match("re:CAM."));
     }
 
     #[test]

@@ -3,20 +3,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::ByteViewType;
-use arrow_array::{
-    Array, ArrayRef, GenericByteViewArray, GenericListArray, OffsetSizeTrait, RecordBatch,
-    RecordBatchOptions, UInt32Array, make_array,
-};
-use arrow_buffer::OffsetBuffer;
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, make_array};
 use arrow_data::ArrayData;
 use arrow_data::transform::MutableArrayData;
-use arrow_schema::DataType;
 use arrow_select::interleave::interleave;
 use arrow_select::take::take_arrays;
 
 use crate::MessageType;
+
+mod bytes;
+
+pub use bytes::array_bytes;
 
 const GONE: u32 = u32::MAX;
 
@@ -206,40 +203,6 @@ fn copied(parts: &[&dyn Array], picks: &[(usize, usize)]) -> ArrayRef {
     make_array(all.freeze())
 }
 
-/// The bytes that the values of an array take. Of an array that is a slice of another one, only
-/// those in it.
-pub fn array_bytes(array: &ArrayRef) -> usize {
-    let values = match array.data_type() {
-        DataType::Struct(_) => array.as_struct().columns().iter().map(array_bytes).sum(),
-        DataType::List(_) => list_bytes(array.as_list::<i32>()),
-        DataType::LargeList(_) => list_bytes(array.as_list::<i64>()),
-        DataType::FixedSizeList(..) => array_bytes(array.as_fixed_size_list().values()),
-        DataType::Map(..) => {
-            let maps = array.as_map();
-            let entries: ArrayRef = Arc::new(maps.entries().clone());
-            values_between(maps.offsets(), &entries)
-        }
-        DataType::Utf8View => view_bytes(array.as_string_view()),
-        DataType::BinaryView => view_bytes(array.as_binary_view()),
-        _ => return array.to_data().get_slice_memory_size().unwrap_or_default(),
-    };
-    values + array.nulls().map_or(0, |nulls| nulls.len().div_ceil(8))
-}
-
-fn list_bytes<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> usize {
-    values_between(list.offsets(), list.values())
-}
-
-/// The bytes of offsets and of the values between them.
-fn values_between<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>, values: &ArrayRef) -> usize {
-    let (first, last) = (offsets[0].as_usize(), offsets[offsets.inner().len() - 1].as_usize());
-    size_of_val(&offsets[..]) + array_bytes(&values.slice(first, last - first))
-}
-
-fn view_bytes<T: ByteViewType>(array: &GenericByteViewArray<T>) -> usize {
-    size_of_val(&array.views()[..]) + array.lengths().map(|length| length as usize).sum::<usize>()
-}
-
 /// The range that these indices are, if each is one more than the one before.
 fn contiguous(rows: &[u32]) -> Option<Range<usize>> {
     let start = *rows.first()?;
@@ -269,10 +232,11 @@ impl RowPlaces {
 mod tests {
     use super::*;
     use crate::{Batch, BatchBuilder, ChannelId, TypeKey};
+    use arrow_array::cast::AsArray;
     use arrow_array::types::Int32Type;
-    use arrow_array::{Int32Array, ListArray, StringArray, StringViewArray, StructArray};
-    use arrow_buffer::NullBuffer;
-    use arrow_schema::{Field, Fields};
+    use arrow_array::{Int32Array, ListArray, StructArray};
+    use arrow_buffer::{NullBuffer, OffsetBuffer};
+    use arrow_schema::{DataType, Field, Fields};
 
     fn batch(values: &[Option<i32>]) -> Batch {
         let mut builder = BatchBuilder::default();
@@ -318,26 +282,6 @@ mod tests {
         assert!(!shares(&all.take(vec![4])) && !shares(&all.take(vec![0, 3])));
         assert_eq!(values(&all.take(vec![1, 2, 3])), [(0, 11), (2, 13)]);
         assert_eq!(values(&all.slice(2, 3)), [(1, 13), (2, 14)]);
-    }
-
-    #[test]
-    fn slices_count_only_their_own_values() {
-        let numbers = (0..1000).map(|n| Some(vec![Some(n); 8]));
-        let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(numbers));
-        let texts: ArrayRef = Arc::new(StringArray::from(vec!["a text of 22 characters"; 1000]));
-        let views: ArrayRef =
-            Arc::new(StringViewArray::from(vec!["a text of 22 characters"; 1000]));
-        let fields = [("lists", lists), ("texts", texts), ("views", views)];
-        let both: ArrayRef =
-            Arc::new(StructArray::from(RecordBatch::try_from_iter(fields).unwrap()));
-        for rows in [1, 10, 1000] {
-            let bytes = array_bytes(&both.slice(1000 - rows, rows));
-            let wanted = rows * (8 * 4 + 4 + 22 + 4 + 22 + 16);
-            assert!(
-                (wanted..wanted + 16 * rows + 16).contains(&bytes),
-                "{rows}: {bytes}, {wanted}"
-            );
-        }
     }
 
     #[test]

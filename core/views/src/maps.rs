@@ -36,10 +36,7 @@ pub fn parse_maps(text: &str) -> Result<Vec<ViewMap>, String> {
 /// `Err` names the first map that says nothing, or too much.
 pub fn maps(own: Vec<ViewMap>, built_in: bool) -> Result<Vec<ViewMap>, OptionsError> {
     for (at, map) in own.iter().enumerate() {
-        check(map).map_err(|message| OptionsError {
-            path: vec!["map".into(), at.to_string()],
-            message,
-        })?;
+        check(map).map_err(|message| OptionsError::in_entry("map", at, message))?;
     }
     let built_in = if built_in { BUILT_IN.as_slice() } else { &[] };
     Ok(own.into_iter().chain(built_in.iter().cloned()).collect())

@@ -32,7 +32,7 @@ use sluice_model::{Error, Input, Overwrite, Registry};
 use crate::dispatch::remove_abandoned;
 use crate::manifest::{RunEnd, is_false};
 use crate::report::Report;
-use crate::run::{self, Options, Stop};
+use crate::run::{self, Milestone, Options, Stop};
 use crate::spec::Pipeline;
 pub use journal::JOURNAL;
 pub use merge::{FileCheck, MergeOutcome, merge};
@@ -175,7 +175,12 @@ impl Batch {
 
     /// Restricts the batch to one shard. Shards may run at the same time in one shared folder, and
     /// keep separate records; see [`merge`].
-    pub fn shard(mut self, shard: Shard, pipeline: &Pipeline, options: &Options) -> Self {
+    pub fn shard(
+        mut self,
+        shard: Shard,
+        pipeline: &Pipeline,
+        options: &Options,
+    ) -> Result<Self, Error> {
         let memory = run::memory_cap(options, pipeline.memory);
         let mut hasher = blake3::Hasher::new();
         hasher.update(crate::resolved::text(pipeline, memory).as_bytes());
@@ -184,14 +189,16 @@ impl Batch {
                 hasher.update(path.as_os_str().as_encoded_bytes()).update(&[0]);
             }
         }
+        let outputs = self.units.iter().map(|unit| self.recorded_outputs(unit));
+        let outputs = outputs.collect::<Result<Vec<_>, _>>()?.concat();
         let (inputs, mut place) = (self.units.len(), 0);
         self.units.retain(|_| {
             place += 1;
             shard.contains(place - 1)
         });
         let batch = hasher.finalize().to_hex().to_string();
-        self.shard = Some(ShardHeader { shard, batch, inputs, expected: Vec::new() });
-        self
+        self.shard = Some(ShardHeader { shard, batch, inputs, expected: Vec::new(), outputs });
+        Ok(self)
     }
 
     /// The header of the shard's record, if the batch is sharded.
@@ -246,6 +253,24 @@ impl Batch {
         run: impl FnOnce(&BatchRecorder) -> Result<(Vec<UnitOutcome>, Vec<UnitRecord>), Error>,
     ) -> Result<BatchReport, Error> {
         let started = Instant::now();
+        let (mut known, error) = match self.run_and_record(registry, options, run, started) {
+            Ok((report, Ok(()))) => return Ok(report),
+            Ok((report, Err(error))) => (report.report, error),
+            Err(error) => (Report::default(), error),
+        };
+        known.seconds = started.elapsed().as_secs_f64();
+        options.report_milestone(&Milestone::Failed { report: &known });
+        Err(error)
+    }
+
+    /// Returns the report, and whether the record could be written. `Err` means that no unit ran.
+    fn run_and_record(
+        &self,
+        registry: &Registry,
+        options: &Options,
+        run: impl FnOnce(&BatchRecorder) -> Result<(Vec<UnitOutcome>, Vec<UnitRecord>), Error>,
+        started: Instant,
+    ) -> Result<(BatchReport, Result<(), Error>), Error> {
         if let Some(unit) = self.units.first() {
             run::check_programs_allowed(&self.pipeline(unit, registry)?, options)?;
         }
@@ -266,14 +291,16 @@ impl Batch {
                 return Err(error);
             }
         };
-        recorder.close(done, self.left_over(&outcomes)?)?;
-        // Left behind by cluster runs whose driver was killed.
-        remove_abandoned(&self.folder);
-        // Other shards may be running, and their files look like those of killed runs.
-        if options.overwrite == Overwrite::Redo && self.shard.is_none() {
-            self.sweep(&outcomes);
+        let recorded = recorder.close(done, self.left_over(&outcomes)?);
+        if recorded.is_ok() {
+            // Left behind by cluster runs whose driver was killed.
+            remove_abandoned(&self.folder);
+            // Other shards may be running, and their files look like those of killed runs.
+            if options.overwrite == Overwrite::Redo && self.shard.is_none() {
+                self.sweep(&outcomes);
+            }
         }
-        Ok(self.report(outcomes, &options.stop, started))
+        Ok((self.report(outcomes, &options.stop, started), recorded))
     }
 
     /// The units without outputs, as the record lists them.
@@ -305,6 +332,7 @@ impl Batch {
     /// The report for these outcomes.
     fn report(&self, outcomes: Vec<UnitOutcome>, stop: &Stop, started: Instant) -> BatchReport {
         let (mut report, mut units) = (Report::default(), Vec::new());
+        let mut skipped = Vec::new();
         let is_left = |outcome: &UnitOutcome| {
             matches!(outcome, UnitOutcome::Interrupted | UnitOutcome::NotStarted)
         };
@@ -312,7 +340,7 @@ impl Batch {
         for (unit, outcome) in self.units.iter().zip(outcomes) {
             let ended = match &outcome {
                 UnitOutcome::Done(done) => RunEnd::from_report(done),
-                UnitOutcome::Skipped(ended) => *ended,
+                UnitOutcome::Skipped(ended) => ended.clone(),
                 _ => RunEnd::default(),
             };
             let (status, error, exit) = match outcome {
@@ -320,7 +348,10 @@ impl Batch {
                     report.add(*done);
                     (Status::Done, None, Some(ended.exit))
                 }
-                UnitOutcome::Skipped(_) => (Status::Skipped, None, Some(ended.exit)),
+                UnitOutcome::Skipped(ended) => {
+                    skipped.push(ended.unmatched);
+                    (Status::Skipped, None, Some(ended.exit))
+                }
                 UnitOutcome::Failed(error) => (Status::Failed, Some(error), Some(1)),
                 UnitOutcome::Interrupted => (Status::Interrupted, None, Some(stop.exit())),
                 UnitOutcome::NotStarted => (Status::NotStarted, None, None),
@@ -328,6 +359,7 @@ impl Batch {
             let (input, losses) = (unit.input.path.clone(), ended.losses);
             units.push(UnitReport { input, status, error, exit, losses });
         }
+        report.add_unmatched(skipped);
         report.seconds = started.elapsed().as_secs_f64();
         BatchReport { report, units, interrupted_exit: given_up }
     }

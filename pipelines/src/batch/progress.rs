@@ -48,9 +48,11 @@ impl BatchProgress {
         });
     }
 
-    /// Forwards a milestone of a unit.
+    /// Forwards a milestone of a unit, but not its failure: that is not the end of the batch.
     pub(super) fn milestone(&self, milestone: &Milestone<'_>) {
-        if let Some(progress) = &self.listener {
+        if let Some(progress) = &self.listener
+            && !matches!(milestone, Milestone::Failed { .. })
+        {
             progress.milestone(milestone);
         }
     }

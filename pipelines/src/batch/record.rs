@@ -181,7 +181,7 @@ mod tests {
             inputs: Vec::new(),
             outputs: vec!["a".into()],
             files: Vec::new(),
-            ended: RunEnd { exit: 3, losses: true, partial: false },
+            ended: RunEnd { exit: 3, losses: true, ..RunEnd::default() },
         };
         let line = serde_json::to_string(&unit).unwrap();
         let folder = tempfile::tempdir().unwrap();

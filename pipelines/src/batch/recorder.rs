@@ -12,7 +12,7 @@ use sluice_model::Error;
 
 use super::journal::{JOURNAL, Journal};
 use super::record::{BatchManifest, BatchRecord, UnfinishedUnit};
-use super::shard::{ShardFiles, ShardHeader, ShardLock, ShardRecord};
+use super::shard::{ShardHeader, ShardLock, ShardRecord};
 use super::unit_record::{UnitRecord, has_recorded_hash, has_recorded_length};
 use crate::manifest::{OutputFile, VERSION};
 
@@ -186,11 +186,12 @@ impl BatchRecorder {
 
     fn close_batch(&self, done: Vec<UnitRecord>, left: Vec<UnfinishedUnit>) -> Result<(), Error> {
         let BatchRecord { units, journal, shards: parts, .. } = &self.previous;
-        let left = self.merge_left_over(&done, left);
-        let of_parts = parts
+        let of_parts: Vec<&UnitRecord> = parts
             .iter()
-            .flat_map(|part| self.published_units(&part.journal).chain(part.recorded_units()));
-        let earlier = of_parts.chain(self.published_units(journal)).chain(units);
+            .flat_map(|part| self.published_units(&part.journal).chain(part.recorded_units()))
+            .collect();
+        let left = self.merge_left_over(done.iter().chain(of_parts.iter().copied()), left);
+        let earlier = of_parts.into_iter().chain(self.published_units(journal)).chain(units);
         let mut units = newest_per_output(done, earlier);
         units.sort_by(|a, b| a.outputs.cmp(&b.outputs));
         self.write(units, left)?;
@@ -198,14 +199,14 @@ impl BatchRecorder {
         parts.iter().try_for_each(|part| part.remove(&self.folder))
     }
 
-    /// The units left over by this batch, and those left over by earlier batches that this one did
-    /// not touch and whose input still exists.
-    fn merge_left_over(
-        &self,
-        done: &[UnitRecord],
+    /// The units left over by this batch, and those left over by earlier batches that this one and
+    /// its shards did not touch and whose input still exists.
+    fn merge_left_over<'u>(
+        &'u self,
+        done: impl Iterator<Item = &'u UnitRecord>,
         left: Vec<UnfinishedUnit>,
     ) -> Vec<UnfinishedUnit> {
-        let ours = done.iter().map(|unit| &unit.outputs);
+        let ours = done.map(|unit| &unit.outputs);
         let ours: BTreeSet<&PathBuf> =
             ours.chain(left.iter().map(|unit| &unit.outputs)).flatten().collect();
         let is_other =
@@ -219,14 +220,18 @@ impl BatchRecorder {
     }
 
     fn close_shard(&self, heading: &ShardHeader, done: Vec<UnitRecord>) -> Result<(), Error> {
-        let ours = |part: &&ShardFiles| part.is_of(heading.shard);
-        let ours = self.previous.shards.iter().filter(ours);
-        let earlier =
-            ours.flat_map(|part| self.published_units(&part.journal).chain(part.recorded_units()));
+        let BatchRecord { units: merged, shards, .. } = &self.previous;
+        let mut ours = shards.iter().filter(|part| part.is_of(heading.shard));
+        let earlier = ours
+            .clone()
+            .flat_map(|part| self.published_units(&part.journal).chain(part.recorded_units()));
         let count = done.len();
         let mut units = newest_per_output(done, earlier);
         let earlier = units.split_off(count);
-        let record = ShardRecord::new(heading, units, earlier);
+        let record = ShardRecord::new(heading, units, earlier, merged);
+        if record.is_in_manifest(merged) {
+            return ours.try_for_each(|part| part.remove(&self.folder));
+        }
         let text =
             serde_json::to_string_pretty(&record).map_err(|e| Error::internal(e.to_string()))?;
         replace_file(&self.folder.join(heading.shard.record_name()), text.as_bytes())

@@ -15,7 +15,7 @@ use super::progress::BatchProgress;
 use super::recorder::BatchRecorder;
 use super::unit_record::UnitRecord;
 use super::{Batch, FailurePolicy, Unit};
-use crate::manifest;
+use crate::manifest::{self, RunEnd};
 use crate::run::{self, Milestone, Options, ParentRun};
 use crate::spec::{Pipeline, PluginInstance};
 
@@ -139,14 +139,14 @@ impl UnitScheduler<'_> {
             self.recorder.remove_stale_files(&record)?;
             progress.milestone(&Milestone::InputSkipped { input: &unit.input.path });
             return Ok(FinishedUnit {
-                outcome: UnitOutcome::Skipped(record.ended),
+                outcome: UnitOutcome::Skipped(record.ended.clone()),
                 record: Some(record),
             });
         }
         self.recorder.begin()?;
         let plugins = manifest::plugin_names(&pipeline.nodes);
         let record = Mutex::new(None);
-        let announce = |origin: &RunOrigin, ended, files: &[_]| {
+        let announce = |origin: &RunOrigin, ended: &RunEnd, files: &[_]| {
             let outputs = &unit.outputs;
             let made = UnitRecord::from_run(
                 origin,
@@ -162,8 +162,15 @@ impl UnitScheduler<'_> {
         let pool = Some(Arc::clone(&self.pool));
         let spared = Arc::clone(&self.batch.inputs);
         let litter = Arc::clone(&self.litter);
-        let parent =
-            ParentRun { pool, hash: true, spared, litter, staging: None, announce: &announce };
+        let parent = ParentRun {
+            pool,
+            hash: true,
+            spared,
+            shares_folders: unit.shares_folders,
+            litter,
+            staging: None,
+            announce: &announce,
+        };
         let options = Options { progress: progress.for_unit(place), ..self.options.clone() };
         let report = run::run_in_parent(pipeline, &options, Some(&parent))?;
         let record = record.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -5,6 +5,7 @@
 //! list, not on file lengths, which may change between the start of two shards; and logs of one
 //! day, which are neighbours, are spread evenly.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sluice_model::Error;
 
 use super::unit_record::{UnitRecord, parse_journal};
-use crate::manifest::VERSION;
+use crate::manifest::{VERSION, is_false};
 
 /// One shard of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,6 +132,27 @@ pub(crate) struct ShardHeader {
     pub(super) inputs: usize,
     /// The inputs of the shard, each with its outputs.
     pub(super) expected: Vec<(PathBuf, Vec<PathBuf>)>,
+    /// The outputs of the whole batch, as records name them.
+    pub(super) outputs: Vec<PathBuf>,
+}
+
+impl ShardHeader {
+    /// Whether the units `merged` are those of the whole batch: they have all its outputs, and had
+    /// the pipeline of the units of this shard that are done.
+    fn is_merged(&self, merged: &[UnitRecord], done: &[UnitRecord]) -> bool {
+        let merged: BTreeMap<&PathBuf, &UnitRecord> = merged
+            .iter()
+            .flat_map(|unit| unit.outputs.iter().map(move |out| (out, unit)))
+            .collect();
+        let has_run = |unit: &UnitRecord| {
+            let first = unit.outputs.first().and_then(|output| merged.get(output));
+            first.is_some_and(|before| before.is_run_of(unit))
+        };
+        let has_all = self.outputs.iter().all(|output| merged.contains_key(output));
+        // A shard of fewer inputs than shards may have none.
+        let is_run = self.expected.is_empty() || !done.is_empty();
+        has_all && is_run && done.iter().all(has_run)
+    }
 }
 
 /// The content of a shard's record.
@@ -142,6 +164,10 @@ pub(super) struct ShardRecord {
     pub(super) batch: String,
     /// The number of inputs of the whole batch.
     pub(super) inputs: usize,
+    /// Whether all shards were merged before and this one has run again, so that the manifest has
+    /// the others.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) is_rerun: bool,
     /// Inputs of the shard that are not done.
     pub(super) left: Vec<PathBuf>,
     pub(super) units: Vec<UnitRecord>,
@@ -150,11 +176,13 @@ pub(super) struct ShardRecord {
 }
 
 impl ShardRecord {
-    /// The record of a shard with these finished units.
+    /// The record of a shard with these finished units, in a folder whose manifest has the units
+    /// `merged`.
     pub(super) fn new(
         heading: &ShardHeader,
         mut done: Vec<UnitRecord>,
         earlier: Vec<UnitRecord>,
+        merged: &[UnitRecord],
     ) -> Self {
         let is_left = |(_, outputs): &&(PathBuf, Vec<PathBuf>)| {
             !done.iter().any(|unit| unit.outputs == *outputs)
@@ -169,10 +197,22 @@ impl ShardRecord {
             of: shard.total,
             batch: batch.clone(),
             inputs: *inputs,
+            is_rerun: heading.is_merged(merged, &done),
             left,
             units: done,
             earlier,
         }
+    }
+}
+
+impl ShardRecord {
+    /// Whether it adds nothing to a manifest that has the units `merged`.
+    pub(super) fn is_in_manifest(&self, merged: &[UnitRecord]) -> bool {
+        let is_same = |unit: &UnitRecord| merged.contains(unit);
+        self.is_rerun
+            && self.left.is_empty()
+            && self.earlier.is_empty()
+            && self.units.iter().all(is_same)
     }
 }
 
@@ -299,7 +339,12 @@ pub(super) fn mixed_batches(parts: &[ShardFiles]) -> Vec<String> {
     versions.chain(batches).collect()
 }
 
+/// Which shards are missing, unless the manifest has them.
 pub(super) fn missing_shards(parts: &[ShardFiles]) -> Option<String> {
+    let is_rerun = |part: &ShardFiles| part.record.as_ref().is_some_and(|record| record.is_rerun);
+    if parts.iter().all(is_rerun) {
+        return None;
+    }
     let of = parts.first()?.shard.total;
     let is_there = |number: &usize| parts.iter().any(|part| part.shard.number == *number);
     let missing: Vec<usize> = (1..=of).filter(|number| !is_there(number)).collect();

@@ -54,7 +54,7 @@ impl UnitRecord {
     /// inputs.
     pub(crate) fn from_run(
         origin: &RunOrigin,
-        (plugins, ended): (&[String], RunEnd),
+        (plugins, ended): (&[String], &RunEnd),
         outputs: &[PathBuf],
         files: &[PublishedFile],
         folder: &Path,
@@ -73,7 +73,7 @@ impl UnitRecord {
             inputs: manifest::hashed_inputs(origin),
             outputs: recorded_paths(outputs, folder)?,
             files,
-            ended,
+            ended: ended.clone(),
         })
     }
 
@@ -84,6 +84,12 @@ impl UnitRecord {
         ours.sort();
         theirs.sort();
         ours == theirs
+    }
+
+    /// Whether this and another record are of runs of the same pipeline for the same outputs.
+    pub(super) fn is_run_of(&self, other: &Self) -> bool {
+        (&self.pipeline, &self.sluice, &self.plugins, &self.outputs)
+            == (&other.pipeline, &other.sluice, &other.plugins, &other.outputs)
     }
 
     /// The run that this record describes.

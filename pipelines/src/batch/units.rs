@@ -22,6 +22,8 @@ pub struct Unit {
     pub outputs: Vec<PathBuf>,
     /// Its index among the inputs.
     pub index: usize,
+    /// Whether other units write files into the folders of its outputs.
+    pub shares_folders: bool,
 }
 
 /// A pipeline before its plugins are created. Any number can be built from it, on any thread or
@@ -228,16 +230,18 @@ pub(super) fn batch_units(
     let inputs = sources.collect::<Result<Vec<_>, Error>>()?.concat();
     let units = inputs.into_iter().enumerate().map(|(index, input)| {
         let outputs = blueprint.outputs(&input.path, index, registry)?;
-        Ok(Unit { input, outputs, index })
+        Ok(Unit { input, outputs, index, shares_folders: false })
     });
-    let units = units.collect::<Result<Vec<_>, Error>>()?;
-    refuse_collisions(&units)?;
+    let mut units = units.collect::<Result<Vec<_>, Error>>()?;
+    for index in refuse_collisions(&units)? {
+        units[index].shares_folders = true;
+    }
     refuse_overwritten_inputs(&units)?;
     Ok(units)
 }
 
-/// Refuses units that share an output.
-fn refuse_collisions(units: &[Unit]) -> Result<(), Error> {
+/// Refuses units that share an output. Returns those that share a folder.
+fn refuse_collisions(units: &[Unit]) -> Result<BTreeSet<usize>, Error> {
     let mut taken: BTreeMap<PathBuf, &Unit> = BTreeMap::new();
     for unit in units {
         for output in &unit.outputs {
@@ -254,7 +258,11 @@ fn refuse_collisions(units: &[Unit]) -> Result<(), Error> {
             return Err(collision(other, unit, path));
         }
     }
-    Ok(())
+    let mut by_folder: BTreeMap<Option<&Path>, BTreeSet<usize>> = BTreeMap::new();
+    for (path, unit) in &taken {
+        by_folder.entry(path.parent()).or_default().insert(unit.index);
+    }
+    Ok(by_folder.into_values().filter(|units| units.len() > 1).flatten().collect())
 }
 
 fn collision(one: &Unit, other: &Unit, output: &Path) -> Error {

@@ -75,6 +75,8 @@ pub(super) struct UnitSpec {
     pub(super) fills: Vec<FilledSlot>,
     /// The files and folders it writes.
     pub(super) outputs: Vec<PathBuf>,
+    /// Whether other units write files into the folders of these.
+    pub(super) shares_folders: bool,
     pub(super) known: KnownRecords,
 }
 
@@ -244,6 +246,7 @@ impl UnitSpec {
             fills_input: true,
             fills: blueprint.fills(&unit.input.path, unit.index)?,
             outputs: unit.outputs.clone(),
+            shares_folders: unit.shares_folders,
             known: KnownRecords::Inline(Vec::new()),
         })
     }
@@ -263,8 +266,16 @@ impl UnitSpec {
         }
         let name = pipeline.name.clone().unwrap_or_else(|| "the pipeline".to_owned());
         let (name, fills_input, fills) = (PathBuf::from(name), false, Vec::new());
-        let known = KnownRecords::Inline(Vec::new());
-        Ok(Self { unit: 0, name, inputs, fills_input, fills, outputs, known })
+        Ok(Self {
+            unit: 0,
+            name,
+            inputs,
+            fills_input,
+            fills,
+            outputs,
+            shares_folders: false,
+            known: KnownRecords::Inline(Vec::new()),
+        })
     }
 
     /// Adds earlier records of the unit, if the overwrite mode needs them.

@@ -66,7 +66,7 @@ impl DeliveryPublisher<'_> {
             }
             AttemptResult::Skipped(record) => {
                 recorder.map_or(Ok(()), |recorder| recorder.remove_stale_files(&record))?;
-                Ok((UnitOutcome::Skipped(record.ended), Some(*record)))
+                Ok((UnitOutcome::Skipped(record.ended.clone()), Some(*record)))
             }
             AttemptResult::Failed { why, .. } | AttemptResult::Refused { why } => {
                 Ok((UnitOutcome::Failed(why), None))

@@ -20,7 +20,7 @@ use super::exchange_names::{host, unique};
 use super::exchange_objects::ExchangeObjects;
 use super::order::{ATTEMPTS, OrderOutcome, UnitOrder};
 use crate::batch::{UnitKey, UnitRecord, recorded_outputs};
-use crate::manifest;
+use crate::manifest::{self, RunEnd};
 use crate::run::{self, Options, ParentRun};
 use crate::spec::Pipeline;
 
@@ -161,7 +161,7 @@ fn run_unit(
     let staging = Arc::new(StagingDir::new(attempt.folder.clone(), &order.own.outputs));
     let plugins = manifest::plugin_names(&pipeline.nodes);
     let record = Mutex::new(None);
-    let announce = |origin: &RunOrigin, ended, files: &[_]| {
+    let announce = |origin: &RunOrigin, ended: &RunEnd, files: &[_]| {
         let Some(folder) = &shared.record else { return Ok(()) };
         let made =
             UnitRecord::from_run(origin, (&plugins, ended), &order.own.outputs, files, folder)?;
@@ -173,6 +173,7 @@ fn run_unit(
         hash: shared.record.is_some(),
         // The driver, which publishes, knows what other units read.
         spared: Arc::default(),
+        shares_folders: order.own.shares_folders,
         litter: Arc::default(),
         staging: Some(Arc::clone(&staging)),
         announce: &announce,

@@ -4,7 +4,8 @@ mod folds;
 mod polling;
 mod streams;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -201,6 +202,7 @@ impl<'r> RunDriver<'r> {
             progress.milestone(&Milestone::Finishing);
         }
         self.finish_quarantines()?;
+        self.note_growth();
         hash_rest(&self.hashes, &*self.setup.pool()?);
         let outputs = self.writers.finish(&mut self.tally);
         self.report_progress();
@@ -235,6 +237,18 @@ impl<'r> RunDriver<'r> {
             }
         }
         Ok(())
+    }
+
+    /// Notes which inputs have grown since the run began.
+    fn note_growth(&mut self) {
+        for source in 0..self.sources.len() {
+            let RunningSource { node, name, plan, .. } = &self.sources[source];
+            let (node, name) = (*node, Arc::clone(name));
+            let inputs: BTreeSet<_> = plan.0.iter().map(|split| &split.input).collect();
+            let growth = |path: &PathBuf| self.setup.input_files.growth(path);
+            let notes: Vec<String> = inputs.into_iter().filter_map(growth).collect();
+            notes.iter().for_each(|note| self.note(node, &name, note));
+        }
     }
 
     /// Reads every source to the end, unless playback seeks elsewhere.
@@ -313,8 +327,9 @@ impl<'r> RunDriver<'r> {
         if self.writers.is_piece_complete() {
             self.deliver_all_tasks()?;
             let losses = self.has_losses();
-            let ended = RunEnd { exit: if losses { 3 } else { 0 }, losses, partial: false };
-            self.writers.next_piece(ended, &mut self.tally)?;
+            let exit = if losses { 3 } else { 0 };
+            let ended = RunEnd { exit, losses, ..RunEnd::default() };
+            self.writers.next_piece(&ended, &mut self.tally)?;
         }
         if self.writers.is_flush_due() {
             self.deliver_all_tasks()?;

@@ -96,6 +96,7 @@ fn plan_and_run(
     let is_recording = options.recording.is_some();
     setup.shared.naming = NamingNodes::from_nodes(&pipeline.nodes);
     setup.interruption = Interruption::from_plan(&reading, &pipeline.nodes, is_recording);
+    setup.shared.run = setup.run_handle("");
     let ran = run_prepared(pipeline, (reading, within), &setup, options, known);
     ran.map_err(|error| match setup.check() {
         // A failure during shutdown does not matter: nothing would have been published.
@@ -190,7 +191,7 @@ fn publish_outputs(
     }
     let ended = RunEnd::from_report(&report);
     options.report_milestone(&Milestone::Publishing { seconds: started.elapsed().as_secs_f64() });
-    report.files.extend(publisher.publish(outputs, ended)?);
+    report.files.extend(publisher.publish(outputs, &ended)?);
     for PublishedFile { path, rows, bytes, .. } in &report.files {
         options.report_milestone(&Milestone::Output { path, rows: *rows, bytes: *bytes });
     }

@@ -50,7 +50,7 @@ pub struct Options {
 }
 
 impl Options {
-    pub(super) fn report_milestone(&self, milestone: &Milestone<'_>) {
+    pub(crate) fn report_milestone(&self, milestone: &Milestone<'_>) {
         if let Some(progress) = &self.progress {
             progress.milestone(milestone);
         }
@@ -65,6 +65,8 @@ pub(crate) struct ParentRun<'b> {
     pub(crate) hash: bool,
     /// Files that other units read, which must not be replaced.
     pub(crate) spared: Arc<BTreeSet<FileIdentity>>,
+    /// Whether other units write files into the folders of its outputs.
+    pub(crate) shares_folders: bool,
     /// Temporary files of killed runs in the output folders.
     pub(crate) litter: Arc<ListedLitter>,
     /// Where to stage outputs that the driver of a cluster run publishes.
@@ -74,7 +76,7 @@ pub(crate) struct ParentRun<'b> {
 }
 
 pub(crate) type AnnounceFn<'b> =
-    dyn Fn(&RunOrigin, RunEnd, &[PublishedFile]) -> Result<(), Error> + 'b;
+    dyn Fn(&RunOrigin, &RunEnd, &[PublishedFile]) -> Result<(), Error> + 'b;
 
 /// The memory cap.
 pub(crate) fn memory_cap(options: &Options, from_file: Option<ByteSize>) -> ByteSize {

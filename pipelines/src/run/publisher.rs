@@ -62,6 +62,7 @@ impl Publisher<'_> {
         if let Some(within) = self.parent {
             outputs = outputs.with_protected_inputs(Arc::clone(&within.spared));
             outputs = outputs.with_litter(Arc::clone(&within.litter));
+            outputs = outputs.in_shared_folders(within.shares_folders);
         }
         if let Some(staging) = self.parent.and_then(|within| within.staging.as_ref()) {
             outputs = outputs.staged(Arc::clone(staging));
@@ -102,7 +103,7 @@ impl Publisher<'_> {
     pub(super) fn publish(
         &self,
         outputs: &Outputs,
-        ended: RunEnd,
+        ended: &RunEnd,
     ) -> Result<Vec<PublishedFile>, Error> {
         let Self { origin, plugins, .. } = self;
         let base = ManifestBase { origin, plugins, ended };

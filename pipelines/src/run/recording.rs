@@ -75,19 +75,14 @@ impl Syncer {
             return Ok(SyncStart::Busy);
         }
         self.wait()?;
-        let files = outputs.growing();
-        let sync = move || {
-            files.into_iter().try_for_each(|(path, file)| {
-                file.sync_data().map_err(|error| Error::io("write", &path, error))
-            })
-        };
         let cannot = |e| Error::refused(format!("cannot start a thread to sync files: {e}"));
-        self.thread.start(sync).map_err(cannot)?;
+        self.thread.start(outputs.growing_sync()).map_err(cannot)?;
         Ok(SyncStart::Started)
     }
 
-    /// Waits for the sync that runs.
-    fn wait(&mut self) -> Result<(), Error> {
+    /// Waits for the last sync. `Err` if it failed: a later one may succeed all the same, as the
+    /// system reports an error only once.
+    pub(super) fn wait(&mut self) -> Result<(), Error> {
         self.thread.wait(|| Error::internal("syncing panicked; its message is above"))
     }
 }

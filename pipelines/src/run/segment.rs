@@ -9,7 +9,7 @@ use sluice_kit::counts::EventCounts;
 use sluice_model::plugin::times_clamped;
 use sluice_model::{
     Batch, BlockPool, ChannelId, Channels, DynSink, Error, Map, PrepareContext, PreparedBatch,
-    Query, StageContext,
+    Query, RunHandle, StageContext,
 };
 
 use super::observed::NamingNodes;
@@ -47,6 +47,8 @@ pub(crate) struct TaskContext {
     pub(crate) blocks: BlockPool,
     /// The nodes whose options name channels or fields.
     pub(crate) naming: NamingNodes,
+    /// The connection of maps to the run.
+    pub(crate) run: RunHandle,
 }
 
 /// The outcome of one batch.
@@ -106,7 +108,8 @@ impl TaskContext {
         match branch {
             Branch::Map { node, map, origin, needed, next } => {
                 let context = StageContext::new(&self.channels, *origin).within(needed.window());
-                let mut context = context.needing(&needed.channels);
+                let run = self.run.clone();
+                let mut context = StageContext { run, ..context.needing(&needed.channels) };
                 let before = batch.len();
                 outcome.tally.node(*node).observe(self.naming.entered(*node, &batch));
                 let batch = map.apply(batch, &mut context)?;
@@ -219,6 +222,7 @@ mod tests {
             channels: Arc::default(),
             blocks: BlockPool::new(64, 1),
             naming: NamingNodes::default(),
+            run: RunHandle::default(),
         };
         let mut outcome = SegmentOutcome::default();
         shared.run(&[branch], None, builder.finish(), &mut outcome).unwrap();

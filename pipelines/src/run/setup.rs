@@ -19,7 +19,7 @@ use super::observed::NamingNodes;
 use super::programs::NodeHost;
 use super::pushdown::Pushdown;
 use super::segment::TaskContext;
-use super::stop::{Interruption, Stop};
+use super::stop::{Interruption, Stop, first_read_once};
 use super::topology::FoldNode;
 use super::{Options, Progress, ReadPlan, RunResults, SourcePlan, memory_cap, thread_count};
 use crate::names::{NameReport, NodeNames, RunFacts, match_names};
@@ -44,7 +44,7 @@ pub(super) struct Setup {
     pub(super) progress: Option<Arc<dyn Progress>>,
     playback: Arc<Playback>,
     /// Shared with the sources, which read their inputs in parts.
-    input_files: Arc<InputFiles>,
+    pub(super) input_files: Arc<InputFiles>,
     names: Arc<KeptNames>,
     sinks: Arc<SinkPlugins>,
     pub(super) bytes_read: Arc<AtomicU64>,
@@ -81,6 +81,7 @@ impl Setup {
             shared: TaskContext {
                 channels,
                 naming: NamingNodes::default(),
+                run: RunHandle::default(),
                 blocks: limits.blocks((for_sinks / limits.split_bytes).min(64)),
             },
             pool: pool.map_err(|e| e.to_string()),
@@ -203,8 +204,8 @@ impl Setup {
             }
         }
         refuse_repeated_streams(files.iter().flat_map(|(_, _, inputs)| inputs))?;
-        let paths = files.iter().flat_map(|(_, _, inputs)| inputs).map(|input| &input.path);
-        paths.for_each(|path| self.input_files.note(path));
+        let inputs = files.iter().flat_map(|(_, _, inputs)| inputs);
+        inputs.for_each(|input| self.input_files.note(input));
         let origins = self.origins(nodes)?;
         let wanted = Pushdown::compute(nodes, &origins);
         let mut sources = Vec::new();
@@ -218,7 +219,8 @@ impl Setup {
         Ok(ReadPlan { sources, origins, pushdown: wanted })
     }
 
-    /// For each node, the time of the first event of its sources, if a stage needs it.
+    /// For each node, the time of the first event of its sources, shifted by the stages between, if
+    /// a stage needs it. Of several inputs, the earliest counts.
     pub(super) fn origins(&self, nodes: &[PipelineNode]) -> Result<Vec<Option<i64>>, Error> {
         let mut origins = vec![None; nodes.len()];
         let needed = nodes.iter().any(
@@ -232,10 +234,15 @@ impl Setup {
                 origins[node] = self.first_timestamp(&**source, &spec.name)?;
             }
         }
+        let after = |from: usize, before: Option<i64>| match &nodes[from].instance {
+            PluginInstance::Stage(stage) => stage.origins(before).pop().flatten(),
+            PluginInstance::Source(_) | PluginInstance::Sink(_) => before,
+        };
         // Nodes may be in any order in the file; a few rounds settle them all.
         for _ in 0..nodes.len() {
             for (node, spec) in nodes.iter().enumerate().filter(|(_, spec)| !spec.from.is_empty()) {
-                origins[node] = spec.from.iter().filter_map(|from| origins[*from]).min();
+                let inputs = spec.from.iter().filter_map(|from| after(*from, origins[*from]));
+                origins[node] = inputs.min();
             }
         }
         Ok(origins)
@@ -248,10 +255,10 @@ impl Setup {
     ) -> Result<Option<i64>, Error> {
         let mut context = self.context(name, DamageLog::default());
         context.run = context.run.counting_in(Arc::default());
-        let splits = source.splits(self.limits.split_bytes as u64, &Query::default())?;
-        let once = splits.iter().find(|split| split.bytes.is_none()).cloned();
-        let again = splits.into_iter().take_while(|split| split.bytes.is_some()).collect();
-        for step in ReadAhead::in_turn(source, again, context, add_first_time) {
+        let mut splits = source.splits(self.limits.split_bytes as u64, &Query::default())?;
+        let once = first_read_once(&splits, &source.files()?);
+        let once = once.and_then(|place| splits.drain(place..).next());
+        for step in ReadAhead::in_turn(source, splits, context, add_first_time) {
             if let Some(first) = step?.output {
                 return Ok(Some(first));
             }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use sluice_model::{Error, ErrorKind};
+use sluice_model::{Error, ErrorKind, Input, Split};
 
 use super::{ReadPlan, SourcePlan};
 use crate::spec::PipelineNode;
@@ -88,7 +88,9 @@ impl Interruption {
         if sources.iter().all(SourcePlan::is_live) {
             return Self::Completes;
         }
-        match (sources.iter().all(can_be_read_again), is_recording) {
+        let is_file =
+            |source: &SourcePlan| first_read_once(&source.splits, &source.inputs).is_none();
+        match (sources.iter().all(is_file), is_recording) {
             (true, false)
                 if nodes
                     .iter()
@@ -119,15 +121,14 @@ impl Interruption {
     }
 }
 
-/// Whether a source can be read again: it is in files or made up. Pipes and live inputs have no
-/// length.
-fn can_be_read_again(source: &SourcePlan) -> bool {
-    let files = source.inputs.iter().filter(|input| input.bytes.is_some());
+/// The number of the first split that can be read only once. Files, and what is made up, can be
+/// read again; pipes and live inputs have no length. Compressed files have one, but not their
+/// splits.
+pub(super) fn first_read_once(splits: &[Split], inputs: &[Input]) -> Option<usize> {
+    let files = inputs.iter().filter(|input| input.bytes.is_some());
     let files: BTreeSet<&Path> = files.map(|input| input.path.as_path()).collect();
-    let mut splits = source.splits.iter();
-    splits.all(|split| {
-        !split.live && (split.bytes.is_some() || files.contains(split.input.as_path()))
-    })
+    let is_file = |split: &Split| files.contains(split.input.as_path());
+    splits.iter().position(|split| split.live || split.bytes.is_none() && !is_file(split))
 }
 
 #[cfg(test)]

@@ -32,6 +32,8 @@ pub(crate) struct NodeTally {
     pub(crate) unmet: Vec<UnmetExpectation>,
     /// Channels that a sink wrote without their source names.
     pub(crate) without_sources: ChannelSet,
+    /// Whether a full disk ended a recording.
+    pub(crate) disk_full: bool,
     /// What it observed of the names in its options.
     pub(crate) observed: ObservedNames,
 }
@@ -45,6 +47,7 @@ impl NodeTally {
         self.added.add(&other.added);
         self.filtered += other.filtered;
         self.clamped += other.clamped;
+        self.disk_full |= other.disk_full;
         for (note, count) in &other.notes {
             self.note(note, *count);
         }
@@ -74,6 +77,7 @@ impl NodeTally {
     ) {
         const KEPT: &str = "everything recorded before is kept";
         const NOT_KEPT: &str = "its last file could not be completed, and those before it are kept";
+        self.disk_full = true;
         self.count_lost(events);
         self.note(&format!("{error}; {}", if is_kept { KEPT } else { NOT_KEPT }), 0);
     }

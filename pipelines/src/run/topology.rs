@@ -235,25 +235,25 @@ impl<'o> TopologyBuilder<'o> {
 
     /// A chain becomes a line of branches, all counted for its node.
     fn branch_into_stage(&mut self, node: usize, stage: Stage) -> Result<Branch, Error> {
+        let origins = stage.origins(self.origins[node]);
         let mut parts = stage.into_parts();
         if parts.is_empty() {
             parts.push(Stage::Map(Box::new(PassThrough)));
         }
         let mut next = self.branches_after(node)?;
-        for (place, part) in parts.into_iter().enumerate().rev() {
-            next = vec![self.branch_into_part(node, place, part, next)?];
+        for (place, (part, origin)) in parts.into_iter().zip(origins).enumerate().rev() {
+            next = vec![self.branch_into_part((node, place, origin), part, next)?];
         }
         next.pop().ok_or_else(|| Error::internal("a stage without parts"))
     }
 
     fn branch_into_part(
         &mut self,
-        node: usize,
-        place: usize,
+        (node, place, origin): (usize, usize, Option<i64>),
         part: Stage,
         next: Vec<Branch>,
     ) -> Result<Branch, Error> {
-        let (origin, wanted) = (self.origins[node], self.pushdown.query_after(node, place));
+        let wanted = self.pushdown.query_after(node, place);
         match part {
             Stage::Map(map) => {
                 Ok(Branch::Map { node, map: Arc::from(map), origin, needed: wanted, next })

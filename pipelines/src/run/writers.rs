@@ -116,7 +116,7 @@ impl<'r> Writers<'r> {
     }
 
     /// Completes and publishes the current piece, and starts the next one.
-    pub(super) fn next_piece(&mut self, ended: RunEnd, tally: &mut RunTally) -> Result<(), Error> {
+    pub(super) fn next_piece(&mut self, ended: &RunEnd, tally: &mut RunTally) -> Result<(), Error> {
         self.finish_all(tally)?;
         if self.publisher.options.stop.is_requested() {
             // The disk is full: nothing follows.
@@ -206,6 +206,10 @@ impl<'r> Writers<'r> {
     }
 
     fn finish_all(&mut self, tally: &mut RunTally) -> Result<(), Error> {
+        match self.syncer.as_mut().map_or(Ok(()), Syncer::wait) {
+            Ok(()) => self.writers.values_mut().for_each(Writer::end_sync),
+            Err(error) => self.give_up_unsynced(error, tally)?,
+        }
         for node in self.nodes() {
             self.publisher.setup.check()?;
             if self.syncer.is_some() && self.publisher.grows {
@@ -296,9 +300,14 @@ impl Writer {
         }
     }
 
-    /// The sync that ran has succeeded, and one of everything flushed was started.
+    /// The last sync has succeeded.
+    fn end_sync(&mut self) {
+        self.unsynced.subtract(&std::mem::take(&mut self.syncing));
+    }
+
+    /// The last sync has succeeded, and one of everything flushed was started.
     fn start_sync(&mut self) {
-        self.unsynced.subtract(&self.syncing);
+        self.end_sync();
         self.syncing = self.unsynced.clone();
     }
 
@@ -307,7 +316,7 @@ impl Writer {
         let targets = self.sink.traits().targets.iter();
         let targets: Vec<_> = targets.map(|path| outputs.outputs.actual_path(path)).collect();
         let growing = outputs.outputs.growing();
-        growing.iter().any(|(path, _)| targets.iter().any(|target| path.starts_with(target)))
+        growing.iter().any(|path| targets.iter().any(|target| path.starts_with(target)))
     }
 
     fn count(&mut self, done: Written, tally: &mut NodeTally) {

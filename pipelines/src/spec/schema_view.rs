@@ -5,6 +5,8 @@ use sluice_model::options::{PATH_FORMAT, TYPES_FORMAT};
 
 /// Deeper than option schemas nest; ends the walk through recursive types.
 const DEEPEST: usize = 16;
+/// What excludes some strings, and so perhaps one with a variable.
+const NARROWING: [&str; 4] = ["enum", "const", "pattern", "maxLength"];
 
 /// The alternatives of a value, with references followed. Empty if nothing is known.
 #[derive(Clone, Debug)]
@@ -111,8 +113,7 @@ impl<'s> SchemaView<'s> {
 
     /// Whether any string will do.
     pub(crate) fn takes_any_text(&self) -> bool {
-        let narrows =
-            |form: &Value| ["enum", "const", "pattern"].iter().any(|key| form.get(key).is_some());
+        let narrows = |form: &Value| NARROWING.iter().any(|key| form.get(key).is_some());
         let is_text = |form: &Value| types_of(form).any(|name| name == "string");
         self.forms.iter().any(|form| is_text(form) && !narrows(form))
     }

@@ -42,7 +42,8 @@ struct VariableValue {
 
 impl Variables {
     /// Expands `${NAME}` and `${NAME:-default}`; `$$` is a dollar sign. As in a shell, the default
-    /// also replaces an empty value. `Err` lists everything wrong with the text.
+    /// also replaces an empty value. It may contain braces in pairs. `Err` lists everything wrong
+    /// with the text.
     pub(crate) fn expand(&self, text: &str) -> Result<ExpandedText, Vec<ExpandError>> {
         let (mut out, mut unfilled) = (String::new(), Vec::new());
         let (mut begins_outside, mut is_variable) = (false, false);
@@ -107,12 +108,24 @@ impl Variables {
     }
 }
 
-/// The reference inside the braces, and the text after them.
+/// The reference inside the braces, up to the `}` that matches the `{` before it, and the text
+/// after them.
 fn split_reference(inner: &str) -> (Result<&str, ExpandError>, &str) {
-    match inner.split_once('}') {
-        Some((reference, tail)) => (Ok(reference), tail),
-        None => (Err(unclosed()), ""),
+    match reference_len(inner) {
+        Some(len) => (Ok(&inner[..len]), &inner[len + 1..]),
+        None => (Err(unclosed(inner)), ""),
     }
+}
+
+/// The length of the text before the `}` that ends a reference.
+pub(super) fn reference_len(inner: &str) -> Option<usize> {
+    let mut open = 1;
+    let mut braces = inner.match_indices(['{', '}']);
+    let closing = braces.find(|(_, brace)| {
+        open = if *brace == "{" { open + 1 } else { open - 1 };
+        open == 0
+    });
+    closing.map(|(at, _)| at)
 }
 
 fn is_name(name: &str) -> bool {
@@ -121,12 +134,12 @@ fn is_name(name: &str) -> bool {
         && letters.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-fn unclosed() -> ExpandError {
-    ExpandError {
-        message: "`${` without `}`".to_owned(),
-        help: "write `$${` for the two characters themselves".to_owned(),
-        unset: None,
-    }
+fn unclosed(inner: &str) -> ExpandError {
+    let help = match inner.contains('{') {
+        true => "close every `{` in the default of a variable",
+        false => "write `$${` for the two characters themselves",
+    };
+    ExpandError { message: "`${` without `}`".to_owned(), help: help.to_owned(), unset: None }
 }
 
 fn bad_name(name: &str) -> ExpandError {
@@ -160,6 +173,16 @@ mod tests {
         assert_eq!(text("x/${IN}.${OUT:-b}/${OUT:-}"), "x/a.lcm.b/");
         assert_eq!(text("${EMPTY:-d}|${EMPTY}|"), "d||");
         assert_eq!(text("re:A$ $${IN} $$ $"), "re:A$ ${IN} $ $");
+    }
+
+    #[test]
+    fn a_default_may_contain_braces_in_pairs() {
+        let text = |text: &str| expand(text).unwrap().text;
+        assert_eq!(text("${OUT:-out/{stem}.jsonl}/x"), "out/{stem}.jsonl/x");
+        assert_eq!(text("${IN:-out/{stem}.jsonl}}"), "a.lcm}");
+        assert_eq!(text("${CH:-BROOM_{L,R}}|${CH:-{{{a}}}}"), "BROOM_{L,R}|{{{a}}}");
+        let errors = expand("${OUT:-a{b}").unwrap_err();
+        assert!(errors[0].help.contains("close every `{`"), "{errors:?}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use toml::de::{DeTable, DeValue};
 use super::check::{Check, TomlKey, TomlValue};
 use super::messages::kind_of;
 use super::relocation::string_literal;
+use super::variables::reference_len;
 
 /// A condition: true if all tests of one of its alternatives are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +93,7 @@ impl Check<'_> {
                 self.each(&compared, |check, one| Some(vec![check.comparison(one, &span)?]))?
             }
             DeValue::Array(list) => {
+                self.refuse_empty(list.is_empty(), &span, "table of variables")?;
                 let tables: Vec<_> = list.iter().collect();
                 self.each(&tables, |check, table| check.tests(table))?
             }
@@ -108,6 +110,15 @@ impl Check<'_> {
     ) -> Option<Vec<R>> {
         let read: Vec<Option<R>> = all.iter().map(|one| read(self, one)).collect();
         read.into_iter().collect()
+    }
+
+    /// No node can meet a condition without alternatives.
+    fn refuse_empty(&mut self, is_empty: bool, span: &Range<usize>, what: &str) -> Option<()> {
+        if is_empty {
+            let message = format!("expected at least one {what}, found an empty list");
+            self.mistake_at(span.clone(), message, Some(HELP.to_owned()));
+        }
+        (!is_empty).then_some(())
     }
 
     fn tests(&mut self, value: &TomlValue<'_>) -> Option<Vec<ValueTest>> {
@@ -130,6 +141,7 @@ impl Check<'_> {
         let listed = negated.unwrap_or(value);
         let words = match listed.get_ref() {
             DeValue::Array(list) => {
+                self.refuse_empty(list.is_empty(), &listed.span(), "word")?;
                 let words: Vec<_> = list.iter().collect();
                 self.each(&words, |check, word| check.word(word))
             }
@@ -188,7 +200,9 @@ fn first_word(text: &str) -> Option<(&str, &str)> {
     let mut end = text.strip_prefix('\'').map_or(Some(0), |rest| Some(rest.find('\'')? + 2))?;
     while let Some(c) = text[end..].chars().next().filter(|_| !text.starts_with('\'')) {
         match c {
-            '$' if text[end..].starts_with("${") => end += text[end..].find('}')? + 1,
+            '$' if text[end..].starts_with("${") => {
+                end += reference_len(&text[end + 2..])? + "${}".len();
+            }
             c if is_plain(c) => end += c.len_utf8(),
             _ => break,
         }
@@ -252,6 +266,8 @@ mod tests {
         assert_eq!(compared("'a b'=='or'"), [("'a b'", true, "'or'")]);
         let variable = "${A:-x == y or z}";
         assert_eq!(compared(&format!("é.1/x == {variable}")), [("é.1/x", true, variable)]);
+        let braces = "${A:-b{c}}";
+        assert_eq!(compared(&format!("{braces} == d")), [(braces, true, "d")]);
         assert_eq!(compared("a == b or c != ''"), [("a", true, "b"), ("c", false, "''")]);
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use sluice_io::files::{self, InputFiles, LogFile, PathKind};
+use sluice_io::files::{self, InputFiles, PathKind};
 use sluice_io::frames::MAGIC;
 use sluice_model::options::{self, ByteSize, InPaths};
 use sluice_model::{
@@ -101,8 +101,14 @@ impl Archive {
         }
         let is_packed = files::is_zstd(path)? || len < MAGIC.len() as u64;
         let scan = |doubt| {
-            let (log, unpacker) = (LogFile::open_plain(path)?, self.unpacker(path, context));
-            FrameScan::open(log, unpacker, self.max_frame.0, doubt, &self.registry)
+            let log = context.run.shared::<InputFiles>().open_plain(path)?;
+            FrameScan::open(
+                log,
+                self.unpacker(path, context),
+                self.max_frame.0,
+                doubt,
+                &self.registry,
+            )
         };
         if is_packed && let Ok(scan) = scan(AmbiguousFile::NotArchive)? {
             return Ok(Box::new(scan));
@@ -171,8 +177,7 @@ impl Source for Archive {
             unpacker.report_damage(split.start, end, CHANGED);
             return Ok(Box::new(std::iter::empty()));
         };
-        let mut log = LogFile::open_plain(path)?;
-        context.run.shared::<InputFiles>().check(&log)?;
+        let mut log = context.run.shared::<InputFiles>().open_plain(path)?;
         log.hash_reads(&context.run.shared());
         Ok(Box::new(FrameReader::new(log, footer, split, unpacker)))
     }

@@ -55,11 +55,10 @@ impl TryFrom<MountsOptions> for Stage {
     type Error = OptionsError;
 
     fn try_from(options: MountsOptions) -> Result<Self, OptionsError> {
-        let refused = |key: &str, message: String| OptionsError { path: vec![key.into()], message };
-        let calibration =
-            options.calibration.load().map_err(|message| refused("calibration", message))?;
+        let refused = |message: String| OptionsError::at("calibration", message);
+        let calibration = options.calibration.load().map_err(refused)?;
         let columns = mount_columns(&calibration)
-            .map_err(|e| refused("calibration", format!("its columns do not fit: {e}")))?;
+            .map_err(|e| refused(format!("its columns do not fit: {e}")))?;
         let fingerprint = calibration.fingerprint().to_owned();
         let (channel, columns) = (options.channel, Some(columns));
         Ok(Self::Fold(Box::new(MountsStage { channel, columns, fingerprint })))

@@ -162,6 +162,9 @@ impl LaunchOptions {
             io::ErrorKind::NotFound => {
                 format!("the program `{program}` is not on the PATH")
             }
+            io::ErrorKind::PermissionDenied if self.folder.join(program).is_dir() => {
+                format!("{program} is a folder, not a program")
+            }
             io::ErrorKind::PermissionDenied => {
                 format!("{program} is not executable; `chmod +x` makes it so")
             }

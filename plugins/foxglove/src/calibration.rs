@@ -12,7 +12,7 @@ use sluice_views::{Lists, Numbers, Placement, Rotation, Scalar, Texts, count};
 
 use crate::convert::BASE;
 use crate::messages::CameraMatrix;
-use crate::plan::{push_all, refused};
+use crate::plan::push_all;
 
 /// The stage that knows calibrations.
 const MOUNTS: &str = "mounts";
@@ -44,7 +44,7 @@ impl Calibration {
         if registry.get(PluginKind::Stage, MOUNTS).is_none() {
             return match name {
                 None => Ok(Self::default()),
-                Some(_) => Err(refused(
+                Some(_) => Err(OptionsError::at(
                     "calibration",
                     "calibrations are read by a stage `mounts`, which is not linked into this \
                      program",
@@ -53,7 +53,7 @@ impl Calibration {
         }
         let options = name.map_or_else(|| json!({}), |name| json!({ "calibration": name }));
         let stage = registry.stage(MOUNTS, options)?;
-        Self::from_stage(stage).map_err(|e| refused("calibration", &e.to_string()))
+        Self::from_stage(stage).map_err(|e| OptionsError::at("calibration", e.to_string()))
     }
 
     /// The mounts that the stage adds to a log of one event.

@@ -38,7 +38,7 @@ impl ViewPlan {
         let own = std::mem::take(&mut options.map);
         let (count, maps) = (own.len(), maps(own, options.built_in)?);
         if maps.len() > usize::from(u16::MAX) {
-            return Err(refused("map", "more than 65,535 maps"));
+            return Err(OptionsError::at("map", "more than 65,535 maps"));
         }
         let mut packets = BTreeMap::new();
         for (at, map) in (0u16..).zip(&maps) {
@@ -152,7 +152,7 @@ fn packet_stage(options: &Value, registry: &Registry) -> Result<Box<dyn Map>, Op
     let parts = registry.stage("velodyne", options).map_err(in_map)?.into_parts();
     match <[Stage; 1]>::try_from(parts) {
         Ok([Stage::Map(map)]) => Ok(map),
-        _ => Err(refused("velodyne", "the stage of that name keeps state")),
+        _ => Err(OptionsError::at("velodyne", "the stage of that name keeps state")),
     }
 }
 
@@ -213,8 +213,4 @@ pub(crate) fn push_all(
         more = fold.more(context)?;
     }
     Ok(())
-}
-
-pub(crate) fn refused(key: &str, message: &str) -> OptionsError {
-    OptionsError { path: vec![key.into()], message: message.into() }
 }

@@ -28,7 +28,7 @@ sluice_model::register! {
 
 fn stage(mut options: FoxgloveOptions, registry: &Registry) -> Result<Stage, OptionsError> {
     if options.repeat.0 <= 0 {
-        return Err(crate::plan::refused("repeat", "expected a duration above 0"));
+        return Err(OptionsError::at("repeat", "expected a duration above 0"));
     }
     let calibration = Calibration::load(options.calibration.as_deref(), registry)?;
     let plan = Arc::new(ViewPlan::new(&mut options, registry)?);

@@ -35,8 +35,8 @@ use sluice_kit::type_library::{MAX_DESCRIPTION_LEN, TypeBudget};
 use sluice_kit::{TypePaths, codecs};
 use sluice_model::raw::RawColumn;
 use sluice_model::{
-    Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
-    PayloadForm, PayloadType, TypeKey, UnusableTypes,
+    Batch, Channel, Codec, DeclaredTypes, Encoding, Error, KeyOf, KnownType, MessageType,
+    OptionsError, PayloadForm, PayloadType, TypeKey,
 };
 
 use crate::plan::{self, TypePlan, dotted};
@@ -72,10 +72,7 @@ sluice_model::register! {
 /// The types of a set of `.ice` files.
 #[derive(Debug)]
 pub struct IceCodec {
-    types: Vec<KnownType>,
-    mistakes: Vec<String>,
-    unusable: Vec<UnusableTypes>,
-    made_from: String,
+    declared: DeclaredTypes,
     classes: Arc<Classes>,
     structs: BTreeMap<Role, Candidates>,
 }
@@ -128,7 +125,7 @@ const MAX_FILE: usize = 16 << 20;
 impl IceCodec {
     /// Compiles the types that these files declare.
     pub fn from_files(files: Vec<TypeFile>) -> Self {
-        let made_from = codecs::fingerprint(NAME, &files);
+        let fingerprint = codecs::fingerprint(NAME, &files);
         let library = SliceLibrary::from_files(files);
         let (mut types, mut budget) = (Vec::new(), TypeBudget::default());
         let (mut classes, mut structs): (Classes, BTreeMap<Role, Candidates>) = Default::default();
@@ -151,7 +148,8 @@ impl IceCodec {
         }
         types.sort_by(|a, b| (&a.message_type.name, &a.file).cmp(&(&b.message_type.name, &b.file)));
         let (mistakes, unusable) = (library.mistakes(), library.unusable(dotted));
-        Self { types, mistakes, unusable, made_from, classes: Arc::new(classes), structs }
+        let declared = DeclaredTypes { types, mistakes, unusable, fingerprint };
+        Self { declared, classes: Arc::new(classes), structs }
     }
 }
 
@@ -235,16 +233,8 @@ fn compile_known(
 }
 
 impl Codec for IceCodec {
-    fn mistakes(&self) -> &[String] {
-        &self.mistakes
-    }
-
-    fn unusable(&self) -> &[UnusableTypes] {
-        &self.unusable
-    }
-
-    fn types(&self) -> &[KnownType] {
-        &self.types
+    fn declared(&self) -> &DeclaredTypes {
+        &self.declared
     }
 
     fn keys(&self, channel: &Channel) -> Option<KeyOf> {
@@ -260,10 +250,6 @@ impl Codec for IceCodec {
         Some(Arc::new(move |record| {
             key_of_class(&classes, record).or_else(|| key_of_struct(&structs, record))
         }))
-    }
-
-    fn fingerprint(&self) -> &str {
-        &self.made_from
     }
 
     fn adopt(&self, described: &MessageType, _columns: &Schema) -> Result<PayloadType, String> {

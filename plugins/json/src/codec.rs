@@ -10,8 +10,8 @@ use sluice_kit::TypePaths;
 use sluice_kit::type_library::MAX_DESCRIPTION_LEN;
 use sluice_model::raw::RawColumn;
 use sluice_model::{
-    Channel, Codec, EmbeddedSchema, Encoding, KeyOf, KnownType, MessageType, OptionsError,
-    PayloadType, TypeKey, schemars,
+    Channel, Codec, DeclaredTypes, EmbeddedSchema, Encoding, KeyOf, KnownType, MessageType,
+    OptionsError, PayloadType, TypeKey, schemars,
 };
 
 use crate::form::JsonForm;
@@ -42,31 +42,27 @@ sluice_model::register! {
     sample: include_str!("../samples/json-codec.toml"),
 }
 
-struct JsonCodec;
+struct JsonCodec {
+    /// Only a fingerprint: no file declares types.
+    declared: DeclaredTypes,
+}
 
 impl TryFrom<JsonTypes> for Box<dyn Codec> {
     type Error = OptionsError;
 
     fn try_from(_: JsonTypes) -> Result<Self, OptionsError> {
-        Ok(Box::new(JsonCodec))
+        let declared = DeclaredTypes { fingerprint: NAME.to_owned(), ..DeclaredTypes::default() };
+        Ok(Box::new(JsonCodec { declared }))
     }
 }
 
 impl Codec for JsonCodec {
-    fn mistakes(&self) -> &[String] {
-        &[]
-    }
-
-    fn types(&self) -> &[KnownType] {
-        &[]
+    fn declared(&self) -> &DeclaredTypes {
+        &self.declared
     }
 
     fn keys(&self, _: &Channel) -> Option<KeyOf> {
         None
-    }
-
-    fn fingerprint(&self) -> &str {
-        "json"
     }
 
     fn embedded(&self, channel: &Channel) -> Option<KnownType> {

@@ -272,8 +272,9 @@ impl Sink for LcmLogSink {
         // A folder is emptied, but nothing says which numbered files of another one are its parts.
         let next = log.outputs.actual_path(&self.numbered_path(log.files));
         if self.split_mb.is_some() && !self.path.is_folder() && files::exists(&next) {
-            let older =
-                "is of an older run, as may be later ones: remove them, or write to a folder";
+            // A batch removes the files of its own earlier runs at its end.
+            let older = "is of an older run, as may be later ones: remove those that are still \
+                         there after this run, or write to a folder";
             written.notes.push((format!("{} {older}", next.display()), 0));
         }
         Ok(written)

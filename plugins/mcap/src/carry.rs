@@ -141,21 +141,11 @@ fn copy_record(
     if attachment.is_none() && metadata.is_none() {
         return Ok(None);
     }
-    let (mut done, mut crc) = (0, attachment.as_ref().map(StoredCrc::of_attachment));
-    while done < len {
-        let part = walk.read(at + done, STEP.min(len - done))?;
-        if part.is_empty() {
-            let gone = std::io::ErrorKind::UnexpectedEof.into();
-            return Err(Error::io(
-                "copy metadata and attachments of",
-                Path::new("the input"),
-                gone,
-            ));
-        }
-        to.write(&part)?;
-        crc.iter_mut().for_each(|crc| crc.add(&part));
-        done += part.len() as u64;
-        walk.forget(at + done);
+    let mut crc = attachment.as_ref().map(StoredCrc::of_attachment);
+    let mut copy = |to: &mut McapFile| copy_bytes(walk, (at, len), crc.as_mut(), to);
+    match len <= STEP {
+        true => copy(to)?,
+        false => to.write_all_or_nothing(copy)?,
     }
     let mut wrong = None;
     match (attachment, metadata) {
@@ -172,4 +162,30 @@ fn copy_record(
         (None, None) => {}
     }
     Ok(wrong)
+}
+
+/// Copies the `len` bytes at `at`, and adds them to a checksum.
+fn copy_bytes(
+    walk: &mut Walk,
+    (at, len): (u64, u64),
+    mut crc: Option<&mut StoredCrc>,
+    to: &mut McapFile,
+) -> Result<(), Error> {
+    let mut done = 0;
+    while done < len {
+        let part = walk.read(at + done, STEP.min(len - done))?;
+        if part.is_empty() {
+            let gone = std::io::ErrorKind::UnexpectedEof.into();
+            return Err(Error::io(
+                "copy metadata and attachments of",
+                Path::new("the input"),
+                gone,
+            ));
+        }
+        to.write(&part)?;
+        crc.iter_mut().for_each(|crc| crc.add(&part));
+        done += part.len() as u64;
+        walk.forget(at + done);
+    }
+    Ok(())
 }

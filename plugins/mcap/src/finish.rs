@@ -76,6 +76,28 @@ impl McapFile {
         Ok(())
     }
 
+    /// Appends what `append` writes, in any number of writes. If that fails, a file that grows has
+    /// nothing of it, and any other cannot be completed.
+    pub(crate) fn write_all_or_nothing<T>(
+        &mut self,
+        append: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mark = self.file.mark().inspect_err(|_| self.is_complete = false)?;
+        let (crc, len, is_growing) = (self.crc.clone(), self.len, mark.is_some());
+        let appended = append(self).and_then(|done| {
+            let flushed = if is_growing { self.file.flush() } else { Ok(()) };
+            flushed.inspect_err(|_| self.is_complete = false).map(|()| done)
+        });
+        match mark {
+            Some(mark) if appended.is_err() => {
+                self.file.roll_back(mark);
+                (self.crc, self.len) = (crc, len);
+            }
+            _ => self.is_complete &= appended.is_ok(),
+        }
+        appended
+    }
+
     /// Appends a chunk with its message indexes.
     pub(crate) fn write_chunk(&mut self, unit: &ChunkBytes) -> Result<(), Error> {
         let ChunkBytes { bytes, chunk, packed_len } = unit;

@@ -28,8 +28,8 @@ use sluice_kit::{TypePaths, codecs};
 use sluice_model::cast::as_fields;
 use sluice_model::raw::RawColumn;
 use sluice_model::{
-    Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
-    PayloadForm, PayloadType, TypeKey,
+    Batch, Channel, Codec, DeclaredTypes, Encoding, Error, KeyOf, KnownType, MessageType,
+    OptionsError, PayloadForm, PayloadType, TypeKey,
 };
 
 use crate::decode::{Strictness, decode};
@@ -72,15 +72,17 @@ impl TryFrom<ProtobufTypes> for Box<dyn Codec> {
 
     fn try_from(options: ProtobufTypes) -> Result<Self, OptionsError> {
         let texts = options.types.texts(NAME, MAX_SET)?;
-        let made_from = codecs::fingerprint(NAME, &texts);
-        Ok(Box::new(ProtobufCodec { made_from, ..ProtobufCodec::default() }))
+        let fingerprint = codecs::fingerprint(NAME, &texts);
+        let declared = DeclaredTypes { fingerprint, ..DeclaredTypes::default() };
+        Ok(Box::new(ProtobufCodec { declared, ..ProtobufCodec::default() }))
     }
 }
 
 /// Knows the types that channels declare.
 #[derive(Debug, Default)]
 pub struct ProtobufCodec {
-    made_from: String,
+    /// Only a fingerprint: no file declares types.
+    declared: DeclaredTypes,
     cached: Mutex<TypeCache>,
 }
 
@@ -89,12 +91,8 @@ pub struct ProtobufCodec {
 type TypeCache = HashMap<(usize, String), (Arc<[u8]>, KnownType)>;
 
 impl Codec for ProtobufCodec {
-    fn mistakes(&self) -> &[String] {
-        &[]
-    }
-
-    fn types(&self) -> &[KnownType] {
-        &[]
+    fn declared(&self) -> &DeclaredTypes {
+        &self.declared
     }
 
     fn keys(&self, _: &Channel) -> Option<KeyOf> {
@@ -117,10 +115,6 @@ impl Codec for ProtobufCodec {
             cached.insert(place, (Arc::clone(&schema.data), known.clone()));
         }
         Some(known)
-    }
-
-    fn fingerprint(&self) -> &str {
-        &self.made_from
     }
 
     fn adopt(&self, described: &MessageType, _columns: &Schema) -> Result<PayloadType, String> {

@@ -9,7 +9,7 @@ use crate::format::{ChecksumValues, RecordExtent, RecordFormat, RecordKind};
 use crate::literal::display_bytes;
 use crate::offset::RecordOffset;
 use crate::options::LengthCounts;
-use crate::walk::WalkResult;
+use crate::walk::{FieldWalk, WalkResult};
 use crate::wire::BinaryNumber;
 
 /// What bytes start with.
@@ -205,7 +205,10 @@ impl RecordFormat {
                 declared.ok_or(Classification::Incomplete(self.prefix_len))
             }
             (RecordExtent::Fields, Some(fixed_len)) => Ok(fixed_len as i128),
-            (RecordExtent::Fields, None) => self.walk_len(kind, bytes),
+            (RecordExtent::Fields, None) => match &kind.walk {
+                Some(walk) => self.walk_len(kind, walk, bytes),
+                None => self.len_to_sync(bytes, is_all),
+            },
             (RecordExtent::Sync, _) => self.len_to_sync(bytes, is_all),
         }
     }
@@ -227,8 +230,12 @@ impl RecordFormat {
         Some(declared + beside as i128)
     }
 
-    fn walk_len(&self, kind: &RecordKind, bytes: &[u8]) -> Result<i128, Classification> {
-        let walk = kind.walk.as_ref().ok_or(Classification::Incomplete(kind.min_len))?;
+    fn walk_len(
+        &self,
+        kind: &RecordKind,
+        walk: &FieldWalk,
+        bytes: &[u8],
+    ) -> Result<i128, Classification> {
         match walk.run(bytes, self.head_len, None, self.max_len, |_, _| ()) {
             WalkResult::End(end) => Ok((end + self.tail_len) as i128),
             WalkResult::Needs(more) => Err(Classification::Incomplete(more)),

@@ -64,6 +64,15 @@ impl RecordFormat {
         parts.into_iter().any(|part| part.wraps.is_some())
     }
 
+    /// Whether the next sync word ends records of this kind.
+    pub(crate) fn ends_at_sync(&self, kind: &RecordKind) -> bool {
+        match self.extent {
+            RecordExtent::Length { .. } => false,
+            RecordExtent::Fields => kind.fixed_len.is_none() && kind.walk.is_none(),
+            RecordExtent::Sync => true,
+        }
+    }
+
     /// The length of every record, if it is the same for all.
     pub(crate) fn stride(&self) -> Option<usize> {
         let first = self.kinds.first()?.fixed_len?;
@@ -94,7 +103,7 @@ pub(crate) enum RecordExtent {
         /// A constant to add.
         plus: i64,
     },
-    /// Its fields determine it.
+    /// Its fields determine it; of records of undescribed kinds, the next sync word ends them.
     Fields,
     /// The next sync word ends it.
     Sync,

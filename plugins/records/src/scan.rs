@@ -281,12 +281,14 @@ impl<'f> RecordScanner<'f> {
         Search::new(range, pattern_len.saturating_sub(1))
     }
 
-    /// The next record of fixed length after a damaged one; usually they stay aligned.
+    /// The next record of fixed length after a damaged one that starts before `from`; usually they
+    /// stay aligned. The start of the log is not a record.
     fn next_aligned(&mut self, log: &mut dyn ReadAt, from: u64) -> Result<Option<u64>, Error> {
-        let Some(stride) = self.format.stride() else { return Ok(None) };
-        let at = (from - 1).saturating_add(stride as u64);
-        let is_end = self.read(log, at, 1)?.is_empty();
-        if is_end || self.format.anchor.is_some() {
+        let (Some(stride), Some(damaged)) = (self.format.stride(), from.checked_sub(1)) else {
+            return Ok(None);
+        };
+        let at = damaged.saturating_add(stride as u64);
+        if self.format.anchor.is_some() || self.read(log, at, 1)?.is_empty() {
             return Ok(None);
         }
         Ok(self.is_trusted(log, at)?.then_some(at))

@@ -22,7 +22,7 @@ use crate::channels::ChannelIds;
 use crate::classify::{Classification, Rejection};
 use crate::columns;
 use crate::compile::compile;
-use crate::format::{Disposition, RecordExtent, RecordFormat, RecordKind};
+use crate::format::{Disposition, RecordFormat, RecordKind};
 use crate::options::Options;
 use crate::scan::{self, LONG_RECORD, LogStart, RecordScanner};
 use crate::time::TimeState;
@@ -286,7 +286,7 @@ impl Framing for RecordFraming {
         let kind = self.format.kind_of(record).and_then(|number| self.format.kinds.get(number));
         let shows_end =
             |kind: &RecordKind| kind.fixed_len.is_some() || kind.is_checked(record.len());
-        matches!(self.format.extent, RecordExtent::Sync) && !kind.is_some_and(shows_end)
+        kind.is_some_and(|kind| self.format.ends_at_sync(kind) && !shows_end(kind))
     }
 
     fn event(&mut self, pos: u64, record: &[u8]) -> Result<RecordContent, Error> {

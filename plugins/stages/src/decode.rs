@@ -11,7 +11,7 @@ use sluice_kit::suggestion::nearest;
 use sluice_kit::{CodecOptions, Codecs, TypeChoice, TypePaths, TypesByKey};
 use sluice_model::options::CHANNELS_FORMAT;
 use sluice_model::{
-    Batch, Channel, ChannelId, ChannelQuery, Codec, DeclaredColumns, Error, KeyOf, KnownType, Map,
+    Batch, Channel, ChannelId, ChannelQuery, DeclaredColumns, Error, KeyOf, KnownType, Map,
     MapQuery, OptionsError, Pattern, Patterns, PerChannel, PluginFactory, Registry, RowsEffect,
     Stage, StageContext, TypeKey, UndecodedPolicy,
 };
@@ -81,7 +81,7 @@ fn stage(options: DecodeOptions, registry: &Registry) -> Result<Stage, OptionsEr
     let types = TypesByKey::from_codecs(&codecs);
     if types.types().is_empty() && !codecs.has_embedded() {
         let message = "no types are declared: name files, folders or sets that declare some";
-        return Err(OptionsError { path: vec!["types".into()], message: message.into() });
+        return Err(OptionsError::at("types", message));
     }
     let channel_types = ChannelTypes::new(options.channel_types, types.types())?;
     let DecodeOptions { channels, undecoded, .. } = options;
@@ -99,7 +99,7 @@ pub(crate) fn load_codecs(
     let codecs = Codecs::from_paths(registry, types, options)?;
     match codecs.refusal() {
         None => Ok(codecs),
-        Some(message) => Err(OptionsError { path: vec!["types".into()], message }),
+        Some(message) => Err(OptionsError::at("types", message)),
     }
 }
 
@@ -123,10 +123,8 @@ impl ChannelTypes {
         types: &[KnownType],
     ) -> Result<Self, OptionsError> {
         let checked = types_by_pattern.into_iter().map(|(channels, name)| {
-            let wrong = |message: String| OptionsError {
-                path: vec!["channel_types".into(), channels.clone()],
-                message,
-            };
+            let wrong =
+                |message: String| OptionsError::in_entry("channel_types", &channels, message);
             let pattern = Pattern::parse(&channels).map_err(wrong)?;
             if !types.iter().any(|known| *known.message_type.name == *name) {
                 return Err(wrong(undeclared_type(&name, types)));
@@ -163,7 +161,7 @@ fn not_preferred(channel: &str, preferred: &str, name: &str, why: &str) -> Strin
 /// A line that identifies the codecs and types, which decide the result in addition to options.
 pub(crate) fn made_from(codecs: &Codecs) -> Option<String> {
     let with_types = codecs.iter().filter(|codec| !codec.types().is_empty());
-    let lines: Vec<&str> = with_types.map(Codec::fingerprint).collect();
+    let lines: Vec<&str> = with_types.map(|codec| codec.declared().fingerprint.as_str()).collect();
     (!lines.is_empty()).then(|| lines.join("; "))
 }
 

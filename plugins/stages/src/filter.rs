@@ -12,7 +12,7 @@ use sluice_model::{
 };
 
 use crate::condition::Condition;
-use crate::window::ClipWindow;
+use crate::window::{ClipWindow, bound};
 
 /// Options of `filter`. An event passes if it passes every option that is given.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -26,9 +26,11 @@ pub(crate) struct FilterOptions {
     /// The sources whose channels pass. Default: all.
     #[schemars(schema_with = "source_patterns")]
     pub(crate) source: Patterns,
-    /// Events before this time do not pass.
+    /// Events before this time do not pass. `none` is no limit, as without the option.
+    #[serde(deserialize_with = "bound")]
     pub(crate) start: Option<TimePoint>,
-    /// Events at or after this time do not pass.
+    /// Events at or after this time do not pass. `none` is no limit.
+    #[serde(deserialize_with = "bound")]
     pub(crate) end: Option<TimePoint>,
     /// A condition on decoded fields, such as `vel[0] > 3 and quality != 0`. Only events for which
     /// it holds pass.
@@ -176,6 +178,8 @@ mod tests {
     #[test]
     fn the_window_begins_with_its_start_and_ends_before_its_end() {
         assert_eq!(passing(json!({ "start": "10ns", "end": "40ns" })), [10, 20, 30]);
+        assert_eq!(passing(json!({ "start": "20ns", "end": "none" })), [20, 30, 40, 50]);
+        assert_eq!(passing(json!({ "start": "none", "end": "none" })), passing(json!({})));
     }
 
     #[test]

@@ -15,7 +15,6 @@ mod histogram;
 mod limit;
 mod null;
 mod rename;
-mod row_bytes;
 mod sample;
 mod sort;
 mod time;

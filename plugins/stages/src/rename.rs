@@ -75,6 +75,9 @@ impl TryFrom<RenameOptions> for Stage {
 
     fn try_from(options: RenameOptions) -> Result<Self, OptionsError> {
         let RenameOptions { channels, map, prefix, suffix, source } = options;
+        known_placeholders(&["prefix"], &prefix)?;
+        known_placeholders(&["suffix"], &suffix)?;
+        map.iter().try_for_each(|(name, to)| known_placeholders(&["map", name], to))?;
         let rules = channels.into_iter().enumerate().map(|(at, rule)| {
             RenameRule::read(rule).map_err(|(key, message)| OptionsError {
                 path: vec!["channels".to_owned(), at.to_string(), key.to_owned()],
@@ -125,6 +128,21 @@ impl RenameRule {
                 Some(renamed)
             }
         }
+    }
+}
+
+/// `Err` if `text` has a placeholder other than that of the source: it would become part of names.
+fn known_placeholders(path: &[&str], text: &str) -> Result<(), OptionsError> {
+    let is_placeholder = |inside: &&str| {
+        !inside.is_empty() && inside.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+    };
+    let inside = text.split('{').skip(1).filter_map(|after| Some(after.split_once('}')?.0));
+    match inside.filter(is_placeholder).find(|name| *name != "source") {
+        None => Ok(()),
+        Some(name) => Err(OptionsError {
+            path: path.iter().map(|key| (*key).to_owned()).collect(),
+            message: format!("there is no placeholder `{{{name}}}`; the only one is `{SOURCE}`"),
+        }),
     }
 }
 
@@ -241,6 +259,17 @@ mod tests {
         let source = StageRunner::channel("A").source.to_string();
         let options = json!({ "prefix": "{source}/", "suffix": "@{source}" });
         assert_eq!(name(options, "A"), format!("{source}/A@{source}"));
+    }
+
+    #[test]
+    fn unknown_placeholders_are_refused() {
+        let refusal = |options: Value| StageRunner::refusal("rename", options);
+        assert_eq!(refusal(json!({ "prefix": "{nope}/" })).path, ["prefix"]);
+        assert_eq!(refusal(json!({ "suffix": "{source}{x}" })).path, ["suffix"]);
+        let error = refusal(json!({ "map": { "A": "{stem}" } }));
+        assert_eq!(error.path, ["map", "A"]);
+        assert!(error.message.contains("no placeholder `{stem}`"), "{error}");
+        assert_eq!(name(json!({ "prefix": "{}{1}{" }), "A"), "{}{1}{A");
     }
 
     #[test]

@@ -12,8 +12,6 @@ use serde::Deserialize;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{Batch, StageContext};
 
-use crate::row_bytes::row_bytes;
-
 /// Events per output batch.
 const BATCH: usize = 8192;
 
@@ -110,7 +108,7 @@ impl Sorter {
         let first = self.arrivals;
         let mut waiting = 0;
         let mut tally = PushTally::default();
-        let row_bytes = row_bytes(&batch);
+        let row_bytes = batch.row_bytes();
         for (row, time) in batch.timestamps().iter().enumerate() {
             let bytes = (batch.payload_len(row) + row_bytes[row]) as u64;
             let arrival = first + row as u64;

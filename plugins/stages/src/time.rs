@@ -9,7 +9,7 @@ use sluice_model::{
 };
 
 use crate::sort::{LatePolicy, SortLimits, Sorter};
-use crate::window::{Bounds, ClipWindow};
+use crate::window::{Bounds, ClipWindow, bound};
 
 const SORT_EVENTS: u64 = 1_000_000;
 const SORT_BYTES: ByteSize = ByteSize(128 << 20);
@@ -22,9 +22,12 @@ pub(crate) struct TimeOptions {
     /// Added to every timestamp; may be negative. Events that would leave the range of times are
     /// dropped.
     pub(crate) shift: TimeLength,
-    /// Events before this time, after `shift`, are dropped.
+    /// Events before this time, after `shift`, are dropped. `none` is no limit, as without the
+    /// option.
+    #[serde(deserialize_with = "bound")]
     pub(crate) clip_start: Option<TimePoint>,
-    /// Events at or after this time, after `shift`, are dropped.
+    /// Events at or after this time, after `shift`, are dropped. `none` is no limit.
+    #[serde(deserialize_with = "bound")]
     pub(crate) clip_end: Option<TimePoint>,
     /// Sort events that arrive at most this much later than one with a later time.
     pub(crate) sort: Option<TimeLength>,
@@ -138,6 +141,10 @@ impl Map for Adjust {
     fn needs_origin(&self) -> bool {
         self.clip.is_relative()
     }
+
+    fn shift(&self) -> TimeLength {
+        TimeLength(self.shift)
+    }
 }
 
 #[derive(Debug)]
@@ -162,6 +169,10 @@ impl Fold for Sort {
 
     fn needs_origin(&self) -> bool {
         self.adjust.needs_origin()
+    }
+
+    fn shift(&self) -> TimeLength {
+        self.adjust.shift()
     }
 }
 

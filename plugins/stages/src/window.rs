@@ -1,7 +1,17 @@
 //! Time windows of options, and their bounds in a run.
 
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use sluice_model::time::TimePoint;
 use sluice_model::{Error, OptionsError};
+
+/// Reads a bound of a window: a time, or `none`, as a pipeline file leaves it open by default.
+pub(crate) fn bound<'de, D: Deserializer<'de>>(from: D) -> Result<Option<TimePoint>, D::Error> {
+    match Value::deserialize(from)? {
+        Value::String(text) if text == "none" => Ok(None),
+        value => serde_json::from_value(value).map_err(serde::de::Error::custom),
+    }
+}
 
 /// From `start`, included, to `end`, excluded. Either may be open.
 #[derive(Clone, Copy, Debug, Default)]

@@ -335,10 +335,7 @@ impl Sink for Csv {
     }
 
     fn finish(&self, output: CsvTable) -> Result<Written, Error> {
-        let mut notes = output.notes();
-        notes.extend(output.note_of_lists(self.unnest.as_ref()));
-        output.finish()?;
-        Ok(Written { notes, ..Written::default() })
+        output.finish(self.unnest.as_ref())
     }
 }
 

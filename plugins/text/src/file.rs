@@ -197,12 +197,6 @@ impl TextFile {
         Ok(block.events)
     }
 
-    /// A note if no event had the list to unnest.
-    pub(crate) fn note_of_lists(&self, path: Option<&FieldPath>) -> Option<(String, u64)> {
-        let path = path.filter(|_| self.events > 0 && !self.has_lists)?;
-        Some((format!("no event has a list `{path}`"), 0))
-    }
-
     /// Writes text that belongs to no event.
     pub(crate) fn write(&mut self, text: &[u8]) -> Result<(), Error> {
         self.file.write(text)
@@ -213,8 +207,16 @@ impl TextFile {
         self.file.flush()
     }
 
-    /// Completes the file.
-    pub(crate) fn finish(self) -> Result<(), Error> {
-        self.file.finish(self.rows)
+    /// Completes the file, with these notes about it; and one if no event had the list to unnest.
+    pub(crate) fn finish(
+        self,
+        mut notes: Vec<(String, u64)>,
+        unnest: Option<&FieldPath>,
+    ) -> Result<Written, Error> {
+        if let Some(path) = unnest.filter(|_| self.events > 0 && !self.has_lists) {
+            notes.push((format!("no event has a list `{path}`"), 0));
+        }
+        self.file.finish(self.rows)?;
+        Ok(Written { notes, ..Written::default() })
     }
 }

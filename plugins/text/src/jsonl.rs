@@ -126,18 +126,6 @@ impl JsonlFile {
     }
 }
 
-impl Jsonl {
-    /// Notes about the whole output.
-    fn notes(&self, output: &JsonlFile) -> Vec<(String, u64)> {
-        let mut notes = match (&self.fields, &output.found) {
-            (Some(fields), Some(found)) if !output.is_empty => fields.notes(found),
-            _ => Vec::new(),
-        };
-        notes.extend(output.file.note_of_lists(self.unnest.as_ref()));
-        notes
-    }
-}
-
 impl Sink for Jsonl {
     type Block = Blocks<JsonlBlock>;
     type Unit = Blocks<JsonlBlock>;
@@ -177,9 +165,11 @@ impl Sink for Jsonl {
     }
 
     fn finish(&self, output: JsonlFile) -> Result<Written, Error> {
-        let notes = self.notes(&output);
-        output.file.finish()?;
-        Ok(Written { notes, ..Written::default() })
+        let notes = match (&self.fields, &output.found) {
+            (Some(fields), Some(found)) if !output.is_empty => fields.notes(found),
+            _ => Vec::new(),
+        };
+        output.file.finish(notes, self.unnest.as_ref())
     }
 }
 

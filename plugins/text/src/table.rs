@@ -11,7 +11,9 @@ use sluice_io::escape::printable;
 use sluice_kit::json::WriteCell;
 use sluice_kit::selection::{FieldList, FieldPresence};
 use sluice_model::options::OutPath;
-use sluice_model::{Batch, ChannelId, Channels, Error, ErrorKind, FieldPath, MessageType, Rows};
+use sluice_model::{
+    Batch, ChannelId, Channels, Error, ErrorKind, FieldPath, MessageType, Rows, Written,
+};
 
 use crate::fields::{RowFinder, table_cell};
 use crate::file::{TextBlock, TextFile};
@@ -414,7 +416,7 @@ impl CsvTable {
     }
 
     /// Notes about events whose fields are lost.
-    pub(crate) fn notes(&self) -> Vec<(String, u64)> {
+    fn notes(&self) -> Vec<(String, u64)> {
         let lost = |what: &str| match self.without_column {
             0 => Vec::new(),
             count => vec![(what.to_owned(), count)],
@@ -433,21 +435,17 @@ impl CsvTable {
         }
     }
 
-    /// A note if no event had the list to unnest.
-    pub(crate) fn note_of_lists(&self, path: Option<&FieldPath>) -> Option<(String, u64)> {
-        self.file.note_of_lists(path)
-    }
-
     /// Flushes what was appended to the file.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
         self.file.flush()
     }
 
-    /// Completes the file.
-    pub(crate) fn finish(mut self) -> Result<(), Error> {
+    /// Completes the file, whose lists at `unnest` were unnested.
+    pub(crate) fn finish(mut self, unnest: Option<&FieldPath>) -> Result<Written, Error> {
+        let notes = self.notes();
         if matches!(self.layout, TableLayout::Undecided) && !self.leading.names.is_empty() {
             self.decide(TableLayout::Bare)?;
         }
-        self.file.finish()
+        self.file.finish(notes, unnest)
     }
 }

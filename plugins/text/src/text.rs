@@ -97,16 +97,6 @@ impl TextSink {
     }
 }
 
-impl TextSink {
-    /// Notes about the whole output.
-    fn notes(&self, output: &LinesFile) -> Vec<(String, u64)> {
-        let of = if self.unnest.is_some() { "elements or events" } else { "events" };
-        let mut notes = output.skipped.notes(of);
-        notes.extend(output.file.note_of_lists(self.unnest.as_ref()));
-        notes
-    }
-}
-
 impl Sink for TextSink {
     type Block = Blocks<LinesBlock>;
     type Unit = Blocks<LinesBlock>;
@@ -145,9 +135,8 @@ impl Sink for TextSink {
     }
 
     fn finish(&self, output: LinesFile) -> Result<Written, Error> {
-        let notes = self.notes(&output);
-        output.file.finish()?;
-        Ok(Written { notes, ..Written::default() })
+        let of = if self.unnest.is_some() { "elements or events" } else { "events" };
+        output.file.finish(output.skipped.notes(of), self.unnest.as_ref())
     }
 }
 

@@ -118,7 +118,7 @@ impl VelFraming {
 }
 
 impl Framing for VelFraming {
-    /// A message is certain if another header follows it.
+    /// A message is certain if another header follows it, and none begins where its layout ends.
     #[inline]
     fn peek(&mut self, pos: u64, bytes: &[u8]) -> Result<Peek, Error> {
         if let (0, Some(start::FileStart::Refused { at, what })) = (pos, &self.head) {
@@ -138,8 +138,12 @@ impl Framing for VelFraming {
             Some(_) => return Ok(Peek::Ambiguous),
             None => return Ok(Peek::More),
         }
+        let payload = message.get(HEADER_LEN..).unwrap_or_default();
+        if scan::may_swallow(&header, payload, &self.rules) {
+            return Ok(Peek::Ambiguous);
+        }
         let Some(timestamp) = self.rules.nanos(header.ms) else { return Ok(Peek::Ambiguous) };
-        let channel = self.ids.resolve(&header, message.get(HEADER_LEN..).unwrap_or_default())?;
+        let channel = self.ids.resolve(&header, payload)?;
         let head = self.event_header(&header, timestamp, pos, channel);
         Ok(Peek::Event { len: message.len(), head })
     }
@@ -203,7 +207,9 @@ impl Framing for VelFraming {
         let Some(timestamp) = self.rules.nanos(header.ms) else { return Ok(None) };
         let front = bytes.get(HEADER_LEN..).unwrap_or_default();
         let (type_id, version) = (header.type_id, header.version);
-        if has_sensor_name(type_id, version) && sensor(type_id, version, front).is_none() {
+        let lacks_sensor =
+            has_sensor_name(type_id, version) && sensor(type_id, version, front).is_none();
+        if lacks_sensor || scan::may_swallow(&header, front, &self.rules) {
             return Ok(None);
         }
         // Registers the channel even if the message is filtered out.

@@ -14,15 +14,17 @@
 //! | 1 | the end of the file, or the size `0xFFFFFFFF` | end; nothing after it is read |
 //! | 2 | fewer than 4 bytes, or than the size claims | damage: cut off |
 //! | | a size below 17 or above [`Rules::max_message`] | damage |
-//! | 3 | another marker than `0x31`; confirmed | **deleted**: damage of this message, or an event with `deleted = "keep"` |
+//! | 3 | a message begins inside its payload, where its layout ends | damage up to there |
+//! | 4 | another marker than `0x31`; confirmed | **deleted**: damage of this message, or an event with `deleted = "keep"` |
 //! | | another marker; not confirmed | damage |
-//! | 4 | an invalid time; confirmed | damage of this message |
+//! | 5 | an invalid time; confirmed | damage of this message |
 //! | | an invalid time; not confirmed | damage |
-//! | 5 | confirmed | **message** |
+//! | 6 | confirmed | **message** |
 //! | | not confirmed, and its payload contradicts its size | damage |
 //! | | not confirmed, its layout is unknown, and a message in it contradicts its size | damage |
 //! | | not confirmed, and nothing contradicts its size | **message**, with damage after it |
-//! | 6 | damage of rules 2 to 5 extends to | the next plausible message, or the end of the file; always to the end with `after_damage = "stop"` |
+//! | 7 | other damage extends to | the next plausible message, or the end of the file |
+//! | | with `after_damage = "stop"`, all damage but that of rules 4 and 5 that is confirmed, to | the end of the file |
 //!
 //! A message is *confirmed* if it is followed by something valid: the end of the file, fewer than
 //! 21 bytes with a possible size, the end mark, or a header with a possible size, the marker and a
@@ -30,9 +32,12 @@
 //! too. A message of a known type and version is also confirmed if its payload ends exactly where
 //! its layout says.
 //!
-//! A payload *contradicts* its size if its known layout ends elsewhere. A message inside
-//! contradicts the size of the one around it if it is plausible and ends outside; so do 64
-//! plausible messages inside.
+//! A payload *contradicts* its size if its known layout ends elsewhere. That alone is no damage of
+//! a confirmed message: what follows shows that its size is right, and its payload is passed on. But
+//! if a message begins where the layout ends, that is where this message ends: one that is
+//! plausible, that leads exactly to the end that the size claims, or that was deleted and is of a
+//! known type. A message inside contradicts the size of the one around it, whose layout is unknown,
+//! if it is plausible and ends outside; so do 64 plausible messages inside.
 //!
 //! # What is plausible after damage
 //!
@@ -65,9 +70,13 @@ use sluice_kit::window::{ReadAt, Search, bytes_from};
 use sluice_model::Error;
 
 use crate::hash::is_built_in;
-use crate::layout::{PayloadFit, payload_fit};
+use crate::layout::{PayloadFit, may_end, payload_fit};
 use crate::rules::{AfterDamage, DeletedMessages, Rules};
 use crate::wire::{END_MARK, HEADER_LEN, MARKER, MIN_SIZE, MessageHeader, SIZE_LEN};
+
+mod damage;
+
+pub use damage::MessageDamage;
 
 /// Versions accepted when searching for messages.
 const PLAUSIBLE_VERSIONS: Range<i32> = 0..0x1_0000;
@@ -101,51 +110,6 @@ pub enum MessageScan {
     End,
 }
 
-/// Why the bytes at a position are not passed on.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum MessageDamage {
-    /// The size is smaller than the header.
-    #[error("size {0} is below the minimum of {MIN_SIZE} bytes")]
-    Small(u32),
-    /// The message is longer than the reader accepts.
-    #[error("size {size} is above the limit max_message = {max_message}")]
-    AboveLimit {
-        /// The size.
-        size: u32,
-        /// The limit.
-        max_message: u64,
-    },
-    /// The message or its size extends beyond the end of the log.
-    #[error("cut off by the end of the log (needs {needs} bytes, {has} are there)")]
-    CutOff {
-        /// Bytes of the message by its size, or of the size if that is cut off.
-        needs: u64,
-        /// Bytes up to the end of the log.
-        has: u64,
-    },
-    /// A complete message with another marker.
-    #[error("marked as deleted ({0:#04x}); `deleted = \"keep\"` passes it on")]
-    Deleted(u8),
-    /// Another marker, and nothing confirms the message.
-    #[error("not a message (marker {0:#04x} instead of 0x31)")]
-    Marker(u8),
-    /// The time is not a number, or too large.
-    #[error("time {0} ms is out of range")]
-    Time(f64),
-    /// By its layout, the payload ends elsewhere.
-    #[error("size {0} contradicts the lengths in the payload")]
-    Payload(u32),
-    /// A message inside proves the size wrong.
-    #[error("size {size} contradicts the message that begins at byte {at} of the log")]
-    Contradicted {
-        /// The size.
-        size: u32,
-        /// Start of the message inside.
-        at: u64,
-    },
-}
-
 /// Classifies what is at `pos`: a message, damage, or the end of the log.
 ///
 /// Confirming a message takes a few small reads. Damage is scanned to its end, see the module.
@@ -162,7 +126,7 @@ pub fn classify(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> Result<Message
     };
     match check_message(log, pos, &header, rules)? {
         MessageCheck::Resync(reason) => damage_at(log, pos, reason, rules),
-        MessageCheck::Skip(reason) => Ok(MessageScan::Damage { end: end_of(pos, &header), reason }),
+        MessageCheck::Skip { end, reason } => Ok(MessageScan::Damage { end, reason }),
         MessageCheck::Valid => Ok(MessageScan::Message { header, end: end_of(pos, &header) }),
     }
 }
@@ -182,9 +146,27 @@ pub fn plausible_end(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> Result<Op
     if !is_plausible(&header, rules) {
         return Ok(None);
     }
-    let end = end_of(pos, &header);
-    let is_known = is_known_type(log, pos, &header, rules)?;
-    Ok((is_known || starts_chain(log, end, header.ms, rules)?).then_some(end))
+    Ok(is_recognized(log, pos, &header, None, rules)?.then_some(end_of(pos, &header)))
+}
+
+/// Whether a message may have a wrong size that swallows others, so that [`classify`] has to decide.
+/// `payload` may be cut off.
+#[inline]
+pub(crate) fn may_swallow(header: &MessageHeader, payload: &[u8], rules: &Rules) -> bool {
+    let (mut log, len, key) = (payload, header.payload_len(), (header.type_id, header.version));
+    if payload.len() as u64 == len && may_end(payload, key) {
+        return false;
+    }
+    match payload_fit(&mut log, 0, len, key) {
+        Ok(PayloadFit::TooLong { layout_len }) => {
+            let inner = usize::try_from(layout_len).ok().and_then(|at| payload.get(at..));
+            let inner = inner.and_then(<[u8]>::first_chunk).and_then(MessageHeader::parse);
+            inner.is_none_or(|inner| is_plausible(&undeleted(inner), rules))
+        }
+        // Its counts may be in what is cut off.
+        Ok(PayloadFit::TooShort) => (payload.len() as u64) < len,
+        Ok(PayloadFit::Unknown | PayloadFit::Exact | PayloadFit::Newer) | Err(_) => false,
+    }
 }
 
 /// What a header alone, and the end of the file, tell about a position.
@@ -248,50 +230,76 @@ fn end_of(pos: u64, header: &MessageHeader) -> u64 {
 /// What to do with a complete message.
 enum MessageCheck {
     Valid,
-    /// Skip it: what follows is certain.
-    Skip(MessageDamage),
+    /// Skip it up to `end`: what follows is certain.
+    Skip {
+        end: u64,
+        reason: MessageDamage,
+    },
     /// Search for the next message: its start is unknown.
     Resync(MessageDamage),
 }
 
-/// Rules 3 to 5, for a message of possible size that is completely in the file.
+/// Rules 3 to 6, for a message of possible size that is completely in the file.
 fn check_message(
     log: &mut dyn ReadAt,
     pos: u64,
     header: &MessageHeader,
     rules: &Rules,
 ) -> Result<MessageCheck, Error> {
-    let leads_on = is_followed(log, end_of(pos, header), rules)?;
-    let shape = if leads_on { PayloadFit::Exact } else { shape_at(log, pos, header)? };
-    let is_confirmed = leads_on || shape == PayloadFit::Exact;
+    let (end, size) = (end_of(pos, header), header.size);
+    let fit = fit_at(log, pos, header)?;
+    if let Some(end) = swallowed(log, pos..end, fit, rules)? {
+        let reason = MessageDamage::Payload(size);
+        return Ok(match rules.after_damage {
+            AfterDamage::Search => MessageCheck::Skip { end, reason },
+            AfterDamage::Stop => MessageCheck::Resync(reason),
+        });
+    }
+    let is_confirmed = fit == PayloadFit::Exact || is_followed(log, end, rules)?;
+    let skip_or_resync = |reason| match is_confirmed {
+        true => MessageCheck::Skip { end, reason },
+        false => MessageCheck::Resync(reason),
+    };
     let bad_time = rules.time(header.ms).is_none().then_some(MessageDamage::Time(header.ms));
     if header.marker != MARKER {
         let marker = header.marker;
         return Ok(match (is_confirmed, bad_time, rules.deleted) {
             (false, ..) => MessageCheck::Resync(MessageDamage::Marker(marker)),
-            (true, _, DeletedMessages::Skip) => MessageCheck::Skip(MessageDamage::Deleted(marker)),
-            (true, Some(reason), DeletedMessages::Keep) => MessageCheck::Skip(reason),
+            (true, _, DeletedMessages::Skip) => skip_or_resync(MessageDamage::Deleted(marker)),
+            (true, Some(reason), DeletedMessages::Keep) => skip_or_resync(reason),
             (true, None, DeletedMessages::Keep) => MessageCheck::Valid,
         });
     }
     if let Some(reason) = bad_time {
-        return Ok(if is_confirmed {
-            MessageCheck::Skip(reason)
-        } else {
-            MessageCheck::Resync(reason)
-        });
+        return Ok(skip_or_resync(reason));
     }
     if is_confirmed {
         return Ok(MessageCheck::Valid);
     }
-    let size = header.size;
-    if matches!(shape, PayloadFit::TooLong | PayloadFit::TooShort) {
+    if matches!(fit, PayloadFit::TooLong { .. } | PayloadFit::TooShort) {
         return Ok(MessageCheck::Resync(MessageDamage::Payload(size)));
     }
-    let at = contradiction(log, pos..end_of(pos, header), rules)?;
+    let at = contradiction(log, pos..end, rules)?;
     Ok(at.map_or(MessageCheck::Valid, |at| {
         MessageCheck::Resync(MessageDamage::Contradicted { size, at })
     }))
+}
+
+/// Start of a message inside another, where the layout of that one ends.
+fn swallowed(
+    log: &mut dyn ReadAt,
+    message: Range<u64>,
+    fit: PayloadFit,
+    rules: &Rules,
+) -> Result<Option<u64>, Error> {
+    let PayloadFit::TooLong { layout_len } = fit else { return Ok(None) };
+    let at = message.start.saturating_add(HEADER_LEN as u64).saturating_add(layout_len);
+    let PositionHeader::Message(header) = whole_message_at(log, at, rules)? else {
+        return Ok(None);
+    };
+    let is_one = is_plausible(&undeleted(header), rules)
+        && is_recognized(log, at, &header, Some(message.end), rules)?;
+    Ok(is_one.then_some(at))
 }
 
 /// Whether something that can follow a message is at `at`.
@@ -313,7 +321,7 @@ fn is_followed(log: &mut dyn ReadAt, mut at: u64, rules: &Rules) -> Result<bool,
     Ok(true)
 }
 
-fn shape_at(log: &mut dyn ReadAt, pos: u64, header: &MessageHeader) -> Result<PayloadFit, Error> {
+fn fit_at(log: &mut dyn ReadAt, pos: u64, header: &MessageHeader) -> Result<PayloadFit, Error> {
     let payload = pos.saturating_add(HEADER_LEN as u64);
     payload_fit(log, payload, header.payload_len(), (header.type_id, header.version))
 }
@@ -382,6 +390,10 @@ fn is_plausible(header: &MessageHeader, rules: &Rules) -> bool {
     rules.is_sound(header) && PLAUSIBLE_VERSIONS.contains(&header.version)
 }
 
+fn undeleted(header: MessageHeader) -> MessageHeader {
+    MessageHeader { marker: MARKER, ..header }
+}
+
 /// Whether a message is plausible by its type alone.
 fn is_known_type(
     log: &mut dyn ReadAt,
@@ -390,20 +402,37 @@ fn is_known_type(
     rules: &Rules,
 ) -> Result<bool, Error> {
     if is_built_in(header.type_id) {
-        return Ok(shape_at(log, pos, header)?.fits());
+        return Ok(fit_at(log, pos, header)?.fits());
     }
     Ok(rules.names.name(header.type_id).is_some())
 }
 
-/// Whether a message at time `ms` that ends at `at` starts a chain.
+/// Whether the type of a message, or what follows it, shows that it is one.
+fn is_recognized(
+    log: &mut dyn ReadAt,
+    pos: u64,
+    header: &MessageHeader,
+    until: Option<u64>,
+    rules: &Rules,
+) -> Result<bool, Error> {
+    Ok(is_known_type(log, pos, header, rules)?
+        || (header.marker == MARKER
+            && starts_chain(log, end_of(pos, header), until, header.ms, rules)?))
+}
+
+/// Whether a message at time `ms` that ends at `at` starts a chain, or leads exactly to `until`.
 fn starts_chain(
     log: &mut dyn ReadAt,
     mut at: u64,
+    until: Option<u64>,
     mut ms: f64,
     rules: &Rules,
 ) -> Result<bool, Error> {
     let limit = at.saturating_add(LOOK_AHEAD);
     for count in 1..CHAIN_LEN {
+        if Some(at) == until {
+            return Ok(true);
+        }
         match header_at(log, at, rules)? {
             PositionHeader::End => return Ok(count > 1),
             PositionHeader::Message(next)

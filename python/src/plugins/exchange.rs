@@ -1,20 +1,25 @@
 //! Batches for Python and back: the columns of `Batch::to_arrow`, and a number for each event, by
 //! which it is known when it returns. Payloads are copied into a plain binary column: pyarrow
-//! cannot filter views.
+//! cannot filter views. The values of dictionaries are distinct and not null, as pandas requires.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, UInt32Array, new_null_array};
+use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{
+    Array, ArrayRef, DictionaryArray, Int32Array, Int64Array, RecordBatch, RecordBatchReader,
+    StringArray, UInt32Array, new_null_array,
+};
 use arrow_cast::display::array_value_to_string;
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{ArrowError, DataType, Field, Schema};
 use arrow_select::take::take;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3_arrow::input::AnyRecordBatch;
+use sluice_kit::suggestion::nearest;
 use sluice_model::cast::{cast, cast_exact};
-use sluice_model::{Batch, Channels, Error};
+use sluice_model::{Batch, Channels, Encoding, Error};
 
 use crate::table::Batch as PyBatch;
 
@@ -37,10 +42,33 @@ pub(super) fn columns(batch: &Batch, channels: &Channels) -> Result<RecordBatch,
             *column = cast(column, &DataType::LargeBinary).map_err(wrong)?;
             *field = Arc::new(Field::new(field.name(), DataType::LargeBinary, false));
         }
+        if let Some(words) = column.as_dictionary_opt::<Int32Type>() {
+            *column = Arc::new(distinct(words).map_err(wrong)?);
+        }
     }
     fields.push(Arc::new(Field::new(NUMBER, DataType::Int64, true)));
     columns.push(Arc::new(numbers));
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(wrong)
+}
+
+/// The same texts by a dictionary without null and repeated values.
+fn distinct(words: &DictionaryArray<Int32Type>) -> Result<DictionaryArray<Int32Type>, ArrowError> {
+    let (mut values, mut places) = (Vec::new(), HashMap::new());
+    let mut new_key = |value| {
+        *places.entry(value).or_insert_with(|| {
+            values.push(value);
+            (values.len() - 1) as i32
+        })
+    };
+    let old_values = words.values().as_string::<i32>();
+    let new_keys: Vec<Option<i32>> =
+        old_values.iter().map(|value| value.map(&mut new_key)).collect();
+    if values.len() == words.values().len() {
+        return Ok(words.clone());
+    }
+    let new_key = |key: Option<i32>| *new_keys.get(usize::try_from(key?).ok()?)?;
+    let keys: Int32Array = words.keys().iter().map(new_key).collect();
+    DictionaryArray::try_new(keys, Arc::new(StringArray::from(values)))
 }
 
 /// Columns for Python.
@@ -56,32 +84,49 @@ pub(super) fn from_python(returned: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBat
     if is_arrow(returned)? {
         return arrow_batches(returned);
     }
-    let name = || returned.get_type().name().map_or_else(|_| "an object".into(), |n| n.to_string());
-    let unknown = |found: &str| {
-        PyTypeError::new_err(format!(
-            "expected Arrow data, an iterable of it, or None; found {found}: Arrow data has a \
-             method `__arrow_c_array__` or `__arrow_c_stream__`"
-        ))
-    };
     let mut batches = Vec::new();
-    for item in returned.try_iter().map_err(|_| unknown(&name()))? {
+    for item in returned.try_iter().map_err(|_| unexpected(returned, ""))? {
         let item = item?;
         if !is_arrow(&item)? {
-            return Err(unknown(&format!("{} of {}", name(), item.get_type().name()?)));
+            return Err(unexpected(&item, &format!("{} of ", type_name(returned))));
         }
         batches.extend(arrow_batches(&item)?);
     }
     Ok(batches)
 }
 
-fn is_arrow(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+/// Whether an object has the Arrow interface.
+pub(super) fn is_arrow(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(object.hasattr("__arrow_c_array__")? || object.hasattr("__arrow_c_stream__")?)
 }
 
+fn unexpected(found: &Bound<'_, PyAny>, within: &str) -> PyErr {
+    PyTypeError::new_err(format!(
+        "expected Arrow data, an iterable of it, or None; found {within}{}: Arrow data has a \
+         method `__arrow_c_array__` or `__arrow_c_stream__`",
+        type_name(found)
+    ))
+}
+
+fn type_name(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().name().map_or_else(|_| "an object".into(), |name| name.to_string())
+}
+
 fn arrow_batches(object: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
-    let reader = object.extract::<AnyRecordBatch>()?.into_reader()?;
-    let batches: Result<Vec<_>, _> = reader.collect();
+    let batches: Result<Vec<_>, _> = arrow_reader(object)?.collect();
     batches.map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// The batches of an object with the Arrow interface, each made when it is read.
+pub(super) fn arrow_reader(
+    object: &Bound<'_, PyAny>,
+) -> PyResult<Box<dyn RecordBatchReader + Send>> {
+    let batches = object.extract::<AnyRecordBatch>().and_then(AnyRecordBatch::into_reader);
+    // Other Arrow data is a column, such as an item of a table.
+    batches.map_err(|error| {
+        let found = type_name(object);
+        PyTypeError::new_err(format!("expected record batches or tables, found {found}: {error}"))
+    })
 }
 
 /// Events from their columns, cast to the types that events have. `defaults` are the columns that
@@ -101,6 +146,7 @@ pub(super) fn to_batch(
             names.join(", ")
         )));
     }
+    refuse_misspelled(columns)?;
     let mut cast_columns: Vec<(String, ArrayRef)> = Vec::new();
     for field in Batch::arrow_schema().fields() {
         let name = field.name();
@@ -114,11 +160,49 @@ pub(super) fn to_batch(
                 None => continue,
             },
         };
+        if name == "encoding" {
+            refuse_unknown_encodings(&column)?;
+        }
         cast_columns.push((name.clone(), column));
     }
     let columns = RecordBatch::try_from_iter(cast_columns)
         .map_err(|error| Error::invalid(format!("its columns do not fit: {error}")))?;
     Batch::from_arrow(&columns, channels)
+}
+
+/// Refuses columns whose names are nearly those of missing ones. Other columns are ignored.
+fn refuse_misspelled(columns: &RecordBatch) -> Result<(), Error> {
+    let (schema, known) = (columns.schema(), Batch::arrow_schema());
+    let known: Vec<&str> = known.fields().iter().map(|field| field.name().as_str()).collect();
+    let missing: Vec<&str> =
+        known.iter().copied().filter(|name| schema.index_of(name).is_err()).collect();
+    let others = schema.fields().iter().map(|field| field.name().as_str());
+    for name in others.filter(|name| *name != NUMBER && !known.contains(name)) {
+        if let Some(near) = nearest(name, &missing) {
+            return Err(Error::invalid(format!("unknown column `{name}`; did you mean `{near}`?")));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses encodings that have no name here: they would become `unknown`.
+fn refuse_unknown_encodings(column: &ArrayRef) -> Result<(), Error> {
+    let is_unknown = |word: &str| Encoding::from_word(word).as_str() != word;
+    let words = column.as_dictionary::<Int32Type>();
+    let values = words.values().as_string::<i32>();
+    if !values.iter().flatten().any(is_unknown) {
+        return Ok(());
+    }
+    // Not every value of a dictionary need be that of an event.
+    let keys = words.keys().iter().flatten().map(|key| key as usize);
+    match keys.filter(|key| values.is_valid(*key)).find(|key| is_unknown(values.value(*key))) {
+        None => Ok(()),
+        Some(key) => Err(Error::invalid(format!(
+            "column `encoding`: expected lcm, vel, ice, cdr, ros1, protobuf, json, text or \
+             unknown, found `{}`",
+            values.value(key)
+        ))),
+    }
 }
 
 /// The column of this name, if there is one. `Err` if there are several.

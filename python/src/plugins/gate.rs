@@ -9,24 +9,57 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use sluice_model::Error;
+use sluice_model::{Error, RunHandle};
 
 struct Gate {
     is_closed: bool,
-    /// The threads in Python, by its numbers for them.
-    inside: Vec<u64>,
+    /// The threads in Python.
+    inside: Vec<PluginThread>,
+}
+
+struct PluginThread {
+    /// Python's number for it.
+    number: u64,
+    run: RunHandle,
+    /// Whether Python was told to end it.
+    is_ending: bool,
 }
 
 static GATE: Mutex<Gate> = Mutex::new(Gate { is_closed: false, inside: Vec::new() });
 /// Notified when a thread leaves.
 static LEFT: Condvar = Condvar::new();
 
-/// Calls Python, unless it is about to end.
-pub(super) fn attached<R>(work: impl FnOnce(Python<'_>) -> Result<R, Error>) -> Result<R, Error> {
+/// Calls Python for a run, unless it is about to end.
+pub(super) fn attached<R>(
+    run: &RunHandle,
+    work: impl FnOnce(Python<'_>) -> Result<R, Error>,
+) -> Result<R, Error> {
     Python::attach(|py| {
-        let _inside = ThreadInside::enter(py)?;
+        let _inside = ThreadInside::enter(py, run)?;
         work(py)
     })
+}
+
+/// Raises `SystemExit` in the threads that are in Python for aborted runs, in each once. Returns
+/// whether there are any.
+pub(crate) fn end_aborted(py: Python<'_>) -> PyResult<bool> {
+    let mut new = Vec::new();
+    let is_any = {
+        let mut gate = gate();
+        let aborted = gate.inside.iter_mut().filter(|thread| thread.run.is_aborted());
+        let mut is_any = false;
+        for thread in aborted {
+            is_any = true;
+            if !std::mem::replace(&mut thread.is_ending, true) {
+                new.push(thread.number);
+            }
+        }
+        is_any
+    };
+    if !new.is_empty() {
+        py.import("sluice._plugins")?.call_method1("end_threads", (new,))?;
+    }
+    Ok(is_any)
 }
 
 /// Refuses all further calls of plugins, and waits so long for those that have begun. Returns the
@@ -37,21 +70,22 @@ pub(crate) fn close_plugins(py: Python<'_>, patience: Duration) -> Vec<u64> {
         let mut gate = gate();
         gate.is_closed = true;
         let left = LEFT.wait_timeout_while(gate, patience, |gate| !gate.inside.is_empty());
-        left.unwrap_or_else(PoisonError::into_inner).0.inside.clone()
+        let left = left.unwrap_or_else(PoisonError::into_inner).0;
+        left.inside.iter().map(|thread| thread.number).collect()
     })
 }
 
 struct ThreadInside(u64);
 
 impl ThreadInside {
-    fn enter(py: Python<'_>) -> Result<Self, Error> {
+    fn enter(py: Python<'_>, run: &RunHandle) -> Result<Self, Error> {
         let number = || py.import("threading")?.call_method0("get_ident")?.extract();
         let number = number().map_err(|error: PyErr| Error::internal(error.to_string()))?;
         let mut gate = gate();
         if gate.is_closed {
             return Err(Error::refused("Python is about to end, and calls no plugin any more"));
         }
-        gate.inside.push(number);
+        gate.inside.push(PluginThread { number, run: run.clone(), is_ending: false });
         Ok(Self(number))
     }
 }
@@ -59,7 +93,7 @@ impl ThreadInside {
 impl Drop for ThreadInside {
     fn drop(&mut self) {
         let mut gate = gate();
-        if let Some(place) = gate.inside.iter().position(|number| *number == self.0) {
+        if let Some(place) = gate.inside.iter().position(|thread| thread.number == self.0) {
             gate.inside.swap_remove(place);
         }
         LEFT.notify_all();

@@ -41,7 +41,7 @@ impl Sink for PythonSink {
     fn open(&self, context: &SinkContext) -> Result<OpenObject, Error> {
         let object = PythonObject::new(self.0.clone(), ObjectKind::Sink);
         // Mistakes in the file end the run before anything is read.
-        attached(|py| object.get(py).map(drop))?;
+        attached(&context.run, |py| object.get(py).map(drop))?;
         Ok(OpenObject { object, run: context.run.clone() })
     }
 
@@ -69,7 +69,7 @@ impl Sink for PythonSink {
 
 impl OpenObject {
     fn call(&self, method: &str, events: Option<RecordBatch>) -> Result<(), Error> {
-        attached(|py| {
+        attached(&self.run, |py| {
             let object = self.object.get(py)?;
             let call = || match events {
                 Some(events) => object.call_method1(method, (to_python(py, events)?,)),

@@ -1,20 +1,21 @@
-//! Sources in Python: functions that return an iterator over batches.
+//! Sources in Python: functions that return batches or an iterator over them.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchReader, StringArray};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use sluice_model::{
     Batch, Channels, Error, Input, ReadContext, Reader, RunHandle, Source, Split, SplitStart,
 };
 
-use super::exchange::{from_python, to_batch};
+use super::exchange::{arrow_reader, from_python, is_arrow, to_batch};
 use super::gate::attached;
 use super::{ObjectKind, PythonObject, PythonOptions, program};
 
-/// Reads the batches that an iterator of Python yields.
+/// Reads the batches that a function of Python returns.
 #[derive(Debug, serde::Deserialize, sluice_model::schemars::JsonSchema)]
 #[serde(transparent)]
 #[schemars(crate = "sluice_model::schemars")]
@@ -44,12 +45,12 @@ impl Source for PythonSource {
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let object = PythonObject::new(self.0.clone(), ObjectKind::Source);
-        let batches = attached(|py| {
+        let batches = attached(&context.run, |py| {
             let function = object.get(py)?;
-            let iterate = || function.call0()?.try_iter();
-            iterate().map(|all| all.into_any().unbind()).map_err(|error| object.error(py, &error))
+            let call = || Batches::from_python(&function.call0()?);
+            call().map_err(|error| object.error(py, &error))
         })?;
-        Ok(Box::new(IteratorReader {
+        Ok(Box::new(ReturnedReader {
             object,
             batches,
             ready: VecDeque::new(),
@@ -61,10 +62,43 @@ impl Source for PythonSource {
     }
 }
 
-/// Reads an iterator.
-struct IteratorReader {
+/// What a function returned.
+enum Batches {
+    /// An iterator over Arrow data.
+    Iterator(Py<PyAny>),
+    /// Arrow data, such as one table.
+    Stream(Box<dyn RecordBatchReader + Send>),
+}
+
+impl Batches {
+    fn from_python(returned: &Bound<'_, PyAny>) -> PyResult<Self> {
+        match is_arrow(returned)? {
+            true => arrow_reader(returned).map(Self::Stream),
+            false => returned.try_iter().map(|all| Self::Iterator(all.into_any().unbind())),
+        }
+    }
+
+    /// The batches of the next item; `None` at the end.
+    fn next_item(&mut self, py: Python<'_>) -> PyResult<Option<Vec<RecordBatch>>> {
+        match self {
+            Self::Iterator(all) => {
+                let item = all.bind(py).try_iter()?.next().transpose()?;
+                item.map(|item| from_python(&item)).transpose()
+            }
+            Self::Stream(batches) => {
+                // Who needs Python for a batch takes the GIL itself.
+                let batch = py.detach(|| batches.next()).transpose();
+                let batch = batch.map_err(|error| PyValueError::new_err(error.to_string()))?;
+                Ok(batch.map(|batch| vec![batch]))
+            }
+        }
+    }
+}
+
+/// Reads what a function returned.
+struct ReturnedReader {
     object: PythonObject,
-    batches: Py<PyAny>,
+    batches: Batches,
     /// Batches of the latest item.
     ready: VecDeque<RecordBatch>,
     /// The number of events so far.
@@ -74,7 +108,7 @@ struct IteratorReader {
     run: RunHandle,
 }
 
-impl IteratorReader {
+impl ReturnedReader {
     /// The sources and sequences of the next events, for batches without these columns.
     fn defaults(&self, len: usize) -> [(&'static str, ArrayRef); 2] {
         let numbers = self.events..self.events.saturating_add(len as i64);
@@ -83,20 +117,9 @@ impl IteratorReader {
             ("sequence", Arc::new(Int64Array::from_iter_values(numbers))),
         ]
     }
-
-    /// The batches of the next item; `None` at the end.
-    fn next_item(&self) -> Result<Option<Vec<RecordBatch>>, Error> {
-        attached(|py| {
-            let next = || -> PyResult<Option<Vec<RecordBatch>>> {
-                let item = self.batches.bind(py).try_iter()?.next().transpose()?;
-                item.map(|item| from_python(&item)).transpose()
-            };
-            next().map_err(|error| self.object.error(py, &error))
-        })
-    }
 }
 
-impl Reader for IteratorReader {
+impl Reader for ReturnedReader {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
         loop {
             if let Some(columns) = self.ready.pop_front() {
@@ -109,7 +132,9 @@ impl Reader for IteratorReader {
             if self.run.is_cancelled() {
                 return Ok(None);
             }
-            match self.next_item()? {
+            let Self { object, batches, .. } = self;
+            let next = |py: Python<'_>| batches.next_item(py).map_err(|e| object.error(py, &e));
+            match attached(&self.run, next)? {
                 Some(batches) => self.ready.extend(batches),
                 None => return Ok(None),
             }

@@ -2,7 +2,7 @@
 
 use arrow_array::RecordBatch;
 use pyo3::prelude::*;
-use sluice_model::{Batch, Error, Map, OptionsError, Payloads, Stage, StageContext};
+use sluice_model::{Batch, Error, Map, OptionsError, Payloads, RunHandle, Stage, StageContext};
 
 use super::exchange::{Returned, columns, from_python, to_batch, to_python};
 use super::gate::attached;
@@ -33,8 +33,8 @@ struct FunctionStage(PythonObject);
 
 impl FunctionStage {
     /// What the function makes of these events.
-    fn call(&self, given: RecordBatch) -> Result<Vec<RecordBatch>, Error> {
-        attached(|py| {
+    fn call(&self, given: RecordBatch, run: &RunHandle) -> Result<Vec<RecordBatch>, Error> {
+        attached(run, |py| {
             let function = self.0.get(py)?;
             let call = || from_python(&function.call1((to_python(py, given)?,))?);
             call().map_err(|error| self.0.error(py, &error))
@@ -58,7 +58,7 @@ impl Map for FunctionStage {
             context.note(note, 0);
         }
         let given = columns(&batch, context.channels)?;
-        let returned = self.call(given.clone())?;
+        let returned = self.call(given.clone(), &context.run)?;
         let mut events = Vec::with_capacity(returned.len());
         let mut known = Returned::new(batch.len());
         for columns in &returned {

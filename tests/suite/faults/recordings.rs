@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use sluice_io::output::MANIFEST;
@@ -13,9 +13,11 @@ use sluice_io::output::faults::{FaultInjector, OutputStep, StepFault};
 use sluice_kit::contract::sample_positions;
 use sluice_model::Error;
 use sluice_pipeline::Report;
-use sluice_pipeline::run::{self, Options, PiecePolicy, PieceProgress, Recording};
+use sluice_pipeline::run::{
+    self, Milestone, Options, PiecePolicy, PieceProgress, Progress, Recording, Snapshot,
+};
 
-use crate::kit::{Folder, drive, log, pipeline};
+use crate::kit::{Folder, SeededRng, drive, log, pipeline};
 
 /// Sinks whose files are readable while they grow.
 const GROWING: [(&str, &str, &str); 10] = [
@@ -84,15 +86,19 @@ fn record(
     pieces: Arc<dyn PiecePolicy>,
     faults: &Arc<FaultInjector>,
 ) -> Result<Report, Error> {
-    fs::remove_dir_all(folder.at("disk")).unwrap();
-    fs::create_dir(folder.at("disk")).unwrap();
     let options = Options {
         jobs: Some(1),
         recording: Some(Recording { flush: Duration::ZERO, pieces }),
         faults: Some(Arc::clone(faults)),
         ..Options::default()
     };
-    run::run(pipeline(text, folder.path()), &options)
+    record_with(folder, text, &options)
+}
+
+fn record_with(folder: &Folder, text: &str, options: &Options) -> Result<Report, Error> {
+    fs::remove_dir_all(folder.at("disk")).unwrap();
+    fs::create_dir(folder.at("disk")).unwrap();
+    run::run(pipeline(text, folder.path()), options)
 }
 
 /// The numbers of events that were read, written and lost.
@@ -177,11 +183,12 @@ fn a_file_that_grows_is_whole_and_listed_when_the_disk_was_full_once() {
             let has_note = |end: &str| report.notes.iter().any(|note| note.what.ends_with(end));
             if report.files.is_empty() && totals(&report)[0] > 0 {
                 assert!(has_note("those before it are kept"), "{sink:?}: {:?}", report.notes);
-                assert_eq!(report.exit(), 3, "{sink:?}: {step:?}");
             } else {
                 let kept = has_note("everything recorded before is kept");
                 assert!(kept, "{sink:?}: {:?}", report.notes);
             }
+            // Nobody asked for the end, even if nothing is lost.
+            assert_eq!((report.disk_full, report.exit()), (true, 3), "{sink:?}: {step:?}");
             failed_writes += u32::from(step == Some(OutputStep::Write));
         }
         assert!(failed_writes > 3, "{sink:?}: {failed_writes}");
@@ -226,4 +233,86 @@ fn pieces_of_tables_before_a_full_disk_are_kept_and_the_run_says_what_is_lost() 
         let ended = with_each_fault(run, |step| FaultInjector::since(step, fault));
         assert!(ended.iter().any(|(_, report)| report.exit() == 3));
     }
+}
+
+/// A record of an MCAP file.
+fn record_of(opcode: u8, content: &[&[u8]]) -> Vec<u8> {
+    let content = content.concat();
+    [&[opcode][..], &(content.len() as u64).to_le_bytes(), &content].concat()
+}
+
+/// An MCAP file with a message, and an attachment that is longer than what is copied at once.
+fn mcap_with_attachment() -> Vec<u8> {
+    const MAGIC: &[u8] = b"\x89MCAP0\r\n";
+    let text = |text: &str| [&(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat();
+    let mut rng = SeededRng(7);
+    let data: Vec<u8> = (0..3 << 20).map(|_| rng.below(256) as u8).collect();
+    let (name, len) = (text("name"), (data.len() as u64).to_le_bytes());
+    [
+        MAGIC,
+        &record_of(1, &[&text(""), &text("")]),
+        &record_of(4, &[&[1, 0, 0, 0], &text("/a"), &text("json"), &[0; 4]]),
+        &record_of(5, &[&[1, 0], &[0; 4], &[0; 8], &[0; 8], b"{}"]),
+        &record_of(9, &[&[0; 16], &name, &name, &len, &data, &[0; 4]]),
+        &record_of(15, &[&[0; 4]]),
+        &record_of(2, &[&[0; 20]]),
+        MAGIC,
+    ]
+    .concat()
+}
+
+#[test]
+fn an_attachment_is_copied_whole_or_not_at_all_when_the_disk_is_full() {
+    let folder = Folder::new();
+    folder.write("in.mcap", mcap_with_attachment());
+    fs::create_dir(folder.at("disk")).unwrap();
+    for path in ["out.mcap", "out.mcap.zst"] {
+        let text = text(("mcap", path, "")).replace(
+            "plugin = \"lcm-log\"\npath = \"${DIR}/in*.lcm\"",
+            "plugin = \"mcap\"\npath = \"${DIR}/in.mcap\"",
+        );
+        let run = |faults: &Arc<FaultInjector>| {
+            let report = record(&folder, &text, Arc::new(OnePiece), faults)?;
+            let (back, damage) = check(&report, &folder, ("mcap", path, ""));
+            assert_eq!((back, damage), (totals(&report)[1], 0), "{path} {faults:?}");
+            Ok(report)
+        };
+        let once = |step| FaultInjector::at(step, StepFault::Short);
+        assert!(with_each_fault(run, once).iter().any(|(_, report)| report.disk_full), "{path}");
+        with_each_fault(run, |step| FaultInjector::since(step, StepFault::Full));
+    }
+}
+
+/// Waits at a barrier when everything has been read.
+struct EndOfInput(Arc<Barrier>);
+
+impl Progress for EndOfInput {
+    fn update(&self, _: &Snapshot) {}
+
+    fn milestone(&self, milestone: &Milestone<'_>) {
+        if matches!(milestone, Milestone::Finishing) {
+            self.0.wait();
+        }
+    }
+}
+
+#[test]
+fn a_sync_that_fails_after_the_last_event_is_not_lost() {
+    let folder = folder();
+    let record = |fault: StepFault| {
+        let barrier = Arc::new(Barrier::new(2));
+        let pieces = Arc::new(OnePiece);
+        let options = Options {
+            jobs: Some(1),
+            recording: Some(Recording { flush: Duration::ZERO, pieces }),
+            faults: Some(Arc::new(FaultInjector::in_background(fault, Arc::clone(&barrier)))),
+            progress: Some(Arc::new(EndOfInput(barrier))),
+            ..Options::default()
+        };
+        record_with(&folder, &text(("lcm-log", "out.lcm", "")), &options)
+    };
+    let report = record(StepFault::Full).unwrap();
+    assert_eq!((totals(&report), report.exit()), ([120, 0, 120], 3));
+    let error = record(StepFault::Broken).unwrap_err().to_string();
+    assert!(error.contains("out.lcm"), "{error}");
 }

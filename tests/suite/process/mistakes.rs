@@ -97,4 +97,11 @@ fn a_dry_run_does_nothing() {
     let dry = run_sluice(&folder, &["convert", "in.lcm", "--to", "out.lcm", "--dry-run"]).expect(0);
     assert!(dry.text().contains("in.lcm") && dry.text().contains("out.lcm"), "{}", dry.text());
     assert_eq!(folder.names(), ["in.lcm"]);
+    folder.write("two.lcm", folder.read("in.lcm"));
+    let to = ["convert", "*.lcm", "--to", "out/{stem}.jsonl", "--dry-run", "--shard", "2/2"];
+    let dry = run_sluice(&folder, &to).expect(0);
+    assert!(dry.text().contains("two.lcm") && !dry.text().contains("in.lcm"), "{}", dry.text());
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "out.lcm", "--dry-run", "--shard", "2/2"])
+        .expect(2)
+        .expect_stderr("named after inputs");
 }

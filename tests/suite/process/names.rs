@@ -91,13 +91,25 @@ fn a_channel_is_looked_for_in_all_inputs_of_a_batch() {
         folder.write(&format!("{name}.lcm"), log(&events));
     }
     let batch = |channels: &[&str], more: &[&str]| {
-        let inputs = ["convert", "a.lcm", "b.lcm", "--to", "{stem}.out.lcm", "--overwrite"];
+        let inputs = ["convert", "a.lcm", "b.lcm", "--to", "{stem}.out.lcm"];
         let channels: Vec<&str> = channels.iter().flat_map(|channel| ["-c", channel]).collect();
         run_sluice(&folder, &[&inputs[..], &channels, more].concat())
     };
-    let done = batch(&["A", "B"], &["--strict"]).expect(0);
+    let done = batch(&["A", "B"], &["--strict", "--overwrite"]).expect(0);
     assert!(!done.stderr.contains("no channel"), "{}", done.stderr);
-    let missed = batch(&["A", "B", "CC"], &["--strict"]).expect(2);
+    // What an earlier run has done counts as if it had been done again.
+    for left in ["b", "a"] {
+        std::fs::remove_file(folder.at(&format!("{left}.out.lcm"))).unwrap();
+        let done = batch(&["A", "B"], &["--strict", "--resume"]).expect(0);
+        assert!(!done.stderr.contains("no channel"), "{}", done.stderr);
+    }
+    let missed = batch(&["A", "B", "CC"], &["--strict", "--overwrite"]).expect(2);
+    for left in [&["a"][..], &["b"], &["a", "b"], &[]] {
+        for left in left {
+            std::fs::remove_file(folder.at(&format!("{left}.out.lcm"))).unwrap();
+        }
+        batch(&["A", "B", "CC"], &["--strict", "--resume"]).expect(2).expect_stderr("matches `CC`");
+    }
     let missed = missed
         .expect_stderr("error: --channel: no channel matches `CC`")
         .expect_stderr("error: a name matched nothing, and --strict was given");
@@ -337,4 +349,17 @@ fn a_regular_expression_is_reported_with_its_flag() {
             .expect(0)
             .expect_stderr("--regex: no channel matches `PSOE.*`");
     }
+}
+
+#[test]
+fn names_that_an_earlier_run_did_not_find_are_told_again() {
+    let folder = demo();
+    let convert = ["convert", "drive.lcm", "--to", "tables/", "-c", "POSE", "-c", "POES"];
+    run_sluice(&folder, &convert).expect(0).expect_stderr("no channel matches `POES`");
+    let resume = [&convert[..], &["--resume"]].concat();
+    run_sluice(&folder, &resume)
+        .expect(0)
+        .expect_stderr("already done")
+        .expect_stderr("warning: --channel: no channel matches `POES`");
+    run_sluice(&folder, &[&resume[..], &["--strict"]].concat()).expect(2);
 }

@@ -238,7 +238,9 @@ fn pipeline(
         output: target.output,
         ..Recipe::default()
     };
-    generated::parse_generated("sluice check-log", &recipe.text(), shell)
+    let mut pipeline = generated::parse_generated("sluice check-log", &recipe.text(), shell)?;
+    pipeline.files.extend(args.format.describe.clone());
+    Ok(pipeline)
 }
 
 /// Runs a pipeline with progress.
@@ -251,7 +253,7 @@ fn run_watched(
     let meter = Arc::new(ProgressMeter::new(args.progress, shell));
     let options = Options { overwrite, ..execute::running_options(args) };
     let watched = |options: &Options| Ok(run::run(pipeline, options)?);
-    let result = execute::run_watched_with(&meter, options, &signals::PUBLISHING, watched);
+    let result = execute::run_watched(&meter, options, &signals::PUBLISHING, watched);
     let mut report = result?;
     meter.drop_reported_notes(&mut report);
     Ok(report)

@@ -10,16 +10,17 @@ mod span;
 mod status;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use sluice_io::escape::printable_sentence;
 use sluice_io::files::is_stream;
 use sluice_kit::Playback;
 use sluice_model::{DefaultRole, Plugin, PluginKind, units};
-use sluice_pipeline::run::{self, Options, Progress, Snapshot};
+use sluice_pipeline::run::{self, Milestone, Options, Progress, Snapshot};
 use sluice_pipeline::{Pipeline, Report};
 
 use crate::args::{Assignment, ProgressFormat, refuse_interface_of_hub};
@@ -190,8 +191,11 @@ fn play(
     if args.paused {
         playback.toggle();
     }
-    let watch =
-        Arc::new(PlaybackWatch { is_for_people: form.is_for_people(), damage: AtomicU64::new(0) });
+    let watch = Arc::new(PlaybackWatch {
+        is_for_people: form.is_for_people(),
+        damage: AtomicU64::new(0),
+        failed_run: OnceLock::new(),
+    });
     let options = Options {
         playback: Arc::clone(&playback),
         progress: Some(watch.clone()),
@@ -201,8 +205,14 @@ fn play(
     let listening = SignalListener::start(Arc::clone(&options.stop), &STOPPING, move |text| {
         shared_watch.say(text)
     });
-    let mut player =
-        Player { playback, watch, speed, last, rate: EventRate::default(), keys: false };
+    let mut player = Player {
+        playback,
+        watch: Arc::clone(&watch),
+        speed,
+        last,
+        rate: EventRate::default(),
+        keys: false,
+    };
     let result = execute::run_with_watcher(
         &options.stop,
         move |over| player.show(form, over),
@@ -213,7 +223,8 @@ fn play(
     );
     drop(listening);
     let to_json = |report: &Report| execute::report_json(report, args.running.strict);
-    execute::deliver_report(report_file, result.as_ref(), to_json, None, shell)?;
+    let known = watch.failed_run.get().cloned();
+    execute::deliver_report(report_file, result.as_ref(), to_json, known, shell)?;
     print_end(result?, args, shell)
 }
 
@@ -233,6 +244,8 @@ struct PlaybackWatch {
     is_for_people: bool,
     /// The number of damaged ranges so far.
     damage: AtomicU64,
+    /// What is known of the run if it has failed.
+    failed_run: OnceLock<Value>,
 }
 
 impl PlaybackWatch {
@@ -246,6 +259,12 @@ impl PlaybackWatch {
 impl Progress for PlaybackWatch {
     fn update(&self, snapshot: &Snapshot) {
         self.damage.store(snapshot.damage, Ordering::Relaxed);
+    }
+
+    fn milestone(&self, milestone: &Milestone<'_>) {
+        if let Milestone::Failed { report } = milestone {
+            self.failed_run.get_or_init(|| report.to_json());
+        }
     }
 
     fn note(&self, node: &str, what: &str) {

@@ -86,7 +86,7 @@ fn record(
             .transpose()?;
         Ok(run::run(pipeline, options)?)
     };
-    let mut result = execute::run_watched_with(&meter, options, &signals::RECORDING, watched);
+    let mut result = execute::run_watched(&meter, options, &signals::RECORDING, watched);
     if let Ok(report) = &mut result {
         report.files = remaining_files(std::mem::take(&mut report.files), &naming);
     }

@@ -93,8 +93,10 @@ fn verify_pieces(folder: &Path, shell: &Shell) -> Result<VerifyResult, Failure> 
     let is_piece = |name: &OsString| name.as_encoded_bytes().starts_with(b"piece=");
     let (pieces, others): (Vec<_>, Vec<_>) = names.into_iter().partition(is_piece);
     if pieces.is_empty() {
-        let what =
-            format!("it has no {MANIFEST}: it is not an output folder, or was never completed");
+        let what = format!(
+            "it has no {MANIFEST}: it is not an output folder, was never completed, or belongs to \
+             a batch, whose record is in the folder of its first sink"
+        );
         return Ok(VerifyResult::different(what));
     }
     let mut result = VerifyResult::default();

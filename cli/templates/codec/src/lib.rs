@@ -17,7 +17,8 @@ use serde::Deserialize;
 use sluice_kit::TypePaths;
 use sluice_kit::columns::{FieldShape, NumberType, PayloadField, PayloadPlan, WireRules};
 use sluice_model::{
-    Channel, Codec, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey, register,
+    Channel, Codec, DeclaredTypes, KeyOf, KnownType, MessageType, OptionsError, PayloadType,
+    TypeKey, register,
 };
 
 /// Decodes {{name}} payloads.
@@ -54,7 +55,7 @@ fn fields() -> Vec<PayloadField> {
 }
 
 struct SampleCodec {
-    types: Vec<KnownType>,
+    declared: DeclaredTypes,
 }
 
 impl TryFrom<Payloads> for Box<dyn Codec> {
@@ -83,17 +84,19 @@ impl TryFrom<Payloads> for Box<dyn Codec> {
             line: 0,
             payload_type: Ok(payload_type),
         };
-        Ok(Box::new(SampleCodec { types: vec![known] }))
+        let declared = DeclaredTypes {
+            types: vec![known],
+            // `--resume` replaces outputs made with other types: change this when the types change.
+            fingerprint: "{{name}} types, version 1".to_owned(),
+            ..DeclaredTypes::default()
+        };
+        Ok(Box::new(SampleCodec { declared }))
     }
 }
 
 impl Codec for SampleCodec {
-    fn mistakes(&self) -> &[String] {
-        &[]
-    }
-
-    fn types(&self) -> &[KnownType] {
-        &self.types
+    fn declared(&self) -> &DeclaredTypes {
+        &self.declared
     }
 
     // Identifies the type of a payload: here by its channel. A format may also inspect the payload.
@@ -104,15 +107,10 @@ impl Codec for SampleCodec {
         Some(Arc::new(|_| Some(KEY)))
     }
 
-    // `--resume` replaces outputs made with other types: change this when the types change.
-    fn fingerprint(&self) -> &str {
-        "{{name}} types, version 1"
-    }
-
     // Tables name the type of their rows, so that payloads can be restored from them.
     fn adopt(&self, described: &MessageType, _: &Schema) -> Result<PayloadType, String> {
         let ours = |known: &&KnownType| *known.message_type == *described;
-        match self.types.iter().find(ours) {
+        match self.types().iter().find(ours) {
             Some(known) => known.payload_type.clone(),
             None => Err(format!("no type of {{name}} is {}", described.name)),
         }

@@ -1,6 +1,6 @@
 //! One open input, readable at any position.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -26,9 +26,16 @@ pub struct LogFile {
 }
 
 enum Backend {
-    File(File),
+    /// A file, and how much of it is read: nothing that was added after it was opened.
+    File(File, u64),
     Object(ObjectReader),
     Stream(Stream),
+}
+
+/// How much of a file there is to read, at most `most`. Devices, and virtual files as in `/proc`,
+/// do not tell their length.
+fn readable_len(meta: &Metadata, most: u64) -> u64 {
+    if meta.len() == 0 { u64::MAX } else { meta.len().min(most) }
 }
 
 impl std::fmt::Debug for LogFile {
@@ -40,7 +47,14 @@ impl std::fmt::Debug for LogFile {
 impl LogFile {
     /// Opens a file, an object, a pipe, or standard input (`-`). Input compressed with zstd is
     /// decompressed.
+    ///
+    /// Of a file, what is there now is read, and nothing that is added meanwhile.
     pub fn open(path: &Path) -> Result<Self, Error> {
+        Self::open_up_to(path, u64::MAX)
+    }
+
+    /// Like [`open`](Self::open), but of a file only the first `most` bytes.
+    pub(super) fn open_up_to(path: &Path, most: u64) -> Result<Self, Error> {
         if let Some(log) = take_peeked(path) {
             return Ok(Self { path: path.to_owned(), ..log });
         }
@@ -60,10 +74,11 @@ impl LogFile {
         if !kind.is_file() {
             return Self::polled(path, file);
         }
+        let len = readable_len(&kind, most);
         if is_zstd(path)? {
-            return Self::decompressed(path, file, &Arc::default());
+            return Self::decompressed(path, file.take(len), &Arc::default());
         }
-        Ok(Self::with_backend(path, Backend::File(file)))
+        Ok(Self::with_backend(path, Backend::File(file, len)))
     }
 
     fn with_backend(path: &Path, backend: Backend) -> Self {
@@ -95,10 +110,17 @@ impl LogFile {
 
     /// Opens a file or an object without decompressing it.
     pub fn open_plain(path: &Path) -> Result<Self, Error> {
+        Self::open_plain_up_to(path, u64::MAX)
+    }
+
+    /// Like [`open_plain`](Self::open_plain), but of a file only the first `most` bytes.
+    pub(super) fn open_plain_up_to(path: &Path, most: u64) -> Result<Self, Error> {
         if let Some(ranges) = ObjectReader::open(path)? {
             return Ok(Self::with_backend(path, Backend::Object(ranges)));
         }
-        Ok(Self::with_backend(path, Backend::File(open(path)?)))
+        let file = open(path)?;
+        let meta = file.metadata().map_err(|e| Error::io("open", path, e))?;
+        Ok(Self::with_backend(path, Backend::File(file, readable_len(&meta, most))))
     }
 
     /// Reads `stream`, decompressing it if necessary, as the log that the user calls `path`.
@@ -130,32 +152,45 @@ impl LogFile {
 
     /// Whether any position can be read repeatedly.
     pub fn is_seekable(&self) -> bool {
-        matches!(self.backend, Backend::File(_) | Backend::Object(_))
+        matches!(self.backend, Backend::File(..) | Backend::Object(_))
     }
 
     /// The smallest distance in bytes for which seeking is cheaper than reading on; `None` if the
     /// log cannot seek.
     pub fn min_seek_distance(&self) -> Option<u64> {
         match &self.backend {
-            Backend::File(_) => Some(4 << 10),
+            Backend::File(..) => Some(4 << 10),
             Backend::Object(_) => Some(4 << 20),
             Backend::Stream(_) => None,
         }
     }
 
-    /// Its current length, if known.
+    /// How much of it can be read now, if known. Less than at first if a file became shorter.
     pub fn len(&self) -> Option<u64> {
         match &self.backend {
-            Backend::File(file) => file.metadata().ok().map(|meta| meta.len()),
+            Backend::File(_, most) => self.file_len().map(|len| len.min(*most)),
             Backend::Object(ranges) => Some(ranges.len()),
             Backend::Stream(_) => None,
+        }
+    }
+
+    /// Whether it is shorter than this by now. A file that is longer than what is read of it is
+    /// not.
+    pub fn is_shorter_than(&self, expected: u64) -> bool {
+        self.file_len().or_else(|| self.len()).is_some_and(|len| len < expected)
+    }
+
+    fn file_len(&self) -> Option<u64> {
+        match &self.backend {
+            Backend::File(file, _) => file.metadata().ok().map(|meta| meta.len()),
+            Backend::Object(_) | Backend::Stream(_) => None,
         }
     }
 
     /// Which file it is; `None` for anything else.
     pub(super) fn identity(&self) -> Option<FileIdentity> {
         match &self.backend {
-            Backend::File(file) => FileIdentity::from_metadata(&file.metadata().ok()?),
+            Backend::File(file, _) => FileIdentity::from_metadata(&file.metadata().ok()?),
             Backend::Object(_) | Backend::Stream(_) => None,
         }
     }
@@ -164,7 +199,7 @@ impl LogFile {
     pub fn version(&self) -> Option<&str> {
         match &self.backend {
             Backend::Object(ranges) => Some(ranges.version()),
-            Backend::File(_) | Backend::Stream(_) => None,
+            Backend::File(..) | Backend::Stream(_) => None,
         }
     }
 
@@ -205,7 +240,7 @@ impl LogFile {
     pub fn stream_end(&self) -> Option<u64> {
         match &self.backend {
             Backend::Stream(stream) => stream.end(),
-            Backend::File(_) | Backend::Object(_) => None,
+            Backend::File(..) | Backend::Object(_) => None,
         }
     }
 
@@ -262,7 +297,11 @@ impl LogFile {
 
     fn read(&mut self, position: u64, buffer: &mut [u8], least: usize) -> Result<usize, Error> {
         let read = match &mut self.backend {
-            Backend::File(file) => fill(|buf, at| file.read_at(buf, at), position, buffer),
+            Backend::File(file, most) => {
+                let left = usize::try_from(most.saturating_sub(position)).unwrap_or(usize::MAX);
+                let (wanted, _) = buffer.split_at_mut(left.min(buffer.len()));
+                fill(|buf, at| file.read_at(buf, at), position, wanted)
+            }
             Backend::Object(ranges) => ranges.read_at(position, buffer),
             Backend::Stream(stream) => stream.read_at(position, buffer, least),
         };
@@ -273,7 +312,7 @@ impl LogFile {
     /// that point.
     pub fn decompression_error(&self) -> Option<&str> {
         match &self.backend {
-            Backend::File(_) | Backend::Object(_) => None,
+            Backend::File(..) | Backend::Object(_) => None,
             Backend::Stream(stream) => stream.broken.as_deref(),
         }
     }
@@ -282,7 +321,7 @@ impl LogFile {
     /// and say nothing of its format. To be asked before anything is forgotten.
     pub fn has_damaged_start(&mut self) -> Result<bool, Error> {
         match &mut self.backend {
-            Backend::File(_) | Backend::Object(_) => Ok(false),
+            Backend::File(..) | Backend::Object(_) => Ok(false),
             Backend::Stream(stream) => {
                 stream.has_damaged_start().map_err(|e| Error::io("read", &self.path, e))
             }
@@ -304,7 +343,7 @@ impl LogFile {
     /// How much is missing is unknown, and the frame may begin anywhere in a record.
     pub fn resume(&mut self) -> Result<Option<u64>, Error> {
         match &mut self.backend {
-            Backend::File(_) | Backend::Object(_) => Ok(None),
+            Backend::File(..) | Backend::Object(_) => Ok(None),
             Backend::Stream(stream) => {
                 stream.resume().map_err(|e| Error::io("read", &self.path, e))
             }
@@ -319,7 +358,7 @@ impl LogFile {
         enough: impl Fn(&[u8]) -> bool,
     ) -> Result<&[u8], Error> {
         match &mut self.backend {
-            Backend::File(_) | Backend::Object(_) => Ok(&[]),
+            Backend::File(..) | Backend::Object(_) => Ok(&[]),
             Backend::Stream(stream) => {
                 stream.head(most, enough).map_err(|e| Error::io("read", &self.path, e))
             }

@@ -6,11 +6,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use glob::{MatchOptions, Pattern};
+use glob::Pattern;
 
 use super::PathKind;
 use super::object_reader::PinnedObject;
-use crate::globs::is_glob;
+use crate::globs::{MATCH_OPTIONS, is_glob};
 use crate::store::{Address, ListDepth, ObjectState, StorePath};
 use crate::{Error, Input};
 
@@ -120,10 +120,10 @@ fn matches(name: &Path, place: &StorePath) -> Result<Vec<Input>, Error> {
         if open.contains('/') || open.contains("**") { ListDepth::All } else { ListDepth::One };
     let found = place.store.list(&place.at.with_key(prefix), depth, usize::MAX);
     let found = found.map_err(|e| Error::io("list", name, e))?;
-    let options = MatchOptions { require_literal_separator: true, ..MatchOptions::default() };
     // Unpublished objects of a run are not inputs.
     let is_litter = |key: &str| key.split('/').any(super::is_litter);
-    let inputs = inputs(place, found, |key| pattern.matches_with(key, options) && !is_litter(key));
+    let inputs =
+        inputs(place, found, |key| pattern.matches_with(key, MATCH_OPTIONS) && !is_litter(key));
     if inputs.is_empty() {
         return Err(Error::refused(format!("no object matches `{}`", name.display())));
     }

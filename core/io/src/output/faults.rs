@@ -4,8 +4,8 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, OnceLock};
 
 use rustix::io::Errno;
 
@@ -50,6 +50,8 @@ pub struct FaultInjector {
     lasts: bool,
     steps: AtomicU64,
     failed_step: OnceLock<OutputStep>,
+    /// How syncs in the background fail, and what they wait for before.
+    background: Option<(StepFault, Arc<Barrier>)>,
 }
 
 impl FaultInjector {
@@ -66,6 +68,12 @@ impl FaultInjector {
     /// Makes all steps from this one on fail, counted from 0: a disk that stays full.
     pub fn since(step: u64, fault: StepFault) -> Self {
         Self { lasts: true, ..Self::at(step, fault) }
+    }
+
+    /// Makes syncs of a recording in the background fail, each after waiting at `barrier`. They do
+    /// not count as steps.
+    pub fn in_background(fault: StepFault, barrier: Arc<Barrier>) -> Self {
+        Self { background: Some((fault, barrier)), ..Self::default() }
     }
 
     /// The number of steps so far.
@@ -112,6 +120,17 @@ pub(super) fn flush(
         Some(_) => inject(faults, OutputStep::Sync),
         None => sync(),
     }
+}
+
+/// Like [`flush`], in the background.
+pub(super) fn flush_in_background(
+    faults: Option<&FaultInjector>,
+    sync: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
+    let Some(faults) = faults else { return sync() };
+    let Some((fault, barrier)) = &faults.background else { return Ok(()) };
+    barrier.wait();
+    Err(fault.error())
 }
 
 /// Writes all of `bytes`, unless a fault is injected.

@@ -1,5 +1,7 @@
 //! One output that is being written: its destination, compression, length and hash.
 
+mod mark;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};

@@ -50,7 +50,7 @@ use crate::store::is_address;
 use crate::tasks::TaskPool;
 
 use atomic::temporary_path;
-use faults::{FaultInjector, OutputStep, inject};
+use faults::{FaultInjector, OutputStep, flush_in_background, inject};
 use litter::{remove_any, remove_stale};
 use many::StagedFolder;
 use objects::holds_objects;
@@ -109,6 +109,7 @@ pub struct Outputs {
     litter: Arc<ListedLitter>,
     tasks: TaskPool,
     in_place: bool,
+    shares_folders: bool,
     /// Targets that are renamed.
     names: BTreeMap<PathBuf, PathBuf>,
     /// The staging directory, if another process publishes.
@@ -177,6 +178,7 @@ impl Outputs {
             litter: Arc::default(),
             tasks: TaskPool::default(),
             in_place: false,
+            shares_folders: false,
             names: BTreeMap::new(),
             staging: None,
             faults: None,
@@ -204,6 +206,19 @@ impl Outputs {
         self
     }
 
+    /// Says whether runs at the same time write files into the folders of the targets.
+    pub fn in_shared_folders(mut self, shares_folders: bool) -> Self {
+        self.shares_folders = shares_folders;
+        self
+    }
+
+    /// Whether runs at the same time write files into the folders of the targets. The name of a
+    /// file beside a target must then follow from that of the target: whether another name is free
+    /// depends on what the others have published so far.
+    pub fn shares_folders(&self) -> bool {
+        self.shares_folders
+    }
+
     /// Renames a target, and everything in it if it is a folder.
     pub fn with_name(mut self, target: &Path, name: PathBuf) -> Self {
         self.names.insert(target.to_owned(), name);
@@ -227,10 +242,20 @@ impl Outputs {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// The files that grow under their final names, for a background sync.
-    pub fn growing(&self) -> Vec<(PathBuf, Arc<File>)> {
-        let state = self.state();
-        state.growing.iter().map(|(path, file)| (path.clone(), Arc::clone(file))).collect()
+    /// The files that grow under their final names.
+    pub fn growing(&self) -> Vec<PathBuf> {
+        self.state().growing.keys().cloned().collect()
+    }
+
+    /// Brings what has been written to these files so far to disk when it is called, on any thread.
+    pub fn growing_sync(&self) -> impl FnOnce() -> Result<(), Error> + Send + use<> {
+        let (growing, faults) = (self.state().growing.clone(), self.faults.clone());
+        move || {
+            growing.into_iter().try_for_each(|(path, file)| {
+                let synced = flush_in_background(faults.as_deref(), || file.sync_data());
+                synced.map_err(|error| Error::io("write", path, error))
+            })
+        }
     }
 
     /// The complete files that grew, and were moved, removed or truncated by others meanwhile.

@@ -17,8 +17,6 @@ mod log_end;
 
 /// Bytes read beyond the end of a split, for a record that crosses it.
 const OVERHANG: u64 = 4 << 10;
-/// Growth of a log since it was split that the last split still reads.
-const MAX_GROWTH: u64 = 4 << 20;
 /// Bytes read after a skipped record: another one to skip may follow.
 const FIRST_READ: u64 = 16 << 10;
 /// Bytes after a record that show whether another one starts there.
@@ -81,8 +79,7 @@ impl<F: Framing> FramedReader<F> {
     ) -> Result<Self, Error> {
         let input = log.path().to_string_lossy().into();
         let mut log = BlockWindow::new(log, context);
-        let grown = |bytes: u64| split.start.saturating_add(bytes).saturating_add(MAX_GROWTH);
-        let end = split.end.or(split.bytes.map(grown)).unwrap_or(u64::MAX);
+        let end = split.end.unwrap_or(u64::MAX);
         let began = match entry {
             SplitStart::At(at) => Some(at),
             SplitStart::Search => {

@@ -70,7 +70,7 @@ impl Split {
     }
 
     /// Adds splits of about `target` bytes that cover `wanted` of an input of `len` bytes. The last
-    /// one is open-ended, so that data appended meanwhile is read.
+    /// one is open-ended: it takes all that its reader finds.
     fn cut(input: &Path, wanted: Range<u64>, len: u64, target: u64, splits: &mut Vec<Self>) {
         let mut start = wanted.start;
         while start < wanted.end || start == 0 {
@@ -148,7 +148,8 @@ impl ReadContext {
 
     /// Opens a log for reading: a file, an object, a pipe, or standard input (`-`), decompressed if
     /// necessary. Input that can only be read once is refused if it starts like a format that does
-    /// not have this content; `None` accepts any. A pipe ends when the run is cancelled.
+    /// not have this content; `None` accepts any. A pipe ends when the run is cancelled. What is
+    /// added to an input during the run is not read.
     ///
     /// `Err` if another file has taken the place of an input of the run.
     pub fn open_log(
@@ -156,8 +157,7 @@ impl ReadContext {
         path: &Path,
         content: impl Into<Option<InputContent>>,
     ) -> Result<LogFile, Error> {
-        let mut log = LogFile::open(path)?;
-        self.run.shared::<InputFiles>().check(&log)?;
+        let mut log = self.run.shared::<InputFiles>().open(path)?;
         log.hash_reads(&self.run.shared::<InputHashes>());
         let run = self.run.clone();
         log.stop_when(move || run.is_cancelled());
@@ -375,7 +375,7 @@ mod tests {
         let path = folder.path().join("log");
         fs::write(&path, "first").unwrap();
         let files = Arc::<InputFiles>::default();
-        files.note(&path);
+        files.note(&Input { path: path.clone(), bytes: Some(5) });
         let mut context = ReadContext::standalone("log");
         let open = |context: &ReadContext| context.open_log(&path, None).map(drop);
         context.run = context.run.sharing(&files);

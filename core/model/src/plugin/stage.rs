@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{ChannelQuery, Query, RunOrigin, TimeWindow, times_clamped};
+use crate::time::{TimeLength, TimePoint};
 use crate::{
     Batch, ChannelId, Channels, DeclaredColumns, Error, FieldPath, Pattern, RunHandle,
     UnmetExpectation,
@@ -93,6 +94,21 @@ impl Stage {
         })
     }
 
+    /// The time of the first event before each of its [parts](Self::parts), and after the last,
+    /// given the time before the stage; saturating.
+    pub fn origins(&self, before: Option<i64>) -> Vec<Option<i64>> {
+        let shift = |part: &Self| match part {
+            Self::Map(map) => map.shift().0,
+            Self::Fold(fold) => fold.shift().0,
+            Self::Chain(_) => 0,
+        };
+        let mut origins = vec![before];
+        for (place, part) in self.parts().into_iter().enumerate() {
+            origins.push(origins[place].map(|origin| origin.saturating_add(shift(part))));
+        }
+        origins
+    }
+
     /// The fingerprints of its parts: see [`Map::fingerprint`].
     pub fn fingerprints(&self) -> Vec<String> {
         let of = |part: &Self| match part {
@@ -122,7 +138,8 @@ impl Stage {
 pub struct StageContext<'r> {
     /// Every channel of the run.
     pub channels: &'r Channels,
-    /// The time of the first event of the sources that the stage reads from, if known.
+    /// The time of the first event of the sources that the stage reads from, if known, shifted like
+    /// the events: see [`Map::shift`].
     pub origin: Option<i64>,
     /// The time window of events needed after the stage. Sources may return more; events outside
     /// this window are not reported.
@@ -253,6 +270,12 @@ pub trait Map: Send + Sync {
         false
     }
 
+    /// What it adds to the time of every event. Times relative to the first event, in the stages
+    /// after it, then count from the shifted one.
+    fn shift(&self) -> TimeLength {
+        TimeLength::default()
+    }
+
     /// The fields that its expressions need, each with its option. Fields in options of their own
     /// are found by their schema.
     fn named_fields(&self) -> Vec<(&'static str, FieldPath)> {
@@ -305,9 +328,9 @@ pub enum RowsEffect {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapQuery {
     /// Only events at or after this time pass.
-    pub start: Option<crate::time::TimePoint>,
+    pub start: Option<TimePoint>,
     /// Only events before this time pass.
-    pub end: Option<crate::time::TimePoint>,
+    pub end: Option<TimePoint>,
     /// Only events of these channels pass.
     pub channels: ChannelQuery,
     /// Whether timestamps do not change, so that time windows can be pushed down through the stage.
@@ -395,6 +418,11 @@ pub trait Fold: Send {
     /// Whether it needs the time of the first event, which may have to be waited for.
     fn needs_origin(&self) -> bool {
         false
+    }
+
+    /// See [`Map::shift`].
+    fn shift(&self) -> TimeLength {
+        TimeLength::default()
     }
 
     /// See [`Map::fingerprint`].
@@ -515,6 +543,28 @@ mod tests {
         assert_eq!(chain.fingerprints(), ["a", "b", "c"]);
         assert_eq!(format!("{:?}", chain.parts()), "[Map, Fold, Map, Map]");
         assert_eq!(format!("{:?}", chain.into_parts()), "[Map, Fold, Map, Map]");
+    }
+
+    struct Shift(i64);
+
+    impl Map for Shift {
+        fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
+            Ok(batch)
+        }
+
+        fn shift(&self) -> TimeLength {
+            TimeLength(self.0)
+        }
+    }
+
+    #[test]
+    fn the_first_event_is_shifted_by_every_part_of_a_chain() {
+        let shift = |nanos| Stage::Map(Box::new(Shift(nanos)));
+        let fold = Stage::Fold(Box::new(NoOpStage("f")));
+        let chain = Stage::Chain(vec![shift(5), Stage::Chain(vec![fold, shift(-2)])]);
+        assert_eq!(chain.origins(Some(10)), [10, 15, 15, 13].map(Some));
+        assert_eq!(shift(i64::MAX).origins(Some(1)), [1, i64::MAX].map(Some));
+        assert_eq!(shift(1).origins(None), [None, None]);
     }
 
     #[test]

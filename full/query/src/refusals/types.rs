@@ -9,8 +9,8 @@ use datafusion::logical_expr::expr::{
     WindowFunctionParams,
 };
 use datafusion::logical_expr::{
-    BinaryExpr, Case, Cast, Distinct, Expr, ExprSchemable, LogicalPlan, Operator, TryCast, WindowFrameBound,
-    WindowFrameUnits,
+    BinaryExpr, Case, Cast, Distinct, Expr, ExprSchemable, LogicalPlan, Operator, TryCast,
+    WindowFrameBound, WindowFrameUnits,
 };
 
 use crate::functions::check_binary_arguments;
@@ -23,7 +23,8 @@ pub(crate) fn check_types(plan: &LogicalPlan) -> Result<()> {
         node.inputs().iter().for_each(|input| schema.merge(input.schema()));
         check_compared(compared_rows(node), &schema)?;
         if let LogicalPlan::Distinct(Distinct::All(input)) = node {
-            let columns: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
+            let columns: Vec<Expr> =
+                input.schema().columns().into_iter().map(Expr::Column).collect();
             check_compared(&columns, &schema)?;
         }
         node.apply_expressions(|expr| {

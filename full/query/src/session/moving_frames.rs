@@ -168,7 +168,8 @@ struct Moments {
 impl Moments {
     fn of(value: f64) -> Self {
         // The distance of NaN and of infinite values from their mean is NaN.
-        Self { count: 1.0, sum: value, mean: value, squares: value - value }
+        let squares = if value.is_finite() { 0.0 } else { f64::NAN };
+        Self { count: 1.0, sum: value, mean: value, squares }
     }
 
     /// Those of both, by the method of Chan, Golub and LeVeque.

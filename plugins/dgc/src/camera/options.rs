@@ -101,10 +101,7 @@ pub(super) fn camera_channels(
     }
     let mut lenses: Vec<CameraChannel> = Vec::with_capacity(names.len());
     for (at, name) in names.iter().enumerate() {
-        let wrong = |message: String| OptionsError {
-            path: vec!["cameras".to_owned(), at.to_string()],
-            message,
-        };
+        let wrong = |message: String| OptionsError::in_entry("cameras", at, message);
         let camera = calibration.camera(name).ok_or_else(|| {
             let known: Vec<&str> = calibration.cameras().iter().map(|c| c.name.as_str()).collect();
             wrong(format!("unknown camera `{name}`: expected one of {}", known.join(", ")))

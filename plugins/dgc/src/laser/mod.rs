@@ -92,11 +92,10 @@ struct ScannerPlan {
 
 fn stage(options: LaserOptions, registry: &Registry) -> Result<Stage, OptionsError> {
     let LaserOptions { min_range, max_range, .. } = options;
-    let wrong = |key: &str, message| OptionsError { path: vec![key.into()], message };
     let limits = ranges::range_limits(min_range, max_range, 0.0);
-    let limits = limits.map_err(|(key, message)| wrong(key, message))?;
+    let limits = limits.map_err(|(key, message)| OptionsError::at(key, message))?;
     let calibration = options.masks.then(|| options.calibration.load()).transpose();
-    let calibration = calibration.map_err(|mistakes| wrong("calibration", mistakes))?;
+    let calibration = calibration.map_err(|mistakes| OptionsError::at("calibration", mistakes))?;
     let mounts =
         calibration.map(|known| SensorMounts::for_masks(known, options.mounts)).transpose()?;
     Ok(Stage::Map(Box::new(LaserStage {

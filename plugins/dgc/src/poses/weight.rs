@@ -1,69 +1,35 @@
 //! Estimates the memory of pending events, event by event, so that batch boundaries do not matter.
 
-use arrow_array::Array;
-use arrow_array::cast::AsArray;
-use arrow_schema::DataType;
-use sluice_model::{Batch, Rows};
+use sluice_model::Batch;
 
 use crate::points::Points;
 
 /// Approximate size of an event without payload and rows.
-const EVENT_BYTES: u64 = 64;
+const EVENT_BYTES: usize = 64;
 /// Approximate size of a point, including overhead.
-const POINT_BYTES: u64 = 64;
+const POINT_BYTES: usize = 64;
 
 /// Approximate size of each event: its payload and its rows, whether or not these replace the
 /// payload.
 pub(super) fn event_weights(batch: &Batch) -> Vec<u64> {
-    let mut event_weights: Vec<u64> =
-        (0..batch.len()).map(|event| EVENT_BYTES + batch.payload_len(event) as u64).collect();
+    let mut row_bytes = batch.row_bytes();
     for rows in batch.rows() {
-        let points = Points::from_rows(rows);
+        let Some(points) = Points::from_rows(rows) else { continue };
         for (row, event) in rows.events.iter().enumerate() {
-            let points = points.as_ref().map_or(0, |points| points.range(row).len() as u64);
-            event_weights[*event as usize] += (POINT_BYTES * points).max(row_bytes(rows, row));
+            let bytes = &mut row_bytes[*event as usize];
+            *bytes = (POINT_BYTES * points.range(row).len()).max(*bytes);
         }
     }
-    event_weights
+    let events = row_bytes.into_iter().enumerate();
+    events.map(|(event, bytes)| (EVENT_BYTES + batch.payload_len(event) + bytes) as u64).collect()
 }
-
-fn row_bytes(rows: &Rows, row: usize) -> u64 {
-    rows.columns.columns().iter().map(|column| array_bytes(column, row, row + 1)).sum()
-}
-
-/// Approximate size of the values of an array from `start` to below `end`. Recursion is bounded by
-/// the type.
-fn array_bytes(array: &dyn Array, start: usize, end: usize) -> u64 {
-    let count = end.saturating_sub(start);
-    let between = |offsets: &[i32]| (offsets[end] - offsets[start]) as u64;
-    match array.data_type() {
-        DataType::List(_) => {
-            let list = array.as_list::<i32>();
-            let (first, last) = (list.offsets()[start] as usize, list.offsets()[end] as usize);
-            4 + array_bytes(list.values(), first, last)
-        }
-        DataType::FixedSizeList(_, width) => {
-            let (list, width) = (array.as_fixed_size_list(), *width as usize);
-            array_bytes(list.values(), start * width, end * width)
-        }
-        DataType::Struct(_) => {
-            array.as_struct().columns().iter().map(|member| array_bytes(member, start, end)).sum()
-        }
-        DataType::Binary => 4 + between(array.as_binary::<i32>().value_offsets()),
-        DataType::Utf8 => 4 + between(array.as_string::<i32>().value_offsets()),
-        other => (other.primitive_width().unwrap_or(DEFAULT_VALUE_BYTES) * count) as u64,
-    }
-}
-
-/// Assumed size of a value of unknown width.
-const DEFAULT_VALUE_BYTES: usize = 16;
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use arrow_array::{ArrayRef, RecordBatch, StringArray};
-    use sluice_model::{BatchBuilder, ChannelId, MessageType, Payloads, TypeKey};
+    use sluice_model::{BatchBuilder, ChannelId, MessageType, Payloads, Rows, TypeKey};
 
     use super::*;
     use crate::points::{CloudBuilder, PointFrame};

@@ -40,10 +40,7 @@ impl SensorMounts {
         is_known: impl Fn(&Calibration, &str) -> bool,
     ) -> Result<Self, OptionsError> {
         let checked = names.into_iter().map(|(channels, name)| {
-            let wrong = |message: String| OptionsError {
-                path: vec!["mounts".into(), channels.clone()],
-                message,
-            };
+            let wrong = |message: String| OptionsError::in_entry("mounts", &channels, message);
             let pattern = Pattern::parse(&channels).map_err(wrong)?;
             match is_known(&calibration, &name) {
                 true => Ok((pattern, name)),

@@ -85,13 +85,12 @@ impl TryFrom<VelodyneOptions> for Stage {
 
     fn try_from(options: VelodyneOptions) -> Result<Self, OptionsError> {
         let VelodyneOptions { model, min_range, max_range, drop_zero_returns, .. } = options;
-        let wrong = |key: &str, message: String| OptionsError { path: vec![key.into()], message };
         let limits = RangeLimits::new(drop_zero_returns, min_range, max_range)
-            .map_err(|(key, message)| wrong(key, message))?;
+            .map_err(|(key, message)| OptionsError::at(key, message))?;
         let table = options.lasers.as_deref().map(lasers::read).transpose();
-        let table = table.map_err(|e| wrong("lasers", e.to_string()))?;
+        let table = table.map_err(|e| OptionsError::at("lasers", e.to_string()))?;
         let lasers = lasers::parse(table.as_deref().unwrap_or(model.table()), model)
-            .map_err(|mistake| wrong("lasers", mistake))?;
+            .map_err(|mistake| OptionsError::at("lasers", mistake))?;
         let hash = |text: String| format!("lasers, blake3 {}", blake3::hash(text.as_bytes()));
         Ok(Self::Map(Box::new(VelodyneStage {
             channels: options.channels,

@@ -27,8 +27,8 @@ use sluice_kit::type_library::{MAX_DESCRIPTION_LEN, TypeBudget};
 use sluice_kit::{TypePaths, codecs};
 use sluice_model::raw::RawColumn;
 use sluice_model::{
-    Channel, Codec, Encoding, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey,
-    UnusableTypes,
+    Channel, Codec, DeclaredTypes, Encoding, KeyOf, KnownType, MessageType, OptionsError,
+    PayloadType, TypeKey, UnusableTypes,
 };
 
 use crate::types::library::TypeFile;
@@ -62,11 +62,8 @@ sluice_model::register! {
 /// The codec for the types of a set of `.lcm` files.
 #[derive(Debug)]
 pub struct LcmCodec {
-    types: Vec<KnownType>,
-    mistakes: Vec<String>,
-    unusable: Vec<UnusableTypes>,
+    declared: DeclaredTypes,
     depth: usize,
-    made_from: String,
 }
 
 impl TryFrom<LcmTypes> for Box<dyn Codec> {
@@ -109,7 +106,8 @@ impl LcmCodec {
             }
         }
         types.sort_by(|a, b| (&a.message_type.name, &a.file).cmp(&(&b.message_type.name, &b.file)));
-        Self { types, mistakes, unusable, depth, made_from }
+        let declared = DeclaredTypes { types, mistakes, unusable, fingerprint: made_from };
+        Self { declared, depth }
     }
 }
 
@@ -150,25 +148,13 @@ fn known_type(
 const MAX_DEPTH: usize = 64;
 
 impl Codec for LcmCodec {
-    fn mistakes(&self) -> &[String] {
-        &self.mistakes
-    }
-
-    fn unusable(&self) -> &[UnusableTypes] {
-        &self.unusable
-    }
-
-    fn types(&self) -> &[KnownType] {
-        &self.types
+    fn declared(&self) -> &DeclaredTypes {
+        &self.declared
     }
 
     fn keys(&self, channel: &Channel) -> Option<KeyOf> {
         let may_be = matches!(channel.encoding, Encoding::Lcm | Encoding::Unknown);
         may_be.then(|| Arc::new(fingerprint_of) as KeyOf)
-    }
-
-    fn fingerprint(&self) -> &str {
-        &self.made_from
     }
 
     fn adopt(&self, described: &MessageType, columns: &Schema) -> Result<PayloadType, String> {

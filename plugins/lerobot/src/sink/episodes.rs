@@ -50,6 +50,8 @@ pub(super) struct CutLimits {
 /// What happened while episodes were cut.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CutCounts {
+    /// Rows on the step after the row before them.
+    pub(super) steps: u64,
     /// Holes at which an episode was split.
     pub(super) splits: u64,
     /// Frames repeated to fill holes.
@@ -204,7 +206,10 @@ impl EpisodeCutter {
             step.map_err(|error| Error::invalid(format!("{error}{}", self.rate_origin)))?
         };
         match step {
-            GridStep::Next => Ok(Some(0)),
+            GridStep::Next => {
+                self.counts.steps += 1;
+                Ok(Some(0))
+            }
             GridStep::Back => {
                 self.counts.back += 1;
                 Ok(None)
@@ -234,8 +239,24 @@ impl EpisodeCutter {
         }
     }
 
+    /// Ends the last episode. `Err` if more rows stand behind holes than behind a row: there would
+    /// be as many episodes, most of them too short.
+    pub(super) fn end(&mut self) -> Result<Option<Job<EncodedFrames>>, Error> {
+        let CutCounts { steps, splits, .. } = self.counts;
+        match self.fps.filter(|_| splits > 1 && splits > steps) {
+            Some(fps) => Err(Error::invalid(format!(
+                "rows are missing before {splits} of {} rows, at {fps} per second{}: set `fps` to \
+                 the rate of the rows, put the stage `align` before the sink, or fill the holes \
+                 with `holes = \"hold\"`",
+                steps + splits,
+                self.rate_origin
+            ))),
+            None => self.end_episode(),
+        }
+    }
+
     /// Ends the open episode. Returns its last unit, unless it is left out.
-    pub(super) fn end_episode(&mut self) -> Result<Option<Job<EncodedFrames>>, Error> {
+    fn end_episode(&mut self) -> Result<Option<Job<EncodedFrames>>, Error> {
         let Some(open) = &self.open else { return Ok(None) };
         if open.total() >= self.limits.min_frames {
             let unit = self.unit(true)?;

@@ -5,6 +5,9 @@ use sluice_model::{Error, time};
 
 const SECOND: f64 = 1e9;
 
+/// Rates of video whose periods are closer to those of other rates than microseconds can tell.
+const VIDEO_RATES: [f64; 5] = [23.976, 47.952, 59.94, 119.88, 239.76];
+
 /// Where a row is on the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GridStep {
@@ -61,7 +64,8 @@ impl Grid {
                 return Some(rate);
             }
         }
-        Some(exact)
+        let is_near = |rate: &f64| is_rounded && (SECOND / rate - distance).abs() < MICROSECOND;
+        VIDEO_RATES.into_iter().find(is_near).or(Some(exact))
     }
 
     /// The rate by which a second row is the next step. `Err` names both rows.
@@ -147,6 +151,8 @@ mod tests {
         // The periods of 29.97 and 120 Hz are no whole microseconds.
         assert_eq!((rate(33_366_000), rate(33_367_000)), (Some(29.97), Some(29.97)));
         assert_eq!((rate(8_333_000), rate(8_334_000)), (Some(120.0), Some(120.0)));
+        assert_eq!((rate(41_708_000), rate(41_709_000)), (Some(23.976), Some(23.976)));
+        assert_eq!((rate(16_683_000), rate(16_684_000)), (Some(59.94), Some(59.94)));
         // The period of 100 Hz is.
         assert_eq!((rate(9_999_000), rate(10_001_000)), (Some(100.01), Some(99.99)));
     }

@@ -79,7 +79,7 @@ impl Sink for LeRobotSink {
             SinkInput::Block(block) => cutter.push(block, &dataset.context.channels),
             // Where episodes end must not depend on when a recording is flushed.
             SinkInput::Flush => Ok(Vec::new()),
-            SinkInput::End => Ok(cutter.end_episode()?.into_iter().collect()),
+            SinkInput::End => Ok(cutter.end()?.into_iter().collect()),
         }
     }
 

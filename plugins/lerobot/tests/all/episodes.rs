@@ -237,6 +237,21 @@ fn an_error_of_a_rate_from_two_rows_names_them() {
 }
 
 #[test]
+fn a_rate_at_which_most_rows_stand_behind_holes_ends_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |rows: &TestRows, more| write(folder.path(), std::slice::from_ref(rows), more);
+    let rows = TestRows::on_grid(9, numbers(9));
+    let error = write(&rows, json!({ "fps": 30 })).unwrap_err().to_string();
+    assert!(error.contains("before 8 of 8 rows, at 30 per second: set `fps`"), "{error}");
+    let mut uneven = TestRows::on_grid(9, numbers(9));
+    uneven.times[0] += 50_000_000;
+    let error = write(&uneven, json!({ "min_frames": 1 })).unwrap_err().to_string();
+    assert!(error.contains("before 7 of 8 rows, at 20 per second; the rate is"), "{error}");
+    assert!(!folder.path().join("meta").exists());
+    assert_eq!(write(&rows, json!({ "fps": 30, "holes": "hold" })).unwrap().written, 9);
+}
+
+#[test]
 fn short_episodes_are_left_out_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let mut columns = numbers(6);

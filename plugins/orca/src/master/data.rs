@@ -37,10 +37,10 @@ impl DataLine {
         let few = "a data line has four numbers: seconds, microseconds, subfile, index";
         let mut next = || next_word(&mut text).ok_or(few);
         let (second, subfile, index) = (next()?, next()?, next()?);
-        let seconds = number(first).ok_or("the seconds are not a whole number")?;
+        let seconds = number(first).ok_or("the seconds are not a whole number of 64 bits")?;
         let micros = number(second).ok_or(NO_MICROS)?;
         let subfile = number(subfile).ok_or(NO_SUBFILE)?;
-        let index = number(index).ok_or("the index is not a whole number")?;
+        let index = number(index).ok_or("the index is not a whole number of 64 bits")?;
         Ok(Some((Self::from_numbers([seconds, micros, subfile, index])?, text)))
     }
 

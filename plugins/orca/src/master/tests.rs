@@ -120,6 +120,7 @@ fn lines_without_a_valid_time_or_index_are_malformed() {
     for (line, says) in [
         ("1 2 3", "four numbers"),
         ("x 2 3 4", "seconds"),
+        ("99999999999999999999 2 3 4", "seconds are not a whole number of 64 bits"),
         ("1 1000000 3 4", "microseconds"),
         ("1 -1 3 4", "microseconds"),
         ("1 2 -3 4", "subfile"),

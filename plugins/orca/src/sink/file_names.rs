@@ -15,20 +15,27 @@ impl LogWriter {
     /// An unused name for a subfile: the one it was read from, if that is allowed.
     ///
     /// That name comes from the events, not from the user: it must not overwrite an existing file,
-    /// unless that belongs to the log being replaced.
+    /// unless that belongs to the log being replaced. In a folder where other logs are being
+    /// written, no name could be that of another log's subfile: it begins with the whole name of
+    /// the master, and the rest has one dot.
     pub(super) fn name_for(&mut self, key: &SubfileKey) -> String {
         let master =
             escaped(self.path.file_name().unwrap_or_default().as_encoded_bytes()).into_owned();
-        let old = key.file.as_ref().filter(|name| is_safe_file_name(name) && **name != master);
+        let is_shared = self.outputs.shares_folders();
+        let old = key.file.as_ref().filter(|_| !is_shared);
+        let old = old.filter(|name| is_safe_file_name(name) && **name != master);
         let old = old.filter(|name| self.is_replaced(name) || !exists(&self.path_of(name)));
         if let Some(name) = old.filter(|name| self.names.insert(folded(name))) {
             return name.clone();
         }
-        let stem = stem(&master);
+        let begin = match is_shared {
+            true => format!("{}.", percent::encoded(master.as_bytes())),
+            false => format!("{}_", stem(&master)),
+        };
         let interface = file_name_part(&key.interface);
         let mut number = 0;
         loop {
-            let name = format!("{stem}_{interface}{number}.log");
+            let name = format!("{begin}{interface}{number}.log");
             if self.names.insert(folded(&name)) && self.is_free(&name) {
                 return name;
             }

@@ -135,7 +135,8 @@ fn build_format(options: &Options, mistakes: &mut Mistakes) -> Option<RecordForm
         drafts.push(KindDraft::others());
     }
     let bounds: Vec<LengthBounds> = drafts.iter().map(|draft| shared.bounds(draft)).collect();
-    let extent = extent(options, &roles, &bounds, mistakes)?;
+    let keeps_others = others == Some(Disposition::Event);
+    let extent = extent(options, &roles, &bounds, keeps_others, mistakes)?;
     let mut kinds = compile_kinds(options, &shared, drafts, &bounds, mistakes);
     check_times(options, &kinds, mistakes);
     kinds.extend(unread_kind(options, &shared, others, extent, mistakes));
@@ -196,7 +197,7 @@ fn unread_kind(
     mistakes: &mut Mistakes,
 ) -> Option<RecordKind> {
     let disposition = others.filter(|others| *others != Disposition::Event)?;
-    if !matches!(extent, RecordExtent::Fields) {
+    if !matches!(extent, RecordExtent::Fields) || options.sync.is_some() {
         // Only their length matters, so mistakes in their fields do not.
         let (draft, fields) = (KindDraft::others(), (&*shared.head, &*shared.tail));
         let bounds = shared.bounds(&draft);
@@ -308,8 +309,8 @@ fn others(options: &Options, shared: &SharedFields<'_>, has_length: bool) -> Opt
 struct LengthBounds {
     fixed_len: Option<usize>,
     min_len: usize,
-    /// Whether its fields determine where it ends.
-    ends_by_fields: bool,
+    /// Whether a field takes the rest of the record, so that its fields do not tell where it ends.
+    has_rest: bool,
 }
 
 impl LengthBounds {
@@ -317,12 +318,12 @@ impl LengthBounds {
         match &draft.body {
             RecordBody::Fixed(len) => {
                 let len = len + beside;
-                Self { fixed_len: Some(len), min_len: len, ends_by_fields: true }
+                Self { fixed_len: Some(len), min_len: len, has_rest: false }
             }
             RecordBody::Variable { min_len, has_rest, .. } => {
-                Self { fixed_len: None, min_len: min_len + beside, ends_by_fields: !has_rest }
+                Self { fixed_len: None, min_len: min_len + beside, has_rest: *has_rest }
             }
-            RecordBody::Any => Self { fixed_len: None, min_len: beside, ends_by_fields: false },
+            RecordBody::Any => Self { fixed_len: None, min_len: beside, has_rest: false },
         }
     }
 }
@@ -331,18 +332,20 @@ impl LengthBounds {
 fn extent(
     options: &Options,
     roles: &roles::CommonRoles,
-    ends: &[LengthBounds],
+    bounds: &[LengthBounds],
+    keeps_others: bool,
     mistakes: &mut Mistakes,
 ) -> Option<RecordExtent> {
     if let Some(length) = roles.length {
         return Some(length);
     }
-    if ends.iter().any(|end| end.min_len == 0) {
+    if bounds.iter().any(|kind| kind.min_len == 0) {
         // May follow from fields having been dropped as wrong.
         mistakes.at(&[], "a record needs at least one byte: give it a field");
         return None;
     }
-    if ends.iter().all(|end| end.ends_by_fields) {
+    let others_end = !keeps_others || options.sync.is_some();
+    if others_end && bounds.iter().all(|kind| !kind.has_rest) {
         return Some(RecordExtent::Fields);
     }
     if options.sync.is_some() {

@@ -24,7 +24,7 @@ pub(crate) fn source(format: &Value, log: &std::path::Path) -> RecordsSource {
 }
 
 /// Reads bytes in splits of many sizes, which must all have the same result.
-fn read(format: &Value, bytes: &[u8]) -> SourceContents {
+pub(crate) fn read(format: &Value, bytes: &[u8]) -> SourceContents {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
     let source = source(format, file.path());

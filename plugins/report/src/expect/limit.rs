@@ -31,6 +31,70 @@ impl JsonSchema for Nanos {
     }
 }
 
+/// A share from 0 to 1, written as a number or in percent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Share(pub(crate) f64);
+
+impl Share {
+    pub(super) fn from_number(number: f64) -> Result<Self, String> {
+        let is_share = (0.0..=1.0).contains(&number);
+        is_share.then_some(Self(number)).ok_or_else(|| "expected a share from 0 to 1".to_owned())
+    }
+
+    /// A share in percent.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let percent = text.trim().strip_suffix('%');
+        let share = percent.and_then(|percent| percent.trim().parse::<f64>().ok());
+        let share = share.and_then(|percent| Self::from_number(percent / 100.0).ok());
+        share.ok_or_else(|| format!("`{text}` is not a share: write 0.1%"))
+    }
+}
+
+struct ShareVisitor;
+
+impl Visitor<'_> for ShareVisitor {
+    type Value = Share;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a share, such as 0.05 or \"5%\"")
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Share, E> {
+        self.visit_f64(number as f64)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Share, E> {
+        self.visit_f64(number as f64)
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Share, E> {
+        Share::from_number(number).map_err(E::custom)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Share, E> {
+        Share::parse(text).map_err(E::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Share {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ShareVisitor)
+    }
+}
+
+impl JsonSchema for Share {
+    fn schema_name() -> Cow<'static, str> {
+        "Share".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": ["number", "string"],
+            "description": "a share from 0 to 1, or in percent such as \"5%\""
+        })
+    }
+}
+
 /// At most so many, or at most such a share of all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
@@ -50,12 +114,10 @@ impl Limit {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let Some(percent) = text.trim().strip_suffix('%') else {
-            return ByteSize::parse(text).map(|size| Self::Count(size.0));
-        };
-        let share = percent.trim().parse::<f64>().ok().map(|percent| percent / 100.0);
-        let share = share.filter(|share| (0.0..=1.0).contains(share));
-        share.map(Self::Share).ok_or_else(|| format!("`{text}` is not a share: write 0.1%"))
+        match text.trim().ends_with('%') {
+            true => Share::parse(text).map(|Share(share)| Self::Share(share)),
+            false => ByteSize::parse(text).map(|size| Self::Count(size.0)),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use sluice_kit::suggestion;
 use sluice_model::schemars::{JsonSchema, Schema, SchemaGenerator};
 use sluice_model::{Error, FieldPath, Pattern, Patterns};
 use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use super::limit::{Limit, Nanos};
 use super::values::{
@@ -20,6 +21,8 @@ use super::values::{
 
 /// A longer file is not one of expectations.
 const MAX_FILE: usize = 4 << 20;
+/// Further mistakes are counted, not shown.
+const MOST_SHOWN: usize = 100;
 
 /// What a log is expected to be.
 #[derive(Clone, Debug)]
@@ -144,33 +147,19 @@ pub struct ChannelRules {
 }
 
 impl Expectations {
-    /// Parses the text of a file called `name`. `Err` is the first mistake in it.
-    pub fn parse(name: &str, text: &str) -> Result<Self, Mistake> {
-        let file: ExpectationsFile =
-            toml::from_str(text).map_err(|error| toml_mistake(&error, text))?;
-        let mut channels = Vec::new();
-        for (pattern, mut rules) in file.channels {
-            let span = pattern.span();
-            rules.fields = checked_fields(rules.fields)?;
-            let offset = span.start;
-            let pattern = Pattern::parse(pattern.get_ref()).map_err(|message| Mistake {
-                span,
-                message,
-                help: None,
-                detail: None,
-            })?;
-            channels.push(ChannelExpectation { pattern, offset, rules });
-        }
-        channels.sort_by_key(|channel| channel.offset);
+    /// Parses the text of a file called `name`. `Err` has all mistakes in it, by position.
+    pub fn parse(name: &str, text: &str) -> Result<Self, Vec<Mistake>> {
+        let file = DeTable::parse(text).map_err(|error| vec![toml_mistake(&error, text)])?;
+        let (log, channels) = read_rules(&file, text)?;
         let lines = text.match_indices('\n').map(|(at, _)| at + 1);
         let lines = std::iter::once(0).chain(lines).collect();
         let hash = blake3::hash(text.as_bytes());
-        Ok(Self { name: name.to_owned(), lines, hash, log: file.log, channels })
+        Ok(Self { name: name.to_owned(), lines, hash, log, channels })
     }
 
     /// Reads a file.
     ///
-    /// `Err` if it cannot be read, or shows the mistake in it.
+    /// `Err` if it cannot be read, or shows the mistakes in it.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let bytes = files::read(path)?;
         if bytes.len() > MAX_FILE {
@@ -181,10 +170,8 @@ impl Expectations {
         let text = String::from_utf8(bytes)
             .map_err(|_| Error::refused(format!("expectations are text in UTF-8: {shown}")))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        Self::parse(&name, &text).map_err(|mistake| {
-            let drawn = mistake.render(&shown, &text, false);
-            Error::refused(format!("the expectations have a mistake\n\n{drawn}"))
-        })
+        Self::parse(&name, &text)
+            .map_err(|mistakes| Error::refused(rendered(&mistakes, &shown, &text)))
     }
 
     /// A line that differs between different expectations.
@@ -214,6 +201,68 @@ impl Expectations {
     }
 }
 
+/// The rules of a file. `Err` has all mistakes in it.
+fn read_rules(
+    file: &Spanned<DeTable<'_>>,
+    text: &str,
+) -> Result<(LogRules, Vec<ChannelExpectation>), Vec<Mistake>> {
+    let read = |table| read_table(Spanned::new(file.span(), table), text);
+    read(file.get_ref().clone()).map_err(|first| {
+        // One table shows one mistake: with one rule each, all of them.
+        let single = single_rules(file.get_ref(), &mut Vec::new());
+        let mut mistakes: Vec<_> = single.into_iter().filter_map(|rule| read(rule).err()).collect();
+        mistakes.sort_by_key(|mistake| (mistake.span.start, mistake.span.end));
+        // A wrong pattern is wrong for each rule below it.
+        mistakes.dedup();
+        if mistakes.is_empty() { vec![first] } else { mistakes }
+    })
+}
+
+/// The rules of a file, or of a part of it. `Err` is the first mistake.
+fn read_table(
+    table: Spanned<DeTable<'_>>,
+    text: &str,
+) -> Result<(LogRules, Vec<ChannelExpectation>), Mistake> {
+    let file = ExpectationsFile::deserialize(toml::Deserializer::from(table))
+        .map_err(|error| toml_mistake(&error, text))?;
+    let channel = |(name, mut rules): (Spanned<String>, ChannelRules)| {
+        let span = name.span();
+        rules.fields = checked_fields(rules.fields)?;
+        let offset = span.start;
+        let pattern = Pattern::parse(name.get_ref());
+        let pattern =
+            pattern.map_err(|message| Mistake { span, message, help: None, detail: None })?;
+        Ok(ChannelExpectation { pattern, offset, rules })
+    };
+    let channels = file.channels.into_iter().map(channel);
+    let mut channels = channels.collect::<Result<Vec<_>, Mistake>>()?;
+    channels.sort_by_key(|channel| channel.offset);
+    Ok((file.log, channels))
+}
+
+/// Tables of one rule each, which are the whole table together. `path` is where it is.
+fn single_rules<'t>(table: &DeTable<'t>, path: &mut Vec<String>) -> Vec<DeTable<'t>> {
+    let mut single = Vec::new();
+    for (key, value) in table {
+        path.push(key.get_ref().to_string());
+        let path_words: Vec<&str> = path.iter().map(String::as_str).collect();
+        let is_group = matches!(
+            path_words[..],
+            ["log" | "channels"] | ["channels", _] | ["channels", _, "fields"]
+        );
+        let values = match value.get_ref() {
+            DeValue::Table(inner) if is_group && !inner.is_empty() => {
+                let inner = single_rules(inner, path).into_iter();
+                inner.map(|one| Spanned::new(value.span(), DeValue::Table(one))).collect()
+            }
+            _ => vec![value.clone()],
+        };
+        path.pop();
+        single.extend(values.into_iter().map(|value| DeTable::from_iter([(key.clone(), value)])));
+    }
+    single
+}
+
 /// The rules by the usual spelling of their paths.
 fn checked_fields(
     fields: BTreeMap<String, Rule<FieldRange>>,
@@ -227,6 +276,18 @@ fn checked_fields(
         Ok((path.to_string(), rule))
     });
     each.collect()
+}
+
+/// These mistakes with their lines.
+fn rendered(mistakes: &[Mistake], name: &str, text: &str) -> String {
+    let count = match mistakes.len() {
+        1 => "a mistake".to_owned(),
+        all if all > MOST_SHOWN => format!("{all} mistakes, the first {MOST_SHOWN} are shown"),
+        all => format!("{all} mistakes"),
+    };
+    let shown = mistakes.iter().take(MOST_SHOWN);
+    let shown = shown.map(|mistake| format!("\n\n{}", mistake.render(name, text, false)));
+    format!("the expectations have {count}{}", shown.collect::<String>())
 }
 
 /// The parser's error with its place, in plain words.
@@ -269,13 +330,13 @@ fn first_line(span: Range<usize>, text: &str) -> Range<usize> {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Expectations, Mistake> {
+    fn parse(text: &str) -> Result<Expectations, Vec<Mistake>> {
         Expectations::parse("expect.toml", text)
     }
 
-    /// The line, column, message and help of the mistake in a text.
+    /// The line, column, message and help of the only mistake in a text.
     fn mistake(text: &str) -> (usize, usize, String, Option<String>) {
-        let mistake = parse(text).unwrap_err();
+        let [mistake] = <[Mistake; 1]>::try_from(parse(text).unwrap_err()).unwrap();
         let (line, column) = mistake.position(text);
         (line, column, mistake.message, mistake.help)
     }
@@ -317,6 +378,25 @@ mod tests {
         let (line, _, message, _) = mistake("[channels.A]\nfields.\"a[\" = { min = 1 }\n");
         assert_eq!(line, 2, "{message}");
         assert_eq!(mistake("[channels.A\n").0, 1);
+    }
+
+    #[test]
+    fn all_mistakes_are_found_at_once() {
+        let text = "[log]\nmissing_number = 0\ncount = -1\n\
+                    [channels.G]\nrate = \"fast\"\nmaxgap = 1\n\
+                    fields.\"a[\" = { min = 1 }\nfields.b = { min = 2, max = 1 }\n\
+                    [channels.\"re:(\"]\nrate = 1\ncount = true\nmax_gap = 1\n\
+                    [channels.R]\ncount = 1\n[others]\n";
+        let mistakes = parse(text).unwrap_err();
+        let lines = mistakes.iter().map(|mistake| mistake.position(text).0);
+        assert_eq!(lines.collect::<Vec<_>>(), [2, 3, 5, 6, 7, 8, 9, 11, 15]);
+        let shown = rendered(&mistakes, "expect.toml", text);
+        assert!(shown.starts_with("the expectations have 9 mistakes\n\nerror: "), "{shown}");
+        assert!(shown.contains("`missing_number`") && shown.contains("`others`"), "{shown}");
+        let many: String = (0..200).map(|key| format!("key_{key} = 1\n")).collect();
+        let shown = rendered(&parse(&many).unwrap_err(), "expect.toml", &many);
+        assert!(shown.starts_with("the expectations have 200 mistakes, the first 100 are shown"));
+        assert_eq!(shown.matches("error: ").count(), 100);
     }
 
     #[test]

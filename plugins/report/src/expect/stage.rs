@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use sluice_kit::mistake::Mistake;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{Batch, Error, Fold, OptionsError, RowsEffect, Stage, StageContext};
 
@@ -90,9 +91,13 @@ fn expectations(options: ExpectOptions) -> Result<Expectations, OptionsError> {
 fn parse(tables: impl IntoIterator<Item = (String, Value)>) -> Result<Expectations, String> {
     let tables: Map<String, Value> = tables.into_iter().collect();
     let text = toml::to_string(&tables).map_err(|error| error.to_string())?;
-    Expectations::parse("", &text).map_err(|mistake| match mistake.help {
-        Some(help) => format!("{}; {help}", mistake.message),
-        None => mistake.message,
+    Expectations::parse("", &text).map_err(|mistakes| {
+        let sentence = |mistake: Mistake| {
+            let rule = text.lines().nth(mistake.position(&text).0 - 1).unwrap_or_default();
+            let help = mistake.help.map_or(String::new(), |help| format!(" ({help})"));
+            format!("`{rule}`: {}{help}", mistake.message)
+        };
+        mistakes.into_iter().map(sentence).collect::<Vec<_>>().join("; ")
     })
 }
 
@@ -193,5 +198,7 @@ mod tests {
         assert!(wrong.message.contains("did you mean `damage`?"), "{wrong}");
         let wrong = refusal(json!({ "channels": { "A": { "rate": 0 } } }));
         assert_eq!(wrong.path, ["channels"]);
+        let wrong = refusal(json!({ "channels": { "A": { "rate": 0, "count": -1 } } }));
+        assert!(wrong.message.contains("`rate = 0`: expected a rate above 0; `count = -1`: "));
     }
 }

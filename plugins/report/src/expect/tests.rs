@@ -12,7 +12,8 @@ use crate::figures::{
 const SECOND: i64 = 1_000_000_000;
 
 fn parse(text: &str) -> Expectations {
-    Expectations::parse("expect.toml", text).unwrap_or_else(|mistake| panic!("{mistake:?}\n{text}"))
+    Expectations::parse("expect.toml", text)
+        .unwrap_or_else(|mistakes| panic!("{mistakes:?}\n{text}"))
 }
 
 /// The rules that are not met, with the channels.
@@ -336,7 +337,7 @@ proptest! {
 
     #[test]
     fn any_text_is_expectations_or_a_mistake_in_it(text in "\\PC{0,80}") {
-        if let Err(mistake) = Expectations::parse("x", &text) {
+        for mistake in Expectations::parse("x", &text).err().unwrap_or_default() {
             prop_assert!(mistake.span.start <= text.len());
             mistake.render("x", &text, false);
         }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use sluice_model::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use sluice_model::time::TimeLength;
 
-use super::limit::{Limit, Nanos};
+use super::limit::{Limit, Nanos, Share};
 
 /// A value that can be written as a number, as text, or as a table.
 trait ShortForm: Sized {
@@ -157,7 +157,7 @@ struct RateTable {
     /// The rate in events per second, instead of `min` and `max`.
     hz: Option<f64>,
     /// By how much the rate may differ from `hz`, as a share of it; 0.1 by default.
-    tolerance: Option<f64>,
+    tolerance: Option<Share>,
     /// The least number of events from which on the rate is compared; 10 by default.
     least_events: Option<u64>,
 }
@@ -168,7 +168,7 @@ impl RateRange {
             return Err("expected a rate above 0".to_owned());
         }
         if !(0.0..1.0).contains(&tolerance) {
-            return Err("expected a tolerance from 0 to below 1, such as 0.1".to_owned());
+            return Err("expected a tolerance below 1, such as 0.1 or \"10%\"".to_owned());
         }
         let (min, max) = (hz * (1.0 - tolerance), hz * (1.0 + tolerance));
         Ok(Self { min: Some(min), max: Some(max), least_events })
@@ -192,7 +192,10 @@ impl ShortForm for RateRange {
             Some(_) if min.is_some() || max.is_some() => {
                 Err("expected either `hz` or `min` and `max`".to_owned())
             }
-            Some(hz) => Self::around(hz, tolerance.unwrap_or(TOLERANCE), least_events),
+            Some(hz) => {
+                let tolerance = tolerance.map_or(TOLERANCE, |Share(share)| share);
+                Self::around(hz, tolerance, least_events)
+            }
             None if tolerance.is_some() => Err("`tolerance` needs `hz`".to_owned()),
             None => {
                 check_range(min, max)?;
@@ -254,18 +257,22 @@ const OVER: f64 = 1.5;
 struct DroppedShareTable {
     /// Intervals longer than this many times the median count as dropped events; 1.5 by default.
     over: Option<f64>,
-    /// The greatest share of such intervals, from 0 to 1.
-    share: f64,
+    /// The greatest share of such intervals.
+    share: Share,
 }
 
 impl ShortForm for DroppedShare {
     type Table = DroppedShareTable;
 
-    const EXPECTED: &'static str = "a share of intervals such as 0.05, or a table with `over` and \
-                                    `share`";
+    const EXPECTED: &'static str = "a share of intervals such as 0.05 or \"5%\", or a table with \
+                                    `over` and `share`";
 
     fn from_number(share: f64) -> Result<Self, String> {
-        Self::from_table(DroppedShareTable { over: None, share })
+        Self::from_table(DroppedShareTable { over: None, share: Share::from_number(share)? })
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        Self::from_table(DroppedShareTable { over: None, share: Share::parse(text)? })
     }
 
     fn from_table(DroppedShareTable { over, share }: DroppedShareTable) -> Result<Self, String> {
@@ -273,10 +280,7 @@ impl ShortForm for DroppedShare {
         if !(over >= 1.0 && over.is_finite()) {
             return Err("expected `over` of 1 or more".to_owned());
         }
-        if !(0.0..=1.0).contains(&share) {
-            return Err("expected a share from 0 to 1".to_owned());
-        }
-        Ok(Self { over, share })
+        Ok(Self { over, share: share.0 })
     }
 }
 short_form!(DroppedShare);
@@ -441,7 +445,12 @@ mod tests {
         assert_eq!(read("7"), Ok(counts));
         let rate: RateRange = read("{ hz = 10, tolerance = 0.5 }").unwrap();
         assert_eq!((rate.min, rate.max, rate.least_events), (Some(5.0), Some(15.0), 10));
-        assert_eq!(read("0.05"), Ok(DroppedShare { over: 1.5, share: 0.05 }));
+        for dropped in ["0.05", "\"5%\"", "{ share = \"5 %\" }", "{ share = 0.05 }"] {
+            assert_eq!(read(dropped), Ok(DroppedShare { over: 1.5, share: 0.05 }), "{dropped}");
+        }
+        for half in ["{ hz = 10, tolerance = 0.5 }", "{ hz = 10, tolerance = \"50%\" }"] {
+            assert_eq!(read(half), Ok(rate), "{half}");
+        }
         let latency: LatencyRange = read("\"200ms\"").unwrap();
         assert_eq!((latency.min, latency.max), (None, Some(200_000_000)));
         assert_eq!(read("0.2"), Ok(latency));
@@ -454,11 +463,20 @@ mod tests {
         for wrong in ["-1", "1.5", "{ min = 2, max = 1 }", "{}", "\"x\"", "{ least = 1 }"] {
             assert!(read::<CountRange>(wrong).is_err(), "{wrong}");
         }
-        for wrong in ["0", "nan", "{ hz = 1, min = 2 }", "{ tolerance = 1 }", "{}", "{ hz = inf }"]
-        {
+        for wrong in [
+            "0",
+            "nan",
+            "{ hz = 1, min = 2 }",
+            "{ tolerance = 1 }",
+            "{ hz = 1, tolerance = \"100%\" }",
+            "{}",
+            "{ hz = inf }",
+        ] {
             assert!(read::<RateRange>(wrong).is_err(), "{wrong}");
         }
-        for wrong in ["1.1", "nan", "{ over = 0.5, share = 0 }", "{ over = 2 }"] {
+        for wrong in
+            ["1.1", "nan", "\"101%\"", "\"5\"", "{ over = 0.5, share = 0 }", "{ over = 2 }"]
+        {
             assert!(read::<DroppedShare>(wrong).is_err(), "{wrong}");
         }
         assert!(read::<Nanos>("\"-1s\"").is_err() && read::<DurationRange>("\"1s\"").is_err());

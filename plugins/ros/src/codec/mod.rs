@@ -24,8 +24,8 @@ use serde::Deserialize;
 use sluice_kit::type_library::{MAX_DESCRIPTION_LEN, TypeBudget, TypeId};
 use sluice_kit::{TypeFile, TypePaths, codecs};
 use sluice_model::{
-    Channel, Codec, Encoding, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey,
-    UnusableTypes, raw::RawColumn,
+    Channel, Codec, DeclaredTypes, Encoding, KeyOf, KnownType, MessageType, OptionsError,
+    PayloadType, TypeKey, raw::RawColumn,
 };
 
 use crate::types::Generation;
@@ -92,12 +92,9 @@ const MAX_FILE_LEN: usize = 1 << 20;
 /// The codec of a generation.
 struct RosCodec {
     generation: Generation,
-    types: Vec<KnownType>,
+    declared: DeclaredTypes,
     /// By name, without `msg`.
     keys: BTreeMap<String, TypeKey>,
-    mistakes: Vec<String>,
-    unusable: Vec<UnusableTypes>,
-    made_from: String,
     embedded: Mutex<EmbeddedTypes>,
 }
 
@@ -120,7 +117,7 @@ impl RosCodec {
     }
 
     fn from_files(files: Vec<TypeFile>, generation: Generation) -> Self {
-        let made_from = codecs::fingerprint(generation.codec(), &files);
+        let fingerprint = codecs::fingerprint(generation.codec(), &files);
         let library = Library::from_files(files, generation);
         let (mistakes, unusable) =
             (library.types.mistakes(), library.types.unusable(str::to_owned));
@@ -139,11 +136,12 @@ impl RosCodec {
             |known: &KnownType| (short_name(&known.message_type.name), known.message_type.key);
         let keys = types.iter().map(key).collect();
         let embedded = Mutex::default();
-        Self { generation, types, keys, mistakes, unusable, made_from, embedded }
+        let declared = DeclaredTypes { types, mistakes, unusable, fingerprint };
+        Self { generation, declared, keys, embedded }
     }
 
     /// The type of that name which a log declares.
-    fn declared(&self, name: &str, language: &str, data: &[u8]) -> Result<KnownType, String> {
+    fn embedded_type(&self, name: &str, language: &str, data: &[u8]) -> Result<KnownType, String> {
         if language == "omgidl" {
             return Err("its type is declared in `omgidl`, which is not supported".to_owned());
         }
@@ -201,16 +199,8 @@ fn message_type(name: &str, text: &str, generation: Generation) -> MessageType {
 }
 
 impl Codec for RosCodec {
-    fn mistakes(&self) -> &[String] {
-        &self.mistakes
-    }
-
-    fn unusable(&self) -> &[UnusableTypes] {
-        &self.unusable
-    }
-
-    fn types(&self) -> &[KnownType] {
-        &self.types
+    fn declared(&self) -> &DeclaredTypes {
+        &self.declared
     }
 
     fn keys(&self, channel: &Channel) -> Option<KeyOf> {
@@ -233,17 +223,13 @@ impl Codec for RosCodec {
         if let Some(known) = lock().known.get(&key) {
             return Some(known.clone());
         }
-        let declared = self.declared(name, &schema.encoding, &schema.data);
-        let known = declared.unwrap_or_else(|why| {
+        let known = self.embedded_type(name, &schema.encoding, &schema.data);
+        let known = known.unwrap_or_else(|why| {
             let described = Arc::new(message_type(name, "", self.generation));
             KnownType { message_type: described, file: None, line: 0, payload_type: Err(why) }
         });
         // Threads that made the same type at once use the same one.
         Some(lock().known.entry(key).or_insert(known).clone())
-    }
-
-    fn fingerprint(&self) -> &str {
-        &self.made_from
     }
 
     fn adopt(&self, described: &MessageType, _: &Schema) -> Result<PayloadType, String> {

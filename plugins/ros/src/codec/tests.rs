@@ -225,13 +225,13 @@ fn files_declare_types_by_their_folders() {
         file("share/b/msg/Broken.msg", "string s\nnothing/Here h\n"),
     ];
     let codec = RosCodec::from_files(files, Generation::Ros2);
-    let names: Vec<_> = codec.types.iter().map(|known| &*known.message_type.name).collect();
+    let names: Vec<_> = codec.types().iter().map(|known| &*known.message_type.name).collect();
     assert_eq!(names, ["a/msg/One", "a/msg/Two", "b/msg/Three"]);
-    assert!(codec.mistakes[0].contains("nothing/Here"), "{:?}", codec.mistakes);
+    assert!(codec.mistakes()[0].contains("nothing/Here"), "{:?}", codec.mistakes());
     let mut channel = Channel::new(Name::from_text("/t"), "log", Encoding::Cdr);
     channel.type_name = Some("a/One".into());
     let key = codec.keys(&channel).unwrap()(&[]);
-    assert_eq!(key, Some(codec.types[0].message_type.key));
+    assert_eq!(key, Some(codec.types()[0].message_type.key));
 }
 
 /// Makes types and payloads of them, from numbers that look random.

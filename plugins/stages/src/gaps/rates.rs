@@ -38,10 +38,7 @@ impl Rates {
     pub(super) fn parse(rates: &BTreeMap<String, f64>) -> Result<Self, OptionsError> {
         let mut parsed = Vec::new();
         for (channels, rate) in rates {
-            let wrong = |message: String| OptionsError {
-                path: vec!["rates".into(), channels.clone()],
-                message,
-            };
+            let wrong = |message: String| OptionsError::in_entry("rates", channels, message);
             let pattern = Pattern::parse(channels).map_err(wrong)?;
             if !(1e-9..=1e9).contains(rate) {
                 return Err(wrong("expected a number of events per second, such as 10".to_owned()));

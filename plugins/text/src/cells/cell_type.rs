@@ -106,7 +106,7 @@ pub(super) fn guess<'s>(samples: impl Iterator<Item = &'s CellSample>) -> CellTy
     }
 }
 
-/// Whether a cell has no value. An empty text is quoted.
+/// Whether a cell has no value, unless its column has texts: there, only an empty cell has none.
 fn is_null(cell: &Cell, text: &[u8]) -> bool {
     !cell.is_quoted && text.trim_ascii().is_empty()
 }
@@ -195,7 +195,7 @@ impl ColumnBuilder {
             Self::F64(column) => column.append_option(number(&text).ok().filter(|_| !is_null)),
             Self::I64(column) => column.append_option(parsed(&text).filter(|_| !is_null)),
             Self::Bool(column) => column.append_option(truth(&text).filter(|_| !is_null)),
-            Self::Text(column) if is_null => column.append_null(),
+            Self::Text(column) if is_null && text.is_empty() => column.append_null(),
             Self::Text(column) => column.append_value(escaped(&text)),
         }
     }

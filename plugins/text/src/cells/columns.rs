@@ -90,7 +90,7 @@ impl CsvColumns {
             .flat_map(|field| [field.name().clone(), field.data_type().to_string()])
             .collect();
         let key = TypeKey::from_parts(texts.iter().map(String::as_bytes));
-        let message = Arc::new(MessageType::part("csv", key));
+        let message = Arc::new(MessageType::named("csv", key));
         let ColumnRoles { time, unit, channel, sequence } = roles;
         Ok(Some(Self { names, time, unit, channel, sequence, fields, schema, message, first_row }))
     }

@@ -82,6 +82,18 @@ fn a_row_is_an_event_with_typed_fields() {
 }
 
 #[test]
+fn blanks_are_a_text_in_columns_of_texts_and_null_in_others() {
+    let text = "t,s,x\n1, , \n2,\t,1\n3, x , 2\n4,,\n5,\"\",3\n6,\"  \",4\n";
+    for options in [json!({}), json!({ "types": { "s": "text" } })] {
+        let columns = fields(text, options);
+        let texts: Vec<_> = columns.column(0).as_string::<i32>().iter().collect();
+        assert_eq!(texts, [Some(" "), Some("\t"), Some(" x "), None, Some(""), Some("  ")]);
+        let numbers: Vec<_> = columns.column(1).as_primitive::<Float64Type>().iter().collect();
+        assert_eq!(numbers, [None, Some(1.0), Some(2.0), None, Some(3.0), Some(4.0)]);
+    }
+}
+
+#[test]
 fn digits_with_zeros_in_front_stay_texts() {
     let columns = fields("t,code,x\n1,007,0\n2,0,0.5\n", json!({}));
     assert_eq!(columns.column(0).as_string::<i32>().value(0), "007");

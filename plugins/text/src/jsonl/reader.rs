@@ -13,9 +13,6 @@ use sluice_model::{
 
 use super::event::{EventHead, EventLines, LineContent};
 
-/// How much a file may have grown since it was split for the last split to read it all.
-const MAX_GROWTH: u64 = 4 << 20;
-
 /// Reads one split of a file of JSON lines.
 #[derive(Debug)]
 pub(crate) struct JsonLineReader {
@@ -42,8 +39,7 @@ impl JsonLineReader {
         max_len: usize,
         context: &ReadContext,
     ) -> Result<Self, Error> {
-        let grown = |bytes: u64| split.start.saturating_add(bytes).saturating_add(MAX_GROWTH);
-        let end = split.end.or(split.bytes.map(grown)).unwrap_or(u64::MAX);
+        let end = split.end.unwrap_or(u64::MAX);
         let at = match entry {
             SplitStart::At(at) => at,
             // Starting one byte earlier finds a line that starts exactly at the split.
@@ -155,8 +151,7 @@ impl JsonLineReader {
         let at = self.lines.position();
         // Each split reports its own part.
         let from = at.max(self.start);
-        let is_there = self.lines.log().len().is_none_or(|len| len >= self.expected);
-        if from < self.expected && !is_there {
+        if from < self.expected && self.lines.log().is_shorter_than(self.expected) {
             let (length, reason) =
                 (self.expected - from, "the file became shorter while it was read");
             self.context.damage.report(Damage::new(&self.input, from, length, reason));

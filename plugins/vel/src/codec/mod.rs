@@ -15,8 +15,8 @@ use sluice_kit::type_library::MAX_DESCRIPTION_LEN;
 use sluice_kit::{TypeFile, TypePaths};
 use sluice_model::raw::RawColumn;
 use sluice_model::{
-    Channel, Codec, Encoding, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey,
-    UnusableTypes,
+    Channel, Codec, DeclaredTypes, Encoding, KeyOf, KnownType, MessageType, OptionsError,
+    PayloadType, TypeKey, UnusableTypes,
 };
 
 use crate::channels::{TYPE_KEY, VERSION_KEY};
@@ -83,12 +83,9 @@ const RAW_BOOLEANS: u64 = 1 << 30;
 /// Declared messages.
 #[derive(Debug, Default)]
 struct VelCodec {
-    types: Vec<KnownType>,
+    declared: DeclaredTypes,
     /// The declared versions of each type.
     versions: Arc<BTreeMap<u32, Vec<i32>>>,
-    mistakes: Vec<String>,
-    unusable: Vec<UnusableTypes>,
-    made_from: String,
 }
 
 /// A declaration and its position.
@@ -102,18 +99,16 @@ impl TryFrom<VelTypes> for Box<dyn Codec> {
     type Error = OptionsError;
 
     fn try_from(options: VelTypes) -> Result<Self, OptionsError> {
-        let (mut placed, mut mistakes, mut unusable) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut placed, mut types) = (Vec::new(), DeclaredTypes::default());
         for TypeFile { path, text } in options.types.texts(NAME, MAX_FILE_LEN)? {
             match read_declarations(&path, &text) {
                 Ok(found) => placed.extend(found),
                 Err((why, line)) => {
-                    mistakes.push(format!("error: {why}: {}:{line}", path.display()));
-                    let why = format!("{why} (line {line})");
-                    let types = Vec::new();
-                    unusable.push(UnusableTypes {
+                    types.mistakes.push(format!("error: {why}: {}:{line}", path.display()));
+                    types.unusable.push(UnusableTypes {
                         file: Some(path),
-                        types,
-                        why,
+                        types: Vec::new(),
+                        why: format!("{why} (line {line})"),
                         has_mistake: true,
                     });
                 }
@@ -122,13 +117,13 @@ impl TryFrom<VelTypes> for Box<dyn Codec> {
         for (at, declared) in options.messages.into_iter().enumerate() {
             let checked = declared.plan(Versions::This).map(drop);
             let checked = checked.and_then(|()| message_type(&declared, Versions::This).map(drop));
-            checked.map_err(|message| OptionsError {
-                path: vec!["messages".to_owned(), at.to_string()],
-                message: format!("`{}`: {message}", declared.name),
+            checked.map_err(|message| {
+                let message = format!("`{}`: {message}", declared.name);
+                OptionsError::in_entry("messages", at, message)
             })?;
             placed.push(LocatedMessage { declared, file: None, line: 0 });
         }
-        Ok(Box::new(VelCodec::from_declarations(placed, mistakes, unusable)))
+        Ok(Box::new(VelCodec::from_declarations(placed, types)))
     }
 }
 
@@ -159,12 +154,9 @@ fn read_declarations(path: &Path, text: &str) -> Result<Vec<LocatedMessage>, (St
 }
 
 impl VelCodec {
-    fn from_declarations(
-        mut placed: Vec<LocatedMessage>,
-        mistakes: Vec<String>,
-        unusable: Vec<UnusableTypes>,
-    ) -> Self {
-        let mut codec = Self { mistakes, unusable, ..Self::default() };
+    /// The codec of these declarations, and of the mistakes found so far.
+    fn from_declarations(mut placed: Vec<LocatedMessage>, declared: DeclaredTypes) -> Self {
+        let mut codec = Self { declared, ..Self::default() };
         let mut hash = blake3::Hasher::new();
         placed.sort_by(|a, b| {
             (&a.declared.name, a.declared.version).cmp(&(&b.declared.name, b.declared.version))
@@ -179,7 +171,7 @@ impl VelCodec {
             let same_number = *named.entry(id).or_insert(place);
             let same_version = *known.entry((id, version)).or_insert(place);
             if let Some(what) = clash(place, same_number, same_version) {
-                codec.mistakes.push(format!("error: {what}"));
+                codec.declared.mistakes.push(format!("error: {what}"));
                 clashing.entry(id).or_insert(what);
             }
         }
@@ -189,7 +181,7 @@ impl VelCodec {
             }
         }
         known.retain(|(id, _), _| !clashing.contains_key(id));
-        codec.made_from = format!("{NAME} types, blake3 {}", hash.finalize().to_hex());
+        codec.declared.fingerprint = format!("{NAME} types, blake3 {}", hash.finalize().to_hex());
         let mut versions: BTreeMap<u32, Vec<i32>> = BTreeMap::new();
         known.keys().for_each(|(id, version)| versions.entry(*id).or_default().push(*version));
         for ((id, version), place) in known {
@@ -198,7 +190,7 @@ impl VelCodec {
                 codec.add(place, Versions::Above);
             }
         }
-        codec.types.sort_by(|a, b| a.message_type.name.cmp(&b.message_type.name));
+        codec.declared.types.sort_by(|a, b| a.message_type.name.cmp(&b.message_type.name));
         codec.versions = Arc::new(versions);
         codec
     }
@@ -206,7 +198,7 @@ impl VelCodec {
     /// Records that a declaration cannot be used.
     fn mark_unusable(&mut self, place: &LocatedMessage, why: &str) {
         let (file, name) = (place.file.as_deref(), &place.declared.name);
-        UnusableTypes::add(&mut self.unusable, file, name, (why.to_owned(), true));
+        UnusableTypes::add(&mut self.declared.unusable, file, name, (why.to_owned(), true));
     }
 
     fn add(&mut self, place: &LocatedMessage, versions: Versions) {
@@ -218,7 +210,7 @@ impl VelCodec {
         let wrong = [described.as_ref().err(), plan.as_ref().err()];
         if versions == Versions::This {
             for what in wrong.into_iter().flatten() {
-                self.mistakes.push(mistake(what.clone()));
+                self.declared.mistakes.push(mistake(what.clone()));
                 self.mark_unusable(place, &format!("{what} (line {line})"));
             }
         }
@@ -227,7 +219,7 @@ impl VelCodec {
             let raw = raw_key(described.key);
             let form = PayloadType::new(Arc::clone(&described), plan)
                 .with_raw_column(RawColumn::Booleans, raw);
-            self.types.push(KnownType {
+            self.declared.types.push(KnownType {
                 message_type: described,
                 file: file.clone(),
                 line: *line,
@@ -296,16 +288,8 @@ fn channel_type(channel: &Channel) -> Option<(u32, i32)> {
 }
 
 impl Codec for VelCodec {
-    fn mistakes(&self) -> &[String] {
-        &self.mistakes
-    }
-
-    fn unusable(&self) -> &[UnusableTypes] {
-        &self.unusable
-    }
-
-    fn types(&self) -> &[KnownType] {
-        &self.types
+    fn declared(&self) -> &DeclaredTypes {
+        &self.declared
     }
 
     fn keys(&self, channel: &Channel) -> Option<KeyOf> {
@@ -320,10 +304,6 @@ impl Codec for VelCodec {
             }
         });
         Some(Arc::new(move |_| key))
-    }
-
-    fn fingerprint(&self) -> &str {
-        &self.made_from
     }
 
     fn adopt(&self, message: &MessageType, _: &Schema) -> Result<PayloadType, String> {

@@ -4,4 +4,7 @@
 
 mod cases;
 mod contract;
+mod kit;
 mod scan;
+mod windows;
+mod writing;

@@ -112,6 +112,60 @@ fn a_size_that_would_swallow_messages_is_told_by_those() {
     assert_eq!(at(&log, 0), MessageScan::Damage { end: own, reason });
 }
 
+/// A log of messages, where the size of the first makes it end with message `last`.
+fn swallowing(messages: &[Vec<u8>], last: usize) -> Vec<u8> {
+    let mut log = messages.concat();
+    let end: usize = messages.iter().take(last + 1).map(Vec::len).sum();
+    log[..4].copy_from_slice(&(end as u32 - 4).to_le_bytes());
+    log
+}
+
+#[test]
+fn a_size_that_swallows_whole_messages_is_told_by_the_layout() {
+    let deleted = |mut message: Vec<u8>| {
+        message[4] = 0x30;
+        message
+    };
+    for first in [imu(1.0), deleted(imu(1.0)), message(IMU_STATE, 102, 1e99, &imu(1.0)[21..])] {
+        for second in [imu(2.0), other(2.0), deleted(imu(2.0))] {
+            let own = first.len() as u64;
+            let messages = [first.clone(), second, other(3.0), imu(4.0)];
+            for last in 1..4 {
+                let log = swallowing(&messages, last);
+                let size = u32::from_le_bytes(*log.first_chunk().unwrap());
+                let reason = MessageDamage::Payload(size);
+                assert_eq!(at(&log, 0), MessageScan::Damage { end: own, reason }, "{last}");
+                let stop = Rules { after_damage: AfterDamage::Stop, ..rules() };
+                let all = MessageScan::Damage { end: log.len() as u64, reason };
+                assert_eq!(classify(&mut &log[..], 0, &stop).unwrap(), all);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_message_is_kept_whose_layout_does_not_tell_that_it_swallows_others() {
+    let newer = message(IMU_STATE, 103, 1.0, &imu(1.0)[21..]);
+    let odometry = message(ODOMETRY, 7, 1.0, b"any");
+    for (what, first, more) in [
+        ("of a newer version", newer, imu(2.0)),
+        ("of an unknown layout", odometry, imu(2.0)),
+        ("of an unknown type", other(1.0), imu(2.0)),
+        ("with further bytes", imu(1.0), vec![MARKER; 40]),
+        (
+            "with a further string",
+            imu(1.0),
+            [&[21, 0, 0, 0][..], b"1 string of 21 letters"].concat(),
+        ),
+        ("with a further number", imu(1.0), vec![0; 4]),
+    ] {
+        let log = swallowing(&[first, more, imu(3.0)], 1);
+        let end = log.len() as u64 - imu(3.0).len() as u64;
+        let MessageScan::Message { end: found, .. } = at(&log, 0) else { panic!("{what}") };
+        assert_eq!(found, end, "{what}");
+    }
+}
+
 #[test]
 fn a_marker_that_nothing_confirms_is_no_deleted_message() {
     let mut log = [other(1.0), imu(2.0)].concat();

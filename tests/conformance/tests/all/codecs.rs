@@ -13,8 +13,8 @@ use sluice_conformance::{CodecTrial, Promise, codec};
 use sluice_model::registry::schema_of;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
-    Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
-    PayloadForm, PayloadType, Plugin, PluginFactory, TypeKey, options,
+    Batch, Channel, Codec, DeclaredTypes, Encoding, Error, KeyOf, KnownType, MessageType,
+    OptionsError, PayloadForm, PayloadType, Plugin, PluginFactory, TypeKey, options,
 };
 
 use crate::found::expect_findings;
@@ -94,30 +94,24 @@ fn make(value: Value, wrong: CodecDefect) -> Result<Box<dyn Codec>, OptionsError
         line: 0,
         payload_type: Ok(form),
     };
-    Ok(Box::new(ToyCodec { types: vec![known], wrong }))
+    let (types, fingerprint) = (vec![known], "toy".to_owned());
+    let declared = DeclaredTypes { types, fingerprint, ..DeclaredTypes::default() };
+    Ok(Box::new(ToyCodec { declared, wrong }))
 }
 
 struct ToyCodec {
-    types: Vec<KnownType>,
+    declared: DeclaredTypes,
     wrong: CodecDefect,
 }
 
 impl Codec for ToyCodec {
-    fn mistakes(&self) -> &[String] {
-        &[]
-    }
-
-    fn types(&self) -> &[KnownType] {
-        &self.types
+    fn declared(&self) -> &DeclaredTypes {
+        &self.declared
     }
 
     fn keys(&self, channel: &Channel) -> Option<KeyOf> {
         let key = |payload: &[u8]| (payload.first() == Some(&b'P')).then_some(TypeKey(7));
         (channel.encoding == Encoding::Unknown).then(|| Arc::new(key) as KeyOf)
-    }
-
-    fn fingerprint(&self) -> &'static str {
-        "toy"
     }
 
     fn adopt(&self, described: &MessageType, _: &Schema) -> Result<PayloadType, String> {

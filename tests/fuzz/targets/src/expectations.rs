@@ -15,14 +15,17 @@ pub fn expectations(bytes: &[u8]) {
             compare(&expectations, &Figures::default());
             compare(&expectations, &log);
         }
-        Err(mistake) => {
-            assert!(mistake.span.start <= text.len(), "{mistake:?}");
-            mistake.render("expect.toml", text, false);
+        Err(mistakes) => {
+            assert!(!mistakes.is_empty());
+            for mistake in mistakes {
+                assert!(mistake.span.start <= text.len(), "{mistake:?}");
+                mistake.render("expect.toml", text, false);
+            }
         }
     }
     let made = from_figures(&log);
     let expectations = Expectations::parse("made.toml", &made);
-    let expectations = expectations.unwrap_or_else(|mistake| panic!("{mistake:?} in:\n{made}"));
+    let expectations = expectations.unwrap_or_else(|mistakes| panic!("{mistakes:?} in:\n{made}"));
     assert_eq!(compare(&expectations, &log).unmet, [], "{made}");
 }
 

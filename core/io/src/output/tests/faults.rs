@@ -159,3 +159,32 @@ fn a_compressed_file_that_grows_keeps_what_it_had_and_the_frames_before_a_full_d
         fs::write(&path, before).unwrap();
     }
 }
+
+#[test]
+fn what_is_appended_after_a_mark_is_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["log", "log.zst"] {
+        let path = folder.path().join(name);
+        let outputs = Arc::new(Outputs::new(Overwrite::Refuse, true, &[]).in_place(true));
+        let mut file = outputs.create(&path).unwrap();
+        file.write(b"one ").unwrap();
+        let mark = file.mark().unwrap().unwrap();
+        file.write(b"two ").unwrap();
+        file.flush().unwrap();
+        file.write(b"three ").unwrap();
+        file.roll_back(mark);
+        file.write(b"four ").unwrap();
+        file.finish(2).unwrap();
+        let published = outputs.publish(|_, _| Ok(String::new())).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        let hash = blake3::hash(&bytes).to_hex().to_string();
+        assert_eq!(published[0].bytes, bytes.len() as u64, "{name}");
+        assert_eq!(published[0].blake3.as_deref(), Some(&*hash), "{name}");
+        let mut text = [0; 30];
+        let read = crate::files::LogFile::open(&path).unwrap().read_at(0, &mut text).unwrap();
+        assert_eq!(std::str::from_utf8(&text[..read]).unwrap(), "one four ", "{name}");
+    }
+    let outputs = Arc::new(Outputs::new(Overwrite::Refuse, false, &[]));
+    let mut other = outputs.create(&folder.path().join("other")).unwrap();
+    assert!(other.mark().unwrap().is_none());
+}

@@ -30,8 +30,7 @@ impl<F: Framing> FramedReader<F> {
             let reason = "the log became empty before it was read";
             self.context.damage.report(Damage::new(&self.input, 0, 0, reason));
         }
-        let is_there = self.log.file.len().is_none_or(|len| len >= self.expected);
-        if from >= self.expected || is_there {
+        if from >= self.expected || !self.log.file.is_shorter_than(self.expected) {
             return;
         }
         let (length, reason) = (self.expected - from, "the log became shorter while it was read");

@@ -100,11 +100,7 @@ impl QueryFold {
         Ok(output)
     }
 
-    fn begin(
-        &mut self,
-        schemas: &[arrow_schema::SchemaRef],
-        run: &RunHandle,
-    ) -> Result<(), Error> {
+    fn begin(&mut self, schemas: &[arrow_schema::SchemaRef], run: &RunHandle) -> Result<(), Error> {
         let planner = self.budget.planner()?;
         let planned = plan(&planner, &self.query, schemas, self.channel.as_deref());
         let (planned, mapping) = planned.map_err(|mistake| mistake_error(&mistake, &self.query))?;

@@ -9,8 +9,8 @@ use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_model::{
-    Batch, Channel, Codec, Error, KeyOf, KnownType, MessageType, OptionsError, PayloadForm,
-    PayloadType, TypeKey,
+    Batch, Channel, Codec, DeclaredTypes, Error, KeyOf, KnownType, MessageType, OptionsError,
+    PayloadForm, PayloadType, TypeKey,
 };
 
 use crate::frames::kit::{GPS_TO_LOCAL_KEY, POSE_KEY, columns};
@@ -28,7 +28,7 @@ sluice_model::register! {
     sample: "",
 }
 
-struct TwoTypesCodec(Vec<KnownType>);
+struct TwoTypesCodec(DeclaredTypes);
 
 struct EmptyPayloadForm(SchemaRef);
 
@@ -43,25 +43,19 @@ impl TryFrom<TwoTypesOptions> for Box<dyn Codec> {
                 let payload_type = PayloadType::new(Arc::clone(&message_type), form);
                 KnownType { message_type, file: None, line: 1, payload_type: Ok(payload_type) }
             });
-        Ok(Box::new(TwoTypesCodec(known.into())))
+        let (types, fingerprint) = (known.into(), "two types".to_owned());
+        let declared = DeclaredTypes { types, fingerprint, ..DeclaredTypes::default() };
+        Ok(Box::new(TwoTypesCodec(declared)))
     }
 }
 
 impl Codec for TwoTypesCodec {
-    fn mistakes(&self) -> &[String] {
-        &[]
-    }
-
-    fn types(&self) -> &[KnownType] {
+    fn declared(&self) -> &DeclaredTypes {
         &self.0
     }
 
     fn keys(&self, _: &Channel) -> Option<KeyOf> {
         Some(Arc::new(|payload| Some(TypeKey(u64::from_be_bytes(*payload.first_chunk()?)))))
-    }
-
-    fn fingerprint(&self) -> &str {
-        "two types"
     }
 
     fn adopt(&self, _: &MessageType, _: &Schema) -> Result<PayloadType, String> {

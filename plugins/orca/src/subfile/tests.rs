@@ -1,0 +1,155 @@
+//! Records of every form are found.
+
+#![expect(clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
+
+use super::*;
+use proptest::prelude::*;
+
+fn reader(bytes: &[u8]) -> impl FnMut(u64, &mut [u8]) -> Result<usize, Error> {
+    |at, buffer| {
+        let rest = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+        let len = rest.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+}
+
+fn index(bytes: &[u8]) -> RecordIndex {
+    index_with(bytes, FramingHints { first_may_lack_id: true, ..FramingHints::default() }, 1 << 20)
+}
+
+fn index_with(bytes: &[u8], hints: FramingHints, max_offsets: usize) -> RecordIndex {
+    RecordIndex::build_framed(hints, bytes.len() as u64, &mut reader(bytes), max_offsets).unwrap()
+}
+
+fn framed(prefix: RecordPrefix, records: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (n, record) in records.iter().enumerate() {
+        if prefix.has_id(n as u64) {
+            bytes.push((n % 3) as u8);
+        }
+        let len = record.len() as u64;
+        bytes.extend(&len.to_le_bytes()[..if prefix.wide { 8 } else { 4 }]);
+        bytes.extend(record);
+    }
+    bytes
+}
+
+fn objects(count: usize) -> Vec<Vec<u8>> {
+    (0..count)
+        .map(|n| {
+            let mut object: Vec<u8> = (0..n * 7 % 300).map(|b| (b * n + 5) as u8).collect();
+            object.push(0);
+            object
+        })
+        .collect()
+}
+
+fn prefix_of(index: &RecordIndex) -> RecordPrefix {
+    match index.framing {
+        RecordFraming::Framed { prefix, .. } => prefix,
+        RecordFraming::Lines => panic!("records"),
+    }
+}
+
+fn all(index: &RecordIndex, bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut cursor = IndexCursor::default();
+    (0..index.records)
+        .map(|n| {
+            let place = index.locate(n, &mut cursor, &mut reader(bytes)).unwrap().unwrap();
+            let record = &bytes[place.start as usize..place.end as usize];
+            record[index.framing.payload(n, record).unwrap().1].to_vec()
+        })
+        .collect()
+}
+
+#[test]
+fn the_record_prefix_is_detected_from_the_file() {
+    for prefix in RecordPrefix::ALL {
+        let bytes = framed(prefix, &objects(40));
+        let index = index(&bytes);
+        assert_eq!((prefix_of(&index), index.records, &index.damage), (prefix, 40, &None));
+        assert_eq!(all(&index, &bytes), objects(40));
+    }
+}
+
+#[test]
+fn a_damaged_end_does_not_hide_the_form() {
+    for prefix in RecordPrefix::ALL {
+        let mut bytes = framed(prefix, &objects(40));
+        bytes.truncate(bytes.len() - 3);
+        let index = index(&bytes);
+        assert_eq!((prefix_of(&index), index.records), (prefix, 39));
+        let (len, reason) = index.damage.unwrap();
+        assert_eq!(index.end + len, bytes.len() as u64);
+        assert!(reason.contains("cut off"), "{reason}");
+    }
+}
+
+#[test]
+fn lengths_of_zero_and_excessive_lengths_end_the_readable_part() {
+    for (tail, says) in [([0u8; 4], "length 0"), ([0xff; 4], "more than any record has")] {
+        let bytes = [&framed(RecordPrefix::default(), &objects(5))[..], &tail, b"more"].concat();
+        let index = index_with(
+            &bytes,
+            FramingHints { prefix: Some(RecordPrefix::default()), ..FramingHints::default() },
+            99,
+        );
+        assert_eq!((index.records, index.damage.as_ref().map(|d| d.0)), (5, Some(8)));
+        assert!(index.damage.unwrap().1.contains(says));
+    }
+}
+
+#[test]
+fn an_empty_file_has_no_records_and_no_damage() {
+    let index = index(b"");
+    assert_eq!((index.records, index.damage), (0, None));
+}
+
+#[test]
+fn lines_are_records() {
+    let text = b"one\r\n\ntwo\nlast";
+    let index = RecordIndex::build_lines(text.len() as u64, &mut reader(text), 3).unwrap();
+    assert_eq!(all(&index, text), [&b"one"[..], b"", b"two", b"last"]);
+}
+
+#[test]
+fn lengths_are_big_endian_on_request() {
+    let bytes = [0, 0, 0, 2, 7, 0];
+    let hints = FramingHints { byte_order: ByteOrder::Big, ..FramingHints::default() };
+    assert_eq!(all(&index_with(&bytes, hints, 9), &bytes), [[7, 0]]);
+}
+
+proptest! {
+    #[test]
+    fn thinned_offsets_locate_the_same_records(
+        count in 0usize..200,
+        max_offsets in 2usize..40,
+    ) {
+        let bytes = framed(RecordPrefix::default(), &objects(count));
+        let prefix = Some(RecordPrefix::default());
+        let hints = FramingHints { prefix, ..FramingHints::default() };
+        let index = index_with(&bytes, hints, max_offsets);
+        prop_assert!(index.offsets.len() <= max_offsets);
+        prop_assert_eq!(all(&index, &bytes), objects(count));
+        for n in [count / 2, 0, count.saturating_sub(1), count] {
+            let mut cursor = IndexCursor { record: n as u64 / 3, at: 0 };
+            if cursor.record > 0 { cursor = IndexCursor::default(); }
+            let place = index.locate(n as u64, &mut cursor, &mut reader(&bytes)).unwrap();
+            prop_assert_eq!(place.is_some(), n < count);
+        }
+    }
+
+    #[test]
+    fn any_bytes_have_records_and_a_rest(
+        bytes in proptest::collection::vec(
+            prop_oneof![Just(0u8), 0u8..6, any::<u8>()],
+            0..200,
+        ),
+    ) {
+        let index = index(&bytes);
+        let rest = index.damage.as_ref().map_or(0, |damage| damage.0);
+        prop_assert_eq!(index.end + rest, bytes.len() as u64);
+        prop_assert_eq!(all(&index, &bytes).len() as u64, index.records);
+    }
+}

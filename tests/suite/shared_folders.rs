@@ -1,0 +1,61 @@
+//! Batches whose units write several files into one folder.
+
+use std::fs;
+
+use crate::batch::tree;
+use crate::kit::{Folder, LcmEvent, log, run_sluice};
+
+/// An Orca log in a folder of its own: its subfile is named like those of the others.
+fn write_orca_log(folder: &Folder, number: u8) {
+    let record = |index: u8| {
+        let mut record = vec![number; usize::from(number) * 3 + 20];
+        record.extend([index, 0]);
+        let length = (record.len() as u32).to_le_bytes();
+        [&length[..], &record].concat()
+    };
+    let lines: String =
+        (0..50).map(|index| format!("{} 0 0 {}\n", 100 + index, index + 1)).collect();
+    fs::create_dir_all(folder.at(&format!("in/r{number}"))).unwrap();
+    let subfile: Vec<u8> = (0..50).flat_map(record).collect();
+    folder.write(&format!("in/r{number}/laser0.log"), subfile);
+    let master = format!("::orca::Laser ice laser0.log\n#data\n{lines}");
+    folder.write(&format!("in/r{number}/master.log"), master);
+}
+
+#[test]
+fn orca_logs_of_one_folder_keep_their_subfiles_apart() {
+    let folder = Folder::new();
+    (1..=6).for_each(|number| write_orca_log(&folder, number));
+    // The channel of each, with the stem of its name, is that of the other.
+    let event = |channel: &str| log(&[LcmEvent::new(0, 1_000_000, channel, channel.as_bytes())]);
+    folder.write("a.lcm", event("b_c"));
+    folder.write("a_b.lcm", event("c"));
+    folder.write("a_b_c0.lcm", event("d"));
+    let records = ["--source-option", "config_records={\"laser0.log\"=0}"];
+    let mut first = None;
+    for jobs in ["1", "2", "4"] {
+        let common = ["--as", "orca", "--overwrite", "--jobs", jobs];
+        let convert = |from: &[&str], to: &str| {
+            let command = [&["convert"], from, &["--to", to], &common].concat();
+            run_sluice(&folder, &command).expect(0);
+        };
+        let logs = [&["in/*/master.log"][..], &records].concat();
+        convert(&logs, "out/{parent}.log");
+        convert(&logs, "apart/{parent}/drive.log");
+        convert(&["a.lcm", "a_b.lcm", "a_b_c0.lcm"], "lcm/{stem}.log");
+        let found = ["out", "apart", "lcm"].map(|name| tree(&folder.at(name)));
+        assert_eq!(found.each_ref().map(|files| files.len()), [13, 13, 7], "--jobs {jobs}");
+        for number in 1..=6 {
+            let subfile = folder.read(&format!("in/r{number}/laser0.log"));
+            assert!(folder.read(&format!("out/r{number}.log.laser0.log")) == subfile);
+            assert!(folder.read(&format!("apart/r{number}/laser0.log")) == subfile);
+        }
+        let [out, apart, lcm] = found;
+        let files = [out, apart, lcm].into_iter().flat_map(|files| {
+            files.into_iter().filter(|(name, _)| !name.ends_with("_manifest.json"))
+        });
+        let files: Vec<(String, Vec<u8>)> = files.collect();
+        assert!(first.get_or_insert_with(|| files.clone()) == &files, "--jobs {jobs}");
+        run_sluice(&folder, &["verify", "out"]).expect(0);
+    }
+}
