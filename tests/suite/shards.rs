@@ -242,6 +242,19 @@ fn a_part_that_runs_again_after_the_merge_is_part_of_the_merged_batch() {
 }
 
 #[test]
+fn parts_without_inputs_run_again_after_the_merge_too() {
+    let folder = folder();
+    let parts: Vec<String> = (1..=7).map(|part| format!("{part}/7")).collect();
+    parts.iter().for_each(|part| drop(shard(&folder, part, &[]).expect(0)));
+    merge(&folder).expect(0);
+    let merged = tree(&folder.at("out"));
+    parts.iter().for_each(|part| drop(shard(&folder, part, &["--resume"]).expect(0)));
+    merge(&folder).expect(0);
+    assert_same_files(&merged, &tree(&folder.at("out")));
+    run_sluice(&folder, &["verify", "out"]).expect(0);
+}
+
+#[test]
 fn a_part_of_another_batch_is_not_part_of_a_merged_one() {
     let folder = folder();
     run_sluice(&folder, &["run", "batch.toml"]).expect(0);

@@ -31,9 +31,25 @@ fn orca_logs_of_one_folder_keep_their_subfiles_apart() {
     folder.write("a.lcm", event("b_c"));
     folder.write("a_b.lcm", event("c"));
     folder.write("a_b_c0.lcm", event("d"));
+    // So long that the names of subfiles cannot have all of it.
+    let long = ["x", "y"].map(|end| format!("{}{end}", "a".repeat(230)));
+    long.iter().for_each(|stem| drop(folder.write(&format!("{stem}.lcm"), event("pose_of_arm"))));
+    let sink = |name: &str, plugin: &str, path: &str| {
+        format!("[sinks.{name}]\nplugin = \"{plugin}\"\nfrom = \"log\"\npath = \"{path}\"\n")
+    };
+    let two = [
+        "[sources.log]\nplugin = \"orca\"\npath = \"in/*/master.log\"\n",
+        "config_records = { \"laser0.log\" = 0 }\n",
+        &sink("log", "orca", "two/{parent}/drive.log"),
+        &sink("lines", "jsonl", "lines/{parent}.jsonl"),
+    ];
+    folder.write("two.toml", two.concat());
     let records = ["--source-option", "config_records={\"laser0.log\"=0}"];
     let mut first = None;
     for jobs in ["1", "2", "4"] {
+        for name in ["out", "apart", "lcm", "long", "two", "lines"] {
+            drop(fs::remove_dir_all(folder.at(name)));
+        }
         let common = ["--as", "orca", "--overwrite", "--jobs", jobs];
         let convert = |from: &[&str], to: &str| {
             let command = [&["convert"], from, &["--to", to], &common].concat();
@@ -42,7 +58,13 @@ fn orca_logs_of_one_folder_keep_their_subfiles_apart() {
         let logs = [&["in/*/master.log"][..], &records].concat();
         convert(&logs, "out/{parent}.log");
         convert(&logs, "apart/{parent}/drive.log");
+        // A folder of its own, although another sink has one for all.
+        run_sluice(&folder, &["run", "two.toml", "--overwrite", "--jobs", jobs]).expect(0);
+        assert!(folder.at("two/r1/laser0.log").exists());
         convert(&["a.lcm", "a_b.lcm", "a_b_c0.lcm"], "lcm/{stem}.log");
+        convert(&["a*x.lcm", "a*y.lcm"], "long/{stem}.log");
+        run_sluice(&folder, &["verify", "long"]).expect(0);
+        assert_eq!(tree(&folder.at("long")).len(), 5);
         let found = ["out", "apart", "lcm"].map(|name| tree(&folder.at(name)));
         assert_eq!(found.each_ref().map(|files| files.len()), [13, 13, 7], "--jobs {jobs}");
         for number in 1..=6 {

@@ -164,10 +164,11 @@ pub(crate) fn deliver_report<R>(
 pub(super) fn already_done(
     before: EarlierRun,
     report_file: Option<ReportFile>,
-    (origin, strict): (PipelineOrigin, bool),
+    (origin, clock, strict): (PipelineOrigin, Option<&str>, bool),
     shell: &Shell,
 ) -> CommandResult {
-    let report = Report { names: before.ended.unmatched, ..Report::default() };
+    let mut report = Report { names: before.ended.unmatched, ..Report::default() };
+    flags::name_clock(&mut report.names, clock);
     let ending = match before.ended.exit {
         _ if strict && report.unmatched().next().is_some() => ExitStatus::Unmatched,
         0 => ExitStatus::Done,

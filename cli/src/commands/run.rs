@@ -54,13 +54,14 @@ pub(crate) fn execute(
     let targets = resume::targets(&pipeline);
     let only_prints = targets.iter().all(|target| target == Path::new("-"));
     let report_file = ReportFile::open_if_requested(&args.running, &pipeline, &targets)?;
+    let clock = flags::clock(&pipeline);
     if args.resume
         && let Some(before) = resume::earlier_run(&pipeline, &engine_options(args))?
     {
         resume::sweep_outputs(&targets);
-        return already_done(before, report_file, (origin, args.running.strict), shell);
+        let naming = (origin, clock.as_deref(), args.running.strict);
+        return already_done(before, report_file, naming, shell);
     }
-    let clock = flags::clock(&pipeline);
     let carrier = connect_carrier(args, shell)?;
     let meter = Arc::new(ProgressMeter::new(args.running.progress, shell));
     let watched = |options: &Options| match &carrier {

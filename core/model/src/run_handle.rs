@@ -54,7 +54,7 @@ impl RunHandle {
         Self { abandoned: Arc::default(), ..self.clone() }
     }
 
-    /// The node's name; empty outside a pipeline.
+    /// The node's name; empty outside a pipeline, and for maps, which share one handle.
     pub fn node(&self) -> &str {
         &self.node
     }

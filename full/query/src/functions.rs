@@ -18,12 +18,15 @@ use datafusion::logical_expr::{
 /// DataFusion's functions of one row, and ours.
 pub(crate) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     let mut all = SessionStateDefaults::default_scalar_functions();
-    for function in &mut all {
-        if function.name() == OctetLength::NAME {
-            *function = Arc::new(OctetLength::new(Arc::clone(function)).into());
-        }
-    }
+    all.push(octet_length());
     all
+}
+
+/// `octet_length` for texts and binary values; it replaces DataFusion's.
+pub(crate) fn octet_length() -> Arc<ScalarUDF> {
+    let of_texts = datafusion::functions::string::octet_length();
+    let signature = Signature::user_defined(Volatility::Immutable);
+    Arc::new(OctetLength { of_texts, signature }.into())
 }
 
 /// Refuses functions that DataFusion would give a binary argument as text: a length would be that
@@ -46,24 +49,15 @@ pub(crate) fn check_binary_arguments(call: &ScalarFunction, schema: &DFSchema) -
     Ok(())
 }
 
-/// `octet_length` for texts and binary values.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct OctetLength {
     of_texts: Arc<ScalarUDF>,
     signature: Signature,
 }
 
-impl OctetLength {
-    const NAME: &str = "octet_length";
-
-    fn new(of_texts: Arc<ScalarUDF>) -> Self {
-        Self { of_texts, signature: Signature::user_defined(Volatility::Immutable) }
-    }
-}
-
 impl ScalarUDFImpl for OctetLength {
     fn name(&self) -> &str {
-        Self::NAME
+        self.of_texts.name()
     }
 
     fn signature(&self) -> &Signature {

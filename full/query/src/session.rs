@@ -37,7 +37,7 @@ pub use error::{InvalidQuery, QueryError, QueryPosition};
 pub(crate) use error::{catch_panics, name_list, nearest};
 pub(crate) use interruption::{StopCheck, stoppable};
 
-use crate::functions::scalar_functions;
+use crate::functions::octet_length;
 use crate::refusals::{check_numbers, check_types};
 use crate::table::{Catalog, Findings, LogTables, ROOT_SCHEMA, ReadResources};
 
@@ -170,7 +170,7 @@ impl Session {
         settings.execution.sort_spill_reservation_bytes = (operator_memory / 8).min(10 << 20);
         let context =
             SessionContext::new_with_config_rt(config, runtime(&options, operator_memory)?);
-        scalar_functions().into_iter().for_each(|udf| context.register_udf((*udf).clone()));
+        context.register_udf((*octet_length()).clone());
         let catalog = Catalog::default();
         context.register_catalog(CATALOG_NAME, Arc::new(catalog.clone()));
         let (spills, partitions) = (options.spill != Spill::Never, options.partitions.max(1));

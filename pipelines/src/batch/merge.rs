@@ -54,7 +54,7 @@ pub fn merge(folder: &Path, check: FileCheck) -> Result<MergeOutcome, Error> {
     if parts.is_empty() {
         return Ok(MergeOutcome::AlreadyMerged);
     }
-    let problems = merge_problems(folder, parts, check);
+    let problems = merge_problems(folder, (parts, &recorder.previous().units), check);
     if !problems.is_empty() {
         return Ok(MergeOutcome::Incomplete(problems));
     }
@@ -75,10 +75,14 @@ fn shard_units(parts: &[ShardFiles]) -> impl Iterator<Item = (Shard, &UnitRecord
 }
 
 /// Why the shards do not form a complete batch.
-fn merge_problems(folder: &Path, parts: &[ShardFiles], check: FileCheck) -> Vec<String> {
+fn merge_problems(
+    folder: &Path,
+    (parts, merged): (&[ShardFiles], &[UnitRecord]),
+    check: FileCheck,
+) -> Vec<String> {
     let mut problems = mixed_batches(parts);
     if problems.is_empty() {
-        problems.extend(missing_shards(parts));
+        problems.extend(missing_shards(parts, merged));
         problems.extend(parts.iter().filter_map(unfinished_shard));
         problems.extend(duplicate_outputs(parts));
         problems.extend(changed_files(folder, parts, check));

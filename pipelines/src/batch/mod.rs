@@ -291,7 +291,7 @@ impl Batch {
                 return Err(error);
             }
         };
-        let recorded = recorder.close(done, self.left_over(&outcomes)?);
+        let recorded = self.left_over(&outcomes).and_then(|left| recorder.close(done, left));
         if recorded.is_ok() {
             // Left behind by cluster runs whose driver was killed.
             remove_abandoned(&self.folder);

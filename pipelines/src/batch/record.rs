@@ -139,7 +139,7 @@ impl BatchRecord {
 
     /// Messages about unmerged shards: how many there are and what is missing.
     pub fn shard_notes(&self) -> Vec<String> {
-        shard::shard_notes(&self.shards)
+        shard::shard_notes(&self.shards, &self.units)
     }
 }
 

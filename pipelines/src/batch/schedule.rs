@@ -166,7 +166,7 @@ impl UnitScheduler<'_> {
             pool,
             hash: true,
             spared,
-            shares_folders: unit.shares_folders,
+            shared_folders: &unit.shared_folders,
             litter,
             staging: None,
             announce: &announce,

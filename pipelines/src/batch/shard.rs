@@ -149,9 +149,7 @@ impl ShardHeader {
             first.is_some_and(|before| before.is_run_of(unit))
         };
         let has_all = self.outputs.iter().all(|output| merged.contains_key(output));
-        // A shard of fewer inputs than shards may have none.
-        let is_run = self.expected.is_empty() || !done.is_empty();
-        has_all && is_run && done.iter().all(has_run)
+        has_all && done.iter().all(has_run)
     }
 }
 
@@ -203,9 +201,7 @@ impl ShardRecord {
             earlier,
         }
     }
-}
 
-impl ShardRecord {
     /// Whether it adds nothing to a manifest that has the units `merged`.
     pub(super) fn is_in_manifest(&self, merged: &[UnitRecord]) -> bool {
         let is_same = |unit: &UnitRecord| merged.contains(unit);
@@ -287,7 +283,7 @@ impl ShardFiles {
 }
 
 /// Messages about the shards in a folder: how many there are, and what is missing.
-pub(super) fn shard_notes(parts: &[ShardFiles]) -> Vec<String> {
+pub(super) fn shard_notes(parts: &[ShardFiles], merged: &[UnitRecord]) -> Vec<String> {
     if parts.is_empty() {
         return Vec::new();
     }
@@ -302,7 +298,7 @@ pub(super) fn shard_notes(parts: &[ShardFiles]) -> Vec<String> {
          `sluice merge-manifests`"
     );
     std::iter::once(text)
-        .chain(missing_shards(parts))
+        .chain(missing_shards(parts, merged))
         .chain(parts.iter().filter_map(unfinished_shard))
         .collect()
 }
@@ -339,19 +335,21 @@ pub(super) fn mixed_batches(parts: &[ShardFiles]) -> Vec<String> {
     versions.chain(batches).collect()
 }
 
-/// Which shards are missing, unless the manifest has them.
-pub(super) fn missing_shards(parts: &[ShardFiles]) -> Option<String> {
-    let is_rerun = |part: &ShardFiles| part.record.as_ref().is_some_and(|record| record.is_rerun);
-    if parts.iter().all(is_rerun) {
+/// Which shards are missing, unless they are among the units `merged` of the manifest. Shards
+/// beyond the number of inputs have none, and need no record.
+pub(super) fn missing_shards(parts: &[ShardFiles], merged: &[UnitRecord]) -> Option<String> {
+    let records = || parts.iter().map(|part| part.record.as_ref());
+    if !merged.is_empty() && records().all(|record| record.is_some_and(|record| record.is_rerun)) {
         return None;
     }
-    let of = parts.first()?.shard.total;
+    let total = parts.first()?.shard.total;
+    let of = records().flatten().map(|record| record.inputs.min(total)).next().unwrap_or(total);
     let is_there = |number: &usize| parts.iter().any(|part| part.shard.number == *number);
     let missing: Vec<usize> = (1..=of).filter(|number| !is_there(number)).collect();
     let shown: Vec<String> = missing
         .iter()
         .take(20)
-        .map(|number| Shard { number: *number, total: of }.to_string())
+        .map(|number| Shard { number: *number, total }.to_string())
         .collect();
     let more = match missing.len().saturating_sub(shown.len()) {
         0 => String::new(),

@@ -22,8 +22,8 @@ pub struct Unit {
     pub outputs: Vec<PathBuf>,
     /// Its index among the inputs.
     pub index: usize,
-    /// Whether other units write files into the folders of its outputs.
-    pub shares_folders: bool,
+    /// The folders of its outputs into which other units write files, by their canonical paths.
+    pub shared_folders: Vec<PathBuf>,
 }
 
 /// A pipeline before its plugins are created. Any number can be built from it, on any thread or
@@ -230,18 +230,17 @@ pub(super) fn batch_units(
     let inputs = sources.collect::<Result<Vec<_>, Error>>()?.concat();
     let units = inputs.into_iter().enumerate().map(|(index, input)| {
         let outputs = blueprint.outputs(&input.path, index, registry)?;
-        Ok(Unit { input, outputs, index, shares_folders: false })
+        Ok(Unit { input, outputs, index, shared_folders: Vec::new() })
     });
     let mut units = units.collect::<Result<Vec<_>, Error>>()?;
-    for index in refuse_collisions(&units)? {
-        units[index].shares_folders = true;
-    }
+    refuse_collisions(&units)?;
+    find_shared_folders(&mut units);
     refuse_overwritten_inputs(&units)?;
     Ok(units)
 }
 
-/// Refuses units that share an output. Returns those that share a folder.
-fn refuse_collisions(units: &[Unit]) -> Result<BTreeSet<usize>, Error> {
+/// Refuses units that share an output.
+fn refuse_collisions(units: &[Unit]) -> Result<(), Error> {
     let mut taken: BTreeMap<PathBuf, &Unit> = BTreeMap::new();
     for unit in units {
         for output in &unit.outputs {
@@ -258,11 +257,22 @@ fn refuse_collisions(units: &[Unit]) -> Result<BTreeSet<usize>, Error> {
             return Err(collision(other, unit, path));
         }
     }
-    let mut by_folder: BTreeMap<Option<&Path>, BTreeSet<usize>> = BTreeMap::new();
-    for (path, unit) in &taken {
-        by_folder.entry(path.parent()).or_default().insert(unit.index);
+    Ok(())
+}
+
+/// Tells units into which folders others write files, too.
+fn find_shared_folders(units: &mut [Unit]) {
+    let mut by_folder: BTreeMap<PathBuf, BTreeSet<usize>> = BTreeMap::new();
+    for (place, unit) in units.iter().enumerate() {
+        for output in &unit.outputs {
+            if let Some(folder) = canonical_path(output).parent() {
+                by_folder.entry(folder.to_owned()).or_default().insert(place);
+            }
+        }
     }
-    Ok(by_folder.into_values().filter(|units| units.len() > 1).flatten().collect())
+    for (folder, places) in by_folder.into_iter().filter(|(_, places)| places.len() > 1) {
+        places.into_iter().for_each(|place| units[place].shared_folders.push(folder.clone()));
+    }
 }
 
 fn collision(one: &Unit, other: &Unit, output: &Path) -> Error {

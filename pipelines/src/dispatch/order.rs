@@ -75,8 +75,8 @@ pub(super) struct UnitSpec {
     pub(super) fills: Vec<FilledSlot>,
     /// The files and folders it writes.
     pub(super) outputs: Vec<PathBuf>,
-    /// Whether other units write files into the folders of these.
-    pub(super) shares_folders: bool,
+    /// The folders of these into which other units write files.
+    pub(super) shared_folders: Vec<PathBuf>,
     pub(super) known: KnownRecords,
 }
 
@@ -246,7 +246,7 @@ impl UnitSpec {
             fills_input: true,
             fills: blueprint.fills(&unit.input.path, unit.index)?,
             outputs: unit.outputs.clone(),
-            shares_folders: unit.shares_folders,
+            shared_folders: unit.shared_folders.clone(),
             known: KnownRecords::Inline(Vec::new()),
         })
     }
@@ -273,7 +273,7 @@ impl UnitSpec {
             fills_input,
             fills,
             outputs,
-            shares_folders: false,
+            shared_folders: Vec::new(),
             known: KnownRecords::Inline(Vec::new()),
         })
     }

@@ -173,7 +173,7 @@ fn run_unit(
         hash: shared.record.is_some(),
         // The driver, which publishes, knows what other units read.
         spared: Arc::default(),
-        shares_folders: order.own.shares_folders,
+        shared_folders: &order.own.shared_folders,
         litter: Arc::default(),
         staging: Some(Arc::clone(&staging)),
         announce: &announce,

@@ -111,7 +111,7 @@ pub enum Milestone<'m> {
         /// Its length in bytes.
         bytes: u64,
     },
-    /// The run, or a batch without the record of its units, has failed.
+    /// The run has failed, or a batch that ran no unit or whose record could not be written.
     Failed {
         /// What it had read and published by then: no more is known of its sinks and channels.
         report: &'m Report,

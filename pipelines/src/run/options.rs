@@ -1,6 +1,7 @@
 //! How to run a pipeline, for callers and for the batch or worker that embeds a run.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rayon::ThreadPool;
@@ -65,8 +66,8 @@ pub(crate) struct ParentRun<'b> {
     pub(crate) hash: bool,
     /// Files that other units read, which must not be replaced.
     pub(crate) spared: Arc<BTreeSet<FileIdentity>>,
-    /// Whether other units write files into the folders of its outputs.
-    pub(crate) shares_folders: bool,
+    /// The folders of its outputs into which other units write files.
+    pub(crate) shared_folders: &'b [PathBuf],
     /// Temporary files of killed runs in the output folders.
     pub(crate) litter: Arc<ListedLitter>,
     /// Where to stage outputs that the driver of a cluster run publishes.

@@ -62,7 +62,7 @@ impl Publisher<'_> {
         if let Some(within) = self.parent {
             outputs = outputs.with_protected_inputs(Arc::clone(&within.spared));
             outputs = outputs.with_litter(Arc::clone(&within.litter));
-            outputs = outputs.in_shared_folders(within.shares_folders);
+            outputs = outputs.in_shared_folders(within.shared_folders);
         }
         if let Some(staging) = self.parent.and_then(|within| within.staging.as_ref()) {
             outputs = outputs.staged(Arc::clone(staging));

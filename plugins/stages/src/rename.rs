@@ -75,9 +75,8 @@ impl TryFrom<RenameOptions> for Stage {
 
     fn try_from(options: RenameOptions) -> Result<Self, OptionsError> {
         let RenameOptions { channels, map, prefix, suffix, source } = options;
-        known_placeholders(&["prefix"], &prefix)?;
-        known_placeholders(&["suffix"], &suffix)?;
-        map.iter().try_for_each(|(name, to)| known_placeholders(&["map", name], to))?;
+        known_placeholders("prefix", &prefix)?;
+        known_placeholders("suffix", &suffix)?;
         let rules = channels.into_iter().enumerate().map(|(at, rule)| {
             RenameRule::read(rule).map_err(|(key, message)| OptionsError {
                 path: vec!["channels".to_owned(), at.to_string(), key.to_owned()],
@@ -131,18 +130,19 @@ impl RenameRule {
     }
 }
 
-/// `Err` if `text` has a placeholder other than that of the source: it would become part of names.
-fn known_placeholders(path: &[&str], text: &str) -> Result<(), OptionsError> {
+/// `Err` if `text` has a placeholder other than that of the source: it would become part of all
+/// names.
+fn known_placeholders(key: &str, text: &str) -> Result<(), OptionsError> {
     let is_placeholder = |inside: &&str| {
         !inside.is_empty() && inside.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
     };
     let inside = text.split('{').skip(1).filter_map(|after| Some(after.split_once('}')?.0));
     match inside.filter(is_placeholder).find(|name| *name != "source") {
         None => Ok(()),
-        Some(name) => Err(OptionsError {
-            path: path.iter().map(|key| (*key).to_owned()).collect(),
-            message: format!("there is no placeholder `{{{name}}}`; the only one is `{SOURCE}`"),
-        }),
+        Some(name) => Err(OptionsError::at(
+            key,
+            format!("there is no placeholder `{{{name}}}`; the only one is `{SOURCE}`"),
+        )),
     }
 }
 
@@ -266,9 +266,9 @@ mod tests {
         let refusal = |options: Value| StageRunner::refusal("rename", options);
         assert_eq!(refusal(json!({ "prefix": "{nope}/" })).path, ["prefix"]);
         assert_eq!(refusal(json!({ "suffix": "{source}{x}" })).path, ["suffix"]);
-        let error = refusal(json!({ "map": { "A": "{stem}" } }));
-        assert_eq!(error.path, ["map", "A"]);
+        let error = refusal(json!({ "prefix": "{stem}" }));
         assert!(error.message.contains("no placeholder `{stem}`"), "{error}");
+        assert_eq!(name(json!({ "map": { "A": "{stem}" } }), "A"), "{stem}");
         assert_eq!(name(json!({ "prefix": "{}{1}{" }), "A"), "{}{1}{A");
     }
 

@@ -128,6 +128,7 @@ pub(super) fn flush_in_background(
     sync: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<()> {
     let Some(faults) = faults else { return sync() };
+    // As in `flush`, no test can see whether anything was synced.
     let Some((fault, barrier)) = &faults.background else { return Ok(()) };
     barrier.wait();
     Err(fault.error())

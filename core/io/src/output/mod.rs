@@ -109,7 +109,8 @@ pub struct Outputs {
     litter: Arc<ListedLitter>,
     tasks: TaskPool,
     in_place: bool,
-    shares_folders: bool,
+    /// The folders into which runs at the same time write files.
+    shared_folders: Vec<PathBuf>,
     /// Targets that are renamed.
     names: BTreeMap<PathBuf, PathBuf>,
     /// The staging directory, if another process publishes.
@@ -178,7 +179,7 @@ impl Outputs {
             litter: Arc::default(),
             tasks: TaskPool::default(),
             in_place: false,
-            shares_folders: false,
+            shared_folders: Vec::new(),
             names: BTreeMap::new(),
             staging: None,
             faults: None,
@@ -206,17 +207,18 @@ impl Outputs {
         self
     }
 
-    /// Says whether runs at the same time write files into the folders of the targets.
-    pub fn in_shared_folders(mut self, shares_folders: bool) -> Self {
-        self.shares_folders = shares_folders;
+    /// Says into which folders runs at the same time write files, by their canonical paths.
+    pub fn in_shared_folders(mut self, folders: &[PathBuf]) -> Self {
+        self.shared_folders = folders.to_vec();
         self
     }
 
-    /// Whether runs at the same time write files into the folders of the targets. The name of a
-    /// file beside a target must then follow from that of the target: whether another name is free
-    /// depends on what the others have published so far.
-    pub fn shares_folders(&self) -> bool {
-        self.shares_folders
+    /// Whether runs at the same time write files into the folder of a target. The name of a file
+    /// beside it must then follow from that of the target: whether another name is free depends on
+    /// what the others have published so far.
+    pub fn shares_folder_of(&self, target: &Path) -> bool {
+        let folder = canonical_path(target);
+        self.shared_folders.iter().any(|shared| Some(&**shared) == folder.parent())
     }
 
     /// Renames a target, and everything in it if it is a folder.

@@ -16,7 +16,7 @@ const DEFAULT_VALUE_BYTES: usize = 16;
 /// What counts in a range of values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Counted {
-    /// The values alone, so that the sum of ranges is independent of how the values are divided.
+    /// The values alone, so that the rows of a column add up to it, but for the bits of booleans.
     Values,
     /// Also bitmaps of nulls, the end of offsets, and values that rows share.
     Everything,

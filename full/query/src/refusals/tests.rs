@@ -243,6 +243,8 @@ fn intervals_of_unknown_units_are_not_compared() {
         "i natural join j",
         "i order by d",
         "i group by d, e",
+        "i group by rollup (d)",
+        "i group by grouping sets ((d), (e))",
         "(select distinct on (d) d, e from i)",
         "(select distinct d, e from i)",
         "(select d from i union select e from i)",

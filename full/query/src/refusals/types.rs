@@ -9,8 +9,8 @@ use datafusion::logical_expr::expr::{
     WindowFunctionParams,
 };
 use datafusion::logical_expr::{
-    BinaryExpr, Case, Cast, Distinct, Expr, ExprSchemable, LogicalPlan, Operator, TryCast,
-    WindowFrameBound, WindowFrameUnits,
+    BinaryExpr, Case, Cast, Distinct, Expr, ExprSchemable, GroupingSet, LogicalPlan, Operator,
+    TryCast, WindowFrameBound, WindowFrameUnits,
 };
 
 use crate::functions::check_binary_arguments;
@@ -22,7 +22,12 @@ pub(crate) fn check_types(plan: &LogicalPlan) -> Result<()> {
         let mut schema = DFSchema::empty();
         node.inputs().iter().for_each(|input| schema.merge(input.schema()));
         check_compared(compared_rows(node), &schema)?;
-        if let LogicalPlan::Distinct(Distinct::All(input)) = node {
+        let distinct = match node {
+            LogicalPlan::Distinct(Distinct::All(input)) => Some(input),
+            LogicalPlan::RecursiveQuery(query) if query.is_distinct => Some(&query.static_term),
+            _ => None,
+        };
+        if let Some(input) = distinct {
             let columns: Vec<Expr> =
                 input.schema().columns().into_iter().map(Expr::Column).collect();
             check_compared(&columns, &schema)?;
@@ -79,12 +84,25 @@ fn compared_args<'e>(function: &str, args: &'e [Expr], distinct: bool) -> &'e [E
     if distinct || matches!(function, "min" | "max") { args } else { &[] }
 }
 
+/// What a part of GROUP BY compares.
+fn grouped(expr: &Expr) -> Vec<&Expr> {
+    match expr {
+        Expr::GroupingSet(GroupingSet::Rollup(parts) | GroupingSet::Cube(parts)) => {
+            parts.iter().collect()
+        }
+        Expr::GroupingSet(GroupingSet::GroupingSets(sets)) => sets.iter().flatten().collect(),
+        part => vec![part],
+    }
+}
+
 /// What a node compares from row to row.
 fn compared_rows(node: &LogicalPlan) -> Vec<&Expr> {
     match node {
         LogicalPlan::Sort(sort) => sort.expr.iter().map(|sort| &sort.expr).collect(),
         LogicalPlan::Join(join) => join.on.iter().flat_map(|(left, right)| [left, right]).collect(),
-        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.iter().collect(),
+        LogicalPlan::Aggregate(aggregate) => {
+            aggregate.group_expr.iter().flat_map(grouped).collect()
+        }
         LogicalPlan::Distinct(Distinct::On(distinct)) => distinct.on_expr.iter().collect(),
         _ => Vec::new(),
     }

@@ -142,6 +142,10 @@ impl FrameResult {
     fn of(self, moments: Moments) -> Option<f64> {
         match self {
             Self::Sum => (moments.count > 0.0).then_some(moments.sum),
+            // The mean of equal numbers is that number; it overflows before the sum does.
+            Self::Average if moments.mean.is_finite() => {
+                (moments.count > 0.0).then_some(moments.mean)
+            }
             Self::Average => (moments.count > 0.0).then(|| moments.sum / moments.count),
             Self::Variance(spread) => {
                 let degrees = match spread {

@@ -14,6 +14,9 @@ use super::prepare::{FrameBlock, FramePart, FrameRun};
 use crate::info::MAX_FRAMES;
 use crate::task_table::TaskTable;
 
+/// From so many on, holes need not be counted to the end to show that the rate is wrong.
+const CERTAIN_HOLES: u64 = 1000;
+
 /// The episodes of a dataset as they are gathered.
 pub(super) struct EpisodeCutter {
     pub(super) limits: CutLimits,
@@ -234,16 +237,23 @@ impl EpisodeCutter {
             }
             HolePolicy::Hold | HolePolicy::Split => {
                 self.counts.splits += 1;
+                self.check_holes(CERTAIN_HOLES)?;
                 Ok(None)
             }
         }
     }
 
-    /// Ends the last episode. `Err` if more rows stand behind holes than behind a row: there would
-    /// be as many episodes, most of them too short.
+    /// Ends the last episode.
     pub(super) fn end(&mut self) -> Result<Option<Job<EncodedFrames>>, Error> {
+        self.check_holes(2)?;
+        self.end_episode()
+    }
+
+    /// `Err` if more rows stand behind holes than behind a row, and at least so many: there would
+    /// be as many episodes, most of them too short.
+    fn check_holes(&self, least: u64) -> Result<(), Error> {
         let CutCounts { steps, splits, .. } = self.counts;
-        match self.fps.filter(|_| splits > 1 && splits > steps) {
+        match self.fps.filter(|_| splits >= least && splits > steps) {
             Some(fps) => Err(Error::invalid(format!(
                 "rows are missing before {splits} of {} rows, at {fps} per second{}: set `fps` to \
                  the rate of the rows, put the stage `align` before the sink, or fill the holes \
@@ -251,7 +261,7 @@ impl EpisodeCutter {
                 steps + splits,
                 self.rate_origin
             ))),
-            None => self.end_episode(),
+            None => Ok(()),
         }
     }
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sluice_io::escape::{escaped, folded};
+use sluice_model::TypeKey;
 
 use super::LogWriter;
 use super::subfile_key::SubfileKey;
@@ -16,12 +17,12 @@ impl LogWriter {
     ///
     /// That name comes from the events, not from the user: it must not overwrite an existing file,
     /// unless that belongs to the log being replaced. In a folder where other logs are being
-    /// written, no name could be that of another log's subfile: it begins with the whole name of
-    /// the master, and the rest has one dot.
+    /// written, it begins with the whole name of the master, and what follows has one dot: so it is
+    /// that of no other log's subfile.
     pub(super) fn name_for(&mut self, key: &SubfileKey) -> String {
         let master =
             escaped(self.path.file_name().unwrap_or_default().as_encoded_bytes()).into_owned();
-        let is_shared = self.outputs.shares_folders();
+        let is_shared = self.outputs.shares_folder_of(&self.path);
         let old = key.file.as_ref().filter(|_| !is_shared);
         let old = old.filter(|name| is_safe_file_name(name) && **name != master);
         let old = old.filter(|name| self.is_replaced(name) || !exists(&self.path_of(name)));
@@ -29,7 +30,7 @@ impl LogWriter {
             return name.clone();
         }
         let begin = match is_shared {
-            true => format!("{}.", percent::encoded(master.as_bytes())),
+            true => format!("{}.", whole_name(&master)),
             false => format!("{}_", stem(&master)),
         };
         let interface = file_name_part(&key.interface);
@@ -88,6 +89,17 @@ pub(super) fn is_safe_file_name(name: &str) -> bool {
 pub(super) fn stem(master: &str) -> String {
     let stem = master.split('.').find(|part| !part.is_empty()).unwrap_or("log");
     percent::encoded(stem.as_bytes()).chars().take(64).collect()
+}
+
+/// The whole name of a master as a word; a long one is cut, and told apart by a hash.
+fn whole_name(master: &str) -> String {
+    const LONGEST: usize = 150;
+    let name = percent::encoded(master.as_bytes());
+    if name.len() <= LONGEST {
+        return name;
+    }
+    let begin: String = name.chars().take(64).collect();
+    format!("{begin}-{}", TypeKey::from_parts([master.as_bytes()]))
 }
 
 pub(super) fn file_name_part(interface: &str) -> String {

@@ -42,20 +42,20 @@ impl OutputFile {
     pub fn roll_back(&mut self, mark: FileMark) {
         let FileMark { bytes, bytes_on_disk, hasher, table } = mark;
         let len = self.base.unwrap_or(0) + bytes_on_disk;
-        // The error that led here is reported.
         let truncate = |file: &mut File| {
-            drop(file.set_len(len).and_then(|()| file.seek(SeekFrom::Start(len))));
+            file.set_len(len).and_then(|()| file.seek(SeekFrom::Start(len))).is_ok()
         };
         match &mut self.destination {
             Destination::Packed(packed) => {
                 packed.discard_frames();
                 (packed.file.bytes, packed.file.hasher, packed.table) =
                     (bytes_on_disk, hasher, table);
-                truncate(&mut packed.file.disk.file);
+                packed.whole = truncate(&mut packed.file.disk.file);
             }
             Destination::Plain(disk) => {
                 self.hasher = hasher;
-                truncate(&mut disk.file);
+                // The error that led here is reported: a file with a remainder is never complete.
+                self.whole &= truncate(&mut disk.file);
             }
             Destination::Direct(_) => {}
         }
@@ -69,6 +69,5 @@ impl FrameWriter {
         self.plain.clear();
         // It does not matter whether they could be compressed.
         while !matches!(self.frames.take_oldest(), Ok(None)) {}
-        self.whole = true;
     }
 }
