@@ -14,10 +14,10 @@ def main(arguments: list[str]) -> int:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # The program has a handler of its own, and what it does not handle ends it.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    code = _native.run_program(["sluice", *arguments])
-    if code is None:
+    code, is_stuck = _native.run_program(["sluice", *arguments])
+    if is_stuck:
         # A thread that is in code of others, such as a long sleep, would have to end first.
-        os._exit(128 + signal.SIGINT)
+        os._exit(code)
     return code
 
 

@@ -1,11 +1,38 @@
-//! Whether Ctrl-C was pressed, for those who may not ask Python. Python's own handler runs as well.
+//! Which signals have come, for those who may not ask Python, and for the program, which does not.
+//! Other handlers run as well.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use pyo3::prelude::*;
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGHUP, SIGINT};
 use signal_hook::{SigId, flag, low_level};
+use sluice::extension::SignalListener;
+use sluice_pipeline::run::Stop;
+
+/// What signals make of the program, if this process is one.
+static PROGRAM: OnceLock<Arc<Stop>> = OnceLock::new();
+static LISTENER: OnceLock<SignalListener> = OnceLock::new();
+
+/// The requests of signals to stop the program. They are counted from its first call of a plugin
+/// on.
+pub(crate) fn program_stop() -> Arc<Stop> {
+    Arc::clone(PROGRAM.get_or_init(Arc::default))
+}
+
+/// Counts signals from now on, if this process is the program. Only for its runs: they have a
+/// handler, and without any, a signal would have ended the program until now.
+pub(crate) fn listen_for_program() {
+    let Some(stop) = PROGRAM.get() else { return };
+    LISTENER.get_or_init(|| {
+        // The program, too, ignores the second SIGHUP.
+        SignalListener::spawn(|signal| {
+            if signal != SIGHUP || !stop.is_requested() {
+                stop.request_for(signal);
+            }
+        })
+    });
+}
 
 /// Notices SIGINT while it lives.
 #[derive(Debug, Default)]

@@ -1,12 +1,12 @@
 //! Columns as their consumer asks for them with `requested_schema` of the Arrow PyCapsule
 //! interface: the same values in other types, such as plain texts instead of views. Never changes
-//! a value, and neither selects nor renames columns.
+//! a value, and neither selects nor renames columns or their members.
 
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_cast::can_cast_types;
-use arrow_schema::{ArrowError, FieldRef, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -16,7 +16,7 @@ use sluice_model::cast::{as_type, cast_exact};
 /// The schema to deliver: the requested one, or that of the columns if none is requested or there
 /// is no cast to it, which the interface allows.
 ///
-/// `Err` if the requested schema has other columns.
+/// `Err` if the requested schema has other columns, or columns of other members.
 pub(crate) fn schema(
     of: &SchemaRef,
     requested: Option<&Bound<'_, PyCapsule>>,
@@ -34,6 +34,15 @@ pub(crate) fn schema(
     let mut pairs = of.fields().iter().zip(requested.fields());
     if !pairs.all(|(ours, theirs)| can_cast_types(ours.data_type(), theirs.data_type())) {
         return Ok(Arc::clone(of));
+    }
+    for (ours, theirs) in of.fields().iter().zip(requested.fields()) {
+        let (expected, found) = (members(ours.data_type()), members(theirs.data_type()));
+        if found != expected {
+            return Err(PyValueError::new_err(format!(
+                "requested_schema: column `{}`: expected the members {expected}, found {found}",
+                ours.name()
+            )));
+        }
     }
     let fields = requested.fields().clone();
     Ok(Arc::new(Schema::new_with_metadata(fields, of.metadata().clone())))
@@ -63,6 +72,27 @@ fn as_requested(column: &ArrayRef, field: &FieldRef) -> Result<ArrayRef, ArrowEr
     }
     // The cast is to items of lists that may be null.
     cast_exact(&cast_column, data_type)
+}
+
+/// The names of members at any depth, which a cast matches by position if they differ.
+fn members(of: &DataType) -> String {
+    match of {
+        DataType::Struct(fields) => {
+            let member =
+                |field: &FieldRef| format!("{:?}{}", field.name(), members(field.data_type()));
+            let all: Vec<String> = fields.iter().map(member).collect();
+            format!("({})", all.join(", "))
+        }
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::RunEndEncoded(_, item) => members(item.data_type()),
+        DataType::Map(entries, _) => members(entries.data_type()),
+        DataType::Dictionary(_, values) => members(values),
+        _ => String::new(),
+    }
 }
 
 fn names(of: &Schema) -> Vec<&str> {

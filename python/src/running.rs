@@ -92,12 +92,11 @@ impl<T: Send + 'static> Background<T> {
     /// the second time.
     pub(crate) fn wait(&self, py: Python<'_>, stop: &Stop) -> PyResult<T> {
         let mut raised = None;
-        let result = self.wait_while(py, || {
+        let result = self.wait_while(py, stop, || {
             if let Err(error) = py.check_signals() {
                 stop.request();
                 raised.get_or_insert(error);
             }
-            Ok(())
         });
         match raised {
             Some(raised) => Err(raised),
@@ -105,23 +104,26 @@ impl<T: Send + 'static> Background<T> {
         }
     }
 
-    /// Waits for the result, and calls `look` while it does so. Ends plugins in Python whose run is
-    /// aborted; `None` if one does not end.
+    /// Waits for the result, and calls `look` while it does so. Once `stop` aborts the work, ends
+    /// its plugins in Python; `None` if one does not end.
     pub(crate) fn wait_while(
         &self,
         py: Python<'_>,
-        mut look: impl FnMut() -> PyResult<()>,
+        stop: &Stop,
+        mut look: impl FnMut(),
     ) -> PyResult<Option<T>> {
         let mut ending_since = None;
         loop {
             match py.detach(|| self.result.recv_timeout(SIGNAL_INTERVAL)) {
                 Ok(result) => return Ok(Some(result)),
                 Err(RecvTimeoutError::Disconnected) => return Err(errors::lost_thread()),
-                Err(RecvTimeoutError::Timeout) => look()?,
+                Err(RecvTimeoutError::Timeout) => look(),
             }
-            if !plugins::end_aborted(py)? {
+            // Only Python's main thread handles signals, so this is the only wait that they abort.
+            if !stop.is_aborted() || !plugins::end_aborted(py)? {
                 ending_since = None;
             } else if ending_since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                plugins::give_up_aborted();
                 return Ok(None);
             }
         }

@@ -8,9 +8,11 @@ use pyo3::prelude::*;
 use serde_json::Value;
 use sluice::embedded::{self, Embedding, Output};
 use sluice::extension::Failure;
+use sluice_model::programs;
 use sluice_pipeline::Variables;
 
 use crate::errors::{self, Diagnostic};
+use crate::interrupt;
 use crate::registry;
 use crate::running::Background;
 
@@ -35,12 +37,21 @@ pub(crate) fn run_verb(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Ver
     Ok((exit, text, messages, report.map(|report| report.to_string())))
 }
 
-/// Runs the program, with its output and its signal handlers; returns the exit code. `None` if it
-/// was aborted, and a plugin in Python does not end.
+/// Runs the program, with its output and its signal handlers. Returns the exit code, and whether a
+/// plugin in Python is still running: one that does not end although the run was aborted.
 #[pyfunction]
-pub(crate) fn run_program(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Option<u8>> {
+pub(crate) fn run_program(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<(u8, bool)> {
+    let stop = interrupt::program_stop();
     let program = Background::start(move || embedded::program(arguments, registry()));
-    program.map_err(|e| errors::from_error(py, &e))?.wait_while(py, || Ok(()))
+    let program = program.map_err(|e| errors::from_error(py, &e))?;
+    Ok(match program.wait_while(py, &stop, || ())? {
+        Some(code) => (code, false),
+        None => {
+            // The program does so at its own end.
+            programs::shut_down();
+            (stop.exit(), true)
+        }
+    })
 }
 
 /// The mistakes in a pipeline file, and the names of its nodes.

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -401,6 +402,82 @@ def test_a_run_that_is_aborted_does_not_wait_for_its_plugins(name: str) -> None:
 
     assert ended("-m", "sluice", "run", "p.toml", "--allow-exec") == (130, "")
     assert ended("-c", ABORTED) == (0, "interrupted\n")
+
+
+def sink(name: str) -> str:
+    """A pipeline file with that sink of `plugins.py`."""
+    node = f'[sinks.py]\nplugin = "python"\nfrom = "log"\nfile = "plugins.py"\nname = "{name}"\n'
+    Path(f"{name}.toml").write_text(LOG + node)
+    return f"{name}.toml"
+
+
+LATER = """
+@sluice.sink
+def takes_long(batch):
+    if not os.path.exists("begun"):
+        open("begun", "w").close()
+        time.sleep(2)
+"""
+
+
+def test_a_plugin_that_does_not_end_is_no_matter_to_later_runs() -> None:
+    Path("plugins.py").write_text(STUCK + LATER)
+    sink("takes_long")
+    code = ABORTED.replace("p.toml", sink("sleeps")) + textwrap.dedent("""
+        assert sluice.run("takes_long.toml", allow_exec=True)
+    """)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
+
+
+COMPLETES = """
+import os, signal, time
+import sluice
+
+@sluice.sink
+def completes(batch):
+    if not os.path.exists("begun"):
+        open("begun", "w").close()
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(20):
+            time.sleep(0.1)
+        open("completed", "w").close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ended"),
+    [
+        (["-m", "sluice", "run", "completes.toml", "--allow-exec"], (130, "")),
+        (["-c", ABORTED.replace("p.toml", "completes.toml")], (0, "interrupted\n")),
+    ],
+)
+def test_the_first_ctrl_c_lets_a_plugin_complete_its_batch(
+    arguments: list[str], ended: tuple[int, str]
+) -> None:
+    Path("plugins.py").write_text(COMPLETES)
+    # A run that writes a file, which is discarded.
+    with Path(sink("completes")).open("a") as file:
+        file.write(OUT.format("log"))
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == ended, done.stderr
+    assert Path("completed").exists() and not Path("out.lcm").exists()
+
+
+def test_the_module_ends_with_its_signal_and_its_programs_if_a_plugin_does_not_end() -> None:
+    stuck = STUCK.replace("SIGINT", "SIGTERM")
+    begun = 'def sleeps(batch):\n    while not os.path.exists("pid"):\n        pass'
+    Path("plugins.py").write_text(stuck.replace("def sleeps(batch):", begun))
+    program = '["sh", "-c", "echo $$ > new && mv new pid; cat > all; exec sleep 1000"]'
+    program = f'[sinks.program]\nplugin = "exec"\nfrom = "log"\ncommand = {program}\n'
+    with Path(sink("sleeps")).open("a") as file:
+        file.write(program)
+    exit, _ = module("run", "sleeps.toml", "--allow-exec")
+    status = Path("/proc", Path("pid").read_text().strip(), "stat")
+    # What was killed may not have been waited for yet.
+    assert exit == 143 and (not status.exists() or ") Z " in status.read_text())
 
 
 @pytest.mark.parametrize("name", ["same", "Keep", "renamed"])

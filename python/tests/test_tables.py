@@ -426,6 +426,26 @@ def test_a_requested_type_never_changes_a_value(drive: Path) -> None:
     assert pa.RecordBatchReader.from_stream(table, schema=none).schema == pa.schema(table)
 
 
+def test_a_requested_type_never_renames_members(words: sluice.Table) -> None:
+    pa = pytest.importorskip("pyarrow")
+    tags = pa.list_(pa.string())
+    same = pa.struct([("key", pa.string()), ("tags", tags)])
+    others = [
+        pa.struct([("tags", pa.string()), ("key", tags)]),
+        pa.struct([("key", pa.string()), ("labels", tags)]),
+    ]
+    for column, form in [("one", lambda kind: kind), ("items", pa.list_)]:
+        table = words.select(column)
+        plain = pa.table(table, schema=pa.schema([(column, form(same))]))
+        assert plain.to_pylist() == pa.table(table).to_pylist()
+        for other in others:
+            schema = pa.schema([(column, form(other))])
+            with pytest.raises(ValueError, match=f'column `{column}`: .*"key", "tags".*, found'):
+                pa.table(table, schema=schema)
+            with pytest.raises(ValueError, match=f'column `{column}`: .*"key", "tags".*, found'):
+                pa.record_batch(next(iter(table)), schema=schema)
+
+
 def test_two_threads_read_at_once(drive: Path) -> None:
     log = sluice.open(drive)
     counts: list[int] = []

@@ -40,7 +40,7 @@ fn orca_logs_of_one_folder_keep_their_subfiles_apart() {
     let two = [
         "[sources.log]\nplugin = \"orca\"\npath = \"in/*/master.log\"\n",
         "config_records = { \"laser0.log\" = 0 }\n",
-        &sink("log", "orca", "two/{parent}/drive.log"),
+        &sink("own", "orca", "two/{parent}/drive.log"),
         &sink("lines", "jsonl", "lines/{parent}.jsonl"),
     ];
     folder.write("two.toml", two.concat());

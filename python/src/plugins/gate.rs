@@ -11,6 +11,8 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use sluice_model::{Error, RunHandle};
 
+use crate::interrupt;
+
 struct Gate {
     is_closed: bool,
     /// The threads in Python.
@@ -23,6 +25,14 @@ struct PluginThread {
     run: RunHandle,
     /// Whether Python was told to end it.
     is_ending: bool,
+    /// Whether its run is no longer waited for.
+    is_given_up: bool,
+}
+
+impl PluginThread {
+    fn must_end(&self) -> bool {
+        self.run.is_aborted() && !self.is_given_up
+    }
 }
 
 static GATE: Mutex<Gate> = Mutex::new(Gate { is_closed: false, inside: Vec::new() });
@@ -41,12 +51,12 @@ pub(super) fn attached<R>(
 }
 
 /// Raises `SystemExit` in the threads that are in Python for aborted runs, in each once. Returns
-/// whether there are any.
+/// whether there are any, without those [given up](give_up_aborted).
 pub(crate) fn end_aborted(py: Python<'_>) -> PyResult<bool> {
     let mut new = Vec::new();
     let is_any = {
         let mut gate = gate();
-        let aborted = gate.inside.iter_mut().filter(|thread| thread.run.is_aborted());
+        let aborted = gate.inside.iter_mut().filter(|thread| thread.must_end());
         let mut is_any = false;
         for thread in aborted {
             is_any = true;
@@ -60,6 +70,13 @@ pub(crate) fn end_aborted(py: Python<'_>) -> PyResult<bool> {
         py.import("sluice._plugins")?.call_method1("end_threads", (new,))?;
     }
     Ok(is_any)
+}
+
+/// Gives up the threads that are in Python for aborted runs: no later run waits for them.
+pub(crate) fn give_up_aborted() {
+    for thread in &mut gate().inside {
+        thread.is_given_up |= thread.run.is_aborted();
+    }
 }
 
 /// Refuses all further calls of plugins, and waits so long for those that have begun. Returns the
@@ -81,11 +98,13 @@ impl ThreadInside {
     fn enter(py: Python<'_>, run: &RunHandle) -> Result<Self, Error> {
         let number = || py.import("threading")?.call_method0("get_ident")?.extract();
         let number = number().map_err(|error: PyErr| Error::internal(error.to_string()))?;
+        interrupt::listen_for_program();
         let mut gate = gate();
         if gate.is_closed {
             return Err(Error::refused("Python is about to end, and calls no plugin any more"));
         }
-        gate.inside.push(PluginThread { number, run: run.clone(), is_ending: false });
+        let run = run.clone();
+        gate.inside.push(PluginThread { number, run, is_ending: false, is_given_up: false });
         Ok(Self(number))
     }
 }

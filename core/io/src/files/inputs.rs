@@ -60,9 +60,11 @@ impl InputFiles {
         )))
     }
 
-    /// A sentence about an input that has become longer since it was noted.
+    /// A sentence about an input that has become longer since it was noted. One that was empty may
+    /// be a device or a virtual file, which is read to its end.
     pub fn growth(&self, path: &Path) -> Option<String> {
-        let (noted, now) = (self.noted(path)?, fs::metadata(path).ok()?);
+        let noted = self.noted(path).filter(|noted| noted.len > 0)?;
+        let now = fs::metadata(path).ok()?;
         let more = now.len().checked_sub(noted.len).filter(|more| *more > 0)?;
         (FileIdentity::from_metadata(&now) == Some(noted.identity)).then(|| {
             format!(
