@@ -5,6 +5,10 @@ from __future__ import annotations
 import atexit
 import json
 import os
+
+# Below 3.13, the thread that imports this first counts as the main one, for which Python waits at
+# its end: it must not be one of a run.
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial

@@ -351,20 +351,27 @@ STUCK = """
 import os, signal, threading, time
 import sluice
 
+begun = threading.Lock()
+
 def interrupt_twice():
     for _ in range(2):
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(1)
 
+def begin():
+    # Several threads may call a stage.
+    if begun.acquire(blocking=False):
+        threading.Thread(target=interrupt_twice, daemon=True).start()
+
 @sluice.sink
 def spins(batch):
-    threading.Thread(target=interrupt_twice, daemon=True).start()
+    begin()
     while True:
         pass
 
 @sluice.sink
 def sleeps(batch):
-    threading.Thread(target=interrupt_twice, daemon=True).start()
+    begin()
     time.sleep(1000)
 
 @sluice.stage
