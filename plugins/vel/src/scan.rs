@@ -33,8 +33,8 @@
 //! its layout says.
 //!
 //! A payload *contradicts* its size if its known layout ends elsewhere. That alone is no damage of
-//! a confirmed message: what follows shows that its size is right, and its payload is passed on. But
-//! if a message begins where the layout ends, that is where this message ends: one that is
+//! a confirmed message: what follows shows that its size is right, and its payload is passed on.
+//! But if a message begins where the layout ends, that is where this message ends: one that is
 //! plausible, that leads exactly to the end that the size claims, or that was deleted and is of a
 //! known type. A message inside contradicts the size of the one around it, whose layout is unknown,
 //! if it is plausible and ends outside; so do 64 plausible messages inside.
@@ -149,8 +149,8 @@ pub fn plausible_end(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> Result<Op
     Ok(is_recognized(log, pos, &header, None, rules)?.then_some(end_of(pos, &header)))
 }
 
-/// Whether a message may have a wrong size that swallows others, so that [`classify`] has to decide.
-/// `payload` may be cut off.
+/// Whether a message may have a wrong size that swallows others, so that [`classify`] has to
+/// decide. `payload` may be cut off.
 #[inline]
 pub(crate) fn may_swallow(header: &MessageHeader, payload: &[u8], rules: &Rules) -> bool {
     let (mut log, len, key) = (payload, header.payload_len(), (header.type_id, header.version));
