@@ -2,8 +2,8 @@
 //!
 //! `statements` splits texts; `session` plans and runs queries; `table` makes tables of any source;
 //! `cache` keeps columns of these on disk; `stage` runs a query over the events of a pipeline.
-//! `functions` has those of payloads; `refusals` refuses SQL that DataFusion ignores or misreads, in
-//! sessions and stages.
+//! `functions` has those of payloads; `refusals` refuses SQL that DataFusion ignores or misreads,
+//! in sessions and stages.
 
 pub mod cache;
 mod functions;

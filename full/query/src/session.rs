@@ -452,7 +452,7 @@ pub(crate) fn optimized(
 ) -> datafusion::error::Result<LogicalPlan> {
     let plan = state.optimize(plan)?;
     centroids::check_centroids(&plan)?;
-    moving_frames::with_exact_frames(plan)
+    moving_frames::with_exact_frames(plan, &state.runtime_env().memory_pool)
 }
 
 /// Whether a plan has a pipeline breaker: a node that needs many rows before it returns one.

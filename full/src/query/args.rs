@@ -48,8 +48,8 @@ pub(crate) struct QueryArgs {
     #[arg(short, long, value_name = "QUERY.sql")]
     pub(crate) file: Option<PathBuf>,
 
-    /// Write the rows to this file: .parquet, .arrow, .csv, .jsonl or .json, the last three also
-    /// compressed as .zst. It appears only when complete. `-` is standard output.
+    /// Write the rows to this file: .parquet, .arrow, .csv, .jsonl or .json (an array), the last
+    /// three also compressed as .zst. It appears only when complete. `-` is standard output.
     #[arg(
         long,
         short_alias = 'o',
@@ -60,7 +60,7 @@ pub(crate) struct QueryArgs {
     pub(crate) to: Option<String>,
 
     /// The format of the rows; by default from the extension of --to. On standard output it is
-    /// `table`, which is for people; scripts should use csv or jsonl.
+    /// `table`, which is for people; scripts should use csv, json or jsonl.
     #[arg(long, value_name = "FORM")]
     pub(crate) format: Option<RowFormat>,
 
@@ -100,7 +100,9 @@ pub(crate) enum RowFormat {
     Table,
     /// CSV with a header. Binary is base64, structs and lists are JSON, times are RFC 3339.
     Csv,
-    /// One JSON object per row.
+    /// A JSON array with one object per row.
+    Json,
+    /// JSON lines: one JSON object per row.
     Jsonl,
     /// Parquet.
     Parquet,

@@ -81,11 +81,11 @@ fn classify(error: &Error) -> (io::ErrorKind, String) {
                 ),
             )
         }
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => (
+        _ if is_denied(error, &text) => (
             PermissionDenied,
             format!(
                 "the store {server} denies access with the credentials in AWS_ACCESS_KEY_ID and \
-                 AWS_SECRET_ACCESS_KEY"
+                 AWS_SECRET_ACCESS_KEY; check them, and the permissions of their user"
             ),
         ),
         _ if text.contains("scheme is not allowed") => {
@@ -98,6 +98,12 @@ fn classify(error: &Error) -> (io::ErrorKind, String) {
             (Other, format!("the store {server} cannot be reached or fails: {}", root_cause(error)))
         }
     }
+}
+
+/// Whether access was denied. The library does not classify failures of listings.
+fn is_denied(error: &Error, text: &str) -> bool {
+    matches!(error, Error::PermissionDenied { .. } | Error::Unauthenticated { .. })
+        || ["status code: 401", "status code: 403"].iter().any(|code| text.contains(code))
 }
 
 /// Where requests go, as the user configured it, without credentials.
@@ -142,8 +148,8 @@ fn root_cause(error: &Error) -> String {
     }
     let line = text.lines().next().unwrap_or_default();
     let plain = line.split_whitespace().filter(|word| !word.contains("X-Amz-"));
-    let text: String = plain.collect::<Vec<_>>().join(" ");
-    text.chars().filter(|c| !c.is_control()).take(MOST).collect()
+    let text = plain.collect::<Vec<_>>().join(" ");
+    text.trim_end_matches(':').chars().filter(|c| !c.is_control()).take(MOST).collect()
 }
 
 #[cfg(test)]
@@ -161,6 +167,7 @@ mod tests {
             ("error sending request for url (http://169.254.169.254/latest)", "AWS_ACCESS_KEY_ID"),
             ("<Code>SignatureDoesNotMatch</Code>", "AWS_SECRET_ACCESS_KEY"),
             ("<Code>NoSuchBucket</Code>", "no such bucket"),
+            ("Server returned non-2xx status code: 403 Forbidden: <?xml", "denies access"),
             ("URL scheme is not allowed", "AWS_ALLOW_HTTP"),
             ("connection refused", "connection refused"),
         ] {

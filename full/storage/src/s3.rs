@@ -36,7 +36,12 @@ fn state(meta: &ObjectMeta) -> ObjectState {
 fn head(at: &Address) -> io::Result<ObjectMeta> {
     if at.key().is_empty() {
         // Stores answer for the bucket, as for an object without bytes.
-        let what = "a bucket alone is not an object; write s3://BUCKET/KEY";
+        let is_empty = S3.list(at, ListDepth::All, 1)?.is_empty();
+        let what = if is_empty {
+            "the bucket has no objects; write s3://BUCKET/KEY, and check the name of the bucket"
+        } else {
+            "a bucket alone is not an object; write s3://BUCKET/KEY"
+        };
         return Err(io::Error::new(io::ErrorKind::NotFound, what));
     }
     let (client, key) = (client(at.bucket())?, key(at)?);

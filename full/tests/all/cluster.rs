@@ -243,6 +243,37 @@ fn a_unit_that_fails_is_reported_and_stops_no_other() {
 }
 
 #[test]
+fn the_report_of_a_run_that_fails_has_what_is_known() {
+    let folder = folder(1);
+    let text = BATCH.replace("in/*.lcm", "in/00.lcm").replace("{stem}", "all");
+    let run = ["run", "one.toml", "--report", "report.json"];
+    let reported = |ran: ProgramOutput| {
+        let code = ran.expect(1).code;
+        let report: Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
+        assert!(report["error"].is_string() && report["files"] == json!([]), "{report}");
+        assert_eq!((&report["interrupted"], &report["exit"]), (&json!(false), &json!(code)));
+        timeless(report.to_string().as_bytes())
+    };
+    // It fails after the damage.
+    let stray = [&folder.read("in/00.lcm")[..], b"stray"].concat();
+    folder.write("in/00.lcm", [&stray[..], &vec![7; 1000]].concat());
+    folder.write("one.toml", text.replace("path = \"in", "on_damage = \"stop\"\npath = \"in"));
+    let local = reported(run_sluice(&folder, &run));
+    assert!(local["bytes_read"].as_u64() > Some(1000), "{local}");
+    assert!(local["sources"]["log"].is_object(), "{local}");
+    let cluster = Cluster::start(&folder, 1);
+    assert_eq!(reported(run_on(&cluster, &folder, &run)), local);
+    // It fails when it is published.
+    folder.write("one.toml", &text);
+    fs::create_dir_all(folder.at("out/all.jsonl/x")).unwrap();
+    reported(run_on(&cluster, &folder, &run));
+    // It fails before it begins.
+    let nobody = ["--engine", "ballista", "--scheduler", "127.0.0.1:1"];
+    let report = reported(run_sluice(&folder, &[&run[..], &nobody].concat()));
+    assert_eq!((&report["sources"], &report["bytes_read"]), (&json!({}), &json!(0)));
+}
+
+#[test]
 fn a_missing_scheduler_is_reported_soon_and_nothing_is_done() {
     let folder = folder(1);
     // A port that was free just now.

@@ -133,6 +133,37 @@ print(json.dumps(dict(zip('ntxv', row))))";
 }
 
 #[test]
+fn correlations_and_regressions_over_moving_frames_match_duckdb() {
+    let folder = drive();
+    let columns = "corr(y, x) over w as a, covar_samp(y, x) over w as b, regr_slope(y, x) over w \
+                   as c, regr_intercept(y, x) over w as d, regr_r2(y, x) over w as e";
+    let rest = "window w as (order by utime rows 9 preceding) order by utime";
+    let from = "select utime, pos[1] as y, vel[2] as x from";
+    let query = format!("select {columns} from ({from} drive.POSE) {rest}");
+    let found = query_rows(&folder, &query, &["--types", "mit-dgc"]);
+    let table = "'tables/channel=POSE/*.parquet'";
+    let script = format!(
+        "
+import duckdb, json
+rows = duckdb.sql(\"\"\"select {columns} from ({from} {table}) {rest}\"\"\").fetchall()
+print(json.dumps([dict(zip('abcde', row)) for row in rows[2:]]))"
+    );
+    let Some(expected) = run_script("duckdb", &folder, &script) else { return };
+    let expected = expected.as_array().unwrap();
+    // Two points are always on a line.
+    let found = &found[2..];
+    assert!(found.len() == expected.len() && found.len() > 20, "{}", found.len());
+    for (found, expected) in found.iter().zip(expected) {
+        for column in ["a", "b", "c", "d", "e"] {
+            let number = |row: &Value| row[column].as_f64().unwrap();
+            let (found, expected) = (number(found), number(expected));
+            let is_near = (found - expected).abs() <= 1e-6 * expected.abs().max(1e-3);
+            assert!(is_near, "{column}: {found}, expected {expected}");
+        }
+    }
+}
+
+#[test]
 fn damage_is_reported_as_by_cat_and_sets_the_exit_code() {
     let folder = drive();
     let mut bytes = folder.read("drive.lcm");

@@ -269,8 +269,8 @@ fn a_bucket_alone_is_no_empty_log() {
     for (log, says) in [
         ("s3://logs", "found a folder of objects: pass its objects, such as s3://logs/*"),
         ("s3://logs/", "found a folder of objects: pass its objects, such as s3://logs/*"),
-        ("s3://out", "cannot open s3://out: a bucket alone is not an object"),
-        ("s3://none", "cannot open s3://none: a bucket alone is not an object"),
+        ("s3://out", "cannot open s3://out: the bucket has no objects; write s3://BUCKET/KEY"),
+        ("s3://none", "cannot open s3://none: there is no such bucket"),
     ] {
         let pipeline = format!(
             "[sources.log]\nplugin = \"lcm-log\"\npath = \"{log}\"\n\
@@ -283,6 +283,39 @@ fn a_bucket_alone_is_no_empty_log() {
         }
     }
     assert!(!folder.at("out.jsonl").exists());
+}
+
+#[test]
+fn info_says_what_to_do_about_an_address() {
+    let (folder, server) = with_logs();
+    let said = |log: &str, variables: &[(&str, &str)]| {
+        let mut command = server.sluice(&folder);
+        command.args(["info", log]).envs(variables.iter().copied());
+        let ran = crate::kit::ProgramOutput::from_output(command.output().unwrap()).expect(1);
+        assert!(ran.stderr.contains(log) && ran.stderr.lines().count() == 1, "{}", ran.stderr);
+        ran.stderr
+    };
+    for (log, what) in [
+        ("s3://logs", "pass its objects, such as s3://logs/*"),
+        ("s3://logs/", "pass its objects, such as s3://logs/*"),
+        ("s3://out", "write s3://BUCKET/KEY"),
+        ("s3://none", "there is no such bucket"),
+        ("s3://none/", "there is no such bucket"),
+        ("s3://none/*.lcm", "there is no such bucket"),
+        ("s3://none/drives/a.lcm", "there is no such"),
+        ("s3://logs/drives/d.lcm", "there is no such object"),
+    ] {
+        let message = said(log, &[]);
+        assert!(message.contains(what), "{log}: {message}");
+    }
+    for log in ["s3://logs", "s3://none", "s3://logs/drives/a.lcm", "s3://logs/*.lcm"] {
+        for (name, value) in
+            [("AWS_ACCESS_KEY_ID", "NOBODY"), ("AWS_SECRET_ACCESS_KEY", "anothersecret999")]
+        {
+            let message = said(log, &[(name, value)]);
+            assert!(message.contains(name) && !message.contains(value), "{log}: {message}");
+        }
+    }
 }
 
 #[test]

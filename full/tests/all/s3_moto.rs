@@ -184,6 +184,26 @@ fn users_who_may_not_are_told_so_without_their_secret() {
 }
 
 #[test]
+fn info_says_what_to_do_about_an_address() {
+    let Some(store) = MotoStore::start(0) else { return };
+    for (log, what) in [
+        ("s3://logs", "pass its objects, such as s3://logs/*"),
+        ("s3://logs/in", "pass its objects, such as s3://logs/in/*"),
+        ("s3://logs/in/", "pass its objects, such as s3://logs/in/*"),
+        ("s3://none", "there is no such bucket"),
+        ("s3://none/*.lcm", "there is no such bucket"),
+        ("s3://logs/in/9.lcm", "there is no such object"),
+    ] {
+        store.ran(&["info", log]).expect(1).expect_stderr(what).expect_stderr(log);
+    }
+    for log in ["s3://logs", "s3://logs/in", "s3://logs/in/0.lcm", "s3://none"] {
+        let nobody = store.ran_as([&store.owner[0], "anothersecret"], &["info", log]).expect(1);
+        let message = nobody.expect_stderr("AWS_SECRET_ACCESS_KEY").expect_stderr(log).stderr;
+        assert!(!message.contains("anothersecret"), "{message}");
+    }
+}
+
+#[test]
 fn transient_failures_of_a_store_cost_only_time() {
     let Some(store) = MotoStore::start(0) else { return };
     let faults = [ProxyFault::Busy, ProxyFault::ResetResponse(700), ProxyFault::ResetRequest(0)];

@@ -45,6 +45,12 @@ static WINDOW: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
 const IGNORE_NULLS: [&str; 6] =
     ["array_agg", "first_value", "lag", "last_value", "lead", "nth_value"];
 
+/// Whether DataFusion computes an aggregate of all rows although it has DISTINCT.
+fn ignores_distinct(name: &str) -> bool {
+    let prefixes = ["approx_percentile_cont", "covar", "regr_"];
+    name == "corr" || prefixes.iter().any(|prefix| name.starts_with(prefix))
+}
+
 pub(super) fn check_call(function: &Function) -> Refusal {
     let name = function.name.to_string().to_lowercase();
     if function.parameters != FunctionArguments::None {
@@ -55,6 +61,12 @@ pub(super) fn check_call(function: &Function) -> Refusal {
         return refuse(format!(
             "`{name}` is computed row by row: DISTINCT, ORDER BY, IGNORE NULLS, WITHIN GROUP, \
              FILTER and OVER do not apply"
+        ));
+    }
+    if clauses.distinct && ignores_distinct(&name) {
+        return refuse(format!(
+            "DISTINCT does not apply to `{name}`: select distinct rows in FROM, such as `from \
+             (select distinct x, y from t)`"
         ));
     }
     let is_all_columns = clauses.distinct && name == "count" && takes_wildcard(function);

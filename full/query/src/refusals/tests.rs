@@ -97,6 +97,14 @@ fn clauses_of_other_functions_are_refused() {
     refused("select row_number() ignore nulls over (order by n) from t", "`row_number`");
     refused("select sum(x) respect nulls over (order by n) from t", "`sum`");
     refused("select count(distinct *) from t", "name the columns");
+    for call in ["corr(distinct n, x)", "covar(distinct n, x)", "covar_pop(distinct n, x)"] {
+        refused(&format!("select {call} from t"), "DISTINCT does not apply to `co");
+        refused(&format!("select {call} over (order by n) from t"), "select distinct rows in FROM");
+    }
+    for call in ["regr_sxx(distinct n, x) over ()", "approx_percentile_cont(distinct x, 0.5)"] {
+        refused(&format!("select {call} from t"), "select distinct rows in FROM");
+    }
+    answers("select corr(n, x) > 0.8 from (select distinct n, x from t)", &["true"]);
     refused("select sum(1)(x) from t", "one list of arguments");
     answers("select count(distinct x), sum(x) filter (where n > 1) from t", &["240"]);
     answers("select count(distinct s) over () from t limit 1", &["3"]);
@@ -271,6 +279,39 @@ fn intervals_of_unknown_units_are_not_compared() {
     answers(&format!("{i} select count(d), count(*) from i"), &["11"]);
     let sql = "with i as (select interval '1 day' as d) select n from t, i where ts > ";
     answers(&format!("{sql}{first} + d"), &["3"]);
+}
+
+#[test]
+fn intervals_that_are_the_same_in_all_rows_are_sorted_and_grouped() {
+    for rest in [
+        "from t order by interval '1 day', n",
+        "from t order by interval '1 day' + interval '1 hour', n",
+        "from t order by -cast('1 month' as interval), n",
+        "from (select n, interval '1 day' as d from t) order by d, n",
+        "from (select distinct n, interval '1 day' as d from t) order by n",
+        "from (select n, d as e from (select n, interval '1 day' as d from t)) order by e, n",
+        "from t group by n, interval '1 day' order by n",
+    ] {
+        answers(&format!("select n {rest}"), &["1", "2", "3", "4"]);
+    }
+    answers("select n, interval '1 day' as d from t order by d, n limit 1", &["11days"]);
+    for call in [
+        "max(interval '1 day')",
+        "min(interval '1 day') over ()",
+        "first_value(interval '1 day' order by interval '2 days')",
+        "max(interval '1 day') over (order by interval '1 day' rows 1 preceding)",
+    ] {
+        answers(&format!("select {call} from t limit 1"), &["1days"]);
+    }
+    for sql in [
+        "select n from t order by case when n > 1 then interval '1 day' else interval '1 h' end",
+        "select unnest([interval '1 day', interval '24 hours']) as d from t order by d",
+        "with recursive r as (select interval '1 day' as d union select d + interval '24 hours' \
+         from r) select 1 from r limit 1",
+        "select max(case n when 1 then interval '1 day' else interval '24 hours' end) from t",
+    ] {
+        refused(sql, "cannot be compared");
+    }
 }
 
 #[test]

@@ -21,17 +21,12 @@ pub(crate) fn check_types(plan: &LogicalPlan) -> Result<()> {
     let check_node = |node: &LogicalPlan| {
         let mut schema = DFSchema::empty();
         node.inputs().iter().for_each(|input| schema.merge(input.schema()));
-        check_compared(compared_rows(node), &schema)?;
-        let distinct = match node {
-            LogicalPlan::Distinct(Distinct::All(input)) => Some(input),
-            LogicalPlan::RecursiveQuery(query) if query.is_distinct => Some(&query.static_term),
-            _ => None,
-        };
-        if let Some(input) = distinct {
-            let columns: Vec<Expr> =
-                input.schema().columns().into_iter().map(Expr::Column).collect();
-            check_compared(&columns, &schema)?;
+        if let LogicalPlan::Join(join) = node {
+            check_compared(join.on.iter().flat_map(|(left, right)| [left, right]), &schema)?;
         }
+        let rows = compared_rows(node);
+        let varying = rows.iter().filter(|expr| !is_constant(expr, &node.inputs()));
+        check_compared(varying, &schema)?;
         node.apply_expressions(|expr| {
             expr.apply(|expr| check_expr(expr, &schema).map(|()| TreeNodeRecursion::Continue))
         })
@@ -63,13 +58,14 @@ fn check_expr(expr: &Expr, schema: &DFSchema) -> Result<()> {
         Expr::AggregateFunction(AggregateFunction { func, params }) => {
             let sorted = params.order_by.iter().map(|sort| &sort.expr);
             let args = compared_args(func.name(), &params.args, params.distinct);
-            check_compared(sorted.chain(args), schema)
+            check_compared(sorted.chain(args).filter(|expr| !is_constant(expr, &[])), schema)
         }
         Expr::WindowFunction(call) => {
             let WindowFunction { fun, params } = &**call;
             let sorted = params.order_by.iter().map(|sort| &sort.expr);
             let args = compared_args(fun.name(), &params.args, params.distinct);
-            check_compared(sorted.chain(&params.partition_by).chain(args), schema)?;
+            let rows = sorted.chain(&params.partition_by).chain(args);
+            check_compared(rows.filter(|expr| !is_constant(expr, &[])), schema)?;
             check_window(params, schema)
         }
         _ => Ok(()),
@@ -85,27 +81,44 @@ fn compared_args<'e>(function: &str, args: &'e [Expr], distinct: bool) -> &'e [E
 }
 
 /// What a part of GROUP BY compares.
-fn grouped(expr: &Expr) -> Vec<&Expr> {
+fn grouped(expr: &Expr) -> Vec<Expr> {
     match expr {
-        Expr::GroupingSet(GroupingSet::Rollup(parts) | GroupingSet::Cube(parts)) => {
-            parts.iter().collect()
-        }
-        Expr::GroupingSet(GroupingSet::GroupingSets(sets)) => sets.iter().flatten().collect(),
-        part => vec![part],
+        Expr::GroupingSet(GroupingSet::Rollup(parts) | GroupingSet::Cube(parts)) => parts.clone(),
+        Expr::GroupingSet(GroupingSet::GroupingSets(sets)) => sets.concat(),
+        part => vec![part.clone()],
     }
 }
 
 /// What a node compares from row to row.
-fn compared_rows(node: &LogicalPlan) -> Vec<&Expr> {
+fn compared_rows(node: &LogicalPlan) -> Vec<Expr> {
+    let columns = |of: &LogicalPlan| of.schema().columns().into_iter().map(Expr::Column).collect();
     match node {
-        LogicalPlan::Sort(sort) => sort.expr.iter().map(|sort| &sort.expr).collect(),
-        LogicalPlan::Join(join) => join.on.iter().flat_map(|(left, right)| [left, right]).collect(),
+        LogicalPlan::Sort(sort) => sort.expr.iter().map(|sort| sort.expr.clone()).collect(),
         LogicalPlan::Aggregate(aggregate) => {
             aggregate.group_expr.iter().flat_map(grouped).collect()
         }
-        LogicalPlan::Distinct(Distinct::On(distinct)) => distinct.on_expr.iter().collect(),
+        LogicalPlan::Distinct(Distinct::On(distinct)) => distinct.on_expr.clone(),
+        LogicalPlan::Distinct(Distinct::All(input)) => columns(input),
+        LogicalPlan::RecursiveQuery(query) if query.is_distinct => columns(&query.static_term),
         _ => Vec::new(),
     }
+}
+
+/// Whether an expression has the same value in all rows. `inputs` are those of its node.
+fn is_constant<'p>(mut expr: &'p Expr, inputs: &[&'p LogicalPlan]) -> bool {
+    let mut input = if let [input] = inputs { Some(*input) } else { None };
+    // A column may be the name of a constant.
+    while let (Expr::Column(column), Some(LogicalPlan::Projection(projection))) = (expr, input) {
+        let place = projection.schema.maybe_index_of_column(column);
+        let Some(computed) = place.and_then(|place| projection.expr.get(place)) else { break };
+        expr = if let Expr::Alias(alias) = computed { &alias.expr } else { computed };
+        input = Some(&projection.input);
+    }
+    let varies = |part: &Expr| {
+        use Expr::{Column, OuterReferenceColumn, ScalarSubquery, Unnest};
+        Ok(matches!(part, Column(_) | OuterReferenceColumn(..) | ScalarSubquery(_) | Unnest(_)))
+    };
+    !expr.is_volatile() && !expr.exists(varies).unwrap_or(true)
 }
 
 fn is_comparison(op: Operator) -> bool {

@@ -33,7 +33,7 @@ impl CsvWriter {
     }
 
     fn write(&mut self) -> Result<(), Error> {
-        self.file.write(&self.out)?;
+        self.file.write_text(&self.out)?;
         self.out.clear();
         Ok(())
     }

@@ -4,7 +4,7 @@ mod binary;
 mod cells;
 mod csv;
 mod explain;
-mod jsonl;
+mod json;
 mod plain;
 mod table;
 
@@ -18,6 +18,7 @@ use sluice::extension::{Failure, extension};
 use sluice_model::{Error, OutputFile, Outputs, Overwrite};
 
 use super::args::{QueryArgs, RowFormat};
+use json::{JsonLayout, JsonWriter};
 
 /// Metadata of a result file.
 pub(super) struct ResultMetadata<'a> {
@@ -130,7 +131,7 @@ impl OutputTarget {
         let outputs = Arc::new(Outputs::new(self.overwrite, false, &self.inputs));
         let file = match self.format {
             RowFormat::Parquet | RowFormat::Arrow => outputs.create_as_is(&self.path)?,
-            RowFormat::Table | RowFormat::Csv | RowFormat::Jsonl => outputs.create(&self.path)?,
+            _ => outputs.create(&self.path)?,
         };
         let schema = with_unique_names(schema);
         let rows = self.rows(file, &schema, about)?;
@@ -151,7 +152,8 @@ impl OutputTarget {
                 Box::new(table::TableWriter::new(file, schema, self.limit, self.separator))
             }
             RowFormat::Csv => Box::new(csv::CsvWriter::new(file, schema)?),
-            RowFormat::Jsonl => Box::new(jsonl::JsonlWriter::new(file)),
+            RowFormat::Json => Box::new(JsonWriter::new(file, JsonLayout::Array)),
+            RowFormat::Jsonl => Box::new(JsonWriter::new(file, JsonLayout::Lines)),
             RowFormat::Parquet => Box::new(binary::ParquetWriter::new(file, schema, about)?),
             RowFormat::Arrow => Box::new(binary::IpcWriter::new(file, schema, about)?),
         })
@@ -197,7 +199,8 @@ fn row_format(path: &str, given: Option<RowFormat>) -> Result<RowFormat, Failure
         Some("parquet") => Some(RowFormat::Parquet),
         Some("arrow") => Some(RowFormat::Arrow),
         Some("csv") => Some(RowFormat::Csv),
-        Some("jsonl" | "json" | "ndjson") => Some(RowFormat::Jsonl),
+        Some("json") => Some(RowFormat::Json),
+        Some("jsonl" | "ndjson") => Some(RowFormat::Jsonl),
         _ => None,
     };
     let Some(format) = given.or(from_extension) else {

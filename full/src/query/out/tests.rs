@@ -109,6 +109,18 @@ fn json_lines_have_all_types() {
 }
 
 #[test]
+fn json_is_an_array_of_the_objects_of_json_lines() {
+    let batch = all_kinds();
+    let lines = text("x.jsonl", &[batch.clone(), batch.clone()]);
+    let objects: Vec<&str> = lines.lines().collect();
+    assert_eq!(objects.len(), 4);
+    let array = text("x.json", &[batch.slice(0, 0), batch.clone(), batch.clone()]);
+    assert_eq!(array, format!("[\n{}\n]\n", objects.join(",\n")));
+    assert_eq!(text("x.json", &[batch.slice(0, 0)]), "[]\n");
+    assert_eq!(text("x.jsonl", &[batch.slice(0, 0)]), "");
+}
+
+#[test]
 fn parquet_and_arrow_round_trip_and_record_the_query() {
     let written_parquet = written("x.parquet", &[all_kinds(), all_kinds()]);
     let folder = tempfile::tempdir().unwrap();
@@ -255,7 +267,8 @@ fn formats_follow_the_extension() {
         ("-", Some(RowFormat::Table)),
         ("a/x.parquet", Some(RowFormat::Parquet)),
         ("x.jsonl.zst", Some(RowFormat::Jsonl)),
-        ("x.json", Some(RowFormat::Jsonl)),
+        ("x.ndjson", Some(RowFormat::Jsonl)),
+        ("x.json", Some(RowFormat::Json)),
         ("x.csv", Some(RowFormat::Csv)),
         ("x.arrow", Some(RowFormat::Arrow)),
         ("x.parquet.zst", None),

@@ -31,8 +31,8 @@ a line or stops a query, Ctrl-D quits.
 .tables          list the tables of logs and channels; reads each log once
 .schema TABLE    show the columns of a table
 .types           show the types that messages are decoded by
-.format [FORMAT] set how rows are shown: table, csv or jsonl
-.to FILE         write the rows of the next statement to .parquet, .arrow, .csv or .jsonl
+.format [FORMAT] set how rows are shown: table, csv, json or jsonl
+.to FILE         write the rows of the next statement to .parquet, .arrow, .csv, .json or .jsonl
 .help            show this help
 .quit            quit
 ";

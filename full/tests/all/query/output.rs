@@ -11,7 +11,7 @@ fn other_programs_read_every_format() {
     let query = "select timestamp, channel, sequence, payload, named_struct('a', [1, null]) as \
                  nested, cast(null as double) as nothing, to_timestamp_seconds(sequence) as \
                  second from drive order by sequence";
-    for name in ["all.parquet", "all.csv", "all.jsonl", "all.arrow", "all.csv.zst"] {
+    for name in ["all.parquet", "all.csv", "all.json", "all.jsonl", "all.arrow", "all.csv.zst"] {
         run_sluice(&folder, &["query", query, "drive.lcm", "--to", name])
             .expect(0)
             .expect_stderr("wrote");
@@ -33,6 +33,7 @@ assert parquet.to_pydict() == arrow.to_pydict()
 csv.field_size_limit(1 << 30)
 rows = list(csv.DictReader(open("all.csv", newline="")))
 lines = [json.loads(line) for line in open("all.jsonl")]
+assert json.load(open("all.json")) == lines
 times = parquet["timestamp"].cast(pa.int64())
 for row, line, payload, ns in zip(rows, lines, parquet["payload"], times):
     assert row["timestamp"] == line["timestamp"] and row["timestamp"].endswith("Z")
@@ -43,6 +44,8 @@ summary = lambda time, table: duckdb.sql(
     f"select max(epoch_ns({time})), count(*), min(sequence) from '{table}'").fetchall()[0]
 ns = summary("timestamp", "all.parquet")
 same = summary("timestamp::timestamptz", "all.csv")
+assert ns == same, (ns, same)
+same = summary("timestamp::timestamptz", "all.json")
 assert ns == same, (ns, same)
 print(json.dumps(len(rows)))
 "#;

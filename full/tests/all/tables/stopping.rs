@@ -61,10 +61,21 @@ fn a_join_of_rows_that_it_has_read_can_be_stopped() {
 
 #[test]
 fn a_join_that_rejects_what_it_compares_ends_when_it_is_stopped() {
-    for condition in ["a.v % 2 = b.v % 2 and hook(a.v + b.v) < 0", "hook(a.v + b.v) < 0"] {
+    let rejects = "hook(a.v + b.v) < 0";
+    let equal = "a.v % 2 = b.v % 2";
+    for rest in [
+        format!("join n b on {equal} and {rejects}"),
+        format!("join n b on {rejects}"),
+        format!("left join n b on {equal} and {rejects}"),
+        format!("full join n b on {rejects}"),
+        format!("left anti join n b on {equal} and {rejects}"),
+        format!("where exists (select 1 from n b where {equal} and {rejects})"),
+        format!("where not exists (select 1 from n b where {rejects})"),
+        format!("cross join n b where {rejects} and a.v % 3 <> b.v % 5"),
+        format!("join lateral (select v from n b where {equal} and {rejects}) on true"),
+    ] {
         let query = format!(
-            "with n as (select unnest(range(1, 200000)) as v) select count(*) \
-             from n a join n b on {condition}"
+            "with n as (select unnest(range(1, 200000)) as v) select count(*) from n a {rest}"
         );
         // The only thread cannot answer the next query while it computes this one.
         let session = Session::new(SessionOptions { jobs: Some(1), ..small() }).unwrap();
@@ -72,8 +83,8 @@ fn a_join_that_rejects_what_it_compares_ends_when_it_is_stopped() {
         let hooked = Arc::clone(&stop);
         add_hook(&session, move || hooked.store(true, Ordering::Relaxed));
         let ended = session.run(&query, &stop, &mut |_| Ok(()));
-        let Err(QueryError::Failed(error)) = ended else { panic!("{ended:?}") };
-        assert!(matches!(error.kind(), ErrorKind::Aborted), "{error}");
+        let Err(QueryError::Failed(error)) = ended else { panic!("{rest}: {ended:?}") };
+        assert!(matches!(error.kind(), ErrorKind::Aborted), "{rest}: {error}");
         assert_eq!(number(&session, "select 1"), 1, "the next query is answered");
     }
 }
