@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_io::files::{self, FileCache, LogFile};
+use sluice_io::files::{self, FileCache, InputFiles, LogFile};
 use sluice_io::frames::{self, FrameSpan, MAGIC};
 use sluice_io::store::is_address;
 use sluice_model::{ByteFormat, Error, Registry, SniffResult};
@@ -27,16 +27,17 @@ pub(crate) struct ArchiveFooter {
 const MAX_INDEX_FRAME: u64 = 512 << 20;
 
 impl ArchiveFooter {
-    /// The footer of a file; `None` if it has none.
+    /// The footer of a file, of which as much is read as these inputs have; `None` if it has none.
     pub(crate) fn cached(
         cache: &FooterCache,
         path: &Path,
+        inputs: &InputFiles,
         registry: &Registry,
     ) -> Result<Option<Arc<Self>>, Error> {
         if !is_address(path) && !files::is_file(path) {
             return Ok(None);
         }
-        cache.get(path, |log| Ok(Self::read(log, registry)?.map(Arc::new)))
+        cache.get(inputs.open_plain(path)?, |log| Ok(Self::read(log, registry)?.map(Arc::new)))
     }
 
     /// Reads the footer of a file; `None` if there is no consistent one.

@@ -34,8 +34,7 @@ pub(crate) struct ArchiveSink {
     /// The bytes of the plain log per frame: the least that has to be read for one event.
     #[serde(default = "default_frame", deserialize_with = "frame")]
     frame: ByteSize,
-    /// The format of the content: `lcm-log` or another log format that this program reads, or
-    /// `arrow`, which holds any event without loss.
+    /// The format of the content: `lcm-log`, `vel`, or `arrow`, which holds any event without loss.
     #[serde(default)]
     #[schemars(with = "String")]
     format: FormatOption,

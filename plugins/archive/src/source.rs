@@ -2,6 +2,7 @@
 //! does not need.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use schemars::JsonSchema;
@@ -78,6 +79,14 @@ impl Archive {
         self.unpacked.load(Ordering::Relaxed)
     }
 
+    fn footer(
+        &self,
+        path: &Path,
+        inputs: &InputFiles,
+    ) -> Result<Option<Arc<ArchiveFooter>>, Error> {
+        ArchiveFooter::cached(&self.footers, path, inputs, &self.registry)
+    }
+
     fn unpacker(&self, path: &Path, context: &ReadContext) -> Unpacker<'_> {
         let limits = UnpackLimits { max_frame: self.max_frame, unpacked: &self.unpacked };
         Unpacker::new(path, limits, context)
@@ -151,7 +160,7 @@ impl Source for Archive {
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
         let mut splits = Vec::new();
         for Input { path, .. } in self.inputs()? {
-            match ArchiveFooter::cached(&self.footers, &path, &self.registry)? {
+            match self.footer(&path, &InputFiles::default())? {
                 Some(footer) => splits.extend(cut_splits(&path, &footer, target, query)),
                 None => splits.push(Split::whole(path, None)),
             }
@@ -160,8 +169,8 @@ impl Source for Archive {
     }
 
     fn events_in(&self, input: &Path) -> Result<Option<u64>, Error> {
-        Ok(ArchiveFooter::cached(&self.footers, input, &self.registry)?
-            .map(|footer| footer.index.events))
+        let footer = self.footer(input, &InputFiles::default())?;
+        Ok(footer.map(|footer| footer.index.events))
     }
 
     fn read<'s>(
@@ -173,11 +182,12 @@ impl Source for Archive {
         let path = &split.input;
         let Some(end) = split.end else { return self.read_without_footer(path, context) };
         let unpacker = self.unpacker(path, context);
-        let Some(footer) = ArchiveFooter::cached(&self.footers, path, &self.registry)? else {
+        let inputs = context.run.shared::<InputFiles>();
+        let Some(footer) = self.footer(path, &inputs)? else {
             unpacker.report_damage(split.start, end, CHANGED);
             return Ok(Box::new(std::iter::empty()));
         };
-        let mut log = context.run.shared::<InputFiles>().open_plain(path)?;
+        let mut log = inputs.open_plain(path)?;
         log.hash_reads(&context.run.shared());
         Ok(Box::new(FrameReader::new(log, footer, split, unpacker)))
     }

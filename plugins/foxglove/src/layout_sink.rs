@@ -88,7 +88,7 @@ impl Sink for FoxgloveLayout {
         }
         let text = serde_json::to_string_pretty(&layout(&output.views))
             .map_err(|e| Error::internal(format!("a layout is no JSON: {e}")))?;
-        output.file.write(text.as_bytes())?;
+        output.file.write_text(text.as_bytes())?;
         output.file.write(b"\n")?;
         output.file.finish(output.events)?;
         Ok(Written::default())

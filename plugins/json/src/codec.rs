@@ -70,7 +70,10 @@ impl Codec for JsonCodec {
             return None;
         }
         let text = match &channel.schema {
-            Some(EmbeddedSchema { encoding, data }) if &**encoding == LANGUAGE => {
+            // An empty text says as little as none.
+            Some(EmbeddedSchema { encoding, data })
+                if &**encoding == LANGUAGE && !data.trim_ascii().is_empty() =>
+            {
                 String::from_utf8_lossy(data).into_owned()
             }
             Some(_) | None => ANY_VALUE.to_owned(),

@@ -53,9 +53,14 @@ impl ConvertedMember {
         Self { array, source_nulls: source.logical_nulls() }
     }
 
+    /// Whether there was no value.
+    fn was_null(&self, at: usize) -> bool {
+        self.source_nulls.as_ref().is_some_and(|nulls| nulls.is_null(at))
+    }
+
     /// Whether the conversion lost a value.
     fn is_lost(&self, at: usize) -> bool {
-        self.array.is_null(at) && self.source_nulls.as_ref().is_none_or(|nulls| nulls.is_valid(at))
+        self.array.is_null(at) && !self.was_null(at)
     }
 }
 
@@ -106,6 +111,11 @@ pub(crate) struct LossCounts {
     pub(crate) colours: u64,
     /// Points of whose colour a component is null, but not all are.
     pub(crate) partial_colours: u64,
+    /// Points of which these are null, although their lists have them.
+    pub(crate) null_intensities: u64,
+    pub(crate) null_lasers: u64,
+    pub(crate) null_times: u64,
+    pub(crate) null_colours: u64,
 }
 
 impl LossCounts {
@@ -117,6 +127,10 @@ impl LossCounts {
         self.times += other.times;
         self.colours += other.colours;
         self.partial_colours += other.partial_colours;
+        self.null_intensities += other.null_intensities;
+        self.null_lasers += other.null_lasers;
+        self.null_times += other.null_times;
+        self.null_colours += other.null_colours;
     }
 }
 
@@ -191,12 +205,18 @@ impl PointLists {
                 continue;
             }
             let intensity = self.intensity.as_ref();
+            counts.null_intensities += u64::from(intensity.is_some_and(|array| array.is_null(at)));
             let intensity = intensity.and_then(|array| value::<Float64Type>(array, at));
             let intensity = intensity.unwrap_or(0.0);
             counts.too_bright += u64::from(intensity > f64::from(u16::MAX));
             counts.too_dark += u64::from(intensity < 0.0 || intensity.is_nan());
-            counts.lasers += u64::from(is_lost(self.laser.as_ref(), at));
-            counts.times += u64::from(is_lost(self.time.as_ref(), at));
+            for (member, lost, null) in [
+                (&self.laser, &mut counts.lasers, &mut counts.null_lasers),
+                (&self.time, &mut counts.times, &mut counts.null_times),
+            ] {
+                *lost += u64::from(member.as_ref().is_some_and(|member| member.is_lost(at)));
+                *null += u64::from(member.as_ref().is_some_and(|member| member.was_null(at)));
+            }
             out.position.push(position);
             // Negative values and NaN become 0.
             out.intensity.push(intensity.clamp(0.0, f64::from(u16::MAX)).round() as u16);
@@ -218,13 +238,11 @@ impl PointLists {
             counts.colours += 1;
         } else if colour.iter().any(|part| part.array.is_valid(at)) {
             counts.partial_colours += 1;
+        } else {
+            counts.null_colours += 1;
         }
         [0; 3]
     }
-}
-
-fn is_lost(converted: Option<&ConvertedMember>, at: usize) -> bool {
-    converted.is_some_and(|converted| converted.is_lost(at))
 }
 
 fn member_value<T: ArrowPrimitiveType>(

@@ -253,7 +253,11 @@ impl LasSink {
 
     /// Notes about the whole output.
     fn notes(&self, files: &OpenFiles) -> Vec<(String, u64)> {
-        let counts = files.losses.counts;
+        let mut counts = files.losses.counts;
+        if self.colour == ColourPolicy::Drop {
+            // No colour is written, so none as black.
+            (counts.colours, counts.partial_colours, counts.null_colours) = (0, 0, 0);
+        }
         let absences = files.losses.without.iter();
         let note = |((channel, reason), count): (&(Arc<str>, Absence), &u64)| {
             (format!("{channel}: left out, {}", reason.text(&self.points)), *count)
@@ -276,6 +280,13 @@ impl LasSink {
             ),
             ("colours outside 0 to 65535, written as black", counts.colours),
             ("colours of which a component is null, written as black", counts.partial_colours),
+            ("intensities that are null, written as 0", counts.null_intensities),
+            ("values of `laser` that are null, written as 0", counts.null_lasers),
+            (
+                "values of `time` that are null, replaced by the time of their event",
+                counts.null_times,
+            ),
+            ("colours that are null, written as black", counts.null_colours),
             (
                 "colours of points, not written since the first points have none; see `colour`",
                 files.dropped_colours,

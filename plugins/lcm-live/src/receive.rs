@@ -270,8 +270,8 @@ impl GroupReceiver {
             );
         }
         for sender in self.intake.senders().filter(|sender| sender.lost() > 0).take(20) {
-            let what = format!("of {} messages from {} were lost", sender.sent, sender.address);
-            to.losses.note(what, sender.lost());
+            let (lost, sent, from) = (sender.lost(), sender.sent, sender.address);
+            to.losses.note(format!("{lost} of {sent} messages from {from} were lost"), 0);
         }
     }
 

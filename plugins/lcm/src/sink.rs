@@ -152,7 +152,7 @@ impl LcmOutput {
         let Some(file) = self.file.as_mut().filter(|_| !bytes.is_empty()) else { return Ok(()) };
         file.write_binary(bytes)?;
         self.rows += events;
-        file.set_rows(self.rows);
+        file.set_rows(self.rows, self.rows);
         Ok(())
     }
 }
@@ -232,7 +232,7 @@ impl Sink for LcmLogSink {
         self.open_next_file(&mut log)?;
         if let Some((number, events)) = continued {
             (log.number, log.rows) = (number.wrapping_add(1), events);
-            log.file.iter_mut().for_each(|file| file.set_rows(events));
+            log.file.iter_mut().for_each(|file| file.set_rows(events, events));
         }
         Ok(log)
     }

@@ -1,6 +1,7 @@
 //! Features: the columns of a dataset, as `info.json` declares them and as Parquet stores them.
 //! Reads no rows.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Fields};
@@ -22,6 +23,12 @@ pub(crate) const TASK: &str = "task";
 pub(crate) const RESERVED: [&str; 6] =
     [TIMESTAMP, FRAME_INDEX, EPISODE_INDEX, INDEX, TASK_INDEX, TASK];
 
+/// The key of a field's metadata with the shape and the names of axes that its dataset declares.
+const AXES: &str = "lerobot.axes";
+
+/// The key of a channel's metadata with the robot type of its dataset.
+pub(crate) const ROBOT_TYPE: &str = "lerobot.robot_type";
+
 /// The most dimensions of a feature.
 pub(crate) const MAX_DIMENSIONS: usize = 5;
 
@@ -34,6 +41,16 @@ pub(crate) enum FeatureType {
     Number(NumberType),
     Text,
     Image,
+}
+
+impl FeatureType {
+    /// The names of axes that nobody has chosen.
+    pub(crate) fn axis_names(self) -> Value {
+        match self {
+            Self::Image => json!(["height", "width", "channels"]),
+            Self::Number(_) | Self::Text => Value::Null,
+        }
+    }
 }
 
 /// Types of numbers.
@@ -154,6 +171,14 @@ impl Feature {
         }
     }
 
+    /// Its axes as metadata of a field of rows; none if they have no names.
+    pub(crate) fn axes_metadata(&self) -> HashMap<String, String> {
+        let Self { shape, names, .. } = self;
+        let axes = json!({ "shape": shape, "names": names });
+        let named = (!names.is_null()).then(|| (AXES.to_owned(), axes.to_string()));
+        named.into_iter().collect()
+    }
+
     /// Its entry in `info.json`.
     pub(crate) fn to_json(&self) -> Value {
         json!({ "dtype": self.dtype(), "shape": self.shape, "names": self.names })
@@ -228,6 +253,12 @@ impl Feature {
             }),
         }
     }
+}
+
+/// The names of axes that the metadata of a field declares, if values of this shape have them.
+pub(crate) fn axis_names(metadata: &HashMap<String, String>, shape: &[usize]) -> Option<Value> {
+    let axes: Value = serde_json::from_str(metadata.get(AXES)?).ok()?;
+    axes.get("names").filter(|_| axes["shape"] == json!(shape)).cloned()
 }
 
 fn dimension(value: &Value) -> Option<usize> {

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sluice_io::escape::printable;
-use sluice_io::files::{self, LogFile};
+use sluice_io::files::{self, InputFiles, LogFile};
 use sluice_io::store::is_address;
 use sluice_kit::gap::{self, GapEnd};
 use sluice_model::options::ByteSize;
 use sluice_model::{BlockPool, Error, RunHandle, RunInput};
 
-use crate::checksums::StoredCrc;
+use crate::checksums::{StoredCrc, attachment_fault};
 use crate::declare::Numbering;
 use crate::finish::{AttachmentFields, McapFile};
 use crate::index::{FileIndex, IndexCache};
@@ -70,10 +70,11 @@ pub(crate) fn profile(path: &Path) -> Option<String> {
 /// many do not fit.
 pub(crate) fn declare_silent(
     path: &Path,
+    inputs: &InputFiles,
     numbering: &mut Numbering,
     to: &mut McapFile,
 ) -> Result<u64, Error> {
-    let index = FileIndex::cached(&IndexCache::default(), path)?;
+    let index = FileIndex::cached(&IndexCache::default(), path, inputs)?;
     let Some(summary) = index.as_ref().and_then(|index| index.summary()) else { return Ok(0) };
     let (mut new, mut skipped) = (Vec::new(), 0);
     for channel in summary.silent_channels() {
@@ -93,10 +94,58 @@ pub(crate) fn declare_silent(
 /// Copies the metadata and attachments of a file. Returns notes about attachments that are wrong by
 /// their checksums.
 pub(crate) fn copy(path: &Path, run: &RunHandle, to: &mut McapFile) -> Result<Vec<String>, Error> {
-    let (mut log, stop) = (LogFile::open(path)?, run.clone());
+    let (mut log, stop) = (run.shared::<InputFiles>().open(path)?, run.clone());
     log.stop_when(move || stop.is_cancelled());
-    let mut walk = walk(log, MAX_RECORD, run);
-    let (mut at, mut wrong) = (MAGIC.len() as u64, Vec::new());
+    let mut wrong = Vec::new();
+    for_each_record(walk(log, MAX_RECORD, run), |walk, at, head| {
+        wrong.extend(copy_record(walk, (at, head), to)?);
+        Ok(())
+    })?;
+    Ok(wrong)
+}
+
+/// Calls `found` with the content of every metadata record and attachment of a file, or as much of
+/// it as `most` allows. Reads all heads of records.
+pub(crate) fn records(
+    log: LogFile,
+    most: u64,
+    mut found: impl FnMut(Head, &[u8]),
+) -> Result<(), Error> {
+    for_each_record(walk(log, MAX_RECORD, &RunHandle::default()), |walk, at, head| {
+        found(head, &walk.read(at + HEAD, head.len.min(most))?);
+        Ok(())
+    })
+}
+
+/// What is wrong with the attachments of a file by their checksums, one sentence each.
+pub(crate) fn attachment_faults(log: LogFile) -> Result<Vec<String>, Error> {
+    let mut faults = Vec::new();
+    for_each_record(walk(log, MAX_RECORD, &RunHandle::default()), |walk, at, head| {
+        let front = walk.read(at + HEAD, head.len.min(MAX_NAMES))?;
+        let attachment = AttachmentHead::parse(&front).filter(|_| head.opcode == op::ATTACHMENT);
+        let Some(attachment) = attachment else { return Ok(()) };
+        let (mut crc, mut done) = (StoredCrc::of_attachment(&attachment), 0);
+        while done < head.record_len() {
+            let part = walk.read(at + done, STEP.min(head.record_len() - done))?;
+            if part.is_empty() {
+                return Ok(());
+            }
+            crc.add(&part);
+            done += part.len() as u64;
+        }
+        let name = String::from_utf8_lossy(&attachment.name);
+        faults.extend(crc.fault().map(|why| attachment_fault(&name, &why)));
+        Ok(())
+    })?;
+    Ok(faults)
+}
+
+/// Calls `found` with the place of every metadata record and attachment.
+fn for_each_record(
+    mut walk: Walk,
+    mut found: impl FnMut(&mut Walk, u64, Head) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut at = MAGIC.len() as u64;
     while !walk.is_cancelled() {
         walk.forget(at);
         at = match walk.place(at)? {
@@ -109,14 +158,14 @@ pub(crate) fn copy(path: &Path, run: &RunHandle, to: &mut McapFile) -> Result<Ve
                 let end = at.saturating_add(head.record_len());
                 let is_copied = matches!(head.opcode, op::METADATA | op::ATTACHMENT);
                 if is_copied && walk.goes_on(end)? {
-                    wrong.extend(copy_record(&mut walk, (at, head), to)?);
+                    found(&mut walk, at, head)?;
                 }
                 walk.skip(at, end)?
             }
             FoundAt::Cut(_) | FoundAt::Garbage(_) => walk.search(at + 1, None)?,
         };
     }
-    Ok(wrong)
+    Ok(())
 }
 
 /// Goes on behind damage of compressed data that ended the file at `at`, as whoever reads it

@@ -10,9 +10,11 @@ use sluice_io::escape::printable;
 use sluice_io::files::LogFile;
 use sluice_model::Error;
 
+use crate::carry;
 use crate::index::FileIndex;
 use crate::inspect::record;
-use crate::summary::{FOOTER_RECORD, FileEnd, Listed};
+use crate::summary::{FOOTER_RECORD, FileEnd, Listed, Summary};
+use crate::walk::MAX_DATA_END;
 use crate::wire::{AttachmentHead, DATA_END, HEAD, Head, MAGIC, op};
 
 /// The length of a checksum.
@@ -70,17 +72,19 @@ pub(crate) fn faults(path: &Path, index: &FileIndex) -> Result<Vec<String>, Erro
         FileEnd::NoSummary => index.len.checked_sub(FOOTER_RECORD + MAGIC.len() as u64),
         FileEnd::Unfinished | FileEnd::Broken(_) => None,
     };
-    let end = next.and_then(|next| next.checked_sub(HEAD + DATA_END));
-    if let Some(end) = end
-        && head_at(&mut log, end)? == Some(Head { opcode: op::DATA_END, len: DATA_END })
+    if let Some(next) = next
+        && let Some(end) = data_end_before(&mut log, next)?
     {
-        let len = end + HEAD + DATA_END;
-        let fault = fault(&mut log, 0, len, StoredCrc::new(0..end, end + HEAD))?;
-        faults.extend(fault.map(|why| format!("the data section: {why}")));
+        let fault = fault(&mut log, 0, next, StoredCrc::new(0..end, end + HEAD))?;
+        faults.extend(fault.map(data_section));
     }
+    let Some(listed) = index.summary().and_then(Summary::all_attachments) else {
+        faults.extend(carry::attachment_faults(log)?);
+        return Ok(faults);
+    };
     // A file may list one attachment any number of times.
     let mut left = index.len;
-    for Listed { at, len, name } in index.summary().into_iter().flat_map(|all| &all.attachments) {
+    for Listed { at, len, name } in listed {
         let Some(rest) = left.checked_sub(*len) else {
             faults.push("the attachments that the summary lists overlap".to_owned());
             break;
@@ -89,16 +93,52 @@ pub(crate) fn faults(path: &Path, index: &FileIndex) -> Result<Vec<String>, Erro
         let found = record(&mut log, *at)?.filter(|(head, _)| head.opcode == op::ATTACHMENT);
         if let Some(head) = found.and_then(|(_, content)| AttachmentHead::parse(&content)) {
             let fault = fault(&mut log, *at, *len, StoredCrc::of_attachment(&head))?;
-            faults.extend(fault.map(|why| format!("attachment `{}`: {why}", printable(name))));
+            faults.extend(fault.map(|why| attachment_fault(name, &why)));
+        } else {
+            faults.push(misplaced_attachment(name));
         }
     }
     Ok(faults)
 }
 
-fn head_at(log: &mut LogFile, at: u64) -> Result<Option<Head>, Error> {
-    let mut bytes = [0; HEAD as usize];
-    let read = log.read_at(at, &mut bytes)?;
-    Ok(Head::parse(bytes.get(..read).unwrap_or_default()))
+/// What is wrong with an attachment.
+pub(crate) fn attachment_fault(name: &str, why: &str) -> String {
+    format!("attachment `{}`: {why}", printable(name))
+}
+
+/// What is wrong with an attachment that a summary lists where none is.
+pub(crate) fn misplaced_attachment(name: &str) -> String {
+    misplaced_record("attachment", name)
+}
+
+/// What is wrong with a record that a summary lists where none is.
+pub(crate) fn misplaced_record(what: &str, name: &str) -> String {
+    format!("{what} `{}` is not where the index says", printable(name))
+}
+
+/// Why the data section is wrong, given its hash and the fields of the record DataEnd.
+pub(crate) fn data_section_fault(data: crc32fast::Hasher, data_end: &[u8]) -> Option<String> {
+    let stored = data_end.get(..CRC_LEN as usize).unwrap_or_default().to_vec();
+    let whole = StoredCrc { hasher: data, stored, ..StoredCrc::new(0..0, 0) };
+    whole.fault().map(data_section)
+}
+
+fn data_section(why: String) -> String {
+    format!("the data section: {why}")
+}
+
+/// The start of the record DataEnd that ends at `next`, if there is one.
+fn data_end_before(log: &mut LogFile, next: u64) -> Result<Option<u64>, Error> {
+    for len in DATA_END..=MAX_DATA_END {
+        let Some(at) = next.checked_sub(HEAD + len) else { break };
+        let mut bytes = [0; HEAD as usize];
+        let read = log.read_at(at, &mut bytes)?;
+        let head = Head::parse(bytes.get(..read).unwrap_or_default());
+        if head == Some(Head { opcode: op::DATA_END, len }) {
+            return Ok(Some(at));
+        }
+    }
+    Ok(None)
 }
 
 /// Why the `len` bytes at `from` are wrong.

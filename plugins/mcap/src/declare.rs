@@ -104,7 +104,9 @@ impl Numbering {
         if let Some(number) = self.channels.get(&stored) {
             return Some(*number);
         }
-        let number = next_number(self.channels.len())?;
+        // They begin with 1, and 0 is the last one.
+        let count = u16::try_from(self.channels.len()).ok()?;
+        let number = count.wrapping_add(1);
         let from = new.len();
         new.record(op::CHANNEL, |out| {
             out.u16(number);
@@ -122,7 +124,8 @@ impl Numbering {
         if let Some(number) = self.schemas.get(&schema) {
             return Some(*number);
         }
-        let number = next_number(self.schemas.len())?;
+        // 0 stands for none.
+        let number = u16::try_from(self.schemas.len() + 1).ok()?;
         let from = new.len();
         new.record(op::SCHEMA, |out| {
             out.u16(number);
@@ -134,9 +137,4 @@ impl Numbering {
         self.schemas.insert(schema, number);
         Some(number)
     }
-}
-
-/// The number after so many: they start at 1.
-fn next_number(count: usize) -> Option<u16> {
-    u16::try_from(count + 1).ok()
 }

@@ -134,7 +134,7 @@ impl McapFile {
             all.start = all.start.min(chunk.start_time);
             all.end = all.end.max(chunk.end_time);
         }
-        self.file.set_rows(self.statistics.messages);
+        self.file.set_rows(self.statistics.messages, self.statistics.messages);
         Ok(())
     }
 

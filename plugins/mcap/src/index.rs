@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_io::files::{self, FileCache, LogFile};
+use sluice_io::files::{self, FileCache, InputFiles, LogFile};
 use sluice_io::store::is_address;
 use sluice_model::Error;
 
@@ -15,6 +15,8 @@ use crate::summary::{FileEnd, Summary};
 use crate::table::Declarations;
 use crate::wire::{CHUNK_HEAD, ChunkHead, ChunkIndexRecord, HEAD, Head, op};
 
+/// The bytes by which a chunk is compared with its entry in the index.
+pub(crate) const CHUNK_START: usize = HEAD as usize + CHUNK_HEAD;
 /// Up to this distance, seeking to every chunk is cheap.
 const CHEAP_SEEK: u64 = 64 << 10;
 
@@ -36,22 +38,57 @@ pub(crate) struct FileIndex {
 }
 
 impl FileIndex {
-    /// The index of a file; `None` for inputs that cannot be read at any position.
-    pub(crate) fn cached(cache: &IndexCache, path: &Path) -> Result<Option<Arc<Self>>, Error> {
+    /// The index of a file, of which as much is read as these inputs have; `None` for inputs that
+    /// cannot be read at any position.
+    pub(crate) fn cached(
+        cache: &IndexCache,
+        path: &Path,
+        inputs: &InputFiles,
+    ) -> Result<Option<Arc<Self>>, Error> {
         if path == Path::new("-")
             || !is_address(path) && !files::is_file(path)
             || files::is_zstd(path)?
         {
             return Ok(None);
         }
-        cache.get(path, |log| Self::read(log).map(Arc::new)).map(Some)
+        cache.get(inputs.open_plain(path)?, |log| Self::read(log).map(Arc::new)).map(Some)
     }
 
     fn read(log: &mut LogFile) -> Result<Self, Error> {
         let len = log.len().unwrap_or_default();
         let end = FileEnd::read(log, len)?;
+        // Where seeking is expensive, a checksum has to do.
+        let is_cheap = is_seeking_cheap(log);
+        let has_crc = matches!(&end, FileEnd::Summary(summary) if summary.has_crc);
+        Self::new(
+            len,
+            end,
+            !is_cheap,
+            |entry| {
+                if is_cheap { is_chunk(log, entry) } else { Ok(has_crc) }
+            },
+        )
+    }
+
+    /// The index of a file of `len` bytes that has been read; `is_chunk` says whether the chunk of
+    /// an entry is there.
+    pub(crate) fn of_stream(
+        len: u64,
+        end: FileEnd,
+        is_chunk: impl Fn(&ChunkIndexRecord) -> bool,
+    ) -> Result<Self, Error> {
+        Self::new(len, end, false, |entry| Ok(is_chunk(entry)))
+    }
+
+    /// `is_chunk` says whether the chunk of an entry is there.
+    fn new(
+        len: u64,
+        end: FileEnd,
+        are_believed: bool,
+        is_chunk: impl FnMut(&ChunkIndexRecord) -> Result<bool, Error>,
+    ) -> Result<Self, Error> {
         let (anchors, mut faults) = match &end {
-            FileEnd::Summary(summary) => anchors(log, summary)?,
+            FileEnd::Summary(summary) => anchors(summary, is_chunk)?,
             FileEnd::Broken(why) => {
                 (Vec::new(), vec![format!("the summary cannot be used: {why}")])
             }
@@ -65,7 +102,7 @@ impl FileIndex {
         let are_complete = matches!(missing, Some(Ok(())));
         faults.extend(missing.and_then(Result::err).flatten());
         let declarations = summary.map(|summary| Arc::new(summary.declarations.clone()));
-        let (anchors, are_believed) = (anchors.into(), !is_seeking_cheap(log));
+        let anchors = anchors.into();
         Ok(Self { len, end, anchors, are_believed, declarations, are_complete, faults })
     }
 
@@ -127,14 +164,15 @@ fn missing_channels(summary: &Summary) -> Result<(), Option<String>> {
 }
 
 /// The chunks of the index that are there, and what is wrong with the others.
-fn anchors(log: &mut LogFile, summary: &Summary) -> Result<(Vec<u64>, Vec<String>), Error> {
+fn anchors(
+    summary: &Summary,
+    mut is_chunk: impl FnMut(&ChunkIndexRecord) -> Result<bool, Error>,
+) -> Result<(Vec<u64>, Vec<String>), Error> {
     let (mut anchors, mut wrong, mut end) = (Vec::new(), 0u64, 0);
-    // Where seeking is expensive, a checksum has to do.
-    let is_cheap = is_seeking_cheap(log);
     for entry in &summary.chunks {
         let entry_end = entry.chunk_start.saturating_add(entry.chunk_len);
         let fits = entry.chunk_start >= end && entry_end <= summary.start;
-        let is_there = fits && if is_cheap { is_chunk(log, entry)? } else { summary.has_crc };
+        let is_there = fits && is_chunk(entry)?;
         if is_there {
             anchors.push(entry.chunk_start);
             end = entry_end;
@@ -163,10 +201,14 @@ fn is_seeking_cheap(log: &LogFile) -> bool {
 
 /// Whether the chunk is where the index says, and as it says.
 pub(crate) fn is_chunk(log: &mut LogFile, entry: &ChunkIndexRecord) -> Result<bool, Error> {
-    let mut look = [0; HEAD as usize + CHUNK_HEAD];
+    let mut look = [0; CHUNK_START];
     let read = log.read_at(entry.chunk_start, &mut look)?;
-    let bytes = look.get(..read).unwrap_or_default();
-    let Some(head) = Head::parse(bytes) else { return Ok(false) };
+    Ok(starts_chunk(look.get(..read).unwrap_or_default(), entry))
+}
+
+/// Whether a record that starts with these bytes is the chunk of this entry.
+pub(crate) fn starts_chunk(bytes: &[u8], entry: &ChunkIndexRecord) -> bool {
+    let Some(head) = Head::parse(bytes) else { return false };
     let content = bytes.get(HEAD as usize..).unwrap_or_default();
     let len = usize::try_from(head.len).unwrap_or(usize::MAX);
     let chunk = ChunkHead::parse(content.get(..len).unwrap_or(content));
@@ -178,7 +220,7 @@ pub(crate) fn is_chunk(log: &mut LogFile, entry: &ChunkIndexRecord) -> Result<bo
             && chunk.compression == entry.compression
             && chunk.content_len() <= head.len
     });
-    Ok(is_same && head.opcode == op::CHUNK && head.record_len() == entry.chunk_len)
+    is_same && head.opcode == op::CHUNK && head.record_len() == entry.chunk_len
 }
 
 /// The indexes of the last files.

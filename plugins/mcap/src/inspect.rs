@@ -9,6 +9,7 @@ use sluice_io::escape::printable;
 use sluice_io::files::LogFile;
 use sluice_model::{Error, time};
 
+use crate::carry;
 use crate::index::FileIndex;
 use crate::summary::{FileEnd, Listed, Summary};
 use crate::wire::{
@@ -20,6 +21,7 @@ pub(crate) const NO_FOOTER: &str = "no footer: the file is unfinished or cut off
 
 /// The most attachments and metadata records that are listed.
 const MAX_LISTED: usize = 20;
+const MORE: &str = "more metadata or attachments are not listed here";
 /// The most bytes that are read of a record.
 const MAX_READ: u64 = 64 << 10;
 /// The most characters of a value that are shown.
@@ -32,6 +34,12 @@ pub(crate) fn not_an_mcap_file(path: &Path, found: &[u8]) -> Option<Error> {
     if found.starts_with(&mangled) {
         return Some(Error::refused(format!(
             "{path}: every CR LF of this MCAP file was replaced by LF, as git and FTP do with \
+             text: copy the original again, as binary data"
+        )));
+    }
+    if found.starts_with(&[&MAGIC[..7], b"\r"].concat()) {
+        return Some(Error::refused(format!(
+            "{path}: every LF of this MCAP file was replaced by CR LF, as git and FTP do with \
              text: copy the original again, as binary data"
         )));
     }
@@ -52,7 +60,10 @@ pub(crate) fn findings(path: &Path, index: &FileIndex) -> Result<Vec<String>, Er
     let mut log = LogFile::open_plain(path)?;
     let mut findings: Vec<String> = header(&mut log)?.into_iter().collect();
     match &index.end {
-        FileEnd::NoSummary => findings.push("no summary".to_owned()),
+        FileEnd::NoSummary => {
+            findings.push("no summary".to_owned());
+            findings.extend(unlisted(path)?);
+        }
         FileEnd::Summary(summary) => {
             findings.extend(chunks(summary));
             for listed in summary.metadata.iter().take(MAX_LISTED) {
@@ -63,14 +74,32 @@ pub(crate) fn findings(path: &Path, index: &FileIndex) -> Result<Vec<String>, Er
             }
             let all = summary.metadata.len().max(summary.attachments.len());
             if all > MAX_LISTED {
-                findings.push("more metadata or attachments are not listed here".to_owned());
+                findings.push(MORE.to_owned());
             }
             findings.extend(silent_channels(summary));
         }
-        _ => {}
+        FileEnd::Unfinished | FileEnd::Broken(_) => findings.extend(unlisted(path)?),
     }
     findings.extend(faults(index));
     Ok(findings)
+}
+
+/// The metadata and attachments of a file that no summary lists.
+fn unlisted(path: &Path) -> Result<Vec<String>, Error> {
+    let (mut records, mut attachments, mut more) = (Vec::new(), Vec::new(), false);
+    carry::records(LogFile::open_plain(path)?, MAX_READ, |head, content| {
+        let (listed, text) = match head.opcode {
+            op::METADATA => (&mut records, metadata_text(content)),
+            _ => (&mut attachments, attachment_text(content)),
+        };
+        match text.filter(|_| listed.len() < MAX_LISTED) {
+            Some(text) => listed.push(text),
+            None => more = true,
+        }
+    })?;
+    records.extend(attachments);
+    records.extend(more.then(|| MORE.to_owned()));
+    Ok(records)
 }
 
 /// What is wrong with the end of a file, mostly its summary, one sentence each.
@@ -170,17 +199,19 @@ pub(crate) fn record(log: &mut LogFile, at: u64) -> Result<Option<(Head, Vec<u8>
 
 fn metadata(log: &mut LogFile, listed: &Listed) -> Result<String, Error> {
     let found = record(log, listed.at)?.filter(|(head, _)| head.opcode == op::METADATA);
-    let name = shown(listed.name.as_bytes());
-    let Some((_, content)) = found else {
-        return Ok(format!("metadata `{name}` is not where the index says"));
-    };
-    let mut fields = RecordFields(&content);
-    fields.bytes();
+    let name = || shown(listed.name.as_bytes());
+    let text = found.and_then(|(_, content)| metadata_text(&content));
+    Ok(text.unwrap_or_else(|| format!("metadata `{}` is not where the index says", name())))
+}
+
+fn metadata_text(content: &[u8]) -> Option<String> {
+    let mut fields = RecordFields(content);
+    let name = shown(fields.bytes()?);
     let (mut pairs, mut texts) = (RecordFields(fields.bytes().unwrap_or_default()), Vec::new());
     while let Some((key, value)) = pairs.bytes().zip(pairs.bytes()) {
         texts.push(format!("{} = {}", shown(key), shown(value)));
     }
-    Ok(match texts.is_empty() {
+    Some(match texts.is_empty() {
         true => format!("metadata `{name}`"),
         false => format!("metadata `{name}`: {}", texts.join(", ")),
     })
@@ -188,18 +219,19 @@ fn metadata(log: &mut LogFile, listed: &Listed) -> Result<String, Error> {
 
 fn attachment(log: &mut LogFile, listed: &Listed) -> Result<String, Error> {
     let found = record(log, listed.at)?.filter(|(head, _)| head.opcode == op::ATTACHMENT);
-    let head = found.and_then(|(_, content)| AttachmentHead::parse(&content));
-    let name = shown(listed.name.as_bytes());
-    Ok(match head {
-        Some(head) => {
-            let media_type = match head.media_type.as_slice() {
-                [] => "no media type".to_owned(),
-                media_type => shown(media_type),
-            };
-            format!("attachment `{name}`: {media_type}, {} bytes", head.data_len)
-        }
-        None => format!("attachment `{name}` is not where the index says"),
-    })
+    let name = || shown(listed.name.as_bytes());
+    let text = found.and_then(|(_, content)| attachment_text(&content));
+    Ok(text.unwrap_or_else(|| format!("attachment `{}` is not where the index says", name())))
+}
+
+fn attachment_text(content: &[u8]) -> Option<String> {
+    let head = AttachmentHead::parse(content)?;
+    let media_type = match head.media_type.as_slice() {
+        [] => "no media type".to_owned(),
+        media_type => shown(media_type),
+    };
+    let name = shown(&head.name);
+    Some(format!("attachment `{name}`: {media_type}, {} bytes", head.data_len))
 }
 
 /// The channels without messages.

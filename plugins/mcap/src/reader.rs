@@ -20,13 +20,19 @@ use crate::wire::{CHUNK_HEAD, HEAD, Head, looks_like_message_index, min_len, op,
 
 mod boundaries;
 mod chunks;
+mod recount;
+mod stream_checks;
 mod uncopied;
 
 use chunks::ChunkPlace;
+use stream_checks::StreamChecks;
 use uncopied::Uncopied;
 
 /// The note about what events cannot hold.
 const PUBLISHED: &str = "times of publishing that differ from times of logging are not kept";
+
+/// The longest profile that is noted.
+const MAX_PROFILE: u64 = 1 << 10;
 
 /// Reads one split.
 pub(crate) struct RecordReader {
@@ -63,6 +69,8 @@ pub(crate) struct RecordReader {
     /// Whether bytes are missing, so that positions are not those that records name.
     has_gap: bool,
     uncopied: Uncopied,
+    /// What is verified of an input without an index, until damage is found.
+    checks: Option<StreamChecks>,
     seam: Seam,
 }
 
@@ -81,6 +89,10 @@ impl RecordReader {
         let hints = index.as_ref().and_then(|index| index.hints().cloned());
         let is_chunked = !anchors.is_empty();
         let uncopied = Uncopied::new(path, split, index.as_deref(), context);
+        let checks = match &index {
+            None => StreamChecks::new(context.run.shared()),
+            Some(_) => None,
+        };
         let mut reader = Self {
             walk: Walk::new(log, anchors, max_chunk, tools)
                 .keeping_bytes(context.damage.keeps_bytes()),
@@ -103,6 +115,7 @@ impl RecordReader {
             is_start: split.start == 0,
             has_gap: false,
             uncopied,
+            checks,
             seam: Seam { began: Some(split.start), ended: split.end },
         };
         if split.start == 0 {
@@ -116,6 +129,7 @@ impl RecordReader {
         if self.walk.was_stopped() && at.saturating_add(len) >= self.walk.end() {
             return;
         }
+        self.checks = None;
         let bytes = self.walk.kept_bytes(at, len);
         self.context.damage.report(Damage { bytes, ..Damage::new(&self.input, at, len, reason) });
     }
@@ -216,6 +230,9 @@ impl RecordReader {
         let end = at.saturating_add(head.record_len());
         self.follows_chunk = matches!(head.opcode, op::CHUNK | op::MESSAGE_INDEX);
         self.uncopied.count(head);
+        if head.opcode != op::ATTACHMENT {
+            self.check_record(at, head)?;
+        }
         match head.opcode {
             op::CHUNK => {
                 self.is_summary = false;
@@ -229,7 +246,10 @@ impl RecordReader {
             | op::METADATA_INDEX
             | op::SUMMARY_OFFSET => self.is_summary = true,
             op::FOOTER => (self.is_summary, self.is_after_footer) = (true, true),
-            op::HEADER => {}
+            op::HEADER => {
+                let content = self.walk.read(at + HEAD, head.len.min(MAX_PROFILE))?;
+                self.uncopied.note_header(&content);
+            }
             op::MESSAGE_INDEX | op::METADATA => {
                 self.at = self.actual_end(at, head)?;
                 return Ok(());
@@ -244,7 +264,10 @@ impl RecordReader {
             op::MESSAGE | op::SCHEMA | op::CHANNEL => self.read_content(at, head)?,
             _ => {
                 let end = self.actual_end(at, head)?;
-                let passed = self.walk.skip(at, end)?;
+                let passed = match head.opcode {
+                    op::ATTACHMENT => self.pass_record(at, head, end)?,
+                    _ => self.walk.skip(at, end)?,
+                };
                 if passed < end {
                     let name = record_name(head.opcode);
                     self.report(
@@ -344,8 +367,9 @@ impl Reader for RecordReader {
                 self.note_unsure_messages();
                 let published = std::mem::take(&mut self.batcher.published);
                 let published = (published > 0).then(|| (PUBLISHED.to_owned(), published));
+                let profile = self.uncopied.take_profile_note();
                 let uncopied = self.uncopied.take_note(&self.input);
-                for (note, count) in published.into_iter().chain(uncopied) {
+                for (note, count) in published.into_iter().chain(profile).chain(uncopied) {
                     self.context.losses.note(note, count);
                 }
                 return Ok(self.batcher.take());

@@ -56,16 +56,17 @@ sluice_model::register! {
 }
 
 /// The stages by which viewers show messages of any format, and a layout beside the file.
-/// `view = "none"` leaves out what is added for showing.
+/// `view = "none"` leaves out what is added for showing, `view = "auto"` does not.
 fn conversion(options: &mut serde_json::Map<String, serde_json::Value>) -> ConversionNodes {
     let [typed, view] = ["to-protobuf", "foxglove"].map(ConversionStage::named);
     let layout = CompanionSink { plugin: "foxglove-layout", extension: ".foxglove.json" };
-    match options.get("view").and_then(serde_json::Value::as_str) {
-        Some("none") => {
-            options.remove("view");
-            ConversionNodes { stages: vec![typed], sinks: Vec::new() }
-        }
-        _ => ConversionNodes { stages: vec![typed, view], sinks: vec![layout] },
+    let has_views = options.get("view").is_none_or(|asked| asked != "none");
+    if options.get("view").is_some_and(|asked| asked == "none" || asked == "auto") {
+        options.remove("view");
+    }
+    match has_views {
+        true => ConversionNodes { stages: vec![typed, view], sinks: vec![layout] },
+        false => ConversionNodes { stages: vec![typed], sinks: Vec::new() },
     }
 }
 
@@ -78,7 +79,7 @@ const READER_MAX_CHUNK: u64 = 256 << 20;
 
 const BEFORE_1970: &str = "MCAP has no times before 1970";
 const AFTER_2262: &str = "MCAP files with times after the year 2262 cannot be read";
-const NO_NUMBERS: &str = "MCAP has numbers for 65535 channels and 65535 schemas only";
+const NO_NUMBERS: &str = "MCAP has numbers for 65536 channels and 65535 schemas only";
 const LONG_SEQUENCES: &str = "numbers of events below 0 or beyond 32 bits are written as 0";
 
 fn default_chunk() -> ByteSize {
@@ -157,7 +158,8 @@ impl McapWriter {
         let origin = Arc::clone(&self.origin);
         let mut notes = Vec::new();
         for path in carry::mcap_inputs(&origin.inputs) {
-            let declared = carry::declare_silent(path, &mut self.numbering, &mut self.file);
+            let (numbering, to) = (&mut self.numbering, &mut self.file);
+            let declared = carry::declare_silent(path, &self.run.shared(), numbering, to);
             let copied = declared.and_then(|skipped| {
                 if skipped > 0 {
                     notes.push((NO_NUMBERS.to_owned(), skipped));

@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_io::files::{self, InputContent, LogFile};
+use sluice_io::files::{self, InputContent, InputFiles, LogFile};
+use sluice_kit::InputFaults;
 use sluice_model::options::{ByteSize, InPaths};
 use sluice_model::{
     ConversionNodes, ConversionStage, Error, Input, Query, ReadContext, Reader, SniffResult,
@@ -64,6 +66,11 @@ sluice_model::register! {
 }
 
 impl McapSource {
+    /// The index of a file as it is now.
+    fn index(&self, path: &Path) -> Result<Option<Arc<FileIndex>>, Error> {
+        FileIndex::cached(&self.indexes, path, &InputFiles::default())
+    }
+
     /// Splits of about `target` uncompressed bytes each, which start at chunks.
     fn cut(&self, path: &Path, index: &FileIndex, target: u64) -> Result<Vec<Split>, Error> {
         let whole = |bytes| Split::whole(path, Some(bytes));
@@ -110,6 +117,20 @@ fn note_unlisted(split: &mut Split, unlisted: &mut u64, range: Range<u64>) {
     }
 }
 
+impl McapSource {
+    /// What is found wrong with a file that is read as a stream, up to its first damage: all
+    /// records are compared with the summary.
+    fn stream_faults(&self, input: &Path) -> Result<Vec<String>, Error> {
+        let collected = Arc::new(InputFaults::collecting());
+        let mut context = ReadContext::standalone("");
+        context.run = context.run.sharing(&collected);
+        let split = Split::whole(input, None);
+        let mut reader = RecordReader::open(input, &split, None, self.max_chunk, &context)?;
+        while reader.next_batch()?.is_some() {}
+        Ok(collected.take())
+    }
+}
+
 impl Source for McapSource {
     fn is_undecoded(&self) -> bool {
         true
@@ -124,8 +145,7 @@ impl Source for McapSource {
         files::refuse_foreign(&inputs, InputContent::Any, "an MCAP file")?;
         let mut splits = Vec::new();
         for Input { path, bytes } in inputs {
-            let index =
-                if bytes.is_some() { FileIndex::cached(&self.indexes, &path)? } else { None };
+            let index = if bytes.is_some() { self.index(&path)? } else { None };
             match index {
                 Some(index) => splits.extend(self.cut(&path, &index, target)?),
                 None => splits.push(Split::whole(path, None)),
@@ -135,7 +155,7 @@ impl Source for McapSource {
     }
 
     fn events_in(&self, input: &Path) -> Result<Option<u64>, Error> {
-        let index = FileIndex::cached(&self.indexes, input)?;
+        let index = self.index(input)?;
         let summary = index.as_ref().and_then(|index| index.summary());
         let is_right = index.as_ref().is_some_and(|index| inspect::faults(index).is_empty());
         let statistics = summary.and_then(|summary| summary.statistics.as_ref());
@@ -143,15 +163,21 @@ impl Source for McapSource {
     }
 
     fn findings(&self, input: &Path) -> Result<Vec<String>, Error> {
-        match FileIndex::cached(&self.indexes, input)? {
+        match self.index(input)? {
             Some(index) => inspect::findings(input, &index),
             None => Ok(Vec::new()),
         }
     }
 
     fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
-        let Some(index) = FileIndex::cached(&self.indexes, input)? else { return Ok(Vec::new()) };
-        Ok([inspect::faults(&index), checksums::faults(input, &index)?].concat())
+        let Some(index) = self.index(input)? else { return Ok(Vec::new()) };
+        let mut faults = [inspect::faults(&index), checksums::faults(input, &index)?].concat();
+        for fault in self.stream_faults(input)? {
+            if !faults.contains(&fault) {
+                faults.push(fault);
+            }
+        }
+        Ok(faults)
     }
 
     fn read<'s>(
@@ -160,7 +186,8 @@ impl Source for McapSource {
         _: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        let index = FileIndex::cached(&self.indexes, &split.input)?;
+        let inputs = context.run.shared::<InputFiles>();
+        let index = FileIndex::cached(&self.indexes, &split.input, &inputs)?;
         let reader = RecordReader::open(&split.input, split, index, self.max_chunk, context)?;
         Ok(Box::new(reader))
     }

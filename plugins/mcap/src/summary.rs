@@ -16,7 +16,7 @@ use crate::wire::{
 };
 
 /// The longest summary that is read.
-const MAX_SUMMARY: u64 = 128 << 20;
+pub(crate) const MAX_SUMMARY: u64 = 128 << 20;
 /// The length of a footer with its head.
 pub(crate) const FOOTER_RECORD: u64 = HEAD + FOOTER;
 /// The length of the checksum at the end of a footer.
@@ -72,40 +72,59 @@ impl FileEnd {
             return Ok(Self::Unfinished);
         }
         let footer = tail.get(..FOOTER_RECORD as usize).unwrap_or_default();
-        let mut fields = RecordFields(footer.get(HEAD as usize..).unwrap_or_default());
-        let (start, _, crc) = (fields.u64(), fields.u64(), fields.u32());
-        let (start, crc) = (start.unwrap_or_default(), crc.unwrap_or_default());
-        if start == 0 {
-            return Ok(Self::NoSummary);
-        }
-        let Some(summary_len) = at.checked_sub(start).filter(|_| start >= magic) else {
-            let why = format!("it starts at byte {start}, which is not before the footer");
-            return Ok(Self::Broken(why));
+        let start = match summary_start(footer, at) {
+            Ok(Some(start)) => start,
+            Ok(None) => return Ok(Self::NoSummary),
+            Err(why) => return Ok(Self::Broken(why)),
         };
-        if summary_len > MAX_SUMMARY {
-            return Ok(Self::Broken(format!("it is longer than {} MiB", MAX_SUMMARY >> 20)));
-        }
-        let mut bytes = vec![0; summary_len as usize];
+        let mut bytes = vec![0; at.saturating_sub(start) as usize];
         if log.read_at(start, &mut bytes)? < bytes.len() {
             return Ok(Self::Unfinished);
         }
+        Ok(Self::parse(start, &bytes, footer))
+    }
+
+    /// The end of a file with this summary, which starts at `start`, and this footer record.
+    pub(crate) fn parse(start: u64, summary: &[u8], footer: &[u8]) -> Self {
+        let (hashed, crc) = footer.split_last_chunk::<CRC_LEN>().unwrap_or((&[], &[0; CRC_LEN]));
+        let crc = u32::from_le_bytes(*crc);
         let mut hasher = crc32fast::Hasher::new();
-        hasher.update(&bytes);
-        hasher.update(footer.get(..footer.len() - CRC_LEN).unwrap_or_default());
+        hasher.update(summary);
+        hasher.update(hashed);
         let found = hasher.finalize();
         if crc != 0 && crc != found {
-            let why = format!("expected the checksum {crc:08x}, found {found:08x}");
-            return Ok(Self::Broken(why));
+            return Self::Broken(format!("expected the checksum {crc:08x}, found {found:08x}"));
         }
-        let mut summary = Summary { start, has_crc: crc != 0, ..Summary::default() };
-        Ok(match summary.parse(&bytes) {
-            Ok(()) => Self::Summary(Box::new(summary)),
+        let mut parsed = Summary { start, has_crc: crc != 0, ..Summary::default() };
+        match parsed.parse(summary) {
+            Ok(()) => Self::Summary(Box::new(parsed)),
             Err(why) => Self::Broken(why),
-        })
+        }
+    }
+}
+
+/// Where the summary starts that the footer record at `at` names; `None` if it names none. `Err`
+/// says why it cannot be used.
+pub(crate) fn summary_start(footer: &[u8], at: u64) -> Result<Option<u64>, String> {
+    let start = RecordFields(footer.get(HEAD as usize..).unwrap_or_default()).u64();
+    let start = start.unwrap_or_default();
+    match at.checked_sub(start).filter(|_| start >= MAGIC.len() as u64) {
+        _ if start == 0 => Ok(None),
+        None => Err(format!("it starts at byte {start}, which is not before the footer")),
+        Some(len) if len > MAX_SUMMARY => {
+            Err(format!("it is longer than {} MiB", MAX_SUMMARY >> 20))
+        }
+        Some(_) => Ok(Some(start)),
     }
 }
 
 impl Summary {
+    /// The attachments of the file, if the summary lists all of them.
+    pub(crate) fn all_attachments(&self) -> Option<&[Listed]> {
+        let counted = self.statistics.as_ref().map(|statistics| statistics.attachments as usize);
+        (counted == Some(self.attachments.len())).then_some(&self.attachments)
+    }
+
     /// The channels without messages, as far as the statistics tell, or the indexes of chunks if
     /// there are none.
     pub(crate) fn silent_channels(&self) -> impl Iterator<Item = &Arc<StoredChannel>> {

@@ -18,8 +18,8 @@ use crate::wire::{CHUNK_HEAD, HEAD, Head, MAGIC, min_len, op, record_name};
 mod search;
 mod shape;
 
-pub(crate) use shape::refers_back;
 use shape::{MAX_CUT, fields_len, implausible, may_follow};
+pub(crate) use shape::{MAX_DATA_END, refers_back};
 
 /// As many bytes as decide what a record looks like.
 const LOOK: usize = HEAD as usize + CHUNK_HEAD;
@@ -262,6 +262,11 @@ impl Walk {
         self.anchors.binary_search(&at).is_ok()
     }
 
+    /// The end of a record that starts at `at`: not behind the start of the next known chunk.
+    pub(crate) fn before_anchor(&self, at: u64, end: u64) -> u64 {
+        self.next_anchor(at).map_or(end, |anchor| anchor.min(end))
+    }
+
     /// What is at a position.
     pub(crate) fn place(&mut self, at: u64) -> Result<FoundAt, Error> {
         if let Some((_, place)) = self.last.as_ref().filter(|(last, _)| *last == at) {
@@ -295,7 +300,13 @@ impl Walk {
             return Ok(FoundAt::Garbage(reason));
         }
         let end = at.saturating_add(head.record_len());
-        if let Some(anchor) = self.next_anchor(at).filter(|anchor| *anchor < end) {
+        let anchor = self.next_anchor(at).filter(|anchor| *anchor < end);
+        // Fields that end before that chunk are right, the length is not: see `end_of`.
+        let exact = fields_len(head.opcode, content).filter(|exact| *exact < head.len);
+        let exact_end = exact.map(|exact| at.saturating_add(HEAD).saturating_add(exact));
+        if let Some(anchor) = anchor
+            && exact_end.is_none_or(|exact_end| exact_end > anchor)
+        {
             return Ok(FoundAt::Garbage(format!(
                 "the length of a {} record, {}, leads past the chunk at byte {anchor}",
                 record_name(head.opcode),
@@ -355,7 +366,8 @@ impl Walk {
     }
 
     /// Where the record at `at` ends: after its fields, if its length is longer, but records follow
-    /// there. Fields that are not known may follow those that are, and no record looks like them.
+    /// there, or a chunk that is known starts before the end that the length tells. Fields that are
+    /// not known may follow those that are, and no record looks like them.
     pub(crate) fn end_of(&mut self, at: u64, head: Head) -> Result<u64, Error> {
         let end = at.saturating_add(head.record_len());
         let content = self.read(at + HEAD, head.len.min(FIELDS))?;
@@ -364,6 +376,9 @@ impl Walk {
             return Ok(end);
         }
         let exact = at + HEAD + exact;
+        if self.before_anchor(at, end) < end {
+            return Ok(exact);
+        }
         let is_record = matches!(self.examine(exact)?, FoundAt::Record(head) if may_follow(head));
         Ok(if is_record && self.leads_on(exact, CHAIN)? { exact } else { end })
     }
@@ -377,7 +392,11 @@ impl Walk {
                 // What is behind an attachment of any length is not waited for.
                 FoundAt::Record(head) if self.is_too_long(head) => return Ok(false),
                 FoundAt::Record(head) if min_len(head.opcode).is_some() => {
-                    at = at.saturating_add(head.record_len());
+                    let end = at.saturating_add(head.record_len());
+                    if self.before_anchor(at, end) < end {
+                        return Ok(false);
+                    }
+                    at = end;
                 }
                 _ => return Ok(false),
             }

@@ -91,22 +91,24 @@ enum TableInput {
 impl Parquet {
     /// The files of each path.
     fn files_by_name(&self) -> Result<Vec<(PathBuf, Vec<Input>)>, Error> {
-        let each = self.path.0.iter().map(|name| {
-            let inputs = if files::is_folder(name) {
-                let inputs = tables_below(name)?;
-                if inputs.is_empty() && !is_empty_output(name)? {
+        let mut each = Vec::new();
+        for name in &self.path.0 {
+            let folders = files::folders(name)?;
+            if folders.is_empty() {
+                each.push((name.clone(), files::expand(std::slice::from_ref(name))?));
+            }
+            for folder in folders {
+                let inputs = tables_below(&folder)?;
+                if inputs.is_empty() && !is_empty_output(&folder)? {
                     return Err(Error::refused(format!(
                         "no Parquet files in this folder: {}",
-                        name.display()
+                        folder.display()
                     )));
                 }
-                inputs
-            } else {
-                files::expand(std::slice::from_ref(name))?
-            };
-            Ok((name.clone(), inputs))
-        });
-        each.collect()
+                each.push((folder, inputs));
+            }
+        }
+        Ok(each)
     }
 
     /// Opens a table, unless it is the one opened last.
@@ -202,6 +204,26 @@ fn is_table(path: &Path) -> bool {
 impl Source for Parquet {
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         Ok(self.files_by_name()?.into_iter().flat_map(|(_, inputs)| inputs).collect())
+    }
+
+    /// A folder of tables by channel is one log.
+    fn logs(&self) -> Result<Vec<Input>, Error> {
+        let mut logs = Vec::new();
+        for (name, inputs) in self.files_by_name()? {
+            // Reading reports those that cannot be opened.
+            let is_whole_log = |input: &Input| {
+                ParquetTable::open(&input.path).ok().map(|table| table.has_channels())
+            };
+            let by_channel =
+                files::is_folder(&name) && inputs.iter().find_map(is_whole_log) != Some(true);
+            if by_channel {
+                let bytes = inputs.iter().map(|input| input.bytes).sum();
+                logs.push(Input { path: name, bytes });
+            } else {
+                logs.extend(inputs);
+            }
+        }
+        Ok(logs)
     }
 
     fn splits(&self, _target: u64, query: &Query) -> Result<Vec<Split>, Error> {

@@ -1,6 +1,9 @@
 //! Decodes messages into columns. Strictly, it accepts only the bytes that `encode` writes;
 //! leniently, whatever other writers may write.
 
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{ArrowError, SchemaRef};
 use sluice_model::raw::NOT_CANONICAL;
@@ -87,12 +90,7 @@ impl Decoder {
                     let Some(items) = column.item() else { return Err(MISSING) };
                     match is_packed {
                         true => self.packed(plan, items, cursor.bytes()?, Strictness::Canonical)?,
-                        false => {
-                            self.value(&plan.value, items, &mut cursor)?;
-                            while cursor.tag_is(tag)? {
-                                self.value(&plan.value, items, &mut cursor)?;
-                            }
-                        }
+                        false => self.elements(plan, items, &mut cursor)?,
                     }
                     column.end_list()?;
                 }
@@ -111,6 +109,30 @@ impl Decoder {
         }
         each.try_for_each(|(plan, column)| self.absent(plan, column))?;
         if cursor.is_minimal() { Ok(()) } else { Err(NOT_CANONICAL) }
+    }
+
+    /// Adds the elements of a list that is not packed, from the one at the cursor on, behind its
+    /// tag. `Err` also for a map that has a key twice.
+    fn elements<'b>(
+        &mut self,
+        plan: &FieldPlan,
+        items: &mut ColumnBuilder,
+        cursor: &mut WireCursor<'b>,
+    ) -> Result<(), PayloadFault> {
+        let mut keys: HashSet<MapKey<'b>> = HashSet::new();
+        loop {
+            let mut entry_at = *cursor;
+            self.value(&plan.value, items, cursor)?;
+            if let ValuePlan::Message(entry) = &plan.value
+                && entry.is_map_entry
+                && !keys.insert(MapKey::parse(entry, entry_at.bytes()?)?)
+            {
+                return Err(NOT_CANONICAL);
+            }
+            if !cursor.tag_is(plan.tag)? {
+                return Ok(());
+            }
+        }
     }
 
     /// Adds what a field means that is not written.
@@ -234,7 +256,13 @@ impl Decoder {
     ) -> Result<(), PayloadFault> {
         if let Presence::List { .. } = plan.presence {
             let Some(items) = column.item() else { return Err(MISSING) };
-            for value in values {
+            let entries = match &plan.value {
+                ValuePlan::Message(entry) if entry.is_map_entry => {
+                    Cow::Owned(last_of_keys(entry, values)?)
+                }
+                _ => Cow::Borrowed(values),
+            };
+            for value in &*entries {
                 match (value, &plan.value) {
                     (WireValue::Bytes(bytes), ValuePlan::Scalar(scalar, _))
                         if scalar.is_packable() =>
@@ -300,6 +328,52 @@ impl Decoder {
             ValuePlan::Scalar(..) => Err(MISSING),
         }
     }
+}
+
+/// The key of an entry of a map.
+#[derive(PartialEq, Eq, Hash)]
+enum MapKey<'b> {
+    Number(u64),
+    Text(&'b [u8]),
+}
+
+impl<'b> MapKey<'b> {
+    /// The key of an entry with these bytes: the default of its type if none is there.
+    fn parse(entry: &MessagePlan, bytes: &'b [u8]) -> Result<Self, PayloadFault> {
+        let plan = entry.fields.first().ok_or(MISSING)?;
+        let ValuePlan::Scalar(scalar, _) = plan.value else { return Err(MISSING) };
+        let (mut cursor, mut key) = (WireCursor::new(bytes), None);
+        while !cursor.is_empty() {
+            let tag = cursor.tag()?;
+            let value = cursor.value(tag)?;
+            if tag >> 3 == plan.number && accepts(plan, tag) {
+                key = Some(value);
+            }
+        }
+        Ok(match key {
+            Some(WireValue::Bytes(bytes)) => Self::Text(bytes),
+            Some(WireValue::Number(word)) => Self::Number(number(scalar, word)),
+            Some(WireValue::Group) | None if scalar == Scalar::Text => Self::Text(&[]),
+            Some(WireValue::Group) | None => Self::Number(0),
+        })
+    }
+}
+
+/// The entries of a map: of several with one key the last one, in place of the first.
+fn last_of_keys<'b>(
+    entry: &MessagePlan,
+    values: &[WireValue<'b>],
+) -> Result<Vec<WireValue<'b>>, PayloadFault> {
+    let (mut places, mut entries) = (HashMap::new(), Vec::new());
+    for value in values {
+        let WireValue::Bytes(bytes) = value else { continue };
+        let place = *places.entry(MapKey::parse(entry, bytes)?).or_insert(entries.len());
+        match entries.get_mut(place) {
+            Some(before) => *before = *value,
+            None => entries.push(*value),
+        }
+    }
+    Ok(entries)
 }
 
 fn children(column: &mut ColumnBuilder) -> Option<(&mut [ColumnBuilder], &mut usize)> {

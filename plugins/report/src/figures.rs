@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use sluice_io::escape::json_escaped;
 use sluice_model::Error;
 
 /// The figures of all events that reached a sink or stage. Times are nanoseconds since 1970, or
@@ -58,10 +59,11 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// All figures as JSON, in one line.
+    /// All figures as JSON, in one line without characters that control a terminal.
     pub fn to_json(&self) -> Result<String, Error> {
-        serde_json::to_string(self)
-            .map_err(|e| Error::internal(format!("the figures are no JSON: {e}")))
+        let json = serde_json::to_string(self)
+            .map_err(|e| Error::internal(format!("the figures are no JSON: {e}")))?;
+        Ok(json_escaped(&json).into_owned())
     }
 }
 

@@ -62,19 +62,21 @@ fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
 }
 
 impl Rosbag2 {
+    /// The descriptions of the bags, in order.
+    fn descriptions(&self) -> Result<Vec<Input>, Error> {
+        let file = |path: &PathBuf| match path.ends_with(METADATA) {
+            true => path.clone(),
+            false => path.join(METADATA),
+        };
+        files::expand(&self.options.path.0.iter().map(file).collect::<Vec<_>>())
+    }
+
     /// The source of all parts.
     fn parts(&self) -> Result<&dyn Source, Error> {
         if self.parts.get().is_none() {
-            let mut parts = Vec::new();
-            for path in &self.options.path.0 {
-                let is_metadata = path.file_name().is_some_and(|name| name == METADATA);
-                let path = if is_metadata { path.clone() } else { path.join(METADATA) };
-                for Input { path, .. } in files::expand(&[path])? {
-                    let text = files::head(&path, MAX_METADATA)?;
-                    let metadata = Metadata::parse(&String::from_utf8_lossy(&text));
-                    parts.extend(metadata.parts(&path)?);
-                }
-            }
+            let described = self.descriptions()?;
+            let each = described.iter().map(|file| parts_of(&file.path));
+            let parts = each.collect::<Result<Vec<_>, _>>()?.concat();
             let made = self.registry.source(PARTS, json!({ "path": parts }));
             let made = made.map_err(|e| Error::refused(e.to_string()))?;
             // Another thread may have made the same.
@@ -83,6 +85,12 @@ impl Rosbag2 {
         let made = self.parts.get().map(|parts| &**parts);
         made.ok_or_else(|| Error::internal("the parts of a bag were made"))
     }
+}
+
+/// The files of the bag that this file describes.
+fn parts_of(description: &Path) -> Result<Vec<PathBuf>, Error> {
+    let text = files::head(description, MAX_METADATA)?;
+    Metadata::parse(&String::from_utf8_lossy(&text)).parts(description)
 }
 
 /// What is needed of a bag's description.
@@ -175,6 +183,21 @@ impl Source for Rosbag2 {
 
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         self.parts()?.inputs()
+    }
+
+    fn logs(&self) -> Result<Vec<Input>, Error> {
+        let each = self.descriptions()?.into_iter().map(|Input { path, .. }| {
+            // Reading reports what is wrong with a bag.
+            let parts = parts_of(&path).and_then(|parts| files::expand(&parts));
+            let bytes = parts.ok().and_then(|parts| parts.iter().map(|part| part.bytes).sum());
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            Ok(Input { path: folder.unwrap_or(Path::new(".")).to_owned(), bytes })
+        });
+        each.collect()
+    }
+
+    fn files(&self) -> Result<Vec<Input>, Error> {
+        Ok([self.inputs()?, self.descriptions()?].concat())
     }
 
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {

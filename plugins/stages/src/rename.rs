@@ -75,8 +75,13 @@ impl TryFrom<RenameOptions> for Stage {
 
     fn try_from(options: RenameOptions) -> Result<Self, OptionsError> {
         let RenameOptions { channels, map, prefix, suffix, source } = options;
-        known_placeholders("prefix", &prefix)?;
-        known_placeholders("suffix", &suffix)?;
+        known_placeholders(&["prefix"], &prefix, &[SOURCE])?;
+        known_placeholders(&["suffix"], &suffix, &[SOURCE])?;
+        map.iter().try_for_each(|(from, to)| known_placeholders(&["map", from], to, &[SOURCE]))?;
+        known_placeholders(&["source"], source.as_deref().unwrap_or_default(), &[])?;
+        for (at, rule) in channels.iter().enumerate() {
+            known_placeholders(&["channels", &at.to_string(), "to"], &rule.to, &[])?;
+        }
         let rules = channels.into_iter().enumerate().map(|(at, rule)| {
             RenameRule::read(rule).map_err(|(key, message)| OptionsError {
                 path: vec!["channels".to_owned(), at.to_string(), key.to_owned()],
@@ -130,20 +135,23 @@ impl RenameRule {
     }
 }
 
-/// `Err` if `text` has a placeholder other than that of the source: it would become part of all
-/// names.
-fn known_placeholders(key: &str, text: &str) -> Result<(), OptionsError> {
+/// `Err` if `text`, at `path`, has a placeholder other than these: it would become part of names.
+fn known_placeholders(path: &[&str], text: &str, known: &[&str]) -> Result<(), OptionsError> {
     let is_placeholder = |inside: &&str| {
         !inside.is_empty() && inside.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
     };
-    let inside = text.split('{').skip(1).filter_map(|after| Some(after.split_once('}')?.0));
-    match inside.filter(is_placeholder).find(|name| *name != "source") {
-        None => Ok(()),
-        Some(name) => Err(OptionsError::at(
-            key,
-            format!("there is no placeholder `{{{name}}}`; the only one is `{SOURCE}`"),
-        )),
-    }
+    // `${name}` is a group of a regular expression.
+    let starts = text.match_indices('{').filter(|(at, _)| !text[..*at].ends_with('$'));
+    let inside = starts.filter_map(|(at, _)| Some(text[at + 1..].split_once('}')?.0));
+    let mut names = inside.filter(is_placeholder).map(|name| format!("{{{name}}}"));
+    let Some(name) = names.find(|name| !known.contains(&name.as_str())) else { return Ok(()) };
+    let message = match known {
+        [] => {
+            format!("`{name}` is no placeholder here; `prefix`, `suffix` and `map` have `{SOURCE}`")
+        }
+        _ => format!("there is no placeholder `{name}`; the only one is `{SOURCE}`"),
+    };
+    Err(OptionsError { path: path.iter().map(|key| (*key).to_owned()).collect(), message })
 }
 
 /// A group in `to` that `regex` does not have, which would silently expand to nothing.
@@ -268,7 +276,10 @@ mod tests {
         assert_eq!(refusal(json!({ "suffix": "{source}{x}" })).path, ["suffix"]);
         let error = refusal(json!({ "prefix": "{stem}" }));
         assert!(error.message.contains("no placeholder `{stem}`"), "{error}");
-        assert_eq!(name(json!({ "map": { "A": "{stem}" } }), "A"), "{stem}");
+        assert_eq!(refusal(json!({ "map": { "A": "{stem}" } })).path, ["map", "A"]);
+        assert_eq!(refusal(json!({ "source": "{source}-2" })).path, ["source"]);
+        let rule = json!({ "channels": [{ "from": "re:(?<x>.*)", "to": "${x}/{source}" }] });
+        assert_eq!(refusal(rule).path, ["channels", "0", "to"]);
         assert_eq!(name(json!({ "prefix": "{}{1}{" }), "A"), "{}{1}{A");
     }
 

@@ -191,15 +191,15 @@ impl TextFile {
     pub(crate) fn append_as(&mut self, text: &[u8], block: &TextBlock) -> Result<u64, Error> {
         self.write(text)?;
         self.rows += block.rows;
-        self.file.set_rows(self.rows);
         self.events += block.events;
+        self.file.set_rows(self.rows, self.events);
         self.has_lists |= block.has_lists;
         Ok(block.events)
     }
 
     /// Writes text that belongs to no event.
     pub(crate) fn write(&mut self, text: &[u8]) -> Result<(), Error> {
-        self.file.write(text)
+        self.file.write_text(text)
     }
 
     /// Flushes what was appended to the file.

@@ -2,7 +2,7 @@
 //! nanoseconds cannot hold. Reads no events.
 
 use sluice_io::LogWindow;
-use sluice_io::files::LogFile;
+use sluice_io::files::{InputFiles, LogFile};
 use sluice_io::store::is_address;
 use sluice_model::{Error, SinkContext};
 
@@ -32,7 +32,7 @@ impl OriginalLog {
         if !is_address(&input.path) && !input.path.is_file() {
             return Ok(None);
         }
-        let mut log = LogFile::open_plain(&input.path)?;
+        let mut log = context.run.shared::<InputFiles>().open_plain(&input.path)?;
         let mut bytes = [0; HEAD_LEN];
         let there = log.read_at(0, &mut bytes)?;
         let found = if there == HEAD_LEN { FileHead::parse(&bytes) } else { None };

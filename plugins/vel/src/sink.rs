@@ -337,7 +337,7 @@ impl Sink for VelSink {
         let events = block.messages.len() as u64;
         log.events += events;
         if let BodyFile::InPlace { file, .. } = &mut log.body {
-            file.set_rows(log.events);
+            file.set_rows(log.events, log.events);
         }
         Ok(Written::events(events))
     }

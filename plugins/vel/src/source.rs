@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_io::files::{self, InputContent, LogFile};
+use sluice_io::files::{self, InputContent, InputFiles, LogFile};
 use sluice_model::options::{ByteSize, InPaths, Seek};
 use sluice_model::time::TimePoint;
 use sluice_model::{
@@ -123,13 +123,13 @@ impl Vel {
     }
 
     /// The rules for one log, and the clock of its times.
-    fn rules_for(&self, path: &Path) -> Result<(Rules, Clock), Error> {
+    fn rules_for(&self, path: &Path, inputs: &InputFiles) -> Result<(Rules, Clock), Error> {
         let mut rules = self.rules();
         let Some(first) = self.options.first else {
             let is_absolute = self.options.epoch.is_some();
             return Ok((rules, if is_absolute { Clock::Utc } else { Clock::Relative }));
         };
-        let found = self.first_time(path, &rules)?;
+        let found = self.first_time(path, inputs, &rules)?;
         let epoch = first.resolve(0).checked_sub(found);
         rules.epoch = epoch.ok_or_else(|| {
             let path = path.display();
@@ -143,20 +143,27 @@ impl Vel {
 
     /// The time of a log's first message. It may follow long damage, so it is searched for only
     /// once, while others wait.
-    fn first_time(&self, path: &Path, rules: &Rules) -> Result<i64, Error> {
+    fn first_time(&self, path: &Path, inputs: &InputFiles, rules: &Rules) -> Result<i64, Error> {
         let mut firsts = self.first_times.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = firsts.get(path) {
             return Ok(*found);
         }
-        let mut log = LogFile::open(path)?;
-        if !log.is_seekable() {
+        if files::is_stream(path) {
             let path = path.display();
             return Err(Error::invalid(format!(
-                "`first` needs a log that can be read twice; set `epoch`, or decompress the log: \
+                "`first` needs a log that can be read twice; set `epoch` instead, or read a file: \
                  {path}"
             )));
         }
-        let found = index::first_time(&mut log, rules)?.unwrap_or(0);
+        let mut log = inputs.open(path)?;
+        let found = index::first_time(&mut log, rules)?;
+        if let (None, Some(reason)) = (found, log.decompression_error()) {
+            return Err(Error::invalid(format!(
+                "`first` cannot be found before damage: {reason}; set `epoch` instead: {}",
+                path.display()
+            )));
+        }
+        let found = found.unwrap_or(0);
         firsts.insert(path.to_owned(), found);
         Ok(found)
     }
@@ -167,7 +174,7 @@ impl Vel {
         if self.options.seek != Seek::Sorted || is_open || len < MIN_SEEK_LEN {
             return Ok(0..len);
         }
-        let (rules, _) = self.rules_for(path)?;
+        let (rules, _) = self.rules_for(path, &InputFiles::default())?;
         let in_file = |time: i64| to_millis(time.saturating_sub(rules.epoch));
         let start = query.start.map(|start| in_file(start.saturating_sub(MARGIN)));
         let end = query.end.map(|end| in_file(end.saturating_add(MARGIN)));
@@ -223,7 +230,7 @@ impl Source for Vel {
         entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        let rules = self.rules_for(&split.input)?;
+        let rules = self.rules_for(&split.input, &context.run.shared())?;
         let window = match self.options.seek {
             Seek::Off => TimeWindow::default(),
             Seek::Headers | Seek::Sorted => context.query.window(),

@@ -137,6 +137,10 @@ fn messages_without_a_schema_are_one_text() {
 fn a_schema_that_cannot_be_used_says_why() {
     assert!(embedded(Some("{")).unwrap_err().contains("is not JSON"));
     assert!(codec().embedded(&Channel { encoding: Encoding::Cdr, ..channel(None) }).is_none());
+    // As the SDK of Foxglove writes it.
+    for empty in ["", " \n"] {
+        assert_eq!(embedded(Some(empty)).unwrap().schema(), embedded(None).unwrap().schema());
+    }
 }
 
 fn value() -> impl Strategy<Value = Value> {

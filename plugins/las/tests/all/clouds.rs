@@ -8,7 +8,7 @@ use crate::kit::{
     BEGIN, CloudEvent, LasOutcome, ListKind, Point, at, batch, batch_of_numbers, context, line,
     make, one_event, run, run_on, write,
 };
-use arrow_array::{ArrayRef, Float64Array, UInt8Array};
+use arrow_array::{ArrayRef, Float64Array, TimestampNanosecondArray, UInt8Array};
 use las::Reader;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -169,7 +169,7 @@ fn all_list_types_and_member_widths_are_accepted() {
 }
 
 #[test]
-fn colours_with_null_parts_are_black_and_counted_and_other_nulls_are_zero() {
+fn nulls_are_written_as_zero_or_black_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cloud.las");
     let part = |values: [Option<u8>; 4]| Arc::new(UInt8Array::from(values.to_vec())) as ArrayRef;
@@ -179,14 +179,20 @@ fn colours_with_null_parts_are_black_and_counted_and_other_nulls_are_zero() {
         ("y", axis()),
         ("z", axis()),
         ("laser", part([Some(9), None, None, None])),
+        ("time", Arc::new(TimestampNanosecondArray::from(vec![None, Some(BEGIN), None, None]))),
         ("intensity", part([Some(8), None, None, None])),
         ("red", part([Some(1), None, Some(4), None])),
         ("green", part([Some(2), Some(2), None, None])),
         ("blue", part([Some(3), Some(3), None, None])),
     ];
-    let context = context();
-    let batches = vec![one_event(members, ListKind::Large, &context.channels)];
-    let outcome = run(json!({ "path": path }), batches, &context).unwrap();
+    let written = |options| {
+        let context = context();
+        let batches = vec![one_event(members.clone(), ListKind::Large, &context.channels)];
+        run(options, batches, &context).unwrap()
+    };
+    let plain = written(json!({ "path": folder.path().join("plain.las"), "colour": "drop" }));
+    assert_eq!(plain.notes.len(), 3, "{:?}", plain.notes);
+    let outcome = written(json!({ "path": path }));
     let points = read(&path).1;
     let colours: Vec<[u16; 3]> = points
         .iter()
@@ -197,9 +203,17 @@ fn colours_with_null_parts_are_black_and_counted_and_other_nulls_are_zero() {
     let numbers: Vec<(u16, u16)> =
         points.iter().map(|point| (point.point_source_id, point.intensity)).collect();
     assert_eq!(numbers, [(9, 8), (0, 0), (0, 0), (0, 0)]);
-    // A point without any colour is as it was.
-    let note = "colours of which a component is null, written as black".to_owned();
-    assert_eq!(outcome.notes, [(note, 2)]);
+    let notes: Vec<_> = outcome.notes.iter().map(|(note, count)| (&note[..], *count)).collect();
+    assert_eq!(
+        notes,
+        [
+            ("colours of which a component is null, written as black", 2),
+            ("intensities that are null, written as 0", 3),
+            ("values of `laser` that are null, written as 0", 3),
+            ("values of `time` that are null, replaced by the time of their event", 3),
+            ("colours that are null, written as black", 1),
+        ]
+    );
 }
 
 #[test]
@@ -332,7 +346,7 @@ fn intensities_are_scaled_and_clamped_to_16_bits() {
     let outcome = write(&path, &events, json!({ "intensity_scale": 1.0 })).unwrap();
     let found: Vec<u16> = read(&path).1.iter().map(|point| point.intensity).collect();
     assert_eq!(found, [0, 0, 0, 9_000, 65_535]);
-    assert_eq!(outcome.notes.iter().map(|note| note.1).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(outcome.notes.iter().map(|note| note.1).collect::<Vec<_>>(), [1, 2, 1]);
     assert!(outcome.notes[1].0.contains("below 0"), "{outcome:?}");
 }
 

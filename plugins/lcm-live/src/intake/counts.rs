@@ -19,12 +19,18 @@ pub struct IntakeCounts {
     pub unwanted: u64,
     /// Datagrams received before.
     pub duplicates: u64,
+    /// Messages with the number of another one.
+    pub reused: u64,
     /// Ignored fragments of messages that are filtered out or were given up.
     pub passed_over: u64,
     /// Messages that arrived after later ones.
     pub late: u64,
+    /// Messages whose first fragments were sent before receiving began.
+    pub begun_before: u64,
     /// How often a sender restarted.
     pub restarts: u64,
+    /// Senders found to have several numberings, whose skipped numbers are not considered missing.
+    pub mixed: u64,
     /// Senders forgotten because there were too many.
     pub forgotten: u64,
     /// Messages that never arrived.
@@ -90,8 +96,11 @@ impl IntakeCounts {
     pub fn observations(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let plain = [
             ("duplicate datagrams", self.duplicates),
+            ("messages with the number of another one of their sender", self.reused),
             ("late messages", self.late),
+            ("messages that began before receiving did", self.begun_before),
             ("sender restarts", self.restarts),
+            ("senders with several numberings, of which losses cannot be counted", self.mixed),
             ("senders forgotten because of too many senders", self.forgotten),
         ];
         let rejected = self.rejected.iter().map(|(reject, count)| (reject.reason(), *count));
@@ -140,6 +149,14 @@ impl SenderStats {
             restarts: 0,
             last_heard: now,
         }
+    }
+
+    /// Takes back that so many messages are missing; returns how many were.
+    pub(super) fn retract(&mut self, missing: u64) -> u64 {
+        let retracted = missing.min(self.missing);
+        self.missing -= retracted;
+        self.sent -= retracted;
+        retracted
     }
 
     /// Messages sent but not received.

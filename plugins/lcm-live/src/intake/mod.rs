@@ -7,7 +7,8 @@
 //!
 //! A sender numbers its messages. Accounting starts with the first number received; each later
 //! number up to the newest is a message received, unfinished, or lost for exactly one reason: see
-//! [`SenderStats`]. A skipped number is missing until it arrives late.
+//! [`SenderStats`]. A skipped number is missing until it arrives late. A message whose first
+//! fragments were sent before anything else was received from its sender is not lost.
 //!
 //! A program that restarts, rarely on the same port, counts from 0 again. A sender is considered
 //! restarted when
@@ -19,6 +20,16 @@
 //!
 //! Its window then starts over, and the jump counts as no loss.
 //!
+//! Relays that forward several programs through one socket, and simple programs, repeat numbers: a
+//! repeated number is that of a duplicate only if its message, or its first fragment, has the same
+//! contents. A message that was given up has fragments that may still arrive, and cannot be told
+//! from those of another message with its number: another one is received only after a second of
+//! silence, or if the sender uses this number again and again.
+//!
+//! If the numbers of a sender jump to and fro between distant places, it has several numberings:
+//! see [`numberings`]. From then on, until a second of silence, none of its numbers is missing or
+//! late.
+//!
 //! # Fragments
 //!
 //! A message is delivered when every byte of it has arrived once: the fragments, in the order of
@@ -27,24 +38,28 @@
 
 mod counts;
 mod lru;
+mod message;
+mod numberings;
 mod partial;
 mod partial_store;
+mod repetition;
 mod senders;
 mod sequence;
+mod window_bits;
 
+use std::hash::BuildHasher;
 use std::net::SocketAddrV4;
-use std::ops::Deref;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
-use bytes::Bytes;
-
 pub use counts::{IntakeCounts, LossReason, SenderStats};
+pub use message::{LiveMessage, MessagePayload};
 
 use crate::wire::{self, Datagram, Fragment};
 use partial::{FragmentResult, PartialMessage};
 use partial_store::PartialStore;
 use senders::SenderTable;
-use sequence::{DatagramHint, SequenceStatus};
+use sequence::{DatagramHint, Digest, Reuse, SequenceStatus};
 
 /// After this silence no older datagram can still arrive, in nanoseconds.
 const SILENCE_NANOS: u64 = 1_000_000_000;
@@ -71,40 +86,6 @@ pub struct IntakeLimits {
 impl Default for IntakeLimits {
     fn default() -> Self {
         Self { bytes: 288 << 20, messages: 4096, age: Duration::from_secs(2), senders: 1024 }
-    }
-}
-
-/// A complete message.
-#[derive(Debug)]
-pub struct LiveMessage<'m> {
-    /// Address and port of its sender.
-    pub from: SocketAddrV4,
-    /// The sender's sequence number.
-    pub sequence: u32,
-    /// The channel: any bytes but NUL, possibly empty.
-    pub channel: &'m [u8],
-    /// The payload.
-    pub payload: MessagePayload<'m>,
-}
-
-/// A payload; dereferences to its bytes.
-#[derive(Debug)]
-pub enum MessagePayload<'m> {
-    /// Part of the datagram just taken.
-    Borrowed(&'m [u8]),
-    /// Reassembled from fragments.
-    Owned(Bytes),
-}
-
-impl Deref for MessagePayload<'_> {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Borrowed(bytes) => bytes,
-            Self::Owned(bytes) => bytes,
-        }
     }
 }
 
@@ -151,7 +132,8 @@ impl Intake {
         match wire::parse(datagram) {
             Ok(Datagram::Short { sequence, channel, payload }) => {
                 let (sender, after_silence) = self.record_datagram(from, datagram.len(), now);
-                if self.admit_short(sender, sequence, after_silence)
+                let digest = digest_of((channel, payload), None);
+                if self.admit_short(sender, sequence, (digest, after_silence))
                     && self.count_message(sender, wants(channel))
                 {
                     let payload = MessagePayload::Borrowed(payload);
@@ -239,9 +221,14 @@ impl Intake {
 
     /// Whether a message in one datagram is new.
     #[inline]
-    fn admit_short(&mut self, sender: u32, sequence: u32, after_silence: bool) -> bool {
-        let is_new =
-            self.admit(sender, sequence, DatagramHint { starts_message: true, after_silence });
+    fn admit_short(
+        &mut self,
+        sender: u32,
+        sequence: u32,
+        (digest, after_silence): (Digest, bool),
+    ) -> bool {
+        let hint = DatagramHint { starts_message: true, after_silence };
+        let is_new = self.admit((sender, sequence), digest, hint);
         // A message cannot be sent both in one datagram and in fragments.
         if !is_new && let Some(id) = self.store.find(sender, sequence) {
             self.give_up(id, LossReason::Contradictory);
@@ -249,20 +236,37 @@ impl Intake {
         is_new
     }
 
-    /// Records a sequence number; `false` if it was seen before.
+    /// Records the sequence number of a message; `false` if it was seen before.
     #[inline]
-    fn admit(&mut self, id: u32, sequence: u32, hint: DatagramHint) -> bool {
+    fn admit(&mut self, (id, sequence): (u32, u32), digest: Digest, hint: DatagramHint) -> bool {
         let slot = self.senders.slot(id);
         let note = slot.window.record(sequence, hint);
         if note == (SequenceStatus::New { skipped: 0 }) {
+            slot.window.set_digest(sequence, digest);
             slot.sender.sent += 1;
             return true;
         }
-        self.apply_status(id, note)
+        self.apply_status((id, sequence), digest, hint.after_silence, note)
     }
 
     #[inline(never)]
-    fn apply_status(&mut self, id: u32, note: SequenceStatus) -> bool {
+    fn apply_status(
+        &mut self,
+        (id, sequence): (u32, u32),
+        digest: Digest,
+        after_silence: bool,
+        note: SequenceStatus,
+    ) -> bool {
+        let is_unfinished = self.store.find(id, sequence).is_some();
+        let window = &mut self.senders.slot(id).window;
+        if !matches!(note, SequenceStatus::Seen | SequenceStatus::Settled) {
+            window.set_digest(sequence, digest);
+        } else if !is_unfinished
+            && let Some(reuse) = window.reuse(sequence, digest, (false, after_silence))
+            && self.count_reuse(id, reuse)
+        {
+            return true;
+        }
         let skipped = match note {
             SequenceStatus::New { skipped } => skipped,
             SequenceStatus::Earlier { skipped } => {
@@ -276,6 +280,11 @@ impl Intake {
                 skipped
             }
             SequenceStatus::Stray => 0,
+            SequenceStatus::Mixed { retracted } => {
+                self.counts.missing -= self.senders.slot(id).sender.retract(retracted);
+                self.counts.mixed += 1;
+                0
+            }
             SequenceStatus::Late => {
                 self.counts.late += 1;
                 self.counts.missing -= 1;
@@ -299,6 +308,20 @@ impl Intake {
         sender.missing += skipped;
         sender.sent += skipped + 1;
         true
+    }
+
+    /// Counts another message with a number that was seen; `true` if it can be received.
+    fn count_reuse(&mut self, sender: u32, reuse: Reuse) -> bool {
+        let lost = u64::from(reuse.lost);
+        let count = lost + u64::from(reuse.accepted);
+        self.counts.reused += count;
+        if lost > 0 {
+            *self.counts.incomplete.entry(LossReason::Contradictory).or_default() += lost;
+        }
+        let sender = &mut self.senders.slot(sender).sender;
+        sender.sent += count;
+        sender.incomplete += lost;
+        reuse.accepted
     }
 
     /// Counts a complete message; `true` if it is to be delivered.
@@ -325,14 +348,21 @@ impl Intake {
         let hint = DatagramHint { starts_message: fragment.number == 0, after_silence };
         let slot = self.senders.slot(sender);
         slot.longest = slot.longest.max(fragment.count);
-        if known.is_none() && !self.admit(sender, fragment.sequence, hint) {
+        let digest = fragment.channel.and_then(|channel| {
+            digest_of((channel, fragment.data), Some((fragment.size, fragment.count)))
+        });
+        if known.is_none() && !self.admit((sender, fragment.sequence), digest, hint) {
             return None;
         }
-        if !fragment.channel.is_none_or(wants) {
+        // A first fragment may contradict another one.
+        let is_first = known.is_none_or(|id| !self.store.get(id).has_channel());
+        if is_first && !fragment.channel.is_none_or(wants) {
             if let Some(id) = known {
                 self.remove_partial(id);
             }
-            self.senders.slot(sender).window.settle(fragment.sequence);
+            let window = &mut self.senders.slot(sender).window;
+            window.set_digest(fragment.sequence, digest);
+            window.settle(fragment.sequence);
             self.count_message(sender, false);
             return None;
         }
@@ -346,10 +376,19 @@ impl Intake {
             return None;
         }
         let added = self.store.get(id).add(fragment);
+        let is_taken = matches!(added, FragmentResult::Accepted | FragmentResult::Complete);
+        if is_taken && digest.is_some() {
+            self.senders.slot(sender).window.set_digest(fragment.sequence, digest);
+        }
         match added {
             FragmentResult::Accepted => self.store.charge(id),
             FragmentResult::Duplicate => self.counts.duplicates += 1,
-            FragmentResult::Contradiction => self.give_up(id, LossReason::Contradictory),
+            FragmentResult::Contradiction => {
+                self.give_up(id, LossReason::Contradictory);
+                let window = &mut self.senders.slot(sender).window;
+                let reuse = window.reuse(fragment.sequence, digest, (true, after_silence));
+                reuse.map(|reuse| self.count_reuse(sender, reuse));
+            }
             FragmentResult::Complete => {
                 self.count_message(sender, true);
                 return Some(self.remove_partial(id));
@@ -368,8 +407,13 @@ impl Intake {
         while let Some(surplus) = self.store.message_to_evict(sender) {
             self.give_up(surplus, LossReason::Evicted);
         }
-        self.senders.slot(sender).sender.unfinished += 1;
-        Some(self.store.add(PartialMessage::new(sender, fragment, now)))
+        let mut partial = PartialMessage::new(sender, fragment, now);
+        let of_sender = &mut self.senders.slot(sender).sender;
+        of_sender.unfinished += 1;
+        if of_sender.datagrams == 1 {
+            partial.joined_at = fragment.number;
+        }
+        Some(self.store.add(partial))
     }
 
     /// Gives up messages of a sender without a new fragment for so long that their memory is better
@@ -413,6 +457,12 @@ impl Intake {
     /// Drops an unfinished message and ignores its further fragments.
     fn give_up(&mut self, id: u32, loss: LossReason) {
         let partial = self.remove_partial(id);
+        if loss == LossReason::Expired && partial.has_begun_before() {
+            self.counts.begun_before += 1;
+            self.senders.slot(partial.sender).sender.sent -= 1;
+            self.senders.slot(partial.sender).window.give_up(partial.sequence);
+            return;
+        }
         self.missing_datagrams += partial.missing_fragments();
         self.count_loss(partial.sender, partial.sequence, loss);
     }
@@ -427,8 +477,15 @@ impl Intake {
         *self.counts.incomplete.entry(loss).or_default() += 1;
         let slot = self.senders.slot(sender);
         slot.sender.incomplete += 1;
-        slot.window.settle(sequence);
+        slot.window.give_up(sequence);
     }
+}
+
+/// A hash of channel and payload, or of the first fragment of a message with this size and count.
+#[inline]
+fn digest_of(contents: (&[u8], &[u8]), fragments: Option<(u32, u16)>) -> Digest {
+    let hash = foldhash::fast::FixedState::default().hash_one((contents, fragments));
+    Some(NonZeroU32::new(hash as u32).unwrap_or(NonZeroU32::MIN))
 }
 
 #[cfg(test)]

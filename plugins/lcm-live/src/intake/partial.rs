@@ -29,6 +29,8 @@ pub(super) struct PartialMessage {
     pub(super) sender_datagrams: u64,
     /// Bytes charged for it.
     pub(super) charged: usize,
+    /// The number of the fragment with which its sender was first heard; otherwise 0.
+    pub(super) joined_at: u16,
     size: u32,
     count: u16,
     channel: Box<[u8]>,
@@ -66,6 +68,7 @@ impl PartialMessage {
             touched: now,
             sender_datagrams: u64::MAX,
             charged: 0,
+            joined_at: 0,
             size: fragment.size,
             count: fragment.count,
             channel: Box::default(),
@@ -81,6 +84,19 @@ impl PartialMessage {
     /// Bytes of memory used.
     pub(super) fn memory(&self) -> usize {
         MESSAGE_COST + self.allocated
+    }
+
+    /// Whether its first fragments were sent before its sender was first heard.
+    pub(super) fn has_begun_before(&self) -> bool {
+        let first = self.waiting.keys().next();
+        self.joined_at > 0
+            && self.starts.is_empty()
+            && first.is_none_or(|first| *first >= self.joined_at)
+    }
+
+    /// Whether its first fragment has arrived, which has the channel.
+    pub(super) fn has_channel(&self) -> bool {
+        !self.starts.is_empty()
     }
 
     /// Fragments that have not arrived.

@@ -1,11 +1,16 @@
 //! Tracks one sender's sequence numbers: which are new, late, repeated or missing, and whether the
-//! sender restarted.
+//! sender restarted; and by the contents of messages whether a repeated number is that of another.
 //!
 //! It knows no fragments and keeps no totals; [`IntakeCounts`](super::IntakeCounts) does.
 
+use std::num::NonZeroU32;
+
+use super::numberings::Numberings;
+use super::repetition::Repetition;
+use super::window_bits::WindowBits;
+
 /// How many numbers behind the newest are tracked; a power of two.
-const WINDOW: u32 = 4096;
-const WORDS: usize = WINDOW as usize / 64;
+pub(super) const WINDOW: u32 = 4096;
 /// Most numbers that can be lost at once.
 const MAX_AHEAD: u32 = 1 << 24;
 /// A 0 may be this late; later, its sender has restarted.
@@ -21,8 +26,29 @@ pub(super) struct SequenceWindow {
     seen: WindowBits,
     /// Seen numbers whose further fragments are ignored.
     settled: WindowBits,
+    /// Of the settled numbers, those whose message was given up: some of its fragments may still
+    /// arrive, which cannot be told from those of another message with its number.
+    given_up: WindowBits,
     /// A number far from all others: a network error, or the first number after a restart.
     stray: Option<u32>,
+    /// What the messages of seen numbers contain.
+    digests: Box<[Digest]>,
+    stray_digest: Digest,
+    is_stray_given_up: bool,
+    numberings: Numberings,
+    repetition: Repetition,
+}
+
+/// A hash of the contents of a message, or of its first fragment; `None` if they are not known.
+pub(super) type Digest = Option<NonZeroU32>;
+
+/// Another message with a number that was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reuse {
+    /// Whether it can be received; otherwise it is ignored.
+    pub(super) accepted: bool,
+    /// Ignored messages that are now known to be lost.
+    pub(super) lost: u32,
 }
 
 /// What a sequence number means.
@@ -54,6 +80,24 @@ pub(super) enum SequenceStatus {
     Seen,
     /// Seen before, and its further fragments are ignored.
     Settled,
+    /// New, and shows that the sender has several numberings: from now on no number is missing or
+    /// late.
+    Mixed {
+        /// Numbers that were considered missing because of that.
+        retracted: u64,
+    },
+}
+
+impl SequenceStatus {
+    /// The numbers that are missing because of it.
+    pub(super) fn skipped(self) -> u32 {
+        match self {
+            Self::New { skipped } | Self::Earlier { skipped } | Self::Restart { skipped, .. } => {
+                skipped
+            }
+            _ => 0,
+        }
+    }
 }
 
 /// Facts about a datagram besides its number.
@@ -67,13 +111,68 @@ pub(super) struct DatagramHint {
 
 impl SequenceWindow {
     pub(super) fn new() -> Self {
+        Self::with_digests(vec![None; WINDOW as usize].into())
+    }
+
+    fn with_digests(digests: Box<[Digest]>) -> Self {
         Self {
             newest: None,
             span: 0,
             seen: WindowBits::default(),
             settled: WindowBits::default(),
+            given_up: WindowBits::default(),
             stray: None,
+            digests,
+            stray_digest: None,
+            is_stray_given_up: false,
+            numberings: Numberings::default(),
+            repetition: Repetition::default(),
         }
+    }
+
+    /// Sets what the message of a recorded number contains.
+    #[inline]
+    pub(super) fn set_digest(&mut self, sequence: u32, digest: Digest) {
+        match self.stray {
+            Some(stray) if stray == sequence => self.stray_digest = digest,
+            _ => self.digests[(sequence % WINDOW) as usize] = digest,
+        }
+    }
+
+    /// Whether a number that was seen is that of another message than the recorded one, which is
+    /// recorded in its place. `contradicts` is whether the recorded one was unfinished until now.
+    pub(super) fn reuse(
+        &mut self,
+        sequence: u32,
+        digest: Digest,
+        (contradicts, after_silence): (bool, bool),
+    ) -> Option<Reuse> {
+        let known = match self.stray {
+            Some(stray) if stray == sequence => self.stray_digest,
+            _ => self.digests[(sequence % WINDOW) as usize],
+        };
+        if digest.is_none() || known == digest {
+            return None;
+        }
+        self.set_digest(sequence, digest);
+        known?;
+        self.repetition.record(sequence);
+        let is_in_window = self.is_in_window(sequence);
+        let is_given_up = match is_in_window {
+            true => self.settled.has(sequence) && self.given_up.has(sequence),
+            false => self.is_stray_given_up,
+        };
+        let is_certain = after_silence || self.repetition.is_certain();
+        let accepted = !contradicts && (!is_given_up || is_certain);
+        if !accepted {
+            self.repetition.ignored += 1;
+        } else if is_in_window {
+            self.settled.clear(sequence);
+        } else {
+            self.is_stray_given_up = false;
+        }
+        let lost = if is_certain { std::mem::take(&mut self.repetition.ignored) } else { 0 };
+        Some(Reuse { accepted, lost })
     }
 
     /// Records a number and returns what it means.
@@ -84,7 +183,7 @@ impl SequenceWindow {
             return SequenceStatus::New { skipped: 0 };
         };
         let ahead = sequence.wrapping_sub(newest);
-        if ahead == 1 {
+        if ahead == 1 && !hint.after_silence {
             self.newest = Some(sequence);
             self.span += 1;
             self.seen.set(sequence);
@@ -98,6 +197,18 @@ impl SequenceWindow {
     pub(super) fn settle(&mut self, sequence: u32) {
         if self.is_in_window(sequence) && self.seen.has(sequence) {
             self.settled.set(sequence);
+            self.given_up.clear(sequence);
+        }
+    }
+
+    /// Ignores further fragments of this number, and other messages with it until it is certain
+    /// that they are others.
+    pub(super) fn give_up(&mut self, sequence: u32) {
+        self.settle(sequence);
+        if self.is_in_window(sequence) {
+            self.given_up.set(sequence);
+        } else if self.stray == Some(sequence) {
+            self.is_stray_given_up = true;
         }
     }
 
@@ -106,12 +217,54 @@ impl SequenceWindow {
     }
 
     fn restart(&mut self, sequence: u32) {
-        *self = Self { newest: Some(sequence), ..Self::new() };
+        let numberings = std::mem::take(&mut self.numberings);
+        let mut digests = std::mem::take(&mut self.digests);
+        digests.fill(None);
+        *self = Self { newest: Some(sequence), numberings, ..Self::with_digests(digests) };
         self.seen.set(sequence);
+    }
+
+    /// Restarts with a number that was recorded as far from all others.
+    fn restart_from_stray(&mut self, stray: u32) {
+        let (digest, is_given_up) = (self.stray_digest, self.is_stray_given_up);
+        self.restart(stray);
+        self.set_digest(stray, digest);
+        if is_given_up {
+            self.give_up(stray);
+        }
     }
 
     #[inline(never)]
     fn record_out_of_order(
+        &mut self,
+        sequence: u32,
+        newest: u32,
+        hint: DatagramHint,
+    ) -> SequenceStatus {
+        let status = self.place_out_of_order(sequence, newest, hint);
+        if hint.after_silence {
+            self.numberings = Numberings::default();
+            return status;
+        }
+        if matches!(status, SequenceStatus::Seen | SequenceStatus::Settled) {
+            return status;
+        }
+        if self.numberings.are_mixed() {
+            return SequenceStatus::New { skipped: 0 };
+        }
+        self.numberings.jump(newest, sequence, self.newest == Some(sequence), status);
+        if self.numberings.are_mixed() {
+            // This number is not counted as missing yet, or as late.
+            let retracted = self.numberings.skipped() - u64::from(status.skipped());
+            return SequenceStatus::Mixed { retracted };
+        }
+        if status == SequenceStatus::Late {
+            self.numberings.fill(sequence);
+        }
+        status
+    }
+
+    fn place_out_of_order(
         &mut self,
         sequence: u32,
         newest: u32,
@@ -174,67 +327,17 @@ impl SequenceWindow {
     fn record_stray(&mut self, sequence: u32) -> SequenceStatus {
         let Some(stray) = self.stray.replace(sequence) else { return SequenceStatus::Stray };
         let ahead = sequence.wrapping_sub(stray);
+        self.is_stray_given_up &= ahead <= MAX_ZERO_LATE;
         match ahead {
             0 => SequenceStatus::Seen,
             1..=MAX_ZERO_LATE => {
-                self.restart(stray);
+                self.restart_from_stray(stray);
                 self.advance(stray, ahead);
                 SequenceStatus::Restart { skipped: ahead - 1, after: Some(stray) }
             }
             _ => SequenceStatus::Stray,
         }
     }
-}
-
-/// One bit per number of the window.
-#[derive(Clone, Debug)]
-struct WindowBits([u64; WORDS]);
-
-impl Default for WindowBits {
-    fn default() -> Self {
-        Self([0; WORDS])
-    }
-}
-
-impl WindowBits {
-    #[inline]
-    fn set(&mut self, sequence: u32) {
-        let (word, bit) = bit_position(sequence);
-        self.0[word] |= bit;
-    }
-
-    #[inline]
-    fn clear(&mut self, sequence: u32) {
-        let (word, bit) = bit_position(sequence);
-        self.0[word] &= !bit;
-    }
-
-    /// Clears the `count` numbers after this one, a word at a time where possible.
-    fn clear_after(&mut self, sequence: u32, count: u32) {
-        if count >= WINDOW {
-            *self = Self::default();
-            return;
-        }
-        let (mut next, mut left) = (sequence.wrapping_add(1), count);
-        while left > 0 {
-            let (word, bit) = bit_position(next);
-            let here = (64 - next % 64).min(left);
-            self.0[word] &= !(u64::MAX >> (64 - here) << bit.trailing_zeros());
-            next = next.wrapping_add(here);
-            left -= here;
-        }
-    }
-
-    #[inline]
-    fn has(&self, sequence: u32) -> bool {
-        let (word, bit) = bit_position(sequence);
-        self.0[word] & bit != 0
-    }
-}
-
-#[inline]
-fn bit_position(sequence: u32) -> (usize, u64) {
-    ((sequence % WINDOW / 64) as usize, 1 << (sequence % 64))
 }
 
 #[cfg(test)]
@@ -379,16 +482,6 @@ mod tests {
             }
             window.record(last + jump, SOON);
             assert_eq!(window.record(2 + WINDOW, SOON), SequenceStatus::Seen);
-        }
-    }
-
-    #[test]
-    fn a_jump_clears_what_it_passes_and_nothing_else() {
-        for (first, jump) in [(0, 1), (3, 60), (63, 64), (60, 200), (4000, 4095), (9, 4096)] {
-            let mut bits = WindowBits([u64::MAX; WORDS]);
-            bits.clear_after(first, jump);
-            let cleared = (0..WINDOW).filter(|ahead| !bits.has(first + 1 + ahead));
-            assert!(cleared.eq(0..jump), "{first} {jump}");
         }
     }
 

@@ -1,5 +1,6 @@
 mod memory;
 mod properties;
+mod reused;
 
 use std::net::Ipv4Addr;
 
@@ -226,6 +227,34 @@ fn a_message_of_which_a_fragment_never_comes_expires() {
 }
 
 #[test]
+fn a_message_that_began_before_its_sender_was_heard_is_not_lost() {
+    for first in [1, 2] {
+        let mut harness = IntakeHarness::default();
+        harness.take_all(1, &nine(4)[first..]);
+        harness.now = 3 * SECOND;
+        harness.intake.expire(harness.now);
+        harness.take(1, &nine(4)[1]);
+        let counts = harness.counts();
+        assert_eq!((counts.lost(), counts.begun_before, counts.passed_over), (0, 1, 1));
+        assert_eq!(harness.intake.missing_datagrams(), 0);
+        harness.check();
+        // The next one is.
+        harness.take_all(1, &nine(5)[1..]);
+        harness.now = 6 * SECOND;
+        harness.intake.expire(harness.now);
+        assert_eq!((harness.counts().lost(), harness.counts().begun_before), (1, 1));
+        harness.check();
+    }
+    // Its fragments may only have changed places, or have been lost afterwards.
+    let mut harness = IntakeHarness::default();
+    harness.take_all(1, &[nine(4)[1].clone(), nine(4)[0].clone()]);
+    harness.now = 3 * SECOND;
+    harness.intake.expire(harness.now);
+    assert_eq!((harness.counts().lost(), harness.counts().begun_before), (1, 0));
+    harness.check();
+}
+
+#[test]
 fn a_message_that_very_many_others_have_overtaken_is_given_up() {
     let mut harness = IntakeHarness::default();
     let ([first, second, third], [next, ..]) = (nine(4), nine(1000));
@@ -383,6 +412,7 @@ fn a_message_begun_far_away_outlives_the_restart_that_it_announced() {
 fn late_fragments_of_a_lost_message_are_no_restart() {
     let mut harness = IntakeHarness::default();
     let [first, second, third] = nine(4);
+    harness.short(1, [3]);
     harness.take(1, &second);
     harness.now += 3 * SECOND;
     harness.intake.expire(harness.now);

@@ -54,17 +54,16 @@ impl Outbox {
     }
 
     /// Adds a frame if it fits. A frame longer than the whole queue is accepted by an empty one, as
-    /// it could never be sent otherwise.
+    /// it could never be sent otherwise, and counts as half of the queue.
     pub(super) fn add(&self, frame: &Bytes) -> EnqueueResult {
         let mut state = self.state();
         if state.closed {
             return EnqueueResult::Closed;
         }
-        let cost = state.cost + frame.len() + OVERHEAD;
-        if state.cost > 0 && cost > self.limit {
+        if state.cost > 0 && state.cost + frame.len() + OVERHEAD > self.limit {
             return EnqueueResult::Dropped;
         }
-        state.cost = cost;
+        state.cost += self.cost_of(frame);
         state.frames.push_back(frame.clone());
         // The writer only sleeps on an empty queue: one system call per burst.
         if state.frames.len() == 1 {
@@ -77,7 +76,7 @@ impl Outbox {
     /// Moves the frames to write next to `batch`, whose frames have been written; waits for the
     /// first. `false` when the outbox is closed.
     pub(super) fn next_batch(&self, batch: &mut Vec<Bytes>) -> bool {
-        let done: usize = batch.drain(..).map(|frame| frame.len() + OVERHEAD).sum();
+        let done: usize = batch.drain(..).map(|frame| self.cost_of(&frame)).sum();
         let mut state = self.state();
         state.cost = state.cost.saturating_sub(done);
         state.writing = 0;
@@ -110,6 +109,11 @@ impl Outbox {
         drop(state);
         self.ready.notify_one();
         left
+    }
+
+    fn cost_of(&self, frame: &Bytes) -> usize {
+        let cost = frame.len() + OVERHEAD;
+        if cost > self.limit { self.limit / 2 } else { cost }
     }
 
     /// Bytes queued or being written.
@@ -153,6 +157,21 @@ mod tests {
         let outbox = Outbox::new(10);
         assert_eq!(outbox.add(&frame(1000)), EnqueueResult::Queued);
         assert_eq!(outbox.add(&frame(0)), EnqueueResult::Dropped);
+    }
+
+    #[test]
+    fn there_is_room_behind_a_frame_longer_than_the_queue() {
+        let outbox = Outbox::new(4 * OVERHEAD);
+        assert_eq!(outbox.add(&frame(4000)), EnqueueResult::Queued);
+        let rest = [0, 4000, 0, 0].map(|len| outbox.add(&frame(len)));
+        use EnqueueResult::{Dropped, Queued};
+        assert_eq!(rest, [Queued, Dropped, Queued, Dropped]);
+        let mut batch = Vec::new();
+        assert!(outbox.next_batch(&mut batch));
+        assert_eq!((batch.len(), outbox.cost()), (3, 4 * OVERHEAD));
+        assert_eq!(outbox.close(), 3);
+        outbox.next_batch(&mut batch);
+        assert_eq!(outbox.cost(), 0);
     }
 
     #[test]

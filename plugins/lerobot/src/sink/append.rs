@@ -12,6 +12,7 @@ use sluice_io::output::OutputFiles;
 use sluice_model::{Error, Input, Outputs, SinkContext};
 use sluice_parquet::input::ParquetInput;
 
+use super::declared::Declarations;
 use super::encode::FrameEncoder;
 use super::episodes::EpisodeCutter;
 use super::options::LeRobotSink;
@@ -44,6 +45,7 @@ pub(super) fn open(
     check_options(sink, &info, &folder)?;
     (files.chunks_size, files.data_file_size) = (info.chunks_size, info.data_file_mb * MB);
     files.robot_type = info.robot_type.clone().or_else(|| sink.robot_type.clone());
+    cutter.declared = Declarations::appended_to(&info, sink.robot_type.is_some());
     cutter.fps = Some(info.fps);
     let episodes = counted_episodes(&folder, &info)?;
     let data = counted_data(&folder, &info, episodes.data)?;

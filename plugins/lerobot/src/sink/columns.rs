@@ -10,11 +10,12 @@ use arrow_array::types::{Float16Type, Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::DataType;
 use arrow_select::take::take;
+use serde_json::Value;
 use sluice_model::Error;
 use sluice_views::{Blobs, ImageColumns, list_parts};
 
 use super::plan::PlannedFeature;
-use crate::feature::{FeatureType, MAX_DIMENSIONS, MAX_VALUES, NumberType};
+use crate::feature::{FeatureType, MAX_DIMENSIONS, MAX_VALUES, NumberType, axis_names};
 use crate::image::{image_shape, png_from_pixels};
 use crate::numbers;
 
@@ -26,7 +27,10 @@ pub(super) type UnusableRows = BTreeMap<usize, String>;
 pub(super) struct PreparedColumn {
     pub(super) name: String,
     pub(super) feature_type: FeatureType,
+    /// The names of its axes, as chosen.
     pub(super) axes: Option<Vec<String>>,
+    /// Those that a dataset which was read declares.
+    pub(super) declared_axes: Option<Value>,
     /// The shape of the first row's value.
     pub(super) shape: Vec<usize>,
     /// The first row whose value has another shape, and that.
@@ -168,7 +172,8 @@ impl<'r> FieldValues<'r> {
             }
         };
         let (name, axes) = (planned.name.clone(), planned.names.clone());
-        Ok(PreparedColumn { name, feature_type, axes, shape, other_shape, values })
+        let declared_axes = axis_names(&planned.metadata, &shape);
+        Ok(PreparedColumn { name, feature_type, axes, declared_axes, shape, other_shape, values })
     }
 }
 

@@ -22,7 +22,7 @@ use parquet::basic::Compression;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use rayon::prelude::*;
-use serde_json::{Value, json};
+use serde_json::json;
 use sluice_model::Error;
 
 use super::columns::PreparedColumn;
@@ -239,8 +239,7 @@ fn table_metadata(features: &[Feature]) -> HashMap<String, String> {
 }
 
 /// The feature of a column.
-fn feature_of(column: &PreparedColumn) -> Result<Feature, Error> {
-    let is_image = column.feature_type == FeatureType::Image;
+pub(super) fn feature_of(column: &PreparedColumn) -> Result<Feature, Error> {
     let names = match &column.axes {
         Some(axes) if axes.len() != column.shape.last().copied().unwrap_or(1) => {
             return Err(Error::invalid(format!(
@@ -251,14 +250,19 @@ fn feature_of(column: &PreparedColumn) -> Result<Feature, Error> {
             )));
         }
         Some(axes) => json!(axes),
-        None if is_image => json!(["height", "width", "channels"]),
-        None => Value::Null,
+        None => match &column.declared_axes {
+            Some(declared) => declared.clone(),
+            None => column.feature_type.axis_names(),
+        },
     };
     let (name, feature_type) = (column.name.clone(), column.feature_type);
     Ok(Feature { name, feature_type, shape: column.shape.clone(), names })
 }
 
-fn column_of<'p>(part: &'p FramePart, feature: &Feature) -> Result<&'p PreparedColumn, Error> {
+pub(super) fn column_of<'p>(
+    part: &'p FramePart,
+    feature: &Feature,
+) -> Result<&'p PreparedColumn, Error> {
     let found = part.columns.iter().find(|column| column.name == feature.name);
     found.ok_or_else(|| {
         Error::invalid(format!(

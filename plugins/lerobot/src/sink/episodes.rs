@@ -7,6 +7,7 @@ use std::sync::Arc;
 use sluice_io::escape::printable;
 use sluice_model::{ChannelId, Channels, Error, Job, Written, time};
 
+use super::declared::Declarations;
 use super::encode::{EncodedFrames, FrameEncoder, FrameSlice, FrameUnit};
 use super::grid::{Grid, GridStep};
 use super::options::HolePolicy;
@@ -32,8 +33,10 @@ pub(super) struct EpisodeCutter {
     pub(super) next_episode: u64,
     pub(super) next_frame: u64,
     open: Option<OpenEpisode>,
-    /// The source and channel of the rows so far, by their numbers.
-    channels: BTreeSet<ChannelId>,
+    /// The sources of the rows so far.
+    sources: BTreeSet<Arc<str>>,
+    /// What their datasets declare.
+    pub(super) declared: Declarations,
     pub(super) counts: CutCounts,
     /// Events left out, not yet reported.
     pub(super) unreported: Written,
@@ -98,7 +101,8 @@ impl EpisodeCutter {
             next_episode: 0,
             next_frame: 0,
             open: None,
-            channels: BTreeSet::new(),
+            sources: BTreeSet::new(),
+            declared: Declarations::default(),
             counts: CutCounts::default(),
             unreported: Written::default(),
         }
@@ -117,6 +121,7 @@ impl EpisodeCutter {
             }
             if let Some(encoder) = &self.encoder {
                 encoder.check(&run.part)?;
+                self.declared.add_frames(&run.part, &encoder.features);
             }
             self.check_channel(run.channel, channels)?;
             self.add_run(&run, &mut units)?;
@@ -138,14 +143,16 @@ impl EpisodeCutter {
                 printable(last.name.text()),
                 printable(this.name.text())
             ),
-            _ if self.channels.contains(&id) && self.open.is_some() => format!(
-                "the rows of several sources alternate, {} among them: write a dataset for each, \
-                 or read the logs one after another",
-                printable(&this.source)
-            ),
+            Some(last) if last.source != this.source && self.sources.contains(&this.source) => {
+                format!(
+                    "the rows of several sources alternate, {} among them: write a dataset for \
+                     each, or read the logs one after another",
+                    printable(&this.source)
+                )
+            }
             _ => {
-                self.channels.insert(id);
-                return Ok(());
+                self.sources.insert(Arc::clone(&this.source));
+                return self.declared.add_channel(&this);
             }
         };
         Err(Error::invalid(what))

@@ -3,6 +3,7 @@
 
 mod append;
 mod columns;
+mod declared;
 mod encode;
 mod episodes;
 mod grid;
@@ -127,6 +128,7 @@ fn notes(cutter: &EpisodeCutter, files: &DatasetFiles) -> Vec<(String, u64)> {
         .filter(|(_, count)| *count > 0)
         .map(|(what, count)| (what.to_owned(), count))
         .collect();
+    notes.extend(cutter.declared.notes(files.robot_type.is_some()));
     if cutter.next_frame == 0 {
         notes.push(("the dataset has no frames, so LeRobot cannot load it".to_owned(), 0));
     }

@@ -1,5 +1,6 @@
 //! Which fields of rows become which features. Reads no values.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use arrow_schema::{DataType, Field, Fields, Schema};
@@ -29,7 +30,10 @@ pub(super) struct PlannedFeature {
     /// Its fields, if it is an image whose pixels may be raw.
     pub(super) image: Option<ImageFields>,
     pub(super) dtype: Option<NumberType>,
+    /// The names of its axes, as chosen.
     pub(super) names: Option<Vec<String>>,
+    /// What a dataset that was read declares of the field.
+    pub(super) metadata: HashMap<String, String>,
 }
 
 /// The features of rows with these columns. `channel` and `type_name` are those of their messages.
@@ -59,9 +63,14 @@ pub(super) fn plan(
         let data = options.image.as_ref().map(|image| image.data.clone());
         let field = data.or_else(|| options.field.clone());
         let field = field.unwrap_or_else(|| FieldPath::column(name.as_str()));
+        let column = field_at(&field, schema);
         Ok(PlannedFeature {
             name: name.clone(),
-            image: options.image.clone().or_else(|| struct_picture_at(&field, schema)),
+            image: options.image.clone().or_else(|| {
+                let DataType::Struct(members) = column?.data_type() else { return None };
+                struct_picture(&field, members)
+            }),
+            metadata: column.map(|column| column.metadata().clone()).unwrap_or_default(),
             field,
             dtype: options.dtype,
             names: options.names.clone(),
@@ -91,19 +100,19 @@ fn push_field(
         },
         _ => picture.filter(|picture| picture.data == path).cloned(),
     };
-    planned.push(PlannedFeature { name, field: path, image, dtype: None, names: None });
+    let metadata = field.metadata().clone();
+    planned.push(PlannedFeature { name, field: path, image, dtype: None, names: None, metadata });
 }
 
-/// The fields of a picture in the struct that a path leads to.
-fn struct_picture_at(path: &FieldPath, schema: &Schema) -> Option<ImageFields> {
+/// The field that a path of names leads to.
+fn field_at<'s>(path: &FieldPath, schema: &'s Schema) -> Option<&'s Field> {
     let mut names = path.members()?.into_iter();
     let mut field = schema.field_with_name(names.next()?).ok()?;
     for name in names {
         let DataType::Struct(members) = field.data_type() else { return None };
         field = members.find(name)?.1;
     }
-    let DataType::Struct(members) = field.data_type() else { return None };
-    struct_picture(path, members)
+    Some(field)
 }
 
 /// The fields of a struct that has the bytes of a picture, and its width and height.
@@ -132,6 +141,18 @@ fn struct_picture(path: &FieldPath, members: &Fields) -> Option<ImageFields> {
 pub(super) fn missing_field(path: &FieldPath, schema: &Schema) -> Error {
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     let text = path.to_string();
+    let dotted = names.iter().filter(|name| name.contains('.')).find_map(|name| {
+        let rest = text.strip_prefix(name)?;
+        let is_whole = rest.is_empty() || rest.starts_with(['.', '[']);
+        is_whole.then(|| format!("{}{rest}", FieldPath::column(*name)))
+    });
+    if let Some(dotted) = dotted {
+        return Error::invalid(format!(
+            "{}, but one with dots in its name: put the name in backquotes in `features`: \
+             \"{dotted}\"",
+            super::options::note_of_missing(path)
+        ));
+    }
     let near: Vec<String> = nearest_of(&text, names.iter().copied(), 3)
         .iter()
         .map(|name| format!("`{name}`"))

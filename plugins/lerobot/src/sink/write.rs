@@ -231,8 +231,8 @@ impl DatasetFiles {
         }
         self.remove_uncounted()?;
         self.reservation.take().map_or(Ok(()), OutputFiles::finish)?;
-        let features = cutter.encoder.as_ref().map(|encoder| encoder.features.clone());
-        let features = features.unwrap_or_default();
+        let features = cutter.encoder.as_ref().map(|encoder| &encoder.features[..]);
+        let features = cutter.declared.describe(features.unwrap_or_default());
         let all = [&features[..], &Feature::default_features()].concat();
         if !self.rows.is_empty() {
             self.write_episodes(&all)?;
@@ -250,7 +250,7 @@ impl DatasetFiles {
         self.write_text(STATS, &indented(&stats))?;
         let info = DatasetInfo {
             fps: cutter.fps.unwrap_or(1.0),
-            robot_type: self.robot_type.clone(),
+            robot_type: self.robot_type.clone().or_else(|| cutter.declared.robot_type()),
             episodes: self.total_episodes,
             frames: cutter.next_frame,
             tasks: cutter.tasks.len() as u64,

@@ -14,7 +14,7 @@ use sluice_model::{
 use sluice_parquet::input::{GroupRows, GroupSpan, ParquetInput};
 
 use super::dataset::{Dataset, EPISODE, FrameGroup};
-use crate::feature::{EPISODE_INDEX, Feature, FeatureType, INDEX, TASK, TASK_INDEX};
+use crate::feature::{EPISODE_INDEX, Feature, FeatureType, INDEX, ROBOT_TYPE, TASK, TASK_INDEX};
 use crate::info::INFO;
 use crate::parquet_io::open_table;
 
@@ -67,6 +67,8 @@ impl FrameReader {
         let mut channel =
             Channel::new(Name::from_text(channel), Arc::clone(&context.source), Encoding::Unknown);
         (channel.clock, channel.type_name) = (Clock::Relative, Some(TYPE.into()));
+        let robot_type = dataset.info.robot_type.iter();
+        channel.metadata = robot_type.map(|name| (ROBOT_TYPE.to_owned(), name.clone())).collect();
         let channel = context.channels.intern(channel)?;
         let features = dataset.info.features.iter();
         let parts: Vec<String> =
@@ -147,7 +149,8 @@ impl FrameReader {
         let (mut fields, mut columns) = (Vec::new(), Vec::<ArrayRef>::new());
         for feature in &self.dataset.info.features {
             let column = self.feature_column(feature, rows)?;
-            fields.push(Field::new(&feature.name, column.data_type().clone(), true));
+            let field = Field::new(&feature.name, column.data_type().clone(), true);
+            fields.push(field.with_metadata(feature.axes_metadata()));
             columns.push(column);
         }
         fields.push(Field::new(EPISODE, DataType::Int64, false));

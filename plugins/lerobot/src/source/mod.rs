@@ -67,8 +67,9 @@ impl LeRobotSource {
             let is_info = path.ends_with(INFO);
             let info = if is_info { path.clone() } else { path.join(INFO) };
             for Input { path, .. } in files::expand(&[info])? {
-                let folder = path.parent().and_then(Path::parent);
-                folders.extend(folder.map(Path::to_owned));
+                let folder = path.parent().and_then(Path::parent).unwrap_or(&path);
+                let is_here = folder.as_os_str().is_empty();
+                folders.push(if is_here { PathBuf::from(".") } else { folder.to_owned() });
             }
         }
         Ok(folders)
@@ -103,6 +104,16 @@ impl Source for LeRobotSource {
         let folders = self.folders()?;
         let each = folders.iter().map(|folder| tables(folder, DATA));
         Ok(each.collect::<Result<Vec<_>, _>>()?.concat())
+    }
+
+    fn logs(&self) -> Result<Vec<Input>, Error> {
+        let each = self.folders()?.into_iter().map(|path| {
+            // Reading reports what is wrong with a dataset.
+            let tables = tables(&path, DATA).ok();
+            let bytes = tables.and_then(|tables| tables.iter().map(|table| table.bytes).sum());
+            Ok(Input { path, bytes })
+        });
+        each.collect()
     }
 
     fn files(&self) -> Result<Vec<Input>, Error> {

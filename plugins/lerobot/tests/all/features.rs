@@ -223,6 +223,14 @@ fn fields_that_cannot_be_features_are_named() {
     let own = || vec![("velocity", doubles([1.0, 2.0]))];
     let error = refusal(own(), json!({ "features": { "action": "velocty" } }));
     assert!(error.contains("`velocty`") && error.contains("similar: `velocity`"), "{error}");
+    let dotted = || vec![("observation.state", vectors(2, 3))];
+    for (field, quoted) in [
+        ("observation.state", "\"`observation.state`\""),
+        ("observation.state[0]", "\"`observation.state`[0]\""),
+    ] {
+        let error = refusal(dotted(), json!({ "features": { "observation.state": field } }));
+        assert!(error.contains("backquotes") && error.ends_with(quoted), "{error}");
+    }
     let error = refusal(vec![("index", ints([1, 2]))], json!({}));
     assert!(error.contains("`index`") && error.contains("`features`"), "{error}");
     let error = refusal(vec![("a/b", ints([1, 2]))], json!({}));

@@ -7,6 +7,7 @@ mod episodes;
 mod features;
 mod hostile;
 mod kit;
+mod merging;
 #[path = "../../../parquet/tests/all/kit/nested.rs"]
 mod nested;
 mod peers;

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use sluice_kit::InputFaults;
 use sluice_kit::gap::{self, GapEnd};
 use sluice_model::Error;
 
@@ -55,6 +56,10 @@ impl RecordReader {
         let Some(reason) = self.walk.decompression_error().map(str::to_owned) else {
             if !self.has_ended && !self.walk.was_stopped() {
                 self.context.losses.note(format!("{}: {NO_FOOTER}", self.input), 0);
+                if self.index.is_none() {
+                    self.context.run.shared::<InputFaults>().add([NO_FOOTER.to_owned()]);
+                }
+                self.has_ended = true;
             }
             return Ok(false);
         };
@@ -98,6 +103,8 @@ impl RecordReader {
         (self.is_summary, self.is_start, self.is_chunked) = (false, true, false);
         (self.may_be_summary, self.held_report) = (false, None);
         self.table.start_file();
+        // Positions are those of the first file.
+        self.checks = None;
     }
 
     pub(super) fn note_unsure_messages(&mut self) {

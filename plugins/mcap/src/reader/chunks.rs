@@ -27,18 +27,17 @@ impl RecordReader {
     }
 
     pub(super) fn read_chunk(&mut self, at: u64, head: Head) -> Result<(), Error> {
-        let len = head.record_len();
-        let end = at.saturating_add(len);
+        let end = self.walk.before_anchor(at, at.saturating_add(head.record_len()));
+        let len = end - at;
         if self.may_skip(at, head)? {
             self.at = end;
             return Ok(());
         }
-        if head.len > self.longest_chunk() {
+        if len > self.longest_chunk() {
             let max = self.max_chunk;
             let reason = format!(
-                "a Chunk record of {} bytes exceeds `max_chunk` ({max}); raise that if the length \
-                 is right",
-                head.len
+                "a Chunk record of {len} bytes exceeds `max_chunk` ({max}); raise that if the \
+                 length is right",
             );
             self.report(at, len, reason);
             self.doubt_channels(len);
@@ -52,12 +51,26 @@ impl RecordReader {
         let (from, to) = (chunk.records_at as usize, chunk.content_len() as usize);
         let packed = content.slice(from.min(content.len())..to.min(content.len()));
         let goes_on = self.walk.goes_on(end)?;
-        match chunk::unpack(&chunk, packed, &self.context.blocks, self.max_chunk) {
+        let actual_end = self.walk.end_of(at, head)?;
+        let fields_end = (at + HEAD).saturating_add(chunk.content_len());
+        let added = actual_end.saturating_sub(fields_end);
+        let plain = match chunk.plain_len {
+            // As where a disk has lost a sector.
+            0 if added > 0 => Err(format!("it has no records, but {added} further bytes")),
+            _ => chunk::unpack(&chunk, packed, &self.context.blocks, self.max_chunk),
+        };
+        match plain {
             Ok(plain) => {
                 let is_plain = chunk.compression.is_empty();
                 let records = is_plain.then_some(at + HEAD + chunk.records_at);
                 self.at = self.actual_end(at, head)?;
                 let len = self.at - at;
+                self.checks.iter_mut().for_each(|checks| checks.count_chunk(at, &plain));
+                // Fields that are not known are short.
+                if added > chunk.content_len() {
+                    let reason = "what follows the records of a chunk is no field and no record";
+                    self.report(self.at - added, added, reason);
+                }
                 self.chunk = Some((Unit::new(plain), ChunkPlace { at, len, records }));
                 Ok(())
             }

@@ -4,13 +4,14 @@
 
 use std::path::Path;
 
+use sluice_io::escape::printable;
 use sluice_io::files;
 use sluice_kit::SinkPlugins;
 use sluice_model::{ReadContext, Split};
 
 use crate::index::FileIndex;
 use crate::summary::Summary;
-use crate::wire::{Head, op};
+use crate::wire::{Head, RecordFields, op};
 
 /// The metadata and attachments of an input, if they are lost.
 #[derive(Debug, Default)]
@@ -21,6 +22,8 @@ pub(super) struct Uncopied {
     metadata: u64,
     attachments: u64,
     bytes: u64,
+    /// The profile in the header of a stream.
+    profile: String,
 }
 
 /// Why they are lost.
@@ -79,6 +82,24 @@ impl Uncopied {
             *count += 1;
             self.bytes = self.bytes.saturating_add(head.record_len());
         }
+    }
+
+    /// The header of a file is passed, given its content. Sinks start a file before a stream is
+    /// read.
+    pub(super) fn note_header(&mut self, content: &[u8]) {
+        if let (Some(Cause::Stream), Some(profile)) = (self.cause, RecordFields(content).text()) {
+            self.profile = profile.to_owned();
+        }
+    }
+
+    /// The note about the profile that is lost, once.
+    pub(super) fn take_profile_note(&mut self) -> Option<(String, u64)> {
+        let profile = std::mem::take(&mut self.profile);
+        (!profile.is_empty()).then(|| {
+            let profile = printable(&profile);
+            let note = "of a stream is not copied: set the sink's `profile`";
+            (format!("the profile `{profile}` {note}"), 0)
+        })
     }
 
     /// The note about what is lost, once.

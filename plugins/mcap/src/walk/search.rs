@@ -66,6 +66,7 @@ impl Walk {
             }
             _ => {}
         }
-        self.leads_on(at.saturating_add(head.record_len()), CHAIN)
+        let end = at.saturating_add(head.record_len());
+        Ok(self.before_anchor(at, end) == end && self.leads_on(end, CHAIN)?)
     }
 }

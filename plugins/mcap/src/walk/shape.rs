@@ -3,12 +3,14 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::wire::{
-    AttachmentHead, ChunkHead, DATA_END, FOOTER, Head, MAGIC, RecordFields, min_len, op,
-    record_name,
+    AttachmentHead, ChunkHead, FOOTER, Head, MAGIC, RecordFields, min_len, op, record_name,
 };
 
 /// The longest record of a cut file: a longer one has a wrong length.
 pub(super) const MAX_CUT: u64 = 1 << 40;
+
+/// The longest DataEnd record, with fields that a later version may add.
+pub(crate) const MAX_DATA_END: u64 = 64;
 
 pub(super) fn may_follow(head: Head) -> bool {
     head.opcode > op::HEADER && head.opcode <= op::DATA_END
@@ -52,11 +54,7 @@ pub(super) fn implausible(head: Head, content: &[u8]) -> Option<String> {
     }
     let name = record_name(opcode);
     let min = min_len(opcode)?;
-    let is_exact = match opcode {
-        op::FOOTER => len == FOOTER,
-        op::DATA_END => len == DATA_END,
-        _ => true,
-    };
+    let is_exact = opcode != op::FOOTER || len == FOOTER;
     if len < min || !is_exact {
         let expected = if is_exact { "at least " } else { "" };
         return Some(format!("expected {expected}{min} bytes in a {name} record, found {len}"));
@@ -112,6 +110,7 @@ fn fits(opcode: u8, content: &[u8], len: u64) -> Option<bool> {
             let are_times = has_no_times || chunk.start_time <= chunk.end_time;
             are_times && chunk.content_len() <= len
         }
+        op::DATA_END => len <= MAX_DATA_END,
         _ => true,
     };
     // Fields that are not known are short: more of them than of others is another record.

@@ -10,5 +10,6 @@ mod gaps;
 mod kit;
 mod lost_declarations;
 mod reading;
+mod summaries;
 mod variants;
 mod writing;

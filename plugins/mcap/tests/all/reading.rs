@@ -142,9 +142,87 @@ fn a_file_with_changed_line_endings_is_refused_with_the_cause() {
     let mangled = [&b"\x89MCAP0\n"[..], &front()[8..]].concat();
     let error = gather(&*source(&folder.write(&mangled)), 1).unwrap_err().to_string();
     assert!(error.contains("CR LF") && error.contains("binary"), "{error}");
+    let mangled = [&b"\x89MCAP0\r\r\n"[..], &front()[8..]].concat();
+    let error = gather(&*source(&folder.write(&mangled)), 1).unwrap_err().to_string();
+    assert!(error.contains("LF of this MCAP file was replaced by CR LF"), "{error}");
     let newer = [&b"\x89MCAP1\r\n"[..], &front()[8..]].concat();
     let error = gather(&*source(&folder.write(&newer)), 1).unwrap_err().to_string();
     assert!(error.contains("version 0, found 1"), "{error}");
+}
+
+#[test]
+fn metadata_and_attachments_that_no_summary_lists_are_found() {
+    let folder = Folder::new();
+    let map = fields().bytes(b"key").bytes(b"value").0;
+    let metadata = |name: &str| fields().bytes(name.as_bytes()).bytes(&map).record(12);
+    let attachment = fields().u64(2).u64(1).bytes(b"note").bytes(b"text/plain").u64(3);
+    let attachment = attachment.raw(b"abc").u32(0).record(9);
+    let records = [metadata("about"), attachment].concat();
+    let file = [front(), message(1, 0, 1, b""), records].concat();
+    let broken = fields().u64(1 << 40).u64(0).u32(0).record(2);
+    let broken = [&fields().u32(0).record(15), &broken, MAGIC].concat();
+    // Without a footer, without a summary, and with one that cannot be used.
+    for end in [Vec::new(), end(), broken] {
+        let path = folder.write(&[&file[..], &end].concat());
+        let findings = source(&path).findings(&path).unwrap();
+        for expected in ["metadata `about`: key = value", "attachment `note`: text/plain, 3 bytes"]
+        {
+            assert!(findings.iter().any(|found| found == expected), "{findings:?}");
+        }
+    }
+    let many: Vec<u8> = (0..30).flat_map(|n| metadata(&n.to_string())).collect();
+    let path = folder.write(&[front(), many, end()].concat());
+    let findings = source(&path).findings(&path).unwrap();
+    assert_eq!(findings.iter().filter(|found| found.starts_with("metadata")).count(), 20);
+    assert!(findings.last().unwrap().contains("not listed here"), "{findings:?}");
+}
+
+#[test]
+fn attachments_that_no_summary_lists_are_verified_too() {
+    let folder = Folder::new();
+    let attachment = |crc: u32| {
+        let fields = fields().u64(2).u64(1).bytes(b"note").bytes(b"text/plain").u64(3);
+        fields.raw(b"abc").u32(crc).record(9)
+    };
+    let file = |crc: u32| [front(), message(1, 0, 1, b""), attachment(crc)].concat();
+    // Unfinished, and without a summary.
+    for end in [Vec::new(), end()] {
+        for (crc, is_wrong) in [(0, false), (123, true)] {
+            let path = folder.write(&[&file(crc)[..], &end].concat());
+            let faults = source(&path).faults(&path).unwrap();
+            let found = faults.iter().any(|fault| fault.contains("attachment `note`: expected"));
+            assert_eq!(found, is_wrong, "{faults:?}");
+        }
+    }
+    // With a summary that lists another place, and one that lists none of them.
+    let data = [file(0), fields().u32(0).record(15)].concat();
+    let entry = fields().u64(9).u64(attachment(0).len() as u64).u64(2).u64(1).u64(3);
+    let entry = entry.bytes(b"note").bytes(b"text/plain").record(10);
+    let statistics = fields().u64(1).u16(1).u32(1).u32(1).u32(0).u32(0).u64(1).u64(1);
+    let statistics = statistics.bytes(&fields().u16(1).u64(1).0).record(11);
+    let footer = fields().u64(data.len() as u64).u64(0).u32(0).record(2);
+    let path = folder.write(&[&data[..], &entry, &statistics, &footer, MAGIC].concat());
+    let faults = source(&path).faults(&path).unwrap().join("; ");
+    assert!(faults.contains("attachment") && faults.contains("index"), "{faults}");
+}
+
+#[test]
+fn fields_that_a_later_version_adds_to_the_end_of_the_data_cost_no_message() {
+    let file = [front(), message(1, 0, 1, b"a"), message(1, 0, 2, b"b")].concat();
+    for added in [&b""[..], b"yy", &[0xFF; 16]] {
+        let data_end = fields().u32(crc32fast::hash(&file)).raw(added).record(15);
+        let whole = [&file[..], &data_end, &end()[13..]].concat();
+        assert_eq!(times(&whole), [1, 2]);
+        // Its checksum is found there.
+        let folder = Folder::new();
+        for is_wrong in [false, true] {
+            let mut changed = whole.clone();
+            changed[file.len() - 1] ^= u8::from(is_wrong);
+            let path = folder.write(&changed);
+            let faults = source(&path).faults(&path).unwrap();
+            assert_eq!(faults.len(), usize::from(is_wrong), "{added:?}: {faults:?}");
+        }
+    }
 }
 
 #[test]

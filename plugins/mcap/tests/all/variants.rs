@@ -1,7 +1,11 @@
 //! Files with every combination of what the format leaves to writers, as in its own conformance
 //! tests: none of them is damaged.
 
-use sluice_model::{Query, Split};
+use std::sync::Arc;
+
+use sluice_kit::InputFaults;
+use sluice_kit::contract::{frames, gather_with, sample_positions};
+use sluice_model::{Query, ReadContext, Split};
 
 use crate::kit::{Fields, Folder, MAGIC, fields, read, source};
 
@@ -149,7 +153,7 @@ impl Variant {
             (records, chunk_index) = (chunk, entry);
         }
         file.extend(records);
-        file.extend(fields().u32(0).record(15));
+        file.extend(self.record(fields().u32(crc32fast::hash(&file)), 15));
         let count = times.len() as u64;
         let kinds = [attachments.len(), metadata.len(), chunk_index.len()].map(|n| n.min(1) as u32);
         let counts = fields().u16(1).u64(count).0;
@@ -225,6 +229,43 @@ fn no_variant_has_faults() {
             assert!(!source.findings(&path).unwrap().is_empty());
         }
     }
+}
+
+#[test]
+fn what_is_verified_of_streams_is_what_is_verified_of_files() {
+    let folder = Folder::new();
+    let all = |bytes: &[u8], is_stream| {
+        let bytes = if is_stream { frames(&[bytes], &[]) } else { bytes.to_vec() };
+        let path = folder.write(&bytes);
+        let (source, mut context) = (source(&path), ReadContext::standalone("log"));
+        let collected = Arc::new(InputFaults::collecting());
+        context.run = context.run.sharing(&collected);
+        let contents = gather_with(&*source, u64::MAX, &context).unwrap();
+        let mut faults = [source.faults(&path).unwrap(), collected.take()].concat();
+        faults.sort();
+        (contents.damage.is_empty(), faults)
+    };
+    let both = |bytes: &[u8], what: &str| {
+        let [(is_whole, plain), (_, stream)] = [false, true].map(|stream| all(bytes, stream));
+        assert!(!is_whole || plain == stream, "{what}: {plain:?}, as a stream {stream:?}");
+        plain.len()
+    };
+    for contents in CONTENTS {
+        for variant in Variant::all().filter(|variant| variant.message_index && variant.offsets) {
+            both(&variant.file(contents), &format!("{variant:?}"));
+        }
+    }
+    let mut found = 0;
+    for padding in [false, true] {
+        let whole = Variant { padding, ..Variant::all().last().unwrap() }.file(CONTENTS[6]);
+        for at in sample_positions(whole.len(), 100) {
+            let mut changed = whole.clone();
+            changed[at] ^= 1;
+            found += both(&changed, &format!("byte {at} of {}", whole.len()));
+            both(&whole[..at], &format!("{at} bytes of {}", whole.len()));
+        }
+    }
+    assert!(found > 50, "{found}");
 }
 
 #[test]

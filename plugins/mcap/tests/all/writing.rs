@@ -37,14 +37,29 @@ fn numbers_beyond_32_bits_become_0() {
 }
 
 #[test]
-fn events_of_channels_beyond_the_last_number_are_told() {
+fn all_channels_of_a_run_have_numbers() {
     let count = i64::from(u16::MAX) + 1;
     let events: Vec<_> = (0..count).map(|n| event(n, &format!("{n}"), b"")).collect();
     let context = SinkContext::standalone();
     let file = write_with(&events, json!({}), (5_000, &TaskPool::default(), &context));
+    assert_eq!((file.written.events, file.written.skipped.len()), (count as u64, 0));
+    assert_eq!(times(&file.bytes), (0..count).collect::<Vec<_>>());
+}
+
+#[test]
+fn events_of_schemas_beyond_the_last_number_are_told() {
+    let count = i64::from(u16::MAX) + 1;
+    let with_schema = |n: i64| {
+        let mut event = event(n, &format!("{n}"), b"");
+        event.channel.type_name = Some(format!("{n}").into());
+        event
+    };
+    let events: Vec<_> = (0..count).map(with_schema).collect();
+    let context = SinkContext::standalone();
+    let file = write_with(&events, json!({}), (5_000, &TaskPool::default(), &context));
     assert_eq!(file.written.events, count as u64 - 1);
     assert_eq!(file.written.skipped.len(), 1);
-    assert!(file.written.notes[0].0.contains("65535 channels"), "{:?}", file.written.notes);
+    assert!(file.written.notes[0].0.contains("65535 schemas"), "{:?}", file.written.notes);
     assert_eq!(times(&file.bytes).len(), count as usize - 1);
 }
 

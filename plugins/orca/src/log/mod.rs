@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_io::escape::{escaped, printable};
-use sluice_io::files::LogFile;
+use sluice_io::files::{InputFiles, LogFile};
 use sluice_io::store::is_address;
 use sluice_model::{Channel, Encoding, Error, Name};
 
@@ -228,19 +228,20 @@ impl OrcaLog {
         }
     }
 
-    /// A summary of the data lines. Reads the master once and caches the result.
-    pub(crate) fn summary(&self) -> Result<Arc<MasterSummary>, Error> {
+    /// A summary of the data lines, as the inputs of the run were noted. Reads the master once and
+    /// caches the result.
+    pub(crate) fn summary(&self, inputs: &InputFiles) -> Result<Arc<MasterSummary>, Error> {
         let mut cached = self.summary.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(summary) = cached.as_ref() {
             return Ok(Arc::clone(summary));
         }
-        let summary = Arc::new(self.read_summary()?);
+        let summary = Arc::new(self.read_summary(inputs)?);
         *cached = Some(Arc::clone(&summary));
         Ok(summary)
     }
 
-    fn read_summary(&self) -> Result<MasterSummary, Error> {
-        let mut lines = self.lines()?;
+    fn read_summary(&self, inputs: &InputFiles) -> Result<MasterSummary, Error> {
+        let mut lines = self.lines(inputs)?;
         let mut summary = MasterSummary {
             first_time: None,
             lines_by_subfile: vec![(0, -1); self.subfiles.len()],
@@ -262,8 +263,8 @@ impl OrcaLog {
     }
 
     /// The data lines.
-    fn lines(&self) -> Result<MasterLines, Error> {
-        let log = LogFile::open(&self.path)?;
+    fn lines(&self, inputs: &InputFiles) -> Result<MasterLines, Error> {
+        let log = inputs.open(&self.path)?;
         if log.is_seekable() {
             return Ok(MasterLines::new(log, self.header.data_start));
         }
@@ -272,8 +273,13 @@ impl OrcaLog {
         Ok(lines)
     }
 
-    /// The index of subfile `number`. Scans the subfile once and caches the result.
-    pub(crate) fn indexed_subfile(&self, number: usize) -> Result<Arc<IndexOutcome>, Error> {
+    /// The index of subfile `number`, as the inputs of the run were noted. Scans the subfile once
+    /// and caches the result.
+    pub(crate) fn indexed_subfile(
+        &self,
+        number: usize,
+        inputs: &InputFiles,
+    ) -> Result<Arc<IndexOutcome>, Error> {
         let Some(file) = self.subfiles.get(number) else {
             return Ok(Arc::new(Err(self.no_subfile_reason(number))));
         };
@@ -281,7 +287,7 @@ impl OrcaLog {
         if let Some(outcome) = indexed.as_ref() {
             return Ok(Arc::clone(outcome));
         }
-        let outcome = Arc::new(self.index_subfile(number, file)?);
+        let outcome = Arc::new(self.index_subfile(number, file, inputs)?);
         *indexed = Some(Arc::clone(&outcome));
         Ok(outcome)
     }
@@ -298,20 +304,25 @@ impl OrcaLog {
         format!("there is no subfile {number}: the header has {known}")
     }
 
-    fn index_subfile(&self, number: usize, file: &Subfile) -> Result<IndexOutcome, Error> {
+    fn index_subfile(
+        &self,
+        number: usize,
+        file: &Subfile,
+        inputs: &InputFiles,
+    ) -> Result<IndexOutcome, Error> {
         if let Some(reason) = &file.line.refused {
             return Ok(Err(reason.clone()));
         }
         if let SubfileContent::Unsupported(reason) = &file.content {
             return Ok(Err(reason.clone()));
         }
-        let mut log = match open_subfile(&file.path) {
+        let mut log = match open_subfile(inputs, &file.path) {
             Ok(log) => log,
             Err(reason) => return Ok(Err(reason)),
         };
         let len = log.len().unwrap_or(0);
         let index = self.record_index(file, len, &mut log)?;
-        let (lines, indexed) = self.line_counts(number)?;
+        let (lines, indexed) = self.line_counts(number, inputs)?;
         let mut notes = Vec::new();
         let config = self.decide_config_records(file, &index, indexed, &mut log, &mut notes)?;
         let has_folder = file.content == SubfileContent::PictureLines;
@@ -339,9 +350,9 @@ impl OrcaLog {
     }
 
     /// The number of a subfile's lines in the master, and of the objects they count.
-    fn line_counts(&self, number: usize) -> Result<(u64, u64), Error> {
+    fn line_counts(&self, number: usize, inputs: &InputFiles) -> Result<(u64, u64), Error> {
         let (lines, highest) =
-            self.summary()?.lines_by_subfile.get(number).copied().unwrap_or((0, -1));
+            self.summary(inputs)?.lines_by_subfile.get(number).copied().unwrap_or((0, -1));
         let base = self.header.dialect.first_index();
         let indexed = highest.saturating_add(1).saturating_sub_unsigned(base);
         Ok((lines, u64::try_from(indexed).unwrap_or(0)))
@@ -430,11 +441,12 @@ fn source_of(name: &[u8]) -> Arc<str> {
     escaped(rest).as_ref().into()
 }
 
-/// Opens a file beside a master. `Err` is the reason it is not read.
-pub(crate) fn open_subfile(path: &Path) -> Result<LogFile, String> {
+/// Opens a file beside a master, as the inputs of the run were noted. `Err` is the reason it is not
+/// read.
+pub(crate) fn open_subfile(inputs: &InputFiles, path: &Path) -> Result<LogFile, String> {
     let at = display_name(path.as_os_str().as_bytes());
     match fs::metadata(path) {
-        Ok(meta) if meta.is_file() => LogFile::open_plain(path).map_err(|error| {
+        Ok(meta) if meta.is_file() => inputs.open_plain(path).map_err(|error| {
             let error = error.to_string();
             format!("the subfile cannot be read: {}", printable(&error))
         }),

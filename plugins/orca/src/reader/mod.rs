@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sluice_io::files::LogFile;
+use sluice_io::files::{InputFiles, LogFile};
 use sluice_model::{Batch, ChannelId, Damage, Error, ReadContext, Reader, Seam, Split, SplitStart};
 
 use crate::log::{IndexOutcome, IndexedSubfile, OrcaLog, RecordKind, is_picture};
@@ -96,7 +96,7 @@ impl OrcaReader {
     ) -> Result<Self, Error> {
         let end = split.end.unwrap_or(u64::MAX);
         let data = log.header.data_start;
-        let file = LogFile::open(&log.path)?;
+        let file = context.run.shared::<InputFiles>().open(&log.path)?;
         // Nothing is searched before the first data line.
         let entry = match entry {
             SplitStart::Search if split.start <= data => SplitStart::At(split.start),
@@ -123,7 +123,7 @@ impl OrcaReader {
             config_time: 0,
             config: VecDeque::new(),
             pending: VecDeque::new(),
-            files: OpenSubfiles::new(context.run.shared()),
+            files: OpenSubfiles::new(&context.run),
             pushdown: channel_pushdown(&log, context),
             cache: Vec::new(),
             noted_extra_columns: false,
@@ -144,12 +144,12 @@ impl OrcaReader {
             );
             self.context.losses.note(note, 0);
         }
-        self.config_time = self.log.summary()?.first_time.unwrap_or(0);
+        self.config_time = self.log.summary(self.files.inputs())?.first_time.unwrap_or(0);
         for number in 0..self.log.subfiles.len() {
             if self.log.skips(number) || !self.wants_any(number) {
                 continue;
             }
-            let outcome = self.log.indexed_subfile(number)?;
+            let outcome = self.log.indexed_subfile(number, self.files.inputs())?;
             let (Ok(indexed), Some(file)) = (&*outcome, self.log.subfiles.get(number)) else {
                 continue;
             };
@@ -323,13 +323,13 @@ impl OrcaReader {
         out: &mut Vec<LocatedEvent>,
     ) -> Result<Result<(), String>, Error> {
         let Some(file) = self.log.subfiles.get(request.subfile) else {
-            let outcome = self.log.indexed_subfile(request.subfile)?;
+            let outcome = self.log.indexed_subfile(request.subfile, self.files.inputs())?;
             return Ok(outcome.as_ref().as_ref().map(|_| ()).map_err(String::clone));
         };
         let SubfileCache { indexed, cursor, .. } = cache_of(&mut self.cache, request.subfile);
         let indexed = match indexed {
             Some(indexed) => indexed,
-            None => indexed.insert(self.log.indexed_subfile(request.subfile)?),
+            None => indexed.insert(self.log.indexed_subfile(request.subfile, self.files.inputs())?),
         };
         let known = match &**indexed {
             Ok(known) => known,

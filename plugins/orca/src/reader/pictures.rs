@@ -42,7 +42,7 @@ impl OrcaReader {
 
     /// Reads a picture. The inner `Err` is the reason it cannot be read.
     pub(super) fn read_picture(&self, path: &Path) -> Result<Result<Bytes, String>, Error> {
-        let mut file = match open_subfile(path) {
+        let mut file = match open_subfile(self.files.inputs(), path) {
             Ok(file) => file,
             Err(reason) => return Ok(Err(reason)),
         };

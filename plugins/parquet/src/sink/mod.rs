@@ -181,6 +181,13 @@ impl<'de> Deserialize<'de> for ParquetSink {
 impl ParquetSink {
     /// Checks that the options are compatible.
     fn check(&self) -> Result<(), &'static str> {
+        let ending = self.path.0.extension().filter(|_| !self.path.is_folder());
+        if ending.is_some_and(|ending| ending.eq_ignore_ascii_case("zst")) {
+            return Err(
+                "a table is compressed inside, and programs would not read one that is compressed \
+                 as a whole: leave `.zst` out of its name",
+            );
+        }
         let has_messages = self.unnest.is_some() || self.fields.is_some();
         if has_messages && self.layout() == TableLayout::Single {
             return Err(

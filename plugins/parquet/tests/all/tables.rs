@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{PlainEvent, gather_splits, trials};
-use sluice_model::{ChannelQuery, Pattern, Patterns, Query, ReadContext};
+use sluice_model::{ChannelQuery, Pattern, Patterns, Query, ReadContext, Registry};
 
 use crate::kit::{
     batch, context, drive, event, files, footer, read, source, write, write_on, write_single,
@@ -30,6 +30,16 @@ fn a_table_of_all_events_restores_their_order() {
             assert_eq!(footer(&path).num_row_groups(), 8);
             assert_eq!(source(&path).events_in(&path).unwrap(), Some(5_000));
         }
+    }
+}
+
+#[test]
+fn a_name_that_promises_a_compressed_file_is_refused() {
+    for (path, is_right) in [("y.parquet.zst", false), ("y.ZST", false), ("y.zst/", true)] {
+        let sink = Registry::linked().sink("parquet", json!({ "path": path }));
+        let refused = sink.err().map(|error| error.message);
+        assert_eq!(refused.is_none(), is_right, "{path}: {refused:?}");
+        assert!(refused.is_none_or(|message| message.contains("`.zst`")), "{path}");
     }
 }
 

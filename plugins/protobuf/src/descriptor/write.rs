@@ -88,7 +88,8 @@ fn declaration(out: &mut Vec<u8>, name: &str, scope: &str, plan: &MessagePlan) {
         message(out, 3, |out| match &plan.value {
             ValuePlan::Message(plan) => declaration(out, name, &scope, plan),
             ValuePlan::Wrapper(inner) => {
-                let inner = MessagePlan { fields: vec![(**inner).clone()], oneofs: 0 };
+                let inner =
+                    MessagePlan { fields: vec![(**inner).clone()], ..MessagePlan::default() };
                 declaration(out, name, &scope, &inner);
             }
             ValuePlan::Scalar(..) => {}

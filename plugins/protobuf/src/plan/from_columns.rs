@@ -97,7 +97,8 @@ fn message(
     let names = names(columns);
     let numbered = names.into_iter().zip((1..19_000).chain(20_000..)).zip(columns);
     let fields = numbered.map(|(identity, column)| field(identity, column, depth, budget));
-    Ok(MessagePlan { fields: fields.collect::<Result<_, String>>()?, oneofs: 0 })
+    let fields = fields.collect::<Result<_, String>>()?;
+    Ok(MessagePlan { fields, ..MessagePlan::default() })
 }
 
 /// Names for columns that descriptors may use side by side.

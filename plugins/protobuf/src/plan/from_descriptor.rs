@@ -43,11 +43,12 @@ impl Compiler<'_> {
         if let Some(pair) = fields.windows(2).find(|pair| pair[0].number == pair[1].number) {
             return Err(format!("`{name}` gives two fields the number {}", pair[0].number));
         }
-        let mut plan = MessagePlan::default();
+        let is_map_entry = declared.is_map_entry;
+        let mut plan = MessagePlan { is_map_entry, ..MessagePlan::default() };
         let mut oneofs: HashMap<u64, usize> = HashMap::new();
         for field in fields {
             let mut compiled = self
-                .field(field, declared.is_map_entry)
+                .field(field, is_map_entry)
                 .map_err(|reason| format!("{}: {reason}", field.name))?;
             // A oneof of a single member is how proto3 declares `optional`.
             if let Some(oneof) = field.oneof.filter(|oneof| sizes.get(oneof) > Some(&1)) {

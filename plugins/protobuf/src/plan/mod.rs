@@ -24,6 +24,8 @@ pub(crate) struct MessagePlan {
     pub(crate) fields: Vec<FieldPlan>,
     /// The number of oneofs with several members.
     pub(crate) oneofs: usize,
+    /// Whether it is an entry of a map: a key, which no other entry of the map has, and its value.
+    pub(crate) is_map_entry: bool,
 }
 
 impl MessagePlan {

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
-use arrow_array::{Array, BinaryArray, RecordBatch, StructArray};
-use arrow_schema::{Fields, Schema};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, BooleanArray, ListArray, RecordBatch, StructArray,
+};
+use arrow_buffer::BooleanBuffer;
+use arrow_schema::{DataType, Field, Fields, Schema};
 use sluice_model::raw::RawColumn;
 use sluice_model::{Channel, Codec, EmbeddedSchema, Encoding, KnownType, Name, Rows};
 use sluice_protobuf::fuzzing::ProtobufCodec;
@@ -14,7 +17,12 @@ use crate::layer::{batch, events};
 
 /// A field of a message under construction.
 fn put(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
-    out.extend([field << 3 | 2, bytes.len() as u8]);
+    out.push(field << 3 | 2);
+    if bytes.len() > 127 {
+        out.extend([bytes.len() as u8 | 0x80, (bytes.len() >> 7) as u8]);
+    } else {
+        out.push(bytes.len() as u8);
+    }
     out.extend(bytes);
 }
 
@@ -158,6 +166,32 @@ fn raw_bytes_are_used_whatever_other_programs_make_of_nested_types() {
 }
 
 #[test]
+fn messages_without_fields_come_back_from_the_booleans_that_tables_have_for_them() {
+    let mut type_name = vec![6 << 3 | 2, 4];
+    type_name.extend(b".t.E");
+    let fields = [field("one", 1, 1, 11, &type_name), field("all", 2, 3, 11, &type_name)];
+    let of = known(&set_of(&[("M", &fields), ("E", &[])]), "t.M").payload_type.unwrap();
+    let payloads: [&[u8]; 3] = [&[], &[0x0a, 0, 0x12, 0], &[0x12, 0, 0x12, 0]];
+    let batch = batch(&BinaryArray::from_iter_values(payloads));
+    let rows = of.decode_all(&batch, &events(&batch), &mut Vec::new()).unwrap().remove(0);
+    let boolean = |structs: &ArrayRef| -> ArrayRef {
+        let is_there = BooleanBuffer::new_set(structs.len());
+        Arc::new(BooleanArray::new(is_there, structs.nulls().cloned()))
+    };
+    let (_, offsets, items, _) = rows.columns["all"].as_list::<i32>().clone().into_parts();
+    let item = Arc::new(Field::new_list_field(DataType::Boolean, false));
+    let lists = ListArray::new(item, offsets, boolean(&items), None);
+    let columns = [("one", boolean(&rows.columns["one"])), ("all", Arc::new(lists))];
+    let columns = RecordBatch::try_from_iter_with_nullable(
+        columns.map(|(name, column)| (name, column, true)),
+    );
+    assert_eq!(
+        encode(&Rows { columns: columns.unwrap(), ..rows }),
+        BinaryArray::from_iter_values(payloads)
+    );
+}
+
+#[test]
 fn what_is_no_message_is_refused() {
     let broken: [&[u8]; 5] = [
         &[0x08],             // ends in a field
@@ -187,4 +221,62 @@ fn a_list_in_a_oneof_is_refused() {
     let wrong = set(&[field("d", 4, 1, 9, &[9 << 3, 0]), field("e", 5, 3, 9, &[9 << 3, 0])]);
     let why = known(&wrong, "t.M").payload_type.unwrap_err();
     assert_eq!(why, "e: it cannot be a member of a oneof");
+}
+
+#[test]
+fn the_last_entry_of_a_map_with_a_key_counts_and_all_come_back() {
+    let of = |name: &str| [&[6 << 3 | 2, name.len() as u8], name.as_bytes()].concat();
+    let entry = |kind: u8| [field("key", 1, 1, kind, &[]), field("value", 2, 1, 5, &[])];
+    let maps = [
+        field("texts", 1, 3, 11, &of(".t.M.TextsEntry")),
+        field("numbers", 2, 3, 11, &of(".t.M.NumbersEntry")),
+    ];
+    // The entries are messages inside of `M`.
+    let (mut message, mut file, mut set) = (Vec::new(), Vec::new(), Vec::new());
+    put(&mut message, 1, b"M");
+    maps.iter().for_each(|field| put(&mut message, 2, field));
+    for (name, kind) in [("TextsEntry", 9), ("NumbersEntry", 18)] {
+        let mut nested = Vec::new();
+        put(&mut nested, 1, name.as_bytes());
+        entry(kind).iter().for_each(|field| put(&mut nested, 2, field));
+        put(&mut nested, 7, &[7 << 3, 1]);
+        put(&mut message, 3, &nested);
+    }
+    put(&mut file, 2, b"t");
+    put(&mut file, 4, &message);
+    put(&mut file, 12, b"proto3");
+    put(&mut set, 1, &file);
+
+    let text = |key: &str, value: u8| {
+        let mut entry = vec![1 << 3 | 2, key.len() as u8];
+        entry.extend(key.as_bytes());
+        entry.extend([2 << 3, value]);
+        [&[1 << 3 | 2, entry.len() as u8], &entry[..]].concat()
+    };
+    // A key that is not written is zero.
+    let number = |entry: &[u8]| [&[2 << 3 | 2, entry.len() as u8], entry].concat();
+    let twice = [text("a", 1), text("b", 2), text("a", 3)].concat();
+    let zeros = [number(&[8, 0, 16, 1]), number(&[16, 2]), number(&[8, 1, 16, 3])].concat();
+    let once = [text("a", 1), text("b", 2), number(&[8, 1, 16, 1])].concat();
+    let payloads = [&twice[..], &zeros, &once];
+    let of = known(&set, "t.M").payload_type.unwrap();
+    let (batch, mut bad) = (batch(&BinaryArray::from_iter_values(payloads)), Vec::new());
+    let all = of.decode_all(&batch, &events(&batch), &mut bad).unwrap();
+    assert_eq!((bad.len(), all.len()), (0, 2));
+    let values = |rows: &Rows, name: &str, row: usize| -> Vec<i32> {
+        let entries = rows.columns.column_by_name(name).unwrap().as_list::<i32>().value(row);
+        let values = entries.as_struct().column_by_name("value").unwrap();
+        values.as_primitive::<Int32Type>().values().to_vec()
+    };
+    for rows in &all {
+        let payloads: Vec<&[u8]> = rows.events.iter().map(|at| payloads[*at as usize]).collect();
+        assert_eq!(encode(rows), BinaryArray::from_iter_values(payloads));
+        match rows.events.len() {
+            1 => assert_eq!(values(rows, "texts", 0), [1, 2]),
+            _ => assert_eq!(
+                (values(rows, "texts", 0), values(rows, "numbers", 1)),
+                (vec![3, 2], vec![2, 3])
+            ),
+        }
+    }
 }

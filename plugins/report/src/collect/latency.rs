@@ -107,7 +107,7 @@ const MICROSECONDS: i64 = 1_000;
 #[derive(Debug)]
 pub(super) struct MessageTimes {
     field: Arc<str>,
-    columns: TimeColumns,
+    times: Times,
 }
 
 impl MessageTimes {
@@ -119,8 +119,8 @@ impl MessageTimes {
     ) -> Option<Self> {
         let usual = USUAL.iter().map(|path| (path, MICROSECONDS));
         mapped.into_iter().chain(usual).find_map(|(path, unit)| {
-            let columns = TimeColumns::resolve(path, unit, columns)?;
-            Some(Self { field: path.to_string().into(), columns })
+            let times = Times::resolve(path, unit, columns)?;
+            Some(Self { field: path.to_string().into(), times })
         })
     }
 
@@ -130,40 +130,10 @@ impl MessageTimes {
         events: impl Iterator<Item = (usize, i64)>,
         bins: &mut BinCounter,
     ) -> Latencies {
-        let times = events.filter_map(|(row, time)| Some((time, self.columns.at(row)?)));
+        // Zero stands for no time.
+        let made = |row| self.times.at(row).filter(|time| *time != 0);
+        let times = events.filter_map(|(row, time)| Some((time, made(row)?)));
         Latencies::from_times(Arc::clone(&self.field), times, bins)
-    }
-}
-
-/// A time, or seconds and nanoseconds as in ROS.
-#[derive(Debug)]
-enum TimeColumns {
-    Whole(Times),
-    Parts(Times, Times),
-}
-
-impl TimeColumns {
-    fn resolve(path: &FieldPath, unit: i64, columns: &RecordBatch) -> Option<Self> {
-        if let Some(times) = Times::resolve(path, unit, columns) {
-            return Some(Self::Whole(times));
-        }
-        let part = |name: &str, unit| {
-            let path = FieldPath::parse(&format!("{path}.{name}")).ok()?;
-            Times::resolve(&path, unit, columns)
-        };
-        let parts = |seconds, nanos| part(seconds, 1_000_000_000).zip(part(nanos, 1));
-        let found = parts("sec", "nanosec").or_else(|| parts("secs", "nsecs"));
-        let (seconds, nanos) = found.or_else(|| parts("sec", "nsec"))?;
-        Some(Self::Parts(seconds, nanos))
-    }
-
-    /// `None` for zero, which stands for no time.
-    fn at(&self, row: usize) -> Option<i64> {
-        let time = match self {
-            Self::Whole(times) => times.at(row)?,
-            Self::Parts(seconds, nanos) => seconds.at(row)?.checked_add(nanos.at(row)?)?,
-        };
-        (time != 0).then_some(time)
     }
 }
 

@@ -84,7 +84,7 @@ impl Sink for ExpectationsSink {
         let ExpectationsOutput { mut file, channels, origin, collection } = output;
         let mut figures = collection.figures(&channels, &[]);
         figures.inputs = origin::inputs(&origin);
-        file.write(from_figures(&figures).as_bytes())?;
+        file.write_text(from_figures(&figures).as_bytes())?;
         file.finish(figures.events)?;
         Ok(Written::default())
     }

@@ -32,6 +32,8 @@ pub(crate) struct Connections {
     sure: Option<BTreeSet<u32>>,
     /// Unsure ones that messages have.
     used: BTreeSet<u32>,
+    /// Those that were declared twice, differently: which one a message means is unknown.
+    conflicting: BTreeSet<u32>,
 }
 
 impl Connections {
@@ -43,9 +45,12 @@ impl Connections {
         description: &[u8],
     ) -> Result<(), String> {
         if self.all.contains_key(&id) {
-            self.check(id, &topic, description)?;
-            self.confirm(id);
-            return Ok(());
+            let checked = self.check(id, &topic, description);
+            match checked {
+                Ok(()) => self.confirm(id),
+                Err(_) => self.note_conflict(id),
+            }
+            return checked;
         }
         self.bytes += topic.len() + description.len();
         if self.all.len() == MAX_CONNECTIONS || self.bytes > MAX_BYTES {
@@ -64,6 +69,19 @@ impl Connections {
             sure.insert(id);
             self.used.remove(&id);
         }
+    }
+
+    /// The connection was declared again, with other contents.
+    pub(crate) fn note_conflict(&mut self, id: u32) {
+        self.conflicting.insert(id);
+    }
+
+    pub(crate) fn forget_conflicts(&mut self) {
+        self.conflicting.clear();
+    }
+
+    pub(crate) fn is_conflicting(&self, id: u32) -> bool {
+        self.conflicting.contains(&id)
     }
 
     fn is_unsure(&self, id: u32) -> bool {
@@ -97,6 +115,7 @@ impl Connections {
     pub(crate) fn forget_unsure(&mut self) -> bool {
         if let Some(sure) = self.sure.take() {
             self.all.retain(|id, _| sure.contains(id));
+            self.conflicting.clear();
         }
         self.bytes = self.all.values().map(|all| all.topic.len() + all.description.len()).sum();
         !std::mem::take(&mut self.used).is_empty()

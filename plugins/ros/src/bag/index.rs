@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_io::files::{self, LogFile};
+use sluice_io::files::{self, InputFiles, LogFile};
 use sluice_model::options::ByteSize;
 use sluice_model::{BlockPool, Error};
 
@@ -52,8 +52,8 @@ pub(crate) struct BagIndex {
 
 impl BagIndex {
     /// Walks over the heads of all records. `None` for streams.
-    fn read(path: &Path, max_chunk: ByteSize) -> Result<Option<Self>, Error> {
-        let mut window = BagWindow::new(LogFile::open(path)?, u64::MAX);
+    fn read(log: LogFile, max_chunk: ByteSize) -> Result<Option<Self>, Error> {
+        let mut window = BagWindow::new(log, u64::MAX);
         if !window.is_seekable() {
             return Ok(None);
         }
@@ -244,10 +244,11 @@ impl BagIndex {
 pub(crate) struct IndexCache(Mutex<BTreeMap<PathBuf, Option<Arc<BagIndex>>>>);
 
 impl IndexCache {
-    /// The index of a bag; `None` for a stream.
+    /// The index of a bag, of which as much is read as these inputs have; `None` for a stream.
     pub(crate) fn get(
         &self,
         path: &Path,
+        inputs: &InputFiles,
         max_chunk: ByteSize,
     ) -> Result<Option<Arc<BagIndex>>, Error> {
         if path == Path::new("-") || files::is_special(path) {
@@ -257,7 +258,7 @@ impl IndexCache {
         if let Some(known) = lock().get(path) {
             return Ok(known.clone());
         }
-        let index = BagIndex::read(path, max_chunk)?.map(Arc::new);
+        let index = BagIndex::read(inputs.open(path)?, max_chunk)?.map(Arc::new);
         Ok(lock().entry(path.to_owned()).or_insert(index).clone())
     }
 }

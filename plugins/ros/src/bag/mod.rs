@@ -1,15 +1,17 @@
 //! Source `ros1-bag`: options, splits, and what bags say of themselves.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_io::files;
+use sluice_io::files::{self, InputFiles};
 use sluice_model::options::{ByteSize, InPaths};
 use sluice_model::{
     Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
 };
 
+mod checks;
 mod chunk;
 mod connections;
 mod index;
@@ -64,6 +66,11 @@ sluice_model::register! {
 }
 
 impl BagSource {
+    /// The index of a bag as it is now.
+    fn index(&self, path: &Path) -> Result<Option<Arc<BagIndex>>, Error> {
+        self.indexes.get(path, &InputFiles::default(), self.max_chunk)
+    }
+
     /// Splits of about `target` uncompressed bytes each, which start at chunks. A bag without a
     /// usable index is one split: only reading it tells its connections.
     fn cut(path: &Path, index: &BagIndex, target: u64) -> Vec<Split> {
@@ -96,8 +103,7 @@ impl Source for BagSource {
     fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {
         let mut splits = Vec::new();
         for Input { path, bytes } in self.inputs()? {
-            let index =
-                if bytes.is_some() { self.indexes.get(&path, self.max_chunk)? } else { None };
+            let index = if bytes.is_some() { self.index(&path)? } else { None };
             match index {
                 Some(index) => splits.extend(Self::cut(&path, &index, target)),
                 None => splits.push(Split::whole(path, None)),
@@ -107,12 +113,12 @@ impl Source for BagSource {
     }
 
     fn events_in(&self, input: &Path) -> Result<Option<u64>, Error> {
-        let index = self.indexes.get(input, self.max_chunk)?;
+        let index = self.index(input)?;
         Ok(index.as_deref().and_then(BagIndex::usable).map(|index| index.messages))
     }
 
     fn findings(&self, input: &Path) -> Result<Vec<String>, Error> {
-        let Some(index) = self.indexes.get(input, self.max_chunk)? else { return Ok(Vec::new()) };
+        let Some(index) = self.index(input)? else { return Ok(Vec::new()) };
         let mut findings = Vec::new();
         for (compression, count) in index.compressions() {
             let compression = compression.name();
@@ -123,13 +129,12 @@ impl Source for BagSource {
     }
 
     fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
-        Ok(self
-            .indexes
-            .get(input, self.max_chunk)?
-            .as_deref()
-            .and_then(fault)
-            .into_iter()
-            .collect())
+        match self.index(input)? {
+            Some(index) if index.usable().is_some() => {
+                checks::faults(InputFiles::default().open(input)?, &index, self.max_chunk)
+            }
+            index => Ok(index.as_deref().and_then(fault).into_iter().collect()),
+        }
     }
 
     fn read<'s>(
@@ -138,7 +143,8 @@ impl Source for BagSource {
         entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        let index = self.indexes.get(&split.input, self.max_chunk)?;
+        let inputs = context.run.shared::<InputFiles>();
+        let index = self.indexes.get(&split.input, &inputs, self.max_chunk)?;
         let split_start = (split, entry);
         let reader = BagReader::open(&split.input, split_start, index, self.max_chunk, context)?;
         Ok(Box::new(reader))

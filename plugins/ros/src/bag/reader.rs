@@ -250,7 +250,11 @@ impl BagReader {
 
     fn declare(&mut self, id: u32, topic: Vec<u8>, description: &[u8]) -> Result<(), String> {
         if let Some(index) = &self.index {
-            return index.connections.check(id, &topic, description);
+            let checked = index.connections.check(id, &topic, description);
+            if checked.is_err() {
+                self.connections.note_conflict(id);
+            }
+            return checked;
         }
         if self.connections.is_of_another_bag(id, &topic, description) {
             self.leave_bag();
@@ -258,8 +262,12 @@ impl BagReader {
         self.connections.declare(id, topic, description)
     }
 
-    /// The channel of a message's connection, as [`BagChannels::get`] has it.
+    /// The channel of a message's connection, as [`BagChannels::get`] has it; `None`, too, if that
+    /// was declared twice, differently.
     fn channel(&mut self, connection: u32) -> Result<Option<Option<ChannelId>>, Error> {
+        if self.connections.is_conflicting(connection) {
+            return Ok(None);
+        }
         self.connections.note_use(connection);
         let all = self.index.as_ref().map_or(&self.connections, |index| &index.connections);
         self.channels.get(connection, all, &self.context)
@@ -271,7 +279,11 @@ impl BagReader {
         self.number += 1;
         let Some(channel) = self.channel(id)? else {
             let len = self.at - at;
-            self.report(at, len, "a message of a connection that is not declared");
+            let reason = match self.connections.is_conflicting(id) {
+                true => "a message of a connection that is declared twice, differently",
+                false => "a message of a connection that is not declared",
+            };
+            self.report(at, len, reason);
             return Ok(());
         };
         if let Some(channel) = channel.filter(|_| self.context.query.window().wants_time(time)) {

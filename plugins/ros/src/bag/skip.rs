@@ -9,10 +9,10 @@ use sluice_model::{Error, Query};
 
 use super::index::{ChunkEntry, SummaryPlace};
 use super::window::{BagWindow, FoundAt};
-use super::wire::{INDEX_ENTRY, RecordHeader, index_times, message_counts};
+use super::wire::{INDEX_ENTRY, RecordHeader, index_entries, message_counts};
 
 /// The longest part of an index that is read.
-const MAX_INDEX: u32 = 16 << 20;
+pub(super) const MAX_INDEX: u32 = 16 << 20;
 
 /// Whether no message of a chunk, behind which its index is at `next`, is needed. `is_needed` says
 /// whether a connection is. False if what the bag says of the chunk does not agree.
@@ -52,8 +52,8 @@ fn agrees(
             return Ok(false);
         }
         let data = bytes(window, at + record.data_at as u64, record.data_len)?;
-        let Some(listed) = index_times(&data) else { return Ok(false) };
-        for time in &listed {
+        let Some(listed) = index_entries(&data) else { return Ok(false) };
+        for (time, _) in &listed {
             (first, last) = (first.min(*time), last.max(*time));
         }
         if listed.len() as u64 != u64::from(messages)
@@ -66,7 +66,8 @@ fn agrees(
     Ok(!found.is_empty() && found == *counts && (first, last) == times)
 }
 
-fn bytes(window: &mut BagWindow, at: u64, len: u32) -> Result<Vec<u8>, Error> {
+/// At most `len` bytes at `at`.
+pub(super) fn bytes(window: &mut BagWindow, at: u64, len: u32) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; len as usize];
     let read = window.read(at, &mut bytes)?;
     bytes.truncate(read);

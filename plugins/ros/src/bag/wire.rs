@@ -127,10 +127,12 @@ impl ChunkSummary {
 /// The bytes of an entry of an index: a time and an offset.
 pub(crate) const INDEX_ENTRY: usize = 12;
 
-/// The times of an index. `None` if it is not whole.
-pub(crate) fn index_times(data: &[u8]) -> Option<Vec<i64>> {
+/// The entries of an index: times, and places in the records of its chunk. `None` if it is not
+/// whole.
+pub(crate) fn index_entries(data: &[u8]) -> Option<Vec<(i64, u32)>> {
     let (entries, rest) = data.as_chunks::<INDEX_ENTRY>();
-    rest.is_empty().then(|| entries.iter().map(|entry| time_of(entry.get(..8)?)).collect())?
+    let entry = |bytes: &[u8; INDEX_ENTRY]| time_of(bytes.get(..8)?).zip(u32_of(bytes.get(8..)?));
+    rest.is_empty().then(|| entries.iter().map(entry).collect())?
 }
 
 /// Numbers of messages by connection, as the end of a bag lists them for a chunk.

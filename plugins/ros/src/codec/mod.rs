@@ -31,6 +31,7 @@ use sluice_model::{
 use crate::types::Generation;
 use crate::types::library::{Library, short_name};
 use crate::types::shapes;
+use crate::types::text::separator;
 
 mod difference;
 mod form;
@@ -140,6 +141,46 @@ impl RosCodec {
         Self { generation, declared, keys, embedded }
     }
 
+    /// The key of the type of that name which files declare. Some recorders put a prefix before
+    /// packages.
+    fn key_of(&self, name: &str) -> Option<TypeKey> {
+        let name = short_name(name);
+        let mut rest = name.as_str();
+        loop {
+            if let Some(key) = self.keys.get(rest) {
+                return Some(*key);
+            }
+            (_, rest) = rest.split_once('/').filter(|(_, shorter)| shorter.contains('/'))?;
+        }
+    }
+
+    /// The type of that name which files declare.
+    fn type_of_file(&self, name: &str) -> Option<&KnownType> {
+        let key = self.key_of(name)?;
+        self.declared.types.iter().find(|known| known.message_type.key == key)
+    }
+
+    /// The types of a text in a log, and those that it lacks, as files declare them: recorders
+    /// leave out what they do not find.
+    fn completed_library(&self, name: &str, text: &str) -> Library {
+        let library = Library::from_text(name, text, self.generation);
+        let mut completed = text.to_owned();
+        for lacking in library.undeclared() {
+            let Some(of_file) = self.type_of_file(&lacking) else { continue };
+            completed.push('\n');
+            completed += &separator(&lacking);
+            completed += &of_file.message_type.text;
+            if completed.len() > MAX_DESCRIPTION_LEN {
+                return library;
+            }
+        }
+        if completed == text {
+            return library;
+        }
+        // Of types that both declare, those of the log come first.
+        Library::from_text(name, &completed, self.generation)
+    }
+
     /// The type of that name which a log declares.
     fn embedded_type(&self, name: &str, language: &str, data: &[u8]) -> Result<KnownType, String> {
         if language == "omgidl" {
@@ -154,14 +195,15 @@ impl RosCodec {
         let may_be_empty = language != "ros2idl"
             && (self.generation == Generation::Ros1 || name.ends_with("/Empty"));
         if text.trim().is_empty() && !may_be_empty {
-            return Err("the log does not declare its type".to_owned());
+            let of_file = self.type_of_file(name).cloned();
+            return of_file.ok_or_else(|| "the log does not declare its type".to_owned());
         }
         let library = if language == "ros2idl" {
             Library::from_idl(name, &text)
         } else if text.lines().any(|line| line.trim() == "---") {
             return Err("its declaration is of a service, not of a message".to_owned());
         } else {
-            Library::from_text(name, &text, self.generation)
+            self.completed_library(name, &text)
         };
         let first = library.first()?;
         let mut embedded = self.embedded.lock().unwrap_or_else(PoisonError::into_inner);
@@ -207,9 +249,9 @@ impl Codec for RosCodec {
         if channel.encoding != self.generation.encoding() {
             return None;
         }
-        let name = channel.type_name.as_deref().map(short_name);
-        let unknown = name.as_deref().map(|name| TypeKey::from_parts([name.as_bytes()]));
-        let key = name.and_then(|name| self.keys.get(&name).copied()).or(unknown);
+        let name = channel.type_name.as_deref();
+        let unknown = || Some(TypeKey::from_parts([short_name(name?).as_bytes()]));
+        let key = name.and_then(|name| self.key_of(name)).or_else(unknown);
         Some(Arc::new(move |_| key))
     }
 

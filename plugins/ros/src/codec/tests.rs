@@ -216,6 +216,44 @@ fn channels_share_the_type_that_they_declare() {
 }
 
 #[test]
+fn files_declare_what_the_text_in_a_log_lacks() {
+    let file = |path: &str, text: &str| TypeFile { path: path.into(), text: text.to_owned() };
+    let top = file("m/pkg/msg/Top.msg", "q/B b");
+    let files = vec![top, file("m/q/msg/B.msg", "int32 x"), file("m/q/msg/D.msg", "B b")];
+    let codec = RosCodec::from_files(files, Generation::Ros2);
+    let of_file = codec.types().iter().find(|known| &*known.message_type.name == "pkg/msg/Top");
+    let of_file = of_file.unwrap().message_type.key;
+    let key = |name: &str, text: &str| {
+        let known = codec.embedded(&channel(Generation::Ros2, name, text)).unwrap();
+        known.payload_type.map(|of| of.message_type().key)
+    };
+    assert_eq!(key("pkg/msg/Top", ""), Ok(of_file));
+    assert_eq!(key("prefix/pkg/msg/Top", ""), Ok(of_file));
+    assert!(key("pkg/msg/Other", "").is_err());
+    assert!(key("other/msg/Top", "").is_err());
+    // What the log says itself comes first.
+    assert_ne!(key("pkg/msg/Top", "int8 a"), Ok(of_file));
+    // Files only add the types that its text lacks.
+    let whole = |text: &str| key("pkg/msg/Top", &format!("{text}\n{}int32 x", separator("q/B")));
+    for text in ["q/B b", "int8 a\nq/B b", "float32 c\nq/B[] b"] {
+        let declared = whole(text);
+        assert!(declared.is_ok(), "{declared:?}");
+        assert_eq!(key("pkg/msg/Top", text), declared, "{text}");
+    }
+    assert!(key("pkg/msg/Top", "q/C c").is_err());
+    // Types that it has are not replaced, even where the file of `q/D` uses them.
+    for field in ["int32 x", "int8 y"] {
+        let text = format!("q/D d\n{}{field}", separator("q/B"));
+        let whole = key("pkg/msg/Top", &format!("{text}\n{}B b", separator("q/D")));
+        assert!(whole.is_ok(), "{whole:?}");
+        assert_eq!(key("pkg/msg/Top", &text), whole);
+    }
+    let mut undeclared = channel(Generation::Ros2, "prefix/pkg/msg/Top", "");
+    undeclared.schema = None;
+    assert_eq!(codec.keys(&undeclared).unwrap()(b""), Some(of_file));
+}
+
+#[test]
 fn files_declare_types_by_their_folders() {
     let file = |path: &str, text: &str| TypeFile { path: path.into(), text: text.into() };
     let files = vec![

@@ -95,6 +95,17 @@ impl Library {
 
     /// What the type of a member refers to; `None` if it is primitive or unknown.
     pub(crate) fn reference(&self, id: TypeId, name: &str) -> Option<Reference> {
+        let (name, full) = self.full_name(id, name);
+        let declared = self.by_name.get(&full).copied().or_else(|| self.by_ending(&name));
+        declared.map(Reference::Declared).or(match full.as_str() {
+            "builtin_interfaces/Time" => Some(Reference::Time),
+            "builtin_interfaces/Duration" => Some(Reference::Duration),
+            _ => None,
+        })
+    }
+
+    /// The name of a type as the type `id` writes it, without `msg`, and with its package.
+    fn full_name(&self, id: TypeId, name: &str) -> (String, String) {
         let package = match short_name(self.types.name(id)).rsplit_once('/') {
             Some((package, _)) => format!("{package}/"),
             None => String::new(),
@@ -104,12 +115,22 @@ impl Library {
             _ => short_name(name),
         };
         let full = if name.contains('/') { name.clone() } else { format!("{package}{name}") };
-        let declared = self.by_name.get(&full).copied().or_else(|| self.by_ending(&name));
-        declared.map(Reference::Declared).or(match full.as_str() {
-            "builtin_interfaces/Time" => Some(Reference::Time),
-            "builtin_interfaces/Duration" => Some(Reference::Duration),
-            _ => None,
-        })
+        (name, full)
+    }
+
+    /// The names of the types that are used, but not declared.
+    pub(crate) fn undeclared(&self) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        for id in self.types.ids() {
+            for member in &self.types.get(id).declaration.members {
+                if let ElementType::Declared(name) = &member.of
+                    && self.reference(id, name).is_none()
+                {
+                    names.insert(self.full_name(id, name).1);
+                }
+            }
+        }
+        names
     }
 
     /// The only type whose name ends so: some writers name packages in two ways.

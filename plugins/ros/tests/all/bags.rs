@@ -197,6 +197,121 @@ fn a_record_of_any_length_is_not_waited_for_in_a_stream() {
     assert!(reason.contains("exceeds `max_chunk`"), "{reason}");
 }
 
+/// A header or a description: names and values after their lengths.
+fn bag_fields(fields: &[(&str, &[u8])]) -> Vec<u8> {
+    let field = |(name, value): &(&str, &[u8])| {
+        let text = [name.as_bytes(), b"=", value].concat();
+        [&(text.len() as u32).to_le_bytes()[..], &text].concat()
+    };
+    fields.iter().flat_map(field).collect()
+}
+
+fn bag_record(header: &[(&str, &[u8])], data: &[u8]) -> Vec<u8> {
+    let part = |bytes: &[u8]| [&(bytes.len() as u32).to_le_bytes()[..], bytes].concat();
+    [part(&bag_fields(header)), part(data)].concat()
+}
+
+fn connection(id: u32, topic: &[u8]) -> Vec<u8> {
+    let description = bag_fields(&[("topic", topic), ("type", b"t/T")]);
+    bag_record(&[("op", &[7]), ("conn", &id.to_le_bytes()), ("topic", topic)], &description)
+}
+
+/// The time in the form of bags: whole seconds.
+fn bag_time(seconds: u32) -> Vec<u8> {
+    [seconds.to_le_bytes(), [0; 4]].concat()
+}
+
+fn message(id: u32, seconds: u32) -> Vec<u8> {
+    let time = bag_time(seconds);
+    bag_record(&[("op", &[2]), ("conn", &id.to_le_bytes()), ("time", &time)], b"data")
+}
+
+fn bag_chunk(records: &[u8]) -> Vec<u8> {
+    let len = (records.len() as u32).to_le_bytes();
+    bag_record(&[("op", &[5]), ("compression", b"none"), ("size", &len)], records)
+}
+
+#[test]
+fn messages_of_a_connection_that_is_declared_again_differently_are_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.bag");
+    let head: [(&str, &[u8]); 4] =
+        [("op", &[3]), ("index_pos", &[0; 8]), ("conn_count", &[0; 4]), ("chunk_count", &[0; 4])];
+    let front = [b"#ROSBAG V2.0\n".to_vec(), bag_record(&head, b"")].concat();
+    let records = [connection(0, b"/a"), message(0, 1), connection(0, b"/b"), message(0, 2)];
+    let records = [&records.concat()[..], &connection(1, b"/b"), &message(1, 3)].concat();
+    for bag in [[&front[..], &records].concat(), [front.clone(), bag_chunk(&records)].concat()] {
+        overwrite(&path, &bag).unwrap();
+        let found = contents(&path);
+        let events: Vec<(i64, &str)> =
+            found.events.iter().map(|e| (e.timestamp / 1_000_000_000, &*e.channel)).collect();
+        assert_eq!(events, [(1, "/a"), (3, "/b")]);
+        let reason = &found.damage[0].2;
+        assert!(reason.contains("the connection 0 is declared again"), "{reason}");
+    }
+}
+
+/// A closed bag with a chunk of messages at these times. Its index says that they are at others.
+fn closed_bag(times: [u32; 3], indexed: [u32; 3], described: (u32, u32)) -> Vec<u8> {
+    let magic = b"#ROSBAG V2.0\n".to_vec();
+    let mut records = connection(0, b"/a");
+    let mut entries = Vec::new();
+    for (time, listed) in times.into_iter().zip(indexed) {
+        entries.extend([bag_time(listed), (records.len() as u32).to_le_bytes().to_vec()].concat());
+        records.extend(message(0, time));
+    }
+    let chunk = bag_chunk(&records);
+    let (zero, one, three) = (0u32.to_le_bytes(), 1u32.to_le_bytes(), 3u32.to_le_bytes());
+    let index: [(&str, &[u8]); 4] =
+        [("op", &[4]), ("ver", &one), ("conn", &zero), ("count", &three)];
+    let index = bag_record(&index, &entries);
+    let head = |index_at: u64| {
+        let index_at = index_at.to_le_bytes();
+        let fields: [(&str, &[u8]); 4] =
+            [("op", &[3]), ("index_pos", &index_at), ("conn_count", &one), ("chunk_count", &one)];
+        bag_record(&fields, b"")
+    };
+    let chunk_at = magic.len() + head(0).len();
+    let end_at = (chunk_at + chunk.len() + index.len()) as u64;
+    let (chunk_at, start, end) =
+        ((chunk_at as u64).to_le_bytes(), bag_time(described.0), bag_time(described.1));
+    let info: [(&str, &[u8]); 6] = [
+        ("op", &[6]),
+        ("ver", &one),
+        ("chunk_pos", &chunk_at),
+        ("start_time", &start),
+        ("end_time", &end),
+        ("count", &one),
+    ];
+    let info = bag_record(&info, &[zero, three].concat());
+    [magic, head(end_at), chunk, index, connection(0, b"/a"), info].concat()
+}
+
+#[test]
+fn an_index_that_does_not_list_the_messages_is_a_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.bag");
+    let times = [10, 11, 12];
+    let index = "the indexes behind 1 of 1 chunks";
+    let end = "what the end of the bag says of 1 of 1 chunks";
+    for (indexed, described, expected) in [
+        (times, (10, 12), &[][..]),
+        (times, (11, 12), &[end]),
+        ([10, 11, 13], (10, 12), &[index]),
+        ([13; 3], (13, 13), &[index, end]),
+    ] {
+        overwrite(&path, &closed_bag(times, indexed, described)).unwrap();
+        let found = contents(&path);
+        assert_eq!((found.events.len(), found.damage.len()), (3, 0));
+        let faults = source(&path).faults(&path).unwrap();
+        assert_eq!(faults.len(), expected.len(), "{faults:?}");
+        assert!(
+            faults.iter().zip(expected).all(|(found, part)| found.contains(part)),
+            "{faults:?}"
+        );
+    }
+}
+
 proptest! {
     #[test]
     fn any_change_is_read_the_same_in_pieces(

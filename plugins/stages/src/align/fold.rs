@@ -38,6 +38,8 @@ pub(super) struct AlignFold {
     /// By channel of the plan, the one whose events come.
     sources: Vec<Option<Arc<Channel>>>,
     incoming: IncomingEvents,
+    /// By input, how many events have a time, and how many should have one of their own.
+    timed: Vec<(u64, u64)>,
     guard: TimeGuard,
     admitted: VecDeque<Admission>,
     inputs: Vec<InputChunks>,
@@ -105,6 +107,7 @@ impl AlignFold {
             channels: Vec::new(),
             sources: vec![None; plan.channels.len()],
             incoming: IncomingEvents::default(),
+            timed: vec![(0, 0); inputs],
             guard: TimeGuard::new(inputs),
             admitted: VecDeque::new(),
             inputs: (0..inputs).map(|_| InputChunks::default()).collect(),
@@ -185,9 +188,10 @@ impl AlignFold {
             } else if let Some(next) = self.incoming.next(&self.plan, &self.channels) {
                 match next {
                     Incoming::Arrival(next) => {
+                        self.timed[next.input].0 += 1;
                         self.admitted.extend(self.guard.admit(next).into_iter().flatten());
                     }
-                    Incoming::Untimed => self.figures.untimed += 1,
+                    Incoming::Untimed(input) => self.timed[input].1 += 1,
                 }
             } else if self.end == End::Near {
                 self.is_closing = true;
@@ -199,6 +203,10 @@ impl AlignFold {
         if self.end == End::Reached {
             self.end = End::Reported;
             self.figures.disbelieved = self.guard.disbelieved;
+            self.figures.untimed = self.timed.iter().map(|(_, untimed)| untimed).sum();
+            if self.figures.made == 0 {
+                self.require_times()?;
+            }
             let absent = self.tracks.iter().enumerate().filter(|(_, state)| state.kind.is_none());
             absent.for_each(|(track, _)| self.figures.mark_absent(track));
             self.figures.report(&self.plan, context);
@@ -206,6 +214,23 @@ impl AlignFold {
         let out = self.flush(context)?;
         self.release()?;
         Ok(out)
+    }
+
+    /// `Err` if no event of an input has a time of its own, so that there cannot be any row.
+    fn require_times(&self) -> Result<(), Error> {
+        let all = self.plan.inputs.iter().zip(&self.timed).enumerate();
+        let never = all.filter(|(_, (_, (timed, untimed)))| *timed == 0 && *untimed > 0);
+        for (input, (plan, (_, untimed))) in never {
+            let channel = self.plan.channels.iter().find(|one| one.inputs.contains(&input));
+            if let Some(((time, _), channel)) = plan.time.as_ref().zip(channel) {
+                let name = &channel.name;
+                return Err(Error::invalid(format!(
+                    "align: none of the {untimed} messages of `{name}` has a time in its field \
+                     `{time}`, so there are no rows; name another field in `time`"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Adds the values of an event.

@@ -34,8 +34,8 @@ struct IncomingRows(Vec<(Option<Int64Array>, u64)>);
 /// What comes next.
 pub(super) enum Incoming {
     Arrival(Arrival),
-    /// An event without the time that it should have.
-    Untimed,
+    /// An event of this input without the time that it should have.
+    Untimed(usize),
 }
 
 impl IncomingEvents {
@@ -96,7 +96,7 @@ impl IncomingBatch {
             (Some(_), Some((Some(times), _))) if times.is_valid(row as usize) => {
                 times.value(row as usize)
             }
-            (Some(_), _) => return Incoming::Untimed,
+            (Some(_), _) => return Incoming::Untimed(input),
         };
         let place = Place { chunk: rows.map_or(NO_CHUNK, |(_, chunk)| *chunk), row };
         let sequence = self.batch.sequences()[event];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::{
     ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, StructArray, UInt32Array,
 };
-use arrow_schema::{Field, Schema};
+use arrow_schema::{DataType, Field, Schema};
 use arrow_select::take::take;
 use sluice_model::{
     Batch, Channel, ChannelId, Error, FieldPath, Map, MapQuery, MessageType, Pattern, Payloads,
@@ -15,7 +15,7 @@ use sluice_model::{
 use sluice_views::Times;
 
 use super::plan::AlignPlan;
-use super::values::track_values;
+use super::values::{describe, track_values};
 
 /// The map.
 pub(super) struct SelectMap {
@@ -58,9 +58,14 @@ impl SelectMap {
         let mut columns: Vec<(String, ArrayRef)> = Vec::new();
         for input in &self.plan.channels[channel].inputs {
             if let Some((path, unit)) = &self.plan.inputs[*input].time {
-                match own_times(path, *unit, of, numbers.as_ref())? {
-                    Some(times) => columns.push((time_column(*input), times)),
-                    None => note_missing(context, name, path, events.len()),
+                if let Some(times) = Times::resolve(path, *unit, &of.columns) {
+                    let times: Int64Array = (0..of.events.len()).map(|row| times.at(row)).collect();
+                    let times = picked(Arc::new(times), numbers.as_ref())?;
+                    columns.push((time_column(*input), times));
+                } else if let Some(values) = path.resolve(&of.columns) {
+                    return Err(no_time(name, path, values.data_type()));
+                } else {
+                    note_missing(context, name, path, events.len());
                 }
             }
             for track in &self.plan.inputs[*input].tracks {
@@ -146,16 +151,12 @@ fn picked(values: ArrayRef, rows: Option<&UInt32Array>) -> Result<ArrayRef, Erro
     take(&values, rows, None).map_err(|error| Error::internal(format!("rows to align: {error}")))
 }
 
-/// The own times of messages in nanoseconds; `None` if their type does not have the field.
-fn own_times(
-    path: &FieldPath,
-    unit: i64,
-    of: &Rows,
-    rows: Option<&UInt32Array>,
-) -> Result<Option<ArrayRef>, Error> {
-    let Some(times) = Times::resolve(path, unit, &of.columns) else { return Ok(None) };
-    let times: Int64Array = (0..of.events.len()).map(|row| times.at(row)).collect();
-    picked(Arc::new(times), rows).map(Some)
+fn no_time(channel: &str, path: &FieldPath, kind: &DataType) -> Error {
+    let kind = describe(kind);
+    Error::invalid(format!(
+        "align: the `time` of `{channel}`, `{path}`, is {kind}: expected a number, a timestamp, or \
+         a structure of seconds and nanoseconds"
+    ))
 }
 
 fn note_missing(context: &mut StageContext<'_>, channel: &str, path: &FieldPath, events: usize) {

@@ -66,7 +66,8 @@ fn unusable(track: &TrackPlan, kind: &DataType) -> Error {
     Error::invalid(format!("align: `{label}` is {}: {advice}", describe(kind)))
 }
 
-fn describe(kind: &DataType) -> String {
+/// A type in words.
+pub(super) fn describe(kind: &DataType) -> String {
     match kind {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "text".to_owned(),
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "bytes".to_owned(),

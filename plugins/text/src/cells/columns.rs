@@ -382,7 +382,19 @@ fn parse_time(text: &[u8], unit: i64) -> Result<i64, String> {
     // A date without a time zone is UTC.
     let has_date = text.bytes().filter(|byte| *byte == b'-').count() >= 2;
     let found = if has_date { date(&text).or_else(|| date(&format!("{text}Z"))) } else { None };
-    found.ok_or_else(|| describe_cell(text.as_bytes(), "neither a number nor a date"))
+    let what = match text.split_once('-') {
+        Some((year, _)) if has_date && is_far_year(year) => {
+            "out of the range of times (1677 to 2262); correct it, or name another column with \
+             `timestamp`"
+        }
+        _ => "neither a number nor a date",
+    };
+    found.ok_or_else(|| describe_cell(text.as_bytes(), what))
+}
+
+/// Whether times cannot have this year, or not all of it.
+fn is_far_year(year: &str) -> bool {
+    year.len() == 4 && year.parse().is_ok_and(|year: u16| !(1678..2262).contains(&year))
 }
 
 impl CsvSource {

@@ -165,7 +165,8 @@ fn numbers_that_no_float_has_are_guessed_as_text() {
 
 #[test]
 fn rows_that_do_not_fit_are_damage_and_say_why() {
-    let text = "t,x\n1,2\n2\n3,abc\nnoon,1\n4,\"5\"6\n7,8\n1e400,1\n9,99999999999999999\n";
+    let text = "t,x\n1,2\n2\n3,abc\nnoon,1\n9999-12-31,1\n2262-05-01T00:00:00Z,1\n4,\"5\"6\n\
+        7,8\n1e400,1\n9,99999999999999999\n";
     let all = gathered(text, json!({ "types": { "x": "f64" } }));
     assert_eq!(times(&all), [SECOND, 7 * SECOND]);
     let reasons: Vec<&str> = all.damage.iter().map(|(_, _, reason)| &reason[..]).collect();
@@ -173,6 +174,8 @@ fn rows_that_do_not_fit_are_damage_and_say_why() {
         "expected 2 cells, found 1",
         "column `x`: `abc` is not a number",
         "column `t`: `noon` is neither a number nor a date",
+        "column `t`: `9999-12-31` is out of the range of times (1677 to 2262); correct it, or",
+        "column `t`: `2262-05-01T00:00:00Z` is out of the range of times",
         "expected the end of the cell after a quote",
         "column `t`: `1e400` is neither",
         "column `x`: `99999999999999999` is too many digits",

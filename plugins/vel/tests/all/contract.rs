@@ -55,6 +55,22 @@ fn the_first_message_is_looked_for_once() {
 }
 
 #[test]
+fn the_first_message_of_a_compressed_log_is_found() {
+    let (folder, path) = written(&log_of((0..3).map(|n| (5_000.0, message(n)))));
+    let packed = folder.path().join("log.vel.zst");
+    let frame = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
+    std::fs::write(&packed, frame(&std::fs::read(&path).unwrap())).unwrap();
+    let read = || gather(&*plugin_source(json!({ "path": packed, "first": "2007-11-03" })), 1);
+    let all = read().unwrap();
+    assert_eq!((all.events.len(), all.events[0].timestamp), (3, 1_194_048_000_000_000_000));
+    // What is behind damage is not the first message.
+    std::fs::write(&packed, [&frame(&std::fs::read(&path).unwrap())[..20], &[7; 99]].concat())
+        .unwrap();
+    let reason = read().unwrap_err().to_string();
+    assert!(reason.contains("before damage") && reason.contains("set `epoch`"), "{reason}");
+}
+
+#[test]
 fn options_that_contradict_each_other_are_refused() {
     let registry = Registry::linked();
     for (options, says) in [

@@ -49,6 +49,10 @@ impl BagReader {
         let (at, data_at) = (self.at, self.at + record.data_at as u64);
         let next = at + record.len();
         self.indexed = self.number;
+        // Other splits do not know what this chunk declares.
+        if self.index.is_some() {
+            self.connections.forget_conflicts();
+        }
         if self.may_skip(at, next)? {
             self.at = next;
             return Ok(());

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{
-    ArrayRef, FixedSizeListArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray,
+    ArrayRef, FixedSizeListArray, Float64Array, Int32Array, Int64Array, ListArray, RecordBatch,
+    StringArray, StructArray, UInt32Array,
 };
 use arrow_cast::display::array_value_to_string;
+use arrow_schema::Field;
 use serde_json::Value;
 use sluice_model::{
     Batch, BatchBuilder, Channel, ChannelId, Channels, Encoding, Error, MessageType, Name,
@@ -18,6 +20,7 @@ pub(super) const MS: i64 = 1_000_000;
 
 /// An event: its channel, its time, and its value. The fields of channel `A` are `v`, a number,
 /// `own`, its time in microseconds, and `q`, a quaternion; of `L` a list `l` of as many numbers; of
+/// `S` `v` and `stamp`, its time 10 ms earlier in seconds and nanoseconds; of
 /// `M` a number `m`, which is whole in batches with one of 100 or more; of
 /// `T` a text `s`; events of other channels have no rows.
 pub(super) type TestEvent = (&'static str, i64, f64);
@@ -67,6 +70,19 @@ pub(super) fn columns_of(
             vec![("m", Arc::new(m))]
         }
         "M" => vec![("m", Arc::new(Float64Array::from_iter_values(numbers())))],
+        "S" => {
+            // The message's own time is 10 ms earlier.
+            let own = || values.iter().map(|(time, _)| time - 10 * MS);
+            let sec = Int32Array::from_iter_values(own().map(|time| (time / (1000 * MS)) as i32));
+            let nanos = UInt32Array::from_iter_values(own().map(|t| (t % (1000 * MS)) as u32));
+            let part = |name: &str, values: ArrayRef| {
+                (Arc::new(Field::new(name, values.data_type().clone(), true)), values)
+            };
+            let parts = vec![part("sec", Arc::new(sec)), part("nanosec", Arc::new(nanos))];
+            let stamp = StructArray::from(parts);
+            let v = Arc::new(Float64Array::from_iter_values(numbers()));
+            vec![("v", v), ("stamp", Arc::new(stamp))]
+        }
         "T" => {
             let s = StringArray::from_iter_values(numbers().map(|v| format!("t{v}")));
             vec![("s", Arc::new(s))]

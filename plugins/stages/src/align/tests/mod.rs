@@ -177,6 +177,24 @@ fn own_times_and_lags_move_values() {
 }
 
 #[test]
+fn seconds_and_nanoseconds_are_an_own_time() {
+    let field = json!({ "a": { "field": "S.v", "time": "stamp" } });
+    let out = aligned(tenths(field), &ms(&[("S", 2005, 1.0), ("S", 2105, 2.0)]));
+    assert_eq!(out.values(), [(2000, "1.0"), (2100, "2.0")]);
+    assert_eq!(out.note("the farthest value is 5.0 ms away"), 0);
+}
+
+#[test]
+fn a_field_that_is_no_time_is_an_error_and_so_is_one_that_no_message_has() {
+    let field = |time: &str| tenths(json!({ "a": { "field": "T.s", "time": time } }));
+    let events = ms(&[("T", 1000, 1.0), ("T", 1100, 2.0)]);
+    let text = refused(field("s"), &events);
+    assert!(text.contains("the `time` of `T`, `s`, is text: expected a number"), "{text}");
+    let missing = refused(field("header.stamp"), &events);
+    assert!(missing.contains("none of the 2 messages of `T` has a time"), "{missing}");
+}
+
+#[test]
 fn a_channel_may_be_the_clock() {
     let mut options = json!({ "clock": "X", "fields": { "a": "A.v" }, "missing": "null" });
     let events = ms(&[("X", 1, 0.0), ("A", 5, 1.0), ("X", 7, 0.0), ("X", 7, 0.0), ("A", 9, 2.0)]);

@@ -1,0 +1,29 @@
+//! Notices that a sender uses one number for many messages in a row.
+
+/// So many messages in a row with the number of another one are not those of several programs.
+const MIN_REPEATS: u32 = 8;
+
+/// The last number that was used again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Repetition {
+    sequence: u32,
+    /// Messages with this number, besides the first one.
+    repeats: u32,
+    /// Those that were ignored, and are not counted as lost yet.
+    pub(super) ignored: u32,
+}
+
+impl Repetition {
+    /// Records another message with this number.
+    pub(super) fn record(&mut self, sequence: u32) {
+        if self.sequence != sequence {
+            *self = Self { sequence, ..Self::default() };
+        }
+        self.repeats = self.repeats.saturating_add(1);
+    }
+
+    /// Whether the sender is known to use this number again and again.
+    pub(super) fn is_certain(&self) -> bool {
+        self.repeats >= MIN_REPEATS
+    }
+}
