@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serializer;
 
@@ -128,8 +128,17 @@ pub fn escaped(bytes: &[u8]) -> Cow<'_, str> {
 
 /// Serializes a path as text, [`escaped`] if it is not UTF-8.
 pub fn path_as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path_text(path))
+}
+
+/// Like [`path_as_text`], for a list of paths.
+pub fn paths_as_text<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(paths.iter().map(|path| path_text(path)))
+}
+
+fn path_text(path: &Path) -> Cow<'_, str> {
     let text = path.to_str().map(Cow::Borrowed);
-    serializer.serialize_str(&text.unwrap_or_else(|| escaped(path.as_os_str().as_bytes())))
+    text.unwrap_or_else(|| escaped(path.as_os_str().as_bytes()))
 }
 
 /// The inverse of [`escaped`].
@@ -253,7 +262,12 @@ fn shortened(mut escaped: String, name: &str) -> String {
     if escaped.len() <= MAX_FILE_NAME && !looks_shortened(&escaped) {
         return escaped;
     }
-    escaped.truncate(MAX_FILE_NAME - HASH_LEN - 1);
+    // Readers of tables decode names of folders, and refuse half a character.
+    let mut end = MAX_FILE_NAME - HASH_LEN - 1;
+    while !escaped.get(..end).is_some_and(is_whole) {
+        end -= 1;
+    }
+    escaped.truncate(end);
     let hash = blake3::hash(name.as_bytes()).to_hex();
     escaped.push('~');
     escaped.push_str(hash.get(..HASH_LEN).unwrap_or_default());
@@ -262,13 +276,31 @@ fn shortened(mut escaped: String, name: &str) -> String {
 
 /// Whether it looks like the result of shortening.
 fn looks_shortened(escaped: &str) -> bool {
-    let mark = escaped.as_bytes().get(MAX_FILE_NAME - HASH_LEN - 1);
-    escaped.len() == MAX_FILE_NAME && mark == Some(&b'~')
+    let mark = escaped.len().checked_sub(HASH_LEN + 1);
+    escaped.len() > MAX_FILE_NAME - LONGEST_CHAR
+        && mark.is_some_and(|mark| escaped.as_bytes()[mark] == b'~')
+}
+
+/// Whether a percent-encoded text ends with a whole character.
+fn is_whole(escaped: &str) -> bool {
+    let mut bytes = Vec::with_capacity(escaped.len());
+    let mut rest = escaped;
+    while let Some((plain, encoded)) = rest.split_once('%') {
+        let Some((digits, after)) = encoded.split_at_checked(2) else { return false };
+        let Ok(byte) = u8::from_str_radix(digits, 16) else { return false };
+        bytes.extend_from_slice(plain.as_bytes());
+        bytes.push(byte);
+        rest = after;
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    std::str::from_utf8(&bytes).is_ok()
 }
 
 /// Leaves space for an extension within the 255 bytes that file systems allow.
 const MAX_FILE_NAME: usize = 200;
 const HASH_LEN: usize = 32;
+/// The bytes of a percent-encoded character.
+const LONGEST_CHAR: usize = 12;
 
 fn push_percent(text: &mut String, byte: u8) {
     text.push('%');
@@ -429,6 +461,22 @@ mod tests {
         let names = long.clone().map(|name| file_name(&name));
         assert_eq!(names[0], long[0]);
         assert!(names.iter().all(|name| name.len() <= 200), "{names:?}");
+    }
+
+    #[test]
+    fn long_names_are_not_cut_within_a_character() {
+        for (before, name) in (0..13).flat_map(|n| ["é", "€", "𝄞", "a/"].map(|name| (n, name)))
+        {
+            let name = "x".repeat(before) + &name.repeat(100);
+            for short in [file_name(&name), letters_escaped(&file_name(&name))] {
+                let short = shortened(short.clone(), &short);
+                assert!(is_whole(&short) && short.len() <= 200, "{short}");
+                assert!(short.len() > 188 && looks_shortened(&short), "{short}");
+                assert_ne!(file_name(&short), short);
+            }
+        }
+        assert!(["%", "%C", "%C3", "a%C3%", "%E2%82"].iter().all(|cut| !is_whole(cut)));
+        assert!(["", "a", "%C3%A9", "%E2%82%ACb"].iter().all(|whole| is_whole(whole)));
     }
 
     #[test]

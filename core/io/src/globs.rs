@@ -27,7 +27,8 @@ pub(crate) fn is_glob(name: &OsStr) -> bool {
     name.as_bytes().iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
 }
 
-/// All matches, sorted by name: files, folders, and dangling links.
+/// All matches, sorted by name: files, folders, and dangling links. As in shells, a glob that ends
+/// with a slash matches folders only.
 ///
 /// `Err` if it is not a glob, or a folder cannot be listed.
 pub(crate) fn expand(glob: &Path) -> Result<Vec<PathBuf>, Error> {
@@ -65,6 +66,9 @@ pub(crate) fn expand(glob: &Path) -> Result<Vec<PathBuf>, Error> {
         next.sort();
         next.dedup();
         found = next;
+    }
+    if glob.as_os_str().as_bytes().ends_with(b"/") {
+        found.retain(|path| path.is_dir());
     }
     Ok(found)
 }
@@ -207,6 +211,16 @@ mod tests {
         symlink("nowhere", folder.path().join("b/1")).unwrap();
         assert_eq!(found(&folder, b"*/1"), [b"a/1", b"b/1"]);
         assert_eq!(found(&folder, b"b/*"), [b"b/1", b"b/2"]);
+    }
+
+    #[test]
+    fn a_slash_at_the_end_means_folders() {
+        let folder = folder(&[b"a/1", b"b/1", b"c"]);
+        symlink("b", folder.path().join("link")).unwrap();
+        symlink("nowhere", folder.path().join("lost")).unwrap();
+        assert_eq!(found(&folder, b"*/"), [&b"a"[..], b"b", b"link"]);
+        assert_eq!(found(&folder, b"[bc]/"), [b"b"]);
+        assert_eq!(found(&folder, b"**/1/"), Vec::<Vec<u8>>::new());
     }
 
     #[test]

@@ -138,7 +138,16 @@ pub struct LinkedStore {
 inventory::collect!(LinkedStore);
 
 /// The schemes of stores in the full program.
-const KNOWN_SCHEMES: [&str; 2] = ["s3", "s3a"];
+const FULL_SCHEMES: [&str; 2] = ["s3", "s3a"];
+/// Schemes that no store has. Without them, `gs://bucket/a.lcm` would be the file `a.lcm` in the
+/// folder `gs:`.
+const FOREIGN_SCHEMES: [&str; 19] = [
+    "file", "http", "https", "ftp", "ftps", "sftp", "scp", "ssh", "smb", "nfs", "gs", "gcs", "az",
+    "abfs", "abfss", "wasb", "wasbs", "hdfs", "webhdfs",
+];
+
+/// What is wrong with the URL of a local file.
+pub const FILE_URL: &str = "expected a path, found a URL; leave out `file://`";
 
 /// An address and its store.
 #[derive(Clone)]
@@ -199,7 +208,8 @@ impl StorePath {
     }
 }
 
-/// Whether a path is an address in an object store, linked or just known.
+/// Whether a path is an address in an object store, linked or just known, or another URL that
+/// [`StorePath::parse`] does not take for a local path.
 pub fn is_address(path: &Path) -> bool {
     split_scheme(path)
         .is_some_and(|(scheme, _)| linked(scheme).is_some() || is_known_scheme(scheme))
@@ -225,7 +235,11 @@ fn linked(scheme: &str) -> Option<&'static LinkedStore> {
 }
 
 fn is_known_scheme(scheme: &str) -> bool {
-    KNOWN_SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme))
+    is_one_of(&FULL_SCHEMES, scheme) || is_one_of(&FOREIGN_SCHEMES, scheme)
+}
+
+fn is_one_of(schemes: &[&str], scheme: &str) -> bool {
+    schemes.iter().any(|known| known.eq_ignore_ascii_case(scheme))
 }
 
 /// A file may have any name, so only known schemes are refused.
@@ -233,9 +247,25 @@ fn not_linked(path: &Path, scheme: &str) -> Result<Option<StorePath>, Error> {
     if !is_known_scheme(scheme) {
         return Ok(None);
     }
-    let path = path.display();
-    let what = format!("{path}: this program was built without object stores; {FULL_PROGRAM}");
-    Err(ErrorKind::NotAllowed(what).into())
+    let why = if scheme.eq_ignore_ascii_case("file") {
+        FILE_URL.to_owned()
+    } else if is_one_of(&FULL_SCHEMES, scheme) {
+        format!("this program was built without object stores; {FULL_PROGRAM}")
+    } else {
+        format!("{scheme}:// is not supported; use the path of a local copy, or {}", stores())
+    };
+    Err(ErrorKind::NotAllowed(format!("{}: {why}", path.display())).into())
+}
+
+/// The addresses that this program reads and writes, or how to have a program that does.
+fn stores() -> String {
+    let linked = inventory::iter::<LinkedStore>.into_iter();
+    let mut linked: Vec<&str> = linked.filter_map(|store| store.schemes.first().copied()).collect();
+    linked.sort_unstable();
+    match &linked[..] {
+        [] => format!("an s3:// address, which this program was built without; {FULL_PROGRAM}"),
+        schemes => format!("an address with {}://", schemes.join(":// or ")),
+    }
 }
 
 /// The error for an object that has changed since this run first saw it.
@@ -289,6 +319,18 @@ mod tests {
         assert!(said.to_string().contains(FULL_PROGRAM), "{said}");
         assert!(matches!(said.kind(), ErrorKind::NotAllowed(_)));
         assert!(is_address(Path::new("s3a://bucket/a.lcm")));
+    }
+
+    #[test]
+    fn urls_of_other_schemes_are_no_files_and_name_the_stores_there_are() {
+        for text in ["gs://bucket/a.lcm", "HTTPS://host/a.lcm", "abfss://c@account/a.lcm"] {
+            let refused = place(text).unwrap_err().to_string();
+            assert!(refused.contains(":// is not supported"), "{refused}");
+            assert!(refused.ends_with("or an address with mem://"), "{refused}");
+            assert!(is_address(Path::new(text)), "{text}");
+        }
+        let refused = place("file:///tmp/a.lcm").unwrap_err().to_string();
+        assert_eq!(refused, "file:///tmp/a.lcm: expected a path, found a URL; leave out `file://`");
     }
 
     #[test]

@@ -134,13 +134,18 @@ impl TimeStatistics {
     }
 }
 
-/// Returns a function that identifies the type of payloads of this channel. If the channel's
-/// encoding is unknown, it only reports types that have a name.
+/// Returns a function that identifies the type of payloads of this channel: the one that the log
+/// declares for it (`embedded`), or the one that a codec recognises. If the channel's encoding is
+/// unknown, only types with a name are recognised.
 pub fn key_lookup(
     codecs: &Codecs,
     channel: &Channel,
+    embedded: Option<TypeKey>,
     names: &Arc<BTreeMap<TypeKey, Arc<str>>>,
 ) -> KeyOf {
+    if embedded.is_some() {
+        return Arc::new(move |_| embedded);
+    }
     let functions: Vec<KeyOf> = codecs.iter().filter_map(|codec| codec.keys(channel)).collect();
     let has_encoding = channel.encoding != Encoding::Unknown;
     let names = Arc::clone(names);

@@ -14,6 +14,7 @@ pub mod event_table;
 pub mod framed;
 pub mod gap;
 pub mod ids;
+mod input_faults;
 pub mod json;
 pub mod lines;
 pub mod lists;
@@ -35,6 +36,7 @@ pub use delimited::{
     Delimited, DelimitedSource, EventMarker, LineContent, ParseOutcome, TextLines,
 };
 pub use ids::{ChannelIds, KeptNames, KeyedChannelIds, is_same_name};
+pub use input_faults::InputFaults;
 pub use playback::Playback;
 pub use sink_plugins::SinkPlugins;
 pub use template::Template;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, FixedSizeListArray, GenericListArray, OffsetSizeTrait,
+    Array, ArrayRef, BinaryArray, FixedSizeListArray, GenericListArray, ListArray, OffsetSizeTrait,
     RecordBatch, StructArray,
 };
-use arrow_buffer::OffsetBuffer;
+use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_cast::CastOptions;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
 
@@ -55,6 +55,7 @@ pub fn as_type(
     if column.data_type() == data_type {
         return Ok(Arc::clone(column));
     }
+    let column = &with_empty_structs(column, data_type);
     // A null in the wrong place is found when its row is written.
     let data_type = &nullable(data_type);
     check_lists(&from_first_value(column), data_type)?;
@@ -67,6 +68,46 @@ pub fn as_type(
         }
     }
     Ok(there)
+}
+
+/// The column with structs for the booleans that stand for structs without members, which Parquet
+/// does not have: whether they are there.
+fn with_empty_structs(column: &ArrayRef, wanted: &DataType) -> ArrayRef {
+    let items = |values: &ArrayRef, item: &FieldRef, wanted: &FieldRef| {
+        let values = with_empty_structs(values, wanted.data_type());
+        let item = item.as_ref().clone().with_data_type(values.data_type().clone());
+        (Arc::new(item.with_nullable(true)), values)
+    };
+    match (column.data_type(), wanted) {
+        (DataType::Boolean, DataType::Struct(fields)) if fields.is_empty() => {
+            let is_there = NullBuffer::new(column.as_boolean().values().clone());
+            let nulls = NullBuffer::union(column.nulls(), Some(&is_there));
+            Arc::new(StructArray::new_empty_fields(column.len(), nulls))
+        }
+        (DataType::List(item), DataType::List(wanted)) => {
+            let lists = column.as_list::<i32>();
+            let (item, values) = items(lists.values(), item, wanted);
+            Arc::new(ListArray::new(item, lists.offsets().clone(), values, lists.nulls().cloned()))
+        }
+        (DataType::FixedSizeList(item, len), DataType::FixedSizeList(wanted, _)) => {
+            let lists = column.as_fixed_size_list();
+            let (item, values) = items(lists.values(), item, wanted);
+            let nulls = lists.nulls().cloned();
+            let made =
+                FixedSizeListArray::try_new_with_length(item, *len, values, nulls, lists.len());
+            made.map_or_else(|_| Arc::clone(column), |lists| Arc::new(lists))
+        }
+        (DataType::Struct(fields), DataType::Struct(wanted)) if !fields.is_empty() => {
+            let members = fields.iter().zip(column.as_struct().columns());
+            let members = members.map(|(field, member)| match wanted.find(field.name()) {
+                Some((_, wanted)) => items(member, field, wanted),
+                None => (Arc::clone(field), Arc::clone(member)),
+            });
+            let (fields, columns): (Vec<_>, Vec<_>) = members.unzip();
+            Arc::new(StructArray::new(fields.into(), columns, column.nulls().cloned()))
+        }
+        _ => Arc::clone(column),
+    }
 }
 
 /// The column with lists whose values begin with those of the first row, also inside of others.
@@ -188,8 +229,7 @@ fn check_lists(array: &ArrayRef, wanted: &DataType) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use arrow_array::types::Int32Type;
-    use arrow_array::{Float64Array, ListArray};
-    use arrow_buffer::NullBuffer;
+    use arrow_array::{BooleanArray, Float64Array};
 
     use super::*;
 
@@ -246,6 +286,30 @@ mod tests {
                     assert_eq!(*part, *whole.slice(start, len), "{start} {len}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn booleans_are_cast_to_the_empty_structs_that_they_stand_for() {
+        let there: ArrayRef = Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)]));
+        let lists = |values: ArrayRef| -> ArrayRef {
+            let item = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+            Arc::new(ListArray::new(item, OffsetBuffer::from_lengths([2, 0, 1]), values, None))
+        };
+        let within = |column: ArrayRef| -> ArrayRef {
+            let field = Arc::new(Field::new("one", column.data_type().clone(), true));
+            Arc::new(StructArray::from(vec![(field, column)]))
+        };
+        let nulls = NullBuffer::from(vec![true, false, false]);
+        let structs: ArrayRef = Arc::new(StructArray::new_empty_fields(3, Some(nulls)));
+        let both = [
+            (Arc::clone(&there), Arc::clone(&structs)),
+            (within(lists(there)), within(lists(structs))),
+        ];
+        for (column, wanted) in both {
+            let mut unfit = vec![false; 3];
+            let made = as_type(&column, wanted.data_type(), &mut unfit).unwrap();
+            assert_eq!((*made == *wanted, unfit), (true, vec![false; 3]));
         }
     }
 

@@ -8,6 +8,7 @@ use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch};
 use arrow_schema::DataType;
 use sluice_model::FieldPath;
 use sluice_model::cast::cast;
+use sluice_model::field::PathStep;
 
 use crate::fields::{PlacementFields, Scalar};
 use crate::rotation::{Placement, Rotation};
@@ -85,13 +86,22 @@ pub(crate) fn nulls_replaced(numbers: Float64Array, value: f64) -> Float64Array 
 pub struct Times {
     values: Int64Array,
     unit: i64,
+    /// What seconds lack.
+    nanos: Option<Box<Self>>,
 }
 
+/// The members of structures of seconds and nanoseconds: of ROS 2, of ROS 1, of the same in JSON,
+/// and of Protobuf.
+const SECONDS_AND_NANOS: [[&str; 2]; 4] =
+    [["sec", "nanosec"], ["sec", "nsec"], ["secs", "nsecs"], ["seconds", "nanos"]];
+
 impl Times {
-    /// The times in a field whose unit has this many nanoseconds.
+    /// The times in a field: a number whose unit has this many nanoseconds, or what has a unit of
+    /// its own, which is a timestamp of Arrow or a structure of seconds and nanoseconds.
+    ///
+    /// `None` if the field does not exist or is no time.
     pub fn resolve(path: &FieldPath, unit: i64, columns: &RecordBatch) -> Option<Self> {
         let array = path.resolve(columns)?;
-        // A column of Arrow timestamps has its own unit.
         let (array, unit) = match array.data_type() {
             DataType::Timestamp(..) => {
                 let nanos = DataType::Timestamp(arrow_schema::TimeUnit::Nanosecond, None);
@@ -101,16 +111,28 @@ impl Times {
                 let nanos = |time: f64| whole_nanos(time * unit as f64);
                 (Arc::new(doubles(&array)?.unary_opt::<_, Int64Type>(nanos)) as ArrayRef, 1)
             }
+            DataType::Struct(_) => return Self::of_parts(path, columns),
             kind if kind.is_integer() => (array, unit),
             _ => return None,
         };
         let values = cast(&array, &DataType::Int64).ok()?;
-        Some(Self { values: values.as_primitive::<Int64Type>().clone(), unit })
+        Some(Self { values: values.as_primitive::<Int64Type>().clone(), unit, nanos: None })
+    }
+
+    fn of_parts(path: &FieldPath, columns: &RecordBatch) -> Option<Self> {
+        let part = |name: &str, unit| {
+            Self::resolve(&path.then(PathStep::Name(name.into())), unit, columns)
+        };
+        let mut pairs = SECONDS_AND_NANOS.iter();
+        let (seconds, nanos) = pairs.find_map(|[s, ns]| part(s, 1_000_000_000).zip(part(ns, 1)))?;
+        Some(Self { nanos: Some(Box::new(nanos)), ..seconds })
     }
 
     /// `None` where it is null or out of range.
     pub fn at(&self, row: usize) -> Option<i64> {
-        self.values.is_valid(row).then(|| self.values.value(row).checked_mul(self.unit)).flatten()
+        let value = self.values.is_valid(row).then(|| self.values.value(row))?;
+        let whole = value.checked_mul(self.unit)?;
+        self.nanos.as_ref().map_or(Some(whole), |nanos| whole.checked_add(nanos.at(row)?))
     }
 }
 
@@ -275,5 +297,35 @@ impl Placements {
             RotationColumns::Yaw(yaw) => Rotation::from_rpy([0.0, 0.0, finite(yaw.at(row)?)?]),
         };
         position.iter().all(|part| part.is_finite()).then_some(Placement { position, rotation })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{StructArray, UInt32Array};
+    use arrow_schema::Field;
+
+    use super::*;
+
+    #[test]
+    fn a_structure_of_seconds_and_nanoseconds_is_a_time() {
+        for [seconds, nanos] in SECONDS_AND_NANOS {
+            let column = |name: &str, values: [Option<u32>; 3]| {
+                let field = Arc::new(Field::new(name, DataType::UInt32, true));
+                (field, Arc::new(UInt32Array::from_iter(values)) as ArrayRef)
+            };
+            let stamp = StructArray::from(vec![
+                column(seconds, [Some(1_700_000_000), None, Some(2)]),
+                column(nanos, [Some(5), Some(6), Some(7)]),
+            ]);
+            let columns = [("stamp", Arc::new(stamp) as ArrayRef)];
+            let columns = RecordBatch::try_from_iter(columns).unwrap();
+            let resolve =
+                |path: &str| Times::resolve(&FieldPath::parse(path).ok()?, 1_000, &columns);
+            let times = resolve("stamp").unwrap();
+            let found = [0, 1, 2].map(|row| times.at(row));
+            assert_eq!(found, [Some(1_700_000_000_000_000_005), None, Some(2_000_000_007)]);
+            assert_eq!(resolve(&format!("stamp.{seconds}")).unwrap().at(2), Some(2_000));
+        }
     }
 }

@@ -1,10 +1,17 @@
 //! Maps from the fields of messages to what they are: pictures, scans, points, poses, positions on
 //! the globe, mounts and lines of a log. Reads no rows.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::Value;
 use sluice_model::{FieldPath, Pattern, Patterns};
+
+/// Patterns that are not those of channels, which a run would look for.
+fn type_patterns(_: &mut SchemaGenerator) -> Schema {
+    let one = json_schema!({ "type": "string",
+        "description": "a glob, or `re:` and a regular expression" });
+    json_schema!({ "anyOf": [one, { "type": "array", "items": one }] })
+}
 
 /// What to show of some messages. Exactly one of `image`, `scan`, `points`, `velodyne`, `pose`,
 /// `fix`, `mount` and `log` says what they are.
@@ -14,6 +21,7 @@ pub struct ViewMap {
     /// Channels whose messages it fits. Default: all.
     pub channels: Patterns,
     /// Types it fits, by name. Default: all that have the fields.
+    #[schemars(schema_with = "type_patterns")]
     pub types: Patterns,
     /// The field with the message's own time. Default, and if it has none: the time of the event.
     pub time: Option<FieldPath>,

@@ -1,6 +1,6 @@
 //! Remembers what was read from the last files, so that not every split reads it again.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -29,15 +29,15 @@ impl<T: Clone> FileCache<T> {
     /// The capacity: files are read one after another.
     const CAPACITY: usize = 4;
 
-    /// What `read` returns for this file, which is read again if it is not in the cache or has
+    /// What `read` returns for this open file, which is read again if it is not in the cache or has
     /// changed.
     pub fn get(
         &self,
-        path: &Path,
+        mut log: LogFile,
         read: impl FnOnce(&mut LogFile) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let mut log = LogFile::open_plain(path)?;
-        let modified = std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
+        let path = log.path().to_owned();
+        let modified = std::fs::metadata(&path).and_then(|meta| meta.modified()).ok();
         let version = log.version().map(str::to_owned);
         let stamp = (log.len().unwrap_or_default(), modified, version);
         let is_it = |cached: &&CachedFile<T>| cached.path == path && cached.stamp == stamp;
@@ -48,7 +48,7 @@ impl<T: Clone> FileCache<T> {
         let content = read(&mut log)?;
         let mut cached = self.lock();
         cached.retain(|cached| cached.path != path);
-        cached.insert(0, CachedFile { path: path.to_owned(), stamp, content: content.clone() });
+        cached.insert(0, CachedFile { path, stamp, content: content.clone() });
         cached.truncate(Self::CAPACITY);
         Ok(content)
     }
@@ -74,7 +74,7 @@ mod tests {
                 reads.set(reads.get() + 1);
                 Ok(log.len())
             };
-            cache.get(&dir.path().join(name), read).unwrap()
+            cache.get(LogFile::open_plain(&dir.path().join(name)).unwrap(), read).unwrap()
         };
         fs::write(dir.path().join("a"), "one").unwrap();
         assert_eq!((get("a"), get("a"), reads.get()), (Some(3), Some(3), 1));
@@ -96,7 +96,8 @@ mod tests {
         let path = dir.path().join("log");
         fs::write(&path, "one").unwrap();
         let cache = FileCache::default();
-        cache.get(&path, |_| Err::<u32, _>(Error::refused("unreadable"))).unwrap_err();
-        assert_eq!(cache.get(&path, |_| Ok(7)).unwrap(), 7);
+        let open = || LogFile::open_plain(&path).unwrap();
+        cache.get(open(), |_| Err::<u32, _>(Error::refused("unreadable"))).unwrap_err();
+        assert_eq!(cache.get(open(), |_| Ok(7)).unwrap(), 7);
     }
 }

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use zstd::zstd_safe::DCtx;
 
 use super::ZSTD_MAGIC;
+use super::frame_needs::{FrameNeeds, LONGEST_HEADER};
 use super::unpack::{BLOCK_HEADER, MAX_KEPT};
 use crate::frames::SKIPPABLE;
 
@@ -71,11 +72,7 @@ impl<R: Read> CompressedInput<R> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
             there => there?,
         };
-        let begins = |magic: [u8; 4], masks: [u8; 4]| {
-            let mut expected = magic.iter().zip(masks);
-            there.iter().zip(&mut expected).all(|(byte, (magic, mask))| (byte ^ magic) & mask == 0)
-        };
-        Ok(begins(ZSTD_MAGIC, [0xff; 4]) || begins(SKIPPABLE, [0xf0, 0xff, 0xff, 0xff]))
+        Ok(may_begin_frame(there))
     }
 
     /// How many bytes can be read again.
@@ -93,6 +90,62 @@ impl<R: Read> CompressedInput<R> {
         let has_magic =
             |bytes: &[u8]| bytes.windows(ZSTD_MAGIC.len()).any(|four| four == ZSTD_MAGIC);
         has_magic(kept) || has_magic(&[last, &next].concat())
+    }
+
+    /// What the frame needs whose header was to be decoded last, if that is missing, and blocks
+    /// follow the header as they do if it is not damaged. Consumes the header and these blocks.
+    ///
+    /// After an `Err`, such as `WouldBlock`, it can be called again.
+    pub(super) fn frame_needs(&mut self) -> io::Result<Option<FrameNeeds>> {
+        let mut start: Vec<u8> = self.kept.iter().take(LONGEST_HEADER).copied().collect();
+        // The decoder has seen the whole header, so this reads nothing that it needs.
+        start.extend(self.fill_buf().unwrap_or_default().iter().take(LONGEST_HEADER));
+        let Some(needs) = FrameNeeds::from_start(&start) else { return Ok(None) };
+        Ok(self.has_blocks(&needs)?.then_some(needs))
+    }
+
+    /// Whether the first blocks behind the header are what they can be, and the end or another
+    /// frame follows the last one.
+    fn has_blocks(&mut self, needs: &FrameNeeds) -> io::Result<bool> {
+        /// Of random bytes, one in 21 passes for the header of a block.
+        const ENOUGH: usize = 8;
+        const LONGEST: usize = 128 << 10;
+        let mut end = needs.header_len;
+        for _ in 0..ENOUGH {
+            let [a, b, c] = self.keep(end, BLOCK_HEADER)? else { return Ok(false) };
+            let header = u32::from_le_bytes([*a, *b, *c, 0]) as usize;
+            let (is_last, len) = (header & 1 == 1, header >> 3);
+            let stored_len = match header >> 1 & 3 {
+                1 => 1,
+                3 => return Ok(false),
+                _ => len,
+            };
+            end += BLOCK_HEADER;
+            if len > LONGEST || self.keep(end, stored_len)?.len() < stored_len {
+                return Ok(false);
+            }
+            end += stored_len;
+            if is_last {
+                let checksum_len = if needs.has_checksum { 4 } else { 0 };
+                let next = self.keep(end, checksum_len + ZSTD_MAGIC.len())?;
+                return Ok(next.get(checksum_len..).is_some_and(may_begin_frame));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Consumes up to `len` bytes behind the first `start` of those that can be read again. Returns
+    /// them: fewer at the end.
+    fn keep(&mut self, start: usize, len: usize) -> io::Result<&[u8]> {
+        while self.kept.len() < start + len {
+            let part = self.fill_buf()?.len().min(start + len - self.kept.len());
+            if part == 0 {
+                break;
+            }
+            self.consume(part);
+        }
+        let bytes = self.kept.get(start..).unwrap_or_default();
+        Ok(bytes.get(..len).unwrap_or(bytes))
     }
 
     /// Takes note that what was consumed has given its output.
@@ -133,4 +186,13 @@ impl<R: Read> CompressedInput<R> {
             }
         }
     }
+}
+
+/// Whether these bytes are the first ones of a frame, as far as they go.
+fn may_begin_frame(bytes: &[u8]) -> bool {
+    let begins = |magic: [u8; 4], masks: [u8; 4]| {
+        let mut expected = magic.iter().zip(masks);
+        bytes.iter().zip(&mut expected).all(|(byte, (magic, mask))| (byte ^ magic) & mask == 0)
+    };
+    begins(ZSTD_MAGIC, [0xff; 4]) || begins(SKIPPABLE, [0xf0, 0xff, 0xff, 0xff])
 }

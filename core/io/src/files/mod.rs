@@ -6,6 +6,7 @@
 mod cache;
 mod compressed_input;
 mod foreign;
+mod frame_needs;
 mod hash;
 mod inputs;
 mod log;
@@ -51,6 +52,10 @@ pub struct Input {
 /// The end of the names of temporary files.
 pub const TEMPORARY: &str = ".sluice-tmp";
 
+/// What is wrong with a path that is not text, where it is to become an option, and what to do.
+pub const NOT_UTF8: &str =
+    "is not UTF-8, and options are text: rename the file, or make a link with another name";
+
 /// Whether this is the name of a temporary file, not of an output.
 pub fn is_litter(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(TEMPORARY)
@@ -83,6 +88,21 @@ pub fn expand(names: &[PathBuf]) -> Result<Vec<Input>, Error> {
         }
     }
     Ok(inputs)
+}
+
+/// The folders that a name means: the folder of that name, or, if it is a glob that matches no
+/// file, the folders that match it, sorted by name. None for a file, and in object stores.
+pub fn folders(name: &Path) -> Result<Vec<PathBuf>, Error> {
+    if is_folder(name) {
+        return Ok(vec![name.to_owned()]);
+    }
+    let is_file = name == Path::new("-") || store::is_address(name) || name.exists();
+    if is_file || !is_glob(name.as_os_str()) {
+        return Ok(Vec::new());
+    }
+    let found = globs::expand(name)?;
+    let has_file = found.iter().any(|path| !path.is_dir());
+    Ok(if has_file { Vec::new() } else { found })
 }
 
 fn matches(name: &Path) -> Result<Vec<Input>, Error> {
@@ -228,7 +248,13 @@ pub fn exists(path: &Path) -> bool {
 pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
     match StorePath::parse(path)? {
         Some(place) => objects::read(&place).map_err(|e| Error::io("read", path, e)),
-        None => fs::read(path).map_err(|e| Error::io("read", path, e)),
+        None => fs::read(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound if path == Path::new("-") => {
+                let what = "expected a file here; save the input to a file, and name that";
+                Error::io("read", path, io::Error::new(io::ErrorKind::NotFound, what))
+            }
+            _ => Error::io("read", path, error),
+        }),
     }
 }
 

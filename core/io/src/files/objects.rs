@@ -100,7 +100,9 @@ pub(super) fn expand(name: &Path, place: &StorePath, inputs: &mut Vec<Input>) ->
             "expected an object, found a folder of objects: pass its objects, such as {}",
             name.join("*").display()
         ))),
-        _ => Err(Error::io("open", name, missing)),
+        Ok(None) => Err(Error::io("open", name, missing)),
+        // There may be no such bucket.
+        Err(error) => Err(Error::io("open", name, error)),
     }
 }
 

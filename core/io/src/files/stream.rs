@@ -136,6 +136,7 @@ impl Stream {
             Err(error)
                 if matches!(self.from, Origin::Packed(_))
                     && error.raw_os_error().is_none()
+                    && error.kind() != io::ErrorKind::Unsupported
                     && !UpstreamError::is(&error) =>
             {
                 self.broken = Some(format!("the compressed data is damaged or cut off: {error}"));

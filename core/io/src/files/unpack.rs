@@ -6,10 +6,11 @@ use std::fmt;
 use std::io::{self, Read};
 use std::ops::Range;
 
-use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
+use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 
 use super::ZSTD_MAGIC;
 use super::compressed_input::CompressedInput;
+use super::frame_needs::MAX_WINDOW_LOG;
 use super::stream::UpstreamError;
 use crate::ReadBuffer;
 use crate::frames::DEFAULT_LEN;
@@ -65,6 +66,8 @@ pub(super) struct Unpacker<R> {
     passed: Option<u64>,
     /// Why nothing follows what is ready.
     failure: Option<io::Error>,
+    /// Why decompression failed, if the bytes that show what the frame needs do not come yet.
+    undecided: Option<io::Error>,
     /// Whether the frame was searched for. It may be one that the damaged frame contains, as
     /// payloads may be compressed: then neither a frame nor the end follows it.
     is_found: bool,
@@ -74,9 +77,11 @@ pub(super) struct Unpacker<R> {
 
 impl<R: Read> Unpacker<R> {
     pub(super) fn new(from: R) -> io::Result<Self> {
+        let mut decoder = Decoder::new()?;
+        decoder.set_parameter(DParameter::WindowLogMax(MAX_WINDOW_LOG))?;
         Ok(Self {
             from: CompressedInput::new(from),
-            decoder: Decoder::new()?,
+            decoder,
             wanted: FIRST,
             is_between: true,
             is_cut_off: false,
@@ -86,6 +91,7 @@ impl<R: Read> Unpacker<R> {
             skips_checksums: false,
             passed: None,
             failure: None,
+            undecided: None,
             is_found: false,
             search: None,
         })
@@ -211,7 +217,7 @@ impl<R: Read> Unpacker<R> {
             if !self.search_on()? {
                 return Ok(false);
             }
-            match self.step() {
+            match self.undecided.take().map_or_else(|| self.step(), Err) {
                 Ok(Step::End) => return Ok(false),
                 Ok(_) if self.wanted == 0 => self.end_frame()?,
                 Ok(Step::Header) if self.is_passing() => self.pass(),
@@ -252,10 +258,20 @@ impl<R: Read> Unpacker<R> {
 
     /// Drops what is wrong of a frame that cannot be read to its end, and what may be no part of
     /// the log. Says how much of the frame remains: the damage may begin there, and no checksum
-    /// tells.
+    /// tells. Drops nothing yet if reading fails.
     fn fail(&mut self, error: io::Error) -> io::Error {
         if error.kind() != io::ErrorKind::Other && !self.is_cut_off || UpstreamError::is(&error) {
             return error;
+        }
+        if !self.is_found && self.passed.is_none_or(|len| len == 0) {
+            match self.from.frame_needs() {
+                Ok(Some(needs)) => return io::Error::new(io::ErrorKind::Unsupported, needs.advice),
+                Ok(None) => {}
+                Err(unread) => {
+                    self.undecided = Some(error);
+                    return unread;
+                }
+            }
         }
         let is_checked = is_checksum_error(&error);
         // With another frame behind its checksum, its length is right: what it holds is its own.

@@ -1,6 +1,6 @@
 //! Creating outputs: new, continued, growing under their final names, or written directly.
 
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -126,13 +126,23 @@ impl Outputs {
         match (kept, self.overwrite) {
             (true, _) => open.append(true),
             (false, Overwrite::Refuse) => open.read(true).write(true).create_new(true),
-            (false, _) => open.read(true).write(true).create(true).truncate(true),
+            (false, _) => open.read(true).write(true).create(true).truncate(false),
         };
         let opened = self.inject(OutputStep::Create).and_then(|()| open.open(target));
         let file = opened.map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => appeared_error(target),
             _ => Error::io("create", target, e),
         })?;
+        // Another recording would write over it. File systems without locks are not refused.
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            return Err(Error::refused(format!(
+                "another program is writing this file; choose another name: {}",
+                target.display()
+            )));
+        }
+        if !kept && self.overwrite != Overwrite::Refuse {
+            file.set_len(0).map_err(|e| Error::io("truncate", target, e))?;
+        }
         let shared = file.try_clone().map_err(|e| Error::io("create", target, e))?;
         let mut state = self.state();
         state.growing.insert(target.to_owned(), Arc::new(shared));
@@ -141,7 +151,7 @@ impl Outputs {
         }
         drop(state);
         let base = file.metadata().map_err(|e| Error::io("look at", target, e))?.len();
-        let file = DiskFile::growing(file, self.faults.clone());
+        let file = DiskFile::growing(file, base, self.faults.clone());
         let mut output = self.file((target, target), file, packing, Some(base));
         output.continues = kept;
         if kept {
@@ -177,7 +187,12 @@ impl Outputs {
             Packing::Plain => Destination::Plain(file),
             Packing::Frames => {
                 let counted = HashingFile { disk: file, hasher: hasher.take(), bytes: 0 };
-                Destination::Packed(Box::new(FrameWriter::new(counted, base, &self.tasks)))
+                let frames = FrameWriter::new(counted, base, &self.tasks);
+                if base.is_some() {
+                    let events = Arc::clone(&frames.events_in_file);
+                    self.state().events_in_frames.insert(target.to_owned(), events);
+                }
+                Destination::Packed(Box::new(frames))
             }
         };
         let (outputs, target, at) = (Arc::clone(self), target.to_owned(), at.to_owned());

@@ -1,7 +1,7 @@
 //! A file that is brought to disk while it is still being written.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::sync::Arc;
 
 use super::faults::{FaultInjector, write_all};
@@ -20,6 +20,15 @@ pub(super) struct DiskFile {
     faults: Option<Arc<FaultInjector>>,
     /// `None` if only the end of the run syncs.
     sync: Option<EarlySync>,
+    /// `None` before it has its final name.
+    growth: Option<Growth>,
+}
+
+/// How far a file has grown under its final name.
+struct Growth {
+    end: u64,
+    /// Whether another program has truncated it meanwhile.
+    is_truncated: bool,
 }
 
 #[derive(Default)]
@@ -34,20 +43,69 @@ impl DiskFile {
     pub(super) fn unpublished(file: File, faults: Option<Arc<FaultInjector>>) -> Self {
         // An injector counts steps, and others would make them random.
         let sync = faults.is_none().then(EarlySync::default);
-        Self { file, faults, sync }
+        Self { file, faults, sync, growth: None }
     }
 
-    /// A file that grows under its final name.
-    pub(super) fn growing(file: File, faults: Option<Arc<FaultInjector>>) -> Self {
-        Self { file, faults, sync: None }
+    /// A file of `end` bytes that grows under its final name.
+    pub(super) fn growing(file: File, end: u64, faults: Option<Arc<FaultInjector>>) -> Self {
+        let growth = Some(Growth { end, is_truncated: false });
+        Self { file, faults, sync: None, growth }
     }
 
+    /// Appends all of `bytes`; to a file that grows, all or nothing.
     pub(super) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        write_all(self.faults.as_deref(), &mut self.file, bytes)?;
-        match &mut self.sync {
-            Some(sync) => sync.wrote(&self.file, bytes.len() as u64),
-            None => Ok(()),
+        let len = bytes.len() as u64;
+        let end = self.find_end()?;
+        let written = write_all(self.faults.as_deref(), &mut self.file, bytes);
+        match (&mut self.growth, written) {
+            (Some(growth), Ok(())) => growth.end += len,
+            // A part would hide what is appended later. The first error is the one to report.
+            (Some(_), Err(error)) => {
+                self.cut(end);
+                return Err(error);
+            }
+            (None, written) => written?,
         }
+        self.sync.as_mut().map_or(Ok(()), |sync| sync.wrote(&self.file, len))
+    }
+
+    /// Where a file that grows ends. If another program has truncated it, writing goes on at its
+    /// end now: there would be a hole before the place where it ended.
+    fn find_end(&mut self) -> io::Result<u64> {
+        let Some(growth) = &mut self.growth else { return Ok(0) };
+        let len = self.file.metadata()?.len();
+        if len < growth.end {
+            self.file.seek(SeekFrom::Start(len))?;
+            *growth = Growth { end: len, is_truncated: true };
+        }
+        Ok(growth.end)
+    }
+
+    /// Where a file that grows ends, as far as is known without a look.
+    pub(super) fn end(&self) -> u64 {
+        self.growth.as_ref().map_or(0, |growth| growth.end)
+    }
+
+    /// Says where a file that grows ends, after other writes than by this.
+    pub(super) fn has_grown_to(&mut self, end: u64) {
+        self.growth.iter_mut().for_each(|growth| growth.end = end);
+    }
+
+    /// Removes what was appended to a file that grows after it had `end` bytes. Returns whether
+    /// that succeeded.
+    pub(super) fn cut(&mut self, end: u64) -> bool {
+        // What another program has truncated is not filled with zeros.
+        let Ok(now) = self.find_end() else { return false };
+        let end = end.min(now);
+        self.has_grown_to(end);
+        self.file.set_len(end).and_then(|()| self.file.seek(SeekFrom::Start(end))).is_ok()
+    }
+
+    /// Whether another program has truncated it while it grew.
+    pub(super) fn is_truncated(&mut self) -> bool {
+        // If it cannot be looked at, the sync that follows fails, too.
+        drop(self.find_end());
+        self.growth.as_ref().is_some_and(|growth| growth.is_truncated)
     }
 
     /// Ends writing. What is not synced yet is left for publishing.
@@ -107,6 +165,6 @@ mod tests {
     #[test]
     fn a_short_file_and_one_that_grows_are_synced_by_others() {
         assert!(written(DiskFile::unpublished(unsyncable(), None), SYNC_STEP - (1 << 20)).is_ok());
-        assert!(written(DiskFile::growing(unsyncable(), None), 2 * SYNC_STEP).is_ok());
+        assert!(written(DiskFile::growing(unsyncable(), 0, None), 2 * SYNC_STEP).is_ok());
     }
 }

@@ -1,13 +1,14 @@
 //! One output that is being written: its destination, compression, length and hash.
 
 mod mark;
+mod terminal;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::disk_file::DiskFile;
 use super::faults::{FaultInjector, OutputStep, flush, inject, write_all, write_all_at};
@@ -55,17 +56,25 @@ pub(super) struct FrameWriter {
     whole: bool,
     /// Its initial length, if it grows under its final name.
     base: Option<u64>,
-    /// The rows of what was written so far.
-    rows: u64,
-    /// The rows of the frames in the file.
+    /// What was written so far.
+    counts: RowCounts,
+    /// The rows of the frames in the file, and its events, which others look at.
     rows_in_file: u64,
+    pub(super) events_in_file: Arc<AtomicU64>,
+}
+
+/// What the first bytes of a file hold.
+#[derive(Clone, Copy, Default)]
+struct RowCounts {
+    rows: u64,
+    events: u64,
 }
 
 struct CompressedFrame {
     packed: Vec<u8>,
     plain: usize,
-    /// The rows up to its end.
-    rows: u64,
+    /// What the file has up to its end.
+    counts: RowCounts,
 }
 
 impl FrameWriter {
@@ -78,16 +87,22 @@ impl FrameWriter {
             table: Some(SeekTableBuilder::default()),
             whole: true,
             base,
-            rows: 0,
+            counts: RowCounts::default(),
             rows_in_file: 0,
+            events_in_file: Arc::default(),
         }
     }
 
-    fn set_rows(&mut self, rows: u64) {
-        self.rows = rows;
+    fn set_counts(&mut self, counts: RowCounts) {
+        self.counts = counts;
         if self.plain.is_empty() && self.frames.is_empty() {
-            self.rows_in_file = rows;
+            self.put_counts(counts);
         }
+    }
+
+    fn put_counts(&mut self, counts: RowCounts) {
+        self.rows_in_file = counts.rows;
+        self.events_in_file.store(counts.events, Ordering::Relaxed);
     }
 
     fn write(&mut self, target: &Path, mut bytes: &[u8]) -> Result<(), Error> {
@@ -118,11 +133,12 @@ impl FrameWriter {
     }
 
     fn cut(&mut self, target: &Path) -> Result<(), Error> {
-        let (plain, at, rows) = (std::mem::take(&mut self.plain), target.to_owned(), self.rows);
+        let (plain, at) = (std::mem::take(&mut self.plain), target.to_owned());
+        let counts = self.counts;
         let job = Job::new(plain.len(), move || {
             let packed = frames::compress(&plain, frames::DEFAULT_LEVEL);
             let packed = packed.map_err(|e| Error::io("compress", at, e))?;
-            Ok(CompressedFrame { packed, plain: plain.len(), rows })
+            Ok(CompressedFrame { packed, plain: plain.len(), counts })
         });
         while let Some(frame) = self.frames.make_room(&job)? {
             self.put(target, &frame)?;
@@ -137,18 +153,14 @@ impl FrameWriter {
             let pushed = table.push(frame.packed.len(), frame.plain);
             pushed.map_err(|e| Error::io("write", target, e))?;
         }
-        self.rows_in_file = frame.rows;
+        self.put_counts(frame.counts);
         Ok(())
     }
 
-    /// Appends all of `bytes` to the file, or nothing.
+    /// Appends all of `bytes` to the file; to one that grows, all or nothing.
     fn append(&mut self, target: &Path, bytes: &[u8]) -> Result<(), Error> {
-        let before = self.base.unwrap_or(0) + self.file.bytes;
         self.file.write_all(bytes).map_err(|e| {
-            // A partial frame would hide the frames after it.
             self.whole = false;
-            let file = &mut self.file.disk.file;
-            drop(file.set_len(before).and_then(|()| file.seek(SeekFrom::Start(before))));
             Error::io("write", target, e)
         })
     }
@@ -224,23 +236,6 @@ impl OutputFile {
         self.bytes
     }
 
-    /// Whether it is a terminal.
-    pub fn is_terminal(&self) -> bool {
-        matches!(self.destination, Destination::Direct(_))
-            && self.target == Path::new("-")
-            && io::stdout().is_terminal()
-    }
-
-    /// Writes binary data, which is refused on a terminal.
-    pub fn write_binary(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        if self.bytes == 0 && self.is_terminal() {
-            return Err(Error::refused(
-                "binary data is not written to a terminal; use a file or a pipe",
-            ));
-        }
-        self.write(bytes)
-    }
-
     /// Writes bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let faults = self.outputs.faults.as_deref();
@@ -253,7 +248,8 @@ impl OutputFile {
             Destination::Direct(to) => write_all(faults, to, bytes),
         };
         if let Err(error) = written {
-            self.undo_failed_write();
+            // A file that grows is as it was.
+            self.whole &= self.base.is_some();
             return Err(Error::io("write", &self.target, error));
         }
         self.bytes += bytes.len() as u64;
@@ -266,26 +262,13 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Says how many rows the bytes written so far hold, if they end with a whole one: a compressed
-    /// file that grows and must end early has the rows in the frames before.
-    pub fn set_rows(&mut self, rows: u64) {
+    /// Says how many rows the bytes written so far hold, if they end with a whole one, and of how
+    /// many events, in the order in which the sink was given them: a compressed file that grows and
+    /// must end early has those in the frames before.
+    pub fn set_rows(&mut self, rows: u64, events: u64) {
         if let Destination::Packed(packed) = &mut self.destination {
-            packed.set_rows(rows);
+            packed.set_counts(RowCounts { rows, events });
         }
-    }
-
-    /// Undoes a failed write as far as possible.
-    fn undo_failed_write(&mut self) {
-        let (Some(base), Destination::Plain(DiskFile { file, .. })) =
-            (self.base, &mut self.destination)
-        else {
-            self.whole = false;
-            return;
-        };
-        // A partial event would hide the events appended later. Errors here are ignored: the first
-        // one is reported.
-        let len = base + self.bytes;
-        drop(file.set_len(len).and_then(|()| file.seek(SeekFrom::Start(len))));
     }
 
     /// Makes everything written so far readable by others. Compressed output ends its current
@@ -317,9 +300,12 @@ impl OutputFile {
         let broken = || Error::internal("the head of this output cannot be replaced");
         let body = self.bytes.checked_sub(len).filter(|_| self.can_replace_head());
         let body = body.ok_or_else(broken)?;
-        let Destination::Plain(DiskFile { file, .. }) = &mut self.destination else {
-            return Err(broken());
-        };
+        let Destination::Plain(disk) = &mut self.destination else { return Err(broken()) };
+        if disk.is_truncated() {
+            let what = "another program has truncated it";
+            return Err(Error::io("complete", &self.target, io::Error::other(what)));
+        }
+        let file = &mut disk.file;
         let (fail, faults) =
             (|e| Error::io("write", &self.target, e), self.outputs.faults.as_deref());
         let end = body + head.len() as u64;
@@ -332,6 +318,7 @@ impl OutputFile {
         if let Some(hasher) = &mut self.hasher {
             *hasher = hashed(file, end).map_err(fail)?;
         }
+        disk.has_grown_to(end);
         self.outputs.written.fetch_add(end.saturating_sub(self.bytes), Ordering::Relaxed);
         (self.bytes, self.whole) = (end, true);
         Ok(())
@@ -377,7 +364,7 @@ impl OutputFile {
         }
         let (fail, faults) = (|e| Error::io("write", name, e), outputs.faults.as_deref());
         let mut ended = Ok(());
-        let (file, hasher, bytes) = match to {
+        let (mut file, hasher, bytes) = match to {
             Destination::Plain(file) => (Some(file), hasher, bytes),
             Destination::Packed(packed) => {
                 let (counted, rows_in_file, written) = packed.finish(name);
@@ -396,12 +383,13 @@ impl OutputFile {
                 (None, hasher, bytes)
             }
         };
+        let is_truncated = file.as_mut().is_some_and(DiskFile::is_truncated);
         let file = file.map(DiskFile::finish).transpose().map_err(fail)?;
         let mut is_displaced = false;
         // What is left of the others is synced together when they are published.
-        if let (Some(file), Some(base)) = (file, base) {
+        if let Some(file) = file.filter(|_| base.is_some()) {
             sync(faults, &file).map_err(fail)?;
-            is_displaced = !leads_to(&at, &file, base + bytes);
+            is_displaced = is_truncated || !leads_to(&at, &file);
         }
         let blake3 = hasher.map(|hasher| hasher.finalize().to_hex().to_string());
         let replaces = continues || outputs.overwrite != Overwrite::Refuse;
@@ -410,6 +398,9 @@ impl OutputFile {
         state.growing.remove(&target);
         if is_displaced {
             state.displaced.push(name.to_owned());
+        }
+        if is_truncated {
+            state.truncated.push(name.to_owned());
         }
         let bytes = bytes + base.unwrap_or(0);
         let file = PublishedFile { path: name.to_owned(), rows, bytes, blake3 };
@@ -449,10 +440,10 @@ impl OutputFile {
     }
 }
 
-/// Whether `path` leads to this file, which has at least `len` bytes.
-fn leads_to(path: &Path, file: &File, len: u64) -> bool {
+/// Whether `path` leads to this file.
+fn leads_to(path: &Path, file: &File) -> bool {
     let (Ok(there), Ok(ours)) = (fs::metadata(path), file.metadata()) else { return false };
-    (there.dev(), there.ino()) == (ours.dev(), ours.ino()) && ours.len() >= len
+    (there.dev(), there.ino()) == (ours.dev(), ours.ino())
 }
 
 /// Bytes moved or hashed at a time.

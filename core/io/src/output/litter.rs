@@ -6,6 +6,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::objects::temporary_dir_for;
+use super::temporary::short;
 use super::{MANIFEST, TEMPORARY, folder_of, temporary_path};
 use crate::store::is_address;
 
@@ -59,10 +61,8 @@ fn temporary_names(folder: &Path) -> impl Iterator<Item = String> {
 
 fn remove_if_stale(folder: &Path, name: &str, short: Option<&str>) {
     // A dot would mean another target whose name starts with this one's.
-    let owner = inner_name(name, short).and_then(|inner| inner.rsplit_once('-'));
-    let Some((owner, _)) = owner else { return };
-    let (process, started) = owner.split_once('-').unwrap_or((owner, ""));
-    let Ok(process) = process.parse::<u32>() else { return };
+    let owner = inner_name(name, short).and_then(split_owner);
+    let Some((process, started)) = owner else { return };
     let path = folder.join(name);
     // A running process may still publish it: it may have closed the file, or locks may not be
     // shared between machines.
@@ -103,6 +103,45 @@ pub fn is_running(process: u32, started: &str) -> bool {
         None => process == std::process::id() && started.is_empty(),
         Some(start) => start == started || (started.is_empty() && process != std::process::id()),
     }
+}
+
+/// Shows other programs that this one will publish a file: see [`is_being_written`].
+#[derive(Debug)]
+pub struct ReservedName(PathBuf);
+
+impl ReservedName {
+    /// Reserves the name of `target` until dropped; `None` if its folder cannot be written to, or
+    /// does not exist yet.
+    pub fn reserve(target: &Path) -> Option<Self> {
+        let name = target.file_name()?.to_str()?;
+        let temporary = format!(".{}.{}-name{TEMPORARY}", short(name), owner());
+        let path = temporary_dir_for(folder_of(target)).join(temporary);
+        File::create_new(&path).ok()?;
+        Some(Self(path))
+    }
+}
+
+impl Drop for ReservedName {
+    fn drop(&mut self) {
+        remove_any(&self.0);
+    }
+}
+
+/// Whether a running process has reserved this name, or writes a file that it will publish so.
+pub fn is_being_written(target: &Path) -> bool {
+    let Some(name) = target.file_name().and_then(|name| name.to_str()) else { return false };
+    let folder = temporary_dir_for(folder_of(target));
+    temporary_names(&folder).any(|temporary| {
+        let owner = inner_name(&temporary, Some(&short(name))).and_then(split_owner);
+        owner.is_some_and(|(process, started)| is_running(process, started))
+    })
+}
+
+/// The process that owns a temporary file, and when it started: from the end of the file's name.
+fn split_owner(inner: &str) -> Option<(u32, &str)> {
+    let (owner, _) = inner.rsplit_once('-')?;
+    let (process, started) = owner.split_once('-').unwrap_or((owner, ""));
+    Some((process.parse().ok()?, started))
 }
 
 /// Removes the litter next to these outputs, and in the folders among them.

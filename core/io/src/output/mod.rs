@@ -61,7 +61,8 @@ use targets::{real_path, resolve_link};
 pub use atomic::{remove_file, replace_file, sync_folder};
 pub use file::OutputFile;
 pub use litter::{
-    ListedLitter, is_running, is_used, process_start, remove_unfinished_manifest, sweep,
+    ListedLitter, ReservedName, is_being_written, is_running, is_used, process_start,
+    remove_unfinished_manifest, sweep,
 };
 pub use many::OutputFiles;
 pub use objects::remove_objects;
@@ -126,10 +127,14 @@ pub struct Outputs {
 struct State {
     /// Files that grow under their final names.
     growing: BTreeMap<PathBuf, Arc<File>>,
+    /// The events in the frames of those that are compressed.
+    events_in_frames: BTreeMap<PathBuf, Arc<AtomicU64>>,
     /// Those of them that this run created.
     fresh: BTreeSet<PathBuf>,
     /// Those that were moved, removed or truncated by others before they were complete.
     displaced: Vec<PathBuf>,
+    /// Those of them that were truncated.
+    truncated: Vec<PathBuf>,
     /// Open temporary files and staging directories, by target.
     open: BTreeMap<PathBuf, PathBuf>,
     /// The canonical paths of all targets so far.
@@ -249,6 +254,12 @@ impl Outputs {
         self.state().growing.keys().cloned().collect()
     }
 
+    /// The number of events in the frames of a compressed file that grows, as far as its sink
+    /// [says](OutputFile::set_rows), which rises while it is written; `None` for other targets.
+    pub fn events_in_frames(&self, target: &Path) -> Option<Arc<AtomicU64>> {
+        self.state().events_in_frames.get(&self.actual_path(target)).cloned()
+    }
+
     /// Brings what has been written to these files so far to disk when it is called, on any thread.
     pub fn growing_sync(&self) -> impl FnOnce() -> Result<(), Error> + Send + use<> {
         let (growing, faults) = (self.state().growing.clone(), self.faults.clone());
@@ -263,6 +274,11 @@ impl Outputs {
     /// The complete files that grew, and were moved, removed or truncated by others meanwhile.
     pub fn displaced(&self) -> Vec<PathBuf> {
         self.state().displaced.clone()
+    }
+
+    /// Those of them that were truncated.
+    pub fn truncated(&self) -> Vec<PathBuf> {
+        self.state().truncated.clone()
     }
 
     /// The actual path of a target: mostly its own.

@@ -67,7 +67,17 @@ pub(super) fn resolve_link(target: &Path) -> Result<PathBuf, Error> {
     if !target.is_symlink() {
         return Ok(target.to_owned());
     }
-    target.canonicalize().map_err(|e| Error::io("follow the link", target, e))
+    target.canonicalize().map_err(|error| {
+        let error = Error::io("follow the link", target, error);
+        match error.is_missing().then(|| target.read_link()) {
+            Some(Ok(missing)) => error.with_detail(&format!(
+                "it points to {}, and Sluice creates no files through links: remove the link, or \
+                 create its target",
+                missing.display()
+            )),
+            _ => error,
+        }
+    })
 }
 
 /// The canonical path of a folder that may not exist yet.

@@ -173,6 +173,9 @@ impl<'r> PrepareContext<'r> {
             if !is_recognizable || !channel.metadata.is_empty() {
                 self.report.losses.insert("encodings and versions of payloads are not written");
             }
+            if channel.schema.is_some() {
+                self.report.losses.insert(SCHEMAS_LOST);
+            }
             if channel.clock == Clock::Relative {
                 self.report
                     .losses

@@ -254,6 +254,13 @@ pub trait Source: Send + Sync {
     /// The inputs, in reading order. Looks at names and lengths, but opens nothing.
     fn inputs(&self) -> Result<Vec<Input>, Error>;
 
+    /// What a batch converts one by one: the inputs, or the folders of logs that are folders.
+    /// Reading only one of them gives its part of the events. May open files to find which folder
+    /// is one log.
+    fn logs(&self) -> Result<Vec<Input>, Error> {
+        self.inputs()
+    }
+
     /// All files that are read: each input, followed by the files that belong to it. May read
     /// inputs to find these.
     fn files(&self) -> Result<Vec<Input>, Error> {

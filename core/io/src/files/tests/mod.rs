@@ -6,6 +6,7 @@ use std::io::Write;
 use super::*;
 
 mod compressed_damage;
+mod frame_needs;
 mod objects;
 mod streams;
 

@@ -1,9 +1,6 @@
 //! Takes back what was appended to a file that grows. Other files are discarded when a write fails.
 
-use std::fs::File;
-use std::io::{Seek, SeekFrom};
-
-use super::{Destination, FrameWriter, OutputFile};
+use super::{Destination, FrameWriter, HashingFile, OutputFile};
 use crate::Error;
 use crate::frames::SeekTableBuilder;
 
@@ -11,7 +8,9 @@ use crate::frames::SeekTableBuilder;
 #[derive(Debug)]
 pub struct FileMark {
     bytes: u64,
-    bytes_on_disk: u64,
+    /// The bytes appended to the file, and where it ended.
+    appended: u64,
+    end: u64,
     hasher: Option<blake3::Hasher>,
     table: Option<SeekTableBuilder>,
 }
@@ -27,35 +26,34 @@ impl OutputFile {
             return Ok(None);
         }
         self.flush()?;
-        let (bytes_on_disk, hasher, table) = match &self.destination {
+        let bytes = self.bytes;
+        Ok(match &self.destination {
             Destination::Packed(packed) => {
-                (packed.file.bytes, packed.file.hasher.clone(), packed.table.clone())
+                let HashingFile { disk, hasher, bytes: appended } = &packed.file;
+                let (hasher, table) = (hasher.clone(), packed.table.clone());
+                Some(FileMark { bytes, appended: *appended, end: disk.end(), hasher, table })
             }
-            Destination::Plain(_) | Destination::Direct(_) => {
-                (self.bytes, self.hasher.clone(), None)
+            Destination::Plain(disk) => {
+                let hasher = self.hasher.clone();
+                Some(FileMark { bytes, appended: bytes, end: disk.end(), hasher, table: None })
             }
-        };
-        Ok(Some(FileMark { bytes: self.bytes, bytes_on_disk, hasher, table }))
+            Destination::Direct(_) => None,
+        })
     }
 
     /// Takes back what was appended since, whether or not that succeeded; writing can go on.
     pub fn roll_back(&mut self, mark: FileMark) {
-        let FileMark { bytes, bytes_on_disk, hasher, table } = mark;
-        let len = self.base.unwrap_or(0) + bytes_on_disk;
-        let truncate = |file: &mut File| {
-            file.set_len(len).and_then(|()| file.seek(SeekFrom::Start(len))).is_ok()
-        };
+        let FileMark { bytes, appended, end, hasher, table } = mark;
         match &mut self.destination {
             Destination::Packed(packed) => {
                 packed.discard_frames();
-                (packed.file.bytes, packed.file.hasher, packed.table) =
-                    (bytes_on_disk, hasher, table);
-                packed.whole = truncate(&mut packed.file.disk.file);
+                (packed.file.bytes, packed.file.hasher, packed.table) = (appended, hasher, table);
+                packed.whole = packed.file.disk.cut(end);
             }
             Destination::Plain(disk) => {
                 self.hasher = hasher;
                 // The error that led here is reported: a file with a remainder is never complete.
-                self.whole &= truncate(&mut disk.file);
+                self.whole &= disk.cut(end);
             }
             Destination::Direct(_) => {}
         }

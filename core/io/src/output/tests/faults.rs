@@ -140,12 +140,12 @@ fn a_compressed_file_that_grows_keeps_what_it_had_and_the_frames_before_a_full_d
         let before = fs::read(&path).unwrap();
         let second = outputs(FaultInjector::at(fails, StepFault::Short));
         let mut file = second.extend(&path).unwrap();
-        file.set_rows(1);
+        file.set_rows(1, 1);
         for (number, text) in [(2, "two "), (3, "three "), (4, "four ")] {
             let written = file.write(text.as_bytes());
             assert_eq!(written.is_ok(), number - 1 <= fails, "{fails}: {number}");
             if written.is_ok() {
-                file.set_rows(number);
+                file.set_rows(number, number);
                 assert_eq!(file.flush().is_ok(), number - 1 < fails, "{fails}: {number}");
             }
         }

@@ -491,6 +491,17 @@ fn two_files_of_one_name_are_refused_before_anything_is_replaced() {
 }
 
 #[test]
+fn a_link_to_nothing_is_refused_with_advice() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink("missing", &link).unwrap();
+    let refused = outputs(Overwrite::Replace).create(&link).unwrap_err().to_string();
+    let advice = "it points to missing, and Sluice creates no files through links: remove the \
+                  link, or create its target";
+    assert!(refused.ends_with(advice), "{refused}");
+}
+
+#[test]
 fn standard_output_and_devices_may_be_written_twice() {
     let outputs = outputs(Overwrite::Refuse);
     for _ in 0..2 {
