@@ -12,6 +12,9 @@ use sluice_model::{CompanionSink, ConversionNodes, ConversionStage, Plugin};
 use crate::args::Assignment;
 use crate::recipe::toml_value;
 
+/// The source and the sink of a conversion, with their options.
+type Ends<'e> = ((&'e Plugin, &'e [Assignment]), (&'e Plugin, &'e [Assignment]));
+
 /// The stages at both ends of a conversion, and what they need.
 #[derive(Debug, Default)]
 pub(crate) struct Conversion {
@@ -29,29 +32,37 @@ pub(crate) struct Conversion {
 
 impl Conversion {
     /// The stages between this source and this sink, which writes `output`.
-    pub(crate) fn between(
-        source: (&Plugin, &[Assignment]),
-        sink: (&Plugin, &[Assignment]),
-        output: &str,
-        has_types: bool,
-    ) -> Self {
-        let ((source, source_options), (sink, given)) = (source, sink);
+    pub(crate) fn between(ends: Ends<'_>, output: &str, has_types: bool) -> Self {
+        let ((source, _), (sink, _)) = ends;
+        let all = Self::of_rows(ends, output, has_types);
+        // A format's own form needs no conversion, unless it is asked for.
+        if source.name == sink.name && !has_types {
+            return Self { sink_options: all.sink_options, ..Self::default() };
+        }
+        // Programs know messages whose types the log itself declares.
+        let is_declared = source.types.contains(&EMBEDDED_TYPES) && all.from_source.is_empty();
+        if is_declared && !has_types {
+            return Self { sink_options: all.sink_options, ..Self::default() };
+        }
+        Self { types: types(source, has_types), ..all }
+    }
+
+    /// The stages between this source and this sink for rows that are made of several messages:
+    /// their types are in no log.
+    pub(crate) fn of_rows(ends: Ends<'_>, output: &str, has_types: bool) -> Self {
+        let ((source, source_options), (sink, given)) = ends;
         let from_source = behind(source, source_options);
         let mut options = values(given);
         let ConversionNodes { stages: to_sink, sinks } = (sink.conversion)(&mut options);
         let taken = |option: &&Assignment| options.contains_key(&option.name);
         let sink_options = given.iter().filter(taken).cloned().collect();
-        // A format's own form needs no conversion, unless it is asked for.
-        if source.name == sink.name && !has_types {
-            return Self { sink_options, ..Self::default() };
-        }
-        // Programs know messages whose types the log itself declares.
-        let is_declared = source.types.contains(&EMBEDDED_TYPES) && from_source.is_empty();
-        if to_sink.is_empty() || (is_declared && !has_types) {
-            return Self { from_source, sink_options, ..Self::default() };
-        }
+        let sinks = if to_sink.is_empty() { Vec::new() } else { sinks };
         let companions = companions(&sinks, sink, output);
-        Self { from_source, to_sink, companions, sink_options, types: types(source, has_types) }
+        let types = match from_source.is_empty() {
+            true => decoding_types(source, has_types),
+            false => source.types.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        Self { from_source, to_sink, companions, sink_options, types }
     }
 }
 

@@ -97,9 +97,9 @@ pub fn run(
     embedding: &Arc<Embedding>,
 ) -> Result<u8, Failure> {
     let program = [OsString::from("sluice")];
-    let arguments = program.iter().chain(arguments);
-    let parsed = args::command().try_get_matches_from(arguments).and_then(parse_matches);
-    let (global, verb) = parsed.map_err(usage)?;
+    let words = program.iter().chain(arguments);
+    let parsed = args::command().try_get_matches_from(words).and_then(parse_matches);
+    let (global, verb) = parsed.map_err(|error| usage(error, arguments))?;
     let mut shell = Shell::embedded(registry, embedding);
     (shell.quiet, shell.verbose) = (global.quiet, global.verbose);
     let ending = match verb {
@@ -143,10 +143,11 @@ pub fn log_pipeline(
     registry: Registry,
     embedding: &Arc<Embedding>,
 ) -> Result<Pipeline, Failure> {
-    let LogCommand { args } = LogCommand::try_parse_from(arguments).map_err(usage)?;
+    let LogCommand { args } =
+        LogCommand::try_parse_from(arguments).map_err(|error| usage(error, arguments))?;
     let shell = Shell::embedded(registry, embedding);
     let text = pipeline_text(&args, form, &shell)?;
-    let mut pipeline = generated::parse_generated("the query", &text, &shell)?;
+    let mut pipeline = generated::parse_generated("the query", &text, None, &shell)?;
     if let Some(node) = pipeline.nodes.last_mut() {
         node.instance = PluginInstance::Sink(sink);
     }
@@ -190,7 +191,10 @@ fn own_types(source: &Plugin, form: EventForm, selection: &SelectionArgs) -> Vec
 }
 
 /// The message of a command line that does not parse, without the usage.
-fn usage(error: clap::Error) -> Failure {
+fn usage(error: clap::Error, arguments: &[OsString]) -> Failure {
+    if let Some(refusal) = crate::usage::not_utf8(&error, arguments) {
+        return Failure::Usage(refusal);
+    }
     let text = error.render().to_string();
     let message = text.split("\n\n").next().unwrap_or_default();
     Failure::Usage(message.trim_start_matches("error: ").trim_end().to_owned())

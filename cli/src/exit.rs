@@ -150,6 +150,17 @@ impl Failure {
             other => other,
         }
     }
+
+    /// What an abort means for a recording, whose files stay.
+    pub(crate) fn of_recording(self) -> Self {
+        match self {
+            Self::Interrupted { code, .. } => {
+                let what = "aborted; the messages received last may be missing".into();
+                Self::Interrupted { what, code }
+            }
+            other => other.stdout_closed_is_failure(),
+        }
+    }
 }
 
 /// The file and the offset of an error, as fields of the log.
@@ -194,5 +205,19 @@ impl From<io::Error> for Failure {
 impl From<Mistakes> for Failure {
     fn from(mistakes: Mistakes) -> Self {
         Self::Mistakes(mistakes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_aborted_recording_does_not_say_that_nothing_was_published() {
+        let failure = Failure::from(Error::from(ErrorKind::Aborted));
+        assert!(failure.message().contains("nothing was published"));
+        let failure = failure.of_recording();
+        assert_eq!(failure.message(), "aborted; the messages received last may be missing");
+        assert!(matches!(failure, Failure::Interrupted { code: EXIT_INTERRUPTED, .. }));
     }
 }

@@ -1,13 +1,11 @@
-//! `file://` URLs of logs as LCM programs accept them: `file:///path?speed=N&mode=w`. Opens
-//! nothing.
-
-use std::path::{Path, PathBuf};
+//! `file://` URLs of logs as LCM programs accept them: `file:///path?speed=N&mode=w`, where special
+//! characters may be `%` and two hexadecimal digits. Opens nothing.
 
 /// A URL `file://PATH?speed=N&mode=r|w|a&start_timestamp=USEC`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FileUrl {
     /// The path of the log: absolute after `file:///`, otherwise relative to the working directory.
-    pub(crate) path: PathBuf,
+    pub(crate) path: String,
     /// How the log is opened, if given.
     pub(crate) mode: Option<OpenMode>,
     /// The playback speed as a multiple of real time; 0 or less is as fast as possible.
@@ -36,8 +34,8 @@ pub(crate) fn parse_file_url(text: &str) -> Result<Option<FileUrl>, String> {
     if path.is_empty() {
         return Err(format!("`{text}` names no file; write file:///PATH"));
     }
-    let mut url =
-        FileUrl { path: path.into(), mode: None, speed: None, start: None, unknown: Vec::new() };
+    let path = percent_decoded(path).ok_or_else(|| format!("the path of `{text}` is not UTF-8"))?;
+    let mut url = FileUrl { path, mode: None, speed: None, start: None, unknown: Vec::new() };
     // The LCM library accepts several groups of options, each with its own `?`.
     for option in options.split(['?', '&']).filter(|option| !option.is_empty()) {
         let wrong = |expected: &str| format!("`{option}` in {text}: expected {expected}");
@@ -63,6 +61,21 @@ pub(crate) fn parse_file_url(text: &str) -> Result<Option<FileUrl>, String> {
     Ok(Some(url))
 }
 
+/// Decodes `%` and two hexadecimal digits; any other `%` stays, as names of logs may have it.
+/// `None` if the result is not UTF-8.
+fn percent_decoded(text: &str) -> Option<String> {
+    let (mut decoded, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.first_chunk::<2>().filter(|_| first == b'%');
+        let byte = digits
+            .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        decoded.push(byte.unwrap_or(first));
+        rest = byte.and_then(|_| after.get(2..)).unwrap_or(after);
+    }
+    String::from_utf8(decoded).ok()
+}
+
 impl OpenMode {
     fn parse(text: &str) -> Option<Self> {
         match text {
@@ -75,11 +88,6 @@ impl OpenMode {
 }
 
 impl FileUrl {
-    /// The path as text; it is UTF-8, as the URL is.
-    pub(crate) fn path_text(&self) -> String {
-        self.path.display().to_string()
-    }
-
     /// The start time in the form of `--start`.
     pub(crate) fn start_text(&self) -> Option<String> {
         let exact = |micros: i64| micros.checked_mul(1000).map(|nanos| format!("{nanos}ns"));
@@ -87,11 +95,11 @@ impl FileUrl {
     }
 
     /// The path of the log to write. `Err` if the mode is `r`.
-    pub(crate) fn output(&self) -> Result<&Path, String> {
+    pub(crate) fn output(&self) -> Result<&str, String> {
         match self.mode {
             Some(OpenMode::Read) => Err(format!(
                 "mode=r is for reading, but {} is an output: use mode=w or mode=a",
-                self.path.display()
+                self.path
             )),
             _ => Ok(&self.path),
         }
@@ -99,8 +107,7 @@ impl FileUrl {
 
     /// Warnings about unknown keys.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
-        let path = self.path.display();
-        self.unknown.iter().map(move |key| format!("unknown key `{key}` in file://{path}"))
+        self.unknown.iter().map(|key| format!("unknown key `{key}` in file://{}", self.path))
     }
 }
 
@@ -120,9 +127,11 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_absolute_or_relative_and_not_decoded() {
-        assert_eq!(url("file:///logs/a.lcm").path, Path::new("/logs/a.lcm"));
-        assert_eq!(url("file://logs/a%20b.lcm").path, Path::new("logs/a%20b.lcm"));
+    fn paths_are_absolute_or_relative_and_decoded() {
+        assert_eq!(url("file:///logs/a.lcm").path, "/logs/a.lcm");
+        assert_eq!(url("file://logs/a%20b%3F%c3%A9.lcm").path, "logs/a b?é.lcm");
+        assert_eq!(url("file://log%%%2/100%.lcm%4").path, "log%%%2/100%.lcm%4");
+        assert!(parse_file_url("file://a%ff.lcm").unwrap_err().contains("not UTF-8"));
     }
 
     #[test]
@@ -152,7 +161,7 @@ mod tests {
     #[test]
     fn a_url_for_reading_is_not_an_output() {
         assert!(url("file://a?mode=r").output().is_err());
-        assert_eq!(url("file://a?mode=w").output(), Ok(Path::new("a")));
-        assert_eq!(url("file://a").output(), Ok(Path::new("a")));
+        assert_eq!(url("file://a?mode=w").output(), Ok("a"));
+        assert_eq!(url("file://a").output(), Ok("a"));
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use sluice_io::escape::printable;
 use sluice_io::files;
 use sluice_model::{Input, Plugin, PluginKind};
+use sluice_pipeline::spec::is_node_key;
 
 use crate::args::{Assignment, FormatArgs};
 use crate::exit::Failure;
@@ -18,9 +19,8 @@ use crate::shell::Shell;
 /// Descriptions are small; a larger file is probably a log given by mistake.
 const MAX_DESCRIPTION_LEN: usize = 4 << 20;
 
-/// Keys of a source node that belong to the run and not to the format.
-const RUN_KEYS: [&str; 8] =
-    ["plugin", "from", "path", "url", "on_damage", "quarantine", "source_name", "when"];
+/// The options of a source that say what it reads, and not its format.
+const INPUT_OPTIONS: [&str; 2] = ["path", "url"];
 
 /// What the command line says about the format of the inputs.
 #[derive(Debug, Default)]
@@ -43,8 +43,8 @@ impl InputFormat {
             description_error(&file, "it names no source: add `plugin = \"…\"`, or give --from")
         })?;
         let is_given = |key: &str| options.iter().any(|option| option.name == key);
-        let described = node.iter().filter(|(key, _)| !RUN_KEYS.contains(&key.as_str()));
-        let described = described.filter(|(key, _)| !is_given(key));
+        let is_of_run = |key: &str| is_node_key(key, None) || INPUT_OPTIONS.contains(&key);
+        let described = node.iter().filter(|(key, _)| !is_of_run(key) && !is_given(key));
         let mut described: Vec<Assignment> = described
             .map(|(name, value)| Assignment { name: name.clone(), value: inline(value) })
             .collect();

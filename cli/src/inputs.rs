@@ -5,16 +5,11 @@ use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use serde_json::{Map, Value, json};
-use sluice_io::files::{self, ForeignFormat};
+use serde_json::json;
+use sluice_io::files::{self, ForeignFormat, NOT_UTF8};
 use sluice_io::store::is_address;
 use sluice_kit::suggestion::nearest;
-use sluice_model::options::ByteSize;
-use sluice_model::{
-    DefaultRole, DynSink, ErrorKind, Input, OptionsError, Plugin, PluginKind, SniffResult,
-};
-use sluice_pipeline::run::{self, Options};
-use sluice_pipeline::{OnDamage, Pipeline, PipelineNode, PluginInstance, Report};
+use sluice_model::{DefaultRole, ErrorKind, Input, OptionsError, Plugin, PluginKind, SniffResult};
 
 use crate::args::SelectionArgs;
 use crate::exit::Failure;
@@ -47,15 +42,15 @@ pub(crate) fn source_for<'s>(
     }
 }
 
-/// Whether this is the URL of something live, such as `udpm://…`: neither a path nor an address in
-/// an object store.
+/// Whether this is the URL of something live, such as `udpm://…`: neither a path nor the URL of a
+/// file or an object.
 pub(crate) fn is_url(text: &str) -> bool {
     if is_address(Path::new(text)) {
         return false;
     }
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| {
-        !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric()) && scheme != "file"
+        !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric())
     })
 }
 
@@ -76,7 +71,7 @@ pub fn path_of_url(word: &str, instead: &str, shell: &Shell) -> Result<String, F
     if url.start.is_some() {
         shell.warn(&format!("start_timestamp has no effect here; {instead}: {word}"));
     }
-    Ok(url.path_text())
+    Ok(url.path)
 }
 
 /// Resolves `file://` URLs to paths. A URL may also set the start time of the selection.
@@ -102,7 +97,7 @@ pub(crate) fn resolve_file_urls(
             }
             selection.start = Some(start);
         }
-        paths.push(url.path_text());
+        paths.push(url.path);
     }
     Ok((paths, selection))
 }
@@ -139,6 +134,10 @@ fn common_source<'s>(
     inputs: &[Input],
     by: SniffMethod,
 ) -> Result<Result<&'s Plugin, String>, Failure> {
+    // The first bytes of a pipe that cannot be read are not there a second time.
+    if let [input] = inputs {
+        return sniff_source(shell, &input.path, by).map(Ok);
+    }
     let formats = sniff_all(shell, inputs, by)?;
     let mut known = inputs.iter().zip(formats).filter_map(|(input, found)| Some((input, found?)));
     let Some((input, first)) = known.next() else {
@@ -328,114 +327,30 @@ pub(crate) fn check_path_suffices(plugin: &Plugin, shell: &Shell) -> Result<(), 
     }
 }
 
-/// Reads a file into a sink. `options` are those of the source, without the path.
-pub(crate) fn read_into(
-    plugin: &Plugin,
-    path: &Path,
-    options: &Map<String, Value>,
-    sink: DynSink,
-    shell: &Shell,
-) -> Result<Report, Failure> {
-    let nodes = vec![file_node(plugin, path, options, shell)?, sink_node(sink)];
-    let pipeline =
-        Pipeline { name: None, memory: Some(INSPECTION_MEMORY), nodes, ..Pipeline::default() };
-    let options = Options { stop: shell.stop(), ..Options::default() };
-    run::run(pipeline, &options)
-        .map_err(|error| Failure::from(error).with_exit_code_of(&options.stop))
-}
-
-/// What the source reports about a file.
-pub(crate) fn findings(
-    plugin: &Plugin,
-    path: &Path,
-    options: &Map<String, Value>,
-    shell: &Shell,
-) -> Result<Vec<String>, Failure> {
-    let node = file_node(plugin, path, options, shell)?;
-    let PluginInstance::Source(source) = node.instance else { return Ok(Vec::new()) };
-    source.findings(path).map_err(Failure::from)
-}
-
-/// The faults that the source finds in the index of a file.
-pub(crate) fn faults(
-    plugin: &Plugin,
-    path: &Path,
-    options: &Map<String, Value>,
-    shell: &Shell,
-) -> Result<Vec<String>, Failure> {
-    let node = file_node(plugin, path, options, shell)?;
-    let PluginInstance::Source(source) = node.instance else { return Ok(Vec::new()) };
-    source.faults(path).map_err(Failure::from)
-}
-
-/// Inspecting a log takes little memory.
-const INSPECTION_MEMORY: ByteSize = ByteSize(256 << 20);
-
-/// A source node for a file. `options` are those of the source, without the path.
-fn file_node(
-    plugin: &Plugin,
-    path: &Path,
-    options: &Map<String, Value>,
-    shell: &Shell,
-) -> Result<PipelineNode, Failure> {
-    let mut options = options.clone();
-    options.insert("path".into(), utf8_path(path)?.into());
-    source_node(plugin, options.into(), shell)
-}
-
-/// A source node that is not part of a pipeline file.
-pub(crate) fn source_node(
-    plugin: &Plugin,
-    options: Value,
-    shell: &Shell,
-) -> Result<PipelineNode, Failure> {
-    let unfit = |e: OptionsError| {
-        let place = match &e.path[..] {
-            [] => String::new(),
-            path => format!("`{}`: ", path.join(".")),
-        };
-        Failure::Usage(format!("`{}` cannot read that: {place}{e}", plugin.name))
-    };
-    let source = shell.registry.source(plugin.name, options.clone()).map_err(unfit)?;
-    let instance = (PluginInstance::Source(source), options);
-    let places = (0..0, |_: &str| None);
-    Ok(PipelineNode::new(SOURCE_NAME.to_owned(), (&shell.registry, plugin), instance, places))
-}
-
 /// The name of the source in generated pipelines.
 pub const SOURCE_NAME: &str = "log";
 
-/// A sink node that is not part of a pipeline file and reads from node 0.
-pub(crate) fn sink_node(sink: DynSink) -> PipelineNode {
-    PipelineNode {
-        name: "sink".into(),
-        plugin: "sink",
-        kind: PluginKind::Sink,
-        from: vec![0],
-        instance: PluginInstance::Sink(sink),
-        options: json!({}),
-        stage_factory: None,
-        program: None,
-        damage: OnDamage::Skip,
-        source_name: None,
-        span: 0..0,
-        names: Vec::new(),
-        condition_note: None,
-    }
-}
-
-/// Expands a name to files, or to the folder itself if a source reads folders like it.
+/// Expands a name to files, or to the folders that it means if a source reads folders like them.
 pub fn expand(shell: &Shell, name: impl Into<PathBuf>) -> Result<Vec<Input>, Failure> {
     let path = name.into();
-    if files::is_folder(&path) && !shell.registry.sniff_path(&path)?.is_empty() {
-        return Ok(vec![Input { path, bytes: None }]);
+    let (mut logs, mut others) = (Vec::new(), Vec::new());
+    for path in files::folders(&path)? {
+        let is_log = !shell.registry.sniff_path(&path)?.is_empty();
+        if is_log { logs.push(Input { path, bytes: None }) } else { others.push(path) }
     }
-    Ok(files::expand(&[path])?)
+    if logs.is_empty() {
+        return Ok(files::expand(&[path])?);
+    }
+    for other in others {
+        let (other, path) = (other.display(), path.display());
+        shell.warn_once(&format!("`{path}` matches a folder that no source reads: {other}"));
+    }
+    Ok(logs)
 }
 
-fn utf8_path(path: &Path) -> Result<&str, Failure> {
-    let not_text = || Failure::Usage(format!("this path is not UTF-8: {}", path.display()));
-    path.to_str().ok_or_else(not_text)
+/// A path as text, which options are.
+pub(crate) fn utf8_path(path: &Path) -> Result<&str, Failure> {
+    path.to_str().ok_or_else(|| Failure::Usage(format!("this path {NOT_UTF8}: {}", path.display())))
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ mod file_url;
 mod flags;
 mod input_format;
 mod inputs;
+mod inspection;
 mod log;
 mod notes;
 mod progress;

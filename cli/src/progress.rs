@@ -1,7 +1,8 @@
 //! Shows the progress of a run on standard error as a bar, plain lines or JSON. Decides nothing
 //! about the run.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,12 +13,13 @@ use serde_json::{Value, json};
 use sluice_io::escape::{printable, printable_sentence};
 use sluice_model::units;
 use sluice_pipeline::Report;
+use sluice_pipeline::report::Note;
 use sluice_pipeline::run::{Milestone, Progress, Snapshot};
 
 use crate::args::ProgressFormat;
 use crate::embedded::Embedding;
 use crate::log::{self, Level, log_message};
-use crate::shell::Shell;
+use crate::shell::{Shell, note_fields, note_text};
 use crate::terminal::BarLine;
 
 // Both fit into 80 columns, so that the line never wraps.
@@ -66,8 +68,8 @@ struct State {
     last_shown: Snapshot,
     /// The file being recorded into, if any.
     file: Option<PathBuf>,
-    /// Notes already printed, with the names of their nodes.
-    notes: BTreeSet<(String, String)>,
+    /// Notes already printed, with the names of their nodes, and their counts then.
+    notes: BTreeMap<(String, String), u64>,
     /// What is known of the run if it has failed, as `--report` writes it.
     failed: Option<Value>,
 }
@@ -94,11 +96,20 @@ impl ProgressMeter {
             last_update: started,
             last_shown: last,
             file: None,
-            notes: BTreeSet::default(),
+            notes: BTreeMap::default(),
             failed: None,
         };
         let state = Mutex::new(state);
         Self { style: form, quiet, verbose, embedding, started, state }
+    }
+
+    /// Creates a meter for a run with these outputs. If one of them is the terminal, it is no bar,
+    /// which would be drawn into the data, unless a bar was asked for.
+    pub(crate) fn beside(outputs: &[PathBuf], form: ProgressFormat, shell: &Shell) -> Self {
+        let prints = outputs.iter().any(|output| output == Path::new("-"));
+        let is_hidden =
+            form == ProgressFormat::Auto && prints && !log::is_json() && io::stdout().is_terminal();
+        Self::new(if is_hidden { ProgressFormat::None } else { form }, shell)
     }
 
     /// The caller, if the verb is embedded.
@@ -135,12 +146,13 @@ impl ProgressMeter {
         }
     }
 
-    /// Removes notes from the report that were printed during the run, unless they now have a
+    /// Removes notes from the report that were printed during the run, unless they now have another
     /// count.
     pub(crate) fn drop_reported_notes(&self, report: &mut Report) {
         let state = self.state();
         report.notes.retain(|note| {
-            note.count > 0 || !state.notes.contains(&(note.node.clone(), note.what.clone()))
+            let printed = state.notes.get(&(note.node.clone(), note.what.clone()));
+            printed != Some(&note.count)
         });
     }
 
@@ -294,17 +306,20 @@ impl Progress for ProgressMeter {
         );
     }
 
-    fn note(&self, node: &str, what: &str) {
+    fn note(&self, node: &str, what: &str, count: u64) {
         if self.embedding.is_some() {
             return;
         }
-        if self.state().notes.insert((node.to_owned(), what.to_owned())) {
-            let text = format!("{node}: {}", printable_sentence(what));
+        let mut state = self.state();
+        if let Entry::Vacant(unprinted) = state.notes.entry((node.to_owned(), what.to_owned())) {
+            unprinted.insert(count);
+            drop(state);
+            let note = Note { node: node.to_owned(), what: what.to_owned(), count };
             self.println_with_fields(
                 Level::Info,
                 "note",
-                &text,
-                json!({ "node": node, "what": what }),
+                &live_note_text(&note),
+                note_fields(&note),
             );
         }
     }
@@ -439,4 +454,10 @@ fn bar() -> MeterStyle {
 
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// The line of a note as it appears: that something happens now is nothing to count.
+pub(crate) fn live_note_text(note: &Note) -> String {
+    let count = if note.count == 1 { 0 } else { note.count };
+    note_text(&Note { count, ..note.clone() })
 }

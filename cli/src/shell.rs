@@ -101,15 +101,7 @@ impl Shell {
         if self.quiet {
             return;
         }
-        let times = if note.count > 0 {
-            format!(" ({})", units::pluralize(note.count, "time"))
-        } else {
-            String::new()
-        };
-        let text = format!("{}: {}{times}", note.node, printable_sentence(&note.what));
-        let count = (note.count > 0).then_some(note.count);
-        let fields = json!({ "node": note.node, "what": note.what, "count": count });
-        self.log(Level::Info, "note", &text, fields);
+        self.log(Level::Info, "note", &note_text(note), note_fields(note));
     }
 
     /// Prints the summary of a run. `fields` are added in JSON.
@@ -205,4 +197,19 @@ fn log_mistake_json(mistake: &Mistake, name: &str, text: &str) {
         }
     }
     log::log_json(Level::Error, "mistake", fields);
+}
+
+/// The line of a note on the terminal.
+pub(crate) fn note_text(note: &Note) -> String {
+    let times = match note.count {
+        0 => String::new(),
+        count => format!(" ({})", units::pluralize(count, "time")),
+    };
+    format!("{}: {}{times}", note.node, printable_sentence(&note.what))
+}
+
+/// A note as fields of a message.
+pub(crate) fn note_fields(note: &Note) -> Value {
+    let count = (note.count > 0).then_some(note.count);
+    json!({ "node": note.node, "what": note.what, "count": count })
 }

@@ -1,9 +1,11 @@
-//! Signal handling: the first SIGINT, SIGTERM or SIGHUP ends a run cleanly, the second at once. A
-//! recording opens a new file on SIGHUP. Child programs are ended in any case.
+//! Signal handling: the first SIGINT, SIGTERM or SIGHUP ends a run cleanly, the second at once,
+//! even if it is blocked. A recording opens a new file on SIGHUP. Child programs are ended in any
+//! case.
 
 use std::fs;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
@@ -27,6 +29,10 @@ pub(crate) const RECORDING: SignalMessages = [
     "stopping: writing what was received; another signal aborts",
     "aborting: unwritten messages are lost",
 ];
+
+/// How long a run may take to end at the second signal. One that is blocked by a disk or a pipe
+/// does not see it.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whether SIGHUP requests a new file instead of ending the program.
 static HANGUP_REQUESTS_NEW_FILE: AtomicBool = AtomicBool::new(false);
@@ -54,7 +60,7 @@ impl SignalListener {
     ) -> Self {
         // Ignored, so that a write beyond the file size limit is an error and not fatal.
         drop(flag::register(SIGXFSZ, Arc::default()));
-        let mut before = 0;
+        let (mut before, listening) = (0, Arc::new(()));
         Self::spawn(move |signal| match signal {
             SIGQUIT => terminate_by_signal(signal),
             // A closing terminal sends SIGHUP twice: by itself and through its shell.
@@ -62,6 +68,9 @@ impl SignalListener {
             _ => {
                 handle_signal(signal, before, &stop, words, &say);
                 before += 1;
+                if stop.is_aborted() {
+                    exit_after_timeout(Arc::downgrade(&listening), Arc::clone(&stop));
+                }
             }
         })
     }
@@ -105,14 +114,32 @@ fn handle_signal(
 ) {
     match words.get(before) {
         Some(word) => say(word),
-        // The run is blocked, for example by a disk or a pipe, and cannot check for the stop.
-        None => {
-            terminal::restore();
-            programs::shut_down();
-            std::process::exit(i32::from(stop.exit()));
-        }
+        None => exit_now(stop),
     }
     stop.request_for(signal);
+}
+
+/// Ends this process if somebody is still listening for signals after [`ABORT_TIMEOUT`], but not
+/// while it publishes.
+fn exit_after_timeout(listening: Weak<()>, stop: Arc<Stop>) {
+    let wait = move || {
+        std::thread::sleep(ABORT_TIMEOUT);
+        while stop.is_publishing() {
+            std::thread::sleep(ABORT_TIMEOUT);
+        }
+        if listening.strong_count() > 0 {
+            exit_now(&stop);
+        }
+    };
+    // Without a thread, a third signal is needed.
+    drop(std::thread::Builder::new().name("sluice-abort".into()).spawn(wait));
+}
+
+/// Ends this process, whatever the run waits for.
+fn exit_now(stop: &Stop) -> ! {
+    terminal::restore();
+    programs::shut_down();
+    std::process::exit(i32::from(stop.exit()));
 }
 
 /// Ends this process by a signal, as if it had no handler.

@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, ValueEnum};
 use serde_json::json;
+use sluice_io::escape::escaped;
+use sluice_io::files::NOT_UTF8;
 
 use crate::args;
 use crate::exit;
@@ -39,12 +41,32 @@ pub(crate) fn report(mut error: clap::Error, arguments: &[OsString]) -> u8 {
         refuse(&refusal);
         return exit::EXIT_USAGE;
     }
+    if let Some(refusal) = not_utf8(&error, arguments) {
+        refuse(&refusal);
+        return exit::EXIT_USAGE;
+    }
     let program = args::command();
     if let Some(verb) = find_verb(&program, arguments) {
         suggest_option(&mut error, verb);
     }
     print_error(&error);
     if is_wrong { exit::EXIT_USAGE } else { exit::EXIT_OK }
+}
+
+/// Names the arguments that are not UTF-8, if that is the error. clap does not say which of them is
+/// wrong: some options take any path.
+pub(crate) fn not_utf8(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    if error.kind() != ErrorKind::InvalidUtf8 {
+        return None;
+    }
+    let is_text = |argument: &&OsString| argument.to_str().is_some();
+    let wrong = arguments.iter().skip(1).filter(|argument| !is_text(argument));
+    let wrong: Vec<String> =
+        wrong.map(|argument| format!("`{}`", escaped(argument.as_encoded_bytes()))).collect();
+    Some(match &wrong[..] {
+        [argument] => format!("the argument {argument} {NOT_UTF8}"),
+        several => format!("each of the arguments {} {NOT_UTF8}", several.join(", ")),
+    })
 }
 
 /// The verb that these arguments name, if any.
@@ -98,6 +120,11 @@ fn option_tip(option: &str, verb: &Command) -> Option<String> {
         }
         "--format" => use_("from"),
         "--threads" | "--workers" => use_("jobs"),
+        "--set" if has("sink-option") => Some(
+            "variables are those of pipeline files, for 'sluice run'; '--source-option' and \
+             '--sink-option' set options of formats"
+                .to_owned(),
+        ),
         "--begin" | "--since" => use_("start"),
         "--until" | "--stop" => use_("end"),
         _ => None,

@@ -14,7 +14,7 @@ use crate::names::{MatchOutcome, NameReport};
 use crate::run::{RunResults, RunTally};
 
 /// What a run did.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// By source name.
     pub sources: BTreeMap<String, SourceReport>,
@@ -58,7 +58,7 @@ pub struct Report {
 }
 
 /// The totals of a source.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SourceReport {
     /// Events read.
     pub events: u64,
@@ -71,7 +71,7 @@ pub struct SourceReport {
 }
 
 /// The totals of a sink.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SinkReport {
     /// Events written.
     pub events: u64,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_io::files;
 use sluice_io::output::{MANIFEST, sweep};
-use sluice_model::{Error, Input};
+use sluice_model::{Error, Input, Query};
 
 use crate::batch::{PlannedRun, RecordedRun};
 use crate::manifest::{self, Manifest, RunEnd};
@@ -55,6 +55,32 @@ pub fn earlier_run(pipeline: &Pipeline, options: &Options) -> Result<Option<Earl
     Ok(Some(earlier))
 }
 
+/// Whether another pipeline made the outputs, so that a resumed run makes them again.
+pub fn is_of_other_pipeline(pipeline: &Pipeline, options: &Options) -> bool {
+    let text = resolved::text(pipeline, run::memory_cap(options, pipeline.memory));
+    targets(pipeline).iter().filter_map(|target| read(target)).any(|made| made.pipeline != text)
+}
+
+/// An input that cannot be read again, if there is one: a live one, standard input, or a pipe. Only
+/// the outputs have what an earlier run read from it.
+pub fn input_read_once(pipeline: &Pipeline) -> Result<Option<PathBuf>, Error> {
+    for node in &pipeline.nodes {
+        let PluginInstance::Source(source) = &node.instance else { continue };
+        let inputs = source.inputs()?;
+        if let Some(stream) = inputs.iter().find(|input| files::is_stream(&input.path)) {
+            return Ok(Some(stream.path.clone()));
+        }
+        // Files have no live splits; finding theirs would read them.
+        if inputs.iter().all(|input| input.bytes.is_none()) {
+            let splits = source.splits(u64::MAX, &Query::default())?;
+            if let Some(live) = splits.into_iter().find(|split| split.live) {
+                return Ok(Some(live.input));
+            }
+        }
+    }
+    Ok(None)
+}
+
 /// Removes temporary files of killed runs next to a pipeline's outputs. Must not run while another
 /// run writes there.
 pub fn sweep_outputs(targets: &[PathBuf]) {
@@ -66,7 +92,8 @@ pub fn targets(pipeline: &Pipeline) -> Vec<PathBuf> {
     pipeline.nodes.iter().flat_map(PipelineNode::targets).cloned().collect()
 }
 
-fn inputs(pipeline: &Pipeline) -> Result<Vec<Input>, Error> {
+/// All files that a pipeline reads.
+pub(crate) fn inputs(pipeline: &Pipeline) -> Result<Vec<Input>, Error> {
     let sources = pipeline.nodes.iter().filter_map(|node| match &node.instance {
         PluginInstance::Source(source) => Some(source.files()),
         _ => None,

@@ -1,8 +1,8 @@
 //! Sources whose events carry a source name derived from their input's name. Reads nothing itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use sluice_model::{
     Batch, Channel, ChannelId, Damage, Error, Input, LiveBatches, Query, ReadContext, Reader, Seam,
@@ -26,7 +26,7 @@ pub(crate) fn with_source_name(
     };
     let wrong = |_| Error::internal(format!("`{text}` is not a source name"));
     let name = Template::parse_source_name(text).map_err(wrong)?;
-    Ok(PluginInstance::Source(Box::new(NamedSource { inner, name })))
+    Ok(PluginInstance::Source(Box::new(NamedSource { inner, name, logs: OnceLock::new() })))
 }
 
 /// Notes on sources whose inputs get equal names, by node index.
@@ -35,11 +35,15 @@ pub(crate) fn notes(nodes: &[PipelineNode], reading: &[SourcePlan]) -> Vec<(usiz
 }
 
 fn note(nodes: &[PipelineNode], source: &SourcePlan) -> Option<String> {
-    let text = nodes.get(source.node)?.source_name.as_deref()?;
+    let node = nodes.get(source.node)?;
+    let text = node.source_name.as_deref()?;
     let name = Template::parse_source_name(text).ok().filter(Template::uses_file_name)?;
+    let PluginInstance::Source(source) = &node.instance else { return None };
+    // Reading reports why it fails.
+    let logs = source.logs().ok()?;
     let mut inputs: BTreeMap<String, usize> = BTreeMap::new();
-    for input in &source.inputs {
-        *inputs.entry(name.source_name(&input.path, "").ok()?).or_default() += 1;
+    for log in logs {
+        *inputs.entry(name.source_name(&log.path, "").ok()?).or_default() += 1;
     }
     let (called, count) = inputs.into_iter().find(|(_, count)| *count > 1)?;
     Some(format!(
@@ -52,6 +56,21 @@ fn note(nodes: &[PipelineNode], source: &SourcePlan) -> Option<String> {
 struct NamedSource {
     inner: Box<dyn Source>,
     name: Template,
+    /// Its logs, once they are needed.
+    logs: OnceLock<BTreeSet<PathBuf>>,
+}
+
+impl NamedSource {
+    /// The log that this input is, or is a part of.
+    fn log_of(&self, input: &Path) -> Result<PathBuf, Error> {
+        if self.logs.get().is_none() {
+            let logs = self.inner.logs()?.into_iter().map(|log| log.path).collect();
+            // Another thread may have found the same.
+            self.logs.get_or_init(|| logs);
+        }
+        let is_log = |path: &&Path| self.logs.get().is_some_and(|logs| logs.contains(*path));
+        Ok(input.ancestors().find(is_log).unwrap_or(input).to_owned())
+    }
 }
 
 /// The query for the wrapped source, which uses other source names.
@@ -62,6 +81,10 @@ fn inner_query(query: &Query) -> Query {
 impl Source for NamedSource {
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         self.inner.inputs()
+    }
+
+    fn logs(&self) -> Result<Vec<Input>, Error> {
+        self.inner.logs()
     }
 
     fn files(&self) -> Result<Vec<Input>, Error> {
@@ -101,7 +124,7 @@ impl Source for NamedSource {
             ..context.with_own_damage()
         };
         let reader = self.inner.read(split, entry, &inside)?;
-        let (name, input, run) = (&self.name, split.input.clone(), context.clone());
+        let (name, input, run) = (&self.name, self.log_of(&split.input)?, context.clone());
         Ok(Box::new(NamedReader { reader, name, input, inside, run, ids: Vec::new() }))
     }
 

@@ -134,6 +134,39 @@ fn a_field_that_no_message_has_is_named_with_the_option_of_align() {
 }
 
 #[test]
+fn rows_reach_mcap_files_from_any_log_and_are_refused_where_payloads_are_written() {
+    let folder = Folder::new();
+    let bag = root().join("plugins/ros/testdata/bag-plain/log.bag");
+    folder.write("drive.bag", std::fs::read(bag).unwrap());
+    run_sluice(&folder, &["convert", "drive.bag", "--to", "drive.mcap"]).expect(0);
+    let rows = |log: &str, out: &str| {
+        let fields = ["--field", "a=/scan.angle_min", "--overwrite"];
+        run_sluice(
+            &folder,
+            &[&["convert", log, "--align", "10Hz", "--to", out], &fields[..]].concat(),
+        )
+    };
+    let fields = |file: &str| {
+        let cat = run_sluice(&folder, &["cat", file, "--json"]).expect(0);
+        let text = String::from_utf8(cat.stdout).unwrap();
+        let lines =
+            text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        lines.map(|line| line["fields"].clone()).collect::<Vec<_>>()
+    };
+    for log in ["drive.bag", "drive.mcap"] {
+        rows(log, "rows.mcap").expect(0);
+        rows(log, "rows.parquet").expect(0);
+        let expected = fields("rows.parquet");
+        assert!(!expected.is_empty());
+        assert_eq!(fields("rows.mcap"), expected, "{log}");
+        for out in ["rows.lcm", "rows.arrow.zst"] {
+            rows(log, out).expect(2).expect_stderr("which rows of --align do not have");
+            assert!(!folder.at(out).exists());
+        }
+    }
+}
+
+#[test]
 fn rows_are_cut_into_episodes_on_the_command_line() {
     let folder = Folder::new();
     run(&folder, "quickstart", &["SECONDS=3"]);
@@ -161,7 +194,8 @@ fn rows_are_cut_into_episodes_on_the_command_line() {
     assert!(refused.stderr.contains("--episodes gap: expected"), "{}", refused.stderr);
 }
 
-const DATASET: &str = "[sources.drive]\nplugin = \"demo\"\nseconds = 2\n\
+/// A pipeline that writes a dataset of a short drive to `set/`.
+pub(crate) const DATASET: &str = "[sources.drive]\nplugin = \"demo\"\nseconds = 2\n\
     [stages.typed]\nplugin = \"decode\"\nfrom = \"drive\"\ntypes = [\"mit-dgc\"]\n\
     [stages.aligned]\nplugin = \"align\"\nfrom = \"typed\"\nrate = \"10Hz\"\n\
     fields = { action = [\"POSE.vel\"] }\n\

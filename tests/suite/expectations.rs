@@ -171,6 +171,24 @@ fn results_never_replace_what_was_read() {
 }
 
 #[test]
+fn results_never_replace_a_file_of_a_folder_that_is_read() {
+    let folder = folder();
+    run_sluice(&folder, &["convert", "in/good.lcm", "--to", "tables/"]).expect(0);
+    let tables = || crate::batch::tree(&folder.at("tables"));
+    let before = tables();
+    let table = before.keys().find(|name| name.ends_with(".parquet")).unwrap();
+    fs::create_dir(folder.at("types")).unwrap();
+    folder.write("types/t.lcm", "struct t { int32_t x; }\n");
+    let (table, types) = (&*format!("tables/{table}"), "types/t.lcm");
+    // Nothing is decoded in this check.
+    for arguments in [&["tables", "--junit", table][..], &["in/good.lcm", "--junit", types]] {
+        let types = ["--types", "types"];
+        check(&folder, &[arguments, &types].concat(), 2).expect_stderr("would replace an input");
+    }
+    assert!(tables() == before && folder.read(types).starts_with(b"struct"));
+}
+
+#[test]
 fn a_report_of_a_log_has_what_is_not_met_as_findings() {
     let folder = folder();
     let arguments = ["report", "in/silent.lcm", "--json", "--expect", "expect.toml"];

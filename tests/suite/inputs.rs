@@ -450,3 +450,41 @@ fn tables_of_an_empty_log_are_an_empty_log() {
     assert!(run_sluice(&folder, &["convert", "tables", "--to", "none.lcm"]).code != Some(0));
     assert!(!folder.at("none.lcm").exists());
 }
+
+#[test]
+fn logs_that_zstd_made_with_a_dictionary_or_a_large_window_are_not_called_damaged() {
+    if Command::new("zstd").arg("--version").output().is_err() {
+        return report_skip("the program `zstd` is not there");
+    }
+    let folder = Folder::new();
+    let plain = log(&drive(1, 300));
+    folder.write("in.lcm", &plain);
+    let script = "for n in $(seq 300); do head -c $((n * 40)) in.lcm | tail -c 200 > s$n; done
+        zstd -q --train s* -o dict --maxdict=4096 && rm s*
+        zstd -q -D dict in.lcm -o dictionary.lcm.zst
+        zstd -q --long=29 -c < in.lcm > read.lcm.zst
+        zstd -q --long=31 -c < in.lcm > refused.lcm.zst
+        cp refused.lcm.zst refused";
+    let made =
+        Command::new("sh").args(["-ec", script]).current_dir(folder.path()).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    for (name, says) in [
+        ("dictionary.lcm.zst", "it was compressed with a dictionary (id "),
+        ("refused.lcm.zst", "it was compressed with a window of 2048 MiB (zstd --long)"),
+        ("refused", "it was compressed with a window of 2048 MiB (zstd --long)"),
+    ] {
+        for arguments in [
+            &["info", name][..],
+            &["convert", name, "--to", "out.lcm"],
+            &["convert", name, "--from", "lcm-log", "--to", "out.lcm"],
+        ] {
+            let refused = run_sluice(&folder, arguments).expect(1).expect_stderr(says);
+            assert!(!refused.stderr.contains("damage"), "{}", refused.stderr);
+        }
+        let piped = ["convert", "-", "--to", "out.lcm"];
+        with_input(&folder, &piped, &folder.read(name)).expect(1).expect_stderr(says);
+        assert!(!folder.at("out.lcm").exists());
+    }
+    run_sluice(&folder, &["convert", "read.lcm.zst", "--to", "out.lcm"]).expect(0);
+    assert!(folder.read("out.lcm") == plain);
+}

@@ -17,6 +17,7 @@ mod examples;
 mod exec;
 mod expectations;
 mod faults;
+mod folders;
 mod frames;
 mod guide;
 mod inputs;

@@ -1,10 +1,10 @@
 //! Our MCAP files read by the Python package `mcap`, and its files by us.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::kit::{Folder, drive, log, python_with, root, run, run_sluice};
+use crate::kit::{Folder, ProgramOutput, drive, log, python_with, root, run, run_sluice, sluice};
 
 /// Runs the peer; `None`, with a message, if it is not there.
 fn peer(arguments: &[&str]) -> Option<Vec<Value>> {
@@ -188,6 +188,38 @@ fn every_checksum_is_verified() {
 }
 
 #[test]
+fn compressed_files_and_pipes_are_verified_like_files() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(7, 300)));
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "whole.mcap"]).expect(0);
+    let whole = folder.read("whole.mcap");
+    let mut flipped = whole.clone();
+    flipped[whole.len() - 12] ^= 1;
+    let without_footer = whole[..whole.len() - 37].to_vec();
+    for (bytes, exit, says) in [
+        (whole, 0, ": ok (1 file, "),
+        (without_footer, 3, ": damaged: no footer"),
+        (flipped, 3, ": damaged: the summary cannot be used: expected the checksum "),
+    ] {
+        folder.write("log.mcap", &bytes);
+        folder.write("log.mcap.zst", zstd::encode_all(&bytes[..], 1).unwrap());
+        let said = ["log.mcap", "log.mcap.zst"].map(|name| {
+            let said = run_sluice(&folder, &["verify", name]).expect(exit).text();
+            said.strip_prefix(name).unwrap().to_owned()
+        });
+        for piped in ["log.mcap", "log.mcap.zst"] {
+            let cat = Command::new("cat").arg(folder.at(piped)).stdout(Stdio::piped()).spawn();
+            let pipe = cat.unwrap().stdout.unwrap();
+            let verified = sluice(&folder).args(["verify", "-"]).stdin(pipe).output().unwrap();
+            let verified = ProgramOutput::from_output(verified).expect(exit).text();
+            assert!(verified.starts_with(&format!("-{says}")), "{piped}: {verified}");
+            assert!(!verified.contains(" 0 B"), "{verified}");
+        }
+        assert!(said.iter().all(|said| said.starts_with(says)), "{said:?}");
+    }
+}
+
+#[test]
 fn a_file_that_ends_after_a_whole_record_is_not_taken_for_complete() {
     let folder = Folder::new();
     folder.write("in.lcm", log(&drive(7, 300)));
@@ -216,6 +248,7 @@ fn formats_without_schemas_say_that_they_lose_them() {
     // Without `from-protobuf`, which restores channels that had no schema.
     for (sink, path, is_lost) in [
         ("\"orca\"", "out.orca", true),
+        ("\"lcm-log\"", "out.lcm", true),
         ("\"jsonl\"\npayload = true", "out.jsonl", true),
         ("\"archive\"\nformat = \"arrow\"", "out.arrow.zst", false),
         ("\"mcap\"", "copy.mcap", false),

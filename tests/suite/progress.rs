@@ -1,8 +1,9 @@
 //! Progress on a terminal: with unknown sizes, and that nothing of it remains.
 
 use serde_json::json;
+use sluice_io::escape::is_unprintable;
 
-use crate::kit::{Folder, sluice};
+use crate::kit::{BEGIN, Folder, LcmEvent, log, run_sluice, sluice};
 use crate::playing::Session;
 
 /// A demo drive longer than any test.
@@ -100,4 +101,32 @@ fn notes_warnings_and_errors_have_colours_of_their_own() {
     assert!(colored(&convert).contains("\u{1b}[33mwarning:\u{1b}[0m "));
     let missing = colored(&["cat", "missing.lcm"]);
     assert!(missing.contains("\u{1b}[1;31merror:\u{1b}[0m "), "{missing}");
+}
+
+#[test]
+fn a_terminal_gets_data_without_a_bar_and_without_characters_that_control_it() {
+    let folder = Folder::new();
+    let names = ["\u{1b}[31mRED\u{1b}]0;title\u{7}", "c1\u{9b}31mX", "rtl\u{202e}abc", "del\u{7f}"];
+    let events = names.iter().zip(1..).map(|(name, n)| LcmEvent::new(n, BEGIN + n, name, b"x"));
+    folder.write("esc.lcm", log(&events.collect::<Vec<_>>()));
+    let to_stdout = |form| ["convert", "esc.lcm", "--to", "-", "--as", form];
+    for arguments in [&to_stdout("csv")[..], &to_stdout("jsonl"), &["report", "esc.lcm", "--json"]]
+    {
+        let mut command = sluice(&folder);
+        command.args(arguments).args(["--color", "never"]);
+        let Some(session) = Session::run(&command, &[]) else { return };
+        let shown = session.expect(0).output();
+        let is_control = |c: char| is_unprintable(c) && !matches!(c, '\r' | '\n');
+        assert!(!shown.contains(is_control), "{arguments:?}: {shown:?}");
+        assert!(shown.contains("RED") && !shown.contains(" left"), "{arguments:?}: {shown:?}");
+    }
+    // Files and pipes have them as they are, and figures as JSON writes them.
+    let piped = run_sluice(&folder, &to_stdout("csv")).expect(0).text();
+    run_sluice(&folder, &["convert", "esc.lcm", "--to", "esc.csv"]).expect(0);
+    assert_eq!(piped.as_bytes(), folder.read("esc.csv"));
+    assert!(names.iter().all(|name| piped.contains(name)), "{piped:?}");
+    let figures = run_sluice(&folder, &["report", "esc.lcm", "--json"]).expect(0).text();
+    assert!(!figures.trim_end().contains(is_unprintable), "{figures:?}");
+    let figures: serde_json::Value = serde_json::from_str(&figures).unwrap();
+    assert!(figures.to_string().contains(names[1]), "{figures}");
 }

@@ -107,3 +107,28 @@ fn numbers(value: &Value) -> Value {
         other => other.clone(),
     }
 }
+
+#[test]
+fn info_names_the_types_that_a_log_declares() {
+    let folder = Folder::new();
+    let bag = root().join("plugins/ros/testdata/bag-plain/log.bag");
+    folder.write("drive.bag", std::fs::read(bag).unwrap());
+    recording(&folder, "array_msgs_0.mcap");
+    let expected = [
+        ("drive.bag", ["sensor_msgs/LaserScan", "std_msgs/String"]),
+        ("array_msgs_0.mcap", ["sensor_msgs/msg/Imu", "sensor_msgs/msg/JointState"]),
+    ];
+    for (log, types) in expected {
+        let info = |flags: &[&str]| {
+            let run = run_sluice(&folder, &[&["info", log], flags].concat());
+            String::from_utf8(run.expect(0).stdout.clone()).unwrap()
+        };
+        let text = info(&[]);
+        assert!(types.iter().all(|name| text.contains(name)) && !text.contains('?'), "{text}");
+        let json: Value = serde_json::from_str(&info(&["--json"])).unwrap();
+        for channel in json["channels"].as_array().unwrap() {
+            assert_eq!(channel["types"][0]["name"], channel["type"], "{channel}");
+            assert_eq!(channel["types"][0]["events"], channel["events"], "{channel}");
+        }
+    }
+}

@@ -81,3 +81,27 @@ fn orca_logs_of_one_folder_keep_their_subfiles_apart() {
         run_sluice(&folder, &["verify", "out"]).expect(0);
     }
 }
+
+#[test]
+fn an_orca_log_is_converted_again_if_one_of_its_files_has_changed() {
+    let folder = Folder::new();
+    (1..=3).for_each(|number| write_orca_log(&folder, number));
+    let records = ["--source-option", "config_records={\"laser0.log\"=0}"];
+    let convert = ["convert", "in/*/master.log", "--to", "out/{parent}.lcm", "--resume"];
+    let resume = || run_sluice(&folder, &[&convert[..], &records].concat()).expect(0);
+    resume();
+    let whole = tree(&folder.at("out"));
+    resume().expect_stderr("3 done before");
+    let subfile = "in/r2/laser0.log";
+    let mut bytes = folder.read(subfile);
+    let payload = bytes.len() - 10;
+    bytes[payload] ^= 1;
+    folder.write(subfile, bytes);
+    resume().expect_stderr("2 done before");
+    let again = tree(&folder.at("out"));
+    assert!(again["r2.lcm"] != whole["r2.lcm"]);
+    assert!(again["r1.lcm"] == whole["r1.lcm"] && again["r3.lcm"] == whole["r3.lcm"]);
+    fs::remove_file(folder.at("in/r3/laser0.log")).unwrap();
+    let ran = run_sluice(&folder, &[&convert[..], &records].concat());
+    assert!(ran.code != Some(0), "{}", ran.stderr);
+}

@@ -59,6 +59,9 @@ fn a_conversion_for_viewers_writes_a_layout_beside_the_file() {
     let has_layout = |name: &str| folder.at(&format!("{name}.foxglove.json")).exists();
     convert(&["--to", "plain.mcap", "--sink-option", "view=none"], 0);
     convert(&["--to", "unnamed", "--as", "mcap"], 0);
+    convert(&["--to", "c/drive.mcap", "--sink-option", "view=auto"], 0);
+    assert!(folder.read("c/drive.mcap") == folder.read("a/drive.mcap"));
+    convert(&["--to", "d/drive.mcap", "--sink-option", "view=only"], 2);
     assert!(!has_layout("plain") && !has_layout("unnamed") && folder.at("unnamed").exists());
     // Nothing of this log can be shown.
     folder.write("other.lcm", log(&drive(7, 10)));
@@ -216,4 +219,23 @@ fn scanners_of_orca_logs_are_shown_where_they_are_mounted() {
     for view in ["/tf", "/view/laser0/orca.Laser", "/view/laser0/orca.Laser/points"] {
         assert!(info.contains(&format!("\"{view}\"")), "{view}: {info}");
     }
+}
+
+#[test]
+fn types_of_a_map_are_not_looked_for_among_channels() {
+    let folder = Folder::new();
+    let map = |types: &str, channels: &str| {
+        let text = format!(
+            "[sources.demo]\nplugin = \"demo\"\nseconds = 1\n\
+             [stages.view]\nplugin = \"foxglove\"\nfrom = \"demo\"\n\
+             [[stages.view.map]]\ntypes = [\"{types}\"]\nchannels = [\"{channels}\"]\n\
+             pose = {{ at = {{ position = [\"pos[0]\", \"pos[1]\", \"pos[2]\"] }} }}\n\
+             [sinks.out]\nplugin = \"null\"\nfrom = \"view\"\n"
+        );
+        folder.write("run.toml", text);
+        run_sluice(&folder, &["run", "run.toml", "--strict"])
+    };
+    map("pose_t", "POSE").expect(0);
+    map("no_such_type", "POSE").expect(0);
+    map("pose_t", "PSOE").expect(2).expect_stderr("no channel matches `PSOE`");
 }

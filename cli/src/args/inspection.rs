@@ -178,7 +178,7 @@ Exit codes, the first that applies:
   3  a log is damaged, or its index is wrong
   0  no differences and no damage")]
 pub(crate) struct VerifyArgs {
-    /// Folders with a manifest, reports of `--report`, or files.
+    /// Folders with a manifest, reports of `--report`, files, or globs.
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 

@@ -22,7 +22,8 @@ pub(crate) struct EngineArgs {
     pub(crate) overwrite: bool,
 
     /// Continue an interrupted run: outputs it completed for the same inputs and pipeline are
-    /// checked and kept, anything else is replaced.
+    /// checked and kept, anything else is replaced, except outputs of inputs that cannot be read
+    /// again.
     #[arg(long)]
     pub(crate) resume: bool,
 

@@ -7,14 +7,16 @@ use serde_json::{Value, json};
 use sluice_model::units;
 use sluice_pipeline::Pipeline;
 use sluice_pipeline::batch::{Batch, BatchReport, FailurePolicy, Status, UnitReport};
+use sluice_pipeline::resume;
 use sluice_pipeline::run::Options;
 
 use crate::args::EngineArgs;
-use crate::commands::execute::{
-    self, ReportFile, report_losses, report_unmatched, run_watched, summary_text,
-};
+use crate::commands::execute::{self, report_losses, report_unmatched, run_watched, summary_text};
+use crate::commands::report_file::ReportFile;
+use crate::commands::run;
 use crate::exit::{CommandResult, EXIT_LOSSES, EXIT_UNMET, ExitStatus};
 use crate::flags::{self, PipelineOrigin};
+use crate::notes;
 use crate::progress::ProgressMeter;
 use crate::shell::Shell;
 use crate::signals;
@@ -36,13 +38,23 @@ pub(crate) fn execute(
     let outputs: Vec<PathBuf> =
         batch.units.iter().flat_map(|unit| unit.outputs.iter().cloned()).collect();
     let report_file = ReportFile::open_if_requested(&args.running, pipeline, &outputs)?;
+    if args.resume && batch.is_of_other_pipeline(&shell.registry, &execute::engine_options(args))? {
+        shell.note(&notes::other_pipeline());
+    }
+    if args.resume
+        && let Some(input) = resume::input_read_once(pipeline)?
+    {
+        let of_input = batch.units.iter().filter(|unit| unit.input.path == input);
+        let targets: Vec<PathBuf> = of_input.flat_map(|unit| unit.outputs.clone()).collect();
+        run::refuse_to_redo(&input, &targets)?;
+    }
     let failing = if args.keep_going { FailurePolicy::Continue } else { FailurePolicy::Stop };
-    let carrier = execute::connect_carrier(args, shell)?;
-    let run = |options: &Options| match &carrier {
-        Some(carrier) => Ok(batch.run_by(&**carrier, &shell.registry, options)?),
+    let carrier = execute::connect_carrier(args, shell);
+    let run = |options: &Options| match carrier? {
+        Some(carrier) => Ok(batch.run_by(&*carrier, &shell.registry, options)?),
         None => Ok(batch.run(&shell.registry, options, failing)?),
     };
-    let meter = Arc::new(ProgressMeter::new(args.running.progress, shell));
+    let meter = Arc::new(ProgressMeter::beside(&outputs, args.running.progress, shell));
     let result = run_watched(&meter, execute::engine_options(args), &signals::PUBLISHING, run);
     let strict = args.running.strict;
     let to_json =

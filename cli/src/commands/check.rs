@@ -35,6 +35,9 @@ fn text(file: &str, pipeline: &Pipeline) -> String {
             lines.push(format!("  {name}: runs a program: {line}; `run` needs --allow-exec"));
         }
     }
+    for note in &pipeline.notes {
+        lines.push(format!("  {}: {}", note.node, printable_sentence(&note.what)));
+    }
     for node in &pipeline.nodes {
         let notes = node.notes();
         lines.extend(notes.iter().map(|n| format!("  {}: {}", node.name, printable_sentence(n))));

@@ -8,7 +8,7 @@ use sluice_pipeline::PluginInstance;
 use crate::args::{Assignment, ConvertArgs, EngineArgs, FormatArgs};
 use crate::commands::generated::{parse_generated, print_pipeline};
 use crate::commands::{execute, run, shared_names};
-use crate::conversion::{self, Conversion};
+use crate::conversion::Conversion;
 use crate::exit::{CommandResult, Failure};
 use crate::flags::PipelineOrigin;
 use crate::input_format::InputFormat;
@@ -19,9 +19,8 @@ use crate::shell::Shell;
 pub(crate) fn run(args: &ConvertArgs, shell: &Shell) -> CommandResult {
     execute::check_engine(&args.engine)?;
     let text = pipeline_text(args, shell)?;
-    let mut pipeline = parse_generated("sluice convert", &text, shell)?;
-    // No output may replace it.
-    pipeline.files.extend(args.format.describe.clone());
+    let describe = args.format.describe.as_deref();
+    let pipeline = parse_generated("sluice convert", &text, describe, shell)?;
     if args.print_pipeline {
         return print_pipeline("sluice convert", text, shell);
     }
@@ -42,14 +41,16 @@ pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String,
     let (inputs, selection) = inputs::resolve_file_urls(&args.inputs, &args.selection, shell)?;
     let format = InputFormat::from_args(&args.format)?;
     let source = find_source(&inputs, format.from.as_deref(), &format.options, shell)?;
-    let shared = shared_names::find(&inputs, &format.options, (source, sink.plugin), shell);
     let sink_options = [sink_defaults(&sink, args), args.sink_option.clone()].concat();
-    let conversion = Conversion::between(
-        (source, &format.options),
-        (sink.plugin, &sink_options),
-        &sink.path,
-        !selection.decoding.types.is_empty(),
-    );
+    let content = content_sink(sink.plugin, &sink_options, shell);
+    let shared = shared_names::find(&inputs, &format.options, (source, content), shell);
+    let has_types = !selection.decoding.types.is_empty();
+    let aligns = args.alignment.align.is_some();
+    let ends = ((source, &*format.options), (sink.plugin, &*sink_options));
+    let conversion = match aligns {
+        true => Conversion::of_rows(ends, &sink.path, has_types),
+        false => Conversion::between(ends, &sink.path, has_types),
+    };
     let types: Vec<&str> = conversion.types.iter().map(String::as_str).collect();
     let recipe = Recipe {
         source: source.name,
@@ -68,16 +69,16 @@ pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String,
         companions: &conversion.companions,
         ..Recipe::default()
     };
-    if !conversion.to_sink.is_empty() {
-        return Ok(Recipe { own_types: &types, ..recipe }.text());
-    }
-    if args.alignment.align.is_some() {
-        let known = conversion::known_types(source, !selection.decoding.types.is_empty());
-        let types: Vec<&str> = match source.gives_rows || !conversion.from_source.is_empty() {
-            true => source.types.to_vec(),
-            false => known.iter().map(String::as_str).collect(),
-        };
-        return Ok(Recipe { own_types: &types, ..recipe }.text());
+    if aligns || !conversion.to_sink.is_empty() {
+        let text = Recipe { own_types: &types, ..recipe }.text();
+        if conversion.to_sink.is_empty() && needs_payloads(&text, shell) {
+            return Err(Failure::Usage(format!(
+                "{}: the sink `{}` writes payloads, which rows of --align do not have; write them \
+                 as a table, MCAP file, CSV, JSON lines or a dataset",
+                sink.path, sink.plugin.name
+            )));
+        }
+        return Ok(text);
     }
     let text = recipe.text();
     let gives_rows = source.gives_rows || !conversion.from_source.is_empty();
@@ -107,9 +108,22 @@ fn sink_defaults(sink: &OutputTarget<'_>, args: &ConvertArgs) -> Vec<Assignment>
     sink.options.iter().cloned().chain(defaults).collect()
 }
 
+/// The sink of the format that is written: of an archive, that of its content.
+fn content_sink<'s>(sink: &'s Plugin, options: &[Assignment], shell: &'s Shell) -> &'s Plugin {
+    if !sink.default_for.contains(&DefaultRole::Archive) {
+        return sink;
+    }
+    let format = options.iter().rev().find(|option| option.name == "format");
+    let content = match format {
+        Some(format) => shell.registry.get(PluginKind::Sink, format.value.trim_matches('"')),
+        None => shell.registry.default_for(PluginKind::Sink, DefaultRole::Log),
+    };
+    content.unwrap_or(sink)
+}
+
 /// Whether a sink of this pipeline needs payloads. Errors are reported later.
 fn needs_payloads(text: &str, shell: &Shell) -> bool {
-    let Ok(pipeline) = parse_generated("sluice convert", text, shell) else { return false };
+    let Ok(pipeline) = parse_generated("sluice convert", text, None, shell) else { return false };
     pipeline.nodes.iter().any(
         |node| matches!(&node.instance, PluginInstance::Sink(sink) if !sink.traits().accepts_rows),
     )
@@ -170,7 +184,7 @@ pub fn open_logs<'s>(
         sink: "null",
         ..Recipe::default()
     };
-    let pipeline = parse_generated(args.verb, &recipe.text(), shell)?;
+    let pipeline = parse_generated(args.verb, &recipe.text(), None, shell)?;
     let source = pipeline.nodes.into_iter().find_map(|node| match node.instance {
         PluginInstance::Source(source) => Some(source),
         _ => None,
@@ -209,18 +223,19 @@ impl<'s> OutputTarget<'s> {
         shell: &'s Shell,
     ) -> Result<Self, Failure> {
         if let Some(url) = inputs::file_url_with_warnings(to, shell)? {
-            let plugin = match name {
-                Some(name) => inputs::plugin_named(shell, PluginKind::Sink, name)?,
-                None => inputs::default_plugin(shell, PluginKind::Sink, DefaultRole::Log)?,
+            let path = url.output().map_err(Failure::Usage)?;
+            // Programs for LCM write logs of any name to such a URL.
+            let log = match name {
+                None if !names_format(path, shell) => {
+                    Some(inputs::default_plugin(shell, PluginKind::Sink, DefaultRole::Log)?.name)
+                }
+                _ => name,
             };
-            let path = url.output().map_err(Failure::Usage)?.display().to_string();
-            let append = Assignment { name: "append".into(), value: "true".into() };
-            let appends = url.mode == Some(OpenMode::Append);
-            return Ok(Self {
-                plugin,
-                path,
-                options: appends.then_some(append).into_iter().collect(),
-            });
+            let mut target = Self::from_path(path, log, given, shell)?;
+            if url.mode == Some(OpenMode::Append) {
+                target.options.push(Assignment { name: "append".into(), value: "true".into() });
+            }
+            return Ok(target);
         }
         let path = folder_with_slash(to);
         if let Some(name) = name {
@@ -286,6 +301,20 @@ impl<'s> OutputTarget<'s> {
         let plugin = inner.ok_or_else(unknown)?;
         Ok(Self { plugin, path, options: Vec::new() })
     }
+}
+
+/// Extensions of files that this program writes otherwise than as logs.
+const NO_LOGS: [&str; 2] = ["json", "arrow"];
+
+/// Whether the name of an output tells its format, even if that is one that is not written.
+pub(crate) fn names_format(to: &str, shell: &Shell) -> bool {
+    let (extension, packed) = inputs::extension(Path::new(to));
+    let is_known = |extension: String| {
+        let is_same = |known: &&str| known.eq_ignore_ascii_case(&extension);
+        let mut plugins = shell.registry.iter();
+        plugins.any(|plugin| plugin.extensions.iter().any(is_same)) || NO_LOGS.iter().any(is_same)
+    };
+    packed || folder_with_slash(to).ends_with('/') || extension.is_some_and(is_known)
 }
 
 /// Adds a slash to folders, which tells them from files.

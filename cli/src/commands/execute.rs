@@ -1,25 +1,22 @@
 //! Runs a pipeline for `run` and `convert`: signals, progress, report file and summary.
 
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 
 use serde_json::{Value, json};
-use sluice_io::escape::{json_escaped, printable_sentence};
-use sluice_io::files::FileIdentity;
-use sluice_io::output::canonical_path;
-use sluice_model::{Error, Overwrite, units};
+use sluice_io::escape::printable_sentence;
+use sluice_model::{Overwrite, units};
+use sluice_pipeline::Report;
 use sluice_pipeline::dispatch::Carrier;
 use sluice_pipeline::names::NameReport;
 use sluice_pipeline::report::Note;
 use sluice_pipeline::resume::EarlierRun;
 use sluice_pipeline::run::{Options, Stop};
-use sluice_pipeline::{Pipeline, PluginInstance, Report};
 
 use crate::args::{EngineArgs, EngineKind, ProgressFormat, RunningArgs};
+use crate::commands::report_file::ReportFile;
 use crate::damage;
 use crate::exit::{CommandResult, EXIT_UNMET, ExitStatus, Failure};
 use crate::extension::{self, ClusterOptions};
@@ -271,72 +268,13 @@ pub(crate) fn running_options(args: &RunningArgs) -> Options {
     Options { jobs, memory, allow_exec, strict, hash: report.is_some(), ..Options::default() }
 }
 
-/// The report file. Opened before the run, so that a bad path fails early.
-pub(crate) struct ReportFile {
-    path: PathBuf,
-    to: Box<dyn Write>,
-    /// The file that was opened; `None` for a stream.
-    identity: Option<FileIdentity>,
-}
-
-impl ReportFile {
-    /// Opens the report file if `--report` is given. `outputs` are those of the pipeline.
-    pub(crate) fn open_if_requested(
-        args: &RunningArgs,
-        pipeline: &Pipeline,
-        outputs: &[PathBuf],
-    ) -> Result<Option<Self>, Failure> {
-        args.report.as_deref().map(|path| Self::open(path, pipeline, outputs)).transpose()
-    }
-
-    fn open(path: &Path, pipeline: &Pipeline, outputs: &[PathBuf]) -> Result<Self, Failure> {
-        let to: Box<dyn Write> = if path == Path::new("-") {
-            if outputs.iter().any(|output| output == path) {
-                return Err(Failure::Usage(
-                    "--report: an output is written to standard output, so the report needs a file"
-                        .into(),
-                ));
-            }
-            Box::new(io::stdout())
-        } else {
-            refuse_overwriting(path, pipeline, outputs)?;
-            let file = File::create(path).map_err(|e| Error::io("create", path, e))?;
-            // A report may have thousands of lines.
-            Box::new(BufWriter::new(file))
-        };
-        Ok(Self { path: path.to_owned(), to, identity: FileIdentity::read(path) })
-    }
-
-    /// Writes the report, or the failure.
-    fn write(mut self, result: Result<Value, Value>) -> Result<(), Failure> {
-        let is_done = result.is_ok();
-        // The names of some outputs are known only when they are written.
-        if self.identity.is_some() && FileIdentity::read(&self.path) != self.identity {
-            return Err(Failure::Failed(format!(
-                "there is no report: an output of its name has replaced it; give the report \
-                 another name: {}",
-                self.path.display()
-            )));
-        }
-        let (Ok(value) | Err(value)) = result;
-        let text = format!("{value:#}");
-        let written = writeln!(self.to, "{}", json_escaped(&text)).and_then(|()| self.to.flush());
-        written.map_err(|e| match Error::io("write", &self.path, e).into() {
-            Failure::Error(error) if is_done => Failure::Failed(format!(
-                "{error}; the outputs are complete, only the report is missing"
-            )),
-            failure => failure,
-        })
-    }
-}
-
 /// The fields of a report that are known of a failed run: what became of its events is not.
 const KNOWN_OF_FAILURE: [&str; 7] =
     ["sources", "damage", "damaged_ranges", "notes", "files", "bytes_read", "seconds"];
 
-/// A failure, with what is known of the run.
+/// A failure, with what is known of the run: nothing was read if it has not begun.
 fn failure_json(failure: &Failure, known: Option<Value>) -> Value {
-    let mut report = known.unwrap_or_else(|| json!({}));
+    let mut report = known.unwrap_or_else(|| Report::default().to_json());
     if let Some(fields) = report.as_object_mut() {
         fields.retain(|key, _| KNOWN_OF_FAILURE.contains(&&**key));
     }
@@ -344,35 +282,6 @@ fn failure_json(failure: &Failure, known: Option<Value>) -> Value {
     report["interrupted"] = matches!(failure, Failure::Interrupted { .. }).into();
     report["exit"] = failure.code().into();
     report
-}
-
-/// Refuses to overwrite an input or an output with the report.
-fn refuse_overwriting(
-    path: &Path,
-    pipeline: &Pipeline,
-    outputs: &[PathBuf],
-) -> Result<(), Failure> {
-    let refuse = |what: &str| {
-        Err(Failure::Usage(format!("the report would replace {what}: {}", path.display())))
-    };
-    // Different paths may name the same file.
-    if outputs.iter().any(|output| canonical_path(output) == canonical_path(path)) {
-        return refuse("an output");
-    }
-    // Whoever reads inputs that are not there reports them.
-    if FileIdentity::read(path).is_none() {
-        return Ok(());
-    }
-    if FileIdentity::is_one_of(path, &pipeline.files) {
-        return refuse("an input");
-    }
-    for node in &pipeline.nodes {
-        let PluginInstance::Source(source) = &node.instance else { continue };
-        if FileIdentity::is_one_of(path, source.files()?.iter().map(|input| &input.path)) {
-            return refuse("an input");
-        }
-    }
-    Ok(())
 }
 
 /// Prints damage, losses and notes of a run whose options came from flags.

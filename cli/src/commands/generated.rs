@@ -13,12 +13,19 @@ use crate::input_format::InputFormat;
 use crate::recipe::Recipe;
 use crate::shell::Shell;
 
-/// Parses a generated pipeline, which has no variables.
-pub(crate) fn parse_generated(name: &str, text: &str, shell: &Shell) -> Result<Pipeline, Failure> {
+/// Parses a generated pipeline, which has no variables. Nothing that it writes may replace the file
+/// that describes its format.
+pub(crate) fn parse_generated(
+    name: &str,
+    text: &str,
+    describe: Option<&Path>,
+    shell: &Shell,
+) -> Result<Pipeline, Failure> {
     let document = Document::generated(format!("{name} (the pipeline made for it)"), text);
-    let pipeline = Pipeline::read(&document, &Variables::default(), &shell.registry)
+    let mut pipeline = Pipeline::read(&document, &Variables::default(), &shell.registry)
         .map_err(|mistakes| flags::mistakes_with_flags(&mistakes))?;
     refuse_fields_without_decoding(&pipeline)?;
+    pipeline.files.extend(describe.map(Path::to_owned));
     Ok(pipeline)
 }
 
@@ -50,7 +57,7 @@ pub(crate) fn check_source_options(
             sink: "null",
             ..Recipe::default()
         };
-        parse_generated(verb, &recipe.text(), shell)?;
+        parse_generated(verb, &recipe.text(), None, shell)?;
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ pub(crate) mod play;
 pub(crate) mod plugins;
 pub(crate) mod record;
 pub(crate) mod report;
+mod report_file;
 pub(crate) mod run;
 pub(crate) mod schema;
 mod shared_names;

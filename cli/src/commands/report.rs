@@ -1,7 +1,5 @@
 //! `report`: generates the pipeline from logs to what shows them, and runs it.
 
-use std::path::Path;
-
 use sluice_model::{DefaultRole, Input, PluginKind};
 
 use crate::args::{Assignment, ReportArgs};
@@ -39,7 +37,7 @@ pub(crate) fn run(args: &ReportArgs, shell: &Shell) -> CommandResult {
     // A line per log.
     let mut worst = ExitStatus::Done;
     for Input { path, .. } in logs {
-        let path = path.to_str().ok_or_else(|| not_utf8(&path))?.to_owned();
+        let path = inputs::utf8_path(&path)?.to_owned();
         worst = worst.max(report(args, &[path], "-", shell)?);
     }
     Ok(worst)
@@ -55,15 +53,11 @@ fn refuse_unnamed_page(args: &ReportArgs) -> Result<(), Failure> {
     }
 }
 
-fn not_utf8(path: &Path) -> Failure {
-    Failure::Usage(format!("expected a path in UTF-8: {}", path.display()))
-}
-
 /// Writes one report of these logs, or one of each if `to` has placeholders.
 fn report(args: &ReportArgs, logs: &[String], to: &str, shell: &Shell) -> CommandResult {
     let text = pipeline_text(args, logs, to, shell)?;
-    let mut pipeline = parse_generated("sluice report", &text, shell)?;
-    pipeline.files.extend(args.format.describe.clone());
+    let describe = args.format.describe.as_deref();
+    let pipeline = parse_generated("sluice report", &text, describe, shell)?;
     if args.print_pipeline {
         return print_pipeline("sluice report", text, shell);
     }

@@ -1,20 +1,24 @@
 //! `run`: runs a pipeline file; and how any verb runs its pipeline.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sluice_io::files::is_stream;
+use sluice_io::output::is_used;
+use sluice_model::Overwrite;
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Pipeline, Report, dispatch, resume};
 
 use super::execute::{
-    ReportFile, already_done, connect_carrier, deliver_report, engine_options, exit_status,
-    print_summary, report_json, report_losses, report_unmatched, run_watched, summary_fields,
-    summary_text,
+    already_done, connect_carrier, deliver_report, engine_options, exit_status, print_summary,
+    report_json, report_losses, report_unmatched, run_watched, summary_fields, summary_text,
 };
+use super::report_file::ReportFile;
 use super::{batch, execute, plan};
 use crate::args::{EngineArgs, RunArgs};
 use crate::exit::{CommandResult, Failure};
 use crate::flags::{self, PipelineOrigin};
+use crate::notes;
 use crate::progress::ProgressMeter;
 use crate::python;
 use crate::shell::Shell;
@@ -26,6 +30,7 @@ pub(crate) fn run(args: &RunArgs, shell: &Shell) -> CommandResult {
     let plugins = args.python.as_deref().map(python::file_option).transpose()?;
     document.presets.extend(plugins);
     let pipeline = super::read(&document, &args.variables, shell)?;
+    pipeline.notes.iter().for_each(|note| shell.note(note));
     execute(pipeline, &args.engine, PipelineOrigin::File, shell)
 }
 
@@ -62,13 +67,23 @@ pub(crate) fn execute(
         let naming = (origin, clock.as_deref(), args.running.strict);
         return already_done(before, report_file, naming, shell);
     }
-    let carrier = connect_carrier(args, shell)?;
-    let meter = Arc::new(ProgressMeter::new(args.running.progress, shell));
-    let watched = |options: &Options| match &carrier {
-        Some(carrier) => Ok(dispatch::run_by(pipeline, &**carrier, &shell.registry, options)?),
+    let mut options = engine_options(args);
+    if args.resume && resume::is_of_other_pipeline(&pipeline, &options) {
+        shell.note(&notes::other_pipeline());
+    }
+    if args.resume
+        && let Some(input) = resume::input_read_once(&pipeline)?
+    {
+        refuse_to_redo(&input, &targets)?;
+        options.overwrite = Overwrite::Refuse;
+    }
+    let carrier = connect_carrier(args, shell);
+    let meter = Arc::new(ProgressMeter::beside(&targets, args.running.progress, shell));
+    let watched = |options: &Options| match carrier? {
+        Some(carrier) => Ok(dispatch::run_by(pipeline, &*carrier, &shell.registry, options)?),
         None => Ok(run::run(pipeline, options)?),
     };
-    let result = run_watched(&meter, engine_options(args), &signals::PUBLISHING, watched);
+    let result = run_watched(&meter, options, &signals::PUBLISHING, watched);
     let result = result.map_err(Failure::with_retry_hint).map_err(|failure| match only_prints {
         true => failure,
         false => failure.stdout_closed_is_failure(),
@@ -90,4 +105,20 @@ pub(crate) fn execute(
         print_summary(&text, fields, &args.running, shell);
     }
     Ok(status)
+}
+
+/// Refuses to make outputs again that have what an earlier run read from `input`, which cannot be
+/// read again.
+pub(super) fn refuse_to_redo(input: &Path, targets: &[PathBuf]) -> Result<(), Failure> {
+    let is_made = |target: &&PathBuf| match target.is_dir() {
+        true => is_used(target),
+        false => target.exists() && !is_stream(target),
+    };
+    let Some(made) = targets.iter().find(is_made) else { return Ok(()) };
+    Err(Failure::Usage(format!(
+        "--resume keeps outputs of inputs that can be read again, and {} cannot be; write \
+         elsewhere, or replace the output with --overwrite: {}",
+        input.display(),
+        made.display()
+    )))
 }

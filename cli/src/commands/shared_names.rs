@@ -5,15 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_model::Plugin;
 use sluice_pipeline::run::{self, Options};
+use sluice_pipeline::spec::DAMAGE_KEYS;
 
 use crate::args::Assignment;
 use crate::commands::generated::parse_generated;
 use crate::inputs;
 use crate::recipe::Recipe;
 use crate::shell::Shell;
-
-/// The options of a source node that say what happens to damage.
-const ON_DAMAGE: [&str; 2] = ["on_damage", "quarantine"];
 
 /// The channel names shared by several sources in one of these inputs, sorted; none if source or
 /// sink keeps them apart.
@@ -31,7 +29,7 @@ pub(super) fn find(
         return Vec::new();
     }
     // What is damaged is reported, and kept, when the input is converted.
-    let is_of_damage = |option: &&Assignment| ON_DAMAGE.contains(&option.name.as_str());
+    let is_of_damage = |option: &&Assignment| DAMAGE_KEYS.contains(&option.name.as_str());
     let options: Vec<Assignment> =
         options.iter().filter(|option| !is_of_damage(option)).cloned().collect();
     let files = given.iter().filter_map(|name| inputs::expand(shell, name).ok()).flatten();
@@ -45,7 +43,7 @@ pub(super) fn find(
             sink: "null",
             ..Recipe::default()
         };
-        let Ok(pipeline) = parse_generated("sluice convert", &recipe.text(), shell) else {
+        let Ok(pipeline) = parse_generated("sluice convert", &recipe.text(), None, shell) else {
             continue;
         };
         let Ok(report) = run::run(pipeline, &Options::default()) else { continue };

@@ -10,13 +10,14 @@ mod outcome;
 mod progress;
 mod record;
 mod recorder;
+mod resumed;
 mod schedule;
 mod shard;
 pub(crate) mod template;
 mod unit_record;
 mod units;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,6 +77,7 @@ pub struct Batch {
 #[derive(Clone, Debug, Serialize)]
 pub struct UnitReport {
     /// The input.
+    #[serde(serialize_with = "sluice_io::escape::path_as_text")]
     pub input: PathBuf,
     /// How it ended.
     pub status: Status,
@@ -271,8 +273,8 @@ impl Batch {
         run: impl FnOnce(&BatchRecorder) -> Result<(Vec<UnitOutcome>, Vec<UnitRecord>), Error>,
         started: Instant,
     ) -> Result<(BatchReport, Result<(), Error>), Error> {
-        if let Some(unit) = self.units.first() {
-            run::check_programs_allowed(&self.pipeline(unit, registry)?, options)?;
+        if let Some(pipeline) = self.any_pipeline(registry)? {
+            run::check_programs_allowed(&pipeline, options)?;
         }
         if options.overwrite == Overwrite::Refuse {
             self.refuse_existing(&BatchRecord::to_continue(&self.folder)?)?;
@@ -284,14 +286,18 @@ impl Batch {
             let outputs: Vec<Vec<PathBuf>> = outputs.collect::<Result<_, _>>()?;
             recorder.remove_partial_units(&outputs.concat())?;
         }
-        let (outcomes, done) = match run(&recorder) {
+        let (outcomes, mut done) = match run(&recorder) {
             Ok(ran) => ran,
             Err(error) => {
                 recorder.abandon();
                 return Err(error);
             }
         };
-        let recorded = self.left_over(&outcomes).and_then(|left| recorder.close(done, left));
+        let left = self.left_over(&outcomes, (registry, options), recorder.previous());
+        let recorded = left.and_then(|(left, unreached)| {
+            done.extend(unreached);
+            recorder.close(done, left)
+        });
         if recorded.is_ok() {
             // Left behind by cluster runs whose driver was killed.
             remove_abandoned(&self.folder);
@@ -303,9 +309,21 @@ impl Batch {
         Ok((self.report(outcomes, &options.stop, started), recorded))
     }
 
-    /// The units without outputs, as the record lists them.
-    fn left_over(&self, outcomes: &[UnitOutcome]) -> Result<Vec<UnfinishedUnit>, Error> {
-        let mut left = Vec::new();
+    /// The units without outputs, as the record lists them, and the records of those that a resumed
+    /// batch did not come to, and that were done before.
+    fn left_over(
+        &self,
+        outcomes: &[UnitOutcome],
+        run: (&Registry, &Options),
+        previous: &BatchRecord,
+    ) -> Result<(Vec<UnfinishedUnit>, Vec<UnitRecord>), Error> {
+        let mut known = BTreeMap::<&[PathBuf], Vec<&UnitRecord>>::new();
+        if run.1.overwrite == Overwrite::Redo && !self.writes_stdout() {
+            previous.latest_first().for_each(|unit| {
+                known.entry(&unit.outputs).or_default().push(unit);
+            });
+        }
+        let (mut left, mut unreached) = (Vec::new(), Vec::new());
         for (unit, outcome) in self.units.iter().zip(outcomes) {
             let (status, error) = match outcome {
                 UnitOutcome::Done(_) | UnitOutcome::Skipped(_) => continue,
@@ -314,9 +332,34 @@ impl Batch {
                 UnitOutcome::NotStarted => (Status::NotStarted, None),
             };
             let (input, outputs) = (unit.input.path.clone(), self.recorded_outputs(unit)?);
-            left.push(UnfinishedUnit { input, outputs, status, error });
+            // An input that was being compared may have changed.
+            let records = known.get(&*outputs).filter(|_| status == Status::NotStarted);
+            match records.and_then(|records| self.find_done((unit, &outputs), records, run)) {
+                Some(record) => unreached.push(record),
+                None => left.push(UnfinishedUnit { input, outputs, status, error }),
+            }
         }
-        Ok(left)
+        Ok((left, unreached))
+    }
+
+    /// The pipeline of any of its units, all of which have the same nodes. Those of inputs whose
+    /// names are not text have none.
+    pub(crate) fn any_pipeline(&self, registry: &Registry) -> Result<Option<Pipeline>, Error> {
+        let unit = self.units.iter().find(|unit| unit.input.path.to_str().is_some());
+        unit.map(|unit| self.pipeline(unit, registry)).transpose()
+    }
+
+    /// The one of these records that says that a unit is done. Reads neither inputs nor outputs.
+    fn find_done(
+        &self,
+        (unit, outputs): (&Unit, &[PathBuf]),
+        records: &[&UnitRecord],
+        (registry, options): (&Registry, &Options),
+    ) -> Option<UnitRecord> {
+        let pipeline = self.pipeline(unit, registry).ok()?;
+        let memory = run::memory_cap(options, pipeline.memory);
+        let key = UnitKey { pipeline: &pipeline, memory, outputs };
+        key.find_by_length(records.iter().copied(), &self.folder).cloned()
     }
 
     /// A unit's outputs, as its record names them.

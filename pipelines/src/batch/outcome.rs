@@ -2,13 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use sluice_model::Input;
-
-use super::unit_record::{PlannedRun, UnitRecord};
+use super::unit_record::{PlannedRun, RecordedRun, UnitRecord};
 use crate::manifest::{self, RunEnd};
 use crate::report::Report;
-use crate::resolved;
 use crate::spec::Pipeline;
+use crate::{resolved, resume};
 use sluice_model::options::ByteSize;
 
 /// The outcome of a unit.
@@ -39,8 +37,6 @@ pub(crate) struct UnitKey<'u> {
     pub(crate) pipeline: &'u Pipeline,
     /// Its memory cap.
     pub(crate) memory: ByteSize,
-    /// Its input.
-    pub(crate) input: &'u Input,
     /// Its outputs, as the record names them, sorted.
     pub(crate) outputs: &'u [PathBuf],
 }
@@ -50,14 +46,33 @@ impl UnitKey<'_> {
     /// are unchanged. Reads them in full.
     pub(crate) fn find_done<'r>(
         &self,
-        mut records: impl Iterator<Item = &'r UnitRecord>,
+        records: impl Iterator<Item = &'r UnitRecord>,
         folder: &Path,
+    ) -> Option<&'r UnitRecord> {
+        self.find(records, |run, due| run.matches(due, folder))
+    }
+
+    /// The first of `records` that matches this unit, as far as the lengths of its inputs and
+    /// outputs tell.
+    pub(super) fn find_by_length<'r>(
+        &self,
+        records: impl Iterator<Item = &'r UnitRecord>,
+        folder: &Path,
+    ) -> Option<&'r UnitRecord> {
+        self.find(records, |run, due| run.matches_by_length(due, folder))
+    }
+
+    fn find<'r>(
+        &self,
+        mut records: impl Iterator<Item = &'r UnitRecord>,
+        matches: impl Fn(&RecordedRun<'_>, &PlannedRun<'_>) -> bool,
     ) -> Option<&'r UnitRecord> {
         let text = resolved::text(self.pipeline, self.memory);
         let plugins = manifest::plugin_names(&self.pipeline.nodes);
-        let inputs = std::slice::from_ref(self.input);
-        let due = PlannedRun { pipeline: &text, plugins: &plugins, inputs };
+        // What cannot be listed is not there as it was.
+        let inputs = resume::inputs(self.pipeline).ok()?;
+        let due = PlannedRun { pipeline: &text, plugins: &plugins, inputs: &inputs };
         let is_same = |record: &&UnitRecord| record.outputs == self.outputs;
-        records.find(|record| is_same(record) && record.recorded_run().matches(&due, folder))
+        records.find(|record| is_same(record) && matches(&record.recorded_run(), &due))
     }
 }

@@ -16,6 +16,7 @@ use super::recorder::BatchRecorder;
 use super::unit_record::UnitRecord;
 use super::{Batch, FailurePolicy, Unit};
 use crate::manifest::{self, RunEnd};
+use crate::report::Report;
 use crate::run::{self, Milestone, Options, ParentRun};
 use crate::spec::{Pipeline, PluginInstance};
 
@@ -172,7 +173,7 @@ impl UnitScheduler<'_> {
             announce: &announce,
         };
         let options = Options { progress: progress.for_unit(place), ..self.options.clone() };
-        let report = run::run_in_parent(pipeline, &options, Some(&parent))?;
+        let report = run::run_in_parent(pipeline, &options, Some(&parent), &mut Report::default())?;
         let record = record.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(record) = record.as_ref().filter(|_| options.overwrite != Overwrite::Refuse) {
             self.recorder.remove_stale_files(record)?;
@@ -189,7 +190,7 @@ impl UnitScheduler<'_> {
         }
         let memory = run::memory_cap(self.options, pipeline.memory);
         let outputs = self.batch.recorded_outputs(unit)?;
-        let key = UnitKey { pipeline, memory, input: &unit.input, outputs: &outputs };
+        let key = UnitKey { pipeline, memory, outputs: &outputs };
         let records = self.recorder.previous().with_outputs(&outputs);
         Ok(key.find_done(records, &self.batch.folder).cloned())
     }

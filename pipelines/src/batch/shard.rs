@@ -167,6 +167,7 @@ pub(super) struct ShardRecord {
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) is_rerun: bool,
     /// Inputs of the shard that are not done.
+    #[serde(serialize_with = "sluice_io::escape::paths_as_text")]
     pub(super) left: Vec<PathBuf>,
     pub(super) units: Vec<UnitRecord>,
     /// Units of the previous record that belong to another batch or could not be redone.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sluice_io::files::FileIdentity;
+use sluice_io::files::{FileIdentity, NOT_UTF8};
 use sluice_io::output::canonical_path;
 use sluice_model::options::ByteSize;
 use sluice_model::{Error, Input, PluginKind, Registry};
@@ -162,7 +162,7 @@ impl Blueprint {
         let mut drafts = self.nodes.clone();
         if let Some(input) = input {
             let path = input.to_str().ok_or_else(|| {
-                Error::refused(format!("this path is not UTF-8: {}", input.display()))
+                Error::refused(format!("this path {NOT_UTF8}: {}", input.display()))
             })?;
             let sources = drafts.iter_mut().filter(|draft| draft.kind == PluginKind::Source);
             sources.for_each(|source| source.options["path"] = path.into());
@@ -224,12 +224,16 @@ pub(super) fn batch_units(
     registry: &Registry,
 ) -> Result<Vec<Unit>, Error> {
     let sources = pipeline.nodes.iter().filter_map(|node| match &node.instance {
-        PluginInstance::Source(source) => Some(source.inputs()),
+        PluginInstance::Source(source) => Some(source.logs()),
         _ => None,
     });
     let inputs = sources.collect::<Result<Vec<_>, Error>>()?.concat();
     let units = inputs.into_iter().enumerate().map(|(index, input)| {
-        let outputs = blueprint.outputs(&input.path, index, registry)?;
+        let outputs = match input.path.to_str() {
+            Some(_) => blueprint.outputs(&input.path, index, registry)?,
+            // Running the unit fails.
+            None => Vec::new(),
+        };
         Ok(Unit { input, outputs, index, shared_folders: Vec::new() })
     });
     let mut units = units.collect::<Result<Vec<_>, Error>>()?;

@@ -28,7 +28,12 @@ pub(super) enum AttemptResult {
     /// An earlier run had done it, according to this record.
     Skipped(Box<UnitRecord>),
     /// It failed, and would fail on any worker.
-    Failed { why: String, is_not_allowed: bool },
+    Failed {
+        why: String,
+        is_not_allowed: bool,
+        /// What is known of the run.
+        known: Box<Report>,
+    },
     /// This worker cannot run it; others may.
     Refused { why: String },
 }
@@ -74,9 +79,11 @@ impl UnitDelivery {
 }
 
 impl AttemptResult {
-    pub(super) fn failed(error: &Error) -> Self {
+    pub(super) fn failed(error: &Error, known: Report) -> Self {
         let is_not_allowed = matches!(error.kind(), ErrorKind::NotAllowed(_));
-        Self::Failed { why: error.to_string(), is_not_allowed }
+        // What it has staged is published by nobody.
+        let known = Box::new(Report { files: Vec::new(), ..known });
+        Self::Failed { why: error.to_string(), is_not_allowed, known }
     }
 }
 

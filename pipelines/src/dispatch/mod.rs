@@ -27,7 +27,6 @@ mod publish;
 mod worker;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use sluice_model::{Error, ErrorKind, Registry};
 
@@ -55,8 +54,7 @@ impl Batch {
         registry: &Registry,
         options: &Options,
     ) -> Result<BatchReport, Error> {
-        if let Some(unit) = self.units.first() {
-            let pipeline = self.pipeline(unit, registry)?;
+        if let Some(pipeline) = self.any_pipeline(registry)? {
             // The permission to run programs is checked before anything else.
             run::check_programs_allowed(&pipeline, options)?;
             eligibility::check_pipeline(&pipeline, registry, options)?;
@@ -112,7 +110,19 @@ pub fn run_by(
     registry: &Registry,
     options: &Options,
 ) -> Result<Report, Error> {
-    let started = Instant::now();
+    run::report_failed(options, &mut Report::default(), |known| {
+        run_on_worker(pipeline, carrier, registry, options, known)
+    })
+}
+
+/// Runs a pipeline on one worker. If that fails, `known` gets what is known of the run.
+fn run_on_worker(
+    pipeline: Pipeline,
+    carrier: &dyn Carrier,
+    registry: &Registry,
+    options: &Options,
+    known: &mut Report,
+) -> Result<Report, Error> {
     run::check_programs_allowed(&pipeline, options)?;
     eligibility::check_pipeline(&pipeline, registry, options)?;
     let own = UnitSpec::from_pipeline(&pipeline)?;
@@ -129,12 +139,12 @@ pub fn run_by(
             let spared = Arc::default();
             let publishing = DeliveryPublisher { options, inputs: inputs.clone(), spared };
             refused = delivery.refusal();
+            *known = delivery.known();
             publishing.settle(delivery, None).0
         })?;
     match outcomes.into_iter().next() {
-        Some(UnitOutcome::Done(mut report)) => {
+        Some(UnitOutcome::Done(report)) => {
             report_progress(&report, options.progress.as_deref());
-            report.seconds = started.elapsed().as_secs_f64();
             Ok(*report)
         }
         Some(UnitOutcome::Failed(_)) if refused.is_some() => Err(refused.unwrap_or_else(aborted)),

@@ -11,6 +11,7 @@ use sluice_model::{Error, ErrorKind, Outputs, Overwrite};
 
 use super::delivery::{AttemptResult, DeliveredFile, UnitOutputs};
 use crate::batch::{BatchRecorder, UnitOutcome, UnitRecord};
+use crate::report::Report;
 use crate::run::Options;
 
 /// A delivery, and the folder of its outputs until they are published.
@@ -33,10 +34,19 @@ impl ReceivedDelivery {
     /// The error with its own exit code that this result stands for, if any.
     pub(super) fn refusal(&self) -> Option<Error> {
         match &self.what {
-            AttemptResult::Failed { why, is_not_allowed: true } => {
+            AttemptResult::Failed { why, is_not_allowed: true, .. } => {
                 Some(ErrorKind::NotAllowed(why.clone()).into())
             }
             _ => None,
+        }
+    }
+
+    /// What is known of the run if it has failed, or if its outputs cannot be published.
+    pub(super) fn known(&self) -> Report {
+        match &self.what {
+            AttemptResult::Done(outputs) => outputs.report.clone(),
+            AttemptResult::Failed { known, .. } => Report::clone(known),
+            AttemptResult::Skipped(_) | AttemptResult::Refused { .. } => Report::default(),
         }
     }
 }
@@ -79,7 +89,7 @@ impl DeliveryPublisher<'_> {
         outputs: UnitOutputs,
         folder: &Path,
         recorder: Option<&BatchRecorder>,
-    ) -> Result<(crate::Report, Option<UnitRecord>), Error> {
+    ) -> Result<(Report, Option<UnitRecord>), Error> {
         let UnitOutputs { mut report, record, handed } = outputs;
         let outputs = Outputs::new(self.options.overwrite, false, &self.inputs);
         let mut outputs = outputs.with_protected_inputs(Arc::clone(&self.spared));

@@ -21,6 +21,7 @@ use super::exchange_objects::ExchangeObjects;
 use super::order::{ATTEMPTS, OrderOutcome, UnitOrder};
 use crate::batch::{UnitKey, UnitRecord, recorded_outputs};
 use crate::manifest::{self, RunEnd};
+use crate::report::Report;
 use crate::run::{self, Options, ParentRun};
 use crate::spec::Pipeline;
 
@@ -48,8 +49,8 @@ impl UnitOrder {
         let site = self.shared.site.clone();
         // A separate attempt: the dead one's leftovers are meaningless.
         let attempt = Attempt { folder: PathBuf::new(), name: unique(), site, unit: self.unit() };
-        let given_up =
-            attempt.deliver(AttemptResult::Failed { why: why.to_owned(), is_not_allowed: false });
+        let error = Error::refused(why.to_owned());
+        let given_up = attempt.deliver(AttemptResult::failed(&error, Report::default()));
         attempt.remove_if_over();
         given_up.map(drop)
     }
@@ -62,7 +63,8 @@ fn run_attempt(
     registry: &Registry,
     options: &Options,
 ) -> Result<OrderOutcome, Error> {
-    let ran = catch_unwind(AssertUnwindSafe(|| run(order, attempt, registry, options)));
+    let mut known = Report::default();
+    let ran = catch_unwind(AssertUnwindSafe(|| run(order, attempt, registry, options, &mut known)));
     let panicked = |_| Err(Error::internal("the unit panicked"));
     if options.stop.is_requested() {
         attempt.withdraw();
@@ -76,7 +78,7 @@ fn run_attempt(
         }
         Err(error) => {
             attempt.clear();
-            attempt.deliver(AttemptResult::failed(&error))
+            attempt.deliver(AttemptResult::failed(&error, known))
         }
     }
 }
@@ -91,6 +93,7 @@ fn run(
     attempt: &Attempt,
     registry: &Registry,
     options: &Options,
+    known: &mut Report,
 ) -> Result<AttemptResult, Error> {
     if let Some(differs) = ProgramIdentity::new(registry).mismatch(order.identity()) {
         let why = format!("the executor on {} cannot take part: {differs}", host());
@@ -102,7 +105,8 @@ fn run(
     if let Some(record) = done_before(order, &pipeline)? {
         return Ok(AttemptResult::Skipped(Box::new(record)));
     }
-    run_unit(order, attempt, pipeline, options).map(|made| AttemptResult::Done(Box::new(made)))
+    let made = run_unit(order, attempt, pipeline, options, known)?;
+    Ok(AttemptResult::Done(Box::new(made)))
 }
 
 fn check_programs_allowed(
@@ -144,9 +148,8 @@ fn done_before(order: &UnitOrder, pipeline: &Pipeline) -> Result<Option<UnitReco
     let (Some(folder), Overwrite::Redo) = (&order.shared.record, order.shared.overwrite) else {
         return Ok(None);
     };
-    let Some(input) = order.own.inputs.first() else { return Ok(None) };
     let outputs = recorded_outputs(&order.own.outputs, folder)?;
-    let key = UnitKey { pipeline, memory: order.shared.memory, input, outputs: &outputs };
+    let key = UnitKey { pipeline, memory: order.shared.memory, outputs: &outputs };
     Ok(key.find_done(order.known_records()?.iter(), folder).cloned())
 }
 
@@ -156,6 +159,7 @@ fn run_unit(
     attempt: &Attempt,
     pipeline: Pipeline,
     options: &Options,
+    known: &mut Report,
 ) -> Result<UnitOutputs, Error> {
     let shared = &order.shared;
     let staging = Arc::new(StagingDir::new(attempt.folder.clone(), &order.own.outputs));
@@ -186,7 +190,7 @@ fn run_unit(
         recording: None,
         ..options.clone()
     };
-    let mut report = run::run_in_parent(pipeline, &options, Some(&parent))?;
+    let mut report = run::run_in_parent(pipeline, &options, Some(&parent), known)?;
     report.files.clear();
     let handed =
         staging.put().into_iter().map(|put| DeliveredFile::from_staged(put, &attempt.folder));

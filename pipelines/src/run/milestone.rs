@@ -46,9 +46,10 @@ pub trait Progress: Send + Sync {
         let _ = (node, line);
     }
 
-    /// A note of a live input, as it appears.
-    fn note(&self, node: &str, what: &str) {
-        let _ = (node, what);
+    /// A note of a live input, as it appears, with how often it happened; 0 for a note without a
+    /// count.
+    fn note(&self, node: &str, what: &str, count: u64) {
+        let _ = (node, what, count);
     }
 
     /// A milestone of the run: plan, inputs, outputs. Must not block.

@@ -23,6 +23,7 @@ mod setup;
 mod stop;
 mod tally;
 mod topology;
+mod unflushed;
 mod writers;
 
 use std::sync::Arc;
@@ -61,21 +62,32 @@ use topology::Topology;
 /// written are in the report. A pipeline that runs programs is refused upfront, unless the options
 /// allow it.
 pub fn run(pipeline: Pipeline, options: &Options) -> Result<Report, Error> {
-    run_in_parent(pipeline, options, None)
+    run_in_parent(pipeline, options, None, &mut Report::default())
 }
 
-/// Like [`run`], for a run embedded in a batch or worker.
+/// Like [`run`], for a run embedded in a batch or worker. If it fails, `known` gets what is known
+/// of the run.
 pub(crate) fn run_in_parent(
     pipeline: Pipeline,
     options: &Options,
     within: Option<&ParentRun<'_>>,
+    known: &mut Report,
 ) -> Result<Report, Error> {
-    let (started, mut known) = (Instant::now(), Report::default());
-    let ran = plan_and_run(pipeline, options, within, &mut known);
+    report_failed(options, known, |known| plan_and_run(pipeline, options, within, known))
+}
+
+/// Sets the duration of a run. If it fails, reports what is `known` of it.
+pub(crate) fn report_failed(
+    options: &Options,
+    known: &mut Report,
+    run: impl FnOnce(&mut Report) -> Result<Report, Error>,
+) -> Result<Report, Error> {
+    let started = Instant::now();
+    let ran = run(known);
     let seconds = started.elapsed().as_secs_f64();
     if ran.is_err() {
         known.seconds = seconds;
-        options.report_milestone(&Milestone::Failed { report: &known });
+        options.report_milestone(&Milestone::Failed { report: known });
     }
     Ok(Report { seconds, ..ran? })
 }
@@ -157,7 +169,7 @@ fn run_prepared(
         Topology::build(nodes, &reading.origins, &reading.pushdown, setup.merge_limit())?;
     let mut driver = RunDriver::new(topology, reading, &publisher)?;
     for (node, what) in notes {
-        driver.note(node, &reporting.labels[node].0, &what);
+        driver.note(node, &reporting.labels[node].0, &what, 0);
     }
     let driven = driver.drive();
     let mut results = driver.into_results();

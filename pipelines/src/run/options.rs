@@ -9,7 +9,7 @@ use sluice_io::files::FileIdentity;
 use sluice_io::output::faults::FaultInjector;
 use sluice_io::output::staging::StagingDir;
 use sluice_io::output::{ListedLitter, PublishedFile};
-use sluice_kit::Playback;
+use sluice_kit::{InputFaults, Playback};
 use sluice_model::options::ByteSize;
 use sluice_model::{Error, Overwrite, RunOrigin};
 
@@ -38,6 +38,8 @@ pub struct Options {
     pub progress: Option<Arc<dyn Progress>>,
     /// Controls sinks that play events in real time.
     pub playback: Arc<Playback>,
+    /// Collects what sources find wrong with inputs besides damage.
+    pub input_faults: Arc<InputFaults>,
     /// Whether nodes may run programs. Programs have the rights of the user, so a pipeline that
     /// runs any is refused otherwise.
     pub allow_exec: bool,

@@ -106,6 +106,7 @@ impl Publisher<'_> {
         ended: &RunEnd,
     ) -> Result<Vec<PublishedFile>, Error> {
         let Self { origin, plugins, .. } = self;
+        let _publishing = self.options.stop.publishing();
         let base = ManifestBase { origin, plugins, ended };
         outputs.publish_announced(
             |folder, files| base.manifest_text(folder, files),

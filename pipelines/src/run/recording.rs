@@ -27,6 +27,9 @@ pub trait PiecePolicy: Send + Sync {
 
     /// The name of the next piece of this target.
     fn name(&self, target: &Path) -> Result<PathBuf, Error>;
+
+    /// Called when the files of the piece have been created, or could not be.
+    fn opened(&self) {}
 }
 
 /// The progress of a piece of output.

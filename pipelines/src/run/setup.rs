@@ -8,7 +8,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use sluice_io::files::{InputFiles, refuse_repeated_streams};
 use sluice_io::tasks::TaskPool;
 use sluice_kit::reading::{ReadAhead, ReadLimits, ReadStep, ReadTask};
-use sluice_kit::{KeptNames, Playback, SinkPlugins};
+use sluice_kit::{InputFaults, KeptNames, Playback, SinkPlugins};
 use sluice_model::options::ByteSize;
 use sluice_model::{
     Batch, ChannelLog, Channels, DamageLog, DynSink, Error, Query, ReadContext, RunHandle,
@@ -43,6 +43,7 @@ pub(super) struct Setup {
     pub(super) is_sent_live: bool,
     pub(super) progress: Option<Arc<dyn Progress>>,
     playback: Arc<Playback>,
+    input_faults: Arc<InputFaults>,
     /// Shared with the sources, which read their inputs in parts.
     pub(super) input_files: Arc<InputFiles>,
     names: Arc<KeptNames>,
@@ -90,6 +91,7 @@ impl Setup {
             is_sent_live: false,
             progress: options.progress.clone(),
             playback: Arc::clone(&options.playback),
+            input_faults: Arc::clone(&options.input_faults),
             input_files: Arc::default(),
             names,
             sinks: Arc::default(),
@@ -181,6 +183,7 @@ impl Setup {
         let host = NodeHost { stop, interruption, progress };
         RunHandle::new(node, Arc::new(host), Arc::clone(&self.stop.drain))
             .sharing(&self.playback)
+            .sharing(&self.input_faults)
             .sharing(&self.names)
             .sharing(&self.sinks)
             .sharing(&self.input_files)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 use sluice_model::{Error, ErrorKind, Input, Split};
 
@@ -22,6 +22,17 @@ pub struct Stop {
     abort: AtomicBool,
     /// The signal that came first; 0 if there was none.
     signal: AtomicI32,
+    /// How many runs are publishing.
+    publishing: AtomicUsize,
+}
+
+/// A run that is publishing until this is dropped.
+pub(super) struct Publishing<'s>(&'s Stop);
+
+impl Drop for Publishing<'_> {
+    fn drop(&mut self) {
+        self.0.publishing.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Stop {
@@ -44,6 +55,17 @@ impl Stop {
             self.signal.store(signal, Ordering::Relaxed);
         }
         self.request();
+    }
+
+    /// Notes that a run begins to publish, which nothing should end half-way.
+    pub(super) fn publishing(&self) -> Publishing<'_> {
+        self.publishing.fetch_add(1, Ordering::Relaxed);
+        Publishing(self)
+    }
+
+    /// Whether a run is publishing.
+    pub fn is_publishing(&self) -> bool {
+        self.publishing.load(Ordering::Relaxed) > 0
     }
 
     /// Whether the end of the run was requested.
@@ -134,6 +156,16 @@ pub(super) fn first_read_once(splits: &[Split], inputs: &[Input]) -> Option<usiz
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_that_publish_are_counted() {
+        let stop = Stop::default();
+        let first = stop.publishing();
+        drop(stop.publishing());
+        assert!(stop.is_publishing());
+        drop(first);
+        assert!(!stop.is_publishing());
+    }
 
     #[test]
     fn the_exit_code_is_that_of_the_first_signal() {

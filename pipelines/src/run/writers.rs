@@ -2,6 +2,7 @@
 //! piece.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,6 +14,7 @@ use super::publisher::{OutputSet, Publisher};
 use super::recording::{SyncStart, Syncer};
 use super::tally::{NodeTally, RunTally};
 use super::topology::SinkNode;
+use super::unflushed::Unflushed;
 use crate::manifest::RunEnd;
 
 /// All sinks of a run, with their open outputs.
@@ -21,6 +23,8 @@ pub(super) struct Writers<'r> {
     outputs: OutputSet,
     /// Pieces that are already published.
     published: Vec<PublishedFile>,
+    /// The pieces that others truncated while they were written.
+    truncated: Vec<PathBuf>,
     syncer: Option<Syncer>,
     writers: BTreeMap<usize, Writer>,
 }
@@ -34,8 +38,8 @@ struct Writer {
     written: u64,
     left_out: u64,
     /// Events of a recording that are lost if its output cannot be completed: those since the last
-    /// flush, or all of a piece that is not readable before its end.
-    unflushed: EventCounts,
+    /// flush that are not in the file, or all of a piece that is not readable before its end.
+    unflushed: Unflushed,
     /// Events of the current piece of a recording that no successful sync is known to cover.
     unsynced: EventCounts,
     /// Those of them that the running sync covers.
@@ -52,18 +56,33 @@ impl<'r> Writers<'r> {
         let syncer = recording.map(|recording| Syncer::new(recording.flush));
         let writer = |sink: SinkNode| (sink.node, Writer::closed(sink.name, sink.sink));
         let writers = sinks.into_iter().map(writer).collect();
-        let mut opened = Self { publisher, outputs, published: Vec::new(), syncer, writers };
+        let (published, truncated) = (Vec::new(), Vec::new());
+        let mut opened = Self { publisher, outputs, published, truncated, syncer, writers };
         opened.open_all()?;
         Ok(opened)
     }
 
     fn open_all(&mut self) -> Result<(), Error> {
+        let opened = self.open_each();
+        if let Some(recording) = &self.publisher.options.recording {
+            recording.pieces.opened();
+        }
+        opened
+    }
+
+    fn open_each(&mut self) -> Result<(), Error> {
         for writer in self.writers.values_mut() {
             let closed = Writer::closed(Arc::clone(&writer.name), writer.sink.clone());
             let context = self.publisher.context(&self.outputs, &writer.name)?;
             let tasks = self.publisher.setup.tasks()?;
             let output = writer.sink.open(&context, &tasks)?;
-            *writer = Writer { output: Some(output), ..closed };
+            let traits = writer.sink.traits();
+            let mut in_file = traits
+                .targets
+                .iter()
+                .filter_map(|target| self.outputs.outputs.events_in_frames(target));
+            let unflushed = Unflushed::new(in_file.next());
+            *writer = Writer { output: Some(output), unflushed, ..closed };
         }
         Ok(())
     }
@@ -122,6 +141,7 @@ impl<'r> Writers<'r> {
             // The disk is full: nothing follows.
             return Ok(());
         }
+        self.truncated.extend(self.outputs.outputs.truncated());
         match self.publisher.publish(&self.outputs.outputs, ended) {
             Ok(published) => self.published.extend(published),
             Err(error) => {
@@ -173,7 +193,7 @@ impl<'r> Writers<'r> {
                 writer.count(written, tally.node(node));
                 // Others lose it with the whole file.
                 if self.publisher.grows {
-                    writer.unflushed = EventCounts::default();
+                    writer.unflushed.clear();
                 }
                 Ok(())
             }
@@ -183,11 +203,12 @@ impl<'r> Writers<'r> {
 
     /// Completes all outputs. The caller publishes them.
     ///
-    /// `Err` if others have moved, removed or truncated the last piece of a recording: earlier ones
-    /// are mostly moved before the next one is asked for.
+    /// `Err` if others have truncated a piece of a recording, or moved or removed the last one:
+    /// earlier ones are mostly moved before the next one is asked for.
     pub(super) fn finish(&mut self, tally: &mut RunTally) -> Result<Arc<Outputs>, Error> {
         self.finish_all(tally)?;
-        if let Some(path) = self.outputs.outputs.displaced().first() {
+        let displaced = self.outputs.outputs.displaced();
+        if let Some(path) = self.truncated.iter().chain(&displaced).next() {
             return Err(Error::refused(format!(
                 "the recording is incomplete under its name, because another program has moved, \
                  deleted or truncated the file meanwhile; if it was moved, it is whole where it is \
@@ -261,7 +282,7 @@ impl<'r> Writers<'r> {
         let is_kept = is_closed || (self.publisher.grows && !writer.is_growing(&self.outputs));
         let lost = match is_kept {
             true if is_closed && writer.has_written_all() => EventCounts::default(),
-            true => std::mem::take(&mut writer.unflushed),
+            true => writer.unflushed.take(),
             false => writer.unsynced.clone(),
         };
         writer.unsynced.subtract(&lost);
@@ -286,18 +307,17 @@ impl<'r> Writers<'r> {
 
 impl Writer {
     fn closed(name: Arc<str>, sink: DynSink) -> Self {
-        let [unflushed, unsynced, syncing] = std::array::from_fn(|_| EventCounts::default());
+        let [unsynced, syncing] = std::array::from_fn(|_| EventCounts::default());
         let (handed, written, left_out) = (0, 0, 0);
-        let output = None;
+        let (output, unflushed) = (None, Unflushed::default());
         Self { name, sink, output, handed, written, left_out, unflushed, unsynced, syncing }
     }
 
     /// Forgets the events of a piece that is published or lost.
     fn clear_piece(&mut self) {
         (self.handed, self.written, self.left_out) = (0, 0, 0);
-        for events in [&mut self.unflushed, &mut self.unsynced, &mut self.syncing] {
-            *events = EventCounts::default();
-        }
+        self.unflushed.clear();
+        (self.unsynced, self.syncing) = (EventCounts::default(), EventCounts::default());
     }
 
     /// The last sync has succeeded.

@@ -31,5 +31,6 @@ pub(crate) use pipeline::{GROUPS, TemplateTarget};
 pub use pipeline::{
     OnDamage, Pipeline, PipelineNode, PluginInstance, PrunedNode, StageFactory, TemplateSlot,
 };
+pub use reference::{DAMAGE_KEYS, is_node_key};
 pub use relocation::{quoted, string_literal};
 pub use variables::Variables;

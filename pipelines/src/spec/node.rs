@@ -20,6 +20,7 @@ use super::schema_view::SchemaView;
 use super::templates::TemplateUse;
 use super::when::Condition;
 use super::{OnDamage, PipelineNode, PluginInstance};
+use crate::report::Note;
 
 /// A node as far as it could be read. Mistakes leave gaps, so that later checks can go on.
 pub(super) struct NodeDraft {
@@ -53,13 +54,18 @@ impl NodeDraft {
         let Self { name, damage, header, option_spans, .. } = self;
         let places = (header, |option: &str| option_spans.get(option).cloned());
         let node = PipelineNode::new(name, (registry, &self.plugin?), self.instance?, places);
-        let condition_note = self.when.and_then(|when| when.note);
-        let node = PipelineNode { from, damage, condition_note, ..node };
+        let node = PipelineNode { from, damage, ..node };
         node.with_source_name(self.source_name).ok()
     }
 }
 
 impl NodeDraft {
+    /// How to write its condition, if that has an outdated form.
+    pub(super) fn condition_note(&self) -> Option<Note> {
+        let what = self.when.as_ref()?.note.clone()?;
+        Some(Note { node: self.name.clone(), what, count: 0 })
+    }
+
     /// The node as far as it could be read. `None` only after a mistake other than a variable
     /// without a value.
     pub(super) fn outline(self, from: Vec<usize>) -> Option<OutlineNode> {

@@ -1,4 +1,4 @@
-//! Checks that no two nodes write to one file.
+//! Checks that no two nodes write to one file, or read standard input.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_io::files::is_stream;
 use sluice_io::output::canonical_path;
+use sluice_model::PluginKind;
 
 use super::check::Check;
 use super::node::NodeDraft;
@@ -42,6 +43,25 @@ impl Check<'_> {
                 let message = format!("`{file}` writes a file where `{node}` needs a folder");
                 let help = Some("give each a path of its own".to_owned());
                 self.mistake_at(writer.span.clone(), message, help);
+            }
+        }
+    }
+}
+
+impl Check<'_> {
+    /// Each of two readers of standard input would get parts of it.
+    pub(super) fn check_standard_input(&mut self, nodes: &[NodeDraft]) {
+        let sources = nodes.iter().filter(|node| node.kind == Some(PluginKind::Source));
+        let mut reader: Option<&str> = None;
+        for node in sources {
+            for _ in node.files_read().iter().filter(|file| *file == Path::new("-")) {
+                let Some(other) = reader.replace(&node.name) else { continue };
+                let message = match other == node.name {
+                    true => format!("`{other}` reads standard input twice"),
+                    false => format!("`{other}` and `{}` read standard input", node.name),
+                };
+                let help = "it can be read once: save it to a file, or let one source read it";
+                self.mistake_at(node.path_span(), message, Some(help.to_owned()));
             }
         }
     }

@@ -15,6 +15,7 @@ use sluice_model::{
 
 use crate::batch::template::Template;
 use crate::names::{NameOption, names_in_options};
+use crate::report::Note;
 use crate::source_name;
 
 /// The node groups of a pipeline file, with the plugin kind of each.
@@ -32,6 +33,8 @@ pub struct Pipeline {
     pub nodes: Vec<PipelineNode>,
     /// The nodes that conditions remove, in file order.
     pub pruned: Vec<PrunedNode>,
+    /// What has an outdated form in the file, also of pruned nodes.
+    pub notes: Vec<Note>,
     /// The text of the file.
     pub text: String,
     /// The files it is made from, and those that options of sources and stages name. No output may
@@ -69,8 +72,6 @@ pub struct PipelineNode {
     pub span: Range<usize>,
     /// The names in its options that have to match something.
     pub names: Vec<NameOption>,
-    /// How to write its condition, if that has an outdated form.
-    pub condition_note: Option<String>,
 }
 
 impl PipelineNode {
@@ -94,7 +95,6 @@ impl PipelineNode {
             damage: OnDamage::default(),
             source_name: None,
             names: names_in_options(&schema, &options, &instance, place),
-            condition_note: None,
             span,
             instance,
             options,
@@ -122,11 +122,10 @@ impl PipelineNode {
 
     /// Its notes before the first event.
     pub fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = self.condition_note.iter().cloned().collect();
-        if let PluginInstance::Stage(stage) = &self.instance {
-            notes.extend(stage.notes());
+        match &self.instance {
+            PluginInstance::Stage(stage) => stage.notes(),
+            _ => Vec::new(),
         }
-        notes
     }
 }
 

@@ -67,7 +67,7 @@ impl Check<'_> {
         let quoted: Vec<String> = failing
             .iter()
             .take(MAX_QUOTED)
-            .map(|(name, when)| format!("`when` of `{name}` is `{when}`"))
+            .map(|(name, when)| format!("`{name}` has `when = {when}`"))
             .collect();
         let more = if failing.len() > MAX_QUOTED { ", …" } else { "" };
         let values: BTreeSet<String> = failing.iter().flat_map(|(_, when)| when.values()).collect();
@@ -96,7 +96,7 @@ impl Pruning<'_> {
 
     fn why(&self, at: usize) -> String {
         let condition = self.condition(at);
-        let condition = condition.map(|when| format!(" (when: {when})")).unwrap_or_default();
+        let condition = condition.map(|when| format!(" (when = {when})")).unwrap_or_default();
         match self.causes[at] {
             Some(Cause::Unfed) => {
                 let (names, verb) = self.names(&self.links[at]);

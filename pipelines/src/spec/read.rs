@@ -14,6 +14,7 @@ use super::templates::TemplateUse;
 use super::{Document, GROUPS, Outline, Pipeline, PrunedNode, TemplateSlot, Variables};
 use crate::mistake::{Mistake, Mistakes};
 use crate::names::undeclared;
+use crate::report::Note;
 
 const NO_TOML: &str = "this is not a pipeline file; if it is a log, `sluice convert` reads it";
 
@@ -36,6 +37,7 @@ struct Graph {
     /// What each node reads from, as indices of nodes.
     links: Vec<Vec<usize>>,
     left_out: Vec<PrunedNode>,
+    notes: Vec<Note>,
 }
 
 /// The content of the top level.
@@ -55,7 +57,7 @@ impl Check<'_> {
         let Some(graph) = graph.filter(|_| self.mistakes.is_empty()) else {
             return Err(Mistakes::new(self.document.clone(), self.mistakes));
         };
-        let Graph { name, memory, nodes, links, left_out } = graph;
+        let Graph { name, memory, nodes, links, left_out: pruned, notes } = graph;
         let templates = slots(&nodes);
         let named = nodes.iter().flat_map(NodeDraft::files_read);
         let files = self.document.file.iter().cloned().chain(named).collect();
@@ -67,7 +69,7 @@ impl Check<'_> {
         if !undeclared.is_empty() {
             return Err(Mistakes::new(self.document.clone(), undeclared));
         }
-        Ok(Pipeline { name, memory, nodes, pruned: left_out, text, files, templates })
+        Ok(Pipeline { name, memory, nodes, pruned, notes, text, files, templates })
     }
 
     /// The same, but variables may lack values.
@@ -109,11 +111,13 @@ impl Check<'_> {
             self.check_ends(table.get_ref());
         }
         let links = self.links(&top.nodes);
+        let notes = top.nodes.iter().filter_map(NodeDraft::condition_note).collect();
         let (nodes, links, left_out) = self.prune(top.nodes, links);
         self.check_outputs(&nodes);
+        self.check_standard_input(&nodes);
         self.check_batch(&nodes);
         let TopLevel { name, memory, .. } = top;
-        Some(Graph { name, memory, nodes, links, left_out })
+        Some(Graph { name, memory, nodes, links, left_out, notes })
     }
 
     fn note_syntax_faults(&mut self, broken: Vec<SyntaxFault>, help: Option<&str>) {

@@ -8,6 +8,9 @@ use sluice_model::options::PATH_FORMAT;
 /// The ways to handle damage, in the order of [`super::OnDamage`].
 pub(crate) const DAMAGE_WORDS: [&str; 3] = ["skip", "stop", "quarantine"];
 
+/// The keys of sources that say what happens to damage.
+pub const DAMAGE_KEYS: [&str; 2] = ["on_damage", "quarantine"];
+
 /// A key that plugins do not declare.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileKey {
@@ -99,13 +102,14 @@ pub(crate) const NODE_KEYS: [FileKey; 6] = [
         name: "when",
         about: "The values of variables for which the node is there, such as { FORMAT = \"text\" }. \
                 Words in a list are alternatives, { not = \"text\" } stands for any other, and \
-                \"\" for an unset variable. Of a list of such tables, one has to hold.",
+                \"\" for an unset variable. Of a list of such tables, one has to hold. A string, \
+                such as \"${FORMAT:-} == text\", is an outdated form.",
         required: false,
         value: ValueForm::Condition,
         kinds: NODES,
     },
     FileKey {
-        name: "on_damage",
+        name: DAMAGE_KEYS[0],
         about: "How to treat input that cannot be read: report and skip it, stop, or skip it and \
                 write its bytes to a file.",
         required: false,
@@ -113,7 +117,7 @@ pub(crate) const NODE_KEYS: [FileKey; 6] = [
         kinds: SOURCES,
     },
     FileKey {
-        name: "quarantine",
+        name: DAMAGE_KEYS[1],
         about: "The file for damaged bytes, with `on_damage = \"quarantine\"`; by default \
                 `NAME.quarantine`, after the source.",
         required: false,
@@ -137,7 +141,7 @@ pub(crate) fn node_keys(kind: PluginKind) -> impl Iterator<Item = &'static FileK
 }
 
 /// Whether nodes of this kind have this key; of any kind, if it is unknown.
-pub(crate) fn is_node_key(name: &str, kind: Option<PluginKind>) -> bool {
+pub fn is_node_key(name: &str, kind: Option<PluginKind>) -> bool {
     let is_of = |key: &FileKey| kind.is_none_or(|kind| key.kinds.contains(&kind));
     NODE_KEYS.iter().any(|key| key.name == name && is_of(key))
 }

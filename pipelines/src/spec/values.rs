@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use sluice_io::store::is_address;
+use sluice_io::store::{FILE_URL, is_address};
 use sluice_kit::mistake::Mistake;
 use sluice_model::registry::type_set;
 use toml::Spanned;
@@ -23,6 +23,17 @@ const GLOB: [char; 3] = ['*', '?', '['];
 fn literal(text: &str) -> String {
     let each = |c| if GLOB.contains(&c) { format!("[{c}]") } else { String::from(c) };
     text.chars().map(each).collect()
+}
+
+/// A path without parts that mean nothing, `a/b/` for `./a//./b/`, so that a run is the same run
+/// however its files are named. A name that would mean something else keeps its dot.
+fn normalized(path: &str) -> String {
+    let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    let start = if path.starts_with('/') { "/" } else { "" };
+    let end = if path.ends_with('/') || path.ends_with("/.") { "/" } else { "" };
+    let plain = format!("{start}{}{end}", parts.join("/"));
+    let is_other = parts.is_empty() || path.contains("://") || plain == "-";
+    if is_other { path.to_owned() } else { plain }
 }
 
 impl Check<'_> {
@@ -48,10 +59,19 @@ impl Check<'_> {
         let is_set = shape.is_types() && type_set(Path::new(&expanded.text)).is_some();
         if shape.is_path() || shape.is_types() && !is_set {
             let ExpandedText { text, starts_outside: begins_outside, .. } = expanded;
+            // Whether the program has the stores of other URLs shows when it runs.
+            if text.starts_with("file://") {
+                self.mistake_at(span, FILE_URL, None);
+                return None;
+            }
             let located = match begins_outside {
                 true => text.clone(),
                 false => self.located(&text, self.reads_templates && shape.is_path()),
             };
+            // Without a slash, it may be a word for types.
+            let plain = normalized(&located);
+            let keeps_dot = shape.is_types() && !plain.contains('/');
+            let located = if keeps_dot { located } else { plain };
             if located != text {
                 self.edits.push(TextEdit { span, text: string_literal(&located) });
             }
@@ -86,7 +106,8 @@ impl Check<'_> {
     /// A path in the file, relative to the working folder. Paths that come from outside the file
     /// already are, and URLs stay.
     pub(super) fn located(&self, path: &str, is_template: bool) -> String {
-        let Some(folder) = self.folder.filter(|folder| *folder != Path::new("")) else {
+        let is_here = |folder: &Path| [Path::new(""), Path::new(".")].contains(&folder);
+        let Some(folder) = self.folder.filter(|folder| !is_here(folder)) else {
             return path.to_owned();
         };
         let stays = matches!(path, "" | "-") || Path::new(path).is_absolute();
@@ -142,5 +163,33 @@ impl Check<'_> {
             |key: &str, value| Some((key.to_owned(), self.value(value, &shape.property(key))?));
         let fields: Vec<_> = table.iter().map(|(key, value)| field(key.get_ref(), value)).collect();
         fields.into_iter().collect::<Option<Map<_, _>>>().map(Value::Object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_lose_what_means_nothing() {
+        for (path, expected) in [
+            ("./a", "a"),
+            (".//a/./b//", "a/b/"),
+            ("zz/", "zz/"),
+            ("a/.", "a/"),
+            ("//a/b", "/a/b"),
+            ("../a/../b", "../a/../b"),
+            ("./.a/..b", ".a/..b"),
+            // These are no names of files without their dots.
+            ("./-", "./-"),
+            ("-", "-"),
+            (".", "."),
+            ("./", "./"),
+            ("/", "/"),
+            ("", ""),
+            ("s3://bucket//a/./b", "s3://bucket//a/./b"),
+        ] {
+            assert_eq!(normalized(path), expected, "{path}");
+        }
     }
 }

@@ -128,7 +128,7 @@ pub(super) fn reference_len(inner: &str) -> Option<usize> {
     closing.map(|(at, _)| at)
 }
 
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     let mut letters = name.chars();
     letters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && letters.all(|c| c.is_ascii_alphanumeric() || c == '_')

@@ -8,8 +8,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::check::{Check, TomlKey, TomlValue};
 use super::messages::kind_of;
-use super::relocation::string_literal;
-use super::variables::reference_len;
+use super::relocation::{quoted, string_literal};
+use super::variables::{is_name, reference_len};
 
 /// A condition: true if all tests of one of its alternatives are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,15 +17,17 @@ pub(super) struct Condition {
     alternatives: Vec<Vec<ValueTest>>,
     /// Its position.
     pub(super) span: Range<usize>,
-    /// How to write it as a table, if it is a string.
+    /// What to show of it: a table, or a list of them. The string, if it has no such form.
+    shown: String,
+    /// How to write it, if it is a string.
     pub(super) note: Option<String>,
 }
 
 /// Tests whether a value is one of some words, or none of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ValueTest {
-    /// What stands for the value in messages: its variable, or in a string the value itself.
-    shown: String,
+    /// The variable that has the value, or in a string the text with it.
+    variable: String,
     value: String,
     words: Vec<String>,
     is_negated: bool,
@@ -39,33 +41,15 @@ impl Condition {
 
     /// The values of its variables: "FORMAT is `text`".
     pub(super) fn values(&self) -> impl Iterator<Item = String> {
-        let of_variables =
-            self.alternatives.iter().flatten().filter(|test| test.shown != test.value);
-        of_variables.map(|test| format!("{} is `{}`", test.shown, test.value))
+        let tests = self.alternatives.iter().flatten();
+        tests.map(|test| format!("{} is `{}`", test.variable, test.value))
     }
 }
 
-/// Displays as comparisons: `FORMAT == text or FORMAT == both`.
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let each: Vec<String> = self.alternatives.iter().map(|tests| comparisons(tests)).collect();
-        f.write_str(&each.join(" or "))
+        f.write_str(&self.shown)
     }
-}
-
-fn comparisons(tests: &[ValueTest]) -> String {
-    let each = tests.iter().map(|test| {
-        let (operator, join) = if test.is_negated { ("!=", " and ") } else { ("==", " or ") };
-        let left = quoted(&test.shown);
-        let right = |word: &String| format!("{left} {operator} {}", quoted(word));
-        test.words.iter().map(right).collect::<Vec<_>>().join(join)
-    });
-    each.collect::<Vec<_>>().join(" and ")
-}
-
-fn quoted(word: &str) -> String {
-    let is_plain = !word.is_empty() && word != "or" && word.chars().all(is_plain);
-    if is_plain { word.to_owned() } else { format!("'{word}'") }
 }
 
 fn is_plain(c: char) -> bool {
@@ -79,17 +63,14 @@ impl Check<'_> {
     /// The condition of a node; `None` if there is none or after a reported mistake.
     pub(super) fn when(&mut self, table: &DeTable<'_>) -> Option<Condition> {
         let value = table.get("when")?;
-        let (mut note, span) = (None, value.span());
+        let (mut former, span) = (None, value.span());
         let alternatives = match value.get_ref() {
             DeValue::String(text) => {
                 let Some(compared) = parse(text) else {
                     self.mistake_at(span, "expected a table of variables", Some(HELP.to_owned()));
                     return None;
                 };
-                note = Some(as_table(&compared).map_or_else(
-                    || "`when` as a string is outdated: write a table of variables".to_owned(),
-                    |table| format!("`when` as a string is outdated: write `when = {table}`"),
-                ));
+                former = Some((quoted(text), as_table(&compared)));
                 self.each(&compared, |check, one| Some(vec![check.comparison(one, &span)?]))?
             }
             DeValue::Array(list) => {
@@ -99,7 +80,15 @@ impl Check<'_> {
             }
             _ => vec![self.tests(value)?],
         };
-        Some(Condition { alternatives, span, note })
+        Some(match former {
+            None => Condition { shown: shown(&alternatives), alternatives, span, note: None },
+            Some((text, table)) => {
+                let form = table.as_ref().map(|table| format!("write `when = {table}`"));
+                let form = form.unwrap_or_else(|| "write a table of variables".to_owned());
+                let note = Some(format!("`when` as a string is outdated: {form}"));
+                Condition { alternatives, span, shown: table.unwrap_or(text), note }
+            }
+        })
     }
 
     /// Reads all of them, so that every mistake is reported.
@@ -133,9 +122,9 @@ impl Check<'_> {
     }
 
     fn test(&mut self, name: &TomlKey<'_>, value: &TomlValue<'_>) -> Option<ValueTest> {
-        let shown = name.get_ref().to_string();
+        let variable = name.get_ref().to_string();
         // An unset variable is empty.
-        let found = self.expand(&format!("${{{shown}:-}}"), name.span());
+        let found = self.expand(&format!("${{{variable}:-}}"), name.span());
         let negated = value.get_ref().as_table().filter(|table| table.len() == 1);
         let negated = negated.and_then(|table| table.get("not"));
         let listed = negated.unwrap_or(value);
@@ -148,7 +137,7 @@ impl Check<'_> {
             _ => self.word(listed).map(|word| vec![word]),
         };
         let (value, words) = (found?.text.trim().to_owned(), words?);
-        Some(ValueTest { shown, value, words, is_negated: negated.is_some() })
+        Some(ValueTest { variable, value, words, is_negated: negated.is_some() })
     }
 
     fn word(&mut self, value: &TomlValue<'_>) -> Option<String> {
@@ -161,12 +150,18 @@ impl Check<'_> {
     }
 
     fn comparison(&mut self, one: &Comparison<'_>, span: &Range<usize>) -> Option<ValueTest> {
-        let [value, word] = [one.left, one.right].map(|side| {
+        let (tested, word) = one.sides();
+        if !tested.contains("${") {
+            let message = "expected a variable to compare, found two words";
+            self.mistake_at(span.clone(), message, Some(one.help()));
+            return None;
+        }
+        let [value, word] = [tested, word].map(|side| {
             let expanded = self.expand(unquoted(side), span.clone())?.text;
             Some(if side.starts_with('\'') { expanded } else { expanded.trim().to_owned() })
         });
-        let (shown, words) = (value.clone()?, vec![word?]);
-        Some(ValueTest { shown, value: value?, words, is_negated: !one.is_equal })
+        let variable = reference(tested).map_or(unquoted(tested), |(name, _)| name).to_owned();
+        Some(ValueTest { variable, value: value?, words: vec![word?], is_negated: !one.is_equal })
     }
 }
 
@@ -175,6 +170,23 @@ struct Comparison<'t> {
     left: &'t str,
     is_equal: bool,
     right: &'t str,
+}
+
+impl<'t> Comparison<'t> {
+    /// The side with a variable, if one has it, and the other side.
+    fn sides(&self) -> (&'t str, &'t str) {
+        let (left, right) = (self.left, self.right);
+        if left.contains("${") || !right.contains("${") { (left, right) } else { (right, left) }
+    }
+
+    /// What to write instead if it has no variable.
+    fn help(&self) -> String {
+        let (name, word) = (unquoted(self.left), unquoted(self.right));
+        if !is_name(name) {
+            return HELP.to_owned();
+        }
+        format!("write `when = {}`", table(&[test_text(name, !self.is_equal, &[word])]))
+    }
 }
 
 /// Parses a string: comparisons with `==` or `!=`, and `or` between them. Variables are filled in
@@ -214,40 +226,53 @@ fn unquoted(word: &str) -> &str {
     word.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')).unwrap_or(word)
 }
 
+/// The name and the default of a variable that is the whole word.
+fn reference(word: &str) -> Option<(&str, &str)> {
+    let inside = unquoted(word).strip_prefix("${")?.strip_suffix('}')?;
+    let (name, default) = inside.split_once(":-").unwrap_or((inside, ""));
+    (!inside.contains('$')).then_some((name, default))
+}
+
 /// A condition as a table, or a list of them; `None` if it has no such form.
 fn as_table(compared: &[Comparison<'_>]) -> Option<String> {
     let mut tests: Vec<(&str, bool, Vec<&str>)> = Vec::new();
-    for Comparison { left, is_equal, right } in compared {
-        let (left, right) = (unquoted(left), unquoted(right));
-        let (variable, word) = if left.starts_with("${") { (left, right) } else { (right, left) };
-        let inside = variable.strip_prefix("${")?.strip_suffix('}')?;
-        let (name, default) = inside.split_once(":-").unwrap_or((inside, ""));
-        let has_form = !name.contains('$') && !default.contains('$') && !word.contains('$');
-        if !has_form || word.is_empty() && !default.is_empty() {
+    for one in compared {
+        let (tested, word) = one.sides();
+        let ((name, default), word) = (reference(tested)?, unquoted(word));
+        if word.contains('$') || word.is_empty() && !default.is_empty() {
             return None;
         }
         let unset = (default == word && !word.is_empty()).then_some("");
         let words = unset.into_iter().chain([word]);
-        match tests.last_mut().filter(|last| *is_equal && last.1 && last.0 == name) {
+        match tests.last_mut().filter(|last| one.is_equal && last.1 && last.0 == name) {
             Some((_, _, more)) => more.extend(words),
-            None => tests.push((name, *is_equal, words.collect())),
+            None => tests.push((name, one.is_equal, words.collect())),
         }
     }
-    let tables = tests.into_iter().map(|(name, is_equal, words)| {
-        let words: Vec<String> = words.into_iter().map(string_literal).collect();
-        let words = if let [word] = &words[..] { word.clone() } else { list(&words) };
-        if is_equal { format!("{{ {name} = {words} }}") } else { negated(name, &words) }
-    });
-    let tables: Vec<String> = tables.collect();
-    Some(if let [table] = &tables[..] { table.clone() } else { list(&tables) })
+    let texts = tests.iter().map(|(name, is_equal, words)| test_text(name, !is_equal, words));
+    Some(one_or_list(texts.map(|text| table(&[text]))))
 }
 
-fn negated(name: &str, words: &str) -> String {
-    format!("{{ {name} = {{ not = {words} }} }}")
+/// A condition as it is written in a file, with its variables filled in.
+fn shown(alternatives: &[Vec<ValueTest>]) -> String {
+    one_or_list(alternatives.iter().map(|tests| {
+        let text = |test: &ValueTest| test_text(&test.variable, test.is_negated, &test.words);
+        table(&tests.iter().map(text).collect::<Vec<_>>())
+    }))
 }
 
-fn list(each: &[String]) -> String {
-    format!("[{}]", each.join(", "))
+fn table(tests: &[String]) -> String {
+    format!("{{ {} }}", tests.join(", "))
+}
+
+fn test_text(name: &str, is_negated: bool, words: &[impl AsRef<str>]) -> String {
+    let words = one_or_list(words.iter().map(|word| string_literal(word.as_ref())));
+    if is_negated { format!("{name} = {{ not = {words} }}") } else { format!("{name} = {words}") }
+}
+
+fn one_or_list(each: impl Iterator<Item = String>) -> String {
+    let each: Vec<String> = each.collect();
+    if let [one] = &each[..] { one.clone() } else { format!("[{}]", each.join(", ")) }
 }
 
 #[cfg(test)]

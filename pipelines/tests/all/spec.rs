@@ -105,10 +105,15 @@ path = "out/"
     assert_eq!(pipeline.nodes[0].options["epoch"], json!("2007-11-03"));
     assert_eq!(pipeline.nodes[0].damage, OnDamage::Quarantine(Some("job/x/bad.bin".into())));
     assert_eq!(pipeline.nodes[1].options["path"], json!("job/x/out/"));
-    for folder in [None, Some("")] {
-        let pipeline = read(text, folder, &[("IN", "in")]);
-        assert_eq!(pipeline.nodes[0].options["path"][1], json!("./b.log"));
+    // However the file is named, its paths are the same.
+    for folder in [None, Some(""), Some("."), Some("./")] {
+        let pipeline = read(text, folder, &[("IN", "./in")]);
+        let paths = ["a.log", "b.log", "/abs/c.log", "-", "in/d.log", "e.log", "../in"];
+        assert_eq!(pipeline.nodes[0].options["path"], json!(paths));
     }
+    let pipeline = read(text, Some(".//job/./x/"), &[("IN", "in")]);
+    assert_eq!(pipeline.nodes[0].options["path"], json!(paths));
+    assert_eq!(pipeline.nodes[1].options["path"], json!("job/x/out/"));
 }
 
 #[test]
@@ -245,24 +250,31 @@ fn pruned_nodes_name_the_condition_that_pruned_them() {
         read(text, None, set).pruned.iter().map(ToString::to_string).collect()
     };
     let chosen = told(CHOICE, &[("FORMAT", "text"), ("OTHER", "1")]);
-    assert_eq!(chosen, ["table, since its condition fails (when: FORMAT != text)"]);
+    assert_eq!(
+        chosen,
+        ["table, since its condition fails (when = { FORMAT = { not = \"text\" } })"]
+    );
     let expected = [
-        "other, since its condition fails (when: OTHER != '')",
+        "other, since its condition fails (when = { OTHER = { not = \"\" } })",
         "lines, since only text reads from it, which is left out \
-         (when: FORMAT == text or FORMAT == both)",
-        "text, since its condition fails (when: FORMAT == text or FORMAT == both)",
+         (when = { FORMAT = [\"text\", \"both\"] })",
+        "text, since its condition fails (when = { FORMAT = [\"text\", \"both\"] })",
     ];
     assert_eq!(told(CHOICE, &[]), expected);
-    let unfed = CHOICE.replace("[sources.log]\n", "[sources.log]\nwhen = \"a == b\"\n")
+    // A string that has no form as a table is shown as it is.
+    let joined = CHOICE.replace("{ FORMAT = { not = \"text\" } }", "\"${A:-}${B:-} == c\"");
+    let expected = "table, since its condition fails (when = \"${A:-}${B:-} == c\")";
+    assert!(told(&joined, &[("FORMAT", "text")]).contains(&expected.to_owned()));
+    let unfed = CHOICE.replace("[sources.log]\n", "[sources.log]\nwhen = { A = \"b\" }\n")
         + "[sources.third]\nplugin = \"demo\"\n\
            [sinks.copy]\nplugin = \"jsonl\"\nfrom = \"third\"\npath = \"copy\"\n";
     let expected = [
-        "log, since its condition fails (when: a == b)",
-        "other, since its condition fails (when: OTHER != '')",
-        "fields, since its inputs other and log are left out (when: OTHER != '')",
-        "lines, since its input fields is left out (when: OTHER != '')",
-        "text, since its condition fails (when: FORMAT == text or FORMAT == both)",
-        "table, since its inputs fields and log are left out (when: OTHER != '')",
+        "log, since its condition fails (when = { A = \"b\" })",
+        "other, since its condition fails (when = { OTHER = { not = \"\" } })",
+        "fields, since its inputs other and log are left out (when = { OTHER = { not = \"\" } })",
+        "lines, since its input fields is left out (when = { OTHER = { not = \"\" } })",
+        "text, since its condition fails (when = { FORMAT = [\"text\", \"both\"] })",
+        "table, since its inputs fields and log are left out (when = { OTHER = { not = \"\" } })",
     ];
     assert_eq!(told(&unfed, &[]), expected);
 }
@@ -287,14 +299,25 @@ fn conditions_as_strings_do_the_same_and_say_how_to_write_them() {
     let notes = |set: &[(&str, &str)]| -> Vec<String> {
         let (former, now) = (read(&former, None, set), read(CHOICE, None, set));
         assert_eq!(shape(&former), shape(&now), "{set:?}");
-        assert!(now.nodes.iter().all(|node| node.notes().is_empty()));
-        former.nodes.iter().flat_map(PipelineNode::notes).collect()
+        let pruned = |pipeline: &Pipeline| -> Vec<String> {
+            pipeline.pruned.iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(pruned(&former), pruned(&now), "{set:?}");
+        assert!(now.notes.is_empty() && now.nodes.iter().all(|node| node.notes().is_empty()));
+        former.notes.into_iter().map(|note| format!("{}: {}", note.node, note.what)).collect()
     };
-    let note = |form: &str| format!("`when` as a string is outdated: write `when = {form}`");
-    let (other, text) = ("{ OTHER = { not = \"\" } }", "{ FORMAT = [\"text\", \"both\"] }");
-    assert_eq!(notes(&[]), [note("{ FORMAT = { not = \"text\" } }")]);
-    assert_eq!(notes(&[("FORMAT", " text ")]), [note(text)]);
-    assert_eq!(notes(&[("FORMAT", "text"), ("OTHER", "1")]), [note(other), note(text)]);
+    let note = |node: &str, form: &str| {
+        format!("{node}: `when` as a string is outdated: write `when = {form}`")
+    };
+    // Whether the conditions hold or not.
+    let all = [
+        note("other", "{ OTHER = { not = \"\" } }"),
+        note("text", "{ FORMAT = [\"text\", \"both\"] }"),
+        note("table", "{ FORMAT = { not = \"text\" } }"),
+    ];
+    assert_eq!(notes(&[]), all);
+    assert_eq!(notes(&[("FORMAT", " text ")]), all);
+    assert_eq!(notes(&[("FORMAT", "text"), ("OTHER", "1")]), all);
 }
 
 #[test]
@@ -314,12 +337,12 @@ fn every_variable_of_a_table_and_one_table_of_a_list_has_to_match() {
 
 #[test]
 fn what_reads_from_nodes_that_are_gone_is_gone_with_them() {
-    let text = CHOICE.replace("[sources.log]\n", "[sources.log]\nwhen = \"a == b\"\n");
+    let text = CHOICE.replace("[sources.log]\n", "[sources.log]\nwhen = { A = \"b\" }\n");
     let document = Document::generated("test.toml", &*text);
     let mistakes = Pipeline::read(&document, &Variables::default(), &toys::registry()).unwrap_err();
     let said = mistakes.to_string();
     assert!(
-        said.contains("no sink is left: `when` of `log` is `a == b`, `when` of `other`"),
+        said.contains("no sink is left: `log` has `when = { A = \"b\" }`, `other` has `when = "),
         "{said}"
     );
     let left = read(&text, None, &[("OTHER", "1"), ("FORMAT", "text")]);

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::json;
+use sluice_io::files::InputFiles;
 use sluice_model::{Error, Query, ReadContext, Registry, Source, SplitStart};
 
 use crate::kit::{Folder, drive, log, run};
@@ -33,10 +35,14 @@ fn folder_of(seed: u64) -> Folder {
     fs::create_dir(folder.at("orca")).unwrap();
     let mut text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"${DIR}/in.lcm\"\n".to_owned();
     for (n, (plugin, name)) in KINDS.iter().enumerate() {
-        let payload = if *plugin == "jsonl" { "payload = true\n" } else { "" };
+        let options = match *plugin {
+            "jsonl" => "payload = true\n",
+            "mcap" => "chunk = \"16KiB\"\n",
+            _ => "",
+        };
         text += &format!(
             "[sinks.o{n}]\nplugin = \"{plugin}\"\nfrom = \"log\"\npath = \"${{DIR}}/{name}\"\n\
-             {payload}"
+             {options}"
         );
     }
     run(&text, folder.path(), 2).unwrap();
@@ -54,10 +60,22 @@ struct ReadResult {
 
 /// Plans the splits of a file, applies `change` to it, and reads it.
 fn read_after(plugin: &str, path: &Path, target: u64, change: impl FnOnce()) -> ReadResult {
+    read_within(plugin, path, target, &InputFiles::default().into(), |_| change())
+}
+
+/// As [`read_after`], as a run that has noted these inputs reads it. `change` gets the source.
+fn read_within(
+    plugin: &str,
+    path: &Path,
+    target: u64,
+    noted: &Arc<InputFiles>,
+    change: impl FnOnce(&dyn Source),
+) -> ReadResult {
     let source = Registry::linked().source(plugin, json!({ "path": path })).unwrap();
     let splits = source.splits(target, &Query::default()).unwrap();
-    change();
-    let context = ReadContext::standalone("log");
+    change(&*source);
+    let mut context = ReadContext::standalone("log");
+    context.run = context.run.sharing(noted);
     let mut events = Vec::new();
     let error = read(&*source, &splits, &context, &mut events).err();
     ReadResult { events, damaged: context.damage.take().len(), error }
@@ -186,6 +204,29 @@ fn appending_to_an_input_loses_no_event() {
         let file = open_for_writing(path);
         file.write_all_at(&[7; 10_000], len(path)).unwrap();
     });
+}
+
+#[test]
+fn what_is_appended_to_an_input_of_a_run_is_neither_read_nor_damage() {
+    let folder = folder_of(1);
+    for (plugin, name) in KINDS {
+        let path = folder.at(name);
+        for target in [u64::MAX, 40_000] {
+            let mut lengths = Vec::new();
+            let noted = Arc::default();
+            let read = read_within(plugin, &path, target, &noted, |source| {
+                for input in source.files().unwrap() {
+                    noted.note(&input);
+                    let (file, len) = (open_for_writing(&input.path), len(&input.path));
+                    file.write_all_at(&[7; 10_000], len).unwrap();
+                    lengths.push((file, len));
+                }
+            });
+            let found = (read.events.len(), read.damaged, read.error.map(|e| e.to_string()));
+            assert_eq!(found, (EVENTS as usize, 0, None), "{name}, pieces of {target}");
+            lengths.into_iter().for_each(|(file, len)| file.set_len(len).unwrap());
+        }
+    }
 }
 
 #[test]

@@ -107,11 +107,33 @@ fn names_that_are_no_text_are_inputs_like_others() {
     }
     let manifest = String::from_utf8(folder.read("tables/_manifest.json")).unwrap();
     assert!(manifest.contains(r"in/b\\xff.lcm"), "{manifest}");
-    // Outputs or options named after them are not possible; none of them is skipped silently.
-    run_sluice(&folder, &["convert", "in/*.lcm", "--to", "out/{stem}.lcm"])
+    // Outputs or options named after them are not possible; none of them is skipped silently, and
+    // the others are converted.
+    run_sluice(&folder, &["convert", "in/*.lcm", "--to", "out/{stem}.lcm", "--keep-going"])
         .expect(1)
+        .expect_stderr("1 input done, 2 failed")
         .expect_stderr("not UTF-8");
-    assert_eq!(super::files(&folder.at("out")).len(), 0);
+    assert!(folder.read("out/a.lcm") == logs[0]);
+    // Also if such a name comes first, and in the parts of a batch.
+    fs::rename(folder.at("in/a.lcm"), folder.at("in/c.lcm")).unwrap();
+    let batch = ["convert", "in/*.lcm", "--to", "more/{stem}.lcm", "--keep-going"];
+    run_sluice(&folder, &[&batch[..], &["--report", "units.json"]].concat())
+        .expect(1)
+        .expect_stderr("1 input done, 2 failed");
+    let report: serde_json::Value = serde_json::from_slice(&folder.read("units.json")).unwrap();
+    let units = report["units"].as_array().unwrap();
+    let statuses: Vec<_> = units.iter().map(|unit| unit["status"].as_str().unwrap()).collect();
+    assert_eq!(statuses, ["failed", "failed", "done"], "{report}");
+    let parts = ["convert", "in/*.lcm", "--to", "parts/{stem}.lcm", "--keep-going"];
+    for (shard, code) in [("1/2", 1), ("2/2", 1)] {
+        run_sluice(&folder, &[&parts[..], &["--shard", shard]].concat()).expect(code);
+    }
+    for name in [&b"b\xfe.lcm"[..], b"b\xff.lcm"] {
+        fs::remove_file(folder.at("in").join(OsStr::from_bytes(name))).unwrap();
+    }
+    run_sluice(&folder, &["convert", "in/*.lcm", "--to", "parts/{stem}.lcm", "--resume"]).expect(0);
+    assert!(folder.read("parts/c.lcm") == logs[0]);
+    fs::write(folder.at("in").join(OsStr::from_bytes(b"b\xff.lcm")), &logs[2]).unwrap();
     run_sluice(&folder, &["info", "in/*.lcm"]).expect(2).expect_stderr("not UTF-8");
 }
 

@@ -89,7 +89,7 @@ impl Readiness {
 impl Progress for Readiness {
     fn update(&self, _: &Snapshot) {}
 
-    fn note(&self, _: &str, what: &str) {
+    fn note(&self, _: &str, what: &str, _: u64) {
         if what.starts_with("listening to") {
             *self.listening.lock().unwrap() += 1;
             self.changed.notify_all();

@@ -64,6 +64,7 @@ fn options_of_other_programs_are_answered_with_ours() {
         (&["convert", "in.lcm", "--to", "x", "--format", "csv"], "'--as'"),
         (&["cat", "in.lcm", "--format", "vel"], "'--from'"),
         (&["convert", "in.lcm", "--to", "x.lcm", "--threads", "2"], "'--jobs'"),
+        (&["convert", "in.lcm", "--to", "x.lcm", "--set", "A=b"], "'--sink-option'"),
     ] {
         let refused = run_sluice(&folder, arguments).expect(2).expect_stderr(advice);
         assert!(!refused.stderr.contains("similar argument"), "{}", refused.stderr);

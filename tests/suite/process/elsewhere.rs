@@ -108,7 +108,7 @@ fn nothing_that_is_printed_of_odd_names_steers_a_terminal() {
         path = \"\\u001b31m\\u202emcl\\n.lcm\"\n\
         [stages.keep]\nplugin = \"filter\"\nfrom = \"log\"\nchannels = \"\\u001b\\u202e*\"\n\
         [sinks.out]\nplugin = \"jsonl\"\nfrom = \"keep\"\npath = \"\\u202e\\u001b.jsonl\"\n\
-        [sinks.other]\nplugin = \"text\"\nwhen = \"'\u{202e}' == a\"\nfrom = \"log\"\n";
+        [sinks.other]\nplugin = \"text\"\nwhen = \"${A:-} == '\u{202e}'\"\nfrom = \"log\"\n";
     folder.write("odd.toml", pipeline);
     folder.write(&name(".toml"), pipeline);
     folder.write("open.toml", pipeline.replace(".jsonl", "${OUT}.jsonl"));

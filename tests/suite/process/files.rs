@@ -233,6 +233,21 @@ fn files_that_a_pipeline_is_made_from_are_never_written() {
 }
 
 #[test]
+fn results_never_replace_the_description_of_a_log() {
+    let folder = folder_with_log();
+    let description = "plugin = \"lcm-log\"\n";
+    folder.write("rig.toml", description);
+    folder.write("expect.toml", "[log]\ndamage = 0\n");
+    let play = ["play", "in.lcm", "--interface", "no-such-card", "--report", "rig.toml"];
+    let check = ["check-log", "in.lcm", "--expect", "expect.toml", "--junit", "rig.toml"];
+    for verb in [&play[..], &check] {
+        let ran = run_sluice(&folder, &[verb, &["--describe", "rig.toml"]].concat());
+        assert_eq!(folder.read("rig.toml"), description.as_bytes(), "{verb:?}");
+        ran.expect(2).expect_stderr("would replace an input: rig.toml");
+    }
+}
+
+#[test]
 fn an_output_folder_is_not_cleared_while_it_is_an_input() {
     let folder = folder_with_log();
     run_sluice(&folder, &["convert", "in.lcm", "--to", "tables/"]).expect(0);

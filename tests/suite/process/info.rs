@@ -105,3 +105,30 @@ fn many_logs_have_an_overview_with_a_line_each() {
     assert!(missing.contains("2 logs") && missing.contains("1 not readable"), "{missing}");
     run_sluice(&folder, &["info", "--brief", "--json", "a.lcm"]).expect(2);
 }
+
+#[test]
+fn the_size_of_a_log_is_that_of_all_its_files() {
+    let folder = Folder::new();
+    let case = crate::kit::root().join("plugins/orca/testdata/dialect_a");
+    let names = ["master.log", "060804_153321_laser0.log", "060804_153321_power0.log"];
+    let files = names.map(|name| std::fs::read(case.join(name)).unwrap());
+    names.iter().zip(&files).for_each(|(name, bytes)| drop(folder.write(name, bytes)));
+    let all = files.concat().len();
+    let json = run_sluice(&folder, &["info", "master.log", "--json"]).expect(0).text();
+    let json: serde_json::Value = serde_json::from_str(json.trim()).unwrap();
+    assert_eq!(json["bytes"], all);
+    let text = info_output(&folder, &["master.log"], 0);
+    assert!(text.contains("format   orca, 1.3 kB"), "{text}");
+}
+
+#[test]
+fn quoted_names_in_damage_are_escaped_once() {
+    let folder = Folder::new();
+    let case = crate::kit::root().join("plugins/orca/testdata/path_traversal/master.log");
+    let mut master = std::fs::read(case).unwrap();
+    let at = master.windows(5).position(|bytes| bytes == b"/etc/").unwrap();
+    master[at + 5] = 0x1b;
+    folder.write("master.log", master);
+    let text = info_output(&folder, &["master.log"], 3);
+    assert!(text.contains(r"`/etc/\u{1b}ostname`"), "{text}");
+}

@@ -2,7 +2,7 @@
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::kit::{Folder, run_sluice};
+use crate::kit::{Folder, drive, log, run_sluice};
 
 const MANY: &str = r#"name = "many"
 memory = "512 MoB"
@@ -104,4 +104,33 @@ fn a_dry_run_does_nothing() {
     run_sluice(&folder, &["convert", "in.lcm", "--to", "out.lcm", "--dry-run", "--shard", "2/2"])
         .expect(2)
         .expect_stderr("named after inputs");
+}
+
+#[test]
+fn a_condition_in_its_former_form_is_noted_by_check_and_run_whether_it_holds_or_not() {
+    let folder = Folder::new();
+    folder.write("one.lcm", log(&drive(1, 3)));
+    let pipeline = |when: &str| {
+        format!(
+            "[sources.s]\nplugin = \"lcm-log\"\npath = \"one.lcm\"\n\
+             [sinks.all]\nplugin = \"null\"\nfrom = \"s\"\n\
+             [sinks.k]\nplugin = \"jsonl\"\nfrom = \"s\"\npath = \"o.jsonl\"\nwhen = {when}\n"
+        )
+    };
+    folder.write("former.toml", pipeline("\"${W:-} == yes\""));
+    let note = "k: `when` as a string is outdated: write `when = { W = \"yes\" }`";
+    for value in ["W=yes", "W=no"] {
+        let given = ["former.toml", "--set", value];
+        let checked = run_sluice(&folder, &[&["check"], &given[..]].concat()).expect(0).text();
+        assert!(checked.contains(note), "{checked}");
+        run_sluice(&folder, &[&["run"], &given[..]].concat()).expect(0).expect_stderr(note);
+    }
+    // A word is no variable: the output would always be left out.
+    folder.write("words.toml", pipeline("\"W == yes\""));
+    for verb in ["check", "run"] {
+        run_sluice(&folder, &[verb, "words.toml", "--set", "W=yes"])
+            .expect(2)
+            .expect_stderr("found two words")
+            .expect_stderr("write `when = { W = \"yes\" }`");
+    }
 }

@@ -264,7 +264,15 @@ fn a_second_interrupt_aborts_and_publishes_nothing() {
 }
 
 #[test]
-fn a_third_interrupt_ends_a_program_that_is_stuck() {
+fn a_second_interrupt_ends_a_program_that_is_stuck() {
+    let folder = Folder::new();
+    let (mut child, _lines, _stderr) = start_blocked(&folder);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(!folder.at("out.lcm").exists());
+}
+
+#[test]
+fn a_third_interrupt_ends_a_program_that_is_stuck_at_once() {
     let folder = Folder::new();
     let (mut child, _lines, _stderr) = start_blocked(&folder);
     signal(&child, Signal::INT);

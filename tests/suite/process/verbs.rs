@@ -197,6 +197,21 @@ fn verify_finds_changed_files() {
 }
 
 #[test]
+fn verify_says_where_a_report_is_verified() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(1, 20)));
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "out/", "--report", "r.json"]).expect(0);
+    run_sluice(&folder, &["verify", "r.json"]).expect(0);
+    let elsewhere = Folder::new();
+    let report = folder.at("r.json").display().to_string();
+    let text = run_sluice(&elsewhere, &["verify", &report]).expect(1).text();
+    assert!(text.contains("verify the report there"), "{text}");
+    std::fs::remove_file(folder.at("out/channel=A/part-00000.parquet")).unwrap();
+    let text = run_sluice(&folder, &["verify", "r.json"]).expect(1).text();
+    assert!(!text.contains("verify the report there"), "{text}");
+}
+
+#[test]
 fn a_folder_gets_a_manifest_of_its_files() {
     let folder = Folder::new();
     folder.write("in.lcm", log(&drive(1, 200)));

@@ -43,6 +43,11 @@ fn sensors_of_one_type_get_channels_of_their_own_where_names_are_all_that_is_kep
     convert(&folder, "drive.vel", "drive.lcm", &[]).expect(0);
     let scans = ["LaserRange2DDataM.front", "LaserRange2DDataM.back", "IMUStateM"];
     assert_eq!(channels(&folder, "drive.lcm"), names(&scans));
+    // An archive keeps what the format of its content keeps.
+    convert(&folder, "drive.vel", "drive.lcm.zst", &[]).expect(0);
+    assert_eq!(channels(&folder, "drive.lcm.zst"), names(&scans));
+    convert(&folder, "drive.vel", "copy.vel.zst", &[]).expect(0);
+    assert_eq!(channels(&folder, "copy.vel.zst"), names(&["IMUStateM", "LaserRange2DDataM"]));
     // If nothing would be merged, names are unchanged.
     convert(&folder, "drive.vel", "one.lcm", &["--channel", "IMUStateM"]).expect(0);
     assert_eq!(channels(&folder, "one.lcm"), names(&["IMUStateM"]));

@@ -17,7 +17,7 @@ use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Pipeline, Report};
 
 use crate::args::{DecodingArgs, RunningArgs, SelectionArgs};
-use crate::commands::{convert, execute, generated};
+use crate::commands::{convert, execute, generated, report_file};
 use crate::conversion;
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::flags::PipelineOrigin;
@@ -51,10 +51,7 @@ fn check_logs(
     format: &InputFormat,
     shell: &Shell,
 ) -> CommandResult {
-    let Some(expect) = expect.to_str() else {
-        let path = expect.display();
-        return Err(Failure::Usage(format!("the path of the expectations is not UTF-8: {path}")));
-    };
+    let expect = inputs::utf8_path(expect)?;
     let prints_xml = args.junit.as_deref() == Some(Path::new("-"));
     if prints_xml && args.json {
         let what = "--junit - and --json would both be written to standard output";
@@ -62,14 +59,15 @@ fn check_logs(
     }
     refuse_mistakes(expect, args, shell)?;
     let logs: Vec<_> = args.logs.iter().flat_map(|word| logs(word, shell)).collect();
-    let names = logs.iter().map(|(log, _)| log).chain(&args.decoding.types);
-    refuse_replaced_inputs(args, names.map(Path::new).chain([Path::new(expect)]))?;
     let text = files::read(Path::new(expect))?;
     let decodes = needs_fields(&String::from_utf8_lossy(&text));
     let found = logs.iter().filter(|(_, found)| found.is_ok());
     let found = found.map(|(log, _)| Input { path: log.into(), bytes: None });
     generated::check_source_options("sluice check-log", format, found, shell)?;
     let check = LogCheck { expect, decodes, args, format, shell };
+    if let Some(junit) = &args.junit {
+        check.refuse_to_replace_inputs(junit, &logs)?;
+    }
     let mut results = Vec::new();
     for log in logs {
         let result = check.result(log)?;
@@ -102,19 +100,6 @@ fn refuse_mistakes(expect: &str, args: &CheckLogArgs, shell: &Shell) -> Result<(
     Ok(())
 }
 
-/// Refuses to replace what is read with the results.
-fn refuse_replaced_inputs<'i>(
-    args: &CheckLogArgs,
-    inputs: impl Iterator<Item = &'i Path>,
-) -> Result<(), Failure> {
-    match &args.junit {
-        Some(file) if FileIdentity::is_one_of(file, inputs) => {
-            Err(Failure::Usage(format!("--junit would replace an input: {}", file.display())))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Whether a rule for channels needs decoded fields.
 fn needs_fields(text: &str) -> bool {
     let Ok(file) = text.parse::<toml::Table>() else { return false };
@@ -125,8 +110,11 @@ fn needs_fields(text: &str) -> bool {
         .any(|rules| RULES_OF_FIELDS.iter().any(|rule| rules.contains_key(*rule)))
 }
 
+/// A log, or why there is none.
+type FoundLog = (String, Result<(), Failure>);
+
 /// The logs that a word stands for, or why there are none.
-fn logs(word: &str, shell: &Shell) -> Vec<(String, Result<(), Failure>)> {
+fn logs(word: &str, shell: &Shell) -> Vec<FoundLog> {
     if inputs::is_url(word) {
         let what = "a live input has no end; `sluice record --expect FILE.toml` checks it";
         return vec![(word.to_owned(), Err(Failure::Usage(what.to_owned())))];
@@ -135,8 +123,9 @@ fn logs(word: &str, shell: &Shell) -> Vec<(String, Result<(), Failure>)> {
         .and_then(|path| inputs::expand(shell, path));
     match found {
         Ok(files) => {
-            let name = |file: Input| file.path.to_string_lossy().into_owned();
-            files.into_iter().map(|file| (name(file), Ok(()))).collect()
+            let name = |file: &Input| file.path.to_string_lossy().into_owned();
+            let is_text = |file: &Input| inputs::utf8_path(&file.path).map(drop);
+            files.iter().map(|file| (name(file), is_text(file))).collect()
         }
         Err(failure) => vec![(word.to_owned(), Err(failure))],
     }
@@ -152,8 +141,33 @@ struct LogCheck<'a> {
 }
 
 impl LogCheck<'_> {
+    /// Refuses to replace what is read with the results.
+    fn refuse_to_replace_inputs(&self, junit: &Path, logs: &[FoundLog]) -> Result<(), Failure> {
+        if FileIdentity::read(junit).is_none() {
+            return Ok(());
+        }
+        let names = logs.iter().map(|(log, _)| log).chain(&self.args.decoding.types);
+        let names = names.map(Path::new).chain([Path::new(self.expect)]);
+        let is_named =
+            FileIdentity::is_one_of(junit, names.chain(self.args.format.describe.as_deref()));
+        // With types, although the checks may not need them.
+        let with_types = LogCheck { decodes: true, ..*self };
+        // A log that has no pipeline fails its check.
+        let is_read = |(log, _): &FoundLog| {
+            let pipeline = with_types.pipeline(log);
+            pipeline.is_ok_and(|pipeline| report_file::is_input(junit, &pipeline))
+        };
+        match is_named || logs.iter().any(is_read) {
+            true => {
+                let junit = junit.display();
+                Err(Failure::Usage(format!("--junit would replace an input: {junit}")))
+            }
+            false => Ok(()),
+        }
+    }
+
     /// Checks a log. `Err` only if there is no point in checking others.
-    fn result(&self, (log, found): (String, Result<(), Failure>)) -> Result<LogResult, Failure> {
+    fn result(&self, (log, found): FoundLog) -> Result<LogResult, Failure> {
         let checked = found.and_then(|()| self.pipeline(&log)).and_then(|pipeline| {
             run_watched(pipeline, &self.args.running(), Overwrite::Refuse, self.shell)
         });
@@ -238,9 +252,8 @@ fn pipeline(
         output: target.output,
         ..Recipe::default()
     };
-    let mut pipeline = generated::parse_generated("sluice check-log", &recipe.text(), shell)?;
-    pipeline.files.extend(args.format.describe.clone());
-    Ok(pipeline)
+    let describe = args.format.describe.as_deref();
+    generated::parse_generated("sluice check-log", &recipe.text(), describe, shell)
 }
 
 /// Runs a pipeline with progress.

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sluice_kit::census::{self, BatchCensus, ChannelCensus, TimeStatistics};
 use sluice_kit::{CodecOptions, Codecs, TypePaths, TypesByKey};
 use sluice_model::{
-    Batch, Channel, Channels, Error, KeyOf, KnownType, PerChannel, PrepareContext, Sink,
-    SinkContext, SinkTraits, TypeKey, Written,
+    Batch, Channel, Channels, Error, KeyOf, KnownType, MessageType, PerChannel, PrepareContext,
+    Sink, SinkContext, SinkTraits, TypeKey, Written,
 };
 
 use crate::exit::Failure;
@@ -73,6 +73,11 @@ impl TypeNames {
         Self { codecs, names }
     }
 
+    /// The type that the log declares for the payloads of this channel.
+    fn embedded(&self, channel: &Channel) -> Option<Arc<MessageType>> {
+        self.codecs.embedded(channel).map(|known| known.message_type)
+    }
+
     /// The name of a type, if it is known.
     pub(crate) fn name(&self, key: TypeKey) -> Option<&str> {
         self.names.get(&key).map(|name| &**name)
@@ -81,7 +86,8 @@ impl TypeNames {
     /// Returns a function from a payload of this channel to its type. If the encoding is unknown,
     /// it only recognises known types.
     pub(crate) fn type_lookup(&self, channel: &Channel) -> KeyOf {
-        census::key_lookup(&self.codecs, channel, &self.names)
+        let embedded = self.embedded(channel).map(|declared| declared.key);
+        census::key_lookup(&self.codecs, channel, embedded, &self.names)
     }
 }
 
@@ -146,10 +152,16 @@ impl Sink for CensusSink {
         let mut channels: Vec<_> = named.collect();
         channels.sort_by(|(a, _), (b, _)| (&a.name, &a.source).cmp(&(&b.name, &b.source)));
         let mut names = part.named;
-        for key in channels.iter().flat_map(|(_, tally)| tally.types.keys()) {
-            if let Some(name) = self.types.names.get(key) {
-                // Decoded rows name their own type.
-                names.entry(*key).or_insert_with(|| Arc::clone(name));
+        for (channel, tally) in &channels {
+            // Decoded rows name their own type.
+            let unnamed = tally.types.keys().any(|key| !names.contains_key(key));
+            if let Some(declared) = unnamed.then(|| self.types.embedded(channel)).flatten() {
+                names.insert(declared.key, Arc::clone(&declared.name));
+            }
+            for key in tally.types.keys() {
+                if let Some(name) = self.types.names.get(key) {
+                    names.entry(*key).or_insert_with(|| Arc::clone(name));
+                }
             }
         }
         let census =

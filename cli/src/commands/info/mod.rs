@@ -18,6 +18,7 @@ use crate::commands::generated;
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::input_format::InputFormat;
 use crate::inputs;
+use crate::inspection;
 use crate::shell::Shell;
 use crate::stdout;
 use census::Census;
@@ -162,10 +163,12 @@ fn inspect(file: &Input, args: &InfoArgs, shell: &Shell) -> Result<LogSummary, F
     let (source, options) = format.source_for(file, shell)?;
     let result = Arc::new(Mutex::new(Census::default()));
     let counting = CensusSink::new(Arc::clone(&result), TypeNames::from_paths(&args.types, shell)?);
-    let report = inputs::read_into(source, &file.path, &options, DynSink::new(counting), shell)?;
+    let report =
+        inspection::read_into(source, &file.path, &options, DynSink::new(counting), shell)?;
     let census = std::mem::take(&mut *result.lock().unwrap_or_else(PoisonError::into_inner));
-    let mut findings = inputs::findings(source, &file.path, &options, shell)?;
+    let mut findings = inspection::findings(source, &file.path, &options, shell)?;
     findings.extend(report.notes.iter().map(|note| note.what.clone()));
-    let (path, format, bytes) = (file.path.clone(), source.name, file.bytes);
+    let bytes = inspection::bytes_read(source, file, &options, shell)?;
+    let (path, format) = (file.path.clone(), source.name);
     Ok(LogSummary { path, format, bytes, census, report, findings })
 }

@@ -10,6 +10,7 @@ use super::census::Census;
 pub(super) struct LogSummary {
     pub(super) path: PathBuf,
     pub(super) format: &'static str,
+    /// The length of all files that the source reads for it, if known.
     pub(super) bytes: Option<u64>,
     pub(super) census: Census,
     pub(super) report: Report,

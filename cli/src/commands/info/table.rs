@@ -47,7 +47,7 @@ pub(super) fn write(census: &Census, layout: LineLayout, text: &mut String) {
     let columns = ColumnWidths::fit(&rows, census, layout.width);
     rows.iter().for_each(|row| columns.write(row, layout, text));
     if rows.iter().any(|row| row.types.ends_with('?') || row.types.contains("?,")) {
-        let note = "?  no built-in type, and none given with --types, has this fingerprint";
+        let note = "?  declared neither in the log, nor built in, nor given with --types";
         line(text, format_args!("\n  {note}"));
     }
 }
@@ -83,19 +83,18 @@ fn row(
     }
 }
 
-/// The types of a channel's events: their names, or their fingerprints if unnamed.
+/// The types of a channel's events: their names, or their fingerprints if unnamed. The only type of
+/// a channel is called what the log calls it.
 fn types(channel: &Channel, tally: &ChannelCensus, census: &Census) -> String {
     let types = tally.common_types();
-    let each = types.iter().map(|(key, _)| match census.types.get(key) {
-        Some(name) => printable(name).into_owned(),
-        None => format!("{key}?"),
+    let of_channel = channel.type_name.as_deref().map(printable);
+    let each = types.iter().map(|(key, _)| match (census.types.get(key), &of_channel) {
+        (Some(name), _) => printable(name).into_owned(),
+        (None, Some(name)) if types.len() == 1 => format!("{name}?"),
+        (None, _) => format!("{key}?"),
     });
     let each: Vec<String> = each.collect();
-    match (each.is_empty(), channel.type_name.as_deref()) {
-        (true, None) => "-".to_owned(),
-        (true, Some(name)) => printable(name).into_owned(),
-        (false, _) => each.join(", "),
-    }
+    if each.is_empty() { of_channel.unwrap_or("-".into()).into_owned() } else { each.join(", ") }
 }
 
 impl ColumnWidths {

@@ -1,6 +1,6 @@
 //! The summary of a log as text.
 
-use sluice_io::escape::printable;
+use sluice_io::escape::{printable, printable_sentence};
 use sluice_kit::census::TimeStatistics;
 use sluice_model::{Clock, time};
 use sluice_model::{plugin::times_clamped, units};
@@ -48,7 +48,7 @@ pub(super) fn render(summary: &LogSummary, layout: LineLayout) -> String {
         layout.write_wrapped("  note", INDENT, &format!("{note} ({events})"), &mut text);
     }
     for finding in findings {
-        layout.write_wrapped("  note", INDENT, &printable(finding), &mut text);
+        layout.write_wrapped("  note", INDENT, &printable_sentence(finding), &mut text);
     }
     if events > 0 {
         text.push('\n');
@@ -85,7 +85,7 @@ fn order(times: &TimeStatistics, number_jumps: u64) -> String {
 fn list_damage(summary: &LogSummary, layout: LineLayout, text: &mut String) {
     let (groups, more) = damage::groups(&summary.report, MOST_SHOWN);
     for group in groups {
-        layout.write_wrapped("", INDENT, &printable(&group.text("")), text);
+        layout.write_wrapped("", INDENT, &printable_sentence(&group.text("")), text);
     }
     if more > 0 {
         line(text, format_args!("           and {} more", units::count(more)));

@@ -24,6 +24,7 @@ use sluice_pipeline::run::{self, Milestone, Options, Progress, Snapshot};
 use sluice_pipeline::{Pipeline, Report};
 
 use crate::args::{Assignment, ProgressFormat, refuse_interface_of_hub};
+use crate::commands::report_file::ReportFile;
 use crate::commands::{convert, execute, generated};
 use crate::conversion;
 use crate::exit::{CommandResult, Failure};
@@ -46,7 +47,8 @@ const STOPPING: SignalMessages = ["stopping; another signal aborts", "aborting"]
 
 pub(crate) fn run(args: &PlayArgs, shell: &Shell) -> CommandResult {
     let (text, speed) = text(args, shell)?;
-    let pipeline = generated::parse_generated("sluice play", &text, shell)?;
+    let describe = args.format.describe.as_deref();
+    let pipeline = generated::parse_generated("sluice play", &text, describe, shell)?;
     if args.print_pipeline {
         return generated::print_pipeline("sluice play", text, shell);
     }
@@ -182,7 +184,7 @@ fn play(
     shell: &Shell,
 ) -> CommandResult {
     run::check_programs_allowed(&pipeline, &execute::running_options(&args.running))?;
-    let report_file = execute::ReportFile::open_if_requested(&args.running, &pipeline, &[])?;
+    let report_file = ReportFile::open_if_requested(&args.running, &pipeline, &[])?;
     let last = match form {
         PlayerDisplay::Silent => None,
         _ => span::last_timestamp(&pipeline, &args.selection),
@@ -267,7 +269,7 @@ impl Progress for PlaybackWatch {
         }
     }
 
-    fn note(&self, node: &str, what: &str) {
+    fn note(&self, node: &str, what: &str, _: u64) {
         self.say(&format!("{node}: {}", printable_sentence(what)));
     }
 }

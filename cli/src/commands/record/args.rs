@@ -98,7 +98,8 @@ pub(crate) struct PieceArgs {
     #[arg(short, long, conflicts_with = "rotate")]
     pub(crate) increment: bool,
 
-    /// Start a new file after N MiB; a file may be longer by one batch. Numbers the files.
+    /// Start a new file after N MiB (for tables, of payloads, which are smaller in the file); a
+    /// file may be longer by one batch. Numbers the files.
     #[arg(long, value_name = "N", value_parser = positive_number)]
     pub(crate) split_mb: Option<f64>,
 

@@ -21,6 +21,7 @@ use sluice_pipeline::run::{self, Options, Recording, Stop};
 use sluice_pipeline::{Pipeline, PipelineNode, PluginInstance, Report};
 
 use crate::args::{Assignment, ChannelPatternArgs, SelectionArgs, refuse_interface_of_hub};
+use crate::commands::report_file::ReportFile;
 use crate::commands::{convert, execute, generated};
 use crate::exit::{CommandResult, Failure};
 use crate::flags::{self, PipelineOrigin};
@@ -40,7 +41,7 @@ use quota::DiskQuota;
 pub(crate) fn run(args: &RecordArgs, shell: &Shell) -> CommandResult {
     let out = RecordingOutput::from_args(args, shell)?;
     let text = text(args, &out, shell)?;
-    let pipeline = generated::parse_generated("sluice record", &text, shell)?;
+    let pipeline = generated::parse_generated("sluice record", &text, None, shell)?;
     if args.print_pipeline {
         return generated::print_pipeline("sluice record", text, shell);
     }
@@ -58,7 +59,8 @@ fn record(
         PluginInstance::Sink(sink) => sink.traits().is_readable_unfinished,
         _ => true,
     };
-    if !pipeline.nodes.iter().all(grows) && out.limits == PieceLimits::default() {
+    let grows = pipeline.nodes.iter().all(grows);
+    if !grows && out.limits == PieceLimits::default() {
         shell.warn(
             "a file of this format is readable only when it is complete, at the end of the \
              recording; --split-seconds writes several",
@@ -75,9 +77,9 @@ fn record(
     let quota = args.receiving.disk_quota.map(|least| DiskQuota::for_target(&target, least));
     quota.as_ref().map_or(Ok(()), DiskQuota::check)?;
     let targets = std::slice::from_ref(&target);
-    let report_file = execute::ReportFile::open_if_requested(&args.running, &pipeline, targets)?;
+    let report_file = ReportFile::open_if_requested(&args.running, &pipeline, targets)?;
     let meter = Arc::new(ProgressMeter::new(args.running.progress, shell));
-    let (naming, options) = (out.naming.clone(), engine_options(args, out, &meter));
+    let (naming, options) = (out.naming.clone(), engine_options(args, out, grows, &meter));
     let stop = Arc::clone(&options.stop);
     let watched = |options: &Options| {
         let shared_meter = Arc::clone(&meter);
@@ -90,7 +92,7 @@ fn record(
     if let Ok(report) = &mut result {
         report.files = remaining_files(std::mem::take(&mut report.files), &naming);
     }
-    let result = result.map_err(Failure::stdout_closed_is_failure);
+    let result = result.map_err(Failure::of_recording);
     let strict = args.running.strict;
     let to_json = |report: &Report| execute::report_json(report, strict);
     let mut known = meter.failed_run();
@@ -265,6 +267,7 @@ fn looks_like_regex(glob: &str) -> bool {
 fn engine_options(
     args: &RecordArgs,
     out: RecordingOutput<'_>,
+    grows: bool,
     meter: &Arc<ProgressMeter>,
 ) -> Options {
     let stop = Arc::<Stop>::default();
@@ -272,12 +275,13 @@ fn engine_options(
     let replaces =
         out.naming.existing == ExistingOutput::Replace && out.naming.numbering == Numbering::One;
     let flush = args.receiving.flush_interval.map_or(out.flush, Duration::from_millis);
+    let reserves_names = !grows && out.naming.numbering == Numbering::Increment;
     let pieces = PieceCutter {
         limits: out.limits,
         new_file_requested: signals::hangup_flag(),
         stop: Arc::clone(&stop),
         meter: Arc::clone(meter),
-        state: State::new(out.naming),
+        state: State::new(out.naming, reserves_names),
     };
     Options {
         overwrite: if replaces { Overwrite::Replace } else { Overwrite::Refuse },

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use jiff::Zoned;
 use jiff::fmt::strtime::BrokenDownTime;
 use sluice_io::files;
-use sluice_io::output::{is_used, sync_folder};
+use sluice_io::output::{is_being_written, is_used, sync_folder};
 use sluice_model::Error;
 
 /// What to do with an output that exists when a recording starts.
@@ -58,11 +58,16 @@ impl FileNaming {
         Self { numbering, existing, strftime, suffix, begun: false, next }
     }
 
+    /// The name of `target` at this time, without a number.
+    pub(super) fn base(&self, target: &str, now: &Zoned) -> Result<String, Error> {
+        if self.strftime { expand(target, now) } else { Ok(target.to_owned()) }
+    }
+
     /// Returns the name of the next file for `target` at this time. Moves existing files if needed.
     ///
     /// `Err` if the first file must not be written. Later files always get a name.
     pub(super) fn next(&mut self, target: &str, now: &Zoned) -> Result<PathBuf, Error> {
-        let base = if self.strftime { expand(target, now)? } else { target.to_owned() };
+        let base = self.base(target, now)?;
         let first = !std::mem::replace(&mut self.begun, true);
         let continues = first && self.existing == ExistingOutput::Continue;
         if self.next.0 != base {
@@ -139,7 +144,7 @@ impl FileNaming {
         loop {
             let path = self.numbered(&format!("{:02}", self.next.1));
             self.next.1 += 1;
-            if !exists(&path) {
+            if !exists(&path) && !is_being_written(&path) {
                 return path;
             }
         }
@@ -285,6 +290,17 @@ mod tests {
         // Numbers freed later are not used again.
         fs::remove_file(place.folder.path().join("a.01")).unwrap();
         assert_eq!(place.next(), "a.04");
+    }
+
+    #[test]
+    fn a_number_under_which_a_running_program_will_publish_is_not_free() {
+        let mut place =
+            NamingFixture::new("a.parquet", Numbering::Increment, ExistingOutput::Refuse);
+        let process = std::process::id();
+        let started = sluice_io::output::process_start(process).unwrap_or_default();
+        place.write(&format!(".a.00.parquet.{process}-{started}-7.sluice-tmp"), "");
+        place.write(".a.01.parquet.1-0-7.sluice-tmp", "of a program that was killed");
+        assert_eq!(place.next(), "a.01.parquet");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use sluice_io::files;
 use sluice_model::{DefaultRole, PluginKind};
 
 use crate::args::Assignment;
-use crate::commands::convert::OutputTarget;
+use crate::commands::convert::{OutputTarget, names_format};
 use crate::exit::Failure;
 use crate::inputs::{self, OpenMode};
 use crate::shell::Shell;
@@ -24,9 +24,6 @@ const TABLE_PIECE_AGE: Duration = Duration::from_mins(1);
 
 /// Options that choose what a sink writes, in place of its defaults for recordings.
 const CONTENT_OPTIONS: [&str; 3] = ["payload", "fields", "unnest"];
-
-/// Extensions of files that this program writes otherwise than as logs.
-const NO_LOGS: [&str; 2] = ["json", "arrow"];
 
 /// The output of a recording.
 pub(super) struct RecordingOutput<'s> {
@@ -53,6 +50,10 @@ impl<'s> RecordingOutput<'s> {
                 options.push(Assignment { name: name.into(), value: value.into() });
             }
         };
+        if existing == ExistingOutput::Continue && files::is_stream(Path::new(&sink.path)) {
+            let what = format!("--append continues a file, and {} is none", sink.path);
+            return Err(Failure::Usage(what));
+        }
         if existing == ExistingOutput::Continue && numbering != Numbering::Folders {
             if !has("append") {
                 return Err(Failure::Usage(format!(
@@ -108,14 +109,8 @@ fn sink<'s>(args: &RecordArgs, to: &str, shell: &'s Shell) -> Result<OutputTarge
             "{to} is not a file; `convert` forwards what it receives"
         )));
     }
-    let (extension, packed) = inputs::extension(Path::new(to));
-    let known = |e: String| {
-        let has = |known: &&str| known.eq_ignore_ascii_case(&e);
-        let mut plugins = shell.registry.iter();
-        plugins.any(|plugin| plugin.extensions.iter().any(has)) || NO_LOGS.iter().any(has)
-    };
-    let is_folder = to.ends_with('/') || Path::new(to).is_dir();
-    let tells = is_folder || packed || extension.is_some_and(known);
+    // That of a URL is found as `convert` finds it.
+    let tells = to.starts_with("file://") || names_format(to, shell);
     let log = |()| inputs::default_plugin(shell, PluginKind::Sink, DefaultRole::Log);
     let log = (!tells && args.sink.is_none()).then_some(()).map(log).transpose()?;
     let name = args.sink.as_deref().or(log.map(|plugin| plugin.name));

@@ -1,12 +1,13 @@
 //! Decides when a recording starts a new file. `naming` names it.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Zoned;
+use sluice_io::output::ReservedName;
 use sluice_model::Error;
 use sluice_pipeline::run::{self, PieceProgress, Stop};
 
@@ -34,12 +35,36 @@ pub(super) struct State {
     naming: FileNaming,
     /// The length of the file when it was opened.
     len_at_open: u64,
+    /// The name of the file, if that is created only when it is complete.
+    reserved: Option<ReservedName>,
+    reserves_names: bool,
+    /// The folder of the next file, while other recordings must not choose names in it.
+    locked: Option<File>,
 }
 
 impl State {
-    pub(super) fn new(naming: FileNaming) -> Mutex<Self> {
-        Mutex::new(Self { naming, len_at_open: 0 })
+    /// `reserves_names` is whether files have other names until they are complete.
+    pub(super) fn new(naming: FileNaming, reserves_names: bool) -> Mutex<Self> {
+        Mutex::new(Self { naming, len_at_open: 0, reserved: None, reserves_names, locked: None })
     }
+}
+
+/// How long to wait until another recording has created its next file. A batch holds the lock for
+/// as long as it runs.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Locks the folder of this file, if possible: two recordings would choose the same free number.
+fn lock_folder(target: &Path) -> Option<File> {
+    let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let folder = File::open(parent.unwrap_or(Path::new("."))).ok()?;
+    let started = Instant::now();
+    while let Err(TryLockError::WouldBlock) = folder.try_lock() {
+        if started.elapsed() >= LOCK_TIMEOUT {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Some(folder)
 }
 
 impl PieceLimits {
@@ -64,12 +89,19 @@ impl run::PiecePolicy for PieceCutter {
 
     fn name(&self, target: &Path) -> Result<PathBuf, Error> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = state.naming.next(&target.to_string_lossy(), &Zoned::now())?;
+        let (target, now) = (target.to_string_lossy(), Zoned::now());
+        state.locked = lock_folder(Path::new(&state.naming.base(&target, &now)?));
+        let name = state.naming.next(&target, &now)?;
         let continues = state.naming.existing == ExistingOutput::Continue;
         let existing = fs::metadata(&name).ok().filter(|meta| continues && meta.is_file());
         state.len_at_open = existing.map_or(0, |meta| meta.len());
+        state.reserved = state.reserves_names.then(|| ReservedName::reserve(&name)).flatten();
         self.meter.recording_into(&name);
         Ok(name)
+    }
+
+    fn opened(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).locked = None;
     }
 }
 

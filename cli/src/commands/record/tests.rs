@@ -66,7 +66,8 @@ fn formats_are_chosen_by_extension_and_default_to_logs() {
         ("drive.lcm", "lcm-log", ""),
         ("drive", "lcm-log", ""),
         ("drive.00", "lcm-log", ""),
-        ("file:///logs/drive.jsonl", "lcm-log", ""),
+        ("file:///logs/drive.jsonl", "jsonl", ".jsonl"),
+        ("file:///logs/drive.00?mode=w", "lcm-log", ""),
         ("-", "lcm-log", ""),
         ("drive.lcm.zst", "archive", ".lcm.zst"),
         ("drive.zst", "archive", ".zst"),
@@ -212,7 +213,7 @@ fn a_log_is_read_from_a_time_on_and_filtered_by_a_stage() {
 
 #[test]
 fn contradictory_arguments_are_usage_errors() {
-    let wrong: [&[&str]; 19] = [
+    let wrong: [&[&str]; 20] = [
         &["drive.lcm"],
         &["http://example.invalid"],
         &["--to", "a", "-a", "-f"],
@@ -227,6 +228,7 @@ fn contradictory_arguments_are_usage_errors() {
         &["--to", "a/", "-f"],
         &["--to", "a/", "--rotate", "2"],
         &["--to", "-", "-i"],
+        &["--to", "-", "-a"],
         &["--to", "udpm://239.255.76.67:7667"],
         &["--to", "file://a?mode=r"],
         &["--to", "file://a?mode=w", "-a"],
@@ -344,7 +346,7 @@ fn recorded(live: FakeLiveSource, folder: &Path, arguments: &[&str]) -> CommandR
     let (args, shell) = (parsed(&arguments)?, shell());
     let out = RecordingOutput::from_args(&args, &shell)?;
     let text = text(&args, &out, &shell)?;
-    let mut pipeline = generated::parse_generated("test", &text, &shell)?;
+    let mut pipeline = generated::parse_generated("test", &text, None, &shell)?;
     pipeline.nodes[0].instance = PluginInstance::Source(Box::new(live));
     record(pipeline, &args, out, &shell)
 }

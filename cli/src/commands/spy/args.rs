@@ -15,7 +15,8 @@ On a terminal, shows a live table with keys:
 Otherwise prints a table every --interval, or with --json one object per line.
 
 Hz is the message rate between the first and the last message of the last five seconds (or
---interval, if that is longer); jitter is the standard deviation of the gaps between messages.
+--interval, if that is longer), or until now for a channel that is silent for longer than usual;
+jitter is the standard deviation of the gaps between messages.
 
 Examples:
   sluice spy

@@ -18,9 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use sluice_io::escape::{json_escaped, printable_sentence};
+use sluice_io::escape::json_escaped;
 use sluice_model::time::{self, TimeLength};
 use sluice_model::{DefaultRole, DynSink, Plugin, PluginKind, units};
+use sluice_pipeline::report::Note;
 use sluice_pipeline::run::{self, Options, Progress, Snapshot, Stop};
 use sluice_pipeline::{Pipeline, Report};
 
@@ -29,7 +30,9 @@ use crate::commands::execute;
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::flags::PipelineOrigin;
 use crate::inputs;
+use crate::inspection;
 use crate::log::log_message;
+use crate::progress::live_note_text;
 use crate::shell::Shell;
 use crate::signals::{SignalListener, SignalMessages};
 use crate::terminal::{ScreenArea, Terminal};
@@ -53,9 +56,9 @@ pub(crate) fn run(args: &SpyArgs, shell: &Shell) -> CommandResult {
     let messages = MessageDecoder::from_args(&args.decoding, shell)?;
     let counters = Arc::new(SpyCounters::new(WINDOW.max(interval)));
     let counting = DynSink::new(CountingSink(Arc::clone(&counters)));
-    let node = inputs::source_node(source, options(args), shell)?;
+    let node = inspection::source_node(source, options(args), shell)?;
     let address = address(&node, args);
-    let nodes = vec![node, inputs::sink_node(counting)];
+    let nodes = vec![node, inspection::sink_node(counting)];
     let pipeline = Pipeline { nodes, ..Pipeline::default() };
     let form = SpyDisplay::from_args(args, interval);
     let watch =
@@ -221,9 +224,10 @@ impl Progress for NetworkWatch {
         self.state().losses.clone_from(losses);
     }
 
-    fn note(&self, node: &str, what: &str) {
+    fn note(&self, node: &str, what: &str, count: u64) {
         if self.prints_notes {
-            log_message(&format!("{node}: {}", printable_sentence(what)));
+            let note = Note { node: node.to_owned(), what: what.to_owned(), count };
+            log_message(&live_note_text(&note));
         }
         self.state().note = Some(what.to_owned());
     }

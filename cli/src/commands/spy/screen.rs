@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sluice_io::escape::printable;
+use sluice_io::escape::{printable, printable_sentence};
 use sluice_model::units;
 
 use super::table::{self, SpyRow};
@@ -215,12 +215,12 @@ impl TableHeader {
             0 => "nothing lost".to_owned(),
             lost => {
                 let each = self.losses.iter().map(|(reason, count)| {
-                    format!("{} {}", units::count(*count), printable(reason))
+                    format!("{} {}", units::count(*count), printable_sentence(reason))
                 });
                 format!("{} lost: {}", units::count(lost), each.collect::<Vec<_>>().join(", "))
             }
         });
-        lines.extend(self.note.as_deref().map(|note| printable(note).into_owned()));
+        lines.extend(self.note.as_deref().map(|note| printable_sentence(note).into_owned()));
         lines
     }
 }

@@ -4,11 +4,12 @@ mod record;
 mod result;
 
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use sluice_io::files;
-use sluice_model::{DynSink, PluginKind};
+use sluice_model::{DynSink, Input, PluginKind};
 use sluice_pipeline::batch;
 
 use crate::args::{FormatArgs, VerifyArgs};
@@ -17,6 +18,7 @@ use crate::commands::info::{CensusSink, TypeNames};
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::input_format::InputFormat;
 use crate::inputs;
+use crate::inspection;
 use crate::shell::Shell;
 use crate::stdout;
 use record::{STOPPED_EARLY, verify_folder, verify_report};
@@ -28,8 +30,9 @@ pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> CommandResult {
     let format = InputFormat::from_args(&args.format)?;
     // Invalid format options are an error for the whole command.
     format.options_json()?;
-    refuse_wrong_format(args, &format, shell)?;
-    for path in &args.paths {
+    let paths = paths(args, shell)?;
+    refuse_wrong_format(args, &paths, &format, shell)?;
+    for path in &paths {
         let result = match verify_path(path, &format, shell) {
             Ok(result) => result,
             Err(failure @ (Failure::Mistakes(_) | Failure::StdoutClosed)) => return Err(failure),
@@ -44,6 +47,28 @@ pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> CommandResult {
     Ok(worst)
 }
 
+/// The paths to verify: URLs of files are resolved, and globs expanded.
+fn paths(args: &VerifyArgs, shell: &Shell) -> Result<Vec<PathBuf>, Failure> {
+    let mut paths = Vec::new();
+    for word in &args.paths {
+        let path = match word.to_str() {
+            Some(text) => inputs::path_of_url(text, "all events are verified", shell)?.into(),
+            None => word.clone(),
+        };
+        // All folders, also those that no source reads. A failure is reported in its place.
+        let mut found = files::folders(&path).unwrap_or_default();
+        if found.is_empty() {
+            let files = files::expand(slice::from_ref(&path)).unwrap_or_default();
+            found.extend(files.into_iter().map(|file| file.path));
+        }
+        if found.is_empty() {
+            found.push(path);
+        }
+        paths.append(&mut found);
+    }
+    Ok(paths)
+}
+
 /// How the files in an output folder differ from their record.
 pub(crate) fn folder_differences(folder: &Path, shell: &Shell) -> Result<Vec<String>, Failure> {
     Ok(verify_folder(folder, shell)?.differences)
@@ -53,6 +78,7 @@ pub(crate) fn folder_differences(folder: &Path, shell: &Shell) -> Result<Vec<Str
 /// format if there is no log to read.
 fn refuse_wrong_format(
     args: &VerifyArgs,
+    paths: &[PathBuf],
     format: &InputFormat,
     shell: &Shell,
 ) -> Result<(), Failure> {
@@ -63,7 +89,7 @@ fn refuse_wrong_format(
     if let Some(name) = &format.from {
         inputs::plugin_named(shell, PluginKind::Source, name)?;
     }
-    let logs: Vec<&PathBuf> = args.paths.iter().filter(|path| is_log(path)).collect();
+    let logs: Vec<&PathBuf> = paths.iter().filter(|path| is_log(path, shell)).collect();
     if logs.is_empty() {
         let what = "--from, --describe and --source-option say how to read a log, and no path is \
                     one: folders and reports are compared with their records";
@@ -75,14 +101,26 @@ fn refuse_wrong_format(
 }
 
 /// Whether a path is verified by reading it.
-fn is_log(path: &Path) -> bool {
+fn is_log(path: &Path, shell: &Shell) -> bool {
     let is_report = || record::report(path).is_ok_and(|report| report.is_some());
-    !files::is_folder(path) && !batch::is_batch_record(path) && !is_report()
+    match files::is_folder(path) {
+        true => is_folder_log(path, shell),
+        false => !batch::is_batch_record(path) && !is_report(),
+    }
+}
+
+/// Whether a folder is a log, such as a bag, and not the output of a run.
+fn is_folder_log(folder: &Path, shell: &Shell) -> bool {
+    let is_read = shell.registry.sniff_path(folder).is_ok_and(|sources| !sources.is_empty());
+    is_read && !record::has_record(folder)
 }
 
 fn verify_path(path: &Path, format: &InputFormat, shell: &Shell) -> Result<VerifyResult, Failure> {
     if files::is_folder(path) {
-        return verify_folder(path, shell);
+        return match is_folder_log(path, shell) {
+            true => verify_file(path, format, shell),
+            false => verify_folder(path, shell),
+        };
     }
     if batch::is_batch_record(path) {
         return verify_folder(path.parent().unwrap_or(Path::new(".")), shell);
@@ -104,9 +142,7 @@ fn verify_file(path: &Path, format: &InputFormat, shell: &Shell) -> Result<Verif
     }
     for file in &files {
         match format.source_for(file, shell) {
-            Ok((source, options)) => {
-                read_through(&file.path, source, &options, &mut result, shell)?
-            }
+            Ok((source, options)) => read_through(file, source, &options, &mut result, shell)?,
             Err(failure) if format.from.is_some() => return Err(failure),
             // Some formats can only be written; the record is all there is then.
             Err(Failure::Usage(_)) if !recorded.is_empty() => {}
@@ -136,15 +172,19 @@ const NOTHING_TO_COMPARE: &str =
     "it cannot be verified: no manifest names it, and no source of this program reads it";
 
 fn read_through(
-    path: &Path,
+    file: &Input,
     source: &sluice_model::Plugin,
     options: &Map<String, Value>,
     result: &mut VerifyResult,
     shell: &Shell,
 ) -> Result<(), Failure> {
     let counting = CensusSink::new(Arc::default(), TypeNames::default());
-    let report = inputs::read_into(source, path, options, DynSink::new(counting), shell)?;
-    result.damage.extend(inputs::faults(source, path, options, shell)?);
+    let (report, faults) =
+        inspection::read_and_verify(source, &file.path, options, DynSink::new(counting), shell)?;
+    if file.bytes.is_none() {
+        result.bytes += report.bytes_read;
+    }
+    result.damage.extend(faults);
     for damage in &report.damage {
         let (length, offset) = (damage.length, damage.offset);
         result

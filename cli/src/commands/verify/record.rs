@@ -6,7 +6,6 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
-use sluice_io::escape::printable;
 use sluice_io::files;
 use sluice_io::output::MANIFEST;
 use sluice_io::store::is_address;
@@ -17,6 +16,7 @@ use sluice_pipeline::manifest::OutputFile;
 use super::result::{RecordedFile, VerifyResult};
 use crate::exit::Failure;
 use crate::shell::Shell;
+use crate::stdout;
 
 /// The number of unfinished inputs listed.
 const MAX_UNFINISHED_SHOWN: usize = 20;
@@ -84,14 +84,30 @@ pub(super) fn verify_folder(folder: &Path, shell: &Shell) -> Result<VerifyResult
     Ok(result)
 }
 
-/// Verifies the pieces of a recording. Each is an output folder; the folder around them has no
-/// manifest, as a later recording may add pieces.
-fn verify_pieces(folder: &Path, shell: &Shell) -> Result<VerifyResult, Failure> {
+/// Whether a manifest, the record of a batch or the pieces of a recording are in a folder, or it
+/// cannot be told.
+pub(super) fn has_record(folder: &Path) -> bool {
+    files::exists(&folder.join(MANIFEST))
+        || !BatchRecord::read(folder).is_ok_and(|record| record.is_none())
+        || names_in(folder).iter().any(is_piece)
+}
+
+/// The names of what is in a folder, sorted, except temporary files.
+fn names_in(folder: &Path) -> Vec<OsString> {
     let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|file| file.file_name());
     let mut names: Vec<OsString> = names.filter(|name| !is_litter(name)).collect();
     names.sort();
-    let is_piece = |name: &OsString| name.as_encoded_bytes().starts_with(b"piece=");
-    let (pieces, others): (Vec<_>, Vec<_>) = names.into_iter().partition(is_piece);
+    names
+}
+
+fn is_piece(name: &OsString) -> bool {
+    name.as_encoded_bytes().starts_with(b"piece=")
+}
+
+/// Verifies the pieces of a recording. Each is an output folder; the folder around them has no
+/// manifest, as a later recording may add pieces.
+fn verify_pieces(folder: &Path, shell: &Shell) -> Result<VerifyResult, Failure> {
+    let (pieces, others): (Vec<_>, Vec<_>) = names_in(folder).into_iter().partition(is_piece);
     if pieces.is_empty() {
         let what = format!(
             "it has no {MANIFEST}: it is not an output folder, was never completed, or belongs to \
@@ -128,7 +144,11 @@ fn verify_batch(
         result.add(verify_unit(folder, unit, shell)?);
     }
     result.differences.extend(record.shard_notes());
-    result.differences.extend(unfinished_inputs(&record.left, current.len()));
+    // An input that is left may have been done before: a later batch began it anew.
+    let left: BTreeSet<&PathBuf> = record.left.iter().flat_map(|unit| &unit.outputs).collect();
+    let is_other = |unit: &&&UnitRecord| !unit.outputs.iter().any(|path| left.contains(path));
+    let others = current.iter().filter(is_other).count();
+    result.differences.extend(unfinished_inputs(&record.left, others));
     if record.is_open {
         let inputs = units::pluralize(current.len() as u64, "input");
         result.differences.push(format!(
@@ -139,8 +159,8 @@ fn verify_batch(
     Ok(result)
 }
 
-/// Lists the inputs that a completed batch did not finish.
-fn unfinished_inputs(left: &[UnfinishedUnit], recorded: usize) -> Vec<String> {
+/// Lists the inputs that a completed batch did not finish, beside `others` that are done.
+fn unfinished_inputs(left: &[UnfinishedUnit], others: usize) -> Vec<String> {
     if left.is_empty() {
         return Vec::new();
     }
@@ -156,13 +176,13 @@ fn unfinished_inputs(left: &[UnfinishedUnit], recorded: usize) -> Vec<String> {
          --resume continues",
         units::pluralize(left.len() as u64, "input"),
         parts.join(", "),
-        units::count((left.len() + recorded) as u64),
+        units::count((left.len() + others) as u64),
     );
     let each = left.iter().take(MAX_UNFINISHED_SHOWN).map(|unit| {
-        let (input, status) = (unit.input.display(), unit.status);
+        let (input, status) = (stdout::printable_path(&unit.input), unit.status);
         match &unit.error {
-            Some(error) => printable(&format!("{input}: {status}: {error}")).into_owned(),
-            None => printable(&format!("{input}: {status}")).into_owned(),
+            Some(error) => format!("{input}: {status}: {error}"),
+            None => format!("{input}: {status}"),
         }
     });
     let more = left.len().saturating_sub(MAX_UNFINISHED_SHOWN);
@@ -244,7 +264,17 @@ fn is_litter(name: &OsStr) -> bool {
 pub(super) fn verify_report(report: &FileListing, shell: &Shell) -> VerifyResult {
     let mut result = VerifyResult::default();
     let on_disk = report.files.iter().flatten().filter(|entry| entry.path != Path::new("-"));
-    on_disk.for_each(|entry| result.compare(&entry.path, entry, shell));
+    let on_disk: Vec<&RecordedFile> = on_disk.collect();
+    on_disk.iter().for_each(|entry| result.compare(&entry.path, entry, shell));
+    let is_elsewhere =
+        |entry: &&RecordedFile| entry.path.is_relative() && !files::exists(&entry.path);
+    if !on_disk.is_empty() && on_disk.iter().all(is_elsewhere) {
+        result.differences.push(
+            "paths in a report are relative to the folder in which the run was started: if that \
+             is not this folder, verify the report there"
+                .to_owned(),
+        );
+    }
     result.differences.extend(report.error.iter().map(|error| format!("the run failed: {error}")));
     let done = |unit: &&ReportedUnit| matches!(unit.status, Status::Done | Status::Skipped);
     let left = report.units.iter().filter(|unit| !done(unit)).map(|unit| UnfinishedUnit {

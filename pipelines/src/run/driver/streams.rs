@@ -9,8 +9,8 @@ use sluice_kit::merge::MergePause;
 use sluice_kit::reading::StepSizes;
 use sluice_model::{Batch, Error};
 
-use super::super::segment::{Branch, SegmentOutcome};
-use super::super::topology::{Port, ports_of};
+use super::super::segment::{Branch, SegmentOutcome, SegmentOutput};
+use super::super::topology::{MergeNode, Port, ports_of};
 use super::RunDriver;
 
 /// The head of a stream inside the graph.
@@ -35,6 +35,10 @@ impl Pending {
     }
 }
 
+/// The note on events that a merge could not wait for.
+const MERGED_LATE: &str = "merged out of order, because too much would have had to wait; more \
+                           --memory avoids this";
+
 /// The maximum number of batches between two folds.
 const MAX_BETWEEN_FOLDS: usize = 16;
 
@@ -50,7 +54,47 @@ impl RunDriver<'_> {
         Ok(())
     }
 
-    pub(super) fn drain_merge(&mut self, merge: usize, pause: MergePause) -> Result<(), Error> {
+    /// Passes what a task made of a batch on: to the sinks, and to what sees events in order.
+    pub(super) fn deliver(&mut self, outcome: SegmentOutcome) -> Result<(), Error> {
+        self.tally.add(&outcome.tally);
+        for delivery in outcome.deliveries {
+            match delivery {
+                SegmentOutput::Block { node, block, events, bytes } => {
+                    self.writers.push(node, block, (events, bytes), &mut self.tally)?;
+                }
+                SegmentOutput::Batch { port, batch } => self.deliver_to_port(port, batch)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver_to_port(&mut self, port: usize, batch: Batch) -> Result<(), Error> {
+        match self.ports[port] {
+            Port::Fold(fold) => self.fold(fold, Some(batch)),
+            Port::Merge(merge, input) => {
+                let MergeNode { node, merge: into, .. } = &mut self.merges[merge];
+                let late = into.push(input, batch);
+                if late > 0 {
+                    self.tally.node(*node).note(MERGED_LATE, late);
+                }
+                self.drain_merge(merge, MergePause::None)
+            }
+        }
+    }
+
+    /// Passes on what merges hold, after a step, or because a source is silent.
+    pub(super) fn drain_merges(&mut self, silent: Option<usize>) -> Result<(), Error> {
+        // Merges that feed others were created after those they feed.
+        for merge in (0..self.merges.len()).rev() {
+            let mut roots = self.merges[merge].roots.iter();
+            let is_silent = silent.is_some_and(|source| roots.any(|roots| roots.contains(&source)));
+            let pause = if is_silent { MergePause::Silence } else { MergePause::StepOver };
+            self.drain_merge(merge, pause)?;
+        }
+        Ok(())
+    }
+
+    fn drain_merge(&mut self, merge: usize, pause: MergePause) -> Result<(), Error> {
         while let Some(batch) = self.merges[merge].merge.take(pause) {
             self.emit(StreamHead::Merge(merge), batch)?;
         }

@@ -146,7 +146,6 @@ pub(crate) fn node(
         source_name: None,
         span: 0..0,
         names: Vec::new(),
-        condition_note: None,
     }
 }
 

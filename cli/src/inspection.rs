@@ -1,0 +1,154 @@
+//! Reads logs for verbs that inspect them: into a sink of the verb's own, without a pipeline file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use sluice_kit::InputFaults;
+use sluice_model::options::ByteSize;
+use sluice_model::{DynSink, Error, Input, OptionsError, Plugin, PluginKind, Source};
+use sluice_pipeline::run::{self, Options};
+use sluice_pipeline::{OnDamage, Pipeline, PipelineNode, PluginInstance, Report};
+
+use crate::exit::Failure;
+use crate::inputs::{SOURCE_NAME, utf8_path};
+use crate::shell::Shell;
+
+/// Reads a file into a sink. `options` are those of the source, without the path.
+pub(crate) fn read_into(
+    plugin: &Plugin,
+    path: &Path,
+    options: &Map<String, Value>,
+    sink: DynSink,
+    shell: &Shell,
+) -> Result<Report, Failure> {
+    read(plugin, path, options, (sink, Arc::default()), shell)
+}
+
+/// Reads a file into a sink, as [`read_into`] does, and returns also what is wrong with it besides
+/// damage, such as its index.
+pub(crate) fn read_and_verify(
+    plugin: &Plugin,
+    path: &Path,
+    options: &Map<String, Value>,
+    sink: DynSink,
+    shell: &Shell,
+) -> Result<(Report, Vec<String>), Failure> {
+    let found = Arc::new(InputFaults::collecting());
+    let report = read(plugin, path, options, (sink, Arc::clone(&found)), shell)?;
+    let node = file_node(plugin, path, options, shell)?;
+    let mut faults = match node.instance {
+        PluginInstance::Source(source) => of_files(&*source, path, |file| source.faults(file))?,
+        _ => Vec::new(),
+    };
+    faults.extend(found.take());
+    Ok((report, faults))
+}
+
+fn read(
+    plugin: &Plugin,
+    path: &Path,
+    options: &Map<String, Value>,
+    (sink, input_faults): (DynSink, Arc<InputFaults>),
+    shell: &Shell,
+) -> Result<Report, Failure> {
+    let nodes = vec![file_node(plugin, path, options, shell)?, sink_node(sink)];
+    let pipeline = Pipeline { memory: Some(INSPECTION_MEMORY), nodes, ..Pipeline::default() };
+    let options = Options { stop: shell.stop(), input_faults, ..Options::default() };
+    run::run(pipeline, &options)
+        .map_err(|error| Failure::from(error).with_exit_code_of(&options.stop))
+}
+
+/// What the source reports about a file.
+pub(crate) fn findings(
+    plugin: &Plugin,
+    path: &Path,
+    options: &Map<String, Value>,
+    shell: &Shell,
+) -> Result<Vec<String>, Failure> {
+    let node = file_node(plugin, path, options, shell)?;
+    let PluginInstance::Source(source) = node.instance else { return Ok(Vec::new()) };
+    of_files(&*source, path, |file| source.findings(file)).map_err(Failure::from)
+}
+
+/// What `say` says of a file, or of each file of a folder that is a log.
+fn of_files(
+    source: &dyn Source,
+    path: &Path,
+    say: impl Fn(&Path) -> Result<Vec<String>, Error>,
+) -> Result<Vec<String>, Error> {
+    let inputs = source.inputs()?;
+    if inputs.iter().any(|input| input.path == path) {
+        return say(path);
+    }
+    let mut all = Vec::new();
+    for Input { path: file, .. } in inputs {
+        let name = file.strip_prefix(path).unwrap_or(&file).display().to_string();
+        all.extend(say(&file)?.into_iter().map(|what| format!("{name}: {what}")));
+    }
+    Ok(all)
+}
+
+/// The length of a file and of those that the source reads with it; `None` if one has none.
+pub(crate) fn bytes_read(
+    plugin: &Plugin,
+    file: &Input,
+    options: &Map<String, Value>,
+    shell: &Shell,
+) -> Result<Option<u64>, Failure> {
+    let node = file_node(plugin, &file.path, options, shell)?;
+    let PluginInstance::Source(source) = node.instance else { return Ok(file.bytes) };
+    Ok(source.files()?.iter().try_fold(0, |all: u64, file| all.checked_add(file.bytes?)))
+}
+
+/// Inspecting a log takes little memory.
+const INSPECTION_MEMORY: ByteSize = ByteSize(256 << 20);
+
+/// A source node for a file. `options` are those of the source, without the path.
+fn file_node(
+    plugin: &Plugin,
+    path: &Path,
+    options: &Map<String, Value>,
+    shell: &Shell,
+) -> Result<PipelineNode, Failure> {
+    let mut options = options.clone();
+    options.insert("path".into(), utf8_path(path)?.into());
+    source_node(plugin, options.into(), shell)
+}
+
+/// A source node that is not part of a pipeline file.
+pub(crate) fn source_node(
+    plugin: &Plugin,
+    options: Value,
+    shell: &Shell,
+) -> Result<PipelineNode, Failure> {
+    let unfit = |e: OptionsError| {
+        let place = match &e.path[..] {
+            [] => String::new(),
+            path => format!("`{}`: ", path.join(".")),
+        };
+        Failure::Usage(format!("`{}` cannot read that: {place}{e}", plugin.name))
+    };
+    let source = shell.registry.source(plugin.name, options.clone()).map_err(unfit)?;
+    let instance = (PluginInstance::Source(source), options);
+    let places = (0..0, |_: &str| None);
+    Ok(PipelineNode::new(SOURCE_NAME.to_owned(), (&shell.registry, plugin), instance, places))
+}
+
+/// A sink node that is not part of a pipeline file and reads from node 0.
+pub(crate) fn sink_node(sink: DynSink) -> PipelineNode {
+    PipelineNode {
+        name: "sink".into(),
+        plugin: "sink",
+        kind: PluginKind::Sink,
+        from: vec![0],
+        instance: PluginInstance::Sink(sink),
+        options: json!({}),
+        stage_factory: None,
+        program: None,
+        damage: OnDamage::Skip,
+        source_name: None,
+        span: 0..0,
+        names: Vec::new(),
+    }
+}

@@ -1,0 +1,127 @@
+//! The sources of a run: how each is opened, read again from the start, and ended.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use sluice_io::files::is_stream;
+use sluice_kit::reading::{ReadAhead, ReadLimits, ReadStep};
+use sluice_model::{Batch, DamageLog, Error, Query, Source, Split};
+
+use super::super::SourcePlan;
+use super::super::milestone::InputLog;
+use super::super::publisher::Publisher;
+use super::super::segment::{Branch, SegmentOutcome};
+use super::super::setup::{Setup, run_task};
+use super::super::topology::SourceNode;
+use crate::spec::OnDamage;
+
+pub(super) struct RunningSource {
+    pub(super) node: usize,
+    pub(super) name: Arc<str>,
+    source: Arc<dyn Source>,
+    /// What to read when it restarts.
+    plan: (Vec<Split>, Query),
+    pub(super) steps: ReadAhead<'static, SegmentOutcome>,
+    pub(super) inputs: InputLog,
+    pub(super) damage: OnDamage,
+    pub(super) segment: Arc<Vec<Branch>>,
+    /// How often it has been polled, so that sources take turns.
+    pub(super) turns: u64,
+    /// When it last delivered events.
+    pub(super) last_data: Instant,
+    /// Whether data comes when others please: it is live, or reads a stream or from a program.
+    pub(super) may_stall: bool,
+    /// Whether it is live and has been silent for a while.
+    pub(super) silent: bool,
+    pub(super) ended: bool,
+    /// Whether it was ended early because no node wanted more of it.
+    pub(super) was_cut_short: bool,
+}
+
+/// One step of a source.
+pub(super) type SourceStep = ReadStep<SegmentOutcome>;
+
+impl RunningSource {
+    /// Prepares reading as planned. Reads nothing.
+    pub(super) fn open(
+        source: SourceNode,
+        reading: SourcePlan,
+        publisher: &Publisher<'_>,
+        limits: ReadLimits,
+    ) -> Result<Self, Error> {
+        let setup = publisher.setup;
+        let SourceNode { node, name, source, damage, segment } = source;
+        let SourcePlan { splits, query, .. } = reading;
+        let mut context = setup.context(&name, damage_log(&damage));
+        context.query = query.clone();
+        context.run = context.run.sharing(&publisher.hashes);
+        let (shared, through) = (setup.shared.clone(), Arc::clone(&segment));
+        let add = move |batch: Batch, step: &mut SourceStep| {
+            shared.run(&through, Some(node), batch, &mut step.output)?;
+            step.memory = step.output.memory;
+            Ok(())
+        };
+        let (reads_from, pool) = (Arc::clone(&source), setup.pool()?);
+        let executor = move |task| run_task(&pool, task);
+        Ok(Self {
+            node,
+            inputs: InputLog::new(&name, &splits),
+            steps: ReadAhead::new(reads_from, splits.clone(), context, add, executor, limits),
+            may_stall: splits.iter().any(may_stall),
+            plan: (splits, query),
+            name,
+            source,
+            damage,
+            segment,
+            turns: 0,
+            last_data: Instant::now(),
+            silent: false,
+            ended: false,
+            was_cut_short: false,
+        })
+    }
+
+    /// Starts it again, at a time that was sought or as planned.
+    pub(super) fn restart(&mut self, sought: Option<i64>, setup: &Setup) -> Result<(), Error> {
+        let (mut splits, mut query) = self.plan.clone();
+        if let Some(time) = sought {
+            query.start = Some(query.start.map_or(time, |start| start.max(time)));
+            splits = self.source.splits(setup.split_bytes(), &query)?;
+        }
+        self.inputs = InputLog::new(&self.name, &splits);
+        self.steps.restart(splits, query);
+        self.ended = false;
+        Ok(())
+    }
+
+    /// Whether asking it yields something without waiting for others.
+    pub(super) fn has_data(&self) -> bool {
+        !self.may_stall || self.steps.is_ready()
+    }
+
+    /// Whether it is live, as planned.
+    pub(super) fn is_live(&self) -> bool {
+        self.plan.0.iter().any(|split| split.live)
+    }
+
+    /// Each of its inputs.
+    pub(super) fn inputs(&self) -> BTreeSet<&Path> {
+        self.plan.0.iter().map(|split| split.input.as_path()).collect()
+    }
+}
+
+/// Whether reading a split may take as long as others please.
+fn may_stall(split: &Split) -> bool {
+    let is_program = split.input.as_os_str().is_empty();
+    split.live || split.bytes.is_none() && (is_program || is_stream(&split.input))
+}
+
+/// The log for the damage of a source.
+fn damage_log(damage: &OnDamage) -> DamageLog {
+    match damage {
+        OnDamage::Quarantine(_) => DamageLog::keeping_bytes(),
+        _ => DamageLog::default(),
+    }
+}

@@ -1,0 +1,216 @@
+//! Batches whose inputs fail, are damaged, or are interrupted.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::process::Stdio;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{BATCH, assert_same_files, folder, json, statuses, tree};
+use crate::kit::{Folder, ProgramOutput, drive, log, run_sluice, sluice};
+use crate::report_shape::ReportShape;
+
+/// `in/2.lcm` fails the run that reads it.
+const STRICT: &str = r#"
+[sources.log]
+plugin = "lcm-log"
+path = "in/*.lcm"
+on_damage = "stop"
+[sinks.out]
+plugin = "lcm-log"
+from = "log"
+path = "out/{stem}.lcm"
+"#;
+
+fn folder_with_broken_log() -> Folder {
+    let folder = folder();
+    let broken = [&folder.read("in/2.lcm")[..], b"stray", &folder.read("in/2.lcm")].concat();
+    folder.write("in/2.lcm", broken);
+    folder.write("strict.toml", STRICT);
+    folder
+}
+
+#[test]
+fn a_failed_input_ends_the_batch_and_finished_outputs_stay() {
+    let folder = folder_with_broken_log();
+    let run = ["run", "strict.toml", "--jobs", "1", "--report", "report.json"];
+    run_sluice(&folder, &run)
+        .expect(1)
+        .expect_stderr("in/2.lcm failed: ")
+        .expect_stderr("2 inputs not started");
+    let report = json(&folder.read("report.json"));
+    assert_eq!(statuses(&report), ["done", "done", "failed", "not started", "not started"]);
+    assert_eq!(report["exit"], 1);
+    let written: Vec<String> = tree(&folder.at("out")).into_keys().collect();
+    assert_eq!(written, ["0.lcm", "1.lcm", "_manifest.json"]);
+    folder.write("in/2.lcm", log(&drive(2, 20)));
+    run_sluice(&folder, &["run", "strict.toml", "--resume"])
+        .expect(0)
+        .expect_stderr("2 done before");
+    assert_eq!(tree(&folder.at("out")).len(), 6);
+}
+
+#[test]
+fn verify_reports_every_unfinished_input_of_a_batch() {
+    let folder = folder_with_broken_log();
+    let broken = folder.read("in/2.lcm");
+    let run = ["run", "strict.toml", "--jobs", "1", "--report", "report.json"];
+    run_sluice(&folder, &run).expect(1);
+    for path in ["out", "out/_manifest.json", "report.json"] {
+        let text = run_sluice(&folder, &["verify", path]).expect(1).text();
+        let all = "3 inputs are not done (1 failed, 2 not started), of 5 in all";
+        let each = ["in/2.lcm: failed: ", "in/3.lcm: not started", "in/4.lcm: not started"];
+        for sentence in [all, "--resume"].into_iter().chain(each) {
+            assert_eq!(text.matches(sentence).count(), 1, "{path}: `{sentence}` in:\n{text}");
+        }
+    }
+    // The existing outputs are valid.
+    run_sluice(&folder, &["verify", "out/0.lcm", "out/1.lcm"]).expect(0);
+    let resume = ["run", "strict.toml", "--keep-going", "--resume"];
+    run_sluice(&folder, &resume).expect(1);
+    let text = run_sluice(&folder, &["verify", "out"]).expect(1).text();
+    assert!(text.contains("1 input is not done (1 failed), of 5 in all"), "{text}");
+    // Another batch in the same folder does not change that.
+    fs::create_dir(folder.at("more")).unwrap();
+    folder.write("more/9.lcm", log(&drive(9, 20)));
+    let other = STRICT.replace("in/*.lcm", "more/*.lcm");
+    folder.write("other.toml", other);
+    run_sluice(&folder, &["run", "other.toml"]).expect(0);
+    run_sluice(&folder, &["verify", "out"]).expect(1).text();
+    folder.write("in/2.lcm", log(&drive(2, 20)));
+    run_sluice(&folder, &resume).expect(0).expect_stderr("4 done before");
+    run_sluice(&folder, &["verify", "out"]).expect(0);
+    let resumed = tree(&folder.at("out"));
+    // The manifest is the same as without failures.
+    fs::remove_dir_all(folder.at("out")).unwrap();
+    run_sluice(&folder, &["run", "strict.toml"]).expect(0);
+    run_sluice(&folder, &["run", "other.toml"]).expect(0);
+    assert_same_files(&tree(&folder.at("out")), &resumed);
+    // An input that no longer exists is not required.
+    folder.write("in/2.lcm", broken);
+    run_sluice(&folder, &["run", "strict.toml", "--overwrite", "--keep-going"]).expect(1);
+    run_sluice(&folder, &["verify", "out"]).expect(1);
+    fs::remove_file(folder.at("in/2.lcm")).unwrap();
+    run_sluice(&folder, &["run", "strict.toml", "--resume"]).expect(0);
+    run_sluice(&folder, &["verify", "out"]).expect(0);
+}
+
+#[test]
+fn keep_going_converts_all_others_and_lists_the_failed_inputs() {
+    for jobs in ["1", "4"] {
+        let folder = folder_with_broken_log();
+        let run = ["run", "strict.toml", "--keep-going", "--jobs", jobs, "--report", "report.json"];
+        let ended = run_sluice(&folder, &run).expect(1).expect_stderr("in/2.lcm failed: ");
+        ended.expect_stderr("could not be read");
+        let report = json(&folder.read("report.json"));
+        assert_eq!(statuses(&report), ["done", "done", "failed", "done", "done"]);
+        assert!(report["units"][2]["error"].as_str().unwrap().contains("could not be read"));
+        assert_eq!(tree(&folder.at("out")).len(), 5);
+        ReportShape(report).check();
+    }
+}
+
+#[test]
+fn a_batch_that_fails_before_its_first_unit_reports_that_nothing_was_read() {
+    let folder = folder();
+    folder.write("batch.toml", BATCH);
+    let run = ["run", "batch.toml", "--report", "report.json"];
+    run_sluice(&folder, &run).expect(0);
+    run_sluice(&folder, &run).expect(1).expect_stderr("the output exists");
+    let report = json(&folder.read("report.json"));
+    assert!(report["error"].as_str().unwrap().contains("the output exists"), "{report}");
+    assert_eq!((&report["exit"], &report["bytes_read"]), (&1.into(), &0.into()));
+    assert!(report["files"].as_array().unwrap().is_empty(), "{report}");
+}
+
+#[test]
+fn a_batch_goes_on_without_inputs_that_cannot_be_opened() {
+    let folder = folder();
+    // It exists, but no user can read it.
+    std::os::unix::fs::symlink("/proc/self/mem", folder.at("in/1a.lcm")).unwrap();
+    let convert = ["convert", "in/*.lcm", "--to", "out/{stem}.jsonl", "--keep-going"];
+    let ran = run_sluice(&folder, &convert).expect(1).expect_stderr("in/1a.lcm");
+    assert!(ran.stderr.contains("5 inputs done, 1 failed"), "{}", ran.stderr);
+    let pipeline = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in/*.lcm\"\n\
+        [sinks.out]\nplugin = \"jsonl\"\nfrom = \"log\"\npath = \"run/{stem}.jsonl\"\n";
+    folder.write("p.toml", pipeline);
+    let ran = run_sluice(&folder, &["run", "p.toml", "--keep-going"]).expect(1);
+    assert!(ran.stderr.contains("5 inputs done, 1 failed"), "{}", ran.stderr);
+    // Where nothing can be read, the reason is told.
+    let alone = ["convert", "in/1a.lcm", "--to", "alone.jsonl"];
+    run_sluice(&folder, &alone).expect(1).expect_stderr("cannot read in/1a.lcm");
+}
+
+#[test]
+fn damaged_bytes_of_each_input_have_a_file_of_their_own() {
+    let folder = folder_with_broken_log();
+    let quarantine = STRICT.replace("\"stop\"", "\"quarantine\"");
+    folder.write("bad.toml", &quarantine);
+    run_sluice(&folder, &["check", "bad.toml"]).expect(2).expect_stderr("{stem}.quarantine");
+    let own =
+        quarantine.replace("\"quarantine\"", "\"quarantine\"\nquarantine = \"out/{stem}.bad\"");
+    folder.write("bad.toml", own);
+    run_sluice(&folder, &["run", "bad.toml"]).expect(3);
+    assert_eq!(folder.read("out/2.bad"), b"stray");
+    assert_eq!(tree(&folder.at("out")).len(), 7);
+    run_sluice(&folder, &["run", "bad.toml", "--resume"]).expect(3).expect_stderr("5 done before");
+}
+
+#[test]
+fn an_interrupt_keeps_the_events_of_a_pipe_and_resuming_does_the_rest() {
+    let folder = folder();
+    let parts =
+        "[sinks.parts]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"out/parts/{stem}/\"\n";
+    folder.write("batch.toml", [BATCH, parts].concat());
+    run_sluice(&folder, &["run", "batch.toml"]).expect(0);
+    let (whole, slow) = (tree(&folder.at("out")), folder.read("in/2.lcm"));
+    fs::remove_dir_all(folder.at("out")).unwrap();
+    fs::remove_file(folder.at("in/2.lcm")).unwrap();
+    mknodat(CWD, folder.at("in/2.lcm"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let run = ["run", "batch.toml", "--jobs", "1", "--report", "report.json"];
+    let child = sluice(&folder).args(run).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.unwrap();
+    // Opening blocks until the program reads this input.
+    let mut pipe = OpenOptions::new().write(true).open(folder.at("in/2.lcm")).unwrap();
+    pipe.write_all(&slow[..50_000]).unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ended = ProgramOutput::from_output(child.wait_with_output().unwrap()).expect(130);
+    ended.expect_stderr("3 inputs done, 2 not started").expect_stderr("with --resume continues");
+    drop(pipe);
+    let report = json(&folder.read("report.json"));
+    assert_eq!(statuses(&report), ["done", "done", "done", "not started", "not started"]);
+    assert_eq!((&report["interrupted"], &report["units"][2]["exit"]), (&true.into(), &3.into()));
+    let text = run_sluice(&folder, &["verify", "out"]).expect(1).text();
+    assert_eq!(text.matches("stopped before the end").count(), 1, "{text}");
+    assert!(text.contains("2 inputs are not done (2 not started), of 5 in all"), "{text}");
+    for part in ["out/2.lcm.zst", "out/parts/2"] {
+        let text = run_sluice(&folder, &["verify", part]).expect(1).text();
+        assert_eq!(text.matches("stopped before the end").count(), 1, "{part}: {text}");
+    }
+    fs::remove_file(folder.at("in/2.lcm")).unwrap();
+    folder.write("in/2.lcm", slow);
+    run_sluice(&folder, &["run", "batch.toml", "--resume"])
+        .expect(0)
+        .expect_stderr("3 inputs done, 2 done before");
+    assert_same_files(&tree(&folder.at("out")), &whole);
+}
+
+#[test]
+fn failed_inputs_do_not_remove_the_folders_of_others() {
+    let folder = folder();
+    for n in 5..40 {
+        let bytes = log(&drive(n, 5));
+        let stray = if n % 2 == 0 { &b"stray"[..] } else { b"" };
+        folder.write(&format!("in/{n}.lcm"), [&bytes[..], stray, &bytes].concat());
+    }
+    let deep = STRICT.replace("out/{stem}.lcm", "out/{ext}/deep/{stem}.lcm");
+    folder.write("strict.toml", deep);
+    let run = ["run", "strict.toml", "--keep-going", "--jobs", "8", "--report", "report.json"];
+    run_sluice(&folder, &run).expect(1);
+    let report = json(&folder.read("report.json"));
+    for (n, unit) in report["units"].as_array().unwrap().iter().enumerate() {
+        let stray = unit["error"].as_str().is_none_or(|error| error.contains("could not be read"));
+        assert!(stray, "{n}: {unit}");
+    }
+}

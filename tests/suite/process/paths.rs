@@ -1,0 +1,146 @@
+//! What the program makes of paths in arguments and pipeline files: URLs, names that are not UTF-8,
+//! links to nothing, and `-` where a file is expected.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+
+use crate::kit::{Folder, ProgramOutput, drive, events, log, run_sluice, sluice};
+
+fn folder_with_log() -> Folder {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(1, 300)));
+    folder
+}
+
+#[test]
+fn a_file_url_is_read_and_written_as_its_path_is() {
+    let folder = folder_with_log();
+    let url = |name: &str| format!("file://{}/{name}", folder.path().display());
+    run_sluice(&folder, &["convert", &url("in.lcm"), "--to", &url("a%20b.csv")]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "plain.csv"]).expect(0);
+    assert!(folder.read("a b.csv") == folder.read("plain.csv"));
+    run_sluice(&folder, &["convert", &url("in.lcm"), "--to", &url("out.lcm.zst")]).expect(0);
+    run_sluice(&folder, &["convert", &url("out%2elcm%2Ezst"), "--to", &url("back")]).expect(0);
+    assert_eq!(events(&folder.read("back")).len(), 300);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", &url("tables/")]).expect(0);
+    assert!(folder.at("tables/_manifest.json").exists());
+    run_sluice(&folder, &["convert", "in.lcm", "--to", &url("out.bag")])
+        .expect(2)
+        .expect_stderr("is not that of a format that this program writes");
+    assert!(!folder.names().iter().any(|name| name.contains(':')), "{:?}", folder.names());
+}
+
+#[test]
+fn verify_takes_the_url_of_a_file() {
+    let folder = folder_with_log();
+    let url = format!("file://{}?mode=r", folder.at("in.lcm").display());
+    let verified = run_sluice(&folder, &["verify", &url]).expect(0);
+    let text = String::from_utf8(verified.stdout).unwrap();
+    assert!(text.contains("in.lcm: ok (1 file, "), "{text}");
+}
+
+#[test]
+fn a_url_in_a_pipeline_file_is_refused_with_advice() {
+    let folder = folder_with_log();
+    let run = |input: &str, output: &str| {
+        let text = format!(
+            "[sources.log]\nplugin = \"lcm-log\"\npath = \"{input}\"\n\
+             [sinks.out]\nplugin = \"csv\"\nfrom = \"log\"\npath = \"{output}\"\n"
+        );
+        folder.write("pipeline.toml", text);
+        run_sluice(&folder, &["run", "pipeline.toml"]).expect(2)
+    };
+    for (url, advice) in [
+        ("file:///tmp/x.csv", "expected a path, found a URL; leave out `file://`"),
+        ("gs://bucket/x.csv", "gs:// is not supported"),
+        ("s3://bucket/x.csv", "built without object stores"),
+    ] {
+        run(url, "out.csv").expect_stderr(advice);
+        run("in.lcm", url).expect_stderr(advice);
+    }
+    run("file:///tmp/in.lcm", "out.csv").expect_stderr("pipeline.toml:3:8");
+    let report = ["convert", "in.lcm", "--to", "out.csv", "--report", "file:///tmp/x.json"];
+    run_sluice(&folder, &report).expect(2).expect_stderr("leave out `file://`");
+    assert_eq!(folder.names(), ["in.lcm", "pipeline.toml"]);
+}
+
+#[test]
+fn urls_that_no_program_reads_are_not_missing_files() {
+    let folder = folder_with_log();
+    for url in ["gs://bucket/x.lcm", "https://host/x.lcm", "abfss://c@host/x.lcm"] {
+        for arguments in [
+            &["info", url][..],
+            &["cat", url],
+            &["convert", url, "--to", "out.lcm"],
+            &["convert", "in.lcm", "--to", url],
+            &["report", url],
+        ] {
+            let refused = run_sluice(&folder, arguments).expect(2);
+            let scheme = url.split_once(':').unwrap().0;
+            let says = format!("{scheme}:// is not supported; use the path of a local copy, or an");
+            refused.expect_stderr(&says).expect_stderr("s3://").expect_stderr("full program");
+        }
+    }
+    assert_eq!(folder.names(), ["in.lcm"]);
+}
+
+/// A name with a byte that is not UTF-8.
+const ODD: &[u8] = b"odd\xff.lcm";
+
+fn run_with_odd(folder: &Folder, arguments: &[&str]) -> ProgramOutput {
+    let mut command = sluice(folder);
+    command.args(arguments).arg(OsStr::from_bytes(ODD));
+    ProgramOutput::from_output(command.output().unwrap())
+}
+
+#[test]
+fn an_argument_that_is_not_utf_8_is_named_with_advice() {
+    let folder = folder_with_log();
+    let says =
+        r"the argument `odd\xff.lcm` is not UTF-8, and options are text: rename the file, or";
+    for arguments in [&["info"][..], &["convert", "in.lcm", "--to"], &["cat", "in.lcm"]] {
+        run_with_odd(&folder, arguments).expect(2).expect_stderr(says);
+    }
+    let mut command = sluice(&folder);
+    command.args(["convert", "in.lcm", "--to", "out.csv"]);
+    command.arg("--report").arg(OsStr::from_bytes(b"report\xff.json"));
+    command.arg("--channel").arg(OsStr::from_bytes(b"\xfe"));
+    ProgramOutput::from_output(command.output().unwrap())
+        .expect(2)
+        .expect_stderr(r"each of the arguments `report\xff.json`, `\xfe` is not UTF-8, and");
+    let refused = run_with_odd(&folder, &["--log-format", "json", "info"]).expect(2);
+    assert!(refused.stderr.starts_with('{'), "{}", refused.stderr);
+}
+
+#[test]
+fn an_input_whose_name_is_not_utf_8_fails_alone() {
+    let folder = folder_with_log();
+    fs::copy(folder.at("in.lcm"), folder.path().join(OsStr::from_bytes(ODD))).unwrap();
+    folder.write("z.lcm", log(&drive(2, 100)));
+    let says = "is not UTF-8, and options are text: rename the file";
+    let convert = ["convert", "*.lcm", "--to", "out/{stem}.csv", "--keep-going"];
+    run_sluice(&folder, &convert)
+        .expect(1)
+        .expect_stderr("2 inputs done, 1 failed")
+        .expect_stderr(says);
+    for name in ["out/in.csv", "out/z.csv"] {
+        assert!(folder.at(name).exists(), "{name}");
+    }
+    let resume = [&convert[..], &["--resume"]].concat();
+    run_sluice(&folder, &resume).expect(1).expect_stderr("2 done before, 1 failed");
+    run_sluice(&folder, &["info", "*.lcm"]).expect(2).expect_stderr(says);
+}
+
+#[test]
+fn a_link_to_nothing_and_standard_input_get_advice_where_a_file_is_expected() {
+    let folder = folder_with_log();
+    symlink("nowhere.csv", folder.at("link.csv")).unwrap();
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "link.csv"])
+        .expect(1)
+        .expect_stderr("it points to nowhere.csv, and Sluice creates no files through links");
+    run_sluice(&folder, &["check-log", "in.lcm", "--expect", "-"])
+        .expect(2)
+        .expect_stderr("expected a file here; save the input to a file, and name that");
+}

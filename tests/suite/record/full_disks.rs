@@ -1,0 +1,127 @@
+//! Recordings that find no room: full disks, limits of file sizes, quotas.
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::report;
+use crate::kit::{Folder, ProgramOutput, SeededRng, events, report_skip, run_sluice};
+use crate::recorder::{PATIENCE, Recorder, Sender};
+
+/// The sums over channels in a report: events in, written, and not written.
+fn channel_totals(report: &Value) -> [u64; 3] {
+    let rows = report["channels"].as_array().unwrap().iter();
+    rows.fold([0; 3], |sum, row| {
+        let add = |place: usize, key: &str| sum[place] + row[key].as_u64().unwrap();
+        [add(0, "in"), add(1, "out"), add(2, "damaged")]
+    })
+}
+
+/// Sends until the recorder has ended.
+fn send_until_the_end(sender: &mut Sender, mut recorder: Recorder) -> ProgramOutput {
+    let mut rng = SeededRng(5);
+    let deadline = Instant::now() + PATIENCE;
+    while recorder.child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < deadline, "it goes on: {}", recorder.said);
+        let payload: Vec<u8> = (0..5_000).map(|_| rng.below(256) as u8).collect();
+        sender.send("A", &payload);
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    recorder.end()
+}
+
+#[test]
+fn a_file_size_limit_ends_a_recording_with_correct_counts() {
+    for name in FULL {
+        let (folder, mut sender) = (Folder::new(), Sender::new());
+        let record = sender.record(&folder, &[&["--to", name], &REPORTED[..]].concat());
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "ulimit -f 600 && exec \"$0\" \"$@\""]);
+        limited.arg(record.get_program()).args(record.get_args()).current_dir(folder.path());
+        let ended = send_until_the_end(&mut sender, Recorder::start(limited));
+        ended.expect(3).expect_stderr("everything recorded before is kept");
+        check_full(&folder, &report(&folder), name);
+    }
+}
+
+/// Recordings of all formats that are readable while they grow and may end within an event.
+const FULL: [&str; 6] = ["a.lcm", "a.lcm.zst", "a.mcap", "a.mcap.zst", "a.arrow.zst", "a.vel"];
+
+/// A report, and frames that are written before a small disk is full.
+const REPORTED: [&str; 4] = ["--report", "report.json", "--flush-interval", "20"];
+
+/// Checks that the report of a recording on a full disk is correct.
+fn check_full(folder: &Folder, report: &Value, name: &str) {
+    let [came, written, missing] = channel_totals(report);
+    assert_eq!(came, written + missing, "{report:#}");
+    assert!(missing > 0, "{report:#}");
+    run_sluice(folder, &["convert", name, "--to", "back.lcm", "--overwrite"]).expect(0);
+    let back = events(&folder.read("back.lcm")).len() as u64;
+    if name.ends_with(".lcm") {
+        assert!(written > 0);
+        assert_eq!(back, written);
+    } else {
+        // Events since the last flush may be partly written: they count as lost.
+        assert!(back >= written, "{back} of {written}");
+    }
+    assert_eq!(report["files"][0]["rows"], back, "{report:#}");
+}
+
+/// Wraps a command so that `small/` is a disk of this many kilobytes, whose files are copied to
+/// `kept/` afterwards. `None`, with a message, if the system does not allow it.
+fn on_small_disk(folder: &Folder, command: &Command, kilobytes: u32) -> Option<Command> {
+    for name in ["small", "kept"] {
+        fs::create_dir_all(folder.at(name)).unwrap();
+    }
+    let mount = format!("mount -t tmpfs -o size={kilobytes}k tmpfs small");
+    let usual = ["-rm", "sh", "-c"];
+    let works = Command::new("unshare").args(usual).arg(&mount).current_dir(folder.path()).output();
+    if !works.is_ok_and(|output| output.status.success()) {
+        report_skip("this system allows no private disk (unshare -rm, mount -t tmpfs)");
+        return None;
+    }
+    let mut inside = Command::new("unshare");
+    // The shell waits for the program, to copy the files before the disk is gone.
+    let script = format!("{mount} && {{ \"$0\" \"$@\"; code=$?; cp small/* kept/; exit $code; }}");
+    inside.args(usual).arg(script).current_dir(folder.path());
+    inside.arg(command.get_program()).args(command.get_args());
+    Some(inside)
+}
+
+#[test]
+fn a_full_disk_ends_a_recording_with_correct_counts() {
+    for name in FULL {
+        let (folder, mut sender) = (Folder::new(), Sender::new());
+        let to = format!("small/{name}");
+        let record = sender.record(&folder, &[&["--to", &to], &REPORTED[..]].concat());
+        let Some(record) = on_small_disk(&folder, &record, 400) else { return };
+        let ended = send_until_the_end(&mut sender, Recorder::start(record));
+        ended.expect(3).expect_stderr("no space left");
+        check_full(&folder, &report(&folder), &format!("kept/{name}"));
+    }
+}
+
+#[test]
+fn a_disk_quota_ends_a_recording_well() {
+    let (folder, mut sender) = (Folder::new(), Sender::new());
+    let arguments = ["--to", "small/a.lcm", "--disk-quota", "63000KiB", "--report", "report.json"];
+    let record = sender.record(&folder, &arguments);
+    let Some(record) = on_small_disk(&folder, &record, 64_000) else { return };
+    let ended = send_until_the_end(&mut sender, Recorder::start(record));
+    ended.expect(0).expect_stderr("less than the quota of 64.5 MB: stopping");
+    let [came, written, missing] = channel_totals(&report(&folder));
+    assert_eq!((came, missing), (written, 0));
+    assert_eq!(events(&folder.read("kept/a.lcm")).len() as u64, written);
+}
+
+#[test]
+fn a_disk_quota_that_is_exceeded_already_refuses() {
+    let (folder, sender) = (Folder::new(), Sender::new());
+    let refused = ProgramOutput::from_output(
+        sender.record(&folder, &["--disk-quota", "7PB"]).output().unwrap(),
+    );
+    refused.expect(1).expect_stderr("less than the quota").expect_stderr("nothing was recorded");
+    assert!(folder.names().is_empty());
+}
