@@ -183,12 +183,19 @@ fn a_folder_that_a_source_reads_is_verified_by_reading_it() {
     let folder = tables();
     run_sluice(&folder, &["verify", "runs/log=a", "runs"]).expect(0);
     fs::rename(folder.at("runs/log=b/_manifest.json"), folder.at("b.json")).unwrap();
-    run_sluice(&folder, &["verify", "runs/log=b"]).expect(0);
+    run_sluice(&folder, &["verify", "runs/log=b"]).expect(1);
     fs::rename(folder.at("b.json"), folder.at("runs/log=b/_manifest.json")).unwrap();
     fs::remove_file(folder.at("runs/log=a/channel=A/part-00000.parquet")).unwrap();
     run_sluice(&folder, &["verify", "runs/log=a"]).expect(1);
     fs::create_dir(folder.at("nothing")).unwrap();
     run_sluice(&folder, &["verify", "nothing"]).expect(1);
+    // A glob means folders beside files, too.
+    run_sluice(&folder, &["convert", "a.lcm", "--to", "mixed/a.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "a.lcm", "--to", "mixed/tables/"]).expect(0);
+    run_sluice(&folder, &["verify", "mixed/*"]).expect(0);
+    fs::remove_file(folder.at("mixed/tables/channel=A/part-00000.parquet")).unwrap();
+    let said = run_sluice(&folder, &["verify", "mixed/*"]).expect(1).text();
+    assert!(said.contains("mixed/a.lcm: ok") && said.contains("tables: differs"), "{said}");
 }
 
 #[test]

@@ -105,18 +105,18 @@ fn through_a_pipe(folder: &Folder, from: &str, bytes: &[u8]) -> Option<ProgramOu
 fn a_stream_that_is_an_input_twice_is_refused() {
     let folder = Folder::new();
     folder.write("in", log(&drive(3, 200)));
-    let convert = |inputs: [&str; 2]| {
+    let convert = |inputs: [&str; 2], code: i32, says: &str| {
         let mut command = sluice(&folder);
         let input = fs::File::open(folder.at("in")).unwrap();
         command.arg("convert").args(inputs).args(["--from", "lcm-log", "--to", "out.lcm"]);
         let output = command.stdin(Stdio::from(input)).output().unwrap();
-        ProgramOutput::from_output(output).expect(1).expect_stderr("is an input twice");
+        ProgramOutput::from_output(output).expect(code).expect_stderr(says);
         assert!(!folder.at("out.lcm").exists());
     };
-    convert(["-", "-"]);
+    convert(["-", "-"], 2, "`log` reads standard input twice");
     let made = Command::new("mkfifo").arg(folder.at("pipe")).status();
     if made.is_ok_and(|made| made.success()) {
-        convert(["pipe", "./pipe"]);
+        convert(["pipe", "./pipe"], 1, "is an input twice");
     } else {
         report_skip("a named pipe: there is no mkfifo");
     }
@@ -124,7 +124,7 @@ fn a_stream_that_is_an_input_twice_is_refused() {
         [sources.b]\nplugin = \"lcm-log\"\npath = \"-\"\n\
         [sinks.out]\nplugin = \"lcm-log\"\nfrom = [\"a\", \"b\"]\npath = \"out.lcm\"\n";
     folder.write("two.toml", two);
-    run_sluice(&folder, &["run", "two.toml"]).expect(1).expect_stderr("standard input is an input");
+    run_sluice(&folder, &["run", "two.toml"]).expect(2).expect_stderr("read standard input");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_plan_tells_that_an_output_is_an_input() {
     folder.write("in.lcm", log(&drive(3, 20)));
     folder.write("other.lcm", "");
     for (output, note) in [
-        ("./in.lcm", "./in.lcm  is also an input, which a run does not replace\n"),
+        ("./in.lcm", " in.lcm  is also an input, which a run does not replace\n"),
         ("other.lcm", "other.lcm  exists; --overwrite replaces it\n"),
         ("new.lcm", "new.lcm\n"),
     ] {

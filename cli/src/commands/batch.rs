@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use sluice_io::files;
 use sluice_model::units;
 use sluice_pipeline::Pipeline;
 use sluice_pipeline::batch::{Batch, BatchReport, FailurePolicy, Status, UnitReport};
-use sluice_pipeline::resume;
 use sluice_pipeline::run::Options;
 
 use crate::args::EngineArgs;
@@ -37,17 +37,15 @@ pub(crate) fn execute(
     }
     let outputs: Vec<PathBuf> =
         batch.units.iter().flat_map(|unit| unit.outputs.iter().cloned()).collect();
+    if args.resume {
+        for unit in batch.units.iter().filter(|unit| files::is_stream(&unit.input.path)) {
+            run::refuse_to_redo(&unit.input.path, &unit.outputs)?;
+        }
+        if batch.is_of_other_pipeline(&shell.registry, &execute::engine_options(args))? {
+            shell.note(&notes::other_pipeline());
+        }
+    }
     let report_file = ReportFile::open_if_requested(&args.running, pipeline, &outputs)?;
-    if args.resume && batch.is_of_other_pipeline(&shell.registry, &execute::engine_options(args))? {
-        shell.note(&notes::other_pipeline());
-    }
-    if args.resume
-        && let Some(input) = resume::input_read_once(pipeline)?
-    {
-        let of_input = batch.units.iter().filter(|unit| unit.input.path == input);
-        let targets: Vec<PathBuf> = of_input.flat_map(|unit| unit.outputs.clone()).collect();
-        run::refuse_to_redo(&input, &targets)?;
-    }
     let failing = if args.keep_going { FailurePolicy::Continue } else { FailurePolicy::Stop };
     let carrier = execute::connect_carrier(args, shell);
     let run = |options: &Options| match carrier? {

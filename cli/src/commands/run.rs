@@ -58,24 +58,24 @@ pub(crate) fn execute(
     }
     let targets = resume::targets(&pipeline);
     let only_prints = targets.iter().all(|target| target == Path::new("-"));
-    let report_file = ReportFile::open_if_requested(&args.running, &pipeline, &targets)?;
     let clock = flags::clock(&pipeline);
-    if args.resume
-        && let Some(before) = resume::earlier_run(&pipeline, &engine_options(args))?
-    {
+    let mut options = engine_options(args);
+    let mut before = None;
+    if args.resume {
+        if let Some(input) = resume::input_read_once(&pipeline)? {
+            refuse_to_redo(&input, &targets)?;
+            options.overwrite = Overwrite::Refuse;
+        }
+        before = resume::earlier_run(&pipeline, &engine_options(args))?;
+    }
+    let report_file = ReportFile::open_if_requested(&args.running, &pipeline, &targets)?;
+    if let Some(before) = before {
         resume::sweep_outputs(&targets);
         let naming = (origin, clock.as_deref(), args.running.strict);
         return already_done(before, report_file, naming, shell);
     }
-    let mut options = engine_options(args);
-    if args.resume && resume::is_of_other_pipeline(&pipeline, &options) {
+    if args.resume && resume::is_of_other_pipeline(&pipeline, &engine_options(args)) {
         shell.note(&notes::other_pipeline());
-    }
-    if args.resume
-        && let Some(input) = resume::input_read_once(&pipeline)?
-    {
-        refuse_to_redo(&input, &targets)?;
-        options.overwrite = Overwrite::Refuse;
     }
     let carrier = connect_carrier(args, shell);
     let meter = Arc::new(ProgressMeter::beside(&targets, args.running.progress, shell));

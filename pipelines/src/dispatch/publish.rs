@@ -90,6 +90,7 @@ impl DeliveryPublisher<'_> {
         folder: &Path,
         recorder: Option<&BatchRecorder>,
     ) -> Result<(Report, Option<UnitRecord>), Error> {
+        let _publishing = self.options.stop.publishing();
         let UnitOutputs { mut report, record, handed } = outputs;
         let outputs = Outputs::new(self.options.overwrite, false, &self.inputs);
         let mut outputs = outputs.with_protected_inputs(Arc::clone(&self.spared));

@@ -27,7 +27,7 @@ pub struct Stop {
 }
 
 /// A run that is publishing until this is dropped.
-pub(super) struct Publishing<'s>(&'s Stop);
+pub(crate) struct Publishing<'s>(&'s Stop);
 
 impl Drop for Publishing<'_> {
     fn drop(&mut self) {
@@ -58,7 +58,7 @@ impl Stop {
     }
 
     /// Notes that a run begins to publish, which nothing should end half-way.
-    pub(super) fn publishing(&self) -> Publishing<'_> {
+    pub(crate) fn publishing(&self) -> Publishing<'_> {
         self.publishing.fetch_add(1, Ordering::Relaxed);
         Publishing(self)
     }

@@ -7,7 +7,8 @@ use crate::kit::{Folder, ProgramOutput, drive, log, sluice};
 use crate::recorder::Sender;
 
 fn convert_stdin(folder: &Folder, to: &str, bytes: &[u8]) -> ProgramOutput {
-    let convert = ["convert", "-", "--from", "lcm-log", "--to", to, "--resume"];
+    let report = ["--resume", "--report", "report.json"];
+    let convert = [&["convert", "-", "--from", "lcm-log", "--to", to], &report[..]].concat();
     let mut command = sluice(folder);
     command.args(convert).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -25,6 +26,10 @@ fn what_came_from_standard_input_is_not_replaced() {
             .expect(2)
             .expect_stderr("- cannot be; write elsewhere, or replace the output with --overwrite")
             .expect_stderr(to.split('{').next().unwrap());
+        // The report of the run that made it stays.
+        let report: serde_json::Value =
+            serde_json::from_slice(&folder.read("report.json")).unwrap();
+        assert_eq!(report["exit"], 0, "{to}");
     }
     assert_eq!(folder.read("batch/00000.lcm"), log(&drive(1, 20)));
     assert_eq!(folder.read("out.lcm"), log(&drive(1, 20)));

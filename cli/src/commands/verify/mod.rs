@@ -60,6 +60,9 @@ fn paths(args: &VerifyArgs, shell: &Shell) -> Result<Vec<PathBuf>, Failure> {
         if found.is_empty() {
             let files = files::expand(slice::from_ref(&path)).unwrap_or_default();
             found.extend(files.into_iter().map(|file| file.path));
+            // With a slash at its end, a glob matches folders only.
+            found.extend(files::folders(&path.join("")).unwrap_or_default());
+            found.sort();
         }
         if found.is_empty() {
             found.push(path);
@@ -109,9 +112,12 @@ fn is_log(path: &Path, shell: &Shell) -> bool {
     }
 }
 
-/// Whether a folder is a log, such as a bag, and not the output of a run.
+/// Whether a folder is a log, such as a bag, and not the output of a run: of a format that runs
+/// write, the manifest is missing.
 fn is_folder_log(folder: &Path, shell: &Shell) -> bool {
-    let is_read = shell.registry.sniff_path(folder).is_ok_and(|sources| !sources.is_empty());
+    let is_written = |name: &str| shell.registry.get(PluginKind::Sink, name).is_some();
+    let sources = shell.registry.sniff_path(folder).unwrap_or_default();
+    let is_read = sources.first().is_some_and(|source| !is_written(source.name));
     is_read && !record::has_record(folder)
 }
 

@@ -58,8 +58,9 @@ pub use message::{LiveMessage, MessagePayload};
 use crate::wire::{self, Datagram, Fragment};
 use partial::{FragmentResult, PartialMessage};
 use partial_store::PartialStore;
+use repetition::Reuse;
 use senders::SenderTable;
-use sequence::{DatagramHint, Digest, Reuse, SequenceStatus};
+use sequence::{DatagramHint, Digest, SequenceStatus};
 
 /// After this silence no older datagram can still arrive, in nanoseconds.
 const SILENCE_NANOS: u64 = 1_000_000_000;

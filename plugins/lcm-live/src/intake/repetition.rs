@@ -3,6 +3,15 @@
 /// So many messages in a row with the number of another one are not those of several programs.
 const MIN_REPEATS: u32 = 8;
 
+/// Another message with a number that was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reuse {
+    /// Whether it can be received; otherwise it is ignored.
+    pub(super) accepted: bool,
+    /// Ignored messages that are now known to be lost.
+    pub(super) lost: u32,
+}
+
 /// The last number that was used again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repetition {

@@ -6,7 +6,7 @@
 use std::num::NonZeroU32;
 
 use super::numberings::Numberings;
-use super::repetition::Repetition;
+use super::repetition::{Repetition, Reuse};
 use super::window_bits::WindowBits;
 
 /// How many numbers behind the newest are tracked; a power of two.
@@ -41,15 +41,6 @@ pub(super) struct SequenceWindow {
 
 /// A hash of the contents of a message, or of its first fragment; `None` if they are not known.
 pub(super) type Digest = Option<NonZeroU32>;
-
-/// Another message with a number that was seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reuse {
-    /// Whether it can be received; otherwise it is ignored.
-    pub(super) accepted: bool,
-    /// Ignored messages that are now known to be lost.
-    pub(super) lost: u32,
-}
 
 /// What a sequence number means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,12 +232,20 @@ impl SequenceWindow {
         newest: u32,
         hint: DatagramHint,
     ) -> SequenceStatus {
+        let is_newer = sequence != newest && sequence.wrapping_sub(newest) <= MAX_AHEAD;
+        if hint.after_silence && is_newer && self.numberings.are_mixed() {
+            // What is missing between several numberings has not been counted.
+            self.restart(sequence);
+            self.numberings = Numberings::default();
+            return SequenceStatus::New { skipped: 0 };
+        }
         let status = self.place_out_of_order(sequence, newest, hint);
-        if hint.after_silence {
+        let is_known = matches!(status, SequenceStatus::Seen | SequenceStatus::Settled);
+        if hint.after_silence && !(is_known && self.numberings.are_mixed()) {
             self.numberings = Numberings::default();
             return status;
         }
-        if matches!(status, SequenceStatus::Seen | SequenceStatus::Settled) {
+        if is_known {
             return status;
         }
         if self.numberings.are_mixed() {

@@ -64,6 +64,22 @@ fn numbers_count_again_after_a_silence_although_the_first_one_continues() {
 }
 
 #[test]
+fn after_a_silence_numbers_of_the_other_numbering_are_not_late() {
+    for after in [[1050, 50, 1051, 51], [50, 1050, 51, 1051], [1050, 1049, 49, 50]] {
+        let mut harness = IntakeHarness::default();
+        for number in 0..50 {
+            harness.short(1, [1000 + number, number]);
+        }
+        let before = harness.delivered.len();
+        harness.now += 2 * SECOND;
+        harness.short(1, after);
+        let new = after.iter().filter(|number| !(1000..1050).contains(*number) && **number > 49);
+        assert!(harness.delivered.len() >= before + new.count(), "{after:?}");
+        harness.check();
+    }
+}
+
+#[test]
 fn three_programs_behind_one_socket_with_long_messages_are_received() {
     let mut harness = IntakeHarness::default();
     for number in 0..20 {
