@@ -68,7 +68,8 @@ fn a_folder_of_tables_is_one_input_of_a_batch() {
         }
     }
     let pipeline = "[sources.log]\nplugin = \"parquet\"\npath = \"runs/*/\"\n\
-                    [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"file/{stem}.lcm\"\n";
+                    [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"log\"\n\
+                    path = \"file/{stem}.lcm\"\n";
     folder.write("back.toml", pipeline);
     run_sluice(&folder, &["run", "back.toml"]).expect(0);
     assert!(folder.read("file/log=b.lcm") == original[1]);
