@@ -25,7 +25,7 @@ const MAX_RECORD: ByteSize = ByteSize(1 << 30);
 /// The same, while it is unknown whether it is an MCAP file.
 const MAX_LOOK: ByteSize = ByteSize(16 << 20);
 /// The longest name of an attachment or of metadata.
-const MAX_NAMES: u64 = 64 << 10;
+pub(crate) const MAX_NAMES: u64 = 64 << 10;
 
 /// The MCAP files among the inputs of a run.
 pub(crate) fn mcap_inputs(inputs: &[RunInput]) -> impl Iterator<Item = &Path> {

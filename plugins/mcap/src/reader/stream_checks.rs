@@ -10,6 +10,7 @@ use sluice_model::Error;
 
 use super::RecordReader;
 use super::recount::Recount;
+use crate::carry::MAX_NAMES;
 use crate::checksums::{StoredCrc, attachment_fault, data_section_fault};
 use crate::index::{CHUNK_START, FileIndex};
 use crate::inspect;
@@ -18,8 +19,6 @@ use crate::wire::{AttachmentHead, HEAD, Head, MAGIC, MESSAGE_HEAD, op};
 
 /// The bytes read at a time.
 const STEP: u64 = 64 << 10;
-/// The longest names of an attachment.
-const MAX_NAMES: u64 = 64 << 10;
 
 /// What was read of a file, for its checksums.
 pub(super) struct StreamChecks {
