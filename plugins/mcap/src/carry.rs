@@ -4,25 +4,24 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_io::escape::printable;
 use sluice_io::files::{self, InputFiles, LogFile};
 use sluice_io::store::is_address;
 use sluice_kit::gap::{self, GapEnd};
 use sluice_model::options::ByteSize;
 use sluice_model::{BlockPool, Error, RunHandle, RunInput};
 
-use crate::checksums::{StoredCrc, attachment_fault};
-use crate::declare::Numbering;
-use crate::finish::{AttachmentFields, McapFile};
+use crate::checksums::StoredCrc;
+use crate::declare::{NO_NUMBERS, Numbering};
+use crate::finish::McapFile;
 use crate::index::{FileIndex, IndexCache};
+use crate::inspect::shown;
+use crate::source::DEFAULT_MAX_CHUNK;
 use crate::walk::{FoundAt, Walk};
-use crate::wire::{AttachmentHead, HEAD, Head, MAGIC, RecordFields, op};
+use crate::wire::{AttachmentHead, HEAD, Head, MAGIC, RecordFields, op, record_name};
 
 /// The bytes copied at a time.
 const STEP: u64 = 256 << 10;
-/// The longest record of a compressed file that is waited for.
-const MAX_RECORD: ByteSize = ByteSize(1 << 30);
-/// The same, while it is unknown whether it is an MCAP file.
+/// The longest record of a compressed file that is waited for, while its format is unknown.
 const MAX_LOOK: ByteSize = ByteSize(16 << 20);
 /// The longest name of an attachment or of metadata.
 pub(crate) const MAX_NAMES: u64 = 64 << 10;
@@ -66,38 +65,45 @@ pub(crate) fn profile(path: &Path) -> Option<String> {
     RecordFields(content.get(..len).unwrap_or(content)).text().map(str::to_owned)
 }
 
-/// Declares the channels of a file that its summary lists and that have no messages. Returns how
-/// many do not fit.
+/// Declares the channels of a file that its summary lists and that have no messages. Returns a note
+/// about those that do not fit, with their number.
 pub(crate) fn declare_silent(
     path: &Path,
     inputs: &InputFiles,
     numbering: &mut Numbering,
     to: &mut McapFile,
-) -> Result<u64, Error> {
+) -> Result<Option<(String, u64)>, Error> {
     let index = FileIndex::cached(&IndexCache::default(), path, inputs)?;
-    let Some(summary) = index.as_ref().and_then(|index| index.summary()) else { return Ok(0) };
-    let (mut new, mut skipped) = (Vec::new(), 0);
+    let Some(summary) = index.as_ref().and_then(|index| index.summary()) else { return Ok(None) };
+    let (mut new, mut undeclared) = (Vec::new(), Vec::new());
     for channel in summary.silent_channels() {
         let schema = summary.declarations.schemas.get(&channel.schema);
         // Its schema may be anywhere in the file.
         if schema.is_none() && channel.schema != 0 {
             continue;
         }
-        let is_declared =
-            numbering.declare_silent(channel, schema.map(|schema| &**schema), &mut new);
-        skipped += u64::from(!is_declared);
+        if !numbering.declare_silent(channel, schema.map(|schema| &**schema), &mut new) {
+            undeclared.push(channel);
+        }
     }
     to.write(&new)?;
-    Ok(skipped)
+    Ok(undeclared.first().map(|channel| {
+        let topic = shown(&channel.topic);
+        let what = format!(
+            "{NO_NUMBERS}, and none is left for channels without messages, such as `{topic}`: \
+             they are not declared; fewer channels (--channel) leave room for them"
+        );
+        (what, undeclared.len() as u64)
+    }))
 }
 
-/// Copies the metadata and attachments of a file. Returns notes about attachments that are wrong by
-/// their checksums.
+/// Copies the metadata and attachments of a file. Returns notes about those that are not copied, or
+/// are wrong by their checksums.
 pub(crate) fn copy(path: &Path, run: &RunHandle, to: &mut McapFile) -> Result<Vec<String>, Error> {
     let (mut log, stop) = (run.shared::<InputFiles>().open(path)?, run.clone());
     log.stop_when(move || stop.is_cancelled());
     let mut wrong = Vec::new();
-    for_each_record(walk(log, MAX_RECORD, run), |walk, at, head| {
+    for_each_record(walk(log, DEFAULT_MAX_CHUNK, run), |walk, at, head| {
         wrong.extend(copy_record(walk, (at, head), to)?);
         Ok(())
     })?;
@@ -111,36 +117,13 @@ pub(crate) fn records(
     most: u64,
     mut found: impl FnMut(Head, &[u8]),
 ) -> Result<(), Error> {
-    for_each_record(walk(log, MAX_RECORD, &RunHandle::default()), |walk, at, head| {
+    for_each_record(walk(log, DEFAULT_MAX_CHUNK, &RunHandle::default()), |walk, at, head| {
         found(head, &walk.read(at + HEAD, head.len.min(most))?);
         Ok(())
     })
 }
 
-/// What is wrong with the attachments of a file by their checksums, one sentence each.
-pub(crate) fn attachment_faults(log: LogFile) -> Result<Vec<String>, Error> {
-    let mut faults = Vec::new();
-    for_each_record(walk(log, MAX_RECORD, &RunHandle::default()), |walk, at, head| {
-        let front = walk.read(at + HEAD, head.len.min(MAX_NAMES))?;
-        let attachment = AttachmentHead::parse(&front).filter(|_| head.opcode == op::ATTACHMENT);
-        let Some(attachment) = attachment else { return Ok(()) };
-        let (mut crc, mut done) = (StoredCrc::of_attachment(&attachment), 0);
-        while done < head.record_len() {
-            let part = walk.read(at + done, STEP.min(head.record_len() - done))?;
-            if part.is_empty() {
-                return Ok(());
-            }
-            crc.add(&part);
-            done += part.len() as u64;
-        }
-        let name = String::from_utf8_lossy(&attachment.name);
-        faults.extend(crc.fault().map(|why| attachment_fault(&name, &why)));
-        Ok(())
-    })?;
-    Ok(faults)
-}
-
-/// Calls `found` with the place of every metadata record and attachment.
+/// Calls `found` with the place of every metadata record and attachment, whose length is right.
 fn for_each_record(
     mut walk: Walk,
     mut found: impl FnMut(&mut Walk, u64, Head) -> Result<(), Error>,
@@ -155,10 +138,10 @@ fn for_each_record(
             },
             FoundAt::Magic => at + MAGIC.len() as u64,
             FoundAt::Record(head) => {
-                let end = at.saturating_add(head.record_len());
+                let end = walk.end_of(at, head)?;
                 let is_copied = matches!(head.opcode, op::METADATA | op::ATTACHMENT);
                 if is_copied && walk.goes_on(end)? {
-                    found(&mut walk, at, head)?;
+                    found(&mut walk, at, Head { len: end.saturating_sub(at + HEAD), ..head })?;
                 }
                 walk.skip(at, end)?
             }
@@ -177,7 +160,7 @@ fn pass_gap(walk: &mut Walk, at: u64) -> Result<GapEnd, Error> {
     })
 }
 
-/// Returns a note if it is an attachment that is wrong by its checksum.
+/// Returns a note if it is not copied, or is an attachment that is wrong by its checksum.
 fn copy_record(
     walk: &mut Walk,
     (at, head): (u64, Head),
@@ -188,53 +171,46 @@ fn copy_record(
     let attachment = AttachmentHead::parse(&front).filter(|_| head.opcode == op::ATTACHMENT);
     let metadata = RecordFields(&front).bytes().filter(|_| head.opcode == op::METADATA);
     if attachment.is_none() && metadata.is_none() {
-        return Ok(None);
+        let (name, most) = (record_name(head.opcode), MAX_NAMES >> 10);
+        return Ok(Some(format!(
+            "the {name} record at byte {at} is not copied: its names are longer than {most} KiB"
+        )));
     }
     let mut crc = attachment.as_ref().map(StoredCrc::of_attachment);
-    let mut copy = |to: &mut McapFile| copy_bytes(walk, (at, len), crc.as_mut(), to);
-    match len <= STEP {
+    let mut copy = |to: &mut McapFile| copy_bytes(walk, (at, head), crc.as_mut(), to);
+    match head.len <= STEP {
         true => copy(to)?,
         false => to.write_all_or_nothing(copy)?,
     }
-    let mut wrong = None;
-    match (attachment, metadata) {
-        (Some(found), _) => {
-            let name = String::from_utf8_lossy(&found.name);
-            wrong = crc
-                .and_then(StoredCrc::fault)
-                .map(|why| format!("attachment `{}` is copied as it is: {why}", printable(&name)));
-            let AttachmentHead { log_time, create_time, name, media_type, data_len } = found;
-            let fields = AttachmentFields { log_time, create_time, name, media_type, data_len };
-            to.note_attachment((start, len), &fields);
-        }
-        (None, Some(name)) => to.note_metadata((start, len), name),
-        (None, None) => {}
-    }
-    Ok(wrong)
+    attachment.iter().for_each(|attachment| to.note_attachment((start, len), attachment));
+    metadata.iter().for_each(|name| to.note_metadata((start, len), name));
+    let why = crc.and_then(StoredCrc::fault);
+    Ok(attachment.zip(why).map(|(attachment, why)| {
+        format!("attachment `{}` is copied as it is: {why}", shown(&attachment.name))
+    }))
 }
 
-/// Copies the `len` bytes at `at`, and adds them to a checksum.
+/// Copies the record at `at`, with the length in this head, and adds it to a checksum.
 fn copy_bytes(
     walk: &mut Walk,
-    (at, len): (u64, u64),
+    (at, head): (u64, Head),
     mut crc: Option<&mut StoredCrc>,
     to: &mut McapFile,
 ) -> Result<(), Error> {
-    let mut done = 0;
-    while done < len {
-        let part = walk.read(at + done, STEP.min(len - done))?;
-        if part.is_empty() {
+    let (mut part, mut done) = (head.bytes(), 0);
+    while done < head.len {
+        let due = STEP.min(head.len - done);
+        let read = walk.read(at + HEAD + done, due)?;
+        if (read.len() as u64) < due {
             let gone = std::io::ErrorKind::UnexpectedEof.into();
-            return Err(Error::io(
-                "copy metadata and attachments of",
-                Path::new("the input"),
-                gone,
-            ));
+            return Err(Error::io("copy metadata and attachments of", walk.path(), gone));
         }
+        part.extend(read);
         to.write(&part)?;
         crc.iter_mut().for_each(|crc| crc.add(&part));
-        done += part.len() as u64;
-        walk.forget(at + done);
+        part.clear();
+        done += due;
+        walk.forget(at + HEAD + done);
     }
     Ok(())
 }

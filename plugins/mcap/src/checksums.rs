@@ -6,21 +6,19 @@
 use std::ops::Range;
 use std::path::Path;
 
-use sluice_io::escape::printable;
 use sluice_io::files::LogFile;
 use sluice_model::Error;
 
-use crate::carry;
 use crate::index::FileIndex;
-use crate::inspect::record;
-use crate::summary::{FOOTER_RECORD, FileEnd, Listed, Summary};
+use crate::inspect::shown;
+use crate::summary::{FOOTER_RECORD, FileEnd};
 use crate::walk::MAX_DATA_END;
 use crate::wire::{AttachmentHead, DATA_END, HEAD, Head, MAGIC, op};
 
 /// The length of a checksum.
 const CRC_LEN: u64 = 4;
 /// The bytes read at a time.
-const STEP: u64 = 1 << 20;
+const STEP: usize = 1 << 20;
 
 /// Compares a part of some bytes with the checksum that is stored after it. 0 stands for none.
 pub(crate) struct StoredCrc {
@@ -62,58 +60,39 @@ impl StoredCrc {
     }
 }
 
-/// What is wrong with a file by these checksums, one sentence each. Reads all of it.
-pub(crate) fn faults(path: &Path, index: &FileIndex) -> Result<Vec<String>, Error> {
-    let mut log = LogFile::open_plain(path)?;
-    let mut faults = Vec::new();
+/// Why the data section of a file is wrong. Reads all of it.
+pub(crate) fn data_section_fault_of(
+    path: &Path,
+    index: &FileIndex,
+) -> Result<Option<String>, Error> {
     // What the data section ends before.
     let next = match &index.end {
         FileEnd::Summary(summary) => Some(summary.start),
         FileEnd::NoSummary => index.len.checked_sub(FOOTER_RECORD + MAGIC.len() as u64),
         FileEnd::Unfinished | FileEnd::Broken(_) => None,
     };
-    if let Some(next) = next
-        && let Some(end) = data_end_before(&mut log, next)?
-    {
-        let fault = fault(&mut log, 0, next, StoredCrc::new(0..end, end + HEAD))?;
-        faults.extend(fault.map(data_section));
-    }
-    let Some(listed) = index.summary().and_then(Summary::all_attachments) else {
-        faults.extend(carry::attachment_faults(log)?);
-        return Ok(faults);
-    };
-    // A file may list one attachment any number of times.
-    let mut left = index.len;
-    for Listed { at, len, name } in listed {
-        let Some(rest) = left.checked_sub(*len) else {
-            faults.push("the attachments that the summary lists overlap".to_owned());
-            break;
-        };
-        left = rest;
-        let found = record(&mut log, *at)?.filter(|(head, _)| head.opcode == op::ATTACHMENT);
-        if let Some(head) = found.and_then(|(_, content)| AttachmentHead::parse(&content)) {
-            let fault = fault(&mut log, *at, *len, StoredCrc::of_attachment(&head))?;
-            faults.extend(fault.map(|why| attachment_fault(name, &why)));
-        } else {
-            faults.push(misplaced_attachment(name));
+    let Some(next) = next else { return Ok(None) };
+    let mut log = LogFile::open_plain(path)?;
+    let Some(end) = data_end_before(&mut log, next)? else { return Ok(None) };
+    let (mut crc, mut buffer) = (StoredCrc::new(0..end, end + HEAD), vec![0; STEP]);
+    while crc.at < next {
+        let read = log.read_at(crc.at, &mut buffer)?;
+        if read == 0 {
+            return Ok(None);
         }
+        crc.add(buffer.get(..read).unwrap_or_default());
     }
-    Ok(faults)
+    Ok(crc.fault().map(data_section))
 }
 
 /// What is wrong with an attachment.
-pub(crate) fn attachment_fault(name: &str, why: &str) -> String {
-    format!("attachment `{}`: {why}", printable(name))
-}
-
-/// What is wrong with an attachment that a summary lists where none is.
-pub(crate) fn misplaced_attachment(name: &str) -> String {
-    misplaced_record("attachment", name)
+pub(crate) fn attachment_fault(name: &[u8], why: &str) -> String {
+    format!("attachment `{}`: {why}", shown(name))
 }
 
 /// What is wrong with a record that a summary lists where none is.
 pub(crate) fn misplaced_record(what: &str, name: &str) -> String {
-    format!("{what} `{}` is not where the index says", printable(name))
+    format!("{what} `{}` is not where the index says", shown(name.as_bytes()))
 }
 
 /// Why the data section is wrong, given its hash and the fields of the record DataEnd.
@@ -139,24 +118,4 @@ fn data_end_before(log: &mut LogFile, next: u64) -> Result<Option<u64>, Error> {
         }
     }
     Ok(None)
-}
-
-/// Why the `len` bytes at `from` are wrong.
-fn fault(
-    log: &mut LogFile,
-    from: u64,
-    len: u64,
-    mut crc: StoredCrc,
-) -> Result<Option<String>, Error> {
-    let (mut buffer, mut done) = (vec![0; STEP.min(len) as usize], 0);
-    while done < len {
-        let due = STEP.min(len - done) as usize;
-        let read = log.read_at(from + done, buffer.get_mut(..due).unwrap_or_default())?;
-        if read == 0 {
-            return Ok(None);
-        }
-        crc.add(buffer.get(..read).unwrap_or_default());
-        done += read as u64;
-    }
-    Ok(crc.fault())
 }

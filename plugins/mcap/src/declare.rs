@@ -3,38 +3,30 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_model::{ChannelId, Channels};
+use sluice_io::escape::printable;
+use sluice_model::{Channel, ChannelId, Channels, Error};
 
 use crate::channel::{StoredChannel, StoredSchema};
 use crate::wire::{Append, append_map, op};
+
+/// Why a channel cannot be declared.
+pub(crate) const NO_NUMBERS: &str = "MCAP has numbers for 65536 channels and 65535 schemas only";
 
 /// The numbers of an output.
 #[derive(Debug, Default)]
 pub(crate) struct Numbering {
     schemas: BTreeMap<StoredSchema, u16>,
     channels: BTreeMap<StoredChannel, u16>,
-    /// By channel of the run.
-    numbers: Arc<Vec<ChannelNumber>>,
+    /// By channel of the run; `None` for one that had no event yet.
+    numbers: Arc<Vec<Option<u16>>>,
     /// All Schema records, and all Channel records, for the summary.
     pub(crate) schema_records: Vec<u8>,
     pub(crate) channel_records: Vec<u8>,
 }
 
-/// The number of a channel of the run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ChannelNumber {
-    /// It had no event yet.
-    #[default]
-    Unassigned,
-    /// Messages have this number.
-    Assigned(u16),
-    /// All numbers are taken.
-    Exhausted,
-}
-
 impl Numbering {
     /// The numbers so far.
-    pub(crate) fn numbers(&self) -> Arc<Vec<ChannelNumber>> {
+    pub(crate) fn numbers(&self) -> Arc<Vec<Option<u16>>> {
         Arc::clone(&self.numbers)
     }
 
@@ -46,41 +38,49 @@ impl Numbering {
         self.channels.len() as u32
     }
 
-    /// The number of a channel. Its declaration is appended to `new` if it is new.
+    /// Gives a channel a number. Its declaration is appended to `new` if it is new.
+    ///
+    /// `Err` if all numbers are taken.
     #[inline]
     pub(crate) fn number(
         &mut self,
         id: ChannelId,
         channels: &Channels,
         new: &mut Vec<u8>,
-    ) -> ChannelNumber {
+    ) -> Result<(), Error> {
         match self.numbers.get(id.index()) {
-            Some(number) if *number != ChannelNumber::Unassigned => *number,
+            Some(Some(_)) => Ok(()),
             _ => self.assign(id, channels, new),
         }
     }
 
-    fn assign(&mut self, id: ChannelId, channels: &Channels, new: &mut Vec<u8>) -> ChannelNumber {
-        let number = self.declare(id, channels, new);
-        let number = number.map_or(ChannelNumber::Exhausted, ChannelNumber::Assigned);
+    fn assign(
+        &mut self,
+        id: ChannelId,
+        channels: &Channels,
+        new: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let channel = channels.get(id);
+        let number = self.declare(&channel, new).ok_or_else(|| {
+            Error::refused(format!(
+                "{NO_NUMBERS}, and none is left for the channel `{}`: write several files, each \
+                 with fewer channels (--channel), or of a shorter time range (--start, --end)",
+                printable(channel.name.text())
+            ))
+        })?;
         let numbers = Arc::make_mut(&mut self.numbers);
-        if numbers.len() <= id.index() {
-            numbers.resize(id.index() + 1, ChannelNumber::Unassigned);
-        }
-        if let Some(place) = numbers.get_mut(id.index()) {
-            *place = number;
-        }
-        number
+        numbers.resize(numbers.len().max(id.index() + 1), None);
+        numbers[id.index()] = Some(number);
+        Ok(())
     }
 
     /// The number of a channel that had no event yet; `None` if all are taken.
-    fn declare(&mut self, id: ChannelId, channels: &Channels, new: &mut Vec<u8>) -> Option<u16> {
-        let channel = channels.get(id);
-        let schema = match StoredSchema::from_channel(&channel) {
+    fn declare(&mut self, channel: &Channel, new: &mut Vec<u8>) -> Option<u16> {
+        let schema = match StoredSchema::from_channel(channel) {
             Some(schema) => self.schema_number(schema, new)?,
             None => 0,
         };
-        self.channel_number(StoredChannel::from_channel(&channel, schema), new)
+        self.channel_number(StoredChannel::from_channel(channel, schema), new)
     }
 
     /// Declares a channel of another file, which has no events, unless it is declared. Returns

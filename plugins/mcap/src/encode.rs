@@ -7,7 +7,6 @@ use sluice_io::level::FrameLevel;
 use sluice_model::Batch;
 
 use crate::chunk::{self, ChunkCompression};
-use crate::declare::ChannelNumber;
 use crate::wire::{Append, HEAD, MESSAGE_HEAD, op};
 
 /// The events of a chunk that is to be encoded.
@@ -15,8 +14,8 @@ use crate::wire::{Append, HEAD, MESSAGE_HEAD, op};
 pub(crate) struct ChunkPlan {
     /// The records of schemas and channels whose first events are in it.
     pub(crate) declarations: Vec<u8>,
-    /// The numbers of channels.
-    pub(crate) numbers: Arc<Vec<ChannelNumber>>,
+    /// The numbers of channels: all that its events have are assigned.
+    pub(crate) numbers: Arc<Vec<Option<u16>>>,
     pub(crate) events: Vec<Batch>,
     /// About as many bytes as its records have.
     pub(crate) len: usize,
@@ -29,7 +28,6 @@ pub(crate) struct ChunkRecords {
     start_time: u64,
     end_time: u64,
     events: u64,
-    skipped: Vec<u32>,
 }
 
 /// A chunk, ready to be written.
@@ -44,8 +42,6 @@ pub(crate) struct EncodedChunk {
     pub(crate) start_time: u64,
     pub(crate) end_time: u64,
     pub(crate) events: u64,
-    /// The original channels of events that have no number.
-    pub(crate) skipped: Vec<u32>,
 }
 
 /// The message index of a channel in a chunk.
@@ -105,15 +101,12 @@ impl ChunkPlan {
         let Self { declarations, numbers, events, len } = self;
         let mut plain = declarations;
         plain.reserve(len);
-        let (mut index, mut skipped, mut count) = (IndexBuilder::default(), Vec::new(), 0);
+        let (mut index, mut count) = (IndexBuilder::default(), 0);
         let (mut first, mut last) = (u64::MAX, 0);
         for batch in &events {
-            for (row, event) in batch.iter().enumerate() {
-                let number = numbers.get(event.channel.index()).copied().unwrap_or_default();
-                let ChannelNumber::Assigned(channel) = number else {
-                    skipped.push(batch.origins()[row]);
-                    continue;
-                };
+            for event in batch.iter() {
+                let number = numbers.get(event.channel.index()).copied().flatten();
+                let Some(channel) = number else { continue };
                 // Others were refused.
                 let time = event.timestamp as u64;
                 index.add(channel, time, plain.len() as u64);
@@ -128,7 +121,7 @@ impl ChunkPlan {
             }
         }
         let (start_time, end_time) = if count == 0 { (0, 0) } else { (first, last) };
-        ChunkRecords { plain, index, start_time, end_time, events: count, skipped }
+        ChunkRecords { plain, index, start_time, end_time, events: count }
     }
 }
 
@@ -139,7 +132,7 @@ impl ChunkRecords {
         compression: ChunkCompression,
         level: &FrameLevel,
     ) -> io::Result<EncodedChunk> {
-        let Self { plain, index, start_time, end_time, events, skipped } = self;
+        let Self { plain, index, start_time, end_time, events } = self;
         let (plain_len, crc) = (plain.len() as u64, crc32fast::hash(&plain));
         let packed = chunk::pack(plain, compression, level)?;
         let mut head = Vec::with_capacity(64);
@@ -162,7 +155,6 @@ impl ChunkRecords {
             start_time,
             end_time,
             events,
-            skipped,
         })
     }
 }

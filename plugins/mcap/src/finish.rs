@@ -6,7 +6,7 @@ use sluice_model::{Error, OutputFile};
 
 use crate::declare::Numbering;
 use crate::encode::EncodedChunk;
-use crate::wire::{Append, HEAD, MAGIC, Statistics, op};
+use crate::wire::{Append, AttachmentHead, HEAD, MAGIC, Statistics, op};
 
 /// The name of this program in headers.
 const LIBRARY: &str = concat!("sluice ", env!("CARGO_PKG_VERSION"));
@@ -138,18 +138,17 @@ impl McapFile {
         Ok(())
     }
 
-    /// Notes an attachment of `len` bytes at `start`, whose content starts with these bytes up to
-    /// its data, of `data_len` bytes.
-    pub(crate) fn note_attachment(&mut self, (start, len): (u64, u64), fields: &AttachmentFields) {
+    /// Notes an attachment of `len` bytes at `start`.
+    pub(crate) fn note_attachment(&mut self, (start, len): (u64, u64), head: &AttachmentHead) {
         self.statistics.attachments += 1;
         self.attachment_indexes.record(op::ATTACHMENT_INDEX, |out| {
             out.u64(start);
             out.u64(len);
-            out.u64(fields.log_time);
-            out.u64(fields.create_time);
-            out.u64(fields.data_len);
-            out.bytes(&fields.name);
-            out.bytes(&fields.media_type);
+            out.u64(head.log_time);
+            out.u64(head.create_time);
+            out.u64(head.data_len);
+            out.bytes(&head.name);
+            out.bytes(&head.media_type);
         });
     }
 
@@ -241,20 +240,10 @@ impl ChunkBytes {
         Self { bytes: parts.concat(), packed_len: packed.len() as u64, chunk }
     }
 
-    /// The number of its events, and the original channels of those that have no number.
-    pub(crate) fn into_events(self) -> (u64, Vec<u32>) {
-        (self.chunk.events, self.chunk.skipped)
+    /// The number of its events.
+    pub(crate) fn events(&self) -> u64 {
+        self.chunk.events
     }
-}
-
-/// The fields of an attachment that its index repeats.
-#[derive(Debug)]
-pub(crate) struct AttachmentFields {
-    pub(crate) log_time: u64,
-    pub(crate) create_time: u64,
-    pub(crate) name: Vec<u8>,
-    pub(crate) media_type: Vec<u8>,
-    pub(crate) data_len: u64,
 }
 
 fn append_statistics(out: &mut Vec<u8>, statistics: &Statistics) {

@@ -94,11 +94,8 @@ impl FileIndex {
             }
             FileEnd::Unfinished | FileEnd::NoSummary => (Vec::new(), Vec::new()),
         };
-        let summary = match &end {
-            FileEnd::Summary(summary) => Some(summary),
-            _ => None,
-        };
-        let missing = summary.map(|summary| missing_channels(summary));
+        let summary = end.summary();
+        let missing = summary.map(missing_channels);
         let are_complete = matches!(missing, Some(Ok(())));
         faults.extend(missing.and_then(Result::err).flatten());
         let declarations = summary.map(|summary| Arc::new(summary.declarations.clone()));
@@ -108,10 +105,7 @@ impl FileIndex {
 
     /// The summary, if it is intact.
     pub(crate) fn summary(&self) -> Option<&Summary> {
-        match &self.end {
-            FileEnd::Summary(summary) => Some(summary),
-            _ => None,
-        }
+        self.end.summary()
     }
 
     /// All channels of the file, if the summary has them and a checksum: then reading can start at

@@ -10,6 +10,7 @@ use sluice_io::files::LogFile;
 use sluice_model::{Error, time};
 
 use crate::carry;
+use crate::checksums::misplaced_record;
 use crate::index::FileIndex;
 use crate::summary::{FileEnd, Listed, Summary};
 use crate::wire::{
@@ -67,10 +68,10 @@ pub(crate) fn findings(path: &Path, index: &FileIndex) -> Result<Vec<String>, Er
         FileEnd::Summary(summary) => {
             findings.extend(chunks(summary));
             for listed in summary.metadata.iter().take(MAX_LISTED) {
-                findings.push(metadata(&mut log, listed)?);
+                findings.push(record_at(&mut log, op::METADATA, listed)?);
             }
             for listed in summary.attachments.iter().take(MAX_LISTED) {
-                findings.push(attachment(&mut log, listed)?);
+                findings.push(record_at(&mut log, op::ATTACHMENT, listed)?);
             }
             let all = summary.metadata.len().max(summary.attachments.len());
             if all > MAX_LISTED {
@@ -88,11 +89,11 @@ pub(crate) fn findings(path: &Path, index: &FileIndex) -> Result<Vec<String>, Er
 fn unlisted(path: &Path) -> Result<Vec<String>, Error> {
     let (mut records, mut attachments, mut more) = (Vec::new(), Vec::new(), false);
     carry::records(LogFile::open_plain(path)?, MAX_READ, |head, content| {
-        let (listed, text) = match head.opcode {
-            op::METADATA => (&mut records, metadata_text(content)),
-            _ => (&mut attachments, attachment_text(content)),
+        let listed = match head.opcode {
+            op::METADATA => &mut records,
+            _ => &mut attachments,
         };
-        match text.filter(|_| listed.len() < MAX_LISTED) {
+        match record_text(head, content).filter(|_| listed.len() < MAX_LISTED) {
             Some(text) => listed.push(text),
             None => more = true,
         }
@@ -187,7 +188,7 @@ fn chunks(summary: &Summary) -> Option<String> {
 }
 
 /// The head of a record and the start of its content; `None` if there is none.
-pub(crate) fn record(log: &mut LogFile, at: u64) -> Result<Option<(Head, Vec<u8>)>, Error> {
+fn record(log: &mut LogFile, at: u64) -> Result<Option<(Head, Vec<u8>)>, Error> {
     let mut bytes = vec![0; (HEAD + MAX_READ) as usize];
     let read = log.read_at(at, &mut bytes)?;
     bytes.truncate(read);
@@ -197,11 +198,20 @@ pub(crate) fn record(log: &mut LogFile, at: u64) -> Result<Option<(Head, Vec<u8>
     Ok(Some((head, content)))
 }
 
-fn metadata(log: &mut LogFile, listed: &Listed) -> Result<String, Error> {
-    let found = record(log, listed.at)?.filter(|(head, _)| head.opcode == op::METADATA);
-    let name = || shown(listed.name.as_bytes());
-    let text = found.and_then(|(_, content)| metadata_text(&content));
-    Ok(text.unwrap_or_else(|| format!("metadata `{}` is not where the index says", name())))
+/// A record that a summary lists, which should have this opcode.
+fn record_at(log: &mut LogFile, opcode: u8, listed: &Listed) -> Result<String, Error> {
+    let found = record(log, listed.at)?.filter(|(head, _)| head.opcode == opcode);
+    let text = found.and_then(|(head, content)| record_text(head, &content));
+    let kind = if opcode == op::METADATA { "metadata" } else { "attachment" };
+    Ok(text.unwrap_or_else(|| misplaced_record(kind, &listed.name)))
+}
+
+/// A metadata record or an attachment.
+fn record_text(head: Head, content: &[u8]) -> Option<String> {
+    match head.opcode {
+        op::METADATA => metadata_text(content),
+        _ => attachment_text(content),
+    }
 }
 
 fn metadata_text(content: &[u8]) -> Option<String> {
@@ -215,13 +225,6 @@ fn metadata_text(content: &[u8]) -> Option<String> {
         true => format!("metadata `{name}`"),
         false => format!("metadata `{name}`: {}", texts.join(", ")),
     })
-}
-
-fn attachment(log: &mut LogFile, listed: &Listed) -> Result<String, Error> {
-    let found = record(log, listed.at)?.filter(|(head, _)| head.opcode == op::ATTACHMENT);
-    let name = || shown(listed.name.as_bytes());
-    let text = found.and_then(|(_, content)| attachment_text(&content));
-    Ok(text.unwrap_or_else(|| format!("attachment `{}` is not where the index says", name())))
 }
 
 fn attachment_text(content: &[u8]) -> Option<String> {
@@ -256,7 +259,7 @@ fn silent_channels(summary: &Summary) -> Option<String> {
 }
 
 /// Text of a file, safe to print, and not too long.
-fn shown(bytes: &[u8]) -> String {
+pub(crate) fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let short: String = text.chars().take(MAX_SHOWN).collect();
     let dots = if short.len() < text.len() { "…" } else { "" };

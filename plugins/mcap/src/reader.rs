@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sluice_io::files::InputContent;
+use sluice_kit::InputFaults;
 use sluice_model::options::ByteSize;
 use sluice_model::{Batch, Damage, Error, ReadContext, Reader, Seam, Split};
 
@@ -69,7 +70,9 @@ pub(crate) struct RecordReader {
     /// Whether bytes are missing, so that positions are not those that records name.
     has_gap: bool,
     uncopied: Uncopied,
-    /// What is verified of an input without an index, until damage is found.
+    /// What is wrong with an input without an index besides damage, if anybody wants to know.
+    faults: Option<Arc<InputFaults>>,
+    /// What is verified of it as a whole, until damage is found.
     checks: Option<StreamChecks>,
     seam: Seam,
 }
@@ -89,10 +92,9 @@ impl RecordReader {
         let hints = index.as_ref().and_then(|index| index.hints().cloned());
         let is_chunked = !anchors.is_empty();
         let uncopied = Uncopied::new(path, split, index.as_deref(), context);
-        let checks = match &index {
-            None => StreamChecks::new(context.run.shared()),
-            Some(_) => None,
-        };
+        let faults = Some(context.run.shared::<InputFaults>())
+            .filter(|faults| index.is_none() && faults.is_collecting());
+        let checks = faults.clone().map(StreamChecks::new);
         let mut reader = Self {
             walk: Walk::new(log, anchors, max_chunk, tools)
                 .keeping_bytes(context.damage.keeps_bytes()),
@@ -115,6 +117,7 @@ impl RecordReader {
             is_start: split.start == 0,
             has_gap: false,
             uncopied,
+            faults,
             checks,
             seam: Seam { began: Some(split.start), ended: split.end },
         };
@@ -227,17 +230,18 @@ impl RecordReader {
     }
 
     fn read_record(&mut self, at: u64, head: Head) -> Result<(), Error> {
-        let end = at.saturating_add(head.record_len());
+        let end = self.walk.end_of(at, head)?;
+        let right_head = Head { len: end.saturating_sub(at + HEAD), ..head };
         self.follows_chunk = matches!(head.opcode, op::CHUNK | op::MESSAGE_INDEX);
-        self.uncopied.count(head);
+        self.uncopied.count(right_head);
         if head.opcode != op::ATTACHMENT {
-            self.check_record(at, head)?;
+            self.check_record(at, right_head)?;
         }
         match head.opcode {
             op::CHUNK => {
                 self.is_summary = false;
                 self.report_held();
-                return self.read_chunk(at, head);
+                return self.read_chunk(at, head, end);
             }
             op::DATA_END
             | op::CHUNK_INDEX
@@ -250,10 +254,7 @@ impl RecordReader {
                 let content = self.walk.read(at + HEAD, head.len.min(MAX_PROFILE))?;
                 self.uncopied.note_header(&content);
             }
-            op::MESSAGE_INDEX | op::METADATA => {
-                self.at = self.actual_end(at, head)?;
-                return Ok(());
-            }
+            op::MESSAGE_INDEX | op::METADATA => self.report_length(at, head, end),
             op::SCHEMA | op::CHANNEL if self.is_summary => self.compare_summary(at, head)?,
             // Nothing else tells whether these records are right.
             _ if !self.walk.goes_on(end)? => {
@@ -263,9 +264,9 @@ impl RecordReader {
             }
             op::MESSAGE | op::SCHEMA | op::CHANNEL => self.read_content(at, head)?,
             _ => {
-                let end = self.actual_end(at, head)?;
+                self.report_length(at, head, end);
                 let passed = match head.opcode {
-                    op::ATTACHMENT => self.pass_record(at, head, end)?,
+                    op::ATTACHMENT => self.pass_record(at, right_head)?,
                     _ => self.walk.skip(at, end)?,
                 };
                 if passed < end {
@@ -290,13 +291,8 @@ impl RecordReader {
         if head.opcode == op::MESSAGE {
             self.report_held();
         }
-        let most = self.max_chunk;
-        let read = if head.len > most.0 {
-            Err(format!(
-                "a record of {} bytes exceeds `max_chunk` ({most}); raise that if the length is \
-                 right",
-                head.len
-            ))
+        let read = if head.len > self.max_chunk.0 {
+            Err(self.too_long(head))
         } else {
             let (block, start) = self.walk.block_with(at, head.record_len())?;
             let (start, len) = (start + HEAD as usize, head.len as usize);
@@ -323,15 +319,22 @@ impl RecordReader {
         Ok(record.slice(record.len().min(HEAD as usize)..))
     }
 
-    /// Where a record ends, which its length may say wrongly.
-    fn actual_end(&mut self, at: u64, head: Head) -> Result<u64, Error> {
-        let end = self.walk.end_of(at, head)?;
+    /// Why a record is not read.
+    fn too_long(&self, head: Head) -> String {
+        let (name, len, max) = (record_name(head.opcode), head.record_len(), self.max_chunk);
+        format!(
+            "a {name} record of {len} bytes exceeds `max_chunk` ({max}); raise that if the length \
+             is right"
+        )
+    }
+
+    /// Reports the length of a record that ends at `end`, if it is wrong.
+    fn report_length(&mut self, at: u64, head: Head, end: u64) {
         if end != at.saturating_add(head.record_len()) {
             let (name, right) = (record_name(head.opcode), end - at - HEAD);
             let reason = format!("the length of a {name} record, {}, should be {right}", head.len);
             self.report(at, HEAD, reason);
         }
-        Ok(end)
     }
 }
 

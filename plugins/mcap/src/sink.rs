@@ -21,6 +21,7 @@ use crate::chunk::ChunkCompression;
 use crate::declare::Numbering;
 use crate::encode::{ChunkPlan, record_len};
 use crate::finish::{ChunkBytes, McapFile};
+use crate::source::DEFAULT_MAX_CHUNK;
 
 /// Writes an MCAP file with all its indexes.
 ///
@@ -74,12 +75,9 @@ fn conversion(options: &mut serde_json::Map<String, serde_json::Value>) -> Conve
 const DEFAULT_CHUNK: u64 = 1 << 20;
 /// The largest size of chunks: well below what readers accept by default.
 const MAX_CHUNK: u64 = 128 << 20;
-/// The longest chunk that the source accepts by default.
-const READER_MAX_CHUNK: u64 = 256 << 20;
 
 const BEFORE_1970: &str = "MCAP has no times before 1970";
 const AFTER_2262: &str = "MCAP files with times after the year 2262 cannot be read";
-const NO_NUMBERS: &str = "MCAP has numbers for 65536 channels and 65535 schemas only";
 const LONG_SEQUENCES: &str = "numbers of events below 0 or beyond 32 bits are written as 0";
 
 fn default_chunk() -> ByteSize {
@@ -160,10 +158,8 @@ impl McapWriter {
         for path in carry::mcap_inputs(&origin.inputs) {
             let (numbering, to) = (&mut self.numbering, &mut self.file);
             let declared = carry::declare_silent(path, &self.run.shared(), numbering, to);
-            let copied = declared.and_then(|skipped| {
-                if skipped > 0 {
-                    notes.push((NO_NUMBERS.to_owned(), skipped));
-                }
+            let copied = declared.and_then(|undeclared| {
+                notes.extend(undeclared);
                 carry::copy(path, &self.run, &mut self.file)
             });
             let path = path.to_string_lossy();
@@ -261,8 +257,10 @@ impl Sink for McapSink {
                 chunks.extend(writer.cut_chunk(self));
                 start = row;
             }
-            let McapWriter { numbering, channels, declarations, .. } = writer;
-            numbering.number(event.channel, channels, declarations);
+            let McapWriter { numbering, channels, declarations, target, .. } = writer;
+            numbering
+                .number(event.channel, channels, declarations)
+                .map_err(|error| error.with_detail(&target.display().to_string()))?;
             writer.next_len += len;
             writer.longest = writer.longest.max(len);
             if (writer.next_len + writer.declarations.len()) as u64 >= self.chunk.0 {
@@ -278,13 +276,7 @@ impl Sink for McapSink {
     fn write(&self, writer: &mut McapWriter, unit: McapUnit) -> Result<Written, Error> {
         let McapUnit(chunk) = unit;
         writer.file.write_chunk(&chunk)?;
-        let (events, skipped) = chunk.into_events();
-        let mut written = Written::events(events);
-        if !skipped.is_empty() {
-            written.notes.push((NO_NUMBERS.to_owned(), skipped.len() as u64));
-            written.skipped = skipped;
-        }
-        Ok(written)
+        Ok(Written::events(chunk.events()))
     }
 
     fn flush(&self, writer: &mut McapWriter) -> Result<(), Error> {
@@ -304,12 +296,11 @@ impl Sink for McapSink {
         let finished = if file.can_finish() { file.finish(&numbering) } else { Ok(()) };
         let mut notes = copied?;
         finished?;
-        if longest as u64 > READER_MAX_CHUNK {
-            let most = ByteSize(READER_MAX_CHUNK);
+        if longest as u64 > DEFAULT_MAX_CHUNK.0 {
             notes.push((
                 format!(
-                    "an event makes a chunk longer than the {most} that the source `mcap` accepts \
-                     by default: read the file with a larger `max_chunk`"
+                    "an event makes a chunk longer than the {DEFAULT_MAX_CHUNK} that the source \
+                     `mcap` accepts by default: read the file with a larger `max_chunk`"
                 ),
                 0,
             ));

@@ -33,8 +33,11 @@ pub(crate) fn needs_nothing(
         return Ok(false);
     }
     let at = entry.chunk_start.saturating_add(entry.chunk_len);
-    let bytes = walk.read(at, entry.message_indexes_len)?;
-    Ok(agrees(&bytes, entry))
+    let bytes = walk.read(at, entry.message_indexes_len + 1)?;
+    let len = usize::try_from(entry.message_indexes_len).unwrap_or(usize::MAX);
+    let Some((indexes, next)) = bytes.split_at_checked(len) else { return Ok(false) };
+    // The index of a channel that the entry lacks may follow.
+    Ok(next.first() != Some(&op::MESSAGE_INDEX) && agrees(indexes, entry))
 }
 
 /// Whether these message indexes have the channels and times of an entry.

@@ -36,10 +36,10 @@ pub struct McapSource {
 }
 
 /// The longest chunk by default.
-const DEFAULT_MAX_CHUNK: u64 = 256 << 20;
+pub(crate) const DEFAULT_MAX_CHUNK: ByteSize = ByteSize(256 << 20);
 
 fn default_max_chunk() -> ByteSize {
-    ByteSize(DEFAULT_MAX_CHUNK)
+    DEFAULT_MAX_CHUNK
 }
 
 fn sniff(head: &[u8]) -> SniffResult {
@@ -59,7 +59,10 @@ sluice_model::register! {
     sniff: sniff,
     types: &["embedded"],
     conversion: |_| ConversionNodes {
-        stages: vec![ConversionStage::named("from-protobuf")],
+        stages: vec![ConversionStage {
+            with_named_channels: vec![("note_views", "true".to_owned())],
+            ..ConversionStage::named("from-protobuf")
+        }],
         ..ConversionNodes::default()
     },
     sensors_share_names: true,
@@ -118,15 +121,22 @@ fn note_unlisted(split: &mut Split, unlisted: &mut u64, range: Range<u64>) {
 }
 
 impl McapSource {
-    /// What is found wrong with a file that is read as a stream, up to its first damage: all
-    /// records are compared with the summary.
-    fn stream_faults(&self, input: &Path) -> Result<Vec<String>, Error> {
+    /// What is found wrong with a file that is read as a stream. If it has no damage, all records
+    /// are compared with the summary.
+    fn stream_faults(&self, input: &Path, index: &FileIndex) -> Result<Vec<String>, Error> {
         let collected = Arc::new(InputFaults::collecting());
         let mut context = ReadContext::standalone("");
         context.run = context.run.sharing(&collected);
         let split = Split::whole(input, None);
         let mut reader = RecordReader::open(input, &split, None, self.max_chunk, &context)?;
-        while reader.next_batch()?.is_some() {}
+        let mut is_damaged = false;
+        while reader.next_batch()?.is_some() {
+            is_damaged |= !context.damage.take_list().is_empty();
+        }
+        is_damaged |= !context.damage.take_list().is_empty();
+        if is_damaged {
+            collected.add(checksums::data_section_fault_of(input, index)?);
+        }
         Ok(collected.take())
     }
 }
@@ -171,13 +181,10 @@ impl Source for McapSource {
 
     fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
         let Some(index) = self.index(input)? else { return Ok(Vec::new()) };
-        let mut faults = [inspect::faults(&index), checksums::faults(input, &index)?].concat();
-        for fault in self.stream_faults(input)? {
-            if !faults.contains(&fault) {
-                faults.push(fault);
-            }
-        }
-        Ok(faults)
+        let known = inspect::faults(&index);
+        let mut faults = self.stream_faults(input, &index)?;
+        faults.retain(|fault| !known.contains(fault));
+        Ok([known, faults].concat())
     }
 
     fn read<'s>(

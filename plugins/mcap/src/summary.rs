@@ -84,6 +84,14 @@ impl FileEnd {
         Ok(Self::parse(start, &bytes, footer))
     }
 
+    /// The summary, if it is intact.
+    pub(crate) fn summary(&self) -> Option<&Summary> {
+        match self {
+            Self::Summary(summary) => Some(summary),
+            _ => None,
+        }
+    }
+
     /// The end of a file with this summary, which starts at `start`, and this footer record.
     pub(crate) fn parse(start: u64, summary: &[u8], footer: &[u8]) -> Self {
         let (hashed, crc) = footer.split_last_chunk::<CRC_LEN>().unwrap_or((&[], &[0; CRC_LEN]));
@@ -119,12 +127,6 @@ pub(crate) fn summary_start(footer: &[u8], at: u64) -> Result<Option<u64>, Strin
 }
 
 impl Summary {
-    /// The attachments of the file, if the summary lists all of them.
-    pub(crate) fn all_attachments(&self) -> Option<&[Listed]> {
-        let counted = self.statistics.as_ref().map(|statistics| statistics.attachments as usize);
-        (counted == Some(self.attachments.len())).then_some(&self.attachments)
-    }
-
     /// The channels without messages, as far as the statistics tell, or the indexes of chunks if
     /// there are none.
     pub(crate) fn silent_channels(&self) -> impl Iterator<Item = &Arc<StoredChannel>> {

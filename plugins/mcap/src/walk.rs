@@ -6,6 +6,7 @@
 
 #![warn(clippy::indexing_slicing)]
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use crate::wire::{CHUNK_HEAD, HEAD, Head, MAGIC, min_len, op, record_name};
 mod search;
 mod shape;
 
-use shape::{MAX_CUT, fields_len, implausible, may_follow};
+use shape::{MAX_CUT, fields_len, has_fields_len, implausible, may_be_cut, may_follow};
 pub(crate) use shape::{MAX_DATA_END, refers_back};
 
 /// As many bytes as decide what a record looks like.
@@ -37,7 +38,7 @@ const STREAM_STEP: usize = 256 << 10;
 pub(crate) enum FoundAt {
     /// The end of the file.
     End,
-    /// What looks like a whole record.
+    /// What looks like a whole record. Its length may be wrong: see [`Walk::end_of`].
     Record(Head),
     /// What looks like the start of a record that the end of the file cuts off.
     Cut(Head),
@@ -85,6 +86,10 @@ impl Walk {
     pub(crate) fn keeping_bytes(mut self, keeps: bool) -> Self {
         self.keeps_bytes = keeps && !self.is_seekable();
         self
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.log.path()
     }
 
     pub(crate) fn is_seekable(&self) -> bool {
@@ -263,7 +268,7 @@ impl Walk {
     }
 
     /// The end of a record that starts at `at`: not behind the start of the next known chunk.
-    pub(crate) fn before_anchor(&self, at: u64, end: u64) -> u64 {
+    fn before_anchor(&self, at: u64, end: u64) -> u64 {
         self.next_anchor(at).map_or(end, |anchor| anchor.min(end))
     }
 
@@ -272,11 +277,22 @@ impl Walk {
         if let Some((_, place)) = self.last.as_ref().filter(|(last, _)| *last == at) {
             return Ok(place.clone());
         }
-        let place = self.examine(at)?;
+        let place = match self.examine(at)? {
+            FoundAt::Cut(head) if self.end_of(at, head)? < at.saturating_add(head.record_len()) => {
+                FoundAt::Record(head)
+            }
+            FoundAt::Cut(head) if !may_be_cut(head) => FoundAt::Garbage(format!(
+                "the length of a {} record, {}, leads past the end of the file",
+                record_name(head.opcode),
+                head.len
+            )),
+            place => place,
+        };
         self.last = Some((at, place.clone()));
         Ok(place)
     }
 
+    /// What is at a position, if the length of a record counts more than what follows its fields.
     fn examine(&mut self, at: u64) -> Result<FoundAt, Error> {
         let mut look = [0; LOOK];
         let bytes = self.peek(at, &mut look)?;
@@ -313,18 +329,8 @@ impl Walk {
                 head.len
             )));
         }
-        if self.reaches(head, end)? {
-            return Ok(FoundAt::Record(head));
-        }
-        Ok(if head.len <= MAX_CUT || head.is_unfinished_chunk() {
-            FoundAt::Cut(head)
-        } else {
-            FoundAt::Garbage(format!(
-                "the length of a {} record, {}, leads past the end of the file",
-                record_name(head.opcode),
-                head.len
-            ))
-        })
+        let is_whole = anchor.is_some() || self.reaches(head, end)?;
+        Ok(if is_whole { FoundAt::Record(head) } else { FoundAt::Cut(head) })
     }
 
     /// Whether the file has all bytes before `end`, the end of a record. Long attachments of
@@ -370,12 +376,15 @@ impl Walk {
     /// not known may follow those that are, and no record looks like them.
     pub(crate) fn end_of(&mut self, at: u64, head: Head) -> Result<u64, Error> {
         let end = at.saturating_add(head.record_len());
-        let content = self.read(at + HEAD, head.len.min(FIELDS))?;
-        let exact = fields_len(head.opcode, &content).unwrap_or(head.len);
-        if exact >= head.len {
+        if !has_fields_len(head.opcode) {
             return Ok(end);
         }
-        let exact = at + HEAD + exact;
+        let content = self.read(at + HEAD, head.len.min(FIELDS))?;
+        let len = fields_len(head.opcode, &content).unwrap_or(head.len);
+        if len >= head.len || self.is_too_long(Head { len, ..head }) {
+            return Ok(end);
+        }
+        let exact = at.saturating_add(HEAD).saturating_add(len);
         if self.before_anchor(at, end) < end {
             return Ok(exact);
         }
@@ -388,7 +397,7 @@ impl Walk {
         for _ in 0..chain {
             match self.examine(at)? {
                 FoundAt::End | FoundAt::Magic => return Ok(true),
-                FoundAt::Cut(head) if head.opcode == op::CHUNK => return Ok(true),
+                FoundAt::Cut(head) if head.opcode == op::CHUNK => return Ok(may_be_cut(head)),
                 // What is behind an attachment of any length is not waited for.
                 FoundAt::Record(head) if self.is_too_long(head) => return Ok(false),
                 FoundAt::Record(head) if min_len(head.opcode).is_some() => {
@@ -402,5 +411,44 @@ impl Walk {
             }
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Read};
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::wire::Append;
+
+    /// A stream of which is counted what is read.
+    struct CountedRead<R>(R, Arc<AtomicU64>);
+
+    impl<R: Read> Read for CountedRead<R> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let read = self.0.read(buffer)?;
+            self.1.fetch_add(read as u64, Ordering::Relaxed);
+            Ok(read)
+        }
+    }
+
+    #[test]
+    fn what_follows_the_fields_of_a_long_attachment_of_a_stream_is_not_waited_for() {
+        let data_len = 1u64 << 28;
+        let mut record = vec![op::ATTACHMENT];
+        // One byte more than its fields have.
+        record.u64(37 + data_len);
+        record.extend([0; 24]);
+        record.u64(data_len);
+        let count = Arc::new(AtomicU64::new(0));
+        let endless = io::Cursor::new(record).chain(io::repeat(0));
+        let stream = Box::new(CountedRead(endless, Arc::clone(&count)));
+        let log = LogFile::stream(Path::new("-"), stream).unwrap();
+        let tools = (BlockPool::new(1 << 10, 1), RunHandle::default());
+        let mut walk = Walk::new(log, Arc::default(), ByteSize(1 << 20), tools);
+        let FoundAt::Record(head) = walk.place(0).unwrap() else { panic!("no record") };
+        assert_eq!(walk.end_of(0, head).unwrap(), head.record_len());
+        assert!(count.load(Ordering::Relaxed) < 4 << 20, "{count:?}");
     }
 }

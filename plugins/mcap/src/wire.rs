@@ -75,7 +75,7 @@ pub(crate) fn record_name(opcode: u8) -> &'static str {
         op::METADATA_INDEX => "MetadataIndex",
         op::SUMMARY_OFFSET => "SummaryOffset",
         op::DATA_END => "DataEnd",
-        _ => "unknown",
+        _ => "non-standard",
     }
 }
 
@@ -93,6 +93,10 @@ impl Head {
         let (opcode, rest) = bytes.split_first()?;
         let (len, _) = rest.split_first_chunk()?;
         Some(Self { opcode: *opcode, len: u64::from_le_bytes(*len) })
+    }
+
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        [&[self.opcode][..], &self.len.to_le_bytes()].concat()
     }
 
     /// The length of the whole record.

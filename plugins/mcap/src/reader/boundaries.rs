@@ -5,7 +5,6 @@
 
 use std::path::Path;
 
-use sluice_kit::InputFaults;
 use sluice_kit::gap::{self, GapEnd};
 use sluice_model::Error;
 
@@ -56,9 +55,7 @@ impl RecordReader {
         let Some(reason) = self.walk.decompression_error().map(str::to_owned) else {
             if !self.has_ended && !self.walk.was_stopped() {
                 self.context.losses.note(format!("{}: {NO_FOOTER}", self.input), 0);
-                if self.index.is_none() {
-                    self.context.run.shared::<InputFaults>().add([NO_FOOTER.to_owned()]);
-                }
+                self.faults.iter().for_each(|faults| faults.add([NO_FOOTER.to_owned()]));
                 self.has_ended = true;
             }
             return Ok(false);

@@ -15,7 +15,10 @@ use crate::{chunk, skip};
 #[derive(Clone, Copy)]
 pub(super) struct ChunkPlace {
     at: u64,
+    /// Its length without what is behind its fields and is wrong.
     len: u64,
+    /// The length of that.
+    behind: u64,
     /// Where its records are, if they are not compressed.
     records: Option<u64>,
 }
@@ -26,20 +29,15 @@ impl RecordReader {
         self.max_chunk.0.saturating_add(self.max_chunk.0 / 8).saturating_add(1 << 16)
     }
 
-    pub(super) fn read_chunk(&mut self, at: u64, head: Head) -> Result<(), Error> {
-        let end = self.walk.before_anchor(at, at.saturating_add(head.record_len()));
+    /// Reads the chunk at `at`, which ends at `end`.
+    pub(super) fn read_chunk(&mut self, at: u64, head: Head, end: u64) -> Result<(), Error> {
         let len = end - at;
         if self.may_skip(at, head)? {
             self.at = end;
             return Ok(());
         }
         if len > self.longest_chunk() {
-            let max = self.max_chunk;
-            let reason = format!(
-                "a Chunk record of {len} bytes exceeds `max_chunk` ({max}); raise that if the \
-                 length is right",
-            );
-            self.report(at, len, reason);
+            self.report(at, len, self.too_long(head));
             self.doubt_channels(len);
             self.at = end;
             return Ok(());
@@ -51,9 +49,8 @@ impl RecordReader {
         let (from, to) = (chunk.records_at as usize, chunk.content_len() as usize);
         let packed = content.slice(from.min(content.len())..to.min(content.len()));
         let goes_on = self.walk.goes_on(end)?;
-        let actual_end = self.walk.end_of(at, head)?;
         let fields_end = (at + HEAD).saturating_add(chunk.content_len());
-        let added = actual_end.saturating_sub(fields_end);
+        let added = end.saturating_sub(fields_end);
         let plain = match chunk.plain_len {
             // As where a disk has lost a sector.
             0 if added > 0 => Err(format!("it has no records, but {added} further bytes")),
@@ -63,15 +60,13 @@ impl RecordReader {
             Ok(plain) => {
                 let is_plain = chunk.compression.is_empty();
                 let records = is_plain.then_some(at + HEAD + chunk.records_at);
-                self.at = self.actual_end(at, head)?;
-                let len = self.at - at;
+                self.report_length(at, head, end);
+                self.at = end;
                 self.checks.iter_mut().for_each(|checks| checks.count_chunk(at, &plain));
                 // Fields that are not known are short.
-                if added > chunk.content_len() {
-                    let reason = "what follows the records of a chunk is no field and no record";
-                    self.report(self.at - added, added, reason);
-                }
-                self.chunk = Some((Unit::new(plain), ChunkPlace { at, len, records }));
+                let behind = if added > chunk.content_len() { added } else { 0 };
+                let place = ChunkPlace { at, len: len - behind, behind, records };
+                self.chunk = Some((Unit::new(plain), place));
                 Ok(())
             }
             Err(reason) if goes_on => {
@@ -91,8 +86,8 @@ impl RecordReader {
     /// wrong.
     pub(super) fn read_cut(&mut self, at: u64, head: Head) -> Result<(), Error> {
         let (end, name) = (self.walk.end(), record_name(head.opcode));
-        let there = end.saturating_sub(at);
-        let is_chunk = head.opcode == op::CHUNK && self.walk.is_end_known();
+        let (there, is_end_known) = (end.saturating_sub(at), self.walk.is_end_known());
+        let is_chunk = head.opcode == op::CHUNK && is_end_known;
         let content = match is_chunk && there <= self.longest_chunk() {
             true => self.content(at, there)?,
             false => Bytes::new(),
@@ -100,6 +95,7 @@ impl RecordReader {
         let next = self.search(at + 1)?.max(at);
         let reason = match head.is_unfinished_chunk() {
             true => format!("a {name} record is not finished"),
+            false if !is_end_known => self.too_long(head),
             false => {
                 let all = head.record_len();
                 format!("a {name} record is cut off: {there} of its {all} bytes are there")
@@ -115,7 +111,7 @@ impl RecordReader {
         };
         let (blocks, max) = (&self.context.blocks, self.max_chunk);
         let cut = CutChunk::new((at, head), (&chunk, &content), (blocks, max), reason);
-        let place = ChunkPlace { at, len: there, records: None };
+        let place = ChunkPlace { at, len: there, behind: 0, records: None };
         self.chunk = Some((Unit::unverified(cut), place));
         Ok(())
     }
@@ -148,13 +144,17 @@ impl RecordReader {
                 let reason = and_others(problem.reason, others);
                 self.report(records + problem.at, problem.len, reason);
             }
-            return;
+        } else {
+            let count = problems.len() as u64 + more;
+            if let Some(first) = problems.into_iter().next() {
+                let reason = and_others(format!("in a chunk: {}", first.reason), count - 1);
+                // What is wrong with its head may have been reported.
+                self.report(place.at + HEAD, place.len - HEAD, reason);
+            }
         }
-        let count = problems.len() as u64 + more;
-        if let Some(first) = problems.into_iter().next() {
-            let reason = and_others(format!("in a chunk: {}", first.reason), count - 1);
-            // What is wrong with its head may have been reported.
-            self.report(place.at + HEAD, place.len - HEAD, reason);
+        if place.behind > 0 {
+            let reason = "what follows the records of a chunk is no field and no record";
+            self.report(place.at + place.len, place.behind, reason);
         }
     }
 }

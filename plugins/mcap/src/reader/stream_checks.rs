@@ -1,5 +1,6 @@
 //! What can be wrong with a file besides its messages: its checksums and its summary, which are
-//! verified while it is read from front to back, as `verify` reads files and pipes.
+//! verified while it is read from front to back, as `verify` reads files and pipes. Behind damage,
+//! only attachments are verified.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -30,16 +31,11 @@ pub(super) struct StreamChecks {
 }
 
 impl StreamChecks {
-    /// For a file that starts with the magic bytes; `None` if nobody wants to know.
-    pub(super) fn new(faults: Arc<InputFaults>) -> Option<Self> {
+    /// For a file that starts with the magic bytes.
+    pub(super) fn new(faults: Arc<InputFaults>) -> Self {
         let mut data = crc32fast::Hasher::new();
         data.update(&MAGIC);
-        faults.is_collecting().then(|| Self {
-            faults,
-            data,
-            summary: None,
-            recount: Recount::default(),
-        })
+        Self { faults, data, summary: None, recount: Recount::default() }
     }
 
     /// Counts the records of the chunk at `at`.
@@ -129,13 +125,14 @@ impl RecordReader {
         Ok(())
     }
 
-    /// Passes a record that may be longer than memory, from `at` to `end`, and verifies it. Returns
-    /// its end, or that of the file.
-    pub(super) fn pass_record(&mut self, at: u64, head: Head, end: u64) -> Result<u64, Error> {
-        let Some(checks) = &mut self.checks else { return self.walk.skip(at, end) };
+    /// Passes a record that may be longer than memory, and verifies it. Returns its end, or that of
+    /// the file.
+    pub(super) fn pass_record(&mut self, at: u64, head: Head) -> Result<u64, Error> {
+        let end = at.saturating_add(head.record_len());
+        let Some(faults) = &self.faults else { return self.walk.skip(at, end) };
         let front = self.walk.read(at + HEAD, head.len.min(MAX_NAMES))?;
         let attachment = AttachmentHead::parse(&front).filter(|_| head.opcode == op::ATTACHMENT);
-        checks.recount.add(at, head, &[]);
+        self.checks.iter_mut().for_each(|checks| checks.recount.add(at, head, &[]));
         let mut crc = attachment.as_ref().map(StoredCrc::of_attachment);
         let mut done = at;
         while done < end {
@@ -143,14 +140,13 @@ impl RecordReader {
             if part.is_empty() {
                 return Ok(done);
             }
-            checks.add(&part);
+            self.checks.iter_mut().for_each(|checks| checks.add(&part));
             crc.iter_mut().for_each(|crc| crc.add(&part));
             done += part.len() as u64;
             self.walk.forget(done);
         }
         if let Some((attachment, crc)) = attachment.zip(crc) {
-            let name = String::from_utf8_lossy(&attachment.name);
-            checks.faults.add(crc.fault().map(|why| attachment_fault(&name, &why)));
+            faults.add(crc.fault().map(|why| attachment_fault(&attachment.name, &why)));
         }
         Ok(end)
     }

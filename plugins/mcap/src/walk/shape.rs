@@ -12,8 +12,18 @@ pub(super) const MAX_CUT: u64 = 1 << 40;
 /// The longest DataEnd record, with fields that a later version may add.
 pub(crate) const MAX_DATA_END: u64 = 64;
 
+/// Whether a record whose length leads past the end of the file may be cut off.
+pub(super) fn may_be_cut(head: Head) -> bool {
+    head.len <= MAX_CUT || head.is_unfinished_chunk()
+}
+
 pub(super) fn may_follow(head: Head) -> bool {
     head.opcode > op::HEADER && head.opcode <= op::DATA_END
+}
+
+/// Whether the fields of such a record tell their length.
+pub(super) fn has_fields_len(opcode: u8) -> bool {
+    matches!(opcode, op::CHUNK | op::MESSAGE_INDEX | op::METADATA | op::ATTACHMENT)
 }
 
 /// The length of the fields of a record whose content starts with these bytes, if it is known.

@@ -5,7 +5,9 @@ use serde_json::json;
 use sluice_kit::contract::{PlainEvent, SourceContents, frames, gather, overwrite};
 use sluice_model::{ReadContext, Split, SplitStart};
 
-use crate::kit::{Folder, channel, chunk, end, event, header, message, read, source, write};
+use crate::kit::{
+    Folder, channel, chunk, chunk_with, end, event, header, message, read, source, write,
+};
 
 fn sample(compression: &str) -> Vec<u8> {
     let events: Vec<_> = (0..40u8)
@@ -126,12 +128,45 @@ fn bytes_behind_the_records_of_a_chunk_that_are_more_than_fields_are_damage() {
 }
 
 #[test]
+fn what_is_wrong_in_a_chunk_and_behind_its_records_is_told_in_order_and_once() {
+    let records = [message(1, 0, 4, &[0; 40]), message(9, 0, 4, &[0; 40])].concat();
+    let packed = zstd::encode_all(&records[..], 1).unwrap();
+    let form = (records.len() as u64, crc32fast::hash(&records));
+    for (compression, packed) in [("", &records), ("zstd", &packed)] {
+        let mut chunk = chunk_with(0, 4, form, compression, packed);
+        chunk.extend([0xaa; 500]);
+        let len = (chunk.len() - 9) as u64;
+        chunk[1..9].copy_from_slice(&len.to_le_bytes());
+        let file = [header(), channel(1, 0, "/a"), chunk, end()].concat();
+        for found in read_both_ways(&file) {
+            assert_eq!((found.events.len(), found.gaps()), (1, 0));
+            let [inside, behind] = &found.damage[..] else { panic!("{:?}", found.damage) };
+            assert!(inside.2.contains("channel 9") && behind.1 == 500, "{:?}", found.damage);
+        }
+    }
+}
+
+#[test]
+fn a_record_of_a_stream_that_is_too_long_is_not_said_to_be_cut() {
+    let long = message(1, 0, 1, &[7; 4 << 20]);
+    let last = chunk(2, 2, &message(1, 0, 2, b"x"));
+    for record in [chunk(1, 1, &long), long] {
+        let front = [header(), channel(1, 0, "/a"), chunk(0, 0, &message(1, 0, 0, b""))];
+        for found in read_both_ways(&[&front.concat()[..], &record, &last, &end()].concat()) {
+            assert_eq!((found.events.len(), found.damage.len()), (2, 1));
+            assert!(found.damage[0].2.contains("exceeds `max_chunk` (2MiB)"), "{found:?}");
+        }
+    }
+}
+
+#[test]
 fn a_chunk_with_a_wrong_length_is_read_whether_an_index_lists_it_or_not() {
     let sound = sample("zstd");
     let all = read(&sound).events;
     let chunks = chunks(&sound);
     for (at, len) in &chunks[..chunks.len() - 2] {
-        for further in [1, 60, 400] {
+        // The last three lead past the end of the file, and no stream waits for the last two.
+        for further in [1, 60, 400, 1 << 20, 1 << 35, 1 << 62] {
             let mut changed = sound.clone();
             let wrong = (len - 9 + further) as u64;
             changed[at + 1..at + 9].copy_from_slice(&wrong.to_le_bytes());

@@ -161,25 +161,43 @@ fn declarations_behind_damage_in_a_summary_need_no_schema_unless_messages_follow
     }
 }
 
+/// What is read of a file in which the wrong length of a chunk, whose records are wrong as well,
+/// leads over these bytes and a chunk of `pad` bytes into another file.
+fn read_behind_wrong_length(between: &[u8], pad: usize) -> (SourceContents, Vec<(String, u64)>) {
+    let mut lost = chunk_of(5..9);
+    *lost.last_mut().unwrap() ^= 1;
+    lost.extend(between);
+    lost.extend(chunk(0, 0, &message(2, 0, 0, &vec![0; pad])));
+    let len = lost.len() as u64 - 9;
+    lost[1..9].copy_from_slice(&len.to_le_bytes());
+    let folder = Folder::new();
+    let path = folder.write(&[front(), chunk_of(0..5), lost, chunk_of(9..12), end()].concat());
+    let context = ReadContext::standalone("test");
+    let found = gather_with(&*source(&path), 1, &context).unwrap();
+    (found, context.losses.take_notes())
+}
+
 #[test]
 fn channels_behind_a_chunk_whose_wrong_length_leads_into_another_file_are_noted() {
-    let first = [front(), chunk_of(0..5)].concat();
-    let second = [end(), header(), channel(1, 0, "/b")].concat();
-    let folder = Folder::new();
+    let second = [&[0xff; 30][..], &end(), &header(), &channel(1, 0, "/b")].concat();
     // Longer than chunks may be, and not.
     for pad in [3 << 20, 1 << 20] {
-        let mut lost = chunk_of(5..9);
-        *lost.last_mut().unwrap() ^= 1;
-        lost.extend(&second);
-        lost.extend(chunk(0, 0, &message(2, 0, 0, &vec![0; pad])));
-        let len = lost.len() as u64 - 9;
-        lost[1..9].copy_from_slice(&len.to_le_bytes());
-        let path = folder.write(&[first.clone(), lost, chunk_of(9..12), end()].concat());
-        let context = ReadContext::standalone("test");
-        let found = gather_with(&*source(&path), 1, &context).unwrap();
+        let (found, notes) = read_behind_wrong_length(&second, pad);
         assert_eq!((topics(&found), found.damage.len()), (vec!["/a"; 8], 1), "{:?}", found.damage);
-        let notes = context.losses.take_notes();
         assert!(matches!(&notes[..], [(what, _)] if what.contains("declared only")), "{notes:?}");
+    }
+}
+
+#[test]
+fn a_file_that_follows_a_wrong_chunk_with_a_wrong_length_is_read() {
+    let second = [end(), header(), channel(1, 0, "/b")].concat();
+    for pad in [3 << 20, 1 << 20] {
+        let (found, notes) = read_behind_wrong_length(&second, pad);
+        assert_eq!(topics(&found), [["/a"; 5].as_slice(), &["/b"; 3]].concat());
+        let [wrong, _] = &found.damage[..] else { panic!("{:?}", found.damage) };
+        assert_eq!(wrong.1, chunk_of(5..9).len() as u64);
+        // A chunk that is not read may end that file, too.
+        assert_eq!(notes.len(), usize::from(pad > 2 << 20), "{notes:?}");
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{PlainEvent, SourceContents, gather, overwrite};
 use sluice_model::{
-    BatchBuilder, BlockPool, Channel, Encoding, Name, PrepareContext, Registry, SinkContext,
+    BatchBuilder, BlockPool, Channel, Encoding, Error, Name, PrepareContext, Registry, SinkContext,
     Source, Written,
 };
 
@@ -171,9 +171,18 @@ pub(crate) struct WrittenFile {
 /// Writes events with these options besides `path`, in batches of `batch` events.
 pub(crate) fn write_with(
     events: &[TestEvent],
+    options: Value,
+    tools: (usize, &TaskPool, &SinkContext),
+) -> WrittenFile {
+    try_write_with(events, options, tools).unwrap()
+}
+
+/// The same, unless the sink cannot.
+pub(crate) fn try_write_with(
+    events: &[TestEvent],
     mut options: Value,
     (batch, tasks, context): (usize, &TaskPool, &SinkContext),
-) -> WrittenFile {
+) -> Result<WrittenFile, Error> {
     let folder = Folder::new();
     let path = folder.at("out.mcap");
     options["path"] = json!(path);
@@ -190,11 +199,11 @@ pub(crate) fn write_with(
         let mut preparing = PrepareContext::new(&context.channels, &buffers);
         let block = sink.prepare(builder.finish(), &mut preparing).unwrap();
         refused.extend(preparing.report.refused.into_iter().map(|(_, reason)| reason));
-        written.add(output.push(block).unwrap());
+        written.add(output.push(block)?);
     }
-    written.add(output.finish().unwrap());
+    written.add(output.finish()?);
     context.outputs.publish(|_, _| Ok(String::new())).unwrap();
-    WrittenFile { bytes: std::fs::read(path).unwrap(), written, refused }
+    Ok(WrittenFile { bytes: std::fs::read(path).unwrap(), written, refused })
 }
 
 /// The bytes of a file of these events.

@@ -2,11 +2,12 @@
 
 use std::io::Write;
 use std::process::Command;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use std::{fs, thread};
 
-use sluice_kit::contract::{gather, gather_with};
+use sluice_kit::InputFaults;
+use sluice_kit::contract::{frames, gather, gather_with};
 use sluice_model::{
     ChannelQuery, Pattern, Patterns, Query, ReadContext, Registry, Split, SplitStart,
 };
@@ -207,6 +208,32 @@ fn attachments_that_no_summary_lists_are_verified_too() {
 }
 
 #[test]
+fn behind_damage_attachments_and_the_data_section_are_verified() {
+    let attachment = fields().u64(2).u64(1).bytes(b"note").bytes(b"text/plain").u64(3);
+    let attachment = attachment.raw(b"abc").u32(123).record(9);
+    let damaged = [chunk_of(0..1), vec![0xff; 40], chunk_of(1..2)].concat();
+    let data = [front(), damaged, attachment].concat();
+    let folder = Folder::new();
+    for is_wrong in [false, true] {
+        let crc = crc32fast::hash(&data) ^ u32::from(is_wrong);
+        let file = [&data[..], &fields().u32(crc).record(15), &end()[13..]].concat();
+        assert_eq!((read(&file).events.len(), read(&file).damage.len()), (2, 1));
+        let path = folder.write(&file);
+        let faults = source(&path).faults(&path).unwrap();
+        assert!(faults[0].contains("attachment `note`: expected"), "{faults:?}");
+        let rest = &faults[1..];
+        assert_eq!(rest.len(), usize::from(is_wrong), "{faults:?}");
+        assert!(rest.iter().all(|fault| fault.contains("the data section: expected")), "{rest:?}");
+        // A compressed file is read only once.
+        let found = Arc::new(InputFaults::collecting());
+        let mut context = ReadContext::standalone("test");
+        context.run = context.run.sharing(&found);
+        gather_with(&*source(&folder.write(&frames(&[&file], &[]))), 1, &context).unwrap();
+        assert_eq!(found.take(), faults[..1]);
+    }
+}
+
+#[test]
 fn fields_that_a_later_version_adds_to_the_end_of_the_data_cost_no_message() {
     let file = [front(), message(1, 0, 1, b"a"), message(1, 0, 2, b"b")].concat();
     for added in [&b""[..], b"yy", &[0xFF; 16]] {
@@ -264,6 +291,34 @@ fn chunks_that_are_not_needed_are_skipped_if_their_indexes_agree() {
     file[first + 20] ^= 1;
     assert_eq!(read(&file, context(40, 60, None)), (20, 0));
     assert_eq!(read(&file, context(0, 60, None)).1, 1);
+}
+
+#[test]
+fn a_chunk_whose_index_omits_a_channel_is_not_skipped() {
+    let declared = [channel(1, 0, "/a"), channel(2, 0, "/b")].concat();
+    let (mut records, mut pairs) = (declared.clone(), [fields(), fields()]);
+    for (id, time) in [(1, 1), (2, 2), (1, 3)] {
+        let of = &mut pairs[usize::from(id) - 1];
+        *of = std::mem::take(of).u64(time).u64(records.len() as u64);
+        records.extend(message(id, 0, time, b""));
+    }
+    let [first, second] = [(1, &pairs[0]), (2, &pairs[1])]
+        .map(|(id, pairs)| fields().u16(id).bytes(&pairs.0).record(7));
+    let (at, chunk) = (header().len() as u64, chunk(1, 3, &records));
+    let offsets = fields().u16(1).u64(at + chunk.len() as u64);
+    let entry = fields().u64(1).u64(3).u64(at).u64(chunk.len() as u64).bytes(&offsets.0);
+    let len = records.len() as u64;
+    let entry = entry.u64(first.len() as u64).bytes(b"").u64(len).u64(len).record(8);
+    let statistics = fields().u64(3).u16(0).u32(2).u32(0).u32(0).u32(1).u64(1).u64(3);
+    let summary = [declared, entry, statistics.bytes(b"").record(11)].concat();
+    let data = [header(), chunk, first, second, fields().u32(0).record(15)].concat();
+    let footer = fields().u64(data.len() as u64).u64(0);
+    let crc = crc32fast::hash(&[&summary[..], &[2], &20u64.to_le_bytes(), &footer.0].concat());
+    let file = [&data[..], &summary, &footer.u32(crc).record(2), MAGIC].concat();
+    assert_eq!(times(&file), [1, 2, 3]);
+    let (folder, query) = (Folder::new(), context(0, 9, Some("/b")));
+    let found = gather_with(&*source(&folder.write(&file)), 1, &query).unwrap();
+    assert_eq!(found.events.len(), 1);
 }
 
 #[test]

@@ -121,5 +121,5 @@ fn attachments_are_verified_where_they_are() {
     crc(Some(0)).expect(&[checksum]);
     crc(None).expect(&[checksum]);
     let place = "attachment `note` is not where the index says";
-    crc(Some(7)).expect(&[place, checksum, "1 of 1 (attachment) are missing"]);
+    crc(Some(7)).expect(&[checksum, place, "1 of 1 (attachment) are missing"]);
 }

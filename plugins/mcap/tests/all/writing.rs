@@ -14,7 +14,7 @@ use sluice_model::{
 
 use crate::kit::{
     Folder, MAGIC, TestEvent, channel, chunk, end, event, fields, header, message, read, schema,
-    source, times, write, write_with,
+    source, times, try_write_with, write, write_with,
 };
 
 #[test]
@@ -47,20 +47,42 @@ fn all_channels_of_a_run_have_numbers() {
 }
 
 #[test]
-fn events_of_schemas_beyond_the_last_number_are_told() {
-    let count = i64::from(u16::MAX) + 1;
+fn a_schema_beyond_the_last_number_is_an_error_that_names_its_channel() {
+    let count = i64::from(u16::MAX);
     let with_schema = |n: i64| {
         let mut event = event(n, &format!("{n}"), b"");
         event.channel.type_name = Some(format!("{n}").into());
         event
     };
-    let events: Vec<_> = (0..count).map(with_schema).collect();
-    let context = SinkContext::standalone();
-    let file = write_with(&events, json!({}), (5_000, &TaskPool::default(), &context));
-    assert_eq!(file.written.events, count as u64 - 1);
-    assert_eq!(file.written.skipped.len(), 1);
-    assert!(file.written.notes[0].0.contains("65535 schemas"), "{:?}", file.written.notes);
-    assert_eq!(times(&file.bytes).len(), count as usize - 1);
+    let mut events: Vec<_> = (0..count).map(with_schema).collect();
+    let write = |events: &[TestEvent]| {
+        let context = SinkContext::standalone();
+        try_write_with(events, json!({}), (5_000, &TaskPool::default(), &context))
+    };
+    assert_eq!(times(&write(&events).unwrap().bytes).len(), count as usize);
+    events.push(with_schema(count));
+    let error = write(&events).err().unwrap().to_string();
+    for what in ["65535 schemas", "`65535`", "--channel", "--start", "out.mcap"] {
+        assert!(error.contains(what), "{error}");
+    }
+}
+
+#[test]
+fn a_channel_without_messages_beyond_the_last_number_is_noted() {
+    let channels = (0..=u16::MAX).flat_map(|id| channel(id, 0, &format!("/{id}")));
+    let statistics = fields().u64(0).u16(0).u32(1 << 16).u32(0).u32(0).u32(0).u64(0).u64(0);
+    let summary = [channels.collect(), statistics.bytes(b"").record(11)].concat();
+    let front = [header(), fields().u32(0).record(15)].concat();
+    let footer = fields().u64(front.len() as u64).u64(0).u32(0).record(2);
+    let (folder, input) = (Folder::new(), [&front[..], &summary, &footer, MAGIC].concat());
+    for (topic, is_left_out) in [("/7", false), ("/another", true)] {
+        let context = SinkContext { origin: origin(&folder, &input), ..SinkContext::standalone() };
+        let events = [event(1, topic, b"")];
+        let file = write_with(&events, json!({}), (7, &TaskPool::default(), &context));
+        let notes: Vec<_> = file.written.notes.iter().filter(|(_, count)| *count == 1).collect();
+        assert_eq!(notes.len(), usize::from(is_left_out), "{:?}", file.written.notes);
+        assert!(notes.iter().all(|(what, _)| what.contains("such as `/65535`")), "{notes:?}");
+    }
 }
 
 #[test]
@@ -237,6 +259,42 @@ fn metadata_and_attachments_of_a_file_with_wrong_first_bytes_are_copied() {
     for record in [&attachment, &metadata] {
         assert!(file.windows(record.len()).any(|bytes| bytes == &record[..]));
     }
+}
+
+#[test]
+fn metadata_and_attachments_with_wrong_lengths_are_copied_with_right_ones() {
+    let (input, attachment, metadata) = with_attachment();
+    let folder = Folder::new();
+    for record in [&attachment, &metadata] {
+        let at = input.windows(record.len()).position(|bytes| bytes == &record[..]).unwrap();
+        for further in [1, 20] {
+            let mut wrong = input.clone();
+            let len = record.len() as u64 - 9 + further;
+            wrong[at + 1..at + 9].copy_from_slice(&len.to_le_bytes());
+            let found = read(&wrong);
+            assert_eq!((found.events.len(), found.damage.len()), (1, 1), "{:?}", found.damage);
+            let file = write_from(&wrong, &[event(1, "/a", b"")]);
+            for record in [&attachment, &metadata] {
+                assert!(file.windows(record.len()).any(|bytes| bytes == &record[..]), "{further}");
+            }
+            let path = folder.write(&file);
+            assert_eq!(source(&path).faults(&path).unwrap(), [""; 0]);
+        }
+    }
+}
+
+#[test]
+fn a_record_whose_name_is_too_long_to_be_copied_is_noted() {
+    let (input, attachment, _) = with_attachment();
+    let long = fields().bytes(&vec![b'n'; 70_000]).bytes(b"").record(12);
+    let input = [&input[..input.len() - end().len()], &long, &end()].concat();
+    let folder = Folder::new();
+    let context = SinkContext { origin: origin(&folder, &input), ..SinkContext::standalone() };
+    let events = [event(1, "/a", b"")];
+    let file = write_with(&events, json!({}), (7, &TaskPool::default(), &context));
+    assert!(file.bytes.windows(attachment.len()).any(|bytes| bytes == &attachment[..]));
+    let [(what, _)] = &file.written.notes[..] else { panic!("{:?}", file.written.notes) };
+    assert!(what.contains("Metadata record at byte") && what.contains("64 KiB"), "{what}");
 }
 
 #[test]
