@@ -21,10 +21,12 @@
 //! Its window then starts over, and the jump counts as no loss.
 //!
 //! Relays that forward several programs through one socket, and simple programs, repeat numbers: a
-//! repeated number is that of a duplicate only if its message, or its first fragment, has the same
-//! contents. A message that was given up has fragments that may still arrive, and cannot be told
-//! from those of another message with its number: another one is received only after a second of
-//! silence, or if the sender uses this number again and again.
+//! repeated number is that of a duplicate only if its datagram, or its first fragment, has the same
+//! contents as the last one of its form (short or in fragments): see [`recent`]. A message in one
+//! datagram is always whole, and is received whatever happened to others with its number. A message
+//! that was given up has fragments that may still arrive, and cannot be told from those of another
+//! message with its number: another one in fragments is received only after a second of silence, or
+//! if the sender uses this number again and again.
 //!
 //! If the numbers of a sender jump to and fro between distant places, it has several numberings:
 //! see [`numberings`]. From then on, until a second of silence, none of its numbers is missing or
@@ -42,14 +44,12 @@ mod message;
 mod numberings;
 mod partial;
 mod partial_store;
-mod repetition;
+mod recent;
 mod senders;
 mod sequence;
 mod window_bits;
 
-use std::hash::BuildHasher;
 use std::net::SocketAddrV4;
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 pub use counts::{IntakeCounts, LossReason, SenderStats};
@@ -58,9 +58,9 @@ pub use message::{LiveMessage, MessagePayload};
 use crate::wire::{self, Datagram, Fragment};
 use partial::{FragmentResult, PartialMessage};
 use partial_store::PartialStore;
-use repetition::Reuse;
+use recent::{Digest, MessageForm, Recall, digest_of};
 use senders::SenderTable;
-use sequence::{DatagramHint, Digest, SequenceStatus};
+use sequence::{DatagramHint, SequenceStatus};
 
 /// After this silence no older datagram can still arrive, in nanoseconds.
 const SILENCE_NANOS: u64 = 1_000_000_000;
@@ -88,6 +88,16 @@ impl Default for IntakeLimits {
     fn default() -> Self {
         Self { bytes: 288 << 20, messages: 4096, age: Duration::from_secs(2), senders: 1024 }
     }
+}
+
+/// How a message arrives.
+#[derive(Clone, Copy)]
+struct Arrival {
+    form: MessageForm,
+    /// `None` if this datagram does not start its message.
+    digest: Digest,
+    /// Its sender was silent for so long that no older datagram can still arrive.
+    after_silence: bool,
 }
 
 /// Reassembles messages: see the module.
@@ -133,8 +143,12 @@ impl Intake {
         match wire::parse(datagram) {
             Ok(Datagram::Short { sequence, channel, payload }) => {
                 let (sender, after_silence) = self.record_datagram(from, datagram.len(), now);
-                let digest = digest_of((channel, payload), None);
-                if self.admit_short(sender, sequence, (digest, after_silence))
+                let arrival = Arrival {
+                    form: MessageForm::Short,
+                    digest: digest_of(datagram),
+                    after_silence,
+                };
+                if self.admit(sender, sequence, arrival)
                     && self.count_message(sender, wants(channel))
                 {
                     let payload = MessagePayload::Borrowed(payload);
@@ -143,8 +157,12 @@ impl Intake {
             }
             Ok(Datagram::Fragment(fragment)) => {
                 let (sender, after_silence) = self.record_datagram(from, datagram.len(), now);
-                let Some(whole) = self.add_fragment(sender, &fragment, after_silence, now, wants)
-                else {
+                let arrival = Arrival {
+                    form: MessageForm::Long,
+                    digest: fragment.channel.and_then(|_| digest_of(datagram)),
+                    after_silence,
+                };
+                let Some(whole) = self.add_fragment(sender, &fragment, arrival, now, wants) else {
                     return;
                 };
                 let sequence = whole.sequence;
@@ -220,109 +238,92 @@ impl Intake {
         self.senders.add(from, surplus, now)
     }
 
-    /// Whether a message in one datagram is new.
+    /// Records the first datagram of a message; `false` if it is to be ignored.
     #[inline]
-    fn admit_short(
-        &mut self,
-        sender: u32,
-        sequence: u32,
-        (digest, after_silence): (Digest, bool),
-    ) -> bool {
-        let hint = DatagramHint { starts_message: true, after_silence };
-        let is_new = self.admit((sender, sequence), digest, hint);
-        // A message cannot be sent both in one datagram and in fragments.
-        if !is_new && let Some(id) = self.store.find(sender, sequence) {
-            self.give_up(id, LossReason::Contradictory);
-        }
-        is_new
-    }
-
-    /// Records the sequence number of a message; `false` if it was seen before.
-    #[inline]
-    fn admit(&mut self, (id, sequence): (u32, u32), digest: Digest, hint: DatagramHint) -> bool {
+    fn admit(&mut self, id: u32, sequence: u32, arrival: Arrival) -> bool {
         let slot = self.senders.slot(id);
-        let note = slot.window.record(sequence, hint);
-        if note == (SequenceStatus::New { skipped: 0 }) {
-            slot.window.set_digest(sequence, digest);
+        if slot.window.record_next(sequence, arrival.after_silence) {
+            slot.recent.add(sequence, arrival.form, arrival.digest);
             slot.sender.sent += 1;
             return true;
         }
-        self.apply_status((id, sequence), digest, hint.after_silence, note)
+        self.admit_out_of_order(id, sequence, arrival)
     }
 
     #[inline(never)]
-    fn apply_status(
-        &mut self,
-        (id, sequence): (u32, u32),
-        digest: Digest,
-        after_silence: bool,
-        note: SequenceStatus,
-    ) -> bool {
-        let is_unfinished = self.store.find(id, sequence).is_some();
-        let window = &mut self.senders.slot(id).window;
-        if !matches!(note, SequenceStatus::Seen | SequenceStatus::Settled) {
-            window.set_digest(sequence, digest);
-        } else if !is_unfinished
-            && let Some(reuse) = window.reuse(sequence, digest, (false, after_silence))
-            && self.count_reuse(id, reuse)
-        {
-            return true;
+    fn admit_out_of_order(&mut self, id: u32, sequence: u32, arrival: Arrival) -> bool {
+        let Arrival { form, digest, after_silence } = arrival;
+        let slot = self.senders.slot(id);
+        let recall = slot.recent.recall((sequence, form), digest, after_silence);
+        let is_remembered = matches!(recall, Recall::Received | Recall::Ignored);
+        let starts_message = digest.is_some();
+        let hint = DatagramHint { starts_message, after_silence, is_remembered };
+        let status = slot.window.record(sequence, hint);
+        match (status, recall) {
+            (SequenceStatus::Seen, Recall::Received) => {
+                self.counts.duplicates += 1;
+                return false;
+            }
+            (SequenceStatus::Seen, Recall::Ignored) => {
+                self.counts.passed_over += 1;
+                return false;
+            }
+            (_, Recall::Other { lost }) => self.count_ignored(id, lost),
+            _ => {}
         }
-        let skipped = match note {
-            SequenceStatus::New { skipped } => skipped,
-            SequenceStatus::Earlier { skipped } => {
-                self.counts.late += 1;
-                skipped
-            }
-            SequenceStatus::Restart { skipped, after } => {
-                self.give_up_all_of(id, after, LossReason::Restarted);
-                self.counts.restarts += 1;
-                self.senders.slot(id).sender.restarts += 1;
-                skipped
-            }
-            SequenceStatus::Stray => 0,
-            SequenceStatus::Mixed { retracted } => {
-                self.counts.missing -= self.senders.slot(id).sender.retract(retracted);
-                self.counts.mixed += 1;
-                0
-            }
+        self.count_admitted(id, status);
+        // A 0 is that of a restarted sender even if its message is remembered.
+        let is_restart = matches!(status, SequenceStatus::Restart { after: None, .. });
+        if is_restart || is_remembered {
+            let recent = &mut self.senders.slot(id).recent;
+            recent.clear();
+            recent.add(sequence, form, digest);
+        }
+        true
+    }
+
+    /// Counts a message with this status, and those that are missing because of it.
+    fn count_admitted(&mut self, id: u32, status: SequenceStatus) {
+        match status {
+            SequenceStatus::New { .. } | SequenceStatus::Stray => {}
+            SequenceStatus::Seen => self.counts.reused += 1,
+            SequenceStatus::Earlier { .. } => self.counts.late += 1,
             SequenceStatus::Late => {
                 self.counts.late += 1;
                 self.counts.missing -= 1;
                 self.senders.slot(id).sender.missing -= 1;
-                return true;
+                return;
             }
-            SequenceStatus::Seen => {
-                self.counts.duplicates += 1;
-                return false;
+            SequenceStatus::Restart { after, .. } => {
+                self.give_up_all_of(id, after, LossReason::Restarted);
+                self.counts.restarts += 1;
+                self.senders.slot(id).sender.restarts += 1;
             }
-            SequenceStatus::Settled => {
-                self.counts.passed_over += 1;
-                return false;
+            SequenceStatus::Mixed { retracted } => {
+                self.counts.missing -= self.senders.slot(id).sender.retract(retracted);
+                self.counts.mixed += 1;
             }
-        };
-        let skipped = u64::from(skipped);
+        }
+        let skipped = u64::from(status.skipped());
         self.counts.missing += skipped;
         let slot = self.senders.slot(id);
         self.missing_datagrams += skipped * u64::from(slot.longest);
-        let sender = &mut slot.sender;
-        sender.missing += skipped;
-        sender.sent += skipped + 1;
-        true
+        slot.sender.missing += skipped;
+        slot.sender.sent += skipped + 1;
     }
 
-    /// Counts another message with a number that was seen; `true` if it can be received.
-    fn count_reuse(&mut self, sender: u32, reuse: Reuse) -> bool {
-        let lost = u64::from(reuse.lost);
-        let count = lost + u64::from(reuse.accepted);
-        self.counts.reused += count;
-        if lost > 0 {
-            *self.counts.incomplete.entry(LossReason::Contradictory).or_default() += lost;
+    /// Counts messages as lost that were ignored, as fragments with their number contradicted each
+    /// other.
+    fn count_ignored(&mut self, sender: u32, lost: u8) {
+        if lost == 0 {
+            return;
         }
+        let lost = u64::from(lost);
+        self.counts.reused += lost;
+        *self.counts.incomplete.entry(LossReason::Contradictory).or_default() += lost;
         let sender = &mut self.senders.slot(sender).sender;
-        sender.sent += count;
+        sender.sent += lost;
         sender.incomplete += lost;
-        reuse.accepted
     }
 
     /// Counts a complete message; `true` if it is to be delivered.
@@ -341,18 +342,14 @@ impl Intake {
         &mut self,
         sender: u32,
         fragment: &Fragment<'_>,
-        after_silence: bool,
+        arrival: Arrival,
         now: u64,
         wants: impl Fn(&[u8]) -> bool,
     ) -> Option<PartialMessage> {
         let known = self.store.find(sender, fragment.sequence);
-        let hint = DatagramHint { starts_message: fragment.number == 0, after_silence };
         let slot = self.senders.slot(sender);
         slot.longest = slot.longest.max(fragment.count);
-        let digest = fragment.channel.and_then(|channel| {
-            digest_of((channel, fragment.data), Some((fragment.size, fragment.count)))
-        });
-        if known.is_none() && !self.admit((sender, fragment.sequence), digest, hint) {
+        if known.is_none() && !self.admit(sender, fragment.sequence, arrival) {
             return None;
         }
         // A first fragment may contradict another one.
@@ -361,9 +358,9 @@ impl Intake {
             if let Some(id) = known {
                 self.remove_partial(id);
             }
-            let window = &mut self.senders.slot(sender).window;
-            window.set_digest(fragment.sequence, digest);
-            window.settle(fragment.sequence);
+            let recent = &mut self.senders.slot(sender).recent;
+            recent.set_digest(fragment.sequence, arrival.digest);
+            recent.filter_out(fragment.sequence);
             self.count_message(sender, false);
             return None;
         }
@@ -378,17 +375,18 @@ impl Intake {
         }
         let added = self.store.get(id).add(fragment);
         let is_taken = matches!(added, FragmentResult::Accepted | FragmentResult::Complete);
-        if is_taken && digest.is_some() {
-            self.senders.slot(sender).window.set_digest(fragment.sequence, digest);
+        if is_taken && arrival.digest.is_some() {
+            self.senders.slot(sender).recent.set_digest(fragment.sequence, arrival.digest);
         }
         match added {
             FragmentResult::Accepted => self.store.charge(id),
             FragmentResult::Duplicate => self.counts.duplicates += 1,
             FragmentResult::Contradiction => {
                 self.give_up(id, LossReason::Contradictory);
-                let window = &mut self.senders.slot(sender).window;
-                let reuse = window.reuse(fragment.sequence, digest, (true, after_silence));
-                reuse.map(|reuse| self.count_reuse(sender, reuse));
+                let Arrival { digest, after_silence, .. } = arrival;
+                let recent = &mut self.senders.slot(sender).recent;
+                let lost = recent.ignore(fragment.sequence, digest, after_silence);
+                self.count_ignored(sender, lost);
             }
             FragmentResult::Complete => {
                 self.count_message(sender, true);
@@ -461,7 +459,7 @@ impl Intake {
         if loss == LossReason::Expired && partial.has_begun_before() {
             self.counts.begun_before += 1;
             self.senders.slot(partial.sender).sender.sent -= 1;
-            self.senders.slot(partial.sender).window.give_up(partial.sequence);
+            self.senders.slot(partial.sender).recent.give_up(partial.sequence);
             return;
         }
         self.missing_datagrams += partial.missing_fragments();
@@ -478,15 +476,8 @@ impl Intake {
         *self.counts.incomplete.entry(loss).or_default() += 1;
         let slot = self.senders.slot(sender);
         slot.sender.incomplete += 1;
-        slot.window.give_up(sequence);
+        slot.recent.give_up(sequence);
     }
-}
-
-/// A hash of channel and payload, or of the first fragment of a message with this size and count.
-#[inline]
-fn digest_of(contents: (&[u8], &[u8]), fragments: Option<(u32, u16)>) -> Digest {
-    let hash = foldhash::fast::FixedState::default().hash_one((contents, fragments));
-    Some(NonZeroU32::new(hash as u32).unwrap_or(NonZeroU32::MIN))
 }
 
 #[cfg(test)]

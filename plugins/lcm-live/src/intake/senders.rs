@@ -6,6 +6,7 @@ use hashbrown::HashMap;
 
 use super::SenderStats;
 use super::lru::{LruLinks, LruList};
+use super::recent::RecentMessages;
 use super::sequence::SequenceWindow;
 
 /// Senders by address and port. Each has a small id until it is replaced.
@@ -23,11 +24,12 @@ pub(super) struct SenderTable {
     heard_often: LruList,
 }
 
-/// A sender and its window of sequence numbers.
+/// A sender, its window of sequence numbers, and its last messages.
 #[derive(Debug)]
 pub(super) struct SenderSlot {
     pub(super) sender: SenderStats,
     pub(super) window: SequenceWindow,
+    pub(super) recent: RecentMessages,
     /// Datagrams of its longest message so far.
     pub(super) longest: u16,
 }
@@ -68,7 +70,7 @@ impl SenderTable {
     /// Adds an unknown sender, replacing `surplus` if given.
     pub(super) fn add(&mut self, address: SocketAddrV4, surplus: Option<u32>, now: u64) -> u32 {
         let (sender, window) = (SenderStats::new(address, now), SequenceWindow::new());
-        let slot = SenderSlot { sender, window, longest: 1 };
+        let slot = SenderSlot { sender, window, recent: RecentMessages::default(), longest: 1 };
         let id = match surplus {
             Some(id) => {
                 self.evict(id);

@@ -1,12 +1,10 @@
 //! Tracks one sender's sequence numbers: which are new, late, repeated or missing, and whether the
-//! sender restarted; and by the contents of messages whether a repeated number is that of another.
+//! sender restarted.
 //!
-//! It knows no fragments and keeps no totals; [`IntakeCounts`](super::IntakeCounts) does.
-
-use std::num::NonZeroU32;
+//! It knows no messages and keeps no totals: [`RecentMessages`](super::recent::RecentMessages) and
+//! [`IntakeCounts`](super::IntakeCounts) do.
 
 use super::numberings::Numberings;
-use super::repetition::{Repetition, Reuse};
 use super::window_bits::WindowBits;
 
 /// How many numbers behind the newest are tracked; a power of two.
@@ -17,30 +15,17 @@ const MAX_AHEAD: u32 = 1 << 24;
 const MAX_ZERO_LATE: u32 = 64;
 
 /// A sliding window over one sender's sequence numbers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct SequenceWindow {
     /// `None` until the first number.
     newest: Option<u32>,
     /// Distance from the first number to the newest.
     span: u64,
     seen: WindowBits,
-    /// Seen numbers whose further fragments are ignored.
-    settled: WindowBits,
-    /// Of the settled numbers, those whose message was given up: some of its fragments may still
-    /// arrive, which cannot be told from those of another message with its number.
-    given_up: WindowBits,
     /// A number far from all others: a network error, or the first number after a restart.
     stray: Option<u32>,
-    /// What the messages of seen numbers contain.
-    digests: Box<[Digest]>,
-    stray_digest: Digest,
-    is_stray_given_up: bool,
     numberings: Numberings,
-    repetition: Repetition,
 }
-
-/// A hash of the contents of a message, or of its first fragment; `None` if they are not known.
-pub(super) type Digest = Option<NonZeroU32>;
 
 /// What a sequence number means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +54,6 @@ pub(super) enum SequenceStatus {
     Stray,
     /// Seen before.
     Seen,
-    /// Seen before, and its further fragments are ignored.
-    Settled,
     /// New, and shows that the sender has several numberings: from now on no number is missing or
     /// late.
     Mixed {
@@ -98,134 +81,48 @@ pub(super) struct DatagramHint {
     pub(super) starts_message: bool,
     /// The sender was silent for so long that no older datagram can still arrive.
     pub(super) after_silence: bool,
+    /// It belongs to a message that is remembered, of which another numbering may have moved the
+    /// window away.
+    pub(super) is_remembered: bool,
 }
 
 impl SequenceWindow {
     pub(super) fn new() -> Self {
-        Self::with_digests(vec![None; WINDOW as usize].into())
+        Self::default()
     }
 
-    fn with_digests(digests: Box<[Digest]>) -> Self {
-        Self {
-            newest: None,
-            span: 0,
-            seen: WindowBits::default(),
-            settled: WindowBits::default(),
-            given_up: WindowBits::default(),
-            stray: None,
-            digests,
-            stray_digest: None,
-            is_stray_given_up: false,
-            numberings: Numberings::default(),
-            repetition: Repetition::default(),
-        }
-    }
-
-    /// Sets what the message of a recorded number contains.
+    /// Records a number that follows the newest one; `false` if it does not.
     #[inline]
-    pub(super) fn set_digest(&mut self, sequence: u32, digest: Digest) {
-        match self.stray {
-            Some(stray) if stray == sequence => self.stray_digest = digest,
-            _ => self.digests[(sequence % WINDOW) as usize] = digest,
+    pub(super) fn record_next(&mut self, sequence: u32, after_silence: bool) -> bool {
+        let is_next = self.newest == Some(sequence.wrapping_sub(1)) && !after_silence;
+        // With several numberings, it may have come before the window moved.
+        if !is_next || self.numberings.are_mixed() {
+            return false;
         }
-    }
-
-    /// Whether a number that was seen is that of another message than the recorded one, which is
-    /// recorded in its place. `contradicts` is whether the recorded one was unfinished until now.
-    pub(super) fn reuse(
-        &mut self,
-        sequence: u32,
-        digest: Digest,
-        (contradicts, after_silence): (bool, bool),
-    ) -> Option<Reuse> {
-        let known = match self.stray {
-            Some(stray) if stray == sequence => self.stray_digest,
-            _ => self.digests[(sequence % WINDOW) as usize],
-        };
-        if digest.is_none() || known == digest {
-            return None;
-        }
-        self.set_digest(sequence, digest);
-        known?;
-        self.repetition.record(sequence);
-        let is_in_window = self.is_in_window(sequence);
-        let is_given_up = match is_in_window {
-            true => self.settled.has(sequence) && self.given_up.has(sequence),
-            false => self.is_stray_given_up,
-        };
-        let is_certain = after_silence || self.repetition.is_certain();
-        let accepted = !contradicts && (!is_given_up || is_certain);
-        if !accepted {
-            self.repetition.ignored += 1;
-        } else if is_in_window {
-            self.settled.clear(sequence);
-        } else {
-            self.is_stray_given_up = false;
-        }
-        let lost = if is_certain { std::mem::take(&mut self.repetition.ignored) } else { 0 };
-        Some(Reuse { accepted, lost })
+        self.newest = Some(sequence);
+        self.span += 1;
+        self.seen.set(sequence);
+        true
     }
 
     /// Records a number and returns what it means.
-    #[inline]
     pub(super) fn record(&mut self, sequence: u32, hint: DatagramHint) -> SequenceStatus {
         let Some(newest) = self.newest else {
             self.restart(sequence);
             return SequenceStatus::New { skipped: 0 };
         };
-        let ahead = sequence.wrapping_sub(newest);
-        if ahead == 1 && !hint.after_silence {
-            self.newest = Some(sequence);
-            self.span += 1;
-            self.seen.set(sequence);
-            self.settled.clear(sequence);
+        if self.record_next(sequence, hint.after_silence) {
             return SequenceStatus::New { skipped: 0 };
         }
         self.record_out_of_order(sequence, newest, hint)
     }
 
-    /// Ignores further fragments of this number: they are [`SequenceStatus::Settled`].
-    pub(super) fn settle(&mut self, sequence: u32) {
-        if self.is_in_window(sequence) && self.seen.has(sequence) {
-            self.settled.set(sequence);
-            self.given_up.clear(sequence);
-        }
-    }
-
-    /// Ignores further fragments of this number, and other messages with it until it is certain
-    /// that they are others.
-    pub(super) fn give_up(&mut self, sequence: u32) {
-        self.settle(sequence);
-        if self.is_in_window(sequence) {
-            self.given_up.set(sequence);
-        } else if self.stray == Some(sequence) {
-            self.is_stray_given_up = true;
-        }
-    }
-
-    fn is_in_window(&self, sequence: u32) -> bool {
-        self.newest.is_some_and(|newest| newest.wrapping_sub(sequence) < WINDOW)
-    }
-
     fn restart(&mut self, sequence: u32) {
         let numberings = std::mem::take(&mut self.numberings);
-        let mut digests = std::mem::take(&mut self.digests);
-        digests.fill(None);
-        *self = Self { newest: Some(sequence), numberings, ..Self::with_digests(digests) };
+        *self = Self { newest: Some(sequence), numberings, ..Self::default() };
         self.seen.set(sequence);
     }
 
-    /// Restarts with a number that was recorded as far from all others.
-    fn restart_from_stray(&mut self, stray: u32) {
-        let (digest, is_given_up) = (self.stray_digest, self.is_stray_given_up);
-        self.restart(stray);
-        self.set_digest(stray, digest);
-        if is_given_up {
-            self.give_up(stray);
-        }
-    }
-
-    #[inline(never)]
     fn record_out_of_order(
         &mut self,
         sequence: u32,
@@ -233,19 +130,20 @@ impl SequenceWindow {
         hint: DatagramHint,
     ) -> SequenceStatus {
         let is_newer = sequence != newest && sequence.wrapping_sub(newest) <= MAX_AHEAD;
-        if hint.after_silence && is_newer && self.numberings.are_mixed() {
+        let is_anew = hint.after_silence && is_newer && !hint.is_remembered;
+        if is_anew && self.numberings.are_mixed() {
             // What is missing between several numberings has not been counted.
             self.restart(sequence);
             self.numberings = Numberings::default();
             return SequenceStatus::New { skipped: 0 };
         }
         let status = self.place_out_of_order(sequence, newest, hint);
-        let is_known = matches!(status, SequenceStatus::Seen | SequenceStatus::Settled);
-        if hint.after_silence && !(is_known && self.numberings.are_mixed()) {
+        let is_seen = status == SequenceStatus::Seen;
+        if hint.after_silence && !(is_seen && self.numberings.are_mixed()) {
             self.numberings = Numberings::default();
             return status;
         }
-        if is_known {
+        if is_seen {
             return status;
         }
         if self.numberings.are_mixed() {
@@ -270,19 +168,20 @@ impl SequenceWindow {
         hint: DatagramHint,
     ) -> SequenceStatus {
         let (ahead, behind) = (sequence.wrapping_sub(newest), newest.wrapping_sub(sequence));
-        if ahead != 0 && ahead <= MAX_AHEAD {
-            self.advance(newest, ahead);
-            return SequenceStatus::New { skipped: ahead - 1 };
-        }
-        if self.is_restart(sequence, behind, hint) {
+        let is_newer = ahead != 0 && ahead <= MAX_AHEAD;
+        if !is_newer && self.is_restart(sequence, behind, hint) {
             self.restart(sequence);
             return SequenceStatus::Restart { skipped: 0, after: None };
         }
+        if hint.is_remembered {
+            return SequenceStatus::Seen;
+        }
+        if is_newer {
+            self.advance(newest, ahead);
+            return SequenceStatus::New { skipped: ahead - 1 };
+        }
         if behind >= WINDOW {
             return self.record_stray(sequence);
-        }
-        if self.settled.has(sequence) {
-            return SequenceStatus::Settled;
         }
         if self.seen.has(sequence) {
             return SequenceStatus::Seen;
@@ -300,7 +199,6 @@ impl SequenceWindow {
     fn advance(&mut self, newest: u32, by: u32) {
         // Their bits belonged to numbers that leave the window.
         self.seen.clear_after(newest, by);
-        self.settled.clear_after(newest, by);
         let sequence = newest.wrapping_add(by);
         self.newest = Some(sequence);
         self.span += u64::from(by);
@@ -312,25 +210,23 @@ impl SequenceWindow {
         if !hint.starts_message {
             return false;
         }
-        let in_window = behind < WINDOW;
-        let seen = in_window && self.seen.has(sequence);
+        let seen = behind < WINDOW && self.seen.has(sequence);
         // A 0 with numbers before it is the counter wrapping around.
         let is_first = sequence == 0 && behind != 0 && u64::from(behind) >= self.span;
         if is_first && (seen || behind > MAX_ZERO_LATE) {
             return true;
         }
-        hint.after_silence && !(in_window && self.settled.has(sequence))
+        hint.after_silence && !hint.is_remembered
     }
 
     /// One number far away may be an error; two neighbours are a restart.
     fn record_stray(&mut self, sequence: u32) -> SequenceStatus {
         let Some(stray) = self.stray.replace(sequence) else { return SequenceStatus::Stray };
         let ahead = sequence.wrapping_sub(stray);
-        self.is_stray_given_up &= ahead <= MAX_ZERO_LATE;
         match ahead {
             0 => SequenceStatus::Seen,
             1..=MAX_ZERO_LATE => {
-                self.restart_from_stray(stray);
+                self.restart(stray);
                 self.advance(stray, ahead);
                 SequenceStatus::Restart { skipped: ahead - 1, after: Some(stray) }
             }
@@ -343,8 +239,9 @@ impl SequenceWindow {
 mod tests {
     use super::*;
 
-    const SOON: DatagramHint = DatagramHint { starts_message: true, after_silence: false };
-    const AFTER_SILENCE: DatagramHint = DatagramHint { starts_message: true, after_silence: true };
+    const SOON: DatagramHint =
+        DatagramHint { starts_message: true, after_silence: false, is_remembered: false };
+    const AFTER_SILENCE: DatagramHint = DatagramHint { after_silence: true, ..SOON };
     const RESTART: SequenceStatus = SequenceStatus::Restart { skipped: 0, after: None };
 
     fn window(numbers: impl IntoIterator<Item = u32>) -> SequenceWindow {
@@ -418,7 +315,7 @@ mod tests {
 
     #[test]
     fn what_is_not_the_beginning_of_a_message_is_no_restart() {
-        let inner = DatagramHint { starts_message: false, after_silence: true };
+        let inner = DatagramHint { starts_message: false, ..AFTER_SILENCE };
         assert_eq!(window([0, 1, 2]).record(0, inner), SequenceStatus::Seen);
         assert_eq!(window([0, 1, 2]).record(1, inner), SequenceStatus::Seen);
     }
@@ -468,30 +365,5 @@ mod tests {
         let most = MAX_AHEAD;
         assert_eq!(window([9]).record(9 + most, SOON), SequenceStatus::New { skipped: most - 1 });
         assert_eq!(window([9]).record(10 + most, SOON), SequenceStatus::Stray);
-    }
-
-    #[test]
-    fn what_is_settled_is_forgotten_when_it_leaves_the_window() {
-        for jump in [1, 7] {
-            let mut window = window([1, 2]);
-            window.settle(2);
-            let last = 2 + WINDOW - jump;
-            for number in 3..=last {
-                window.record(number, SOON);
-            }
-            window.record(last + jump, SOON);
-            assert_eq!(window.record(2 + WINDOW, SOON), SequenceStatus::Seen);
-        }
-    }
-
-    #[test]
-    fn settled_numbers_are_distinguished_from_duplicates() {
-        let mut window = window([1, 2, 3]);
-        window.settle(2);
-        window.settle(9);
-        assert_eq!(window.record(2, SOON), SequenceStatus::Settled);
-        assert_eq!(window.record(3, SOON), SequenceStatus::Seen);
-        assert_eq!(window.record(9, SOON), SequenceStatus::New { skipped: 5 });
-        assert_eq!(window.record(9, SOON), SequenceStatus::Seen);
     }
 }

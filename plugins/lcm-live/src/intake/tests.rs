@@ -295,7 +295,6 @@ fn contradicting_fragments_lose_their_message_once() {
         ("longer", fragment(4, 9, 0, (0, 3), b"C\0abcd")),
         ("other bytes, waiting", fragment(4, 9, 6, (2, 3), b"ghj")),
         ("other range, waiting", fragment(4, 9, 7, (2, 3), b"hi")),
-        ("short", short(4)),
     ];
     for (what, contradiction) in contradictions {
         let mut harness = IntakeHarness::default();

@@ -21,12 +21,6 @@ impl WindowBits {
         self.0[word] |= bit;
     }
 
-    #[inline]
-    pub(super) fn clear(&mut self, sequence: u32) {
-        let (word, bit) = bit_position(sequence);
-        self.0[word] &= !bit;
-    }
-
     /// Clears the `count` numbers after this one, a word at a time where possible.
     pub(super) fn clear_after(&mut self, sequence: u32, count: u32) {
         if count >= WINDOW {

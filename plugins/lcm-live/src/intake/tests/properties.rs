@@ -116,6 +116,27 @@ proptest! {
     }
 
     #[test]
+    fn a_message_in_one_datagram_is_received_whatever_its_number(
+        datagrams in proptest::collection::vec(
+            (0u64..SECOND / 3, prop_oneof![0u32..6, 4096u32..4100, any::<u32>()], hostile()),
+            0..200,
+        ),
+    ) {
+        let mut harness = IntakeHarness::default();
+        for (place, (later, sequence, hostile)) in datagrams.iter().enumerate() {
+            harness.now += later * u64::from(place % 20 == 0) * 6;
+            harness.take(1, hostile);
+            let message = [&short(*sequence), &place.to_be_bytes()[..]].concat();
+            let before = harness.delivered.len();
+            harness.take_all(1, &[message.clone(), message]);
+            let times = harness.delivered.len() - before;
+            // A 0 may be that of a restarted sender.
+            prop_assert!(times == 1 || times == 2 && *sequence == 0);
+            harness.check();
+        }
+    }
+
+    #[test]
     fn what_is_missing_is_what_the_network_lost(
         fates in proptest::collection::vec(network_outcome(), 1..3000), before_zero in 1u32..3000,
     ) {

@@ -277,3 +277,129 @@ fn after_a_silence_the_number_of_a_lost_message_is_received_at_once() {
     assert_eq!(harness.counts().lost(), 1);
     harness.check();
 }
+
+#[test]
+fn a_message_in_one_datagram_and_one_in_fragments_may_have_the_same_number() {
+    let [first, second, third] = nine(4);
+    let datagrams = [short(4), first, second, third];
+    for order in (0..256).map(|n| [n & 3, n >> 2 & 3, n >> 4 & 3, n >> 6]) {
+        if (0..4).any(|datagram| !order.contains(&datagram)) {
+            continue;
+        }
+        let mut harness = IntakeHarness::default();
+        // Networks repeat datagrams, at once and later.
+        for at in order.into_iter().chain(order) {
+            harness.take_all(1, &[datagrams[at].clone(), datagrams[at].clone()]);
+        }
+        harness.delivered.sort();
+        let expected = [nine_delivered(1, 4), (1, 4, b"S".to_vec(), b"s".to_vec())];
+        assert_eq!(harness.delivered, expected, "{order:?}");
+        let counts = harness.counts();
+        assert_eq!((counts.reused, counts.duplicates, counts.lost()), (1, 12, 0), "{order:?}");
+        harness.check();
+    }
+}
+
+#[test]
+fn a_message_in_one_datagram_is_received_although_one_with_its_number_was_given_up() {
+    let mut harness = IntakeHarness::default();
+    harness.take_all(1, &three(7, 0)[..2]);
+    harness.take(1, &three(7, 1)[0]);
+    harness.take_all(1, &[named(7, "A", "a"), named(7, "B", "b"), named(7, "B", "b")]);
+    harness.take_all(1, &three(7, 0)[2..]);
+    let counts = harness.counts();
+    assert_eq!((harness.delivered.len(), counts.duplicates, counts.passed_over), (2, 1, 1));
+    assert_eq!((harness.lost(LossReason::Contradictory), counts.lost()), (1, 1));
+    harness.check();
+}
+
+#[test]
+fn a_program_that_alternates_between_a_few_numbers_loses_only_the_messages_that_it_counts() {
+    for numbers in [2, 3, 5] {
+        let mut harness = IntakeHarness::default();
+        for seed in 0..100 {
+            let sent = if seed == 11 { 2 } else { 3 };
+            harness.take_all(1, &three(7 + u32::from(seed) % numbers, seed)[..sent]);
+        }
+        let counts = harness.counts();
+        assert_eq!(counts.messages + counts.lost(), 100, "{numbers}");
+        assert!(counts.lost() <= 8 && counts.reused > 80, "{numbers}: {counts:?}");
+        harness.check();
+    }
+}
+
+#[test]
+fn what_the_network_repeats_is_received_once_also_from_numberings_far_from_each_other() {
+    for starts in [[100_000, 20], [20, 100_000], [5000, 1 << 30], [9, 4096 + 9], [1 << 31, 7]] {
+        for delay in [0, 1, 7, 100] {
+            let mut harness = IntakeHarness::default();
+            let both = |number: u32| starts.map(|start| short(start + number));
+            for number in 1..200 + delay {
+                harness.take_all(1, &both(number));
+                if number > delay {
+                    harness.take_all(1, &both(number - delay));
+                }
+            }
+            let expected = 2 * (199 + delay) as usize;
+            let counts = harness.counts();
+            assert_eq!(
+                (harness.delivered.len(), counts.duplicates, counts.lost()),
+                (expected, 398, 0),
+                "{starts:?} {delay}"
+            );
+            harness.check();
+        }
+    }
+}
+
+#[test]
+fn repeated_fragments_of_numberings_far_from_each_other_start_no_message() {
+    let mut harness = IntakeHarness::default();
+    for number in 1..60 {
+        for start in [100_000, 20] {
+            harness.take_all(1, &three(start + number, 0));
+            harness.take_all(1, &sent(start + 1000 + number, b"NO", &payload(150_000, 0)));
+        }
+        // In any order.
+        for start in [20, 100_000] {
+            let mut repeated = three(start + number, 0);
+            repeated.rotate_left(number as usize % 3);
+            harness.take_all(1, &repeated);
+            harness.take(1, &sent(start + 1000 + number, b"NO", &payload(150_000, 0))[1]);
+        }
+    }
+    harness.now = 3 * SECOND;
+    harness.intake.expire(harness.now);
+    let counts = harness.counts();
+    assert_eq!((counts.messages, counts.unwanted, counts.duplicates), (118, 118, 6 * 59));
+    assert_eq!((counts.lost(), harness.intake.unfinished()), (0, 0));
+    harness.check();
+}
+
+#[test]
+fn a_message_that_was_lost_counts_once_although_another_numbering_follows() {
+    let mut harness = IntakeHarness::default();
+    for number in 1..20 {
+        harness.short(1, [20 + number, 100_000 + number]);
+    }
+    let [first, second, third] = nine(40);
+    harness.take(1, &first);
+    harness.short(1, (0..600).map(|number| 100_020 + number));
+    harness.take(1, &nine(100_620)[0]);
+    assert_eq!(harness.lost(LossReason::Expired), 1);
+    harness.take_all(1, &[second, third]);
+    harness.take_all(1, &nine(100_620)[1..]);
+    let counts = harness.counts();
+    assert_eq!((counts.lost(), counts.passed_over, harness.intake.unfinished()), (1, 2, 0));
+    harness.check();
+}
+
+#[test]
+fn a_sender_with_several_numberings_that_restarts_loses_nothing_by_it() {
+    let mut harness = IntakeHarness::default();
+    for number in 0..100 {
+        harness.short(1, [100_000 + number, number % 50]);
+    }
+    assert_eq!((harness.delivered.len(), harness.counts().lost()), (200, 0));
+    harness.check();
+}
