@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluice_kit::KeyedChannelIds;
 use sluice_model::{Channel, ChannelId, Channels, Clock, Encoding, Error, Name};
 
-use crate::hash::{MessageNames, hex};
+use crate::hash::{MessageNames, from_hex, hex};
 use crate::layout::sensor;
 use crate::wire::{MARKER, MessageHeader};
 
@@ -16,6 +16,12 @@ pub(crate) const TYPE_KEY: &str = "vel.type";
 pub(crate) const VERSION_KEY: &str = "vel.version";
 /// Channel metadata: how deleted messages are marked.
 pub(crate) const MARKER_KEY: &str = "vel.marker";
+
+/// The type number and version of a channel's messages.
+pub(crate) fn type_of_channel(channel: &Channel) -> Option<(u32, i32)> {
+    let type_id = from_hex(channel.metadata.get(TYPE_KEY)?)?;
+    Some((type_id, channel.metadata.get(VERSION_KEY)?.parse().ok()?))
+}
 
 /// Longer sensor names are considered damage: the message then has no sensor.
 const MAX_SENSOR_LEN: usize = 1000;

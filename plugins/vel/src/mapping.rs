@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sluice_model::{Batch, Channel, Clock, Encoding, Name};
 
-use crate::channels::{MARKER_KEY, TYPE_KEY, VERSION_KEY, sensor_of};
+use crate::channels::{MARKER_KEY, sensor_of, type_of_channel};
 use crate::codec::{ABOVE, type_of_key};
 use crate::hash::{from_hex, hex, is_built_in, simple_hash};
 use crate::wire::MARKER;
@@ -48,16 +48,14 @@ pub(crate) struct ChannelMapping {
 
 impl ChannelMapping {
     pub(crate) fn from_channel(channel: &Channel) -> Self {
-        let value = |key: &str| channel.metadata.get(key).map(String::as_str);
-        let known =
-            value(TYPE_KEY).and_then(from_hex).zip(value(VERSION_KEY).and_then(|v| v.parse().ok()));
+        let known = type_of_channel(channel);
         // A type without a known name has its number as channel name; that also works if no
         // metadata is kept.
         let hashed = (type_of_name(&channel.name), 0);
         let (type_id, version) = known.unwrap_or(hashed);
         let was_vel = known.is_some() && channel.encoding == Encoding::Vel;
         let is_named = hashed.0 == type_id || channel.name.text() == hex(type_id);
-        let marker = value(MARKER_KEY).and_then(|marker| marker.strip_prefix("0x"));
+        let marker = channel.metadata.get(MARKER_KEY).and_then(|marker| marker.strip_prefix("0x"));
         let marker = marker.and_then(|digits| u8::from_str_radix(digits, 16).ok());
         Self {
             type_id,
@@ -228,6 +226,7 @@ pub(crate) fn decoded_types(batch: &Batch) -> Vec<Option<DecodedType>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channels::{TYPE_KEY, VERSION_KEY};
 
     fn channel(name: &str, source: &str) -> Channel {
         let mut channel = Channel::new(Name::from_text(name), source, Encoding::Vel);

@@ -9,14 +9,13 @@ use sluice_io::files::LogFile;
 use sluice_model::options::ByteSize;
 use sluice_model::{BlockPool, Error};
 
-use super::chunk::unpack;
 use super::index::{BagIndex, ChunkEntry};
 use super::skip::{MAX_INDEX, bytes};
 use super::window::{BagWindow, FoundAt};
-use super::wire::{RecordHeader, index_entries, max_packed, message_counts, whole_record};
+use super::wire::{RecordHeader, index_entries, message_counts, whole_records};
 
 /// By connection, the times of messages, and their places in the records of a chunk.
-type Messages = BTreeMap<u32, Vec<(i64, u32)>>;
+pub(super) type Messages = BTreeMap<u32, Vec<(i64, u32)>>;
 
 /// What is wrong with the indexes of a bag, one sentence each. Chunks that cannot be read are
 /// damage, and left out.
@@ -31,9 +30,8 @@ pub(super) fn faults(
         if window.is_cancelled() {
             break;
         }
-        let Some((messages, end)) = messages(&mut window, chunk, (&blocks, max_chunk))? else {
-            continue;
-        };
+        let Some((plain, end)) = chunk.unpack(&mut window, (&blocks, max_chunk))? else { continue };
+        let Some(messages) = messages(&plain) else { continue };
         if indexed(&mut window, end)?.as_ref() != Some(&messages) {
             indexes.add(chunk.at);
         }
@@ -66,30 +64,18 @@ impl WrongChunks {
     }
 }
 
-/// The messages of a chunk, and where it ends; `None` if it cannot be read.
-fn messages(
-    window: &mut BagWindow,
-    chunk: &ChunkEntry,
-    (blocks, max_chunk): (&BlockPool, ByteSize),
-) -> Result<Option<(Messages, u64)>, Error> {
-    let FoundAt::Record(record) = window.place(chunk.at)? else { return Ok(None) };
-    if u64::from(record.data_len) > max_packed(max_chunk) {
-        return Ok(None);
-    }
-    let packed = bytes(window, chunk.at + record.data_at as u64, record.data_len)?;
-    let limits = (blocks, max_chunk);
-    let unpacked = unpack(chunk.compression, packed.into(), chunk.plain_len, false, limits);
-    let Ok(unpacked) = unpacked else { return Ok(None) };
-    let (mut messages, mut rest) = (Messages::new(), &unpacked.plain[..]);
-    while let Some((record, data)) = whole_record(rest) {
+/// The messages among the records of a chunk; `None` if not all of them are whole.
+pub(super) fn messages(plain: &[u8]) -> Option<Messages> {
+    let (mut messages, mut end) = (Messages::new(), 0);
+    for (at, record, data) in whole_records(plain) {
         if let RecordHeader::Message { connection, time } = record.header {
-            let place = u32::try_from(unpacked.plain.len() - rest.len()).unwrap_or(u32::MAX);
+            let place = u32::try_from(at).unwrap_or(u32::MAX);
             messages.entry(connection).or_default().push((time, place));
         }
-        rest = rest.get(record.data_at + data.len()..).unwrap_or_default();
+        end = at + record.data_at + data.len();
     }
     messages.values_mut().for_each(|list| list.sort_unstable());
-    Ok(rest.is_empty().then_some((messages, chunk.at.saturating_add(record.len()))))
+    (end == plain.len()).then_some(messages)
 }
 
 /// The messages that the index at `at` lists; `None` if it cannot be read.
@@ -115,7 +101,7 @@ fn indexed(window: &mut BagWindow, mut at: u64) -> Result<Option<Messages>, Erro
 }
 
 /// Whether the end of the bag has the times and the numbers of a chunk's messages.
-fn is_described(
+pub(super) fn is_described(
     window: &mut BagWindow,
     chunk: &ChunkEntry,
     messages: &Messages,

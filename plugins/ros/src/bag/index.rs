@@ -9,14 +9,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use sluice_io::files::{self, InputFiles, LogFile};
 use sluice_model::options::ByteSize;
 use sluice_model::{BlockPool, Error};
 
-use super::chunk::{Unpacked, unpack};
+use super::checks;
+use super::chunk::unpack;
 use super::connections::{Connections, MAX_DESCRIPTION};
+use super::skip::bytes;
 use super::window::{BagWindow, FoundAt};
-use super::wire::{BagCompression, ChunkSummary, RecordHeader, max_packed, whole_record};
+use super::wire::{BagCompression, ChunkSummary, RecordHeader, max_packed, whole_records};
 
 /// A chunk of a bag.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +31,25 @@ pub(crate) struct ChunkEntry {
     pub(crate) messages_before: u64,
     /// What the end of the bag says of it.
     pub(crate) summary: Option<SummaryPlace>,
+}
+
+impl ChunkEntry {
+    /// The records of the chunk, and where it ends; `None` if it cannot be read.
+    pub(crate) fn unpack(
+        &self,
+        window: &mut BagWindow,
+        (blocks, max_chunk): (&BlockPool, ByteSize),
+    ) -> Result<Option<(Bytes, u64)>, Error> {
+        let FoundAt::Record(record) = window.place(self.at)? else { return Ok(None) };
+        if u64::from(record.data_len) > max_packed(max_chunk) {
+            return Ok(None);
+        }
+        let packed = bytes(window, self.at + record.data_at as u64, record.data_len)?;
+        let limits = (blocks, max_chunk);
+        let unpacked = unpack(self.compression, packed.into(), self.plain_len, false, limits);
+        let end = self.at.saturating_add(record.len());
+        Ok(unpacked.ok().map(|unpacked| (unpacked.plain, end)))
+    }
 }
 
 /// The times of a chunk's messages, and where their numbers by connection are: a position and a
@@ -46,6 +68,9 @@ pub(crate) struct BagIndex {
     pub(crate) messages: u64,
     /// The connections declared behind the chunks.
     pub(crate) connections: Connections,
+    /// Whether the end of the bag contradicts a chunk in which a connection has its first message:
+    /// then no chunk can be skipped.
+    pub(crate) has_wrong_summary: bool,
     /// Why the index cannot be used.
     pub(crate) fault: Option<String>,
 }
@@ -181,35 +206,27 @@ impl BagIndex {
         }
     }
 
-    /// Compares the connections with what these chunks declare. Returns what is wrong. A chunk that
+    /// Compares the connections with what these chunks declare, and what the end of the bag says of
+    /// the chunks with their messages. Returns what is wrong with the connections. A chunk that
     /// cannot be read contradicts nothing.
     fn check_declarations(
-        &self,
+        &mut self,
         window: &mut BagWindow,
         chunks: &BTreeSet<usize>,
         max_chunk: ByteSize,
     ) -> Result<Option<String>, Error> {
         let blocks = BlockPool::new(1 << 20, 2);
-        for ChunkEntry { at, plain_len, compression, .. } in
-            chunks.iter().filter_map(|chunk| self.chunks.get(*chunk)).copied()
-        {
-            let FoundAt::Record(record) = window.place(at)? else { continue };
-            if u64::from(record.data_len) > max_packed(max_chunk) {
-                continue;
-            }
-            let mut packed = vec![0; record.data_len as usize];
-            window.read(at + record.data_at as u64, &mut packed)?;
-            let limits = (&blocks, max_chunk);
-            let unpacked = unpack(compression, packed.into(), plain_len, false, limits);
-            let Ok(Unpacked { plain, .. }) = unpacked else { continue };
-            let mut rest = &plain[..];
-            while let Some((record, data)) = whole_record(rest) {
+        for chunk in chunks.iter().filter_map(|chunk| self.chunks.get(*chunk)) {
+            let Some((plain, _)) = chunk.unpack(window, (&blocks, max_chunk))? else { continue };
+            for (_, record, data) in whole_records(&plain) {
                 if let RecordHeader::Connection { id, topic } = &record.header
                     && let Err(why) = self.connections.check(*id, topic, data)
                 {
                     return Ok(Some(why));
                 }
-                rest = rest.get(record.data_at + data.len()..).unwrap_or_default();
+            }
+            if let Some(messages) = checks::messages(&plain) {
+                self.has_wrong_summary |= !checks::is_described(window, chunk, &messages)?;
             }
         }
         Ok(None)

@@ -22,18 +22,38 @@ pub(crate) fn needs_nothing(
     query: &Query,
     mut is_needed: impl FnMut(u32) -> Result<bool, Error>,
 ) -> Result<bool, Error> {
-    let Some(SummaryPlace { times, counts: (at, len) }) = chunk.summary else { return Ok(false) };
-    let is_needed_time = query.wants_times(times.0, times.1);
-    if len > MAX_INDEX || (is_needed_time && query.channels.is_all()) {
+    let Some(summary) = chunk.summary else { return Ok(false) };
+    let is_needed_time = query.wants_times(summary.times.0, summary.times.1);
+    if is_needed_time && query.channels.is_all() {
         return Ok(false);
     }
-    let Some(counts) = message_counts(&bytes(window, at, len)?) else { return Ok(false) };
+    let counts = counts(window, summary)?;
     for id in counts.keys().filter(|_| is_needed_time) {
         if is_needed(*id)? {
             return Ok(false);
         }
     }
-    agrees(window, next, &counts, times)
+    agrees(window, next, &counts, summary.times)
+}
+
+/// Whether the index at `at` has the messages that the end of the bag says.
+pub(crate) fn is_consistent(
+    window: &mut BagWindow,
+    summary: SummaryPlace,
+    at: u64,
+) -> Result<bool, Error> {
+    let counts = counts(window, summary)?;
+    agrees(window, at, &counts, summary.times)
+}
+
+/// The numbers of a chunk's messages; none if they cannot be read.
+fn counts(window: &mut BagWindow, summary: SummaryPlace) -> Result<BTreeMap<u32, u32>, Error> {
+    let (at, len) = summary.counts;
+    let counts = match len <= MAX_INDEX {
+        true => message_counts(&bytes(window, at, len)?),
+        false => None,
+    };
+    Ok(counts.unwrap_or_default())
 }
 
 /// Whether the index at `at` has these messages.

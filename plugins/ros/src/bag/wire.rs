@@ -232,11 +232,21 @@ impl Record {
 }
 
 /// Whether these bytes are whole records.
-pub(crate) fn is_chain(mut bytes: &[u8]) -> bool {
-    while let Some((record, data)) = whole_record(bytes) {
-        bytes = bytes.get(record.data_at + data.len()..).unwrap_or_default();
-    }
-    bytes.is_empty()
+pub(crate) fn is_chain(bytes: &[u8]) -> bool {
+    let last = whole_records(bytes).last();
+    last.map_or(0, |(at, record, data)| at + record.data_at + data.len()) == bytes.len()
+}
+
+/// The records at the start of these bytes, with their places and data, up to the first one that is
+/// not whole.
+pub(crate) fn whole_records(bytes: &[u8]) -> impl Iterator<Item = (usize, Record, &[u8])> {
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        let at = next;
+        let (record, data) = whole_record(bytes.get(at..)?)?;
+        next = at + record.data_at + data.len();
+        Some((at, record, data))
+    })
 }
 
 /// The record at the start of these bytes, and its data.

@@ -251,40 +251,51 @@ fn messages_of_a_connection_that_is_declared_again_differently_are_not_read() {
     }
 }
 
-/// A closed bag with a chunk of messages at these times. Its index says that they are at others.
-fn closed_bag(times: [u32; 3], indexed: [u32; 3], described: (u32, u32)) -> Vec<u8> {
+/// A chunk of a closed bag: when its messages are, when the index behind it says that they are, and
+/// from when to when the end of the bag says so.
+type IndexedChunk = ([u32; 3], [u32; 3], (u32, u32));
+
+fn closed_bag(chunks: &[IndexedChunk]) -> Vec<u8> {
     let magic = b"#ROSBAG V2.0\n".to_vec();
-    let mut records = connection(0, b"/a");
-    let mut entries = Vec::new();
-    for (time, listed) in times.into_iter().zip(indexed) {
-        entries.extend([bag_time(listed), (records.len() as u32).to_le_bytes().to_vec()].concat());
-        records.extend(message(0, time));
-    }
-    let chunk = bag_chunk(&records);
     let (zero, one, three) = (0u32.to_le_bytes(), 1u32.to_le_bytes(), 3u32.to_le_bytes());
-    let index: [(&str, &[u8]); 4] =
-        [("op", &[4]), ("ver", &one), ("conn", &zero), ("count", &three)];
-    let index = bag_record(&index, &entries);
+    let chunk_count = (chunks.len() as u32).to_le_bytes();
     let head = |index_at: u64| {
         let index_at = index_at.to_le_bytes();
-        let fields: [(&str, &[u8]); 4] =
-            [("op", &[3]), ("index_pos", &index_at), ("conn_count", &one), ("chunk_count", &one)];
+        let fields: [(&str, &[u8]); 4] = [
+            ("op", &[3]),
+            ("index_pos", &index_at),
+            ("conn_count", &one),
+            ("chunk_count", &chunk_count),
+        ];
         bag_record(&fields, b"")
     };
-    let chunk_at = magic.len() + head(0).len();
-    let end_at = (chunk_at + chunk.len() + index.len()) as u64;
-    let (chunk_at, start, end) =
-        ((chunk_at as u64).to_le_bytes(), bag_time(described.0), bag_time(described.1));
-    let info: [(&str, &[u8]); 6] = [
-        ("op", &[6]),
-        ("ver", &one),
-        ("chunk_pos", &chunk_at),
-        ("start_time", &start),
-        ("end_time", &end),
-        ("count", &one),
-    ];
-    let info = bag_record(&info, &[zero, three].concat());
-    [magic, head(end_at), chunk, index, connection(0, b"/a"), info].concat()
+    let front_len = magic.len() + head(0).len();
+    let (mut data, mut end) = (Vec::new(), connection(0, b"/a"));
+    for (times, indexed, (first, last)) in chunks {
+        let chunk_at = ((front_len + data.len()) as u64).to_le_bytes();
+        let (mut records, mut entries) = (connection(0, b"/a"), Vec::new());
+        for (time, listed) in times.iter().zip(indexed) {
+            let place = (records.len() as u32).to_le_bytes().to_vec();
+            entries.extend([bag_time(*listed), place].concat());
+            records.extend(message(0, *time));
+        }
+        data.extend(bag_chunk(&records));
+        let index: [(&str, &[u8]); 4] =
+            [("op", &[4]), ("ver", &one), ("conn", &zero), ("count", &three)];
+        data.extend(bag_record(&index, &entries));
+        let (start_time, end_time) = (bag_time(*first), bag_time(*last));
+        let info: [(&str, &[u8]); 6] = [
+            ("op", &[6]),
+            ("ver", &one),
+            ("chunk_pos", &chunk_at),
+            ("start_time", &start_time),
+            ("end_time", &end_time),
+            ("count", &one),
+        ];
+        end.extend(bag_record(&info, &[zero, three].concat()));
+    }
+    let index_at = (front_len + data.len()) as u64;
+    [magic, head(index_at), data, end].concat()
 }
 
 #[test]
@@ -300,7 +311,7 @@ fn an_index_that_does_not_list_the_messages_is_a_fault() {
         ([10, 11, 13], (10, 12), &[index]),
         ([13; 3], (13, 13), &[index, end]),
     ] {
-        overwrite(&path, &closed_bag(times, indexed, described)).unwrap();
+        overwrite(&path, &closed_bag(&[(times, indexed, described)])).unwrap();
         let found = contents(&path);
         assert_eq!((found.events.len(), found.damage.len()), (3, 0));
         let faults = source(&path).faults(&path).unwrap();
@@ -310,6 +321,57 @@ fn an_index_that_does_not_list_the_messages_is_a_fault() {
             "{faults:?}"
         );
     }
+}
+
+/// The seconds of the messages from `from` to before `to`, and the damage.
+fn in_window(path: &Path, splits: u64, (from, to): (u32, u32)) -> (Vec<i64>, Vec<String>) {
+    let second = 1_000_000_000;
+    let times = i64::from(from) * second..i64::from(to) * second;
+    let found = gather_with(&*source(path), splits, &context(times, "*")).unwrap();
+    let seconds = found.events.iter().map(|event| event.timestamp / second).collect();
+    (seconds, found.damage.into_iter().map(|(.., reason)| reason).collect())
+}
+
+/// A chunk whose messages are at other times than all of the bag says.
+const MISINDEXED: [IndexedChunk; 3] = [
+    ([10, 11, 12], [110, 111, 112], (110, 112)),
+    ([13, 14, 15], [113, 114, 115], (113, 115)),
+    ([16, 17, 18], [116, 117, 118], (116, 118)),
+];
+
+#[test]
+fn a_window_is_complete_if_the_first_chunk_of_a_connection_contradicts_the_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.bag");
+    overwrite(&path, &closed_bag(&MISINDEXED)).unwrap();
+    for splits in [1, u64::MAX] {
+        assert_eq!(in_window(&path, splits, (11, 18)), ((11..18).collect(), vec![]));
+        assert_eq!(in_window(&path, splits, (100, 200)), (vec![], vec![]));
+    }
+}
+
+#[test]
+fn messages_that_contradict_the_index_by_which_others_are_skipped_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.bag");
+    let first = ([1, 2, 3], [1, 2, 3], (1, 3));
+    let [second, third, fourth] = MISINDEXED;
+    overwrite(&path, &closed_bag(&[first, second, third, fourth])).unwrap();
+    for splits in [1, u64::MAX] {
+        // The index has nothing there, and no chunk is read.
+        assert_eq!(in_window(&path, splits, (10, 19)), (vec![], vec![]));
+        // By the index, the second and the third chunk are needed.
+        let (seconds, damage) = in_window(&path, splits, (13, 114));
+        assert_eq!(seconds, [13, 14, 15]);
+        assert_eq!(damage.len(), 2);
+        assert!(damage.iter().all(|why| why.contains("may be missing")), "{damage:?}");
+    }
+    // Without a window, the index decides nothing.
+    assert_eq!(contents(&path).damage, []);
+    // Where the bag contradicts itself, too, nothing is skipped.
+    let second = ([10, 11, 12], [10, 11, 12], (110, 112));
+    overwrite(&path, &closed_bag(&[first, second])).unwrap();
+    assert_eq!(in_window(&path, u64::MAX, (11, 112)), (vec![11, 12], vec![]));
 }
 
 proptest! {

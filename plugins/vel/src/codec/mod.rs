@@ -11,6 +11,7 @@ use std::sync::Arc;
 use arrow_schema::Schema;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sluice_kit::columns::PayloadPlan;
 use sluice_kit::type_library::MAX_DESCRIPTION_LEN;
 use sluice_kit::{TypeFile, TypePaths};
 use sluice_model::raw::RawColumn;
@@ -19,7 +20,7 @@ use sluice_model::{
     PayloadType, TypeKey, UnusableTypes,
 };
 
-use crate::channels::{TYPE_KEY, VERSION_KEY};
+use crate::channels::type_of_channel;
 use crate::hash;
 
 mod declared;
@@ -216,14 +217,11 @@ impl VelCodec {
         }
         if let (Ok(described), Ok(plan)) = (described, plan) {
             let described = Arc::new(described);
-            let raw = raw_key(described.key);
-            let form = PayloadType::new(Arc::clone(&described), plan)
-                .with_raw_column(RawColumn::Booleans, raw);
             self.declared.types.push(KnownType {
-                message_type: described,
+                message_type: Arc::clone(&described),
                 file: file.clone(),
                 line: *line,
-                payload_type: Ok(form),
+                payload_type: Ok(payload_type(described, plan)),
             });
         }
     }
@@ -279,12 +277,10 @@ fn message_type(declared: &DeclaredMessage, versions: Versions) -> Result<Messag
     })
 }
 
-/// The type and version of a channel's messages.
-fn channel_type(channel: &Channel) -> Option<(u32, i32)> {
-    let value = |key: &str| channel.metadata.get(key).map(String::as_str);
-    value(TYPE_KEY)
-        .and_then(hash::from_hex)
-        .zip(value(VERSION_KEY).and_then(|version| version.parse().ok()))
+/// The payload type of these messages, which have this plan.
+fn payload_type(message: Arc<MessageType>, plan: PayloadPlan) -> PayloadType {
+    let raw = raw_key(message.key);
+    PayloadType::new(message, plan).with_raw_column(RawColumn::Booleans, raw)
 }
 
 impl Codec for VelCodec {
@@ -296,7 +292,7 @@ impl Codec for VelCodec {
         if channel.encoding != Encoding::Vel {
             return None;
         }
-        let key = channel_type(channel).and_then(|(id, version)| {
+        let key = type_of_channel(channel).and_then(|(id, version)| {
             let highest = self.versions.get(&id).and_then(|all| all.last());
             match highest {
                 Some(highest) if version > *highest => type_key(id, *highest, Versions::Above),
@@ -316,10 +312,8 @@ impl Codec for VelCodec {
             let found = message_type(&declared, versions)?;
             let is_raw = message.key == raw_key(found.key);
             if (is_raw || message.key == found.key) && message.name == found.name {
-                let (plan, raw) = (declared.plan(versions)?, raw_key(found.key));
-                let form = PayloadType::new(Arc::new(found), plan)
-                    .with_raw_column(RawColumn::Booleans, raw);
-                return Ok(form.with_key(message.key));
+                let plan = declared.plan(versions)?;
+                return Ok(payload_type(Arc::new(found), plan).with_key(message.key));
             }
         }
         Err("the description is of another message".to_owned())

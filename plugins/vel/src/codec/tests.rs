@@ -1,4 +1,5 @@
 use super::*;
+use crate::channels::{TYPE_KEY, VERSION_KEY};
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{BinaryArray, RecordBatch};

@@ -2,13 +2,21 @@
 
 #![warn(clippy::indexing_slicing)]
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use sluice_model::{Batch, BatchBuilder, Error, PayloadOffset};
 
 use super::{BATCH_EVENTS, BagReader};
 use crate::bag::chunk::{Unpacked, unpack};
+use crate::bag::index::{BagIndex, SummaryPlace};
 use crate::bag::skip;
 use crate::bag::wire::{BagCompression, Record, RecordHeader, is_chain, max_packed, whole_record};
+
+/// What is wrong if a message contradicts the index by which chunks were skipped.
+const MISINDEXED: &str = "the index says other times than those of a chunk's messages: further \
+                          messages in the window may be missing, in chunks that the index excludes; \
+                          an MCAP file made from the whole bag has a right index";
 
 /// The records of a chunk, and how far they are read.
 pub(super) struct Unit {
@@ -19,6 +27,8 @@ pub(super) struct Unit {
     len: u64,
     /// Where its records are in the bag, if they are not compressed.
     plain_at: Option<u64>,
+    /// What the end of the bag says of it, if chunks outside the window are skipped by that.
+    summary: Option<SummaryPlace>,
     /// Messages of connections that are not declared.
     undeclared: u64,
     /// What is wrong with it.
@@ -26,11 +36,15 @@ pub(super) struct Unit {
 }
 
 impl BagReader {
+    /// The index, if chunks are skipped by it.
+    fn skipping_index(&self) -> Option<&Arc<BagIndex>> {
+        let is_all = self.context.query.is_all();
+        self.index.as_ref().filter(|index| !is_all && !index.has_wrong_summary)
+    }
+
     /// Whether nothing in the chunk at `at` is needed, by the index.
     fn may_skip(&mut self, at: u64, next: u64) -> Result<bool, Error> {
-        let Some(index) = self.index.clone().filter(|_| !self.context.query.is_all()) else {
-            return Ok(false);
-        };
+        let Some(index) = self.skipping_index().cloned() else { return Ok(false) };
         let Some(chunk) = index.chunk(at) else { return Ok(false) };
         let Self { window, channels, context, .. } = self;
         let is_needed = |id| -> Result<bool, Error> {
@@ -89,12 +103,16 @@ impl BagReader {
                 if let Some(chunk) = self.index.as_ref().and_then(|index| index.chunk(at)) {
                     self.number = i64::try_from(chunk.messages_before).unwrap_or(i64::MAX);
                 }
+                let index =
+                    self.skipping_index().filter(|_| !self.context.query.window().is_open());
+                let summary = index.and_then(|index| index.chunk(at)?.summary);
                 let plain_at = (compression == BagCompression::None).then_some(data_at);
                 // The rest of it would have come.
                 let cut = cut.filter(|_| reaches || !self.window.was_stopped());
                 let fault = cut.map(|why| format!("a chunk is not complete: {why}"));
                 let len = end - at;
-                self.unit = Some(Unit { plain, pos: 0, at, len, plain_at, undeclared: 0, fault });
+                let unit = Unit { plain, pos: 0, at, len, plain_at, summary, undeclared: 0, fault };
+                self.unit = Some(unit);
                 self.at = end;
             }
             Err(why) => {
@@ -131,6 +149,12 @@ impl BagReader {
                 RecordHeader::Message { connection, time } => {
                     let number = self.number;
                     self.number += 1;
+                    if let Some(summary) = unit.summary
+                        && !(summary.times.0..=summary.times.1).contains(&time)
+                    {
+                        unit.summary = None;
+                        self.doubt_index(summary, &unit)?;
+                    }
                     match self.channel(connection)? {
                         None => unit.undeclared += 1,
                         Some(Some(channel)) if window.wants_time(time) => {
@@ -149,6 +173,15 @@ impl BagReader {
         }
         self.unit = Some(unit);
         Ok(batch.finish())
+    }
+
+    /// Reports that a chunk contradicts what the end of the bag says of it, if the index behind the
+    /// chunk says the same: otherwise no chunk like it is skipped.
+    fn doubt_index(&mut self, summary: SummaryPlace, unit: &Unit) -> Result<(), Error> {
+        if skip::is_consistent(&mut self.window, summary, unit.at + unit.len)? {
+            self.report(unit.at, 0, MISINDEXED);
+        }
+        Ok(())
     }
 
     /// Reports what is wrong with a chunk.
