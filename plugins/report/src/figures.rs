@@ -34,8 +34,9 @@ pub struct Figures {
     pub is_relative: bool,
     /// Events whose time is earlier than that of the event before them.
     pub steps_back: u64,
-    /// Events whose number does not follow that of the event before them: lost, or left out.
-    pub sequence_jumps: u64,
+    /// Events whose number does not follow that of the event before them: lost, or left out. `None`
+    /// if no number follows the one before, so that the numbers are no sequence.
+    pub sequence_jumps: Option<u64>,
     /// Events whose time does not fit into 64 bits.
     pub wide_times: u64,
     /// The buckets of time that all counts and series below share.

@@ -250,11 +250,11 @@ fn far_times(figures: &Figures) -> Option<Finding> {
 }
 
 fn missing(figures: &Figures) -> Option<Finding> {
-    (figures.sequence_jumps > 0).then(|| Finding {
+    figures.sequence_jumps.filter(|jumps| *jumps > 0).map(|jumps| Finding {
         kind: FindingKind::Missing,
         text: format!(
             "Event numbers jump {}: events are lost, or were left out",
-            units::pluralize(figures.sequence_jumps, "time")
+            units::pluralize(jumps, "time")
         ),
         channel: None,
         time: None,
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn the_worst_comes_first() {
         let mut log = figures(vec![ChannelFigures { undecoded: 3, ..channel("A", &[(1, 2)]) }]);
-        log.sequence_jumps = 1;
+        log.sequence_jumps = Some(1);
         log.inputs = vec![InputFigures { damaged_ranges: 1, ..InputFigures::default() }];
         let kinds: Vec<FindingKind> = findings(&log).iter().map(|finding| finding.kind).collect();
         use FindingKind::{Damage, Gap, Missing, Undecoded};

@@ -62,12 +62,22 @@ impl BoundTemplate<'_> {
         let start = out.len();
         let most = start.saturating_add(MAX_TEXT);
         let is_whole = self.parts.iter().all(|(part, values)| {
+            let before = out.len();
             match part {
                 TemplatePart::Text(text) => out.extend_from_slice(text.as_bytes()),
-                TemplatePart::Channel => write_text(channel.name.text(), out),
-                TemplatePart::Source => write_text(&channel.source, out),
+                TemplatePart::Channel(width) => {
+                    write_text(channel.name.text(), out);
+                    fill_text(before, *width, out);
+                }
+                TemplatePart::Source(width) => {
+                    write_text(&channel.source, out);
+                    fill_text(before, *width, out);
+                }
                 TemplatePart::Sequence(format) => write_signed(event.sequence, *format, out),
-                TemplatePart::Timestamp => write_time(channel.clock, event.timestamp, out),
+                TemplatePart::Timestamp(width) => {
+                    write_time(channel.clock, event.timestamp, out);
+                    fill_text(before, *width, out);
+                }
                 TemplatePart::TimestampNs(format) => write_signed(event.timestamp, *format, out),
                 TemplatePart::Field(inserted) => {
                     let found = values.as_ref().zip(row);
@@ -162,9 +172,9 @@ impl NullableValues {
             FieldValues::Unsigned(values) => write_unsigned(values[row], format, out),
             FieldValues::Written { text, ends } => {
                 let start = row.checked_sub(1).map_or(0, |before| ends[before]);
-                let written = &text[start..ends[row]];
-                out.extend_from_slice(written);
-                fill_text(written, format.width, out);
+                let before = out.len();
+                out.extend_from_slice(&text[start..ends[row]]);
+                fill_text(before, format.width, out);
             }
             FieldValues::List { ranges, elements } => {
                 return ranges[row].clone().enumerate().all(|(n, place)| {
@@ -269,14 +279,14 @@ fn write_time(clock: Clock, nanos: i64, out: &mut Vec<u8>) {
     }
 }
 
-/// Pads the end of `out` on the left with spaces, up to a width in characters.
-fn fill_text(text: &[u8], width: usize, out: &mut Vec<u8>) {
+/// Pads the text at `start` on the left with spaces, up to a width in characters.
+fn fill_text(start: usize, width: usize, out: &mut Vec<u8>) {
+    let text = &out[start..];
     if text.len() / MAX_CHARACTER_LEN >= width {
         return;
     }
     let characters = std::str::from_utf8(text).map_or(text.len(), |text| text.chars().count());
-    let at = out.len() - text.len();
-    out.splice(at..at, std::iter::repeat_n(b' ', width.saturating_sub(characters)));
+    out.splice(start..start, std::iter::repeat_n(b' ', width.saturating_sub(characters)));
 }
 
 /// The longest UTF-8 character.

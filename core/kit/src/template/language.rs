@@ -10,10 +10,11 @@ use super::decimals::NumberFormat;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TemplatePart {
     Text(String),
-    Channel,
-    Source,
+    /// With a minimum width, as the other texts.
+    Channel(usize),
+    Source(usize),
     Sequence(NumberFormat),
-    Timestamp,
+    Timestamp(usize),
     TimestampNs(NumberFormat),
     Field(FieldPart),
 }
@@ -104,10 +105,10 @@ impl TemplateScanner<'_> {
     /// Parses the name of a value.
     fn value(&self, text: &str) -> Result<TemplatePart, TemplateError> {
         Ok(match text {
-            "channel" => TemplatePart::Channel,
-            "source" => TemplatePart::Source,
+            "channel" => TemplatePart::Channel(0),
+            "source" => TemplatePart::Source(0),
             "sequence" => TemplatePart::Sequence(NumberFormat::default()),
-            "timestamp" => TemplatePart::Timestamp,
+            "timestamp" => TemplatePart::Timestamp(0),
             "timestamp_ns" => TemplatePart::TimestampNs(NumberFormat::default()),
             _ => TemplatePart::Field(self.field(text)?),
         })
@@ -157,7 +158,14 @@ impl TemplateScanner<'_> {
             match &mut part {
                 TemplatePart::Sequence(ours) | TemplatePart::TimestampNs(ours) => *ours = format,
                 TemplatePart::Field(inserted) => inserted.format = format,
-                _ => return self.error("this is text; formats are for numbers"),
+                TemplatePart::Channel(width)
+                | TemplatePart::Source(width)
+                | TemplatePart::Timestamp(width)
+                    if !format.zeros && format.decimals.is_none() =>
+                {
+                    *width = format.width;
+                }
+                _ => return self.error("this is text: it takes only a width, such as `12`"),
             }
         }
         self.0.take(format_text.len());

@@ -212,6 +212,12 @@ fn every_kind_of_number_and_time_is_one() {
 }
 
 #[test]
+fn texts_of_the_event_are_padded_to_a_width() {
+    assert_eq!(whole("{channel:8}|{source:5}|{source:2}", &pose()), "  POSE\\n|  log|log");
+    assert_eq!(whole("{timestamp:32}", &pose()), "  2007-11-03T14:00:00.123456000Z");
+}
+
+#[test]
 fn mistakes_are_told_with_their_places() {
     for (text, part) in [
         ("a}", "at character 2: `}` without `{`"),
@@ -224,7 +230,8 @@ fn mistakes_are_told_with_their_places() {
         ("{a:6f}", "found `6f`"),
         ("{a:.9999}", "at most 64"),
         ("{a[*]:65}", "at most 64"),
-        ("{channel:5}", "formats are for numbers"),
+        ("{channel:05}", "takes only a width"),
+        ("{timestamp:.3}", "takes only a width"),
         ("{a;,}", "at character 3: separators are for lists"),
         ("{`a}", "this brace is not closed"),
     ] {

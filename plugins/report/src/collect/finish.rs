@@ -97,11 +97,10 @@ impl Collection {
         }
     }
 
-    /// If every number jumps, the numbers are no sequence.
-    fn sequence_jumps(&self) -> u64 {
+    fn sequence_jumps(&self) -> Option<u64> {
         let census = &self.part.census;
-        let is_sequence = census.sequence_jumps + 1 < census.all.events;
-        if is_sequence { census.sequence_jumps } else { 0 }
+        let is_sequence = census.all.events < 2 || census.sequence_jumps + 1 < census.all.events;
+        is_sequence.then_some(census.sequence_jumps)
     }
 
     fn channel(

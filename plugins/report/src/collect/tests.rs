@@ -85,7 +85,7 @@ fn figures(parts: impl IntoIterator<Item = Part>, channels: &Channels) -> Figure
 
 /// Events with their own numbers, so that cuts do not change them.
 fn renumbered(mut figures: Figures) -> Figures {
-    figures.sequence_jumps = 0;
+    figures.sequence_jumps = None;
     figures
 }
 

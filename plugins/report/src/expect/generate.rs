@@ -9,7 +9,7 @@ use sluice_model::Pattern;
 
 use super::values::LEAST_EVENTS;
 use super::words::length;
-use crate::figures::{ChannelFigures, FieldFigures, Figures};
+use crate::figures::{ChannelFigures, FieldFigures, Figures, Thinned};
 
 /// How far rates may differ from those of the good log.
 const TOLERANCE: f64 = 0.1;
@@ -26,9 +26,6 @@ const LONGEST: u64 = i64::MAX.unsigned_abs();
 /// The most fields suggested per channel.
 const MOST_FIELDS: usize = 8;
 
-/// The most channels of a file; hostile logs have any number.
-const MOST_CHANNELS: usize = 10_000;
-
 /// The text of a file of expectations that a log with these figures meets.
 pub fn from_figures(figures: &Figures) -> String {
     let mut file = FileText::default();
@@ -41,19 +38,29 @@ pub fn from_figures(figures: &Figures) -> String {
         "# matter, and add what does; a table may be for a pattern (\"CAM_*\")."
     ));
     log_rules(&mut file, figures);
+    // With too many channels, the log itself would not meet a table of one.
+    let too_many = figures.thinned.iter().find(|thinned| thinned.what == Thinned::CHANNELS);
+    if let Some(Thinned { of, shown, .. }) = too_many {
+        file.line(format_args!(
+            "\n# It has {of} channels, more than the {shown} that can be compared."
+        ));
+        return file.text;
+    }
     let mut channels: BTreeMap<&str, Vec<&ChannelFigures>> = BTreeMap::new();
     for channel in figures.channels.iter().filter(|channel| channel.events > 0) {
         channels.entry(&channel.name).or_default().push(channel);
     }
-    let mut more = channels.len();
-    for (name, same) in channels.iter().take(MOST_CHANNELS) {
-        let Some(pattern) = pattern(name) else { continue };
+    let mut left_out = 0;
+    for (name, same) in channels {
+        let Some(pattern) = pattern(name) else {
+            left_out += 1;
+            continue;
+        };
         file.line(format_args!("\n[channels.{}]", quoted(&pattern)));
-        channel_rules(&mut file, figures, same);
-        more -= 1;
+        channel_rules(&mut file, figures, &same);
     }
-    if more > 0 {
-        file.line(format_args!("\n# {more} more channels are left out."));
+    if left_out > 0 {
+        file.line(format_args!("\n# {left_out} more channels are left out."));
     }
     file.text
 }
@@ -90,8 +97,9 @@ fn log_rules(file: &mut FileText, figures: &Figures) {
     }
     let steps = round_up(figures.steps_back);
     file.line(format_args!("time_back = {steps} # events earlier than the one before"));
-    let jumps = round_up(figures.sequence_jumps);
-    file.line(format_args!("missing_numbers = {jumps} # events that do not follow by number"));
+    if let Some(jumps) = figures.sequence_jumps.map(round_up) {
+        file.line(format_args!("missing_numbers = {jumps} # events that do not follow by number"));
+    }
     file.line(format_args!("# no_other_channels = true"));
 }
 

@@ -93,7 +93,7 @@ struct ExpectationsFile {
 
 /// Expectations of a whole log. Rules that are left out are not compared.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 #[schemars(crate = "sluice_model::schemars")]
 pub struct LogRules {
     /// How many bytes may be damaged: 0, a size such as `"64KiB"`, or a share such as `"0.1%"`.
@@ -114,7 +114,7 @@ pub struct LogRules {
 /// Expectations of the channels that match a pattern, each on its own. Rules that are left out are
 /// not compared.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 #[schemars(crate = "sluice_model::schemars")]
 pub struct ChannelRules {
     /// Whether a channel must match: `true` (the default), `false`, or `"warn"` for a note only.

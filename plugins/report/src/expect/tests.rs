@@ -232,6 +232,21 @@ fn channels_that_cannot_be_compared_do_not_pass() {
     log.thinned = vec![Thinned { what: Thinned::CHANNELS.into(), of: 1500, shown: 1000 }];
     assert_eq!(failing("[channels.POSE]", &log), [("channels".to_owned(), String::new())]);
     assert_eq!(failing("[log]\ndamage = 0", &log), []);
+    // A file that is made of such a log is met by it, and says what it leaves out.
+    let text = from_figures(&log);
+    assert_eq!(failing(&text, &log), [], "{text}");
+    assert!(text.contains("1500 channels, more than the 1000 that can be compared"), "{text}");
+}
+
+#[test]
+fn numbers_that_are_no_sequence_are_not_compared_silently() {
+    let mut log = figures(&["POSE"]);
+    log.sequence_jumps = None;
+    let compared = compare(&parse("[log]\nmissing_numbers = 0"), &log);
+    assert_eq!(compared.unmet, []);
+    let [note] = &compared.notes[..] else { panic!("{:?}", compared.notes) };
+    assert!(note.contains("`missing_numbers` cannot be compared"), "{note}");
+    assert!(!from_figures(&log).contains("missing_numbers"));
 }
 
 fn any_channel() -> impl Strategy<Value = ChannelFigures> {
@@ -268,7 +283,7 @@ fn any_figures() -> impl Strategy<Value = Figures> {
     (channels, 0u64..9000, 0u64..90, 0u64..90).prop_map(|(channels, damaged, back, jumps)| {
         let mut log = figures(&[]);
         log.events = channels.iter().map(|channel| channel.events).sum();
-        (log.steps_back, log.sequence_jumps) = (back, jumps);
+        (log.steps_back, log.sequence_jumps) = (back, Some(jumps));
         log.inputs[0].damaged_bytes = damaged;
         log.inputs[0].damaged_ranges = damaged.min(3);
         log.channels = channels;
@@ -287,7 +302,7 @@ const BREAKS: [(&str, Break); 11] = [
     }),
     ("duration", |log| log.end = log.start),
     ("time_back", |log| log.steps_back = log.steps_back * 10 + 1),
-    ("missing_numbers", |log| log.sequence_jumps = log.sequence_jumps * 10 + 1),
+    ("missing_numbers", |log| log.sequence_jumps = log.sequence_jumps.map(|jumps| jumps * 10 + 1)),
     ("max_gap", |log| {
         let gap = log.channels[0].longest_gap.as_mut().unwrap();
         gap.length *= 20;

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use sluice_kit::selection::separated_fields;
-use sluice_model::FieldPath;
 use sluice_model::field::PathStep;
-use sluice_model::options::one_or_many;
+use sluice_model::options::{self, one_or_many};
 use sluice_model::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use sluice_model::time::{TimeLength, TimePoint};
+use sluice_model::{FieldPath, OptionsError};
 use sluice_views::TimeUnit;
 
 use super::grid::Rate;
@@ -112,9 +112,11 @@ pub(crate) enum QuaternionOrder {
     Xyzw,
 }
 
-/// The fields of rows by name, in the order in which they are written.
-#[derive(Debug)]
-pub(crate) struct FieldTable(pub(crate) Vec<(String, FieldForm)>);
+/// The fields of rows by name, in the order in which they are written. Each is read by itself, so
+/// that a mistake is told at its place.
+#[derive(Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct FieldTable(Map<String, Value>);
 
 /// A field of rows, in one of its forms.
 #[derive(Debug, JsonSchema)]
@@ -192,11 +194,11 @@ fn one_or_several_schema(generator: &mut SchemaGenerator) -> Schema {
 }
 
 impl FieldForm {
-    fn from_value(value: Value) -> Result<Self, serde_json::Error> {
+    fn from_value(value: Value) -> Result<Self, OptionsError> {
         match separated(value) {
-            value @ Value::Array(_) => serde_json::from_value(value).map(Self::Several),
-            value @ Value::Object(_) => serde_json::from_value(value).map(Self::Table),
-            value => serde_json::from_value(value).map(Self::One),
+            value @ Value::Array(_) => options::read(value).map(Self::Several),
+            value @ Value::Object(_) => options::read(value).map(Self::Table),
+            value => options::read(value).map(Self::One),
         }
     }
 
@@ -217,15 +219,19 @@ fn is_left_out(value: &Value) -> bool {
     field.as_str().is_some_and(|text| text.trim().is_empty())
 }
 
-impl<'de> Deserialize<'de> for FieldTable {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let table = Map::<String, Value>::deserialize(deserializer)?;
-        let field = |(name, value): (String, Value)| match FieldForm::from_value(value) {
-            Ok(form) => Ok((name, form)),
-            Err(wrong) => Err(serde::de::Error::custom(format!("`{name}`: {wrong}"))),
-        };
-        let given = table.into_iter().filter(|(_, value)| !is_left_out(value));
-        given.map(field).collect::<Result<_, _>>().map(Self)
+impl FieldTable {
+    /// The names of the fields, and how their values are chosen.
+    pub(crate) fn settings(self) -> Result<Vec<(String, FieldSettings)>, OptionsError> {
+        let given = self.0.into_iter().filter(|(_, value)| !is_left_out(value));
+        given
+            .map(|(name, value)| match FieldForm::from_value(value) {
+                Ok(form) => Ok((name, form.into_settings())),
+                Err(OptionsError { path, message }) => {
+                    let path = ["fields".to_owned(), name].into_iter().chain(path).collect();
+                    Err(OptionsError { path, message })
+                }
+            })
+            .collect()
     }
 }
 
@@ -318,6 +324,10 @@ impl JsonSchema for ChannelField {
 mod tests {
     use super::*;
 
+    fn settings(table: Value) -> Result<Vec<(String, FieldSettings)>, OptionsError> {
+        serde_json::from_value::<FieldTable>(table).unwrap().settings()
+    }
+
     fn parts(text: &str) -> (String, Option<String>) {
         let field = ChannelField::parse(text).unwrap();
         (field.channel, field.path.map(|path| path.to_string()))
@@ -352,21 +362,21 @@ mod tests {
     #[test]
     fn an_empty_text_leaves_its_field_out() {
         let table = serde_json::json!({ "a": "", "b": { "field": " ", "lag": "1s" }, "c": "C.x" });
-        let fields: FieldTable = serde_json::from_value(table).unwrap();
-        let names: Vec<&str> = fields.0.iter().map(|(name, _)| name.as_str()).collect();
+        let fields = settings(table).unwrap();
+        let names: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["c"]);
-        let empty_list = serde_json::json!({ "a": ["A.x", ""] });
-        assert!(serde_json::from_value::<FieldTable>(empty_list).is_err());
+        assert!(settings(serde_json::json!({ "a": ["A.x", ""] })).is_err());
     }
 
     #[test]
     fn fields_keep_their_order_and_mistakes_name_theirs() {
         let table = serde_json::json!({ "z": "A.x", "a": ["A.x", "B.y"], "m": { "field": "A.x" } });
-        let fields: FieldTable = serde_json::from_value(table).unwrap();
-        let names: Vec<&str> = fields.0.iter().map(|(name, _)| name.as_str()).collect();
+        let fields = settings(table).unwrap();
+        let names: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["z", "a", "m"]);
-        let wrong = serde_json::json!({ "m": { "field": "A.x", "methd": "last" } });
-        let message = serde_json::from_value::<FieldTable>(wrong).unwrap_err().to_string();
-        assert!(message.contains("`m`: unknown field `methd`"), "{message}");
+        let wrong = settings(serde_json::json!({ "m": { "field": "A.x", "methd": "last" } }));
+        let wrong = wrong.unwrap_err();
+        assert_eq!(wrong.path, ["fields", "m", "methd"]);
+        assert!(wrong.message.contains("unknown field `methd`"), "{wrong}");
     }
 }

@@ -85,11 +85,12 @@ pub(crate) struct ColumnPlan {
 pub(crate) const CLOCK_RESET_NS: i64 = 1_000_000_000;
 
 impl AlignPlan {
-    pub(crate) fn new(options: AlignOptions) -> Result<Self, OptionsError> {
+    pub(crate) fn new(mut options: AlignOptions) -> Result<Self, OptionsError> {
         if options.name.is_empty() {
             return Err(OptionsError::at("name", "expected the name of a channel"));
         }
-        if options.fields.0.is_empty() {
+        let fields = std::mem::take(&mut options.fields).settings()?;
+        if fields.is_empty() {
             return Err(OptionsError::at("fields", "expected at least one field"));
         }
         let AlignOptions { rate, fps, clock, .. } = &options;
@@ -113,8 +114,8 @@ impl AlignPlan {
             (None, Some(channel)) => RowRule::Input(builder.clock(channel)?),
             (rows, _) => rows.ok_or_else(|| OptionsError::at("rate", "expected a rate"))?,
         };
-        for (name, form) in options.fields.0 {
-            builder.column(name, form.into_settings())?;
+        for (name, settings) in fields {
+            builder.column(name, settings)?;
         }
         let PlanBuilder { channels, inputs, tracks, columns, .. } = builder;
         let least_lag = inputs.iter().map(|input| input.lag).min().unwrap_or(0);

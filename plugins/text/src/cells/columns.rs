@@ -80,6 +80,13 @@ impl CsvColumns {
         check_names(&names).map_err(wrong)?;
         let first_row = rows.at as u64;
         let roles = ColumnRoles::new(options, &names).map_err(wrong)?;
+        if options.columns.is_some() && rows.header_has_time(at, &roles) {
+            return Err(wrong(
+                "the first line has a time where names are expected: if it is a row, set `header = \
+                 false`; otherwise also skip it, with `skip`"
+                    .to_owned(),
+            ));
+        }
         let samples = rows.sample(names.len());
         let fields = roles.fields(options, &names, &samples).map_err(wrong)?;
         let of_field = |field: &FieldColumn| Field::new(&field.name, field.kind.data_type(), true);
@@ -313,6 +320,16 @@ impl HeadRows<'_> {
         Ok(Some((at as u64, names)))
     }
 
+    /// Whether the line before the rows, which starts at `at`, has a time as rows do.
+    fn header_has_time(&self, at: u64, roles: &ColumnRoles) -> bool {
+        let header = self.bytes.get(at as usize..self.at).unwrap_or_default();
+        let (delimiter, mut cells) = (self.options.delimiter_byte(), Vec::new());
+        matches!(scan(header, delimiter, true, &mut cells), RowScan::Row(len) if len > 0)
+            && cells
+                .get(roles.time)
+                .is_some_and(|cell| parse_time(&cell.text(header), roles.unit).is_ok())
+    }
+
     /// Samples of the first rows with this many cells.
     fn sample(&mut self, columns: usize) -> Vec<Vec<CellSample>> {
         let (mut samples, mut cells) = (Vec::new(), Vec::new());
@@ -404,7 +421,8 @@ impl CsvSource {
 
     /// Whether a row is blank or a comment.
     pub(super) fn is_blank(&self, row: &[u8]) -> bool {
-        let is_comment = self.comment.as_ref().is_some_and(|mark| row.starts_with(mark.as_bytes()));
+        let mark = self.comment.as_deref().filter(|mark| !mark.is_empty());
+        let is_comment = mark.is_some_and(|mark| row.starts_with(mark.as_bytes()));
         is_comment || row.is_empty() || row.starts_with(b"\n") || row.starts_with(b"\r\n")
     }
 }

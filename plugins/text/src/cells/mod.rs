@@ -9,8 +9,12 @@ mod options;
 mod reader;
 mod scan;
 
+use serde_json::Value;
 use sluice_io::files::{self, InputContent};
-use sluice_model::{Error, Input, Query, ReadContext, Reader, Source, Split, SplitStart};
+use sluice_model::{
+    Error, Input, OptionsError, PluginFactory, Query, ReadContext, Reader, Registry, Source, Split,
+    SplitStart, options as core_options,
+};
 
 use options::CsvSource;
 
@@ -18,9 +22,19 @@ use reader::CellReader;
 
 sluice_model::register! {
     source "csv": CsvSource,
+    make: PluginFactory::Source(make),
     about: "reads tables of text with typed columns, one row per event",
     sample: include_str!("../../samples/csv-source.toml"),
     extensions: &["csv"],
+}
+
+fn make(options: Value, _: &Registry) -> Result<Box<dyn Source>, OptionsError> {
+    let source: CsvSource = core_options::read(options)?;
+    if !source.header && source.columns.is_none() {
+        let what = "without a header, `columns` has to name all columns";
+        return Err(OptionsError::at("header", what));
+    }
+    Ok(Box::new(source))
 }
 
 impl Source for CsvSource {

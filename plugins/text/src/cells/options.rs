@@ -29,7 +29,7 @@ pub(crate) struct CsvSource {
     /// How many lines to skip at the start of each file.
     #[serde(default)]
     pub(super) skip: u32,
-    /// The prefix of lines to skip, such as `#`.
+    /// The prefix of lines to skip, such as `#`; none if it is empty.
     #[serde(default)]
     pub(super) comment: Option<String>,
     /// The column with the time, as a number or a date. Default: the first of `timestamp_ns`,

@@ -136,6 +136,8 @@ fn lines_before_the_names_comments_and_blank_lines_are_left_out() {
     let all = gathered(text, json!({ "skip": 1, "comment": "#", "delimiter": ";" }));
     assert_eq!((times(&all), all.damage.len()), (vec![SECOND, 5 * SECOND], 0));
     assert_eq!(all.events[0].payload, b"1;2");
+    let all = gathered("t;x\n1;2\n#3;4\n", json!({ "comment": "", "delimiter": ";" }));
+    assert_eq!((times(&all), all.damage.len()), (vec![SECOND], 1));
 }
 
 #[test]
@@ -150,6 +152,13 @@ fn columns_of_a_file_without_header_come_from_options() {
     assert_eq!(batch.len(), 2);
     let channel = context.channels.get(batch.iter().next().unwrap().channel);
     assert_eq!(channel.clock, Clock::Relative);
+}
+
+#[test]
+fn a_file_without_header_needs_columns() {
+    let options = json!({ "path": "table.csv", "header": false });
+    let message = Registry::linked().source("csv", options).err().unwrap().to_string();
+    assert!(message.contains("`columns` has to name all columns"), "{message}");
 }
 
 #[test]
@@ -195,6 +204,7 @@ fn a_file_whose_columns_cannot_be_known_is_refused_with_what_to_do() {
         assert!(message.contains("table.csv: at byte"), "{message}");
     };
     refused("a,b\n1,2\n", json!({}), &["`timestamp`", "`a`, `b`"]);
+    refused("1,2\n3,4\n", json!({ "columns": ["t", "x"] }), &["a time", "`header = false`"]);
     refused("t,b\n1,2\n", json!({ "timestamp": "when" }), &["no column `when`"]);
     refused("t,b\n1,2\n", json!({ "types": { "c": "f64" } }), &["no column `c`"]);
     refused("t,b,b\n1,2,3\n", json!({}), &["two columns are called `b`"]);

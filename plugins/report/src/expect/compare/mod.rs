@@ -132,9 +132,17 @@ impl Comparing<'_> {
             }
         }
         let jumps = (rules.missing_numbers, "missing_numbers", figures.sequence_jumps);
-        let back = (rules.time_back, "time_back", figures.steps_back);
+        let back = (rules.time_back, "time_back", Some(figures.steps_back));
         for (rule, name, found) in [jumps, back] {
             let Some(Rule { value, offset }) = rule else { continue };
+            let Some(found) = found else {
+                let place = self.expectations.place(offset);
+                self.notes.push(format!(
+                    "`{name}` cannot be compared: no event has the number after that of the event \
+                     before it ({place})"
+                ));
+                continue;
+            };
             if value.is_exceeded(found, figures.events) {
                 self.add(name, offset, at_most(value, "event"), count(found, "event"));
             }
