@@ -4,6 +4,7 @@
 //! only parses options: inputs are opened by [`Source::splits`] and [`Source::read`], outputs by
 //! [`Sink::open`].
 
+mod fold;
 mod open_sink;
 mod query;
 mod service;
@@ -12,6 +13,7 @@ mod source;
 mod stage;
 mod undecoded;
 
+pub use fold::{Fold, FoldQuery};
 pub use open_sink::{DynSink, OpenSink, PreparedBatch};
 pub use query::{ChannelLog, ChannelQuery, Query, TimeWindow};
 pub use service::Service;
@@ -20,5 +22,5 @@ pub use sink::{
     SinkTraits, Written, times_clamped,
 };
 pub use source::{LiveBatches, ReadContext, Reader, Seam, Source, Split, SplitStart};
-pub use stage::{Fold, FoldQuery, Map, MapQuery, RowsEffect, Stage, StageContext, StageReport};
+pub use stage::{Map, MapQuery, RowsEffect, Stage, StageContext, StageReport};
 pub use undecoded::UndecodedPolicy;
