@@ -5,9 +5,10 @@
 
 use crate::master::Dialect;
 
-/// The maximum number of records whose type name is checked, and the most that are considered
-/// configuration if the interface is unknown.
-pub(crate) const MAX_CONFIG_RECORDS: u64 = 4;
+/// The maximum number of records that are considered configuration if the interface is unknown.
+const MAX_CONFIG_RECORDS: u64 = 4;
+/// The number of leading records whose class names are compared.
+pub(crate) const MAX_NAMES: u64 = 2 * MAX_CONFIG_RECORDS;
 /// The number of leading records whose lengths are compared.
 pub(crate) const MAX_LENGTHS: u64 = 16;
 /// The minimum number of records of equal length after outliers.
@@ -44,9 +45,10 @@ pub(crate) struct ConfigEvidence<'f> {
     pub(crate) records: u64,
     /// The number of objects that the master counts, up to its highest index.
     pub(crate) indexed: u64,
-    /// The number of leading records whose own type name says configuration; `None` if the first
-    /// record has no type name.
+    /// The number of leading records whose own class name says configuration, if that is known.
     pub(crate) by_name: Option<u64>,
+    /// Whether the first record has the layout of an object.
+    pub(crate) starts_with_object: bool,
     /// The lengths of the first records, up to [`MAX_LENGTHS`]; empty if lengths are not
     /// significant.
     pub(crate) lengths: &'f [u64],
@@ -69,6 +71,7 @@ pub(crate) fn decide_config_count(facts: ConfigEvidence<'_>) -> (u64, bool) {
             Some(named) if left != Some(*count) => (named, left == Some(named)),
             _ => (*count, left == Some(*count)),
         },
+        Some(_) if facts.starts_with_object => (0, left == Some(0)),
         Some(counts) => decide_optional(counts, facts.lengths, left),
         None => decide_unknown(facts.lengths, left),
     }
@@ -113,25 +116,27 @@ fn leading_outliers(lengths: &[u64]) -> Option<u64> {
     (alike >= MIN_EQUAL_LENGTHS && before <= MAX_CONFIG_RECORDS).then_some(before)
 }
 
-/// Whether the class name of an object has the ending of a configuration class. `None` if it does
-/// not start like a class.
-pub(crate) fn is_config_by_name(object: &[u8]) -> Option<bool> {
-    let (reference, rest) = object.split_first_chunk()?;
-    let (batch, rest) = rest.split_first()?;
-    let (_instance, rest) = rest.split_first_chunk::<4>()?;
-    let (kind, rest) = rest.split_first()?;
-    let (len, rest) = rest.split_first()?;
-    let name = rest.get(..usize::from(*len))?;
-    let is_class = i32::from_le_bytes(*reference) < 0 && *batch > 0 && *kind == 0;
-    if !is_class || !name.starts_with(b"::") {
-        return None;
-    }
+/// The number of leading records whose class is one of configuration, by the class names of the
+/// first records. `None` if that is not known: the first has no class, or the record after
+/// configuration has none or one that no later record has, as if its name were damaged.
+pub(crate) fn count_by_class(names: &[Option<Vec<u8>>]) -> Option<u64> {
+    names.first()?.as_ref()?;
+    let count =
+        names.iter().take_while(|name| name.as_deref().is_some_and(is_config_class)).count();
+    let is_alone = match names.get(count..) {
+        Some([None, ..]) => true,
+        Some([object, others @ ..]) => !others.is_empty() && !others.contains(object),
+        _ => false,
+    };
+    u64::try_from(count).ok().filter(|count| *count <= MAX_CONFIG_RECORDS && !is_alone)
+}
+
+fn is_config_class(name: &[u8]) -> bool {
     let ends: [&[u8]; 4] = [b"Config", b"ConfigData", b"Geometry", b"Description"];
-    Some(ends.iter().any(|end| name.ends_with(end)))
+    ends.iter().any(|end| name.ends_with(end))
 }
 
 #[cfg(test)]
-#[expect(clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -143,6 +148,7 @@ mod tests {
             records,
             indexed,
             by_name: None,
+            starts_with_object: false,
             lengths: &[],
         }
     }
@@ -181,6 +187,16 @@ mod tests {
         for records in [8, 9, 10, 12] {
             assert_eq!(imu(records, described), (1, false), "{records}");
         }
+    }
+
+    #[test]
+    fn a_first_record_with_the_layout_of_an_object_is_no_description() {
+        let lengths = &[238, 162, 162, 162, 162];
+        let localise = |indexed| {
+            let evidence = facts(Dialect::C, "Localise2d", 5, indexed);
+            measured(ConfigEvidence { starts_with_object: true, ..evidence }, lengths)
+        };
+        assert_eq!([localise(5), localise(4)], [(0, true), (0, false)]);
     }
 
     #[test]
@@ -258,18 +274,22 @@ mod tests {
     }
 
     #[test]
-    fn the_class_name_identifies_configuration() {
-        let object = |name: &str| {
-            let mut bytes = b"\xff\xff\xff\xff\x01\x01\0\0\0\0".to_vec();
-            bytes.push(name.len() as u8);
-            bytes.extend(name.as_bytes());
-            bytes
+    fn a_class_that_no_other_record_has_is_no_evidence() {
+        let count = |names: &[&str]| {
+            let name = |name: &&str| (!name.is_empty()).then(|| name.as_bytes().to_vec());
+            count_by_class(&names.iter().map(name).collect::<Vec<_>>())
         };
-        assert_eq!(is_config_by_name(&object("::orca::RangeScannerConfig")), Some(true));
-        assert_eq!(is_config_by_name(&object("::orca::LaserData")), Some(false));
-        assert_eq!(is_config_by_name(&object("LaserData")), None);
-        for cut in 0..20 {
-            assert_eq!(is_config_by_name(&object("::orca::LaserData")[..cut]), None);
+        assert_eq!(count(&["::Config", "::Geometry", "::Data", "::Data"]), Some(2));
+        assert_eq!(count(&["::Config", "::Data", "::Other", "::Data"]), Some(1));
+        assert_eq!(count(&["::Config", "::Data"]), Some(1));
+        assert_eq!(count(&["::Config", "::Geometry"]), Some(2));
+        assert_eq!(count(&["::Data", "::Data"]), Some(0));
+        for damaged in ["::Feometry", ""] {
+            assert_eq!(count(&["::Config", damaged, "::Data", "::Data"]), None);
+            assert_eq!(count(&[damaged, "::Geometry", "::Data", "::Data"]), None);
         }
+        assert_eq!(count(&["::Config", ""]), None);
+        assert_eq!(count(&["::Config"; 8]), None);
+        assert_eq!(count(&[]), None);
     }
 }

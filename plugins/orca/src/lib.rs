@@ -11,7 +11,7 @@ mod config_buffer;
 mod display;
 mod log;
 mod master;
-mod percent;
+mod object;
 mod reader;
 mod sink;
 mod source;

@@ -26,7 +26,7 @@ mod content;
 mod probe;
 
 pub(crate) use content::{RecordKind, SubfileContent, is_picture};
-use probe::{config_by_name, picture_folder, record_lengths};
+use probe::{class_names, picture_folder, record_lengths, starts_with_localise2d};
 
 /// The maximum number of record offsets kept for all subfiles of a log: 16 MiB.
 const MAX_OFFSETS: usize = 2 << 20;
@@ -241,7 +241,8 @@ impl OrcaLog {
     }
 
     fn read_summary(&self, inputs: &InputFiles) -> Result<MasterSummary, Error> {
-        let mut lines = self.lines(inputs)?;
+        let log = inputs.open(&self.path)?;
+        let mut lines = MasterLines::behind_header(log, self.header.data_start)?;
         let mut summary = MasterSummary {
             first_time: None,
             lines_by_subfile: vec![(0, -1); self.subfiles.len()],
@@ -260,17 +261,6 @@ impl OrcaLog {
                 summary.add(&data);
             }
         }
-    }
-
-    /// The data lines.
-    fn lines(&self, inputs: &InputFiles) -> Result<MasterLines, Error> {
-        let log = inputs.open(&self.path)?;
-        if log.is_seekable() {
-            return Ok(MasterLines::new(log, self.header.data_start));
-        }
-        let mut lines = MasterLines::new(log, 0);
-        while lines.position() < self.header.data_start && lines.next()?.is_some() {}
-        Ok(lines)
     }
 
     /// The index of subfile `number`, as the inputs of the run were noted. Scans the subfile once
@@ -321,17 +311,31 @@ impl OrcaLog {
             Err(reason) => return Ok(Err(reason)),
         };
         let len = log.len().unwrap_or(0);
-        let index = self.record_index(file, len, &mut log)?;
+        let mut index = self.record_index(file, len, &mut log)?;
         let (lines, indexed) = self.line_counts(number, inputs)?;
+        let name = display_name(&file.line.name);
         let mut notes = Vec::new();
+        if index.has_ambiguous_length {
+            let note = format!(
+                "the length of the only record of `{name}` may have four bytes or eight; set \
+                 `subfile_prefix` if the wrong one is assumed"
+            );
+            notes.push((note, 0));
+        }
         let config = self.decide_config_records(file, &index, indexed, &mut log, &mut notes)?;
         let has_folder = file.content == SubfileContent::PictureLines;
         let before = config + u64::from(has_folder);
         let objects = index.records.saturating_sub(before);
         if objects > lines {
-            let name = display_name(&file.line.name);
             let what = format!("objects of `{name}` have no line in the master");
             notes.push((what, objects - lines));
+        }
+        if file.line.comment.is_some() && objects > indexed && index.damage.is_none() {
+            let reason = format!(
+                "the subfile has {objects} records and the master counts {indexed}: lines of the \
+                 master are missing, or the length of a record is wrong"
+            );
+            index.damage = Some((0, reason));
         }
         let mut pictures = None;
         if has_folder {
@@ -373,7 +377,8 @@ impl OrcaLog {
         let hints = FramingHints {
             prefix: self.options.prefix.or(comment.map(|comment| comment.prefix)),
             byte_order: self.options.order,
-            may_be_empty: comment.is_some(),
+            // Our own sink writes no empty objects either.
+            may_be_empty: comment.is_some() && file.line.encoding != b"ice",
             first_may_lack_id: self.header.dialect == Dialect::B && file.line.interface == b"Gps",
         };
         RecordIndex::build_framed(hints, len, &mut read, most)
@@ -397,12 +402,15 @@ impl OrcaLog {
         if let Some(explicit) = explicit {
             return Ok(explicit.min(index.records));
         }
+        let (dialect, interface) = (self.header.dialect, &file.line.interface[..]);
+        let is_localise2d = (dialect, interface) == (Dialect::C, b"Localise2d");
         let facts = ConfigEvidence {
-            dialect: self.header.dialect,
-            interface: &file.line.interface,
+            dialect,
+            interface,
             records: index.records,
             indexed,
-            by_name: config_by_name(index, log)?,
+            by_name: config::count_by_class(&class_names(index, log)?),
+            starts_with_object: is_localise2d && starts_with_localise2d(index, log)?,
             lengths: &record_lengths(index, log)?,
         };
         let (config, is_sure) = config::decide_config_count(facts);

@@ -12,10 +12,8 @@ use sluice_model::Error;
 use crate::config;
 use crate::display::display_name;
 use crate::master;
+use crate::object::{CLASS_NAME_END, class_name, is_localise2d};
 use crate::subfile::{IndexCursor, RecordFraming, RecordIndex};
-
-/// The bytes of a record that are read to find the name of its type.
-pub(super) const TYPE_NAME_PREFIX: usize = 272;
 
 /// The first bytes of a record, at most `most`.
 pub(super) fn read_record_start(
@@ -50,22 +48,36 @@ pub(super) fn record_lengths(index: &RecordIndex, log: &mut LogFile) -> Result<V
     Ok(lengths)
 }
 
-/// The number of leading records whose class name says configuration; `None` if the first has no
-/// class name.
-pub(super) fn config_by_name(index: &RecordIndex, log: &mut LogFile) -> Result<Option<u64>, Error> {
+/// The first bytes of an object without its prefix, up to the end of its class name.
+fn object_start(index: &RecordIndex, record: u64, log: &mut LogFile) -> Result<Vec<u8>, Error> {
     let RecordFraming::Framed { prefix, .. } = index.framing else {
-        return Ok(None);
+        return Ok(Vec::new());
     };
-    for record in 0..=config::MAX_CONFIG_RECORDS.min(index.records) {
-        let bytes = read_record_start(index, record, TYPE_NAME_PREFIX, log)?;
-        let object = bytes.get(prefix.len(record)..).unwrap_or_default();
-        match config::is_config_by_name(object) {
-            Some(true) => {}
-            None if record == 0 => return Ok(None),
-            _ => return Ok(Some(record)),
-        }
-    }
-    Ok(None)
+    let most = prefix.len(record) + CLASS_NAME_END;
+    let mut bytes = read_record_start(index, record, most, log)?;
+    bytes.drain(..prefix.len(record).min(bytes.len()));
+    Ok(bytes)
+}
+
+/// Whether the first record has the layout of an object of Localise2d.
+pub(super) fn starts_with_localise2d(
+    index: &RecordIndex,
+    log: &mut LogFile,
+) -> Result<bool, Error> {
+    let len = record_lengths(index, log)?.first().copied().unwrap_or_default();
+    Ok(is_localise2d(&object_start(index, 0, log)?, len))
+}
+
+/// The class names of the first records.
+pub(super) fn class_names(
+    index: &RecordIndex,
+    log: &mut LogFile,
+) -> Result<Vec<Option<Vec<u8>>>, Error> {
+    let name = |record| {
+        let object = object_start(index, record, log)?;
+        Ok(class_name(&object).map(<[u8]>::to_vec))
+    };
+    (0..config::MAX_NAMES.min(index.records)).map(name).collect()
 }
 
 /// The folder of a camera's pictures, named by the line after its description.

@@ -238,10 +238,9 @@ impl HeaderParser {
 impl FileLine {
     fn new(name: &[u8], interface: &[u8], encoding: &[u8], enabled: bool) -> Self {
         let global = interface.strip_prefix(b"::").unwrap_or(interface);
-        let bare = global.strip_prefix(b"orca::").or(Some(global));
         Self {
             name: name.to_owned(),
-            interface: bare.unwrap_or(interface).to_owned(),
+            interface: global.strip_prefix(b"orca::").unwrap_or(global).to_owned(),
             encoding: encoding.to_owned(),
             enabled,
             ..Self::default()

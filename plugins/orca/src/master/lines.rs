@@ -72,6 +72,15 @@ impl MasterLines {
         Self(LineReader::new(log, at, LONGEST_LINE))
     }
 
+    /// Reads the data lines, the first of which starts at `at`, even if the log cannot be read
+    /// there first.
+    pub(crate) fn behind_header(log: LogFile, at: u64) -> Result<Self, Error> {
+        let is_seekable = log.is_seekable();
+        let mut lines = Self::new(log, if is_seekable { at } else { 0 });
+        while lines.position() < at && lines.next()?.is_some() {}
+        Ok(lines)
+    }
+
     /// Declares that only lines that start before `end` are needed.
     pub(crate) fn until(self, end: u64) -> Self {
         Self(self.0.until(end))

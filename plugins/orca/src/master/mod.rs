@@ -22,6 +22,8 @@ mod writer_comment;
 #[cfg(test)]
 mod tests;
 
+use sluice_io::escape::percent_encoded;
+
 pub(crate) use data::DataLine;
 pub(crate) use dialect::{Dialect, is_encoding_of_payloads, looks_like_master};
 pub(crate) use header::{FileLine, MasterHeader};
@@ -31,6 +33,11 @@ pub(crate) use writer_comment::WriterComment;
 /// Text without the UTF-8 byte order mark that some editors add.
 fn strip_bom(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
+}
+
+/// Bytes as one word, which [`percent_decoded`](sluice_io::escape::percent_decoded) reads.
+pub(crate) fn encoded_word(bytes: &[u8]) -> String {
+    percent_encoded(bytes, |byte| byte.is_ascii_graphic() && byte != b'%')
 }
 
 /// The words of a line, separated by blanks.

@@ -197,7 +197,7 @@ fn writer_comments_round_trip() {
         clock: Clock::Relative,
         interface: Some("a b".into()),
         is_disabled: true,
-        metadata: BTreeMap::from([("a key".to_owned(), "a=b %".to_owned())]),
+        metadata: BTreeMap::from([("a=key %".to_owned(), "a=b %".to_owned())]),
     };
     let text = own.to_line() + "x.log a lcm 1\n#data\n";
     let files = header(&text).files;

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use sluice_io::escape::percent_decoded;
 use sluice_model::Clock;
 
-use super::words;
-use crate::percent;
+use super::{encoded_word, words};
 use crate::subfile::RecordPrefix;
 
 /// A comment of our own sink before a header line: `# sluice config_records=1 …`.
@@ -48,7 +48,7 @@ impl WriterComment {
         for word in words {
             let Some(equals) = memchr::memchr(b'=', word) else { continue };
             let (key, value) = word.split_at_checked(equals)?;
-            let value = percent::decoded(value.get(1..)?);
+            let value = percent_decoded(value.get(1..)?);
             let text = || String::from_utf8(value.clone()).ok();
             match key {
                 b"config_records" => parsed.config_records = text()?.parse().ok()?,
@@ -60,7 +60,7 @@ impl WriterComment {
                 b"interface" => parsed.interface = Some(text()?),
                 b"enabled" => parsed.is_disabled = value == b"0",
                 key => {
-                    let key = key.strip_prefix(Self::METADATA).map(percent::decoded);
+                    let key = key.strip_prefix(Self::METADATA).map(percent_decoded);
                     if let Some((key, value)) =
                         key.and_then(|k| String::from_utf8(k).ok()).zip(text())
                     {
@@ -79,24 +79,25 @@ impl WriterComment {
             Self::TAG,
             self.config_records,
             self.prefix.word(),
-            percent::encoded(&self.channel),
-            percent::encoded(self.source.as_bytes()),
+            encoded_word(&self.channel),
+            encoded_word(self.source.as_bytes()),
         );
         if let Some(name) = &self.type_name {
-            line += &format!(" type={}", percent::encoded(name.as_bytes()));
+            line += &format!(" type={}", encoded_word(name.as_bytes()));
         }
         if self.clock == Clock::Relative {
             line += " clock=relative";
         }
         if let Some(interface) = &self.interface {
-            line += &format!(" interface={}", percent::encoded(interface.as_bytes()));
+            line += &format!(" interface={}", encoded_word(interface.as_bytes()));
         }
         if self.is_disabled {
             line += " enabled=0";
         }
         for (key, value) in &self.metadata {
-            let (key, value) =
-                (percent::encoded(key.as_bytes()), percent::encoded(value.as_bytes()));
+            // A key ends at the first `=`.
+            let key = encoded_word(key.as_bytes()).replace('=', "%3D");
+            let value = encoded_word(value.as_bytes());
             line += &format!(" metadata.{key}={value}");
         }
         line + "\n"

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sluice_io::files::{InputFiles, LogFile};
+use sluice_io::files::InputFiles;
 use sluice_model::{Batch, ChannelId, Damage, Error, ReadContext, Reader, Seam, Split, SplitStart};
 
 use crate::log::{IndexOutcome, IndexedSubfile, OrcaLog, RecordKind, is_picture};
@@ -108,7 +108,7 @@ impl OrcaReader {
             SplitStart::At(at) if file.is_seekable() => {
                 Some(MasterLines::new(file, at.max(data)).until(end))
             }
-            SplitStart::At(_) => Some(skip_header(file, data)?),
+            SplitStart::At(_) => Some(MasterLines::behind_header(file, data)?),
         };
         let began = match entry {
             SplitStart::At(at) => Some(at),
@@ -146,7 +146,8 @@ impl OrcaReader {
         }
         self.config_time = self.log.summary(self.files.inputs())?.first_time.unwrap_or(0);
         for number in 0..self.log.subfiles.len() {
-            if self.log.skips(number) || !self.wants_any(number) {
+            let [wants_config, wants_data] = self.wants(number);
+            if self.log.skips(number) || !(wants_config || wants_data) {
                 continue;
             }
             let outcome = self.log.indexed_subfile(number, self.files.inputs())?;
@@ -161,8 +162,7 @@ impl OrcaReader {
             for (note, count) in &indexed.notes {
                 self.context.losses.note(note.clone(), *count);
             }
-            let wants = self.pushdown.as_ref().and_then(|pushdown| pushdown.get(number));
-            if wants.is_none_or(|[config, _]| *config) {
+            if wants_config {
                 self.config.push_back((number, 0..indexed.config_records));
             }
         }
@@ -273,9 +273,9 @@ impl OrcaReader {
     /// Whether the event of a line is requested.
     fn wants_line(&self, data: &DataLine) -> bool {
         let number = usize::try_from(data.subfile).unwrap_or(usize::MAX);
-        let wants = self.pushdown.as_ref().and_then(|pushdown| pushdown.get(number));
+        let [_, wants_data] = self.wants(number);
         self.context.query.wants_times(data.timestamp(), data.timestamp())
-            && wants.is_none_or(|[_, data]| *data)
+            && wants_data
             && !self.log.skips(number)
     }
 
@@ -387,9 +387,10 @@ impl OrcaReader {
         Ok(channel)
     }
 
-    fn wants_any(&self, number: usize) -> bool {
+    /// Whether the configuration and the objects of a subfile are requested.
+    fn wants(&self, number: usize) -> [bool; 2] {
         let wants = self.pushdown.as_ref().and_then(|pushdown| pushdown.get(number));
-        wants.is_none_or(|[config, data]| *config || *data)
+        wants.copied().unwrap_or([true; 2])
     }
 
     fn damage(&self, (offset, len): (u64, u64), reason: String) -> Damage {
@@ -430,13 +431,6 @@ fn cache_of(caches: &mut Vec<SubfileCache>, subfile: usize) -> &mut SubfileCache
         caches.resize_with(subfile + 1, SubfileCache::default);
     }
     &mut caches[subfile]
-}
-
-/// Skips the header of a compressed master, which cannot be seeked.
-fn skip_header(file: LogFile, data: u64) -> Result<MasterLines, Error> {
-    let mut lines = MasterLines::new(file, 0);
-    while lines.position() < data && lines.next()?.is_some() {}
-    Ok(lines)
 }
 
 /// Whether configuration and objects of each subfile are requested; `None` if everything is.

@@ -9,8 +9,7 @@ use sluice_model::TypeKey;
 
 use super::LogWriter;
 use super::subfile_key::SubfileKey;
-use crate::master::{self, MasterHeader, is_file_name};
-use crate::percent;
+use crate::master::{self, MasterHeader, encoded_word, is_file_name};
 
 impl LogWriter {
     /// An unused name for a subfile: the one it was read from, if that is allowed.
@@ -20,11 +19,9 @@ impl LogWriter {
     /// written, it begins with the whole name of the master, and what follows has one dot: so it is
     /// that of no other log's subfile.
     pub(super) fn name_for(&mut self, key: &SubfileKey) -> String {
-        let master =
-            escaped(self.path.file_name().unwrap_or_default().as_encoded_bytes()).into_owned();
+        let master = master_name(&self.path);
         let is_shared = self.outputs.shares_folder_of(&self.path);
-        let old = key.file.as_ref().filter(|_| !is_shared);
-        let old = old.filter(|name| is_safe_file_name(name) && **name != master);
+        let old = key.file.as_ref().filter(|name| !is_shared && is_safe_file_name(name));
         let old = old.filter(|name| self.is_replaced(name) || !exists(&self.path_of(name)));
         if let Some(name) = old.filter(|name| self.names.insert(folded(name))) {
             return name.clone();
@@ -62,6 +59,11 @@ impl LogWriter {
     }
 }
 
+/// The name of the master at `path`.
+pub(super) fn master_name(path: &Path) -> String {
+    escaped(path.file_name().unwrap_or_default().as_encoded_bytes()).into_owned()
+}
+
 /// Whether the path exists, even as a dangling link.
 pub(super) fn exists(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
@@ -88,13 +90,13 @@ pub(super) fn is_safe_file_name(name: &str) -> bool {
 /// The start of subfile names: the master's name up to its first dot.
 pub(super) fn stem(master: &str) -> String {
     let stem = master.split('.').find(|part| !part.is_empty()).unwrap_or("log");
-    percent::encoded(stem.as_bytes()).chars().take(64).collect()
+    encoded_word(stem.as_bytes()).chars().take(64).collect()
 }
 
 /// The whole name of a master as a word; a long one is cut, and told apart by a hash.
 fn whole_name(master: &str) -> String {
     const LONGEST: usize = 150;
-    let name = percent::encoded(master.as_bytes());
+    let name = encoded_word(master.as_bytes());
     if name.len() <= LONGEST {
         return name;
     }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
+use sluice_io::escape::folded;
 use sluice_model::options::OutPath;
 use sluice_model::{
     Batch, Channel, Clock, Encoding, Error, OutputFile, Outputs, PerChannel, PrepareContext, Sink,
@@ -30,7 +31,7 @@ mod subfile_key;
 use encoded::{
     EncodedEvents, EventEntry, EventRow, is_representable, nearest_micros, time_of, writable_rows,
 };
-use file_names::subfiles_of_master;
+use file_names::{master_name, subfiles_of_master};
 use line_spill::LineSpill;
 pub(crate) use subfile_key::RESERVED_KEYS;
 use subfile_key::{SubfileKey, SubfileKeys, comment_metadata, is_config};
@@ -121,6 +122,7 @@ pub(crate) struct LogWriter {
     subfiles: Vec<SubfileWriter>,
     /// The position in `subfiles`, by key number.
     by_key: Vec<Option<usize>>,
+    /// The names of its files, folded.
     names: BTreeSet<String>,
     /// The subfiles of the log that this one replaces; they are replaced with it.
     replaced: BTreeSet<Vec<u8>>,
@@ -364,6 +366,7 @@ impl Sink for OrcaSink {
         let path = outputs.actual_path(&self.path.0);
         // Before the new master is created, which may replace the old one.
         let replaced = subfiles_of_master(&path);
+        let names = BTreeSet::from([folded(&master_name(&path))]);
         let master = outputs.create(&self.path.0)?;
         Ok(LogWriter {
             outputs,
@@ -372,7 +375,7 @@ impl Sink for OrcaSink {
             lines: LineSpill::default(),
             subfiles: Vec::new(),
             by_key: Vec::new(),
-            names: BTreeSet::new(),
+            names,
             replaced,
             events: 0,
             first: None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sluice_model::{Channel, Clock, Encoding};
 
-use crate::percent;
+use crate::master::encoded_word;
 
 /// The maximum bytes of remaining metadata in a comment, which must fit into a line even if every
 /// byte is escaped as three.
@@ -54,7 +54,7 @@ impl SubfileKey {
         let name = base_name(channel);
         let said_interface = value("ice.interface");
         Self {
-            interface: percent::encoded(said_interface.as_deref().map_or(name, str::as_bytes)),
+            interface: encoded_word(said_interface.as_deref().map_or(name, str::as_bytes)),
             channel_interface: said_interface,
             channel: name.to_owned(),
             source: Arc::clone(&channel.source),

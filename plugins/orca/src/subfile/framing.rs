@@ -4,6 +4,9 @@ use std::ops::Range;
 
 use serde::Deserialize;
 
+/// The length of the longest prefix: an id, and a length of eight bytes.
+pub(super) const LONGEST_PREFIX: usize = 9;
+
 /// The prefix of each record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RecordPrefix {

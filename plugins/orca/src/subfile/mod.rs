@@ -1,15 +1,19 @@
-//! The records of a subfile, indexed by scanning it once. Knows neither the master nor the contents
-//! of records.
+//! The records of a subfile, indexed by scanning it once. Does not know the master, and of the
+//! contents of records only whether the first is an object of a class.
 //!
 //! A subfile of objects is `[id] [length] [bytes]` repeated, without a header. The length is as
 //! wide as the recording machine's words, and some loggers wrote no id, so the prefix is detected
-//! from the file: it is the one that leads exactly to the end of the file. If several do, or none
-//! does because the end is damaged, it is the one that finds the most records whose last byte is 0,
-//! as that of every object is, and the first in [`RecordPrefix::ALL`] among equals. A subfile of
-//! text consists of lines.
+//! from the file: it is the one behind which the first object names its class, or else the one that
+//! leads exactly to the end of the file. If several do, or none does because the end is damaged, it
+//! is the one that finds the most records whose last byte is 0, as that of every object is, then
+//! the one with the smallest length of a record that is cut off, and the first in
+//! [`RecordPrefix::ALL`] among equals. Records of length 0 never count: four zeros follow a length
+//! that is four bytes too short, as objects of classes end with five. A subfile of text consists of
+//! lines.
 
 #![warn(clippy::indexing_slicing)]
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use sluice_model::Error;
@@ -22,6 +26,8 @@ mod walk;
 pub(crate) use framing::{ByteOrder, RecordFraming, RecordPrefix};
 pub(crate) use walk::{ALIGNMENT, LONGEST_RECORD};
 
+use crate::object::{CLASS_NAME_END, class_name};
+use framing::LONGEST_PREFIX;
 use walk::{ReadAtFn, ReadWindow, WalkStep};
 
 /// The positions of the records of a subfile.
@@ -37,11 +43,27 @@ pub(crate) struct RecordIndex {
     shift: u32,
     /// The end of the last record.
     pub(crate) end: u64,
-    /// The length of the last record, prefix included.
-    last_len: u64,
     /// The length of the rest of the file if that is not a record, and why.
     pub(crate) damage: Option<(u64, String)>,
+    /// Whether the length of the only record may have four bytes or eight.
+    pub(crate) has_ambiguous_length: bool,
 }
+
+/// What speaks for a framing, the most significant first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct FramingScore {
+    /// Whether it leads to the end of the file, or finds nothing but [`MANY_CLOSED`] records before
+    /// damage.
+    is_sound: bool,
+    /// The number of records whose last byte is 0.
+    closed: u64,
+    /// The length of the record that is cut off.
+    next: Reverse<u64>,
+}
+
+/// As many records whose last byte is 0 show a framing, even if it does not lead to the end of the
+/// file.
+const MANY_CLOSED: u64 = 16;
 
 /// What is known about the framing before a subfile is scanned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,50 +90,35 @@ impl RecordIndex {
     ) -> Result<Self, Error> {
         let FramingHints { byte_order: order, may_be_empty, .. } = hints;
         let count = if hints.first_may_lack_id { 6 } else { 4 };
-        let prefixes = match hints.prefix {
+        let mut start = vec![0; LONGEST_PREFIX + CLASS_NAME_END];
+        let start_len = read(0, &mut start)?;
+        start.truncate(start_len);
+        let first = |prefix: RecordPrefix| start.get(prefix.len(0)..).unwrap_or_default();
+        let mut prefixes = match hints.prefix {
             Some(prefix) => vec![prefix],
             None => RecordPrefix::ALL.into_iter().take(count).collect(),
         };
-        let worth = |(index, closed): &(Self, u64)| (index.damage.is_none(), *closed);
-        let mut best: Option<(Self, u64)> = None;
+        let is_before_class = |prefix: &RecordPrefix| class_name(first(*prefix)).is_some();
+        if prefixes.iter().any(is_before_class) {
+            prefixes.retain(is_before_class);
+        }
+        let mut found: Option<(FramingScore, RecordPrefix, Self)> = None;
         for prefix in prefixes.iter().copied() {
             let framing = RecordFraming::Framed { prefix, order, may_be_empty };
-            let found = Self::walk(framing, len, &mut *read, max_offsets)?;
-            if best.as_ref().is_none_or(|best| worth(&found) > worth(best)) {
-                best = Some(found);
+            let (index, score) = Self::walk(framing, len, &mut *read, max_offsets)?;
+            if found.as_ref().is_none_or(|(best, ..)| score > *best) {
+                found = Some((score, prefix, index));
             }
         }
-        let (best, _) = best.ok_or_else(|| Error::internal("no record framing was tried"))?;
-        if best.damage.is_none() || may_be_empty {
-            return Ok(best);
-        }
-        let with_empty = Self::build_with_empty_records(&prefixes, order, len, read, max_offsets)?;
-        Ok(with_empty.filter(|index| index.records > best.records).unwrap_or(best))
-    }
-
-    /// The index of a subfile with empty records, if it leads exactly to the end of the file.
-    /// Objects are never empty, but then the records after the empty ones are right. Zeros at the
-    /// end of a file are not records.
-    fn build_with_empty_records(
-        prefixes: &[RecordPrefix],
-        order: ByteOrder,
-        len: u64,
-        read: ReadAtFn<'_>,
-        max_offsets: usize,
-    ) -> Result<Option<Self>, Error> {
-        let mut best: Option<(Self, u64)> = None;
-        for prefix in prefixes {
-            let framing = RecordFraming::Framed { prefix: *prefix, order, may_be_empty: true };
-            let (index, closed) = Self::walk(framing, len, &mut *read, max_offsets)?;
-            let is_right = index.damage.is_none() && index.records <= closed.saturating_mul(2);
-            let ends_empty =
-                index.last_len < prefix.len(index.records.saturating_sub(1)) as u64 + 1;
-            let is_better = best.as_ref().is_none_or(|(_, most_closed)| closed > *most_closed);
-            if is_right && !ends_empty && is_better {
-                best = Some((index, closed));
-            }
-        }
-        Ok(best.map(|(index, _)| index))
+        let (_, prefix, mut best) =
+            found.ok_or_else(|| Error::internal("no record framing was tried"))?;
+        let [narrow, wide] = [false, true].map(|wide| RecordPrefix { wide, ..prefix });
+        best.has_ambiguous_length = best.records == 1
+            && best.damage.is_none()
+            && prefixes.contains(&narrow)
+            && prefixes.contains(&wide)
+            && first(narrow).starts_with(&[0; 4]);
+        Ok(best)
     }
 
     /// Scans a subfile of lines.
@@ -123,13 +130,13 @@ impl RecordIndex {
         Ok(Self::walk(RecordFraming::Lines, len, read, max_offsets)?.0)
     }
 
-    /// The index for one framing, and the number of records that end with a 0.
+    /// The index for one framing, and what speaks for it.
     fn walk(
         framing: RecordFraming,
         len: u64,
         read: ReadAtFn<'_>,
         max_offsets: usize,
-    ) -> Result<(Self, u64), Error> {
+    ) -> Result<(Self, FramingScore), Error> {
         let mut file = ReadWindow::new(read, len);
         let mut index = Self {
             framing,
@@ -137,22 +144,26 @@ impl RecordIndex {
             offsets: Vec::new(),
             shift: 0,
             end: 0,
-            last_len: 0,
             damage: None,
+            has_ambiguous_length: false,
         };
-        let mut closed = 0;
+        let (mut closed, mut next) = (0, 0);
         loop {
             match framing.step(&mut file, index.records, index.end)? {
                 WalkStep::Record { end, is_closed } => {
                     index.push(end, max_offsets);
                     closed += u64::from(is_closed);
+                    continue;
                 }
-                WalkStep::End => return Ok((index, closed)),
-                WalkStep::Damage(reason) => {
+                WalkStep::End => {}
+                WalkStep::Damage { reason, length } => {
                     index.damage = Some((len.saturating_sub(index.end), reason));
-                    return Ok((index, closed));
+                    next = length;
                 }
             }
+            let is_regular = closed >= MANY_CLOSED && closed == index.records;
+            let is_sound = index.damage.is_none() || is_regular;
+            return Ok((index, FramingScore { is_sound, closed, next: Reverse(next) }));
         }
     }
 
@@ -171,7 +182,6 @@ impl RecordIndex {
             }
         }
         self.records += 1;
-        self.last_len = end - self.end;
         self.end = end;
     }
 

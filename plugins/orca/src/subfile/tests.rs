@@ -35,6 +35,11 @@ fn framed(prefix: RecordPrefix, records: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
+/// A record that starts with a time of 0, and without its last byte ends like an object.
+fn description() -> Vec<u8> {
+    [vec![0; 8], vec![9; 100], 3f64.to_le_bytes().to_vec(), vec![0]].concat()
+}
+
 fn objects(count: usize) -> Vec<Vec<u8>> {
     (0..count)
         .map(|n| {
@@ -108,9 +113,93 @@ fn an_empty_file_has_no_records_and_no_damage() {
 
 #[test]
 fn lines_are_records() {
-    let text = b"one\r\n\ntwo\nlast";
+    let text = b"one\r\n\ntwo\nlast\n";
     let index = RecordIndex::build_lines(text.len() as u64, &mut reader(text), 3).unwrap();
     assert_eq!(all(&index, text), [&b"one"[..], b"", b"two", b"last"]);
+    assert_eq!(index.damage, None);
+}
+
+#[test]
+fn a_last_line_without_a_line_break_is_damage() {
+    for last in ["l", "last", "last\r"] {
+        let text = format!("one\n{last}");
+        let len = text.len() as u64;
+        let read = &mut reader(text.as_bytes());
+        let index = RecordIndex::build_lines(len, read, 3).unwrap();
+        assert_eq!(all(&index, text.as_bytes()), [b"one"]);
+        let (rest, reason) = index.damage.unwrap();
+        assert!(rest == last.len() as u64 && reason.contains("no line break"), "{reason}");
+    }
+}
+
+/// An object of a class without members.
+fn class_object(fill: usize) -> Vec<u8> {
+    let mut object = b"\xff\xff\xff\xff\x01\x01\0\0\0\0\x09::a::Data".to_vec();
+    object.extend(vec![7; fill]);
+    object.extend(b"\x05\0\0\0\0\0");
+    object
+}
+
+#[test]
+fn records_of_length_zero_are_no_evidence_of_a_framing() {
+    for (prefix, shown) in RecordPrefix::ALL.into_iter().zip(1..) {
+        for count in 1..6 {
+            let objects: Vec<Vec<u8>> = (0..count).map(|n| class_object(shown + 3 * n)).collect();
+            let mut bytes = framed(prefix, &objects);
+            bytes.truncate(bytes.len() - 4);
+            let index = index(&bytes);
+            assert_eq!(all(&index, &bytes), objects[..count - 1], "{prefix:?}");
+            assert!(index.damage.is_some_and(|(_, why)| why.contains("cut off")), "{prefix:?}");
+        }
+    }
+}
+
+#[test]
+fn of_framings_with_one_record_the_one_with_a_small_next_length_is_right() {
+    let (description, object) = (description(), vec![1; 30]);
+    for prefix in RecordPrefix::ALL {
+        let bytes = framed(prefix, &[description.clone(), object.clone()]);
+        let whole = prefix.len(0) + description.len();
+        for cut in whole..bytes.len() {
+            // With four bytes of the next record, it may be one after a length of eight bytes.
+            if !prefix.wide && cut == whole + 4 {
+                continue;
+            }
+            let bytes = &bytes[..cut];
+            let index = index(bytes);
+            assert_eq!(all(&index, bytes), std::slice::from_ref(&description), "{prefix:?} {cut}");
+        }
+    }
+}
+
+#[test]
+fn one_record_whose_length_may_have_four_bytes_or_eight_is_noted() {
+    for prefix in RecordPrefix::ALL {
+        let bytes = framed(prefix, &[description()]);
+        assert!(index(&bytes).has_ambiguous_length, "{prefix:?}");
+        let cut = &bytes[..bytes.len() - 4];
+        assert!(!prefix.wide || index(cut).has_ambiguous_length, "{prefix:?}");
+        for records in [vec![class_object(3)], vec![description(), class_object(3)]] {
+            assert!(!index(&framed(prefix, &records)).has_ambiguous_length, "{prefix:?}");
+        }
+        let hints = FramingHints { prefix: Some(prefix), ..FramingHints::default() };
+        assert!(!index_with(&bytes, hints, 9).has_ambiguous_length, "{prefix:?}");
+    }
+}
+
+#[test]
+fn many_regular_records_are_more_evidence_than_one_that_ends_with_the_file() {
+    let prefix = RecordPrefix { id: true, ..RecordPrefix::default() };
+    let mut objects = vec![vec![3, 1, 0]; 200];
+    for object in &mut objects {
+        object.insert(0, 2);
+    }
+    let mut bytes = framed(prefix, &objects);
+    // Without the id, the first length is 256 times as large.
+    bytes[0] = 0;
+    bytes.truncate(4 + 256 * 4);
+    let index = index(&bytes);
+    assert_eq!((prefix_of(&index), index.records), (prefix, (bytes.len() / 9) as u64));
 }
 
 #[test]

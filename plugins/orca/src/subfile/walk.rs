@@ -8,6 +8,8 @@ use super::RecordFraming;
 
 /// The maximum length of a record.
 pub(crate) const LONGEST_RECORD: u64 = 256 << 20;
+/// What most objects are shorter than, and the bytes of a number in place of a length are not.
+const USUAL_LENGTH: u64 = 1 << 20;
 /// The maximum length of a line in a text subfile.
 const LONGEST_TEXT: u64 = 16 << 20;
 /// The bytes of the first read, and of each read after a jump.
@@ -73,8 +75,9 @@ pub(super) enum WalkStep {
     Record { end: u64, is_closed: bool },
     /// The end of the file.
     End,
-    /// No record.
-    Damage(String),
+    /// No record, for this reason. The length that is read there tells framings apart: that of the
+    /// right one is mostly below [`USUAL_LENGTH`], which it is if it is cut off itself.
+    Damage { reason: String, length: u64 },
 }
 
 impl RecordFraming {
@@ -92,7 +95,8 @@ impl RecordFraming {
             Self::Framed { prefix, order, may_be_empty } => {
                 let bytes = file.bytes(at, prefix.len(record))?;
                 let Some((_, len)) = prefix.parse(record, bytes, order) else {
-                    return Ok(WalkStep::Damage("the length of a record is cut off".into()));
+                    let reason = "the length of a record is cut off".into();
+                    return Ok(WalkStep::Damage { reason, length: USUAL_LENGTH });
                 };
                 let begin = at + prefix.len(record) as u64;
                 framed_step(file, begin, len, may_be_empty)
@@ -108,25 +112,19 @@ fn framed_step(
     len: u64,
     may_be_empty: bool,
 ) -> Result<WalkStep, Error> {
-    if len == 0 && !may_be_empty {
-        return Ok(WalkStep::Damage(
-            "a record has length 0: objects have at least one byte".into(),
-        ));
-    }
     let left = file.len.saturating_sub(begin);
-    if len > LONGEST_RECORD {
-        return Ok(WalkStep::Damage(format!(
-            "a record has a length of {len} bytes: more than any \
-            record has"
-        )));
-    }
-    if len > left {
-        let reason = format!("a record of {len} bytes is cut off after {left}");
-        return Ok(WalkStep::Damage(reason));
-    }
-    let end = begin + len;
-    let last = if len == 0 { None } else { file.bytes(end - 1, 1)?.first() };
-    Ok(WalkStep::Record { end, is_closed: last == Some(&0) })
+    let (reason, length) = if len == 0 && !may_be_empty {
+        ("a record has length 0: objects have at least one byte".into(), u64::MAX)
+    } else if len > LONGEST_RECORD {
+        (format!("a record has a length of {len} bytes: more than any record has"), len)
+    } else if len > left {
+        (format!("a record of {len} bytes is cut off after {left}"), len)
+    } else {
+        let end = begin + len;
+        let last = if len == 0 { None } else { file.bytes(end - 1, 1)?.first() };
+        return Ok(WalkStep::Record { end, is_closed: last == Some(&0) });
+    };
+    Ok(WalkStep::Damage { reason, length })
 }
 
 fn line_step(file: &mut ReadWindow<'_>, at: u64) -> Result<WalkStep, Error> {
@@ -137,9 +135,11 @@ fn line_step(file: &mut ReadWindow<'_>, at: u64) -> Result<WalkStep, Error> {
             return Ok(WalkStep::Record { end: seek + end as u64 + 1, is_closed: false });
         }
         if bytes.is_empty() {
-            return Ok(WalkStep::Record { end: seek, is_closed: false });
+            let reason = "the last line has no line break: it may be cut off".into();
+            return Ok(WalkStep::Damage { reason, length: 0 });
         }
         seek += bytes.len() as u64;
     }
-    Ok(WalkStep::Damage(format!("a line is longer than {LONGEST_TEXT} bytes")))
+    let reason = format!("a line is longer than {LONGEST_TEXT} bytes");
+    Ok(WalkStep::Damage { reason, length: 0 })
 }

@@ -4,6 +4,7 @@
 
 mod configuration;
 mod damage;
+mod framing;
 mod gaps;
 mod kit;
 mod reading;

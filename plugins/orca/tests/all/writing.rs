@@ -264,6 +264,16 @@ fn unusual_subfile_names_are_replaced() {
 }
 
 #[test]
+fn no_subfile_has_the_name_of_the_master_whatever_its_case() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["drive.log", "Drive.log"] {
+        let mut channel = lcm(b"A", "x");
+        channel.metadata.insert("orca.file".into(), file.into());
+        assert_eq!(replace(&folder.path().join("drive.log"), &[channel]), ["drive_a0.log"]);
+    }
+}
+
+#[test]
 fn an_id_that_no_record_has_is_a_loss() {
     let folder = tempfile::tempdir().unwrap();
     for (id, due) in [("300", 1), ("-1", 1), ("255", 0), ("0", 0)] {
