@@ -6,11 +6,13 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 use sluice_io::files::is_special;
-use sluice_kit::{EMBEDDED_TYPES, TypePaths};
+use sluice_kit::{EMBEDDED_IF_ANY, EMBEDDED_TYPES, TypePaths};
 use sluice_model::{CompanionSink, ConversionNodes, ConversionStage, Plugin};
 
 use crate::args::Assignment;
+use crate::inputs;
 use crate::recipe::toml_value;
+use crate::shell::Shell;
 
 /// The source and the sink of a conversion, with their options.
 type Ends<'e> = ((&'e Plugin, &'e [Assignment]), (&'e Plugin, &'e [Assignment]));
@@ -31,25 +33,31 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
-    /// The stages between this source and this sink, which writes `output`.
-    pub(crate) fn between(ends: Ends<'_>, output: &str, has_types: bool) -> Self {
+    /// The stages between this source and this sink, which writes `output`. `declare` tells whether
+    /// the [logs declare their types](declare_types).
+    pub(crate) fn between(
+        ends: Ends<'_>,
+        output: &str,
+        declare: impl FnOnce() -> bool,
+        has_types: bool,
+    ) -> Self {
         let ((source, _), (sink, _)) = ends;
-        let all = Self::of_rows(ends, output, has_types);
+        let all = Self::of_rows(ends, output, Vec::new());
         // A format's own form needs no conversion, unless it is asked for.
         if source.name == sink.name && !has_types {
             return Self { sink_options: all.sink_options, ..Self::default() };
         }
         // Programs know messages whose types the log itself declares.
-        let is_declared = source.types.contains(&EMBEDDED_TYPES) && all.from_source.is_empty();
-        if is_declared && !has_types {
+        let is_kept = !has_types && !all.to_sink.is_empty() && all.from_source.is_empty();
+        if is_kept && declare() {
             return Self { sink_options: all.sink_options, ..Self::default() };
         }
         Self { types: types(source, has_types), ..all }
     }
 
     /// The stages between this source and this sink for rows that are made of several messages:
-    /// their types are in no log.
-    pub(crate) fn of_rows(ends: Ends<'_>, output: &str, has_types: bool) -> Self {
+    /// their types are in no log. `types` are those to decode with.
+    pub(crate) fn of_rows(ends: Ends<'_>, output: &str, types: Vec<String>) -> Self {
         let ((source, source_options), (sink, given)) = ends;
         let from_source = behind(source, source_options);
         let mut options = values(given);
@@ -58,10 +66,6 @@ impl Conversion {
         let sink_options = given.iter().filter(taken).cloned().collect();
         let sinks = if to_sink.is_empty() { Vec::new() } else { sinks };
         let companions = companions(&sinks, sink, output);
-        let types = match from_source.is_empty() {
-            true => decoding_types(source, has_types),
-            false => source.types.iter().map(|name| (*name).to_owned()).collect(),
-        };
         Self { from_source, to_sink, companions, sink_options, types }
     }
 }
@@ -83,32 +87,55 @@ fn companions(sinks: &[CompanionSink], sink: &Plugin, output: &str) -> Vec<(&'st
     sinks.iter().map(|sink| (sink.plugin, format!("{stem}{}", sink.extension))).collect()
 }
 
-/// The types with which events are decoded, besides those that were given: those that a source of
-/// rows names for its payloads, or else [`known_types`].
-pub(crate) fn decoding_types(source: &Plugin, has_types: bool) -> Vec<String> {
-    match source.gives_rows {
-        true => source.types.iter().map(|name| (*name).to_owned()).collect(),
-        false => known_types(source, has_types),
-    }
+/// The types that a source names for its payloads, and those that channels of these logs declare
+/// themselves.
+pub fn own_types(source: &Plugin, inputs: &[String], shell: &Shell) -> Vec<String> {
+    let embedded = declarations(source, inputs, shell).any(|declares| declares);
+    let embedded = embedded.then_some(EMBEDDED_IF_ANY);
+    embedded.into_iter().chain(source.types.iter().copied()).map(str::to_owned).collect()
 }
 
-/// The types of the source's payloads, declared by the log itself or known: its own, or else all
+/// Whether each of these logs declares types of its channels.
+pub(crate) fn declare_types(source: &Plugin, inputs: &[String], shell: &Shell) -> bool {
+    let mut declarations = declarations(source, inputs, shell).peekable();
+    source.types.contains(&EMBEDDED_TYPES)
+        || declarations.peek().is_some() && declarations.all(|declares| declares)
+}
+
+/// Whether channels of each of these logs declare their types, if their format tells without
+/// reading them. What cannot be read is reported when the logs are.
+fn declarations(source: &Plugin, inputs: &[String], shell: &Shell) -> impl Iterator<Item = bool> {
+    let files = |name: &String| inputs::expand(shell, name).unwrap_or_default();
+    let probe = source.may_declare_types.into_iter();
+    probe.flat_map(move |declares| {
+        let files = inputs.iter().flat_map(files);
+        files.map(move |file| declares(&file.path).unwrap_or(false))
+    })
+}
+
+/// The types with which events are decoded, besides those that were given: the source's own, or
+/// else all built-in ones. Sources of rows may have payloads, too, as tables of a log that was not
+/// decoded.
+pub(crate) fn decoding_types(source: &Plugin, own: Vec<String>, has_types: bool) -> Vec<String> {
+    let is_enough = has_types || !source.types.is_empty();
+    if is_enough { own } else { [own, built_in()].concat() }
+}
+
+/// The types of the source's payloads without those that the log declares: its own, or else all
 /// built-in ones.
-pub(crate) fn known_types(source: &Plugin, has_types: bool) -> Vec<String> {
-    match source.types.contains(&EMBEDDED_TYPES) {
-        true => source.types.iter().map(|name| (*name).to_owned()).collect(),
-        false => types(source, has_types),
+fn types(source: &Plugin, has_types: bool) -> Vec<String> {
+    if !source.types.is_empty() || has_types {
+        let own = source.types.iter().filter(|name| **name != EMBEDDED_TYPES);
+        return own.map(|name| (*name).to_owned()).collect();
     }
+    built_in()
 }
 
-/// The types of the source's payloads: its own, or else all built-in ones.
-fn types(source: &Plugin, has_types: bool) -> Vec<String> {
-    let is_named = |name: &String| *name != EMBEDDED_TYPES;
-    if !source.types.is_empty() || has_types {
-        return source.types.iter().map(|name| (*name).to_owned()).filter(is_named).collect();
-    }
-    let built_in = TypePaths::built_in().0.into_iter();
-    built_in.map(|name| name.display().to_string()).filter(is_named).collect()
+/// All built-in types.
+fn built_in() -> Vec<String> {
+    let is_embedded = |name: &String| [EMBEDDED_TYPES, EMBEDDED_IF_ANY].contains(&name.as_str());
+    let all = TypePaths::built_in().0.into_iter().map(|name| name.display().to_string());
+    all.filter(|name| !is_embedded(name)).collect()
 }
 
 fn values(options: &[Assignment]) -> Map<String, Value> {

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser;
 use serde_json::{Value, json};
-use sluice_model::{DynSink, Plugin, Registry, programs};
+use sluice_model::{DynSink, Registry, programs};
 use sluice_pipeline::run::Stop;
 use sluice_pipeline::{Document, Pipeline, PluginInstance, Variables};
 
-use crate::args::{self, CatArgs, SelectionArgs};
+use crate::args::{self, CatArgs};
 use crate::commands::{convert, generated};
 use crate::conversion;
 use crate::exit::Failure;
@@ -165,7 +165,13 @@ fn pipeline_text(args: &CatArgs, form: EventForm, shell: &Shell) -> Result<Strin
         )));
     }
     let from_source = conversion::behind(source, &format.options);
-    let types = own_types(source, form, &selection);
+    let types = match form {
+        EventForm::Payloads if selection.condition.is_none() => Vec::new(),
+        _ => {
+            let own = conversion::own_types(source, &inputs, shell);
+            conversion::decoding_types(source, own, !selection.decoding.types.is_empty())
+        }
+    };
     let types: Vec<&str> = types.iter().map(String::as_str).collect();
     let recipe = Recipe {
         source: source.name,
@@ -180,14 +186,6 @@ fn pipeline_text(args: &CatArgs, form: EventForm, shell: &Shell) -> Result<Strin
         ..Recipe::default()
     };
     Ok(recipe.text())
-}
-
-/// The types with which events are decoded, besides those of the selection.
-fn own_types(source: &Plugin, form: EventForm, selection: &SelectionArgs) -> Vec<String> {
-    match form {
-        EventForm::Payloads if selection.condition.is_none() && !source.gives_rows => Vec::new(),
-        _ => conversion::decoding_types(source, !selection.decoding.types.is_empty()),
-    }
 }
 
 /// The message of a command line that does not parse, without the usage.

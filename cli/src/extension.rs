@@ -28,6 +28,7 @@ pub use crate::args::{Assignment, CredentialArgs, DecodingArgs, FormatArgs, dura
 pub use crate::commands::convert::{LogArgs, open_logs};
 pub use crate::commands::execute::report_flag_losses;
 pub use crate::commands::types::print as print_types;
+pub use crate::conversion::own_types;
 pub use crate::exit::{CommandResult, ExitStatus, Failure};
 pub use crate::inputs::{SOURCE_NAME, expand, extension, path_of_url};
 pub use crate::log::{Level, is_json, log_json_message, log_message};

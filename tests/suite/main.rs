@@ -5,6 +5,7 @@
 mod archive;
 mod batch;
 mod camlog;
+mod carried_types;
 mod changing;
 mod conformance;
 mod damage;

@@ -161,6 +161,8 @@ pub struct FrameSpan {
     pub compressed_len: u32,
     /// Its decompressed length.
     pub content_len: u32,
+    /// The decompressed length of all frames before it.
+    pub content_start: u64,
 }
 
 impl FrameSpan {
@@ -219,13 +221,13 @@ fn spans(table: &[u8], each: usize) -> Option<Vec<FrameSpan>> {
     if footer[4] & RESERVED_FLAGS != 0 || entries.len() / each > MAX_FRAMES {
         return None;
     }
-    let mut start = 0;
+    let (mut start, mut content_start) = (0, 0);
     let span = |entry: &[u8]| {
         let (packed, rest) = entry.split_first_chunk()?;
         let (packed, plain) = (u32::from_le_bytes(*packed), rest.first_chunk()?);
-        let span =
-            FrameSpan { start, compressed_len: packed, content_len: u32::from_le_bytes(*plain) };
-        start = span.end();
+        let content_len = u32::from_le_bytes(*plain);
+        let span = FrameSpan { start, compressed_len: packed, content_len, content_start };
+        (start, content_start) = (span.end(), content_start + u64::from(content_len));
         Some(span)
     };
     entries.chunks_exact(each).map(span).collect()
@@ -343,6 +345,7 @@ mod tests {
                 let mut plain = vec![0; span.content_len as usize];
                 decompress(frame, &mut plain).unwrap();
                 assert_eq!((plain, frame_len(frame)), (vec![n as u8; 100], Some(frame.len())));
+                assert_eq!(span.content_start, n as u64 * 100);
             }
             assert_eq!(spans.last().map_or(0, FrameSpan::end), start);
         }

@@ -129,6 +129,38 @@ sluice_model::register! {
     about: "the types that the log itself declares for its channels",
 }
 
+/// The name of the same set for logs that need not declare any type: without other types, channels
+/// that declare none are not decoded, and nothing is reported of them.
+pub const EMBEDDED_IF_ANY: &str = "embedded-if-any";
+
+sluice_model::register! {
+    types "embedded-if-any": &[],
+    codec: "",
+    about: "the types that the log itself declares for its channels, if it declares any",
+}
+
+/// Whether the types that channels declare themselves are used.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum EmbeddedUse {
+    #[default]
+    Unused,
+    /// Used where a channel declares one.
+    IfAny,
+    /// Used, and every channel is expected to declare one.
+    Expected,
+}
+
+impl EmbeddedUse {
+    /// The use that a set of this name asks for.
+    fn of_set(name: &Path) -> Option<Self> {
+        match name.to_str()? {
+            EMBEDDED_TYPES => Some(Self::Expected),
+            EMBEDDED_IF_ANY => Some(Self::IfAny),
+            _ => None,
+        }
+    }
+}
+
 /// Codecs with the types they were made from.
 #[derive(Default)]
 pub struct Codecs {
@@ -136,7 +168,7 @@ pub struct Codecs {
     /// The files that were named individually, not found in a folder or by a glob.
     named: HashSet<PathBuf>,
     /// Whether the types that channels declare themselves are used.
-    has_embedded: bool,
+    embedded: EmbeddedUse,
 }
 
 impl fmt::Debug for Codecs {
@@ -159,10 +191,10 @@ impl Codecs {
         let plugins: Vec<&Plugin> =
             registry.iter().filter(|p| p.kind() == PluginKind::Codec).collect();
         let mut files: Vec<Vec<PathBuf>> = vec![Vec::new(); plugins.len()];
-        let (mut named, mut has_embedded) = (HashSet::new(), false);
+        let (mut named, mut embedded) = (HashSet::new(), EmbeddedUse::Unused);
         for (at, path) in types.0.iter().enumerate() {
-            if path == Path::new(EMBEDDED_TYPES) {
-                has_embedded = true;
+            if let Some(asked) = EmbeddedUse::of_set(path) {
+                embedded = embedded.max(asked);
                 continue;
             }
             let wrong = |message: String| OptionsError::in_entry("types", at, message);
@@ -181,18 +213,25 @@ impl Codecs {
         let made = made.map(|(plugin, files)| {
             Ok((plugin.name, make_once(registry, plugin, &files, options)?))
         });
-        Ok(Self { all: made.collect::<Result<_, _>>()?, named, has_embedded })
+        Ok(Self { all: made.collect::<Result<_, _>>()?, named, embedded })
     }
 
     /// Whether the types that channels declare themselves are among these types.
     pub fn has_embedded(&self) -> bool {
-        self.has_embedded
+        self.embedded != EmbeddedUse::Unused
+    }
+
+    /// Whether nobody expects a type for this channel: it declares none, and the only types are
+    /// [`EMBEDDED_IF_ANY`].
+    pub fn expects_none(&self, channel: &Channel) -> bool {
+        let is_optional = self.embedded == EmbeddedUse::IfAny && self.types().next().is_none();
+        is_optional && !channel.may_declare_type()
     }
 
     /// The type that a channel declares itself, if such types are used and a codec knows its
     /// language.
     pub fn embedded(&self, channel: &Channel) -> Option<KnownType> {
-        let all = self.has_embedded.then(|| self.iter());
+        let all = self.has_embedded().then(|| self.iter());
         all.into_iter().flatten().find_map(|codec| codec.embedded(channel))
     }
 
@@ -226,7 +265,8 @@ impl Codecs {
             unusable.has_mistake && file.is_none_or(|file| self.named.contains(file))
         };
         let is_named = self.iter().flat_map(|codec| &codec.declared().unusable).any(is_named);
-        let is_empty = !self.has_embedded && self.types().next().is_none();
+        let is_expected = self.embedded == EmbeddedUse::Expected;
+        let is_empty = !is_expected && self.types().next().is_none();
         if is_named || is_empty { self.mistakes() } else { None }
     }
 

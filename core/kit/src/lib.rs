@@ -31,7 +31,7 @@ pub mod type_library;
 pub mod unnest;
 pub mod window;
 
-pub use codecs::{CodecOptions, Codecs, EMBEDDED_TYPES, TypeFile, TypePaths};
+pub use codecs::{CodecOptions, Codecs, EMBEDDED_IF_ANY, EMBEDDED_TYPES, TypeFile, TypePaths};
 pub use delimited::{
     Delimited, DelimitedSource, EventMarker, LineContent, ParseOutcome, TextLines,
 };

@@ -120,6 +120,11 @@ impl Channel {
         Self { name, source, encoding, type_name, schema, clock: Clock::Utc, metadata }
     }
 
+    /// Whether it may declare the type of its payloads: that of JSON needs no declaration.
+    pub fn may_declare_type(&self) -> bool {
+        self.schema.is_some() || self.encoding == Encoding::Json
+    }
+
     /// The total length of its strings.
     pub(crate) fn len(&self) -> usize {
         // Schemas are shared by channels, and bounded by the sources that read them.

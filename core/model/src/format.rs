@@ -46,13 +46,15 @@ pub trait ByteFormat: Send + Sync {
     fn encode(&self, events: &[Batch], channels: &Channels, out: &mut Vec<u8>)
     -> Result<(), Error>;
 
-    /// Decodes the events of one piece, in order. `input` is its file, for messages.
+    /// Decodes the events of one piece, in order, which starts at byte `position` of the whole log.
+    /// `input` is the file that it comes from, for messages.
     ///
     /// The inner `Err` says why the piece is not what [`encode`](Self::encode) makes: none of it is
     /// used.
     fn decode(
         &self,
         piece: Bytes,
+        position: u64,
         input: &Path,
         context: &ReadContext,
     ) -> Result<Result<Vec<Batch>, String>, Error>;

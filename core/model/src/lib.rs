@@ -64,7 +64,7 @@ pub use plugin::{
 pub use pool::BlockPool;
 pub use registry::{
     CompanionSink, Constructor, ConversionNodes, ConversionStage, DefaultRole, Plugin,
-    PluginFactory, PluginKind, Registry, SniffResult,
+    PluginFactory, PluginKind, Registry, SniffResult, TypesProbe,
 };
 pub use rows::{Payloads, Rows, array_bytes};
 pub use run_handle::{RunHandle, RunHost};

@@ -14,7 +14,7 @@ use crate::{ByteFormat, Codec, DynSink, Error, OptionsError, Service, Source, St
 
 pub use plugin::{
     CompanionSink, Constructor, ConversionNodes, ConversionStage, DefaultRole, Plugin,
-    PluginFactory, PluginKind, SniffResult, TypeSet, type_set, type_sets,
+    PluginFactory, PluginKind, SniffResult, TypeSet, TypesProbe, type_set, type_sets,
 };
 #[doc(hidden)]
 pub use plugin::{make_codec, make_service, make_sink, make_source, make_stage, schema_of};
@@ -32,7 +32,13 @@ impl Registry {
     /// If two linked plugins of one kind have one name: that is a mistake in the build, not in the
     /// input.
     pub fn linked() -> Self {
-        Self::from_plugins(inventory::iter::<Plugin>.into_iter().copied())
+        Self::try_linked().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Every plugin linked into this program. `Err` says that two of one kind have one name, and
+    /// where both are registered.
+    pub fn try_linked() -> Result<Self, Error> {
+        Self::try_from_plugins(inventory::iter::<Plugin>.into_iter().copied())
     }
 
     /// A registry of exactly these plugins.
@@ -41,13 +47,25 @@ impl Registry {
     ///
     /// If two of one kind have one name.
     pub fn from_plugins(plugins: impl IntoIterator<Item = Plugin>) -> Self {
+        Self::try_from_plugins(plugins).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn try_from_plugins(plugins: impl IntoIterator<Item = Plugin>) -> Result<Self, Error> {
         let mut all: Vec<Plugin> = plugins.into_iter().collect();
-        all.sort_by_key(|plugin| (plugin.name, plugin.kind()));
-        for pair in all.windows(2) {
-            let same = (pair[0].name, pair[0].kind()) == (pair[1].name, pair[1].kind());
-            assert!(!same, "two {}s are registered as `{}`", pair[0].kind(), pair[0].name);
+        all.sort_by_key(|plugin| (plugin.name, plugin.kind(), plugin.module));
+        let same =
+            |pair: &&[Plugin]| (pair[0].name, pair[0].kind()) == (pair[1].name, pair[1].kind());
+        match all.windows(2).find(same) {
+            None => Ok(Self(all.into())),
+            Some(pair) => Err(Error::invalid(format!(
+                "two {}s are registered as `{}`, in the modules `{}` and `{}`: give one of them \
+                 another name in `register!`",
+                pair[0].kind(),
+                pair[0].name,
+                pair[0].module,
+                pair[1].module
+            ))),
         }
-        Self(all.into())
     }
 
     /// The plugin of that kind and name.

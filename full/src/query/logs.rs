@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice::extension::{Failure, LogArgs, SOURCE_NAME, Shell, expand, open_logs, path_of_url};
+use sluice::extension::{
+    Failure, LogArgs, SOURCE_NAME, Shell, expand, open_logs, own_types, path_of_url,
+};
 use sluice_io::escape::printable;
-use sluice_model::{Error, Input, Plugin};
+use sluice_model::{Error, Input};
 use sluice_pipeline::run::DEFAULT_MEMORY;
 use sluice_query::session::{Session, SessionOptions};
 use sluice_query::table::LogTables;
@@ -64,7 +66,7 @@ impl Logs {
             )?;
             files.extend(source.files()?.into_iter().map(|file| file.path));
             all_inputs.extend(source.inputs()?);
-            let own = types_of(plugin, args);
+            let own = types_of(own_types(plugin, &table.paths, shell), args);
             let mut log = typed(LogTables::new(source, SOURCE_NAME, &shell.registry), &own, args)?;
             if let Some(cache) = &cache
                 && let Some(source) = cache::source_key(plugin, &args.log_format)
@@ -155,10 +157,10 @@ fn text(path: &Path) -> Result<String, Failure> {
     path.to_str().map(str::to_owned).ok_or_else(not_text)
 }
 
-/// The types of the source and those in the arguments.
-fn types_of(plugin: &Plugin, args: &QueryArgs) -> Vec<String> {
-    let own = plugin.types.iter().map(|own| (*own).to_owned());
-    own.filter(|own| !args.decoding.types.contains(own))
+/// The log's own types and those in the arguments.
+fn types_of(own: Vec<String>, args: &QueryArgs) -> Vec<String> {
+    own.into_iter()
+        .filter(|own| !args.decoding.types.contains(own))
         .chain(args.decoding.types.iter().cloned())
         .collect()
 }

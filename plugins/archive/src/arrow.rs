@@ -97,6 +97,7 @@ impl ByteFormat for Arrow {
     fn decode(
         &self,
         piece: Bytes,
+        _: u64,
         _: &Path,
         context: &ReadContext,
     ) -> Result<Result<Vec<Batch>, String>, Error> {
@@ -274,7 +275,7 @@ mod tests {
     }
 
     fn decoded(piece: &[u8], context: &ReadContext) -> Result<Vec<Batch>, String> {
-        Arrow.decode(Bytes::copy_from_slice(piece), Path::new("x"), context).unwrap()
+        Arrow.decode(Bytes::copy_from_slice(piece), 0, Path::new("x"), context).unwrap()
     }
 
     fn some() -> Vec<(i64, i64, u32, Vec<u8>)> {
@@ -302,7 +303,7 @@ mod tests {
         let mut block = context.blocks.block_with_len(piece.len());
         block[..piece.len()].copy_from_slice(&piece);
         let piece = block.freeze().slice(..piece.len());
-        let batches = Arrow.decode(piece.clone(), Path::new("x"), &context).unwrap().unwrap();
+        let batches = Arrow.decode(piece.clone(), 0, Path::new("x"), &context).unwrap().unwrap();
         let span = piece.as_ptr_range();
         assert!(span.contains(&batches[0].payload(0).as_ptr()));
     }

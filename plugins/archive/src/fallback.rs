@@ -6,9 +6,12 @@ use std::sync::OnceLock;
 
 use serde_json::json;
 use sluice_io::files;
-use sluice_model::{Error, PluginKind, ReadContext, Reader, Registry, Source, Split, SplitStart};
+use sluice_model::{
+    Error, PluginKind, ReadContext, Reader, Registry, SniffResult, Source, Split, SplitStart,
+};
 
 use crate::format::DEFAULT_FORMAT;
+use crate::{arrow, source};
 
 /// The name of the source and the sink.
 const NAME: &str = "archive";
@@ -35,7 +38,7 @@ impl FallbackSources {
         context: &ReadContext,
         registry: &Registry,
     ) -> Result<Option<Box<dyn Reader + 's>>, Error> {
-        let Some(name) = find_source(path, registry)? else { return Ok(None) };
+        let Some(name) = find_source(path, context, registry)? else { return Ok(None) };
         let source = self.source(name, paths, registry)?;
         source.read(&Split::whole(path, None), SplitStart::At(0), context).map(Some)
     }
@@ -63,12 +66,34 @@ impl FallbackSources {
 }
 
 /// The name of the source that reads a file.
-fn find_source(path: &Path, registry: &Registry) -> Result<Option<&'static str>, Error> {
-    if files::is_stream(path) {
-        // Peeking into a pipe would consume it: assume the default format of archives.
-        return Ok(registry.get(PluginKind::Source, DEFAULT_FORMAT).map(|plugin| plugin.name));
-    }
-    let head = files::head(path, HEAD)?;
-    let mut knows = registry.sniff(&head).into_iter().map(|plugin| plugin.name);
-    Ok(knows.find(|name| *name != NAME))
+fn find_source(
+    path: &Path,
+    context: &ReadContext,
+    registry: &Registry,
+) -> Result<Option<&'static str>, Error> {
+    let is_enough = |head: &[u8]| {
+        let is_sure = matches!(registry.sniff_best(head), Some((SniffResult::Yes, _)));
+        is_sure || context.run.is_cancelled()
+    };
+    let in_stream = match files::is_stream(path) {
+        true => files::stream_head(path, HEAD, is_enough)?,
+        false => None,
+    };
+    let head = match &in_stream {
+        Some(head) if source::sniff(head) == SniffResult::Yes => {
+            return Err(Error::refused(format!(
+                "an archive of `{}` cannot be read from a pipe: save it to a file, and read that: \
+                 {}",
+                arrow::NAME,
+                path.display()
+            )));
+        }
+        Some(head) => head,
+        None => &files::head(path, HEAD)?,
+    };
+    let mut sniffed = registry.sniff(head).into_iter().map(|plugin| plugin.name);
+    let found = sniffed.find(|name| *name != NAME);
+    // Damage at the start of a pipe must not hide the events behind it.
+    let default = || registry.get(PluginKind::Source, DEFAULT_FORMAT).map(|plugin| plugin.name);
+    Ok(if files::is_stream(path) { found.or_else(default) } else { found })
 }

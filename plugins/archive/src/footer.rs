@@ -92,5 +92,16 @@ pub(crate) fn sniff(path: &Path) -> Result<SniffResult, Error> {
     Ok(if is_ours { SniffResult::Yes } else { SniffResult::No })
 }
 
+/// Whether channels of an archive may declare their types, as far as its index tells.
+pub(crate) fn may_declare_types(path: &Path) -> Result<bool, Error> {
+    if !is_address(path) && !files::is_file(path) {
+        return Ok(false);
+    }
+    let mut log = LogFile::open_plain(path)?;
+    let Some((spans, table)) = frames::seek_table(&mut log)? else { return Ok(false) };
+    let index = index_between(&mut log, spans.last().map_or(0, FrameSpan::end), table)?;
+    Ok(index.is_some_and(|index| index.declares_types))
+}
+
 /// The footers of the last archives.
 pub(crate) type FooterCache = FileCache<Option<Arc<ArchiveFooter>>>;

@@ -83,13 +83,14 @@ impl<'s> Unpacker<'s> {
         places.into_iter().map(|place| place.map(|place| block.slice(place))).collect()
     }
 
-    /// Decodes the content of a frame.
+    /// Decodes the content of a frame, which starts at byte `position` of the uncompressed log.
     pub(crate) fn decode(
         &self,
         format: &dyn ByteFormat,
         plain: Bytes,
+        position: u64,
     ) -> Result<Result<Vec<Batch>, String>, Error> {
-        format.decode(plain, &self.path, &self.context)
+        format.decode(plain, position, &self.path, &self.context)
     }
 
     /// Reports a range of the file as damage.

@@ -10,8 +10,9 @@
 //!
 //! Channels are numbered in the order of their first events. If the format keeps sources, a
 //! channel's source follows its name. A frame with `null` for its channels may have any. The frames
-//! of a format's head and tail are not listed. Readers use the index only to skip frames, never
-//! instead of the events themselves.
+//! of a format's head and tail are not listed. `"declares_types": true` says that a channel may
+//! declare its type. Readers use the index only to skip frames, never instead of the events
+//! themselves.
 
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read, Write};
@@ -80,6 +81,8 @@ pub(crate) struct IndexWriter {
     channels: Vec<IndexedChannel>,
     frames: u64,
     events: u64,
+    /// Whether a channel may declare its type.
+    pub(crate) declares_types: bool,
 }
 
 /// Compressed text with its uncompressed length.
@@ -115,7 +118,7 @@ impl IndexWriter {
             serde_json::json!(format)
         )?;
         let (numbers, channels) = (HashMap::new(), Vec::new());
-        Ok(Self { text, numbers, channels, frames: 0, events: 0 })
+        Ok(Self { text, numbers, channels, frames: 0, events: 0, declares_types: false })
     }
 
     /// The number of a channel: the next one if it is new.
@@ -143,10 +146,14 @@ impl IndexWriter {
 
     /// The index as written to the file; `None` if it is too long to be read.
     pub(crate) fn finish(self) -> io::Result<Option<Vec<u8>>> {
-        let Self { mut text, channels, events, .. } = self;
+        let Self { mut text, channels, events, declares_types, .. } = self;
         text.write_all(b"],\"channels\":")?;
         serde_json::to_writer(&mut text, &channels)?;
-        write!(text, ",\"events\":{events}}}")?;
+        write!(text, ",\"events\":{events}")?;
+        if declares_types {
+            text.write_all(b",\"declares_types\":true")?;
+        }
+        text.write_all(b"}")?;
         let (len, mut packed) = (text.len, text.packed.finish()?);
         let Some(packed_len) = u32::try_from(packed.len()).ok().filter(|_| len <= MAX_INDEX) else {
             return Ok(None);
@@ -173,6 +180,9 @@ pub(crate) struct ArchiveIndex {
     channels: Vec<IndexedChannel>,
     /// The number of events.
     pub(crate) events: u64,
+    /// Whether a channel may declare its type.
+    #[serde(default)]
+    pub(crate) declares_types: bool,
 }
 
 impl ArchiveIndex {

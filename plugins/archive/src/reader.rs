@@ -81,7 +81,9 @@ impl<'s> FrameReader<'s> {
                 plain => plain,
             };
             let batches = match (plain, self.footer.frame_summary(frame)) {
-                (Ok(plain), Some(_)) => self.unpacker.decode(self.footer.format, plain)?,
+                (Ok(plain), Some(_)) => {
+                    self.unpacker.decode(self.footer.format, plain, span.content_start)?
+                }
                 // A head or tail has no events; it only has to be intact.
                 (plain, _) => plain.map(|_| Vec::new()),
             };

@@ -162,6 +162,8 @@ pub(crate) struct FrameScan<'s> {
     /// The format's head and tail: frames with these have no events.
     head_and_tail: [Vec<u8>; 2],
     ready: VecDeque<Batch>,
+    /// The decompressed length of all frames so far.
+    position: u64,
     /// Whether there is a seek table at the end, or damage up to the end has been reported.
     has_reported_end: bool,
     is_done: bool,
@@ -192,6 +194,7 @@ impl<'s> FrameScan<'s> {
             unpacker,
             head_and_tail,
             ready,
+            position: 0,
             has_reported_end: false,
             is_done: false,
         }))
@@ -259,6 +262,8 @@ impl<'s> FrameScan<'s> {
         let bytes = self.walk.bytes(self.walk.at, len)?;
         let frame = usize::try_from(len).ok().and_then(|len| bytes.get(..len));
         let frame = frame.unwrap_or_default();
+        let position = self.position;
+        self.position = position.saturating_add(frames::content_size(frame).unwrap_or(0));
         let plain = match self.unpacker.checked_len(frame) {
             Ok(plain) => self.unpacker.unpack(&[(frame, plain)]).pop(),
             Err(reason) => return Ok(Err(reason)),
@@ -270,7 +275,7 @@ impl<'s> FrameScan<'s> {
         if self.head_and_tail.iter().any(|expected| *expected == *plain) {
             return Ok(Ok(()));
         }
-        let batches = self.unpacker.decode(self.format, plain)?;
+        let batches = self.unpacker.decode(self.format, plain, position)?;
         Ok(batches.map(|batches| self.ready.extend(batches)))
     }
 
@@ -396,5 +401,5 @@ fn unpack(unpacker: &Unpacker<'_>, frame: &[u8]) -> Option<Bytes> {
 /// Whether these bytes are whole events of this format.
 fn decodes(format: &dyn ByteFormat, plain: Bytes) -> bool {
     let context = ReadContext::standalone("");
-    matches!(format.decode(plain, Path::new(""), &context), Ok(Ok(_)))
+    matches!(format.decode(plain, 0, Path::new(""), &context), Ok(Ok(_)))
 }

@@ -347,7 +347,9 @@ impl ArchiveWriter {
         let Self { numbers, encoder, index, .. } = self;
         *numbers.entry(id).or_insert_with(|| {
             let channel = encoder.channels.get(id);
-            let source = encoder.format.keeps_sources().then(|| channel.source.to_string());
+            let keeps_channels = encoder.format.keeps_sources();
+            let source = keeps_channels.then(|| channel.source.to_string());
+            index.declares_types |= keeps_channels && channel.may_declare_type();
             index.channel_number(IndexedChannel { name: channel.name.text().to_owned(), source })
         })
     }

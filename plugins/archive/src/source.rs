@@ -53,6 +53,7 @@ sluice_model::register! {
     sample: include_str!("../samples/archive-source.toml"),
     sniff: sniff,
     sniff_path: footer::sniff,
+    may_declare_types: Some(footer::may_declare_types),
 }
 
 /// The default of `max_frame`.
@@ -63,7 +64,7 @@ fn default_max_frame() -> ByteSize {
 }
 
 /// Recognises an archive of `arrow` without a footer, whose format no other source knows.
-fn sniff(head: &[u8]) -> SniffResult {
+pub(crate) fn sniff(head: &[u8]) -> SniffResult {
     let is_ours = Arrow.head().is_ok_and(|stream| head.starts_with(&stream));
     if is_ours { SniffResult::Yes } else { SniffResult::No }
 }

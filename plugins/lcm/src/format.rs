@@ -147,6 +147,7 @@ impl ByteFormat for LcmByteFormat {
     fn decode(
         &self,
         piece: Bytes,
+        _: u64,
         _: &Path,
         context: &ReadContext,
     ) -> Result<Result<Vec<Batch>, String>, Error> {
@@ -208,7 +209,7 @@ mod tests {
 
     fn decoded(piece: &[u8]) -> Result<Vec<Batch>, String> {
         let context = ReadContext::standalone("test");
-        LcmByteFormat.decode(Bytes::copy_from_slice(piece), Path::new("x"), &context).unwrap()
+        LcmByteFormat.decode(Bytes::copy_from_slice(piece), 0, Path::new("x"), &context).unwrap()
     }
 
     fn one() -> Vec<u8> {

@@ -168,7 +168,7 @@ mod tests {
     }
 
     fn read(log: Vec<u8>, context: &ReadContext) -> Batch {
-        let read = LcmByteFormat.decode(Bytes::from(log), Path::new("x"), context);
+        let read = LcmByteFormat.decode(Bytes::from(log), 0, Path::new("x"), context);
         read.unwrap().unwrap().pop().unwrap_or_default()
     }
 

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use sluice_io::files;
 use sluice_io::output::MANIFEST;
+use sluice_io::store::is_address;
 use sluice_model::options::InPaths;
 use sluice_model::{
     Batch, Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
@@ -49,6 +50,7 @@ sluice_model::register! {
     sniff: sniff,
     sniff_path: sniff_path,
     gives_rows: true,
+    may_declare_types: Some(may_declare_types),
 }
 
 const MAGIC: &[u8] = b"PAR1";
@@ -62,6 +64,23 @@ fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
     let has_tables =
         files::is_folder(path) && (!tables_below(path)?.is_empty() || is_empty_output(path)?);
     Ok(if has_tables { SniffResult::Yes } else { SniffResult::No })
+}
+
+/// Whether the channels of a table, or of one in a folder, may declare the types of messages that
+/// are not decoded.
+fn may_declare_types(path: &Path) -> Result<bool, Error> {
+    let tables = match files::is_folder(path) {
+        true => tables_below(path)?.into_iter().map(|input| input.path).collect(),
+        false if is_address(path) || files::is_file(path) => vec![path.to_owned()],
+        // Opening a pipe waits for whoever writes to it.
+        false => Vec::new(),
+    };
+    for table in tables {
+        if ParquetTable::open(&table)?.may_declare_types() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether the manifest of a folder says that a sink `parquet` wrote no tables there.

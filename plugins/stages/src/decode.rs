@@ -52,7 +52,7 @@ struct Decode {
     plans: PerChannel<Option<Arc<ChannelPlan>>>,
 }
 
-/// The plans of all channels, by their numbers; none for those that are not selected.
+/// The plans of all channels, by their numbers; none for those that are not decoded.
 type ChannelPlans = [Option<Arc<ChannelPlan>>];
 
 /// How to decode the events of a channel.
@@ -198,13 +198,17 @@ const NO_KEY: TypeDecision = TypeDecision::Undecodable(1);
 const SEVERAL: TypeDecision = TypeDecision::Undecodable(2);
 
 impl Decode {
-    /// `None` for channels that are not selected, or not needed after the stage.
+    /// `None` for channels that are not selected, not needed after the stage, or expected to have
+    /// no type.
     fn plan(&self, channel: &Channel, needed: Option<&ChannelQuery>) -> Option<Arc<ChannelPlan>> {
         let name = channel.name.text();
         if needed.is_some_and(|needed| !needed.wants(name, &channel.source)) {
             return None;
         }
         if !self.channels.is_empty() && !self.channels.matches(name) {
+            return None;
+        }
+        if self.codecs.expects_none(channel) {
             return None;
         }
         let codecs = self.codecs.iter().enumerate();
@@ -391,6 +395,9 @@ impl Map for Decode {
         let plans = self
             .plans
             .table(context.channels, |channel| Ok(self.plan(channel, context.needed_channels)))?;
+        if plans.iter().all(Option::is_none) {
+            return Ok(batch);
+        }
         let decisions = self.decide_types(&batch, &plans, context);
         let mut failed = FailureLog::default();
         let batch = self.decode(batch, &plans, &decisions, &mut failed)?;

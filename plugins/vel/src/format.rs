@@ -136,6 +136,7 @@ impl ByteFormat for VelByteFormat {
     fn decode(
         &self,
         piece: Bytes,
+        position: u64,
         _: &Path,
         context: &ReadContext,
     ) -> Result<Result<Vec<Batch>, String>, Error> {
@@ -154,7 +155,8 @@ impl ByteFormat for VelByteFormat {
                 return Ok(Err("a piece of a log is longer than 4 GiB".into()));
             };
             let place = PayloadOffset { segment: 0, offset };
-            batch.push_wide(time, at as i64, ids.resolve(&header, payload)?, payload, place);
+            let sequence = position.saturating_add(at as u64).cast_signed();
+            batch.push_wide(time, sequence, ids.resolve(&header, payload)?, payload, place);
             at += HEADER_LEN + payload.len();
         }
         if batch.is_empty() {
@@ -217,8 +219,12 @@ mod tests {
     }
 
     fn decoded(piece: &[u8]) -> Result<Vec<Batch>, String> {
-        let context = ReadContext::standalone("test");
-        VelByteFormat.decode(Bytes::copy_from_slice(piece), Path::new("x"), &context).unwrap()
+        decoded_at(0, piece)
+    }
+
+    fn decoded_at(position: u64, piece: &[u8]) -> Result<Vec<Batch>, String> {
+        let (piece, context) = (Bytes::copy_from_slice(piece), ReadContext::standalone("test"));
+        VelByteFormat.decode(piece, position, Path::new("x"), &context).unwrap()
     }
 
     fn one() -> Vec<u8> {
@@ -233,6 +239,7 @@ mod tests {
         let batches = decoded(&[one(), one()].concat()).unwrap();
         let [batch] = &batches[..] else { panic!("one piece is one batch") };
         assert_eq!(batch.sequences(), [0, one().len() as i64]);
+        assert_eq!(decoded_at(1 << 40, &one()).unwrap()[0].sequences(), [1 << 40]);
     }
 
     #[test]

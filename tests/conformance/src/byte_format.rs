@@ -69,6 +69,6 @@ fn encoded(format: &dyn ByteFormat, events: &Events, size: usize) -> Bytes {
 
 fn decoded(format: &dyn ByteFormat, piece: &Bytes) -> Result<Vec<Batch>, String> {
     let context = ReadContext::standalone("conformance");
-    let decoded = format.decode(piece.clone(), Path::new("piece"), &context);
+    let decoded = format.decode(piece.clone(), 0, Path::new("piece"), &context);
     decoded.expect("damage is not an error")
 }

@@ -114,12 +114,15 @@ pub struct ConversionStage {
     pub plugin: &'static str,
     /// Its options, as TOML values.
     pub options: Vec<(&'static str, String)>,
+    /// Further options for pipelines that read channels by name, which has to explain what it does
+    /// not pass.
+    pub with_named_channels: Vec<(&'static str, String)>,
 }
 
 impl ConversionStage {
     /// A stage with default options.
     pub fn named(plugin: &'static str) -> Self {
-        Self { plugin, options: Vec::new() }
+        Self { plugin, options: Vec::new(), with_named_channels: Vec::new() }
     }
 }
 
@@ -141,11 +144,16 @@ pub struct ConversionNodes {
     pub sinks: Vec<CompanionSink>,
 }
 
+/// Whether channels of a log may declare their types: see [`Plugin::may_declare_types`].
+pub type TypesProbe = fn(&Path) -> Result<bool, Error>;
+
 /// A registered plugin. Made by [`register!`](crate::register).
 #[derive(Clone, Copy)]
 pub struct Plugin {
     /// The name that pipeline files use.
     pub name: &'static str,
+    /// The Rust module that registers it.
+    pub module: &'static str,
     /// One sentence about what it does.
     pub about: &'static str,
     /// A commented excerpt of a pipeline file with every option.
@@ -164,12 +172,18 @@ pub struct Plugin {
     /// Recognizes a file or folder by more than its first bytes, such as its end or contents.
     /// Called before `sniff`.
     pub sniff_path: fn(&Path) -> Result<SniffResult, Error>,
+    /// Why a file that begins like this is none that it reads back, although its sink may have
+    /// written it, and what to write instead. Shown if no source recognizes the file.
+    pub refusal: fn(&[u8]) -> Option<&'static str>,
     /// Its format, if that can be stored in an archive. Set on the source, for both directions.
     pub byte_format: Option<&'static dyn ByteFormat>,
     /// Whether it is a source that may return events with decoded rows but no payload.
     pub gives_rows: bool,
     /// The built-in type sets of its payloads; such a source needs no others.
     pub types: &'static [&'static str],
+    /// For a source whose channels may be those of any other format: whether channels of this log
+    /// may declare their types themselves. Reads no events.
+    pub may_declare_types: Option<TypesProbe>,
     /// Whether it is a source whose channels may have the same name and differ only in their
     /// source.
     pub sensors_share_names: bool,
@@ -209,6 +223,7 @@ impl Plugin {
         let sniff_path = |_: &Path| Ok(SniffResult::No);
         Self {
             name,
+            module: "",
             about: "",
             sample: "",
             extensions: &[],
@@ -217,9 +232,11 @@ impl Plugin {
             schemes: &[],
             sniff,
             sniff_path,
+            refusal: |_| None,
             byte_format: None,
             gives_rows: false,
             types: &[],
+            may_declare_types: None,
             sensors_share_names: false,
             keeps_names_only: false,
             when_played: &[],
@@ -404,6 +421,7 @@ macro_rules! register {
     ) => {
         $crate::inventory::submit! {
             $crate::Plugin {
+                module: module_path!(),
                 $($field: $value,)*
                 ..$crate::Plugin::new($name, $make, $crate::registry::schema_of::<$type>)
             }

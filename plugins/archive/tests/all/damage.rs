@@ -108,7 +108,7 @@ fn count(format: &str, plain: &[u8]) -> usize {
         sluice_archive::fuzzing::find_format(format, &sluice_model::Registry::linked()).unwrap();
     let context = sluice_model::ReadContext::standalone("test");
     let piece = bytes::Bytes::copy_from_slice(plain);
-    let read = format.decode(piece, std::path::Path::new("x"), &context).unwrap();
+    let read = format.decode(piece, 0, std::path::Path::new("x"), &context).unwrap();
     read.map_or(0, |batches| batches.iter().map(sluice_model::Batch::len).sum())
 }
 

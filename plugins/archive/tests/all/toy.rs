@@ -61,6 +61,7 @@ impl ByteFormat for ToyFormat {
     fn decode(
         &self,
         piece: Bytes,
+        _: u64,
         _: &Path,
         context: &ReadContext,
     ) -> Result<Result<Vec<Batch>, String>, Error> {

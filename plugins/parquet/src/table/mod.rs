@@ -133,6 +133,12 @@ impl ParquetTable {
         self.input.read_schema().column_with_name(CHANNEL).is_some()
     }
 
+    /// Whether its channels may declare the types of messages that are not decoded.
+    pub(crate) fn may_declare_types(&self) -> bool {
+        let mut channels = self.meta.channels.iter();
+        self.fields.is_empty() && channels.any(|channel| channel.to_channel().may_declare_type())
+    }
+
     /// The row groups at certain places in the file that may have events matching `query`,
     /// according to the footer. `source` is the source of rows without one.
     pub(crate) fn matching_groups(

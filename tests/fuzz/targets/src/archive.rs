@@ -118,7 +118,7 @@ pub fn archive(data: &[u8]) {
         1 => {
             let context = ReadContext::standalone("test");
             let piece = bytes::Bytes::copy_from_slice(bytes);
-            drop(Arrow.decode(piece, Path::new("x"), &context));
+            drop(Arrow.decode(piece, 0, Path::new("x"), &context));
         }
         2 => {
             let (index, plain) = inputs::cut_at(bytes, 0);
