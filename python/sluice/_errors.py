@@ -43,7 +43,10 @@ class ConfigError(SluiceError):
 
 
 class InputError(SluiceError, OSError):
-    """A file cannot be opened, read or written, or is no log at all."""
+    """A file cannot be opened, read or written, or is no log at all.
+
+    The same for an output that exists already, and for a program of `exec` that fails.
+    """
 
     def __str__(self) -> str:
         return str(self.args[0]) if len(self.args) == 1 else str(self.strerror)
@@ -70,7 +73,7 @@ def config_error(
     return ConfigError(message, [Diagnostic(*mistake) for mistake in mistakes])
 
 
-def input_error(message: str, number: int | None, path: str) -> InputError:
+def input_error(message: str, number: int | None, path: str | None) -> InputError:
     """The exception for a file."""
     error = InputError(message) if number is None else InputError(number, message)
     error.filename = path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import sys
 
 # Below 3.13, the thread that imports this first counts as the main one, for which Python waits at
 # its end: it must not be one of a run.
@@ -12,6 +13,7 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from types import FrameType
 from typing import Any, TypeVar
 
 from . import _native
@@ -28,7 +30,6 @@ def source(target: Target) -> Target:
     `sequence`, `encoding` and `attributes` may be there. Times that are numbers are nanoseconds
     since 1970, without fractions.
 
-    >>> import sluice
     >>> import sluice
     >>> @sluice.source
     ... def wheels(rate: float = 10):
@@ -47,7 +48,6 @@ def stage(target: Target) -> Target:
     sequence number 0. Batches come in any order and from several threads, so a stage has no state.
 
     >>> import sluice
-    >>> import sluice
     >>> @sluice.stage
     ... def keep(batch, prefix: str = "CAM_"):
     ...     events = polars.DataFrame(batch)
@@ -59,9 +59,9 @@ def stage(target: Target) -> Target:
 def sink(target: Target) -> Target:
     """Makes a function a sink, or a class with a method `write` and perhaps `finish`.
 
-    `write` gets every batch, in order; `finish` is called when all have been written.
+    `write` gets every batch, in order; `finish` is called when all have been written. Both return
+    `None`: what yields or is `async` is refused.
 
-    >>> import sluice
     >>> import sluice
     >>> @sluice.sink
     ... class Count:
@@ -111,21 +111,56 @@ _PROCESS = os.getpid()
 _PATIENCE = timedelta(seconds=1)
 
 
+class _Parking(BaseException):
+    """Ends a thread that catches everything: it stays where this is made, and never runs again.
+
+    Modules of Python itself may hold locks there that Python needs at its end, such as those of
+    `logging`: the thread leaves them first.
+    """
+
+    def __init__(self) -> None:
+        here = sys._getframe(1)
+        safe: FrameType | None = here
+        frame: FrameType | None = here
+        while frame is not None:
+            module = str(frame.f_globals.get("__name__")).partition(".")[0]
+            # `runpy` runs the file of the plugin.
+            if module in sys.stdlib_module_names and module != "runpy":
+                safe = frame.f_back
+            frame = frame.f_back
+        if safe is here:
+            _park()
+        elif safe is not None:
+            safe.f_trace = _park
+            sys.settrace(lambda *_: None)
+
+
+def _park(*_: object) -> None:
+    _native.park_thread(threading.get_ident())
+
+
 @atexit.register
-def _close() -> None:
-    """Ends plugins before Python ends: threads in its code would not survive that."""
+def close() -> bool:
+    """Ends plugins before Python ends: threads in its code would not survive that.
+
+    Returns whether they have ended. Those that have not are in code of others.
+    """
     if os.getpid() != _PROCESS:
         # A fork has none of the threads.
-        return
+        return True
     threads = _native.close_plugins(_PATIENCE)
-    if threads:
-        end_threads(threads)
-        _native.close_plugins(_PATIENCE)
+    for exception in (SystemExit, _Parking):
+        if threads:
+            end_threads(threads, exception)
+            threads = _native.close_plugins(_PATIENCE)
+    return not threads
 
 
-def end_threads(threads: list[int]) -> None:
-    """Raises `SystemExit` in threads, by their numbers, where they run code of Python."""
+def end_threads(
+    threads: list[int], exception: type[BaseException] = SystemExit
+) -> None:
+    """Raises an exception in threads, by their numbers, where they run code of Python."""
     from ctypes import c_ulong, py_object, pythonapi
 
     for thread in threads:
-        pythonapi.PyThreadState_SetAsyncExc(c_ulong(thread), py_object(SystemExit))
+        pythonapi.PyThreadState_SetAsyncExc(c_ulong(thread), py_object(exception))

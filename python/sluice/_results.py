@@ -166,9 +166,9 @@ class ChannelInfo(NamedTuple):
     type: str | None
     """The type of most of its messages, if that is known."""
     first_timestamp: int | None
-    """The time of its first event, in nanoseconds."""
+    """The earliest time of its events, in nanoseconds."""
     last_timestamp: int | None
-    """The time of its last event."""
+    """The latest time of its events."""
     rate: float | None
     """Its events per second."""
     largest_gap: int | None
@@ -291,7 +291,7 @@ def _cells(channel: ChannelInfo) -> tuple[str, ...]:
 
 def _summary(file: FileInfo) -> str:
     text = f"{_printable(file.path)}: {file.format}, {file.events} events"
-    first, last = file.fields["first_timestamp_ns"], file.fields["last_timestamp_ns"]
+    first, last = file.fields["earliest_timestamp_ns"], file.fields["latest_timestamp_ns"]
     if first is not None and last is not None:
         text += f", {(last - first) / NANOSECONDS:.3f} s"
     ranges = file.fields["damaged_ranges"]
@@ -330,8 +330,8 @@ def _channel(fields: Json) -> ChannelInfo:
         bytes=fields["bytes"],
         encoding=fields["encoding"],
         type=fields["type"],
-        first_timestamp=fields["first_timestamp_ns"],
-        last_timestamp=fields["last_timestamp_ns"],
+        first_timestamp=fields["earliest_timestamp_ns"],
+        last_timestamp=fields["latest_timestamp_ns"],
         rate=fields["rate_hz"],
         largest_gap=fields["largest_gap_ns"],
     )

@@ -38,7 +38,8 @@ def convert(inputs: Paths, to: Path, **given: Unpack[ConvertOptions]) -> Result:
     channels, exclude, start, end, where
         Which events: as for `Log.table`.
     types, channel_types, format, describe, options
-        What the logs are: as for `open`.
+        What the logs are: as for `open`. Only types that are given, or declared by the log, decode
+        messages for `where` and `fields`.
     fields
         Write only these fields of decoded messages; for CSV and JSON lines.
     to_format, sink_options

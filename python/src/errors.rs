@@ -13,6 +13,7 @@ pub(crate) type Diagnostic = (String, usize, usize, String, Option<String>);
 pub(crate) fn from_failure(py: Python<'_>, failure: Failure) -> PyErr {
     match failure {
         Failure::Usage(message) => config_error(py, &message, Vec::new()),
+        Failure::NotALog(message) => input_error(py, message, None, None),
         Failure::Mistakes(mistakes) => {
             config_error(py, mistakes.to_string().trim_end(), diagnostics(&mistakes))
         }
@@ -28,12 +29,10 @@ pub(crate) fn from_error(py: Python<'_>, error: &Error) -> PyErr {
     let message = error.to_string();
     match error.kind() {
         ErrorKind::Io { path, source, .. } => {
-            let number = source.raw_os_error();
-            make(py, "input_error", (message, number, path.to_string_lossy().into_owned()))
+            input_error(py, message, source.raw_os_error(), Some(&path.to_string_lossy()))
         }
-        ErrorKind::Malformed { path, .. } => {
-            make(py, "input_error", (message, None::<i32>, path.clone()))
-        }
+        ErrorKind::Malformed { path, .. } => input_error(py, message, None, Some(path)),
+        ErrorKind::Refused(_) => input_error(py, message, None, None),
         ErrorKind::Damaged(_) => make(py, "damage_error", (message,)),
         ErrorKind::NotAllowed(_) => config_error(py, &message, Vec::new()),
         ErrorKind::Interrupted | ErrorKind::Aborted => PyKeyboardInterrupt::new_err(message),
@@ -44,6 +43,11 @@ pub(crate) fn from_error(py: Python<'_>, error: &Error) -> PyErr {
 /// The exception for wrong arguments.
 pub(crate) fn config_error(py: Python<'_>, message: &str, mistakes: Vec<Diagnostic>) -> PyErr {
     make(py, "config_error", (message, mistakes))
+}
+
+/// The exception for a file, with the number of the system's error.
+fn input_error(py: Python<'_>, message: String, number: Option<i32>, path: Option<&str>) -> PyErr {
+    make(py, "input_error", (message, number, path))
 }
 
 /// The mistakes in a pipeline file.

@@ -47,7 +47,7 @@ impl InterruptFlag {
     pub(crate) fn listen(py: Python<'_>) -> Self {
         let raised = Arc::<AtomicBool>::default();
         let handler = match raises_keyboard_interrupt(py) {
-            Ok(true) => flag::register(SIGINT, Arc::clone(&raised)).ok(),
+            Ok(true) => register(py, &raised).ok(),
             _ => None,
         };
         Self { raised, handler }
@@ -65,6 +65,15 @@ impl Drop for InterruptFlag {
             low_level::unregister(handler);
         }
     }
+}
+
+/// Raises the flag at SIGINT, before Python's own handler.
+fn register(py: Python<'_>, raised: &Arc<AtomicBool>) -> PyResult<SigId> {
+    let signals = py.import("sluice._signals")?;
+    let before = signals.call_method0("handler")?;
+    let handler = flag::register(SIGINT, Arc::clone(raised))?;
+    signals.call_method1("keep", (before,))?;
+    Ok(handler)
 }
 
 fn raises_keyboard_interrupt(py: Python<'_>) -> PyResult<bool> {

@@ -36,7 +36,7 @@ mod _native {
     #[pymodule_export]
     use super::events::{Event, EventIterator};
     #[pymodule_export]
-    use super::plugins::close_plugins;
+    use super::plugins::{close_plugins, park_thread};
     #[pymodule_export]
     use super::reader::LogReader;
     #[pymodule_export]

@@ -121,7 +121,7 @@ impl TableReader {
         let arguments = table.arguments.clone();
         let guess = Guess { known, arguments, resources, strict, rows: first.num_rows() };
         let stream = TableStream {
-            first: Some(first),
+            first: Some(Ok(first)),
             delivery: Some(delivery),
             guess: Some(guess),
             interrupt: InterruptFlag::listen(py),
@@ -137,9 +137,11 @@ impl TableReader {
     }
 
     fn stream(&self, py: Python<'_>) -> PyResult<TableStream> {
-        let delivery = Some(self.deliver(py)?);
+        let delivery = self.deliver(py)?;
+        // Consumers would make an exception of their own of an error before the first rows.
+        let first = Some(delivery.next_attached(py)?);
         let (interrupt, report) = (InterruptFlag::listen(py), Arc::clone(&self.report));
-        Ok(TableStream { first: None, delivery, guess: None, interrupt, report })
+        Ok(TableStream { first, delivery: Some(delivery), guess: None, interrupt, report })
     }
 
     /// Starts a run.
@@ -156,8 +158,8 @@ impl TableReader {
 
 /// The rows of a table. Asked on any thread, with or without the GIL: never touches Python.
 struct TableStream {
-    /// What has been delivered already.
-    first: Option<RecordBatch>,
+    /// What has been delivered already: rows, or the result of a run without any.
+    first: Option<Result<RecordBatch, Report>>,
     /// `None` after the end.
     delivery: Option<Delivery<RecordBatch>>,
     /// What the run relies on, if that may be wrong.
@@ -197,7 +199,7 @@ impl TableStream {
     /// The next rows; `Ok(Err)` with the result of the run at its end, and `None` after it.
     fn next_rows(&mut self) -> Option<Result<Result<RecordBatch, Report>, Error>> {
         if let Some(first) = self.first.take() {
-            return Some(Ok(Ok(first)));
+            return Some(Ok(first));
         }
         let next = self.delivery.as_ref()?.next(|| self.interrupt.is_raised());
         let Some(mut guess) = self.guess.take() else { return Some(next) };

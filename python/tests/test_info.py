@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import sluice
@@ -24,6 +25,21 @@ def test_files_are_counted_together(drive: Path) -> None:
     assert (log.info().events, pose.events) == (2 * 5755, 400)
 
 
+def test_times_that_step_back_give_the_duration_and_rate_of_the_earliest_and_latest(
+    tmp_path: Path,
+) -> None:
+    event = struct.Struct(">IqqII1s1s")
+    with (tmp_path / "back.lcm").open("wb") as log:
+        for number, microseconds in enumerate([5_000_000, 9_000_000, 1_000_000]):
+            log.write(event.pack(0xEDA1DA01, number, microseconds, 1, 1, b"A", b"x"))
+    info = sluice.open("back.lcm").info()
+    (channel,) = info.channels
+    assert "3 events, 8.000 s" in repr(info) and channel.rate == 2 / 8
+    assert (channel.first_timestamp, channel.last_timestamp) == (1_000_000_000, 9_000_000_000)
+    (channel,) = sluice.open(["back.lcm", "back.lcm"]).channels
+    assert channel.rate == 5 / 8
+
+
 def test_html_has_no_markup_from_the_log() -> None:
     def file(name: str) -> sluice.FileInfo:
         channel = {
@@ -33,12 +49,12 @@ def test_html_has_no_markup_from_the_log() -> None:
             "bytes": 1,
             "encoding": "lcm",
             "type": name,
-            "first_timestamp_ns": 0,
-            "last_timestamp_ns": 0,
+            "earliest_timestamp_ns": 0,
+            "latest_timestamp_ns": 0,
             "rate_hz": None,
             "largest_gap_ns": None,
         }
-        times = {"first_timestamp_ns": 0, "last_timestamp_ns": 0}
+        times = {"earliest_timestamp_ns": 0, "latest_timestamp_ns": 0}
         return sluice.FileInfo(
             {
                 "path": name,

@@ -531,6 +531,8 @@ BATCHES = [
     pa.record_batch({**GOOD, "timestamp": [1194098400.25, 1194098401.0]}),
     pa.record_batch({**GOOD, "sequence": [1.0, 2.5]}),
     pa.record_batch({**GOOD, "source": ["A", None]}),
+    pa.record_batch({**GOOD, "attributes": [None, '["mytype"]']}),
+    pa.record_batch({**GOOD, "attributes": ["[]", None]}),
     pa.record_batch({**GOOD, "source": pa.DictionaryArray.from_arrays([0, 1], ["A", None])}),
     pa.RecordBatch.from_arrays(
         [TIMES, pa.array(["A", "A"]), pa.array(["B", "B"]), pa.array([b"x", b"y"])],
@@ -678,6 +680,84 @@ def test_python_ends_while_a_plugin_runs(how: str, kind: str) -> None:
     assert not Path("out.lcm").exists()
 
 
+STUBBORN = """
+import logging, os, signal, sys, time
+import sluice
+
+def begin():
+    open("begun", "w").close()
+    print("begun")
+    if "INTERRUPT" in os.environ:
+        os.kill(os.getpid(), signal.SIGINT)
+
+@sluice.source
+def catches_all():
+    yield from sluice.open("drive.lcm").table()
+    begin()
+    while True:
+        try:
+            time.sleep(0.01)
+        except:
+            pass
+
+@sluice.source
+def cleans_up_for_long():
+    yield from sluice.open("drive.lcm").table()
+    begin()
+    try:
+        while True:
+            time.sleep(0.01)
+    finally:
+        for _ in range(1000):
+            time.sleep(0.01)
+
+class Slow(logging.Handler):
+    def emit(self, record):
+        time.sleep(0.01)
+
+@sluice.source
+def logs():
+    yield from sluice.open("drive.lcm").table()
+    # Each has a lock, which Python takes at its end.
+    logging.getLogger().addHandler(Slow())
+    begin()
+    while True:
+        try:
+            logging.warning("still there")
+        except:
+            pass
+
+@sluice.source
+def sleeps():
+    yield from sluice.open("drive.lcm").table()
+    begin()
+    time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("name", ["catches_all", "cleans_up_for_long", "logs", "sleeps"])
+@pytest.mark.parametrize("how", ["daemon", "interrupted", "module"])
+def test_python_ends_as_usual_while_a_plugin_does_not(how: str, name: str) -> None:
+    Path("plugins.py").write_text(STUBBORN)
+    python = f'plugin = "python"\nfile = "plugins.py"\nname = "{name}"\n'
+    Path("p.toml").write_text(f"[sources.py]\n{python}" + OUT.format("py"))
+    # Python still runs what else is to be run at its end.
+    late = "import atexit, logging, sys\natexit.register(print, 'late')\n"
+    command, ended = {
+        "daemon": (["-c", late + DAEMON + "sys.exit(5)"], 5),
+        "interrupted": (["-c", late + ABORTED + "sys.exit(5)"], 5),
+        "module": (["-m", "sluice", "run", "p.toml", "--allow-exec"], 3),
+    }[how]
+    environment = dict(os.environ) if how == "daemon" else {**os.environ, "INTERRUPT": "1"}
+    done = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, env=environment, timeout=120
+    )
+    assert done.returncode == ended and "Fatal" not in done.stderr, done.stderr
+    lines = {"daemon": [], "interrupted": ["interrupted"], "module": []}[how]
+    lines = ["begun", *lines] + ([] if how == "module" else ["late"])
+    assert done.stdout.split() == lines
+
+
 def test_a_source_or_sink_that_fails_publishes_nothing() -> None:
     pytest.importorskip("pyarrow")
     python = 'plugin = "python"\nfile = "plugins.py"\n'
@@ -690,6 +770,50 @@ def test_a_source_or_sink_that_fails_publishes_nothing() -> None:
     with pytest.raises(sluice.SluiceError, match=r"gone \(.*plugins.py, line \d+\)"):
         sluice.run("p.toml", allow_exec=True)
     assert not Path("out.lcm").exists()
+
+
+RETURNING = """
+import sluice
+
+@sluice.sink
+def generator(batch):
+    open("ran", "w").close()
+    yield
+
+@sluice.sink
+async def coroutine(batch):
+    open("ran", "w").close()
+
+@sluice.sink
+def number(batch):
+    return len(batch)
+
+@sluice.sink
+class Finish:
+    def write(self, batch):
+        pass
+
+    async def finish(self):
+        open("ran", "w").close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("generator", "`write`, found generator"),
+        ("coroutine", "`write`, found coroutine"),
+        ("number", "`write`, found int"),
+        ("Finish", "`finish`, found coroutine"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_a_sink_that_returns_something_is_refused(name: str, words: str) -> None:
+    Path("plugins.py").write_text(RETURNING)
+    refusal = f"sink `{name}` of .*: expected None from {words}"
+    with pytest.raises(sluice.SluiceError, match=refusal):
+        sluice.run(sink(name), allow_exec=True)
+    assert not Path("ran").exists()
 
 
 def test_nodes_that_name_no_file_take_that_of_the_command_line(drive: Path) -> None:

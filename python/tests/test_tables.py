@@ -6,6 +6,7 @@ import datetime
 import gc
 import os
 import pickle
+import signal
 import struct
 import subprocess
 import sys
@@ -482,7 +483,7 @@ def test_missing_and_foreign_files_are_input_errors_or_named(tmp_path: Path) -> 
         list(sluice.open("gone.lcm").table("POSE"))
     assert isinstance(missing.value, OSError) and missing.value.errno == 2
     (tmp_path / "a.txt").write_text("neither a log nor anything else")
-    with pytest.raises(sluice.ConfigError, match="a.txt"):
+    with pytest.raises(sluice.InputError, match="a.txt"):
         list(sluice.open("a.txt").table("POSE"))
 
 
@@ -497,6 +498,62 @@ def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs code in a process of its own."""
     command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("contents", "format"),
+    [(b"junk" * 100, "lcm-log"), (bytes(range(128, 256)) * 8, None), (b"%PDF-1.7\n", None)],
+)
+def test_a_file_that_is_no_log_is_an_input_error(contents: bytes, format: str | None) -> None:
+    Path("a.bin").write_bytes(contents)
+    log = sluice.open("a.bin", format=format)
+    attempts: list[Callable[[], Any]] = [
+        log.info,
+        lambda: next(log.events()),
+        lambda: list(log.table()),
+        lambda: log.table("POSE").columns,
+        lambda: sluice.convert("a.bin", "a.lcm", format=format),
+    ]
+    for attempt in attempts:
+        with pytest.raises(sluice.InputError, match="a.bin"):
+            attempt()
+
+
+def test_a_glob_that_matches_nothing_is_an_input_error() -> None:
+    log = sluice.open("no*.lcm")
+    attempts: list[Callable[[], Any]] = [
+        log.info,
+        lambda: next(log.events()),
+        lambda: list(log.table()),
+        lambda: sluice.convert("no*.lcm", "a.lcm"),
+        lambda: sluice.report("no*.lcm"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(sluice.InputError, match=r"no file matches `no\*.lcm`"):
+            attempt()
+
+
+def test_errors_before_the_first_row_are_those_of_the_package_for_takers_of_streams(
+    torn: Path,
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    Path("bad.parquet").write_bytes(b"PAR1" + bytes(50) + b"PAR1")
+    Path("bad.txt").write_bytes(b"junk" * 100)
+    for log in [sluice.open("bad.parquet"), sluice.open("bad.txt", format="lcm-log")]:
+        with pytest.raises(sluice.InputError, match=r"bad\."):
+            pa.table(log.table())
+    # Damage before all events that are wanted.
+    Path("cut.lcm").write_bytes(bytes(3000) + torn.read_bytes())
+    with pytest.raises(sluice.DamageError, match="cut.lcm"):
+        pa.table(sluice.open("cut.lcm", format="lcm-log").table(strict=True))
+
+
+def test_a_table_without_rows_is_taken_with_its_result(drive: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = sluice.open(drive).table(end="1990-01-01T00:00:00Z")
+    rows = pa.table(table)
+    assert len(rows) == 0 and rows.column_names == table.columns
+    assert table.result is not None and table.result.exit == 0
 
 
 def test_ctrl_c_ends_a_read_with_a_keyboard_interrupt(tmp_path: Path) -> None:
@@ -577,6 +634,36 @@ def test_ctrl_c_ends_a_stream_unless_a_handler_passes_it(drive: Path, handler: s
     done = run_python(code, str(drive))
     expected = "28775\n" if handler == "passing" else "ArrowInvalid\n"
     assert done.stdout == expected, done.stderr
+
+
+def test_ctrl_c_ends_a_stream_after_the_handler_of_python_was_set_again(drive: Path) -> None:
+    pytest.importorskip("pyarrow")
+    code = """
+        import os, signal, sys
+        import pyarrow as pa
+        import sluice
+        log = sluice.open([sys.argv[1]] * 5)
+        for handler in [signal.default_int_handler, signal.SIG_IGN, lambda *_: None] * 2:
+            signal.signal(signal.SIGINT, handler)
+            # As each cell of a notebook does.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            reader = pa.RecordBatchReader.from_stream(log.table(columns=["sequence"]))
+            reader.read_next_batch()
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:
+                pass
+            try:
+                print(len(reader.read_all()))
+            except pa.ArrowException as error:
+                print(type(error).__name__)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        pa.table(log.table(columns=["sequence"]))
+        os.kill(os.getpid(), signal.SIGINT)
+    """
+    done = run_python(code, str(drive))
+    assert done.stdout == 6 * "ArrowInvalid\n", done.stderr
+    assert done.returncode == -signal.SIGINT, done.stderr
 
 
 def test_a_handler_may_close_the_iterator_that_waits(drive: Path) -> None:

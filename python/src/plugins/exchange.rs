@@ -108,7 +108,8 @@ fn unexpected(found: &Bound<'_, PyAny>, within: &str) -> PyErr {
     ))
 }
 
-fn type_name(object: &Bound<'_, PyAny>) -> String {
+/// The name of the type of an object.
+pub(super) fn type_name(object: &Bound<'_, PyAny>) -> String {
     object.get_type().name().map_or_else(|_| "an object".into(), |name| name.to_string())
 }
 
@@ -160,8 +161,10 @@ pub(super) fn to_batch(
                 None => continue,
             },
         };
-        if name == "encoding" {
-            refuse_unknown_encodings(&column)?;
+        match name.as_str() {
+            "encoding" => refuse_unknown_encodings(&column)?,
+            "attributes" => refuse_other_json(&column)?,
+            _ => {}
         }
         cast_columns.push((name.clone(), column));
     }
@@ -187,22 +190,36 @@ fn refuse_misspelled(columns: &RecordBatch) -> Result<(), Error> {
 
 /// Refuses encodings that have no name here: they would become `unknown`.
 fn refuse_unknown_encodings(column: &ArrayRef) -> Result<(), Error> {
-    let is_unknown = |word: &str| Encoding::from_word(word).as_str() != word;
+    match find_text(column, |word| Encoding::from_word(word).as_str() != word) {
+        None => Ok(()),
+        Some(unknown) => Err(Error::invalid(format!(
+            "column `encoding`: expected lcm, vel, ice, cdr, ros1, protobuf, json, text or \
+             unknown, found `{unknown}`"
+        ))),
+    }
+}
+
+/// Refuses attributes that are no object: an array would become one, by the places of its items.
+fn refuse_other_json(column: &ArrayRef) -> Result<(), Error> {
+    match find_text(column, |json| !json.trim_start().starts_with('{')) {
+        None => Ok(()),
+        Some(other) => Err(Error::invalid(format!(
+            "column `attributes`: expected a JSON object, found `{other}`"
+        ))),
+    }
+}
+
+/// The first text of a column with a dictionary that fits.
+fn find_text(column: &ArrayRef, fits: impl Fn(&str) -> bool) -> Option<&str> {
     let words = column.as_dictionary::<Int32Type>();
     let values = words.values().as_string::<i32>();
-    if !values.iter().flatten().any(is_unknown) {
-        return Ok(());
+    if !values.iter().flatten().any(&fits) {
+        return None;
     }
     // Not every value of a dictionary need be that of an event.
     let keys = words.keys().iter().flatten().map(|key| key as usize);
-    match keys.filter(|key| values.is_valid(*key)).find(|key| is_unknown(values.value(*key))) {
-        None => Ok(()),
-        Some(key) => Err(Error::invalid(format!(
-            "column `encoding`: expected lcm, vel, ice, cdr, ros1, protobuf, json, text or \
-             unknown, found `{}`",
-            values.value(key)
-        ))),
-    }
+    let mut texts = keys.filter(|key| values.is_valid(*key)).map(|key| values.value(key));
+    texts.find(|text| fits(text))
 }
 
 /// The column of this name, if there is one. `Err` if there are several.

@@ -3,9 +3,11 @@
 //!
 //! Below 3.14, Python ends a thread that runs its code by unwinding it, once the interpreter is
 //! gone. Frames of Rust do not survive that: it would abort the process. A guard that parks the
-//! thread when it is dropped does not help, as optimised builds do not drop it then.
+//! thread when it is dropped does not help, as optimised builds do not drop it then. So a thread
+//! that does not end is parked before that.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use pyo3::prelude::*;
@@ -90,6 +92,18 @@ pub(crate) fn close_plugins(py: Python<'_>, patience: Duration) -> Vec<u64> {
         let left = left.unwrap_or_else(PoisonError::into_inner).0;
         left.inside.iter().map(|thread| thread.number).collect()
     })
+}
+
+/// Keeps the calling thread, of this number, where it is until the process ends. It never takes the
+/// GIL again, so it is not unwound, and Python need not wait for it.
+#[pyfunction]
+pub(crate) fn park_thread(py: Python<'_>, number: u64) {
+    drop(ThreadInside(number));
+    py.detach(|| {
+        loop {
+            thread::park();
+        }
+    });
 }
 
 struct ThreadInside(u64);

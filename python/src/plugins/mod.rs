@@ -20,7 +20,7 @@ use sluice_model::Error;
 use sluice_model::programs::Program;
 use sluice_model::schemars::JsonSchema;
 
-pub(crate) use self::gate::{close_plugins, end_aborted, give_up_aborted};
+pub(crate) use self::gate::{close_plugins, end_aborted, give_up_aborted, park_thread};
 
 /// Options of `python`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

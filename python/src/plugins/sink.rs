@@ -1,12 +1,13 @@
 //! Sinks in Python: functions that get batches, or classes with `write` and `finish`.
 
 use arrow_array::RecordBatch;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use sluice_model::{
     Batch, Error, PrepareContext, RunHandle, Sink, SinkContext, SinkTraits, Written,
 };
 
-use super::exchange::{columns, to_python};
+use super::exchange::{columns, to_python, type_name};
 use super::gate::attached;
 use super::{ObjectKind, PythonObject, PythonOptions, program};
 
@@ -75,7 +76,24 @@ impl OpenObject {
                 Some(events) => object.call_method1(method, (to_python(py, events)?,)),
                 None => object.call_method0(method),
             };
-            call().map(drop).map_err(|error| self.object.error(py, &error))
+            let called = call().and_then(|returned| expect_none(method, &returned));
+            called.map_err(|error| self.object.error(py, &error))
         })
     }
+}
+
+/// Refuses what a sink returned, unless it is `None`: generators and coroutines have not run yet.
+fn expect_none(method: &str, returned: &Bound<'_, PyAny>) -> PyResult<()> {
+    if returned.is_none() {
+        return Ok(());
+    }
+    if returned.hasattr("cr_frame")? {
+        // Python would warn that it was never awaited.
+        returned.call_method0("close")?;
+    }
+    Err(PyTypeError::new_err(format!(
+        "expected None from `{method}`, found {}: a sink must not `yield`, return a value or be \
+         `async`",
+        type_name(returned)
+    )))
 }
