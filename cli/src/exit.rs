@@ -65,6 +65,8 @@ impl ExitStatus {
 pub enum Failure {
     /// The command line is invalid, or asks for something that is not possible.
     Usage(String),
+    /// An input is no log that this program reads, unless the command line says how.
+    NotALog(String),
     /// A pipeline file is invalid.
     Mistakes(Mistakes),
     /// It failed.
@@ -86,7 +88,7 @@ impl Failure {
     /// The exit code.
     pub(crate) fn code(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::Mistakes(_) => EXIT_USAGE,
+            Self::Usage(_) | Self::NotALog(_) | Self::Mistakes(_) => EXIT_USAGE,
             Self::Failed(_) | Self::Error(_) => EXIT_FAILED,
             Self::Interrupted { code, .. } => *code,
             Self::StdoutClosed => EXIT_OK,
@@ -96,7 +98,9 @@ impl Failure {
     /// Prints the failure.
     pub fn report(&self, shell: &Shell) {
         match self {
-            Self::Usage(message) => shell.error_with_fields("usage", message, json!({})),
+            Self::Usage(message) | Self::NotALog(message) => {
+                shell.error_with_fields("usage", message, json!({}));
+            }
             Self::Failed(message) => shell.error(message),
             Self::Error(error) => {
                 shell.error_with_fields("failure", &error.to_string(), error_location(error))
@@ -113,6 +117,7 @@ impl Failure {
     pub(crate) fn message(&self) -> String {
         match self {
             Self::Usage(message)
+            | Self::NotALog(message)
             | Self::Failed(message)
             | Self::Interrupted { what: message, .. } => message.clone(),
             Self::Error(error) => error.to_string(),
@@ -184,9 +189,10 @@ impl From<Error> for Failure {
             ErrorKind::Interrupted | ErrorKind::Aborted => {
                 Self::Interrupted { what: error.to_string(), code: EXIT_INTERRUPTED }
             }
-            ErrorKind::Io { .. } | ErrorKind::Malformed { .. } | ErrorKind::Damaged(_) => {
-                Self::Error(error)
-            }
+            ErrorKind::Io { .. }
+            | ErrorKind::Malformed { .. }
+            | ErrorKind::Damaged(_)
+            | ErrorKind::Refused(_) => Self::Error(error),
             _ => Self::Failed(error.to_string()),
         }
     }

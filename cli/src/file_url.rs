@@ -1,6 +1,8 @@
 //! `file://` URLs of logs as LCM programs accept them: `file:///path?speed=N&mode=w`, where special
 //! characters may be `%` and two hexadecimal digits. Opens nothing.
 
+use sluice_io::escape::percent_decoded;
+
 /// A URL `file://PATH?speed=N&mode=r|w|a&start_timestamp=USEC`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FileUrl {
@@ -34,7 +36,9 @@ pub(crate) fn parse_file_url(text: &str) -> Result<Option<FileUrl>, String> {
     if path.is_empty() {
         return Err(format!("`{text}` names no file; write file:///PATH"));
     }
-    let path = percent_decoded(path).ok_or_else(|| format!("the path of `{text}` is not UTF-8"))?;
+    // Names of logs may have other `%`, which stay.
+    let path = String::from_utf8(percent_decoded(path.as_bytes()))
+        .map_err(|_| format!("the path of `{text}` is not UTF-8"))?;
     let mut url = FileUrl { path, mode: None, speed: None, start: None, unknown: Vec::new() };
     // The LCM library accepts several groups of options, each with its own `?`.
     for option in options.split(['?', '&']).filter(|option| !option.is_empty()) {
@@ -59,21 +63,6 @@ pub(crate) fn parse_file_url(text: &str) -> Result<Option<FileUrl>, String> {
         }
     }
     Ok(Some(url))
-}
-
-/// Decodes `%` and two hexadecimal digits; any other `%` stays, as names of logs may have it.
-/// `None` if the result is not UTF-8.
-fn percent_decoded(text: &str) -> Option<String> {
-    let (mut decoded, mut rest) = (Vec::new(), text.as_bytes());
-    while let Some((&first, after)) = rest.split_first() {
-        let digits = after.first_chunk::<2>().filter(|_| first == b'%');
-        let byte = digits
-            .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))
-            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        decoded.push(byte.unwrap_or(first));
-        rest = byte.and_then(|_| after.get(2..)).unwrap_or(after);
-    }
-    String::from_utf8(decoded).ok()
 }
 
 impl OpenMode {

@@ -41,7 +41,7 @@ pub(crate) fn flag(node: &str, option: &str) -> String {
         "types" => "--types",
         "channel_types" => "--type",
         "where" => "--where",
-        "fields" => "--field",
+        "fields" if node != SOURCE_NAME => "--field",
         "rate" | "clock" => "--align",
         "tolerance" => "--tolerance",
         "events" => "--limit",
@@ -194,6 +194,7 @@ mod tests {
         assert_eq!(node_and_option_at(text, at("P.vel")), ("aligned", Some("fields")));
         assert_eq!(flag("out", "level"), "--sink-option level");
         assert_eq!(flag("log", "max_event"), "--source-option max_event");
+        assert_eq!(flag("log", "fields"), "--source-option fields");
         assert_eq!(flag("keep", "channels"), "--channel");
         assert_eq!(flag("episodes", "where"), "--episodes where");
     }

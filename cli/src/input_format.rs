@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use sluice_io::escape::printable;
 use sluice_io::files;
 use sluice_model::{Input, Plugin, PluginKind};
-use sluice_pipeline::spec::is_node_key;
+use sluice_pipeline::spec::{has_variable, is_node_key};
 
 use crate::args::{Assignment, FormatArgs};
 use crate::exit::Failure;
@@ -131,11 +131,6 @@ fn source_table(file: &Path, from: Option<&str>) -> Result<toml::Table, Failure>
             Err(description_error(file, &format!("expected {which}, found the sources: {names}")))
         }
     }
-}
-
-/// Whether a value of a pipeline file contains a variable. `$$` is an escaped dollar sign.
-fn has_variable(text: &str) -> bool {
-    text.replace("$$", "").contains("${")
 }
 
 /// Formats a value on one line.

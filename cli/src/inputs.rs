@@ -1,5 +1,6 @@
 //! Finds the source for an input, by its first bytes or its extension. Reads no events.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -156,6 +157,42 @@ fn common_source<'s>(
     })
 }
 
+/// The source common to those of these files whose format can be detected; `None` if there are
+/// none.
+pub(crate) fn source_of_readable(
+    shell: &Shell,
+    files: Vec<Input>,
+) -> Result<Option<&Plugin>, Failure> {
+    let is_readable = |file: &Input| sniff_source(shell, &file.path, SniffMethod::Path).is_ok();
+    let readable: Vec<Input> = files.into_iter().filter(is_readable).collect();
+    (!readable.is_empty()).then(|| source_for(shell, &readable, None)).transpose()
+}
+
+/// Those of these inputs that cannot be read, with the reasons: names without a file and, if they
+/// are to be `sniffed`, files whose format cannot be detected.
+pub(crate) fn unreadable(
+    shell: &Shell,
+    names: &[&str],
+    sniffed: bool,
+) -> BTreeMap<PathBuf, String> {
+    let mut all = BTreeMap::new();
+    for name in names {
+        let files = match expand(shell, *name) {
+            Ok(files) => files,
+            Err(failure) => {
+                all.insert(PathBuf::from(name), failure.message());
+                continue;
+            }
+        };
+        for Input { path, .. } in files.into_iter().filter(|_| sniffed) {
+            if let Err(failure) = sniff_source(shell, &path, SniffMethod::Path) {
+                all.insert(path, failure.message());
+            }
+        }
+    }
+    all
+}
+
 /// The number of objects sniffed in parallel, as each costs a round trip to the store.
 const PARALLEL_SNIFFS: usize = 16;
 
@@ -263,8 +300,11 @@ fn sniff_source<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<&'
         || extension(path).0.and_then(|e| shell.registry.by_extension(PluginKind::Source, &e));
     sniffed.or_else(by_extension).ok_or_else(|| {
         let path = if is_stdin { "standard input".into() } else { path.display().to_string() };
+        if let Some(why) = shell.registry.iter().find_map(|plugin| (plugin.refusal)(&head)) {
+            return Failure::Usage(format!("cannot read {path} as a log: {why}"));
+        }
         let names = sources_of_plain_files(shell).join(", ");
-        Failure::Usage(format!(
+        Failure::NotALog(format!(
             "cannot detect the format of {path}; name it with --from: {names}; or describe it with \
              --describe FILE.toml"
         ))
@@ -281,13 +321,13 @@ fn is_known(shell: &Shell, head: &[u8]) -> bool {
 /// files that declare types.
 fn refuse_foreign_formats(shell: &Shell, path: &Path, head: &[u8]) -> Result<(), Failure> {
     if let Some(format) = ForeignFormat::from_head(head) {
-        return Err(Failure::Usage(format.refusal(path)));
+        return Err(Failure::NotALog(format.refusal(path)));
     }
     let may_declare = !head.is_empty() && !is_address(path) && files::is_text_bytes(head);
     if may_declare && sluice_kit::codecs::declares_types(&shell.registry, path) {
         let (name, folder) = (path.display(), path.parent().unwrap_or(Path::new("")));
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        return Err(Failure::Usage(format!(
+        return Err(Failure::NotALog(format!(
             "{name} declares types, and is not a log: give it as --types {name}, or its whole \
              folder as --types {0}; without quotes, a shell expands --types {0}/* to one type file \
              and further inputs",
@@ -333,12 +373,26 @@ pub const SOURCE_NAME: &str = "log";
 /// Expands a name to files, or to the folders that it means if a source reads folders like them.
 pub fn expand(shell: &Shell, name: impl Into<PathBuf>) -> Result<Vec<Input>, Failure> {
     let path = name.into();
+    if path.to_str().is_some_and(|url| shell.registry.by_url(PluginKind::Source, url).is_some()) {
+        return Err(Failure::Usage(format!(
+            "{} is live, and not a file: `sluice spy` shows what is sent there, and \
+             `sluice record` writes a log of it",
+            path.display()
+        )));
+    }
+    let found = files::expand_with_folders(&path)?;
+    let is_folder = |input: &Input| input.bytes.is_none() && files::is_folder(&input.path);
+    let (folders, files): (Vec<_>, Vec<_>) = found.into_iter().partition(is_folder);
+    if !files.is_empty() {
+        return Ok(files);
+    }
     let (mut logs, mut others) = (Vec::new(), Vec::new());
-    for path in files::folders(&path)? {
-        let is_log = !shell.registry.sniff_path(&path)?.is_empty();
-        if is_log { logs.push(Input { path, bytes: None }) } else { others.push(path) }
+    for folder in folders {
+        let is_log = !shell.registry.sniff_path(&folder.path)?.is_empty();
+        if is_log { logs.push(folder) } else { others.push(folder.path) }
     }
     if logs.is_empty() {
+        // The error of whoever needs a file.
         return Ok(files::expand(&[path])?);
     }
     for other in others {

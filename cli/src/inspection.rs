@@ -14,19 +14,21 @@ use crate::exit::Failure;
 use crate::inputs::{SOURCE_NAME, utf8_path};
 use crate::shell::Shell;
 
-/// Reads a file into a sink. `options` are those of the source, without the path.
+/// Reads a source into a sink. Writes no quarantine file.
 pub(crate) fn read_into(
-    plugin: &Plugin,
-    path: &Path,
-    options: &Map<String, Value>,
+    source: PipelineNode,
     sink: DynSink,
     shell: &Shell,
 ) -> Result<Report, Failure> {
-    read(plugin, path, options, (sink, Arc::default()), shell)
+    let damage = match source.damage {
+        OnDamage::Stop => OnDamage::Stop,
+        OnDamage::Skip | OnDamage::Quarantine(_) => OnDamage::Skip,
+    };
+    read(PipelineNode { damage, ..source }, (sink, Arc::default()), shell)
 }
 
-/// Reads a file into a sink, as [`read_into`] does, and returns also what is wrong with it besides
-/// damage, such as its index.
+/// Reads a file into a sink, and returns also what is wrong with it besides damage, such as its
+/// index. `options` are those of the source, without the path.
 pub(crate) fn read_and_verify(
     plugin: &Plugin,
     path: &Path,
@@ -35,40 +37,36 @@ pub(crate) fn read_and_verify(
     shell: &Shell,
 ) -> Result<(Report, Vec<String>), Failure> {
     let found = Arc::new(InputFaults::collecting());
-    let report = read(plugin, path, options, (sink, Arc::clone(&found)), shell)?;
-    let node = file_node(plugin, path, options, shell)?;
-    let mut faults = match node.instance {
-        PluginInstance::Source(source) => of_files(&*source, path, |file| source.faults(file))?,
-        _ => Vec::new(),
-    };
+    let node = source_node(plugin, file_options(path, options)?, shell)?;
+    let report = read(node, (sink, Arc::clone(&found)), shell)?;
+    let source = source(plugin, file_options(path, options)?, shell)?;
+    let mut faults = of_files(&*source, path, |file| source.faults(file))?;
     faults.extend(found.take());
     Ok((report, faults))
 }
 
 fn read(
-    plugin: &Plugin,
-    path: &Path,
-    options: &Map<String, Value>,
+    source: PipelineNode,
     (sink, input_faults): (DynSink, Arc<InputFaults>),
     shell: &Shell,
 ) -> Result<Report, Failure> {
-    let nodes = vec![file_node(plugin, path, options, shell)?, sink_node(sink)];
+    let nodes = vec![source, sink_node(sink)];
     let pipeline = Pipeline { memory: Some(INSPECTION_MEMORY), nodes, ..Pipeline::default() };
     let options = Options { stop: shell.stop(), input_faults, ..Options::default() };
     run::run(pipeline, &options)
         .map_err(|error| Failure::from(error).with_exit_code_of(&options.stop))
 }
 
-/// What the source reports about a file.
+/// What a source reports about its file, and the length of all files that it reads; `None` if one
+/// has none.
 pub(crate) fn findings(
-    plugin: &Plugin,
+    source: &PipelineNode,
     path: &Path,
-    options: &Map<String, Value>,
-    shell: &Shell,
-) -> Result<Vec<String>, Failure> {
-    let node = file_node(plugin, path, options, shell)?;
-    let PluginInstance::Source(source) = node.instance else { return Ok(Vec::new()) };
-    of_files(&*source, path, |file| source.findings(file)).map_err(Failure::from)
+) -> Result<(Vec<String>, Option<u64>), Failure> {
+    let PluginInstance::Source(source) = &source.instance else { return Ok((Vec::new(), None)) };
+    let findings = of_files(&**source, path, |file| source.findings(file))?;
+    let bytes = source.files()?.iter().try_fold(0, |all: u64, file| all.checked_add(file.bytes?));
+    Ok((findings, bytes))
 }
 
 /// What `say` says of a file, or of each file of a folder that is a log.
@@ -89,31 +87,24 @@ fn of_files(
     Ok(all)
 }
 
-/// The length of a file and of those that the source reads with it; `None` if one has none.
-pub(crate) fn bytes_read(
-    plugin: &Plugin,
-    file: &Input,
-    options: &Map<String, Value>,
-    shell: &Shell,
-) -> Result<Option<u64>, Failure> {
-    let node = file_node(plugin, &file.path, options, shell)?;
-    let PluginInstance::Source(source) = node.instance else { return Ok(file.bytes) };
-    Ok(source.files()?.iter().try_fold(0, |all: u64, file| all.checked_add(file.bytes?)))
-}
-
 /// Inspecting a log takes little memory.
 const INSPECTION_MEMORY: ByteSize = ByteSize(256 << 20);
 
-/// A source node for a file. `options` are those of the source, without the path.
-fn file_node(
-    plugin: &Plugin,
-    path: &Path,
-    options: &Map<String, Value>,
-    shell: &Shell,
-) -> Result<PipelineNode, Failure> {
+fn file_options(path: &Path, options: &Map<String, Value>) -> Result<Value, Failure> {
     let mut options = options.clone();
     options.insert("path".into(), utf8_path(path)?.into());
-    source_node(plugin, options.into(), shell)
+    Ok(options.into())
+}
+
+fn source(plugin: &Plugin, options: Value, shell: &Shell) -> Result<Box<dyn Source>, Failure> {
+    let unfit = |e: OptionsError| {
+        let place = match &e.path[..] {
+            [] => String::new(),
+            path => format!("`{}`: ", path.join(".")),
+        };
+        Failure::Usage(format!("`{}` cannot read that: {place}{e}", plugin.name))
+    };
+    shell.registry.source(plugin.name, options).map_err(unfit)
 }
 
 /// A source node that is not part of a pipeline file.
@@ -122,17 +113,9 @@ pub(crate) fn source_node(
     options: Value,
     shell: &Shell,
 ) -> Result<PipelineNode, Failure> {
-    let unfit = |e: OptionsError| {
-        let place = match &e.path[..] {
-            [] => String::new(),
-            path => format!("`{}`: ", path.join(".")),
-        };
-        Failure::Usage(format!("`{}` cannot read that: {place}{e}", plugin.name))
-    };
-    let source = shell.registry.source(plugin.name, options.clone()).map_err(unfit)?;
-    let instance = (PluginInstance::Source(source), options);
-    let places = (0..0, |_: &str| None);
-    Ok(PipelineNode::new(SOURCE_NAME.to_owned(), (&shell.registry, plugin), instance, places))
+    let instance = PluginInstance::Source(source(plugin, options.clone(), shell)?);
+    let (plugin, places) = ((&shell.registry, plugin), (0..0, |_: &str| None));
+    Ok(PipelineNode::new(SOURCE_NAME.to_owned(), plugin, (instance, options), places))
 }
 
 /// A sink node that is not part of a pipeline file and reads from node 0.

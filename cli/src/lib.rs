@@ -51,11 +51,20 @@ use sluice_model::{Registry, programs};
 
 use args::{BuiltInVerb, GlobalArgs};
 use exit::CommandResult;
-use shell::Shell;
+use shell::{Color, Shell};
 
 /// Runs the program with the arguments of the process and every linked plugin.
 pub fn main() -> ExitCode {
-    ExitCode::from(embedded::program(std::env::args_os(), Registry::linked()))
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let code = match Registry::try_linked() {
+        Ok(registry) => embedded::program(arguments, registry),
+        Err(error) => {
+            log::set_format(usage::log_format(&arguments));
+            let shell = Shell::new(Registry::default(), false, Color::Auto);
+            report_outcome(Err(error.into()), &shell)
+        }
+    };
+    ExitCode::from(code)
 }
 
 /// Raises the limit of open files to the maximum, as a log of thousands of channels becomes as many

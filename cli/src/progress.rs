@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::fs;
 use std::io::{self, IsTerminal};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -106,9 +108,9 @@ impl ProgressMeter {
     /// Creates a meter for a run with these outputs. If one of them is the terminal, it is no bar,
     /// which would be drawn into the data, unless a bar was asked for.
     pub(crate) fn beside(outputs: &[PathBuf], form: ProgressFormat, shell: &Shell) -> Self {
-        let prints = outputs.iter().any(|output| output == Path::new("-"));
-        let is_hidden =
-            form == ProgressFormat::Auto && prints && !log::is_json() && io::stdout().is_terminal();
+        let is_hidden = form == ProgressFormat::Auto
+            && !log::is_json()
+            && outputs.iter().any(|output| is_terminal(output));
         Self::new(if is_hidden { ProgressFormat::None } else { form }, shell)
     }
 
@@ -460,4 +462,17 @@ fn style(template: &str) -> ProgressStyle {
 pub(crate) fn live_note_text(note: &Note) -> String {
     let count = if note.count == 1 { 0 } else { note.count };
     note_text(&Note { count, ..note.clone() })
+}
+
+/// Whether an output is the terminal, by any of its names.
+fn is_terminal(output: &Path) -> bool {
+    if output == Path::new("-") {
+        return io::stdout().is_terminal();
+    }
+    let device = |path: &Path| {
+        let meta = fs::metadata(path).ok()?;
+        meta.file_type().is_char_device().then(|| meta.rdev())
+    };
+    let terminal = ["/dev/tty", "/dev/stderr"].map(|name| device(Path::new(name)));
+    device(output).is_some_and(|output| terminal.contains(&Some(output)))
 }

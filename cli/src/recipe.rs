@@ -1,13 +1,13 @@
 //! Generates the pipelines that `convert`, `cat` and similar verbs run, as text that can be saved.
 
-use std::fmt::Write;
+mod pipeline_text;
 
 use sluice_model::{ConversionStage, PluginKind};
-use sluice_pipeline::spec::quoted as key;
 pub(crate) use sluice_pipeline::spec::string_literal as string;
 
 use crate::args::{AlignArgs, Assignment, SelectionArgs};
-use crate::inputs::{SOURCE_NAME, is_url};
+use crate::inputs::SOURCE_NAME;
+use pipeline_text::{PipelineText, list, path_or_url_key, selects_times};
 
 /// The name of the stage that makes rows on one time base.
 pub(crate) const ALIGNED_NAME: &str = "aligned";
@@ -65,6 +65,10 @@ impl Recipe<'_> {
         file.node(PluginKind::Source, SOURCE_NAME, self.source);
         file.inputs(self.inputs);
         file.options(self.source_options);
+        if self.has_default_quarantine() {
+            // Wherever the pipeline is saved, the file is where it would be now.
+            file.option("quarantine", &string(&format!("{SOURCE_NAME}.quarantine")));
+        }
         if let Some(name) = self.source_name {
             file.option("source_name", &string(name));
         }
@@ -76,7 +80,9 @@ impl Recipe<'_> {
             self.selection.iter().for_each(|selection| file.channels(selection));
             before.iter().for_each(|selection| file.window(selection));
         }
-        file.stages(self.from_source);
+        let patterns = self.selection.map(|selection| &selection.patterns);
+        let names_channels = patterns.is_some_and(|patterns| !patterns.channel.is_empty());
+        file.stages(self.from_source, names_channels);
         let types = self.types();
         if !types.is_empty() {
             file.node(PluginKind::Stage, "typed", "decode");
@@ -108,7 +114,7 @@ impl Recipe<'_> {
                 file.types(&types, self.selection);
             }
         }
-        file.stages(self.to_sink);
+        file.stages(self.to_sink, false);
         let written = file.before;
         file.node(PluginKind::Sink, "out", self.sink);
         // Without an output, the sink uses its default.
@@ -129,6 +135,14 @@ impl Recipe<'_> {
 }
 
 impl Recipe<'_> {
+    /// Whether damaged bytes are kept in a file without a name.
+    fn has_default_quarantine(&self) -> bool {
+        let given = |name: &str| self.source_options.iter().find(|option| option.name == name);
+        let on_damage =
+            given("on_damage").is_some_and(|o| o.value.trim_matches('"') == "quarantine");
+        on_damage && given("quarantine").is_none()
+    }
+
     fn types(&self) -> Vec<String> {
         let given =
             self.selection.map(|selection| selection.decoding.types.as_slice()).unwrap_or_default();
@@ -138,169 +152,8 @@ impl Recipe<'_> {
     }
 }
 
-/// Whether this is a rate, such as `50Hz`, and not the name of a channel.
-fn is_rate(text: &str) -> bool {
-    let lower = text.to_ascii_lowercase();
-    let number = lower.strip_suffix("hz").unwrap_or(&lower).trim_end();
-    number.parse::<f64>().is_ok_and(f64::is_finite)
-}
-
-/// The name of the option for an input or output.
-fn path_or_url_key(text: &str) -> &'static str {
-    if is_url(text) { "url" } else { "path" }
-}
-
 fn selects_channels(selection: &SelectionArgs) -> bool {
     !selection.patterns.channel.is_empty() || !selection.patterns.exclude.is_empty()
-}
-
-fn selects_times(selection: &SelectionArgs) -> bool {
-    selection.start.is_some() || selection.end.is_some()
-}
-
-#[derive(Default)]
-struct PipelineText {
-    text: String,
-    /// The previous node, which the next one reads from.
-    before: Option<&'static str>,
-}
-
-impl PipelineText {
-    fn node(&mut self, kind: PluginKind, name: &'static str, plugin: &str) {
-        let gap = if self.text.is_empty() { "" } else { "\n" };
-        self.line(format_args!("{gap}[{kind}s.{name}]"));
-        self.option("plugin", &string(plugin));
-        if let Some(before) = self.before.replace(name) {
-            self.option("from", &string(before));
-        }
-    }
-
-    fn stages(&mut self, stages: &[ConversionStage]) {
-        for ConversionStage { plugin, options } in stages {
-            self.node(PluginKind::Stage, plugin, plugin);
-            options.iter().for_each(|(key, value)| self.option(key, value));
-        }
-    }
-
-    fn inputs(&mut self, inputs: &[String]) {
-        // Without inputs, the source uses its default.
-        if let Some(first) = inputs.first() {
-            self.option(path_or_url_key(first), &strings(inputs));
-        }
-    }
-
-    fn channels(&mut self, selection: &SelectionArgs) {
-        for (key, patterns) in
-            [("channels", &selection.patterns.channel), ("exclude", &selection.patterns.exclude)]
-        {
-            if !patterns.is_empty() {
-                self.option(key, &strings(patterns));
-            }
-        }
-    }
-
-    fn window(&mut self, selection: &SelectionArgs) {
-        for (key, time) in [("start", &selection.start), ("end", &selection.end)] {
-            if let Some(time) = time {
-                self.option(key, &string(time));
-            }
-        }
-    }
-
-    fn types(&mut self, types: &[String], selection: Option<&SelectionArgs>) {
-        self.option("types", &strings(types));
-        let each = selection
-            .map(|selection| selection.decoding.channel_types.as_slice())
-            .unwrap_or_default();
-        let each = each.iter();
-        let each = each.map(|(channel, name)| format!("{} = {}", key(channel), string(name)));
-        let each: Vec<String> = each.collect();
-        if !each.is_empty() {
-            self.option("channel_types", &format!("{{ {} }}", each.join(", ")));
-        }
-    }
-
-    /// Rows on one time base, those of them in the window, and their episodes.
-    fn aligned_rows(
-        &mut self,
-        rows: &str,
-        args: &AlignArgs,
-        fields: &[String],
-        selection: Option<&SelectionArgs>,
-    ) {
-        self.node(PluginKind::Stage, ALIGNED_NAME, "align");
-        self.alignment(rows, args.tolerance.as_deref(), fields);
-        if let Some(selection) = selection.filter(|selection| selects_times(selection)) {
-            self.node(PluginKind::Stage, "window", "filter");
-            self.window(selection);
-        }
-        if !args.episodes.is_empty() {
-            self.node(PluginKind::Stage, EPISODES_NAME, "episodes");
-            self.options(&args.episodes);
-        }
-    }
-
-    fn alignment(&mut self, rows: &str, tolerance: Option<&str>, fields: &[String]) {
-        self.option(if is_rate(rows) { "rate" } else { "clock" }, &string(rows));
-        tolerance.iter().for_each(|tolerance| self.option("tolerance", &string(tolerance)));
-        let mut named: Vec<(&str, Vec<String>)> = Vec::new();
-        for field in fields {
-            let (name, path) = field.split_once('=').unwrap_or((field, field));
-            match named.iter_mut().find(|(other, _)| *other == name) {
-                Some((_, paths)) => paths.push(path.to_owned()),
-                None => named.push((name, vec![path.to_owned()])),
-            }
-        }
-        self.line(format_args!("[stages.aligned.fields]"));
-        named.iter().for_each(|(name, paths)| self.option(&key(name), &strings(paths)));
-    }
-
-    fn expectations(&mut self, file: &str) {
-        self.node(PluginKind::Stage, "expect", "expect");
-        self.option("file", &string(file));
-    }
-
-    fn renames(&mut self, renames: &[(String, String)]) {
-        let rule = |(from, to): &(String, String)| {
-            format!("    {{ from = {}, to = {} }},\n", string(from), string(to))
-        };
-        let rules: String = renames.iter().map(rule).collect();
-        self.option("channels", &format!("[\n{rules}]"));
-    }
-
-    fn own_names(&mut self, names: &[String]) {
-        self.line(format_args!("[stages.own_names.map]"));
-        names
-            .iter()
-            .for_each(|name| self.option(&key(name), &string(&format!("{name}.{{source}}"))));
-    }
-
-    fn options(&mut self, options: &[Assignment]) {
-        options.iter().for_each(|Assignment { name, value }| self.option(name, &toml_value(value)));
-    }
-
-    fn option(&mut self, key: &str, value: &str) {
-        self.line(format_args!("{key} = {value}"));
-    }
-
-    fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        // Writing to a string does not fail.
-        let _written = writeln!(self.text, "{line}");
-    }
-}
-
-/// A single string, or a list.
-fn strings(texts: &[String]) -> String {
-    match texts {
-        [one] => string(one),
-        many => list(many),
-    }
-}
-
-/// A list with one line per string.
-fn list(texts: &[String]) -> String {
-    let lines: String = texts.iter().map(|text| format!("    {},\n", string(text))).collect();
-    format!("[\n{lines}]")
 }
 
 /// An option whose value is a list of literal strings.
@@ -318,6 +171,7 @@ pub(crate) fn toml_value(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::pipeline_text::is_rate;
     use super::*;
     use crate::args::{ChannelPatternArgs, DecodingArgs};
     use sluice_model::Registry;

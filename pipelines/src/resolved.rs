@@ -42,10 +42,8 @@ fn describe(text: &mut String, pipeline: &Pipeline, node: &PipelineNode) {
         OnDamage::Stop => line(text, format_args!("on_damage = \"stop\"")),
         OnDamage::Quarantine(path) => {
             line(text, format_args!("on_damage = \"quarantine\""));
-            if let Some(path) = path {
-                let path = string(&escape_braces(&path.to_string_lossy()));
-                line(text, format_args!("quarantine = {path}"));
-            }
+            let path = string(&escape_braces(&path.to_string_lossy()));
+            line(text, format_args!("quarantine = {path}"));
         }
     }
     if let Some(name) = &node.source_name {

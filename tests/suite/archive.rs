@@ -1,12 +1,14 @@
 //! Archives end to end, and as read by programs for zstd and Arrow.
 
+use std::fs::File;
 use std::process::Command;
 
 use serde_json::Value;
 use sluice_model::options::ByteSize;
 
 use crate::kit::{
-    BEGIN, Folder, decompressed, drive, events, log, python_with, report_skip, run_sluice, run_with,
+    BEGIN, Folder, ProgramOutput, decompressed, drive, events, log, python_with, report_skip,
+    run_sluice, run_with, sluice,
 };
 
 /// A folder with `in.lcm`: 4000 events, a millisecond apart, about 1.5 MB.
@@ -121,6 +123,29 @@ fn a_damaged_frame_is_reported_and_costs_only_its_events() {
     let [damage] = &report["damage"].as_array().unwrap()[..] else { panic!("{report}") };
     let reason = damage["reason"].as_str().unwrap();
     assert!(reason.contains(&format!("with {lost} events from 2007-11-03T14:00:0")), "{reason}");
+}
+
+#[test]
+fn an_archive_of_arrow_in_a_pipe_is_refused_and_others_are_read() {
+    let folder = folder();
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "in.arrow.zst"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "in.lcm.zst"]).expect(0);
+    let piped = |name: &str, arguments: &[&str]| {
+        let input = File::open(folder.at(name)).unwrap();
+        ProgramOutput::from_output(sluice(&folder).args(arguments).stdin(input).output().unwrap())
+    };
+    for arguments in [
+        &["info", "-"][..],
+        &["convert", "-", "--to", "out.lcm"],
+        &["convert", "-", "--from", "archive", "--to", "out.lcm"],
+    ] {
+        let refused = piped("in.arrow.zst", arguments).expect(1);
+        refused
+            .expect_stderr("an archive of `arrow` cannot be read from a pipe: save it to a file");
+        assert!(!folder.at("out.lcm").exists());
+    }
+    piped("in.lcm.zst", &["convert", "-", "--from", "archive", "--to", "out.lcm"]).expect(0);
+    assert!(folder.read("out.lcm") == folder.read("in.lcm"));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! and by glob, in batches and resumed.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use serde_json::Value;
 
@@ -194,6 +195,12 @@ fn a_folder_that_a_source_reads_is_verified_by_reading_it() {
     run_sluice(&folder, &["convert", "a.lcm", "--to", "mixed/a.lcm"]).expect(0);
     run_sluice(&folder, &["convert", "a.lcm", "--to", "mixed/tables/"]).expect(0);
     run_sluice(&folder, &["verify", "mixed/*"]).expect(0);
+    // A link that leads nowhere is one failure, and hides nothing else.
+    symlink("nowhere", folder.at("mixed/b.lcm")).unwrap();
+    let said = run_sluice(&folder, &["verify", "mixed/*"]).expect(1).text();
+    assert!(said.contains("mixed/a.lcm: ok") && said.contains("mixed/b.lcm: differs"), "{said}");
+    assert!(said.contains("mixed/tables: ok"), "{said}");
+    fs::remove_file(folder.at("mixed/b.lcm")).unwrap();
     fs::remove_file(folder.at("mixed/tables/channel=A/part-00000.parquet")).unwrap();
     let said = run_sluice(&folder, &["verify", "mixed/*"]).expect(1).text();
     assert!(said.contains("mixed/a.lcm: ok") && said.contains("tables: differs"), "{said}");

@@ -29,6 +29,12 @@ fn foreign() -> Vec<(&'static str, Vec<u8>, &'static str)> {
 }
 
 #[test]
+fn a_live_address_is_not_taken_for_a_file() {
+    let run = run_sluice(&Folder::new(), &["info", "udpm://239.255.76.67:7667"]).expect(2);
+    run.expect_stderr("is live, and not a file: `sluice spy` shows what is sent there");
+}
+
+#[test]
 fn files_of_other_formats_are_reported_with_advice() {
     let folder = Folder::new();
     for (name, bytes, advice) in foreign() {

@@ -19,9 +19,12 @@ static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
 });
 
 fn run_outsider(folder: &Folder, arguments: &[&str]) -> ProgramOutput {
-    ProgramOutput::from_output(
-        Command::new(&*PROGRAM).args(arguments).current_dir(folder.path()).output().unwrap(),
-    )
+    run(&mut Command::new(&*PROGRAM), folder, arguments)
+}
+
+fn run(program: &mut Command, folder: &Folder, arguments: &[&str]) -> ProgramOutput {
+    let output = program.args(arguments).current_dir(folder.path()).output();
+    ProgramOutput::from_output(output.unwrap())
 }
 
 #[test]
@@ -59,6 +62,19 @@ fn mistakes_in_its_options_are_shown_like_any_other() {
         .expect(2)
         .expect_stderr("ticks.toml:3:1")
         .expect_stderr("`count`");
+}
+
+#[test]
+fn two_plugins_of_one_name_are_an_error_that_says_where_they_are() {
+    let duplicate = || Command::new(PROGRAM.with_file_name("duplicate"));
+    let what = "two sources are registered as `ticks`, in the modules `duplicate` and `outsider`: \
+                give one of them another name in `register!`";
+    let folder = Folder::new();
+    let text = run(&mut duplicate(), &folder, &["plugins"]).expect(1);
+    assert_eq!(text.stderr, format!("error: {what}\n"));
+    let line = run(&mut duplicate(), &folder, &["run", "x.toml", "--log-format", "json"]).expect(1);
+    let line: Value = serde_json::from_str(&line.stderr).unwrap();
+    assert_eq!((&line["level"], &line["message"]), (&"error".into(), &what.into()));
 }
 
 #[test]

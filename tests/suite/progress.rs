@@ -110,8 +110,9 @@ fn a_terminal_gets_data_without_a_bar_and_without_characters_that_control_it() {
     let events = names.iter().zip(1..).map(|(name, n)| LcmEvent::new(n, BEGIN + n, name, b"x"));
     folder.write("esc.lcm", log(&events.collect::<Vec<_>>()));
     let to_stdout = |form| ["convert", "esc.lcm", "--to", "-", "--as", form];
-    for arguments in [&to_stdout("csv")[..], &to_stdout("jsonl"), &["report", "esc.lcm", "--json"]]
-    {
+    let to_terminal = ["convert", "esc.lcm", "--to", "/dev/tty", "--as", "csv"];
+    let report = ["report", "esc.lcm", "--json"];
+    for arguments in [&to_stdout("csv")[..], &to_stdout("jsonl"), &to_terminal, &report] {
         let mut command = sluice(&folder);
         command.args(arguments).args(["--color", "never"]);
         let Some(session) = Session::run(&command, &[]) else { return };

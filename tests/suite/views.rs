@@ -71,6 +71,34 @@ fn a_conversion_for_viewers_writes_a_layout_beside_the_file() {
 }
 
 #[test]
+fn views_that_are_named_are_noted_where_they_are_not_read() {
+    let folder = demo_drive();
+    run_sluice(&folder, &["convert", "quick/drive.lcm", "--to", "a.mcap"]).expect(0);
+    let note = "events of views, which only show what other channels hold";
+    let named = ["--channel", "/view/*", "--channel", "POSE"];
+    let cat = run_sluice(&folder, &[&["cat", "a.mcap", "--limit", "1"][..], &named].concat());
+    cat.expect(0).expect_stderr(note);
+    let convert = |to: &str, more: &[&str]| {
+        run_sluice(&folder, &[&["convert", "a.mcap", "--to", to][..], more].concat()).expect(0)
+    };
+    convert("views.lcm", &["--channel", "/view/*"])
+        .expect_stderr("a conversion to MCAP keeps them");
+    let views = convert("views.mcap", &["--channel", "/view/*"]);
+    // Nobody misses views in a copy of what they show.
+    let all = convert("all.lcm", &[]);
+    for output in [&views, &all] {
+        assert!(!output.stderr.contains(note), "{}", output.stderr);
+    }
+    let has_views = run_sluice(&folder, &["info", "views.mcap", "--json"]).expect(0).text();
+    assert!(has_views.contains("\"/view/POSE\""), "{has_views}");
+    let count = crate::kit::events(&folder.read("quick/drive.lcm")).len();
+    folder.write("e.toml", format!("[log]\ncount = {count}\n"));
+    let checked = run_sluice(&folder, &["check-log", "a.mcap", "--expect", "e.toml", "--json"]);
+    let checked: Value = serde_json::from_str(&checked.expect(0).text()).unwrap();
+    assert_eq!(checked["events"], count);
+}
+
+#[test]
 fn a_recording_of_payloads_gets_its_views_by_naming_types() {
     let folder = demo_drive();
     let convert = |from: &str, to: &str, more: &[&str]| {

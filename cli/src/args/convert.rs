@@ -9,7 +9,7 @@ use clap::builder::NonEmptyStringValueParser;
 use super::running::EngineArgs;
 use super::values::{Assignment, assignment, channel_pattern, channel_type, duration, time};
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 The input format is detected from the first bytes, the output format from the extension of OUT.
 A path that ends in .zst is read and written compressed.

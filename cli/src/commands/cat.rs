@@ -105,12 +105,14 @@ fn print_group(
     let role = if args.json { DefaultRole::PrintJson } else { DefaultRole::Print };
     let sink = inputs::default_plugin(shell, PluginKind::Sink, role)?;
     let from_source = conversion::behind(source, &format.options);
+    let own = conversion::own_types(source, &group.inputs, shell);
+    let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let recipe = Recipe {
         source: source.name,
         from_source: &from_source,
         inputs: &group.inputs,
         source_options: &format.options,
-        own_types: source.types,
+        own_types: &own,
         selection: Some(selection),
         limit,
         // Payloads must be encoded again to be shown.

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use sluice_model::{DefaultRole, Plugin, PluginKind, Source};
-use sluice_pipeline::PluginInstance;
+use sluice_pipeline::{PipelineNode, PluginInstance};
 
-use crate::args::{Assignment, ConvertArgs, EngineArgs, FormatArgs};
+use crate::args::{Assignment, ConvertArgs, EngineArgs, EngineKind, FormatArgs};
 use crate::commands::generated::{parse_generated, print_pipeline};
 use crate::commands::{execute, run, shared_names};
-use crate::conversion::Conversion;
+use crate::conversion::{self, Conversion};
 use crate::exit::{CommandResult, Failure};
 use crate::flags::PipelineOrigin;
 use crate::input_format::InputFormat;
@@ -18,15 +18,50 @@ use crate::shell::Shell;
 
 pub(crate) fn run(args: &ConvertArgs, shell: &Shell) -> CommandResult {
     execute::check_engine(&args.engine)?;
-    let text = pipeline_text(args, shell)?;
+    let (text, failure) = match pipeline_text(args, shell) {
+        Ok(text) => (text, None),
+        Err(failure) => match readable_pipeline_text(args, shell)? {
+            Some(text) => (text, Some(failure)),
+            None => return Err(failure),
+        },
+    };
     let describe = args.format.describe.as_deref();
-    let pipeline = parse_generated("sluice convert", &text, describe, shell)?;
+    let mut pipeline = parse_generated("sluice convert", &text, describe, shell)?;
+    if keeps_going(args) && !pipeline.templates.is_empty() {
+        let sources = pipeline.nodes.iter().flat_map(PipelineNode::source_paths);
+        let names: Vec<&str> = sources.filter(|name| !inputs::is_url(name)).collect();
+        pipeline.unreadable = inputs::unreadable(shell, &names, failure.is_some());
+    } else if let Some(failure) = failure {
+        return Err(failure);
+    }
     if args.print_pipeline {
         return print_pipeline("sluice convert", text, shell);
     }
     let overwrite = args.engine.overwrite || mode_replaces(&args.to)?;
     let engine = EngineArgs { overwrite, ..args.engine.clone() };
     run::execute(pipeline, &engine, PipelineOrigin::Flags, shell)
+}
+
+/// Whether inputs that cannot be read only fail themselves. A cluster reads files only.
+fn keeps_going(args: &ConvertArgs) -> bool {
+    args.engine.keep_going && args.engine.engine == EngineKind::Local
+}
+
+/// The pipeline of inputs some of which have no source: with that of the others. `None` if that is
+/// not asked for, or makes no difference.
+fn readable_pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<Option<String>, Failure> {
+    if !keeps_going(args) || args.format.from.is_some() {
+        return Ok(None);
+    }
+    let path = |word: &String| match inputs::parse_file_url(word) {
+        Ok(Some(url)) => url.path,
+        _ => word.clone(),
+    };
+    let names = args.inputs.iter().map(path).filter(|name| !inputs::is_url(name));
+    let files = names.filter_map(|name| inputs::expand(shell, name).ok()).flatten().collect();
+    let Some(source) = inputs::source_of_readable(shell, files)? else { return Ok(None) };
+    let format = FormatArgs { from: Some(source.name.to_owned()), ..args.format.clone() };
+    pipeline_text(&ConvertArgs { format, ..args.clone() }, shell).map(Some)
 }
 
 /// Whether a `file://` URL asks to replace the log.
@@ -47,9 +82,16 @@ pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String,
     let has_types = !selection.decoding.types.is_empty();
     let aligns = args.alignment.align.is_some();
     let ends = ((source, &*format.options), (sink.plugin, &*sink_options));
+    let own_types = || conversion::own_types(source, &inputs, shell);
     let conversion = match aligns {
-        true => Conversion::of_rows(ends, &sink.path, has_types),
-        false => Conversion::between(ends, &sink.path, has_types),
+        true => {
+            let types = conversion::decoding_types(source, own_types(), has_types);
+            Conversion::of_rows(ends, &sink.path, types)
+        }
+        false => {
+            let declare = || conversion::declare_types(source, &inputs, shell);
+            Conversion::between(ends, &sink.path, declare, has_types)
+        }
     };
     let types: Vec<&str> = conversion.types.iter().map(String::as_str).collect();
     let recipe = Recipe {
@@ -82,7 +124,7 @@ pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String,
     }
     let text = recipe.text();
     let gives_rows = source.gives_rows || !conversion.from_source.is_empty();
-    if !gives_rows && source.types.is_empty() {
+    if !gives_rows && source.types.is_empty() && source.may_declare_types.is_none() {
         return Ok(text);
     }
     let wants_payloads = needs_payloads(&text, shell);
@@ -93,7 +135,9 @@ pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String,
     // them.
     if !wants_payloads || selection.condition.is_some() {
         let encodes = gives_rows && wants_payloads;
-        return Ok(Recipe { own_types: source.types, encodes, ..recipe }.text());
+        let own = own_types();
+        let own: Vec<&str> = own.iter().map(String::as_str).collect();
+        return Ok(Recipe { own_types: &own, encodes, ..recipe }.text());
     }
     Ok(text)
 }
@@ -303,16 +347,16 @@ impl<'s> OutputTarget<'s> {
     }
 }
 
-/// Extensions of files that this program writes otherwise than as logs.
-const NO_LOGS: [&str; 2] = ["json", "arrow"];
+/// The extension of reports, which are no logs.
+const REPORT_EXTENSION: &str = "json";
 
 /// Whether the name of an output tells its format, even if that is one that is not written.
 pub(crate) fn names_format(to: &str, shell: &Shell) -> bool {
     let (extension, packed) = inputs::extension(Path::new(to));
     let is_known = |extension: String| {
-        let is_same = |known: &&str| known.eq_ignore_ascii_case(&extension);
-        let mut plugins = shell.registry.iter();
-        plugins.any(|plugin| plugin.extensions.iter().any(is_same)) || NO_LOGS.iter().any(is_same)
+        let of_plugin = |plugin: &Plugin| [plugin.extensions, plugin.inner_extensions].concat();
+        let mut known = shell.registry.iter().flat_map(of_plugin).chain([REPORT_EXTENSION]);
+        known.any(|known| known.eq_ignore_ascii_case(&extension))
     };
     packed || folder_with_slash(to).ends_with('/') || extension.is_some_and(is_known)
 }

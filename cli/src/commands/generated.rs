@@ -4,13 +4,15 @@ use std::env;
 use std::io::{self, Write};
 use std::path::Path;
 
-use sluice_model::{Error, Input};
+use sluice_model::{Error, Input, Plugin, PluginKind};
 use sluice_pipeline::{Document, Pipeline, PipelineNode, PluginInstance, Variables};
 
+use crate::args::Assignment;
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::flags;
 use crate::input_format::InputFormat;
-use crate::recipe::Recipe;
+use crate::inputs;
+use crate::recipe::{Recipe, string};
 use crate::shell::Shell;
 
 /// Parses a generated pipeline, which has no variables. Nothing that it writes may replace the file
@@ -42,24 +44,30 @@ pub(crate) fn check_source_options(
     }
     let mut checked = Vec::new();
     for log in logs {
-        let (Ok((source, _)), Some(path)) = (format.source_for(&log, shell), log.path.to_str())
-        else {
-            continue;
-        };
-        if checked.contains(&source.name) {
-            continue;
+        let Ok((source, _)) = format.source_for(&log, shell) else { continue };
+        if !checked.contains(&source.name) && log.path.to_str().is_some() {
+            checked.push(source.name);
+            source_node(verb, format, (source, &log.path), shell)?;
         }
-        checked.push(source.name);
-        let recipe = Recipe {
-            source: source.name,
-            inputs: &[path.to_owned()],
-            source_options: &format.options,
-            sink: "null",
-            ..Recipe::default()
-        };
-        parse_generated(verb, &recipe.text(), None, shell)?;
     }
     Ok(())
+}
+
+/// The source of a log as a node of a pipeline, with all options that such a node takes.
+pub(crate) fn source_node(
+    verb: &str,
+    format: &InputFormat,
+    (source, log): (&Plugin, &Path),
+    shell: &Shell,
+) -> Result<PipelineNode, Failure> {
+    // A file, even if its name looks like an address.
+    let path = Assignment { name: "path".into(), value: string(inputs::utf8_path(log)?) };
+    let options = [vec![path], format.options.clone()].concat();
+    let recipe =
+        Recipe { source: source.name, source_options: &options, sink: "null", ..Recipe::default() };
+    let pipeline = parse_generated(verb, &recipe.text(), None, shell)?;
+    let source = pipeline.nodes.into_iter().find(|node| node.kind == PluginKind::Source);
+    source.ok_or_else(|| Failure::Failed("no source".into()))
 }
 
 /// Prints a generated pipeline with absolute paths, so that it can be saved anywhere.

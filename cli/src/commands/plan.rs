@@ -9,7 +9,7 @@ use sluice_io::files::{self, FileIdentity, is_special};
 use sluice_model::{Input, PluginKind, time, units};
 use sluice_pipeline::batch::{self, Batch, Shard, Unit};
 use sluice_pipeline::run::{self, Options, ReadPlan, SourcePlan};
-use sluice_pipeline::{Mistakes, Outline, Pipeline, PipelineNode};
+use sluice_pipeline::{Mistakes, OnDamage, Outline, Pipeline, PipelineNode};
 
 use crate::args::PlanArgs;
 use crate::commands::{outline, pipeline, variables, warn_unset};
@@ -110,6 +110,9 @@ fn batch_text(pipeline: &Pipeline, batch: &[Unit]) -> String {
 fn unit_text(unit: &Unit) -> String {
     let size = unit.input.bytes.map_or("size not known".to_owned(), units::bytes);
     let mut text = format!("unit   {}  {size}\n", stdout::printable_path(&unit.input.path));
+    if let Some(failure) = &unit.failure {
+        line(&mut text, format_args!("         fails: {}\n", printable_sentence(failure)));
+    }
     for output in &unit.outputs {
         let note = if batch::output_exists(output) { EXISTS } else { "" };
         line(&mut text, format_args!("         {}{note}\n", stdout::printable_path(output)));
@@ -129,14 +132,14 @@ fn unit_json(unit: &Unit) -> Value {
 }
 
 fn plan_text(pipeline: &Pipeline, reading: &ReadPlan) -> String {
-    let sources = reading.sources.iter().map(|source| source_text(pipeline, source));
+    let sources = reading.sources.iter().map(|source| source_text(pipeline, reading, source));
     let of = |kind: PluginKind| pipeline.nodes.iter().filter(move |node| node.kind == kind);
     let stages = of(PluginKind::Stage).map(|stage| stage_text(pipeline, stage));
     let sinks = of(PluginKind::Sink).map(|sink| sink_text(pipeline, reading, sink));
     sources.chain(stages).chain(sinks).collect()
 }
 
-fn source_text(pipeline: &Pipeline, source: &SourcePlan) -> String {
+fn source_text(pipeline: &Pipeline, reading: &ReadPlan, source: &SourcePlan) -> String {
     let node = &pipeline.nodes[source.node];
     let pieces = units::pluralize(source.splits.len() as u64, "piece");
     let mut text = format!("reads  {} ({}) in {pieces}", node.name, node.plugin);
@@ -149,6 +152,10 @@ fn source_text(pipeline: &Pipeline, source: &SourcePlan) -> String {
     for Input { path, bytes } in &source.inputs {
         let size = bytes.map_or("size not known".to_owned(), units::bytes);
         line(&mut text, format_args!("         {}  {size}\n", stdout::printable_path(path)));
+    }
+    if let OnDamage::Quarantine(path) = &node.damage {
+        let target = target_text(path, reading);
+        line(&mut text, format_args!("         damaged bytes to {target}\n"));
     }
     text
 }
@@ -164,20 +171,25 @@ fn stage_text(pipeline: &Pipeline, node: &PipelineNode) -> String {
 }
 
 fn sink_text(pipeline: &Pipeline, reading: &ReadPlan, node: &PipelineNode) -> String {
-    let inputs = || reading.sources.iter().flat_map(|source| &source.inputs);
     let mut text =
         format!("writes {} ({}) from {}\n", node.name, node.plugin, from(pipeline, node));
     for target in node.targets() {
-        let note = match would_be_replaced(target) {
-            true if FileIdentity::is_one_of(target, inputs().map(|input| &input.path)) => {
-                "  is also an input, which a run does not replace"
-            }
-            true => "  exists; --overwrite replaces it",
-            false => "",
-        };
-        line(&mut text, format_args!("         {}{note}\n", stdout::printable_path(target)));
+        line(&mut text, format_args!("         {}\n", target_text(target, reading)));
     }
     text
+}
+
+/// An output, and what a run does if it exists.
+fn target_text(target: &Path, reading: &ReadPlan) -> String {
+    let mut inputs = reading.sources.iter().flat_map(|source| &source.inputs);
+    let note = match would_be_replaced(target) {
+        true if FileIdentity::is_one_of(target, inputs.by_ref().map(|input| &input.path)) => {
+            "  is also an input, which a run does not replace"
+        }
+        true => "  exists; --overwrite replaces it",
+        false => "",
+    };
+    format!("{}{note}", stdout::printable_path(target))
 }
 
 fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
@@ -225,16 +237,21 @@ fn source_json(pipeline: &Pipeline, source: &SourcePlan) -> Value {
             "end_ns": query.end,
         }),
     );
+    if let OnDamage::Quarantine(path) = &pipeline.nodes[*node].damage {
+        extend(&mut value, json!({ "quarantine": target_json(path) }));
+    }
     value
 }
 
 fn sink_json(pipeline: &Pipeline, node: &PipelineNode) -> Value {
-    let targets = node.targets().iter().map(
-        |target| json!({ "path": target.to_string_lossy(), "exists": would_be_replaced(target) }),
-    );
+    let targets = node.targets().iter().map(|target| target_json(target));
     let mut value = node_json(pipeline, node);
     extend(&mut value, json!({ "targets": targets.collect::<Vec<_>>() }));
     value
+}
+
+fn target_json(target: &Path) -> Value {
+    json!({ "path": target.to_string_lossy(), "exists": would_be_replaced(target) })
 }
 
 fn node_json(pipeline: &Pipeline, node: &PipelineNode) -> Value {

@@ -75,7 +75,8 @@ fn pipeline_text(
     let (inputs, selection) = inputs::resolve_file_urls(logs, &args.selection, shell)?;
     let format = InputFormat::from_args(&args.format)?;
     let source = convert::find_source(&inputs, format.from.as_deref(), &format.options, shell)?;
-    let types = conversion::decoding_types(source, !selection.decoding.types.is_empty());
+    let own = conversion::own_types(source, &inputs, shell);
+    let types = conversion::decoding_types(source, own, !selection.decoding.types.is_empty());
     let types: Vec<&str> = types.iter().map(String::as_str).collect();
     let from_source = conversion::behind(source, &format.options);
     let mut sink_options = Vec::new();

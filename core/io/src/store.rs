@@ -147,7 +147,7 @@ const FOREIGN_SCHEMES: [&str; 19] = [
 ];
 
 /// What is wrong with the URL of a local file.
-pub const FILE_URL: &str = "expected a path, found a URL; leave out `file://`";
+const FILE_URL: &str = "expected a path, found a URL; leave out `file://`";
 
 /// An address and its store.
 #[derive(Clone)]
@@ -244,17 +244,35 @@ fn is_one_of(schemes: &[&str], scheme: &str) -> bool {
 
 /// A file may have any name, so only known schemes are refused.
 fn not_linked(path: &Path, scheme: &str) -> Result<Option<StorePath>, Error> {
-    if !is_known_scheme(scheme) {
-        return Ok(None);
-    }
-    let why = if scheme.eq_ignore_ascii_case("file") {
-        FILE_URL.to_owned()
-    } else if is_one_of(&FULL_SCHEMES, scheme) {
-        format!("this program was built without object stores; {FULL_PROGRAM}")
-    } else {
-        format!("{scheme}:// is not supported; use the path of a local copy, or {}", stores())
+    let why = match unsupported(path) {
+        Some(why) => why,
+        None if is_one_of(&FULL_SCHEMES, scheme) => {
+            format!("this program was built without object stores; {FULL_PROGRAM}")
+        }
+        None => return Ok(None),
     };
     Err(ErrorKind::NotAllowed(format!("{}: {why}", path.display())).into())
+}
+
+/// Why no program reads or writes the URL that a path is, if it is such a URL.
+pub fn unsupported(path: &Path) -> Option<String> {
+    let (scheme, _) = split_scheme(path)?;
+    if scheme.eq_ignore_ascii_case("file") {
+        return Some(FILE_URL.to_owned());
+    }
+    let is_foreign = linked(scheme).is_none() && is_one_of(&FOREIGN_SCHEMES, scheme);
+    is_foreign.then(|| {
+        format!("{scheme}:// is not supported; use the path of a local copy, or {}", stores())
+    })
+}
+
+/// What to say of a missing file whose name looks like a URL.
+pub(crate) fn advice_for_url(path: &Path) -> Option<String> {
+    let (scheme, _) = split_scheme(path)?;
+    Some(format!(
+        "files are not read from {scheme}://: use the path of a local copy, or {}",
+        stores()
+    ))
 }
 
 /// The addresses that this program reads and writes, or how to have a program that does.
@@ -331,6 +349,16 @@ mod tests {
         }
         let refused = place("file:///tmp/a.lcm").unwrap_err().to_string();
         assert_eq!(refused, "file:///tmp/a.lcm: expected a path, found a URL; leave out `file://`");
+    }
+
+    #[test]
+    fn what_no_program_reads_is_known_without_a_store() {
+        let why = |text: &str| unsupported(Path::new(text));
+        assert!(why("gs://bucket/a").unwrap().starts_with("gs:// is not supported"));
+        assert_eq!(why("FILE:///a").as_deref(), Some(FILE_URL));
+        for text in ["s3://bucket/a", "mem://bucket/a", "foo://a", "a.lcm"] {
+            assert_eq!(why(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -252,8 +252,14 @@ fn build_channel(
     let encoding = encoding.map(Encoding::from_word).unwrap_or_default();
     let mut channel = Channel::new(Name::from_text(name), source.unwrap_or_default(), encoding);
     if let Some(json) = attributes {
-        let read: Attributes = serde_json::from_str(json)
-            .map_err(|e| Error::invalid(format!("column `attributes` of channel `{name}`: {e}")))?;
+        let wrong = |what: &dyn std::fmt::Display| {
+            Error::invalid(format!("column `attributes` of channel `{name}`: {what}"))
+        };
+        // Serde takes a list for a struct.
+        if json.trim_start().starts_with('[') {
+            return Err(wrong(&"expected a JSON object, found a list"));
+        }
+        let read: Attributes = serde_json::from_str(json).map_err(|e| wrong(&e))?;
         channel = Channel {
             type_name: read.type_name,
             schema: read.schema,
@@ -344,5 +350,15 @@ mod tests {
         assert!(
             Batch::from_arrow(&without, &channels).unwrap_err().to_string().contains("`channel`")
         );
+    }
+
+    #[test]
+    fn attributes_are_an_object() {
+        let read = |json| build_channel(Some("C"), None, None, Some(json));
+        assert_eq!(read(r#"{"type_name": "a"}"#).unwrap().type_name.as_deref(), Some("a"));
+        for (json, what) in [("[]", "found a list"), (r#" ["a"]"#, "found a list"), ("{a", "key")] {
+            let message = read(json).unwrap_err().to_string();
+            assert!(message.contains("`attributes` of channel `C`") && message.contains(what));
+        }
     }
 }

@@ -10,7 +10,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::kit::{BEGIN, Folder, LcmEvent, ProgramOutput, log, python_with, run_sluice, sluice};
+use crate::kit::{
+    BEGIN, Folder, LcmEvent, ProgramOutput, log, python_with, root, run_sluice, sluice,
+};
 use crate::s3::server::Server;
 
 /// The example in the contract of the command line.
@@ -47,6 +49,25 @@ fn run_with_stdin(folder: &Folder, arguments: &[&str], input: &[u8]) -> ProgramO
     // The reader has closed the pipe.
     drop(child.stdin.take().unwrap().write_all(input));
     ProgramOutput::from_output(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn archives_and_tables_are_decoded_by_the_types_that_their_log_declares() {
+    let folder = Folder::new();
+    let recording = root().join("tests/suite/ros/array_msgs_0.mcap");
+    folder.write("drive.mcap", std::fs::read(recording).unwrap());
+    let query = "select orientation from drive.\"/one_shot/imu\"";
+    let rows = |log: &str| {
+        let output = run_sluice(&folder, &["query", query, log, "--format", "jsonl"]).expect(0);
+        assert!(!output.stderr.contains("note:"), "{}", output.stderr);
+        lines(&output.stdout)
+    };
+    let expected = rows("drive.mcap");
+    assert_eq!(expected.len(), 1);
+    for log in ["drive.arrow.zst", "drive.parquet"] {
+        run_sluice(&folder, &["convert", "drive.mcap", "--to", log]).expect(0);
+        assert_eq!(rows(log), expected, "{log}");
+    }
 }
 
 #[test]

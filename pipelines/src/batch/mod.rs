@@ -171,7 +171,7 @@ impl Batch {
                  placeholders into the key",
             ));
         }
-        let inputs = Arc::new(units::identities(pipeline, &units));
+        let inputs = Arc::new(units::identities(pipeline, &units, registry));
         Ok(Self { units, folder, blueprint, inputs, shard: None })
     }
 

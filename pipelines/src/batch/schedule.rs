@@ -133,6 +133,9 @@ impl UnitScheduler<'_> {
         (place, unit): (usize, &Unit),
         progress: &Arc<BatchProgress>,
     ) -> Result<FinishedUnit, Error> {
+        if let Some(failure) = &unit.failure {
+            return Err(Error::refused(failure));
+        }
         let pipeline = self.batch.pipeline(unit, self.registry)?;
         if self.options.overwrite == Overwrite::Redo
             && let Some(record) = self.done_before(unit, &pipeline)?
@@ -197,6 +200,9 @@ impl UnitScheduler<'_> {
 
     /// The estimated memory of a unit, in bytes.
     fn memory_needed(&self, unit: &Unit) -> u64 {
+        if unit.failure.is_some() {
+            return 0;
+        }
         let from_file = self.batch.blueprint.memory;
         let memory = run::memory_cap(self.options, from_file).0;
         // A pipeline or a source that fails here fails again when the unit runs, which reports it.

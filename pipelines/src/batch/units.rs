@@ -8,7 +8,7 @@ use serde_json::Value;
 use sluice_io::files::{FileIdentity, NOT_UTF8};
 use sluice_io::output::canonical_path;
 use sluice_model::options::ByteSize;
-use sluice_model::{Error, Input, PluginKind, Registry};
+use sluice_model::{Error, Input, PluginKind, Registry, Source};
 
 use crate::spec::options::make;
 use crate::spec::{OnDamage, Pipeline, PipelineNode, PluginInstance, TemplateSlot, TemplateTarget};
@@ -24,6 +24,8 @@ pub struct Unit {
     pub index: usize,
     /// The folders of its outputs into which other units write files, by their canonical paths.
     pub shared_folders: Vec<PathBuf>,
+    /// Why it fails, if that is known before it runs.
+    pub failure: Option<String>,
 }
 
 /// A pipeline before its plugins are created. Any number can be built from it, on any thread or
@@ -140,7 +142,7 @@ impl Blueprint {
     ) -> Result<Vec<PathBuf>, Error> {
         let mut outputs = Vec::new();
         for draft in self.filled_nodes(Some(input), &self.fills(input, index)?)? {
-            if let OnDamage::Quarantine(Some(path)) = &draft.damage {
+            if let OnDamage::Quarantine(path) = &draft.damage {
                 outputs.push(path.clone());
             }
             if draft.kind == PluginKind::Sink
@@ -171,9 +173,7 @@ impl Blueprint {
             let Some(draft) = drafts.get_mut(*node) else { continue };
             match place {
                 TemplateTarget::Option(at) => set_at(&mut draft.options, at, text),
-                TemplateTarget::Quarantine => {
-                    draft.damage = OnDamage::Quarantine(Some(text.into()))
-                }
+                TemplateTarget::Quarantine => draft.damage = OnDamage::Quarantine(text.into()),
             }
         }
         Ok(drafts)
@@ -223,24 +223,50 @@ pub(super) fn batch_units(
     blueprint: &Blueprint,
     registry: &Registry,
 ) -> Result<Vec<Unit>, Error> {
-    let sources = pipeline.nodes.iter().filter_map(|node| match &node.instance {
-        PluginInstance::Source(source) => Some(source.logs()),
-        _ => None,
-    });
-    let inputs = sources.collect::<Result<Vec<_>, Error>>()?.concat();
+    let inputs = of_sources(pipeline, registry, |source| source.logs())?;
     let units = inputs.into_iter().enumerate().map(|(index, input)| {
         let outputs = match input.path.to_str() {
             Some(_) => blueprint.outputs(&input.path, index, registry)?,
             // Running the unit fails.
             None => Vec::new(),
         };
-        Ok(Unit { input, outputs, index, shared_folders: Vec::new() })
+        let failure = pipeline.unreadable.get(&input.path).cloned();
+        Ok(Unit { input, outputs, index, shared_folders: Vec::new(), failure })
     });
     let mut units = units.collect::<Result<Vec<_>, Error>>()?;
     refuse_collisions(&units)?;
     find_shared_folders(&mut units);
     refuse_overwritten_inputs(&units)?;
     Ok(units)
+}
+
+/// What `list` lists of the sources: of one path after another if some are unreadable, which could
+/// hide the others.
+fn of_sources(
+    pipeline: &Pipeline,
+    registry: &Registry,
+    list: impl Fn(&dyn Source) -> Result<Vec<Input>, Error>,
+) -> Result<Vec<Input>, Error> {
+    let mut all = Vec::new();
+    for node in &pipeline.nodes {
+        let PluginInstance::Source(source) = &node.instance else { continue };
+        if pipeline.unreadable.is_empty() {
+            all.extend(list(&**source)?);
+            continue;
+        }
+        for path in node.source_paths() {
+            if pipeline.unreadable.contains_key(Path::new(path)) {
+                all.push(Input { path: path.into(), bytes: None });
+                continue;
+            }
+            let mut options = node.options.clone();
+            options["path"] = path.into();
+            let source = registry.source(node.plugin, options);
+            let source = source.map_err(|e| Error::invalid(format!("`{}`: {e}", node.name)))?;
+            all.extend(list(&*source)?);
+        }
+    }
+    Ok(all)
 }
 
 /// Refuses units that share an output.
@@ -297,12 +323,13 @@ fn collision(one: &Unit, other: &Unit, output: &Path) -> Error {
 /// The files that the units read, including those that belong to an input, and those that the
 /// pipeline is made from. Inputs that cannot be opened are skipped here; reading them reports the
 /// error.
-pub(super) fn identities(pipeline: &Pipeline, units: &[Unit]) -> BTreeSet<FileIdentity> {
-    let sources = pipeline.nodes.iter().filter_map(|node| match &node.instance {
-        PluginInstance::Source(source) => source.files().ok(),
-        _ => None,
-    });
-    let files = sources.flatten().map(|input| input.path);
+pub(super) fn identities(
+    pipeline: &Pipeline,
+    units: &[Unit],
+    registry: &Registry,
+) -> BTreeSet<FileIdentity> {
+    let files = of_sources(pipeline, registry, |source| Ok(source.files().unwrap_or_default()));
+    let files = files.unwrap_or_default().into_iter().map(|input| input.path);
     let inputs = units.iter().map(|unit| unit.input.path.clone());
     files
         .chain(inputs)

@@ -261,7 +261,7 @@ impl UnitSpec {
                 PluginInstance::Stage(_) => {}
             }
             if let OnDamage::Quarantine(path) = &node.damage {
-                outputs.push(run::quarantine_of(&node.name, path.as_deref()));
+                outputs.push(path.clone());
             }
         }
         let name = pipeline.name.clone().unwrap_or_else(|| "the pipeline".to_owned());

@@ -42,7 +42,6 @@ pub use options::{DEFAULT_MEMORY, Options};
 pub(crate) use options::{ParentRun, memory_cap, thread_count};
 pub use plan::{ReadPlan, SourcePlan};
 pub use programs::check_programs_allowed;
-pub(crate) use quarantine::quarantine_path as quarantine_of;
 pub use recording::{PiecePolicy, PieceProgress, Recording};
 pub(crate) use setup::start_pool;
 pub use stop::Stop;

@@ -22,24 +22,19 @@ pub(super) struct Quarantine {
     ranges: u64,
 }
 
-/// The path of a source's quarantine file; `NAME.quarantine` by default.
-pub(crate) fn quarantine_path(source: &str, path: Option<&Path>) -> PathBuf {
-    path.map_or_else(|| PathBuf::from(format!("{source}.quarantine")), Path::to_owned)
-}
-
-/// Opens the quarantines of all sources that have one: sources as node, name and policy.
+/// Opens the quarantines of all sources that have one: sources as node and policy.
 ///
 /// `Err` if a file cannot be written at its path.
 pub(super) fn open<'s>(
-    sources: impl Iterator<Item = (usize, &'s str, &'s OnDamage)>,
+    sources: impl Iterator<Item = (usize, &'s OnDamage)>,
     outputs: &Arc<Outputs>,
 ) -> Result<Quarantines, Error> {
     let mut open = Quarantines::new();
-    for (node, name, damage) in sources {
+    for (node, damage) in sources {
         let OnDamage::Quarantine(path) = damage else { continue };
-        let path = quarantine_path(name, path.as_deref());
-        outputs.check_target(&path)?;
-        open.insert(node, Quarantine { path, outputs: Arc::clone(outputs), file: None, ranges: 0 });
+        outputs.check_target(path)?;
+        let (path, outputs) = (path.clone(), Arc::clone(outputs));
+        open.insert(node, Quarantine { path, outputs, file: None, ranges: 0 });
     }
     Ok(open)
 }

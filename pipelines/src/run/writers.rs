@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sluice_io::output::PublishedFile;
+use sluice_io::output::{Displacement, PublishedFile};
 use sluice_kit::counts::EventCounts;
 use sluice_model::{DynSink, Error, OpenSink, Outputs, Overwrite, PreparedBatch, Written};
 
@@ -141,7 +141,9 @@ impl<'r> Writers<'r> {
             // The disk is full: nothing follows.
             return Ok(());
         }
-        self.truncated.extend(self.outputs.outputs.truncated());
+        let displaced = self.outputs.outputs.displaced().into_iter();
+        let truncated = displaced.filter(|(_, how)| *how == Displacement::Truncated);
+        self.truncated.extend(truncated.map(|(path, _)| path));
         match self.publisher.publish(&self.outputs.outputs, ended) {
             Ok(published) => self.published.extend(published),
             Err(error) => {
@@ -208,7 +210,8 @@ impl<'r> Writers<'r> {
     pub(super) fn finish(&mut self, tally: &mut RunTally) -> Result<Arc<Outputs>, Error> {
         self.finish_all(tally)?;
         let displaced = self.outputs.outputs.displaced();
-        if let Some(path) = self.truncated.iter().chain(&displaced).next() {
+        let displaced = displaced.iter().map(|(path, _)| path);
+        if let Some(path) = self.truncated.iter().chain(displaced).next() {
             return Err(Error::refused(format!(
                 "the recording is incomplete under its name, because another program has moved, \
                  deleted or truncated the file meanwhile; if it was moved, it is whole where it is \

@@ -14,6 +14,7 @@ use super::check::{Check, TomlValue};
 use super::messages::{did_you_mean, joined};
 use super::reference::DAMAGE_WORDS as WORDS;
 use super::schema_view::SchemaView;
+use super::values::normalized;
 use crate::batch::template::Template;
 
 /// The names that a node reads from, with their positions.
@@ -71,11 +72,11 @@ impl Check<'_> {
         }
     }
 
-    /// How a source handles damage.
-    pub(super) fn on_damage(&mut self, table: &DeTable<'_>) -> OnDamage {
+    /// How the source of this name handles damage.
+    pub(super) fn on_damage(&mut self, name: &str, table: &DeTable<'_>) -> OnDamage {
         let file = table.get_key_value("quarantine");
         let path = file.map(|(_, path)| self.damage_file(path));
-        let damage = self.damage_word(table, path.clone().flatten());
+        let damage = self.damage_word(name, table, path.clone().flatten());
         let unused = matches!(damage, Some(OnDamage::Skip | OnDamage::Stop));
         if let (Some((key, _)), Some(Some(_)), true) = (file, path, unused) {
             let help = "add `on_damage = \"quarantine\"`, or leave the file out".to_owned();
@@ -111,7 +112,12 @@ impl Check<'_> {
     }
 
     /// `on_damage`, with its file if there is one. `None` after a mistake.
-    fn damage_word(&mut self, table: &DeTable<'_>, path: Option<PathBuf>) -> Option<OnDamage> {
+    fn damage_word(
+        &mut self,
+        name: &str,
+        table: &DeTable<'_>,
+        path: Option<PathBuf>,
+    ) -> Option<OnDamage> {
         let Some(value) = table.get("on_damage") else { return Some(OnDamage::default()) };
         let DeValue::String(text) = value.get_ref() else {
             self.expected(&joined(&WORDS, "or"), value);
@@ -121,7 +127,10 @@ impl Check<'_> {
         match word.as_str() {
             "skip" => Some(OnDamage::Skip),
             "stop" => Some(OnDamage::Stop),
-            "quarantine" => Some(OnDamage::Quarantine(path)),
+            "quarantine" => {
+                let default = || self.located(&format!("{name}.quarantine"), true);
+                Some(OnDamage::Quarantine(path.unwrap_or_else(|| normalized(&default()).into())))
+            }
             other => {
                 let message = format!("expected {}, found `{other}`", joined(&WORDS, "or"));
                 self.mistake_at(value.span(), message, did_you_mean(other, &WORDS));

@@ -52,11 +52,8 @@ pub(crate) fn plainly(message: &str, found: Option<&DeValue<'_>>) -> String {
         return format!("expected {}, found {found}", expected_in_words(expected));
     }
     if let Some((given, expected)) = split(message, "invalid value: ") {
-        return format!(
-            "expected {}, found {}",
-            expected_in_words(expected),
-            value_in_words(given)
-        );
+        let found = if given == "map" { "a table" } else { value_in_words(given) };
+        return format!("expected {}, found {found}", expected_in_words(expected));
     }
     if let Some((given, expected)) = split(message, "invalid length ") {
         return format!("expected {}, found {given}", expected_in_words(expected));
@@ -77,8 +74,26 @@ pub(crate) fn plainly(message: &str, found: Option<&DeValue<'_>>) -> String {
 
 /// The value found and the values allowed, if `message` says so.
 pub(crate) fn variants(message: &str) -> Option<(&str, Vec<&str>)> {
-    let (given, expected) = split(message, "unknown variant ")?;
+    given_and_allowed(message, "unknown variant ")
+}
+
+/// The key found and the keys allowed, if `message` says so.
+pub(crate) fn unknown_key(message: &str) -> Option<(&str, Vec<&str>)> {
+    given_and_allowed(message, "unknown field ")
+}
+
+fn given_and_allowed<'m>(message: &'m str, start: &str) -> Option<(&'m str, Vec<&'m str>)> {
+    let (given, expected) = split(message, start)?;
     Some((given.trim_matches('`'), expected.split('`').skip(1).step_by(2).collect()))
+}
+
+/// Whether this one value was refused, whatever others are.
+pub(crate) fn is_of_value(message: &str) -> bool {
+    let starts = ["invalid type: ", "invalid value: ", "unknown variant ", "unknown field "];
+    let is_unreadable = ["` is not a duration: ", "` is not a size: "];
+    starts.iter().any(|start| message.starts_with(start))
+        || is_unreadable.iter().any(|what| message.contains(what))
+        || is_expectation(message)
 }
 
 /// The field that `message` says is missing or unknown.
@@ -91,9 +106,11 @@ fn split<'m>(message: &'m str, start: &str) -> Option<(&'m str, &'m str)> {
     message.strip_prefix(start)?.rsplit_once(", expected ")
 }
 
-/// Untagged enums report only their expectation: `a size such as …`.
+/// Untagged enums report only their expectation: `a size such as …`. A sentence is none.
 fn is_expectation(message: &str) -> bool {
-    (message.starts_with("a ") || message.starts_with("an ")) && !message.contains(" is ")
+    let is_sentence = [" is ", " has ", " needs ", " must ", " cannot "];
+    (message.starts_with("a ") || message.starts_with("an "))
+        && !is_sentence.iter().any(|verb| message.contains(verb))
 }
 
 /// A message, and the drawing after an empty line.
@@ -143,7 +160,7 @@ fn expected_in_words(expected: &str) -> &str {
         "path string" => "a path",
         "a sequence" => "a list",
         "a map" => "a table",
-        "unit" | "string or map" => "a name",
+        "unit" | "string or map" | "map with a single key" => "a name",
         "a nonzero u16" | "a nonzero u32" | "a nonzero u64" | "a nonzero usize" => {
             "a whole number above 0"
         }
@@ -176,6 +193,12 @@ mod tests {
             plainly("a size such as 1", Some(&DeValue::Boolean(true))),
             "expected a size such as 1, found a boolean"
         );
+        assert_eq!(
+            says("invalid value: map, expected map with a single key"),
+            "expected a name, found a table"
+        );
+        let sentence = "a checksum needs an `algorithm`";
+        assert_eq!(plainly(sentence, Some(&DeValue::Boolean(true))), sentence);
         assert_eq!(
             says(
                 "`(` is not a regular expression: regex parse error:\n  (\n  ^\nerror: unclosed group"

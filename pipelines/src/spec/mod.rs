@@ -33,4 +33,4 @@ pub use pipeline::{
 };
 pub use reference::{DAMAGE_KEYS, is_node_key};
 pub use relocation::{quoted, string_literal};
-pub use variables::Variables;
+pub use variables::{Variables, has_variable};

@@ -156,7 +156,8 @@ impl Check<'_> {
         let from = self.from(judged, &header, table);
         let when = self.when(table);
         let is_source = kind == Some(PluginKind::Source);
-        let mut damage = if is_source { self.on_damage(table) } else { OnDamage::default() };
+        let mut damage =
+            if is_source { self.on_damage(key.get_ref(), table) } else { OnDamage::default() };
         let source_name = if is_source { self.source_name(table) } else { None };
         let spans = ["path", "quarantine"].map(|key| table.get(key).map(TomlValue::span));
         let quarantine = spans[1].clone().unwrap_or(header.clone());

@@ -10,12 +10,15 @@ use toml::de::{DeTable, DeValue};
 
 use super::PluginInstance;
 use super::check::{Check, TextEdit, TomlKey, TomlValue};
-use super::messages::{did_you_mean, field, lines, listed, nearest, plainly, variants};
+use super::messages::{
+    did_you_mean, field, is_of_value, lines, listed, nearest, plainly, unknown_key, variants,
+};
 use super::outline::as_written;
 use super::reference;
 use super::relocation::string_literal;
 use super::schema_view::SchemaView;
 use super::templates::TemplateUse;
+use super::variables::has_variable;
 
 /// The option for the folder in which a program runs.
 const FOLDER: &str = "folder";
@@ -148,7 +151,9 @@ impl<'t> Check<'_> {
         }
     }
 
-    /// Creates the plugin; as long as one key is wrong, reports it and retries without it.
+    /// Creates the plugin; as long as one key is wrong, reports it and retries without it. Of the
+    /// keys in a table only the innermost is left out: another value in the same option may be
+    /// wrong, too. Anything else the plugin then says of this option may follow from what it lacks.
     fn try_make(&mut self, mut check: OptionTrial<'_, 't>) -> Option<(PluginInstance, Value)> {
         loop {
             let options = Value::Object(check.options.clone());
@@ -156,9 +161,15 @@ impl<'t> Check<'_> {
                 Ok(part) => return check.noted.is_empty().then_some((part, options)),
                 Err(error) => error,
             };
-            let removed = error.path.first().and_then(|key| check.options.shift_remove(key));
-            self.note_refusal(&check, &error, removed.as_ref());
-            check.noted.extend(error.path.first().cloned());
+            let first = error.path.first();
+            let is_own =
+                is_of_value(&error.message) || first.is_none_or(|key| !check.noted.contains(key));
+            let removed = remove_inner(&mut check.options, &error.path)
+                .or_else(|| first.and_then(|key| check.options.shift_remove(key)));
+            if is_own {
+                self.note_refusal(&check, &error, removed.as_ref());
+            }
+            check.noted.extend(first.cloned());
             removed?;
         }
     }
@@ -173,16 +184,34 @@ impl<'t> Check<'_> {
         if removed.is_none() && !check.noted.is_empty() {
             return;
         }
-        let (span, found) = check.find(&error.path);
+        let (value_span, found) = check.find(&error.path);
         let (first, detail) = lines(&error.message);
         let message = match field(first, "missing") {
             Some(name) => format!("the option `{name}` is missing"),
             None => plainly(first, found),
         };
-        let help = variants(&error.message).and_then(|(given, known)| did_you_mean(given, &known));
+        let (value, key) = (variants(first), unknown_key(first));
+        let span = key.as_ref().and_then(|_| check.key_span(&error.path)).unwrap_or(value_span);
+        let help = value.or(key).and_then(|(given, known)| did_you_mean(given, &known));
         let help = help.or_else(|| filled_in(found?, removed?));
         self.note(Mistake { span, message, help, detail: detail.map(str::to_owned) });
     }
+}
+
+/// Removes the value that a path leads to from the table that it is in, unless that is the table of
+/// all options. Elements of lists stay: without them, others would have different places.
+fn remove_inner(options: &mut Map<String, Value>, path: &[String]) -> Option<Value> {
+    let ([first, inner @ ..], last) = path.split_last().map(|(last, rest)| (rest, last))? else {
+        return None;
+    };
+    let mut value = options.get_mut(first)?;
+    for step in inner {
+        value = match value {
+            Value::Array(list) => list.get_mut(step.parse::<usize>().ok()?)?,
+            other => other.get_mut(step)?,
+        };
+    }
+    value.as_object_mut()?.shift_remove(last)
 }
 
 /// Options as far as they were read, in the order written.
@@ -198,13 +227,22 @@ fn options_as_read(written: &[WrittenOption<'_, '_>], read: &Map<String, Value>)
 /// The expanded value of a string, if it differs from the text.
 fn filled_in(written: &DeValue<'_>, read: &Value) -> Option<String> {
     let (written, read) = (written.as_str()?, read.as_str()?);
-    written.contains("${").then(|| format!("with its variables filled in it is `{read}`"))
+    has_variable(written).then(|| format!("with its variables filled in it is `{read}`"))
 }
 
 impl<'w> OptionTrial<'w, '_> {
     /// Whether the key was written.
     fn has(&self, key: &str) -> bool {
         self.written.iter().any(|(written, _)| written.get_ref() == key)
+    }
+
+    /// Where the last key of a path is written.
+    fn key_span(&self, path: &[String]) -> Option<Range<usize>> {
+        let (last, rest) = path.split_last()?;
+        match self.find(rest).1? {
+            DeValue::Table(table) => table.get_key_value(last.as_str()).map(|(key, _)| key.span()),
+            _ => None,
+        }
     }
 
     /// The value that a path leads to, as far as the path can be followed.

@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use sluice_io::files::is_stream;
+use sluice_io::files::{is_standard_input, is_stream};
 use sluice_io::output::canonical_path;
 use sluice_model::PluginKind;
 
 use super::check::Check;
 use super::node::NodeDraft;
 use super::{OnDamage, PluginInstance};
-use crate::run::quarantine_of;
 
 impl Check<'_> {
     pub(super) fn check_outputs(&mut self, nodes: &[NodeDraft]) {
@@ -54,7 +53,7 @@ impl Check<'_> {
         let sources = nodes.iter().filter(|node| node.kind == Some(PluginKind::Source));
         let mut reader: Option<&str> = None;
         for node in sources {
-            for _ in node.files_read().iter().filter(|file| *file == Path::new("-")) {
+            for _ in node.files_read().iter().filter(|file| is_standard_input(file)) {
                 let Some(other) = reader.replace(&node.name) else { continue };
                 let message = match other == node.name {
                     true => format!("`{other}` reads standard input twice"),
@@ -82,7 +81,6 @@ fn targets(node: &NodeDraft) -> Vec<(Cow<'_, Path>, Range<usize>)> {
         targets.extend(paths.map(|path| (path.into(), node.path_span())));
     }
     if let OnDamage::Quarantine(path) = &node.damage {
-        let path = quarantine_of(&node.name, path.as_deref());
         targets.push((path.into(), node.quarantine_span()));
     }
     targets

@@ -1,5 +1,6 @@
 //! A pipeline as it was read: its nodes, each with its plugin created.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -43,6 +44,8 @@ pub struct Pipeline {
     /// The output paths with placeholders. If there are any, the pipeline runs as a batch; see
     /// [`crate::batch`].
     pub templates: Vec<TemplateSlot>,
+    /// The inputs of a batch that are known to be unreadable, with the reasons: their units fail.
+    pub unreadable: BTreeMap<PathBuf, String>,
 }
 
 /// A source, stage or sink of a pipeline.
@@ -105,6 +108,14 @@ impl PipelineNode {
     pub(crate) fn with_source_name(self, source_name: Option<String>) -> Result<Self, Error> {
         let instance = source_name::with_source_name(self.instance, source_name.as_deref())?;
         Ok(Self { instance, source_name, ..self })
+    }
+
+    /// The paths that it reads, if it is a source of files.
+    pub fn source_paths(&self) -> Vec<&str> {
+        match self.options.get("path").filter(|_| self.kind == PluginKind::Source) {
+            Some(Value::Array(paths)) => paths.iter().filter_map(Value::as_str).collect(),
+            path => path.and_then(Value::as_str).into_iter().collect(),
+        }
     }
 
     /// The sink, if it is one.
@@ -186,8 +197,8 @@ pub enum OnDamage {
     Skip,
     /// Ends the run.
     Stop,
-    /// Reports it, writes its bytes to a file (this one, if given) and goes on.
-    Quarantine(Option<PathBuf>),
+    /// Reports it, writes its bytes to this file and goes on.
+    Quarantine(PathBuf),
 }
 
 /// A node that a condition removes.

@@ -1,5 +1,7 @@
 //! One pass over a pipeline file: from its top level to the pipeline.
 
+use std::collections::BTreeMap;
+
 use sluice_model::options::ByteSize;
 use sluice_model::{PluginKind, Registry};
 use toml::de::{DeTable, DeValue};
@@ -69,7 +71,8 @@ impl Check<'_> {
         if !undeclared.is_empty() {
             return Err(Mistakes::new(self.document.clone(), undeclared));
         }
-        Ok(Pipeline { name, memory, nodes, pruned, notes, text, files, templates })
+        let unreadable = BTreeMap::new();
+        Ok(Pipeline { name, memory, nodes, pruned, notes, text, files, templates, unreadable })
     }
 
     /// The same, but variables may lack values.

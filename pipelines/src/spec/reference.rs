@@ -119,7 +119,7 @@ pub(crate) const NODE_KEYS: [FileKey; 6] = [
     FileKey {
         name: DAMAGE_KEYS[1],
         about: "The file for damaged bytes, with `on_damage = \"quarantine\"`; by default \
-                `NAME.quarantine`, after the source.",
+                `NAME.quarantine`, after the source, in the folder of the pipeline file.",
         required: false,
         value: ValueForm::Path,
         kinds: SOURCES,

@@ -111,6 +111,12 @@ impl<'s> SchemaView<'s> {
         types.is_empty() || types.contains(&"string")
     }
 
+    /// Whether it is a table, as far as is known, and no list.
+    pub(crate) fn is_table(&self) -> bool {
+        let types = self.types();
+        types.contains(&"object") && !types.contains(&"array")
+    }
+
     /// Whether any string will do.
     pub(crate) fn takes_any_text(&self) -> bool {
         let narrows = |form: &Value| NARROWING.iter().any(|key| form.get(key).is_some());

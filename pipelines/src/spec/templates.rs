@@ -63,7 +63,7 @@ impl Check<'_> {
         damage: &mut OnDamage,
         span: Range<usize>,
     ) -> Option<TemplateUse> {
-        let OnDamage::Quarantine(Some(path)) = damage else { return None };
+        let OnDamage::Quarantine(path) = damage else { return None };
         let mut text = path.to_string_lossy().into_owned();
         let found = self.template(TemplateTarget::Quarantine, &mut text, span);
         *path = PathBuf::from(text);

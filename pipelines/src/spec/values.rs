@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use sluice_io::store::{FILE_URL, is_address};
+use sluice_io::store::{is_address, unsupported};
 use sluice_kit::mistake::Mistake;
 use sluice_model::registry::type_set;
 use toml::Spanned;
@@ -27,7 +27,7 @@ fn literal(text: &str) -> String {
 
 /// A path without parts that mean nothing, `a/b/` for `./a//./b/`, so that a run is the same run
 /// however its files are named. A name that would mean something else keeps its dot.
-fn normalized(path: &str) -> String {
+pub(super) fn normalized(path: &str) -> String {
     let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
     let start = if path.starts_with('/') { "/" } else { "" };
     let end = if path.ends_with('/') || path.ends_with("/.") { "/" } else { "" };
@@ -49,6 +49,11 @@ impl Check<'_> {
             DeValue::Float(float) => self.float(float, value.span()),
             DeValue::Boolean(boolean) => Some(Value::Bool(*boolean)),
             DeValue::Datetime(datetime) => Some(Value::String(datetime.to_string())),
+            // Serde takes a list for a struct, by position.
+            DeValue::Array(_) if shape.is_table() => {
+                self.mistake_at(value.span(), "expected a table, found a list", None);
+                None
+            }
             DeValue::Array(array) => self.array(array, &shape.element()),
             DeValue::Table(table) => self.table(table, shape),
         }
@@ -59,9 +64,13 @@ impl Check<'_> {
         let is_set = shape.is_types() && type_set(Path::new(&expanded.text)).is_some();
         if shape.is_path() || shape.is_types() && !is_set {
             let ExpandedText { text, starts_outside: begins_outside, .. } = expanded;
+            if text.is_empty() {
+                self.mistake_at(span, "expected a path, found an empty string", None);
+                return None;
+            }
             // Whether the program has the stores of other URLs shows when it runs.
-            if text.starts_with("file://") {
-                self.mistake_at(span, FILE_URL, None);
+            if let Some(why) = unsupported(Path::new(&text)) {
+                self.mistake_at(span, why, None);
                 return None;
             }
             let located = match begins_outside {

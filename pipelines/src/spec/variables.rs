@@ -117,6 +117,18 @@ fn split_reference(inner: &str) -> (Result<&str, ExpandError>, &str) {
     }
 }
 
+/// Whether a text contains a variable. `$$` is an escaped dollar sign.
+pub fn has_variable(text: &str) -> bool {
+    let mut rest = text;
+    while let Some((_, after)) = rest.split_once('$') {
+        if after.starts_with('{') {
+            return true;
+        }
+        rest = after.strip_prefix('$').unwrap_or(after);
+    }
+    false
+}
+
 /// The length of the text before the `}` that ends a reference.
 pub(super) fn reference_len(inner: &str) -> Option<usize> {
     let mut open = 1;
@@ -173,6 +185,15 @@ mod tests {
         assert_eq!(text("x/${IN}.${OUT:-b}/${OUT:-}"), "x/a.lcm.b/");
         assert_eq!(text("${EMPTY:-d}|${EMPTY}|"), "d||");
         assert_eq!(text("re:A$ $${IN} $$ $"), "re:A$ ${IN} $ $");
+    }
+
+    #[test]
+    fn an_escaped_dollar_sign_begins_no_variable() {
+        for (text, has) in
+            [("a", false), ("$${A}", false), ("$$${A}", true), ("$A${B}", true), ("$", false)]
+        {
+            assert_eq!(has_variable(text), has, "{text}");
+        }
     }
 
     #[test]

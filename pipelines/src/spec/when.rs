@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 use super::check::{Check, TomlKey, TomlValue};
 use super::messages::kind_of;
 use super::relocation::{quoted, string_literal};
-use super::variables::{is_name, reference_len};
+use super::variables::{has_variable, is_name, reference_len};
 
 /// A condition: true if all tests of one of its alternatives are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,7 +151,7 @@ impl Check<'_> {
 
     fn comparison(&mut self, one: &Comparison<'_>, span: &Range<usize>) -> Option<ValueTest> {
         let (tested, word) = one.sides();
-        if !tested.contains("${") {
+        if !has_variable(tested) {
             let message = "expected a variable to compare, found two words";
             self.mistake_at(span.clone(), message, Some(one.help()));
             return None;
@@ -176,7 +176,7 @@ impl<'t> Comparison<'t> {
     /// The side with a variable, if one has it, and the other side.
     fn sides(&self) -> (&'t str, &'t str) {
         let (left, right) = (self.left, self.right);
-        if left.contains("${") || !right.contains("${") { (left, right) } else { (right, left) }
+        if has_variable(left) || !has_variable(right) { (left, right) } else { (right, left) }
     }
 
     /// What to write instead if it has no variable.

@@ -57,7 +57,7 @@ fn nodes_come_in_the_order_of_the_file_with_links_resolved() {
         ("rest", "filter", PluginKind::Stage, vec![2]),
     ];
     assert_eq!(nodes.collect::<Vec<_>>(), expected);
-    assert_eq!(pipeline.nodes[1].damage, OnDamage::Quarantine(Some("bad.bin".into())));
+    assert_eq!(pipeline.nodes[1].damage, OnDamage::Quarantine("bad.bin".into()));
     assert_eq!(pipeline.nodes[2].damage, OnDamage::Skip);
 }
 
@@ -103,7 +103,7 @@ path = "out/"
     assert_eq!(pipeline.nodes[0].options["path"], json!(paths));
     assert_eq!(pipeline.nodes[0].options["types"], json!([["job/x/t/*.lcm"]]));
     assert_eq!(pipeline.nodes[0].options["epoch"], json!("2007-11-03"));
-    assert_eq!(pipeline.nodes[0].damage, OnDamage::Quarantine(Some("job/x/bad.bin".into())));
+    assert_eq!(pipeline.nodes[0].damage, OnDamage::Quarantine("job/x/bad.bin".into()));
     assert_eq!(pipeline.nodes[1].options["path"], json!("job/x/out/"));
     // However the file is named, its paths are the same.
     for folder in [None, Some(""), Some("."), Some("./")] {
@@ -114,6 +114,21 @@ path = "out/"
     let pipeline = read(text, Some(".//job/./x/"), &[("IN", "in")]);
     assert_eq!(pipeline.nodes[0].options["path"], json!(paths));
     assert_eq!(pipeline.nodes[1].options["path"], json!("job/x/out/"));
+}
+
+#[test]
+fn the_default_quarantine_file_is_beside_the_pipeline_file() {
+    let text = "[sources.log]\nplugin = \"log\"\npath = \"a.log\"\non_damage = \"quarantine\"\n\
+                [sinks.out]\nplugin = \"table\"\nfrom = \"log\"\npath = \"out/\"\n";
+    for (folder, path) in [
+        (Some("job/x"), "job/x/log.quarantine"),
+        (Some("./{a}/"), "{a}/log.quarantine"),
+        (Some(""), "log.quarantine"),
+        (None, "log.quarantine"),
+    ] {
+        let pipeline = read(text, folder, &[]);
+        assert_eq!(pipeline.nodes[0].damage, OnDamage::Quarantine(path.into()), "{folder:?}");
+    }
 }
 
 #[test]

@@ -107,15 +107,29 @@ pub(crate) struct LossCounts {
     pub(crate) lasers: u64,
     /// Points whose time does not fit into 64 bits of nanoseconds.
     pub(crate) times: u64,
-    /// Points with a colour that does not fit into 16 bits.
-    pub(crate) colours: u64,
-    /// Points of whose colour a component is null, but not all are.
-    pub(crate) partial_colours: u64,
     /// Points of which these are null, although their lists have them.
     pub(crate) null_intensities: u64,
     pub(crate) null_lasers: u64,
     pub(crate) null_times: u64,
-    pub(crate) null_colours: u64,
+}
+
+/// Counts of colours that files cannot hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ColourLosses {
+    /// Points with a colour that does not fit into 16 bits.
+    pub(crate) unfit: u64,
+    /// Points of whose colour a component is null, but not all are.
+    pub(crate) partial: u64,
+    /// Points whose colour is null, although their lists have colours.
+    pub(crate) null: u64,
+}
+
+impl ColourLosses {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.unfit += other.unfit;
+        self.partial += other.partial;
+        self.null += other.null;
+    }
 }
 
 impl LossCounts {
@@ -125,12 +139,9 @@ impl LossCounts {
         self.too_dark += other.too_dark;
         self.lasers += other.lasers;
         self.times += other.times;
-        self.colours += other.colours;
-        self.partial_colours += other.partial_colours;
         self.null_intensities += other.null_intensities;
         self.null_lasers += other.null_lasers;
         self.null_times += other.null_times;
-        self.null_colours += other.null_colours;
     }
 }
 
@@ -195,8 +206,8 @@ impl PointLists {
         row: usize,
         timestamp: i64,
         out: &mut PointColumns,
-    ) -> LossCounts {
-        let mut counts = LossCounts::default();
+    ) -> (LossCounts, ColourLosses) {
+        let (mut counts, mut colours) = (LossCounts::default(), ColourLosses::default());
         let [x, y, z] = self.coordinates.each_ref().map(|c| c.as_primitive::<Float64Type>());
         for at in self.lists.ranges[row].clone() {
             let position = [x, y, z].map(|c| if c.is_valid(at) { c.value(at) } else { f64::NAN });
@@ -223,23 +234,23 @@ impl PointLists {
             out.laser.push(member_value::<UInt16Type>(self.laser.as_ref(), at).unwrap_or(0));
             let time = member_value::<TimestampNanosecondType>(self.time.as_ref(), at);
             out.time.push(time.unwrap_or(timestamp));
-            out.colour.push(self.colour_at(at, &mut counts));
+            out.colour.push(self.colour_at(at, &mut colours));
         }
-        counts
+        (counts, colours)
     }
 
     /// The colour of a point; black if it has none, or not all of it.
-    fn colour_at(&self, at: usize, counts: &mut LossCounts) -> [u16; 3] {
+    fn colour_at(&self, at: usize, losses: &mut ColourLosses) -> [u16; 3] {
         let Some(colour) = &self.colour else { return [0; 3] };
         if colour.iter().all(|part| part.array.is_valid(at)) {
             return colour.each_ref().map(|part| part.array.as_primitive::<UInt16Type>().value(at));
         }
         if colour.iter().any(|part| part.is_lost(at)) {
-            counts.colours += 1;
+            losses.unfit += 1;
         } else if colour.iter().any(|part| part.array.is_valid(at)) {
-            counts.partial_colours += 1;
+            losses.partial += 1;
         } else {
-            counts.null_colours += 1;
+            losses.null += 1;
         }
         [0; 3]
     }
@@ -316,11 +327,14 @@ pub(crate) struct FilePoints {
     pub(crate) first_has_colour: bool,
     /// Number of points with a colour.
     pub(crate) coloured: u64,
+    /// What is lost of these if the file has colours.
+    pub(crate) colour_losses: ColourLosses,
 }
 
 impl FilePoints {
-    /// Records whether the points added since `from` have colours.
-    pub(crate) fn note_colour(&mut self, from: usize, has_colour: bool) {
+    /// Records whether the points added since `from` have colours, and what is lost of these.
+    pub(crate) fn note_colour(&mut self, from: usize, has_colour: bool, losses: ColourLosses) {
+        self.colour_losses.add(losses);
         let added = self.points.len() - from;
         if from == 0 {
             self.first_has_colour = has_colour;

@@ -14,7 +14,8 @@ use sluice_model::{
 };
 
 use crate::cloud::{
-    Absence, AbsenceCounts, FilePoints, LossCounts, PointFields, PointLists, rows_of_events,
+    Absence, AbsenceCounts, ColourLosses, FilePoints, LossCounts, PointFields, PointLists,
+    rows_of_events,
 };
 use crate::file::PointFile;
 use crate::options::{
@@ -140,6 +141,8 @@ pub struct OpenFiles {
     /// What became of events and is not yet reported to the engine.
     unreported: Written,
     losses: PointLosses,
+    /// What was lost of the colours in files that have them.
+    colour_losses: ColourLosses,
     /// Number of points whose colours were dropped.
     dropped_colours: u64,
 }
@@ -245,7 +248,9 @@ impl LasSink {
                 chunks.push(files.pack(index, points));
             }
         }
-        if self.colour != ColourPolicy::Drop && !files.open[index].1.form().0.has_colour {
+        if files.open[index].1.form().0.has_colour {
+            files.colour_losses.add(part.colour_losses);
+        } else if self.colour != ColourPolicy::Drop {
             files.dropped_colours += part.coloured;
         }
         Ok(())
@@ -253,11 +258,7 @@ impl LasSink {
 
     /// Notes about the whole output.
     fn notes(&self, files: &OpenFiles) -> Vec<(String, u64)> {
-        let mut counts = files.losses.counts;
-        if self.colour == ColourPolicy::Drop {
-            // No colour is written, so none as black.
-            (counts.colours, counts.partial_colours, counts.null_colours) = (0, 0, 0);
-        }
+        let (counts, colours) = (files.losses.counts, files.colour_losses);
         let absences = files.losses.without.iter();
         let note = |((channel, reason), count): (&(Arc<str>, Absence), &u64)| {
             (format!("{channel}: left out, {}", reason.text(&self.points)), *count)
@@ -278,15 +279,15 @@ impl LasSink {
                 "values of `time` before 1677 or after 2262, replaced by the time of their event",
                 counts.times,
             ),
-            ("colours outside 0 to 65535, written as black", counts.colours),
-            ("colours of which a component is null, written as black", counts.partial_colours),
+            ("colours outside 0 to 65535, written as black", colours.unfit),
+            ("colours of which a component is null, written as black", colours.partial),
             ("intensities that are null, written as 0", counts.null_intensities),
             ("values of `laser` that are null, written as 0", counts.null_lasers),
             (
                 "values of `time` that are null, replaced by the time of their event",
                 counts.null_times,
             ),
-            ("colours that are null, written as black", counts.null_colours),
+            ("colours that are null, written as black", colours.null),
             (
                 "colours of points, not written since the first points have none; see `colour`",
                 files.dropped_colours,
@@ -338,13 +339,14 @@ impl LasSink {
             }
             let Some(part) = cloud.parts.get_mut(file) else { continue };
             let from = part.points.len();
-            let counts = list.append_row(row, batch.timestamps()[event], &mut part.points);
+            let (counts, colours) =
+                list.append_row(row, batch.timestamps()[event], &mut part.points);
             if let Some(reason) = self.unwritable_reason(&part.points, from) {
                 part.points.truncate(from);
                 context.report.refused.push((event as u32, reason.to_owned()));
                 continue;
             }
-            part.note_colour(from, list.has_colour());
+            part.note_colour(from, list.has_colour(), colours);
             cloud.losses.counts.add(counts);
             cloud.events += 1;
         }
@@ -387,6 +389,7 @@ impl Sink for LasSink {
             max_files: (context.memory / 2 / chunk).clamp(1, MAX_FILES),
             unreported: Written::default(),
             losses: PointLosses::default(),
+            colour_losses: ColourLosses::default(),
             dropped_colours: 0,
         })
     }

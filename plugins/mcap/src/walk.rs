@@ -388,8 +388,11 @@ impl Walk {
         if self.before_anchor(at, end) < end {
             return Ok(exact);
         }
-        let is_record = matches!(self.examine(exact)?, FoundAt::Record(head) if may_follow(head));
-        Ok(if is_record && self.leads_on(exact, CHAIN)? { exact } else { end })
+        let may_end = match self.examine(exact)? {
+            FoundAt::Record(head) => may_follow(head),
+            found => matches!(found, FoundAt::End),
+        };
+        Ok(if may_end && self.leads_on(exact, CHAIN)? { exact } else { end })
     }
 
     /// Whether records lead from here to the end of the file, even in a chunk, or on by so many.

@@ -214,3 +214,43 @@ fn failed_inputs_do_not_remove_the_folders_of_others() {
         assert!(stray, "{n}: {unit}");
     }
 }
+
+#[test]
+fn inputs_that_are_missing_or_of_no_known_format_fail_alone_if_others_are_to_go_on() {
+    let folder = Folder::new();
+    folder.write("a.00", log(&drive(1, 20)));
+    folder.write("b.00", "");
+    folder.write("c.00", log(&drive(3, 30)));
+    run_sluice(&folder, &["convert", "?.00", "--to", "o/{name}.lcm"])
+        .expect(2)
+        .expect_stderr("cannot detect the format of b.00");
+    let convert = |files: &[&str], more: &[&str]| {
+        let to = ["--to", "o/{index}.lcm", "--report", "report.json"];
+        run_sluice(&folder, &[&["convert"], files, &to[..], more].concat())
+    };
+    convert(&["a.00", "lost.00", "c.00"], &[]).expect(1).expect_stderr("cannot open lost.00");
+    assert!(!folder.at("o").exists());
+    let files = ["./a.00", "lost.00", "[bc].00"];
+    convert(&files, &["--keep-going", "--dry-run"]).expect(0);
+    convert(&files, &["--keep-going"])
+        .expect(1)
+        .expect_stderr("b.00 failed: cannot detect the format of b.00")
+        .expect_stderr("lost.00 failed: cannot open lost.00");
+    assert_eq!(statuses(&json(&folder.read("report.json"))), ["done", "failed", "failed", "done"]);
+    let written: Vec<String> = tree(&folder.at("o")).into_keys().collect();
+    assert_eq!(written, ["00000.lcm", "00003.lcm", "_manifest.json"]);
+    for name in ["b.00", "lost.00"] {
+        folder.write(name, log(&drive(2, 20)));
+    }
+    convert(&files, &["--keep-going", "--resume"]).expect(0).expect_stderr("2 done before");
+    assert_eq!(tree(&folder.at("o")).len(), 5);
+    // Without any that can be read, or an output for each, there is nothing to go on with.
+    folder.write("d.00", "");
+    convert(&["d.00", "lost.01"], &["--keep-going", "--overwrite"]).expect(1);
+    run_sluice(&folder, &["convert", "a.00", "d.00", "--to", "one.lcm", "--keep-going"]).expect(2);
+    // Also of a given format.
+    convert(&["lost.01", "a.00"], &["--from", "lcm-log", "--keep-going", "--overwrite"])
+        .expect(1)
+        .expect_stderr("lost.01 failed: cannot open lost.01");
+    assert_eq!(statuses(&json(&folder.read("report.json"))), ["failed", "done"]);
+}

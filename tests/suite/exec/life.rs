@@ -1,8 +1,144 @@
 //! The lifetime of child programs: what ends them, what waits for them, and their environment.
 
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
+
+/// The process whose number is in this file.
+fn read_pid(path: &Path) -> Pid {
+    let text = fs::read_to_string(path).unwrap();
+    Pid::from_raw(text.trim().parse().unwrap()).unwrap()
+}
+
+/// Waits until a process is gone or a zombie.
+#[track_caller]
+fn expect_gone(process: Pid) {
+    let begun = Instant::now();
+    let stat = format!("/proc/{}/stat", process.as_raw_pid());
+    let is_there = || match fs::read_to_string(&stat) {
+        Ok(stat) => !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')),
+        Err(_) => false,
+    };
+    while is_there() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "process {process:?} still exists");
+        std::thread::yield_now();
+    }
+}
+
+/// A command that starts a process which sleeps forever.
+const HANGS: &str = r#"["sh", "-c", "sleep 1000 & echo $! > child; wait"]"#;
+
+/// Starts a pipeline, and waits until its child program has written the number of its own child.
+fn start_and_wait_for_child(folder: &Folder, text: &str) -> std::process::Child {
+    folder.write("p.toml", text);
+    let dir = format!("DIR={}", folder.path().display());
+    started(folder, &["run", "p.toml", "--set", &dir, "--allow-exec", "--progress", "none"])
+}
+
+/// Starts the program, and waits until its child program has written the number of its own child.
+fn started(folder: &Folder, arguments: &[&str]) -> std::process::Child {
+    let mut command = sluice(folder);
+    let command = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let run = command.spawn().unwrap();
+    let begun = Instant::now();
+    while fs::read_to_string(folder.at("child")).map_or(0, |text| text.len()) == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the program does not begin");
+        std::thread::yield_now();
+    }
+    run
+}
+
+fn signal(run: &std::process::Child, signal: Signal) {
+    let process = Pid::from_raw(i32::try_from(run.id()).unwrap()).unwrap();
+    kill_process(process, signal).unwrap();
+}
+
+#[test]
+fn a_program_that_does_nothing_is_ended_with_all_it_started() {
+    let folder = with_log(9000);
+    let timeout = "timeout = \"300ms\"";
+    for text in [
+        source_pipeline(HANGS, timeout),
+        sink_pipeline(HANGS, timeout),
+        stage_pipeline(HANGS).replace("folder =", &format!("{timeout}\nfolder =")),
+    ] {
+        assert_contains(&failure(&text, &folder), &["inactive for 0.3 s", "`timeout`"]);
+        expect_gone(read_pid(&folder.at("child")));
+    }
+}
+
+#[test]
+fn processes_that_a_program_leaves_running_end_with_it() {
+    let folder = with_log(100);
+    let text = stage_pipeline(r#"["sh", "-c", "sleep 1000 & echo $! > child; cat"]"#);
+    allowed(&text, &folder, 2).unwrap();
+    expect_gone(read_pid(&folder.at("child")));
+    assert!(folder.read("out.lcm") == folder.read("in.lcm"));
+}
+
+#[test]
+fn when_a_run_fails_elsewhere_its_programs_end() {
+    let folder = with_log(9000);
+    stream(&folder);
+    // The program of the source runs forever; that of the sink fails.
+    let text = r#"
+[sources.prog]
+plugin = "exec"
+folder = "${DIR}"
+command = ["sh", "-c", "sleep 1000 & echo $! > child; head -c -8 in.arrows; wait"]
+timeout = 0
+[sources.log]
+plugin = "lcm-log"
+path = "${DIR}/in.lcm"
+[sinks.bad]
+plugin = "exec"
+from = "log"
+command = ["sh", "-c", "until test -s $0/child; do :; done; exit 5", "${DIR}"]
+[sinks.none]
+plugin = "null"
+from = "prog"
+"#;
+    assert_contains(&failure(text, &folder), &["failed with exit code 5"]);
+    expect_gone(read_pid(&folder.at("child")));
+}
+
+#[test]
+fn ctrl_c_ends_a_source_and_all_it_started() {
+    let folder = Folder::new();
+    let run = start_and_wait_for_child(&folder, &source_pipeline(HANGS, "timeout = 0"));
+    signal(&run, Signal::INT);
+    let ended = ProgramOutput::from_output(run.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(3), "{}", ended.stderr);
+    expect_gone(read_pid(&folder.at("child")));
+}
+
+#[test]
+fn the_second_ctrl_c_ends_stages_and_sinks_that_do_not_answer() {
+    for text in [
+        stage_pipeline(HANGS).replace("folder =", "timeout = 0\nfolder ="),
+        sink_pipeline(HANGS, "timeout = 0"),
+    ] {
+        let folder = with_log(9000);
+        let run = start_and_wait_for_child(&folder, &text);
+        signal(&run, Signal::INT);
+        // Pending signals of one kind are merged.
+        let begun = Instant::now();
+        let mut run = run;
+        while run.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(60) {
+            signal(&run, Signal::INT);
+            std::thread::yield_now();
+        }
+        let ended = ProgramOutput::from_output(run.wait_with_output().unwrap());
+        assert_eq!(ended.code, Some(130), "{}", ended.stderr);
+        expect_gone(read_pid(&folder.at("child")));
+        assert!(!folder.at("out.lcm").exists());
+    }
+}
 
 #[test]
 fn signals_that_end_cat_end_its_program_too() {

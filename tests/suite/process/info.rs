@@ -132,3 +132,39 @@ fn quoted_names_in_damage_are_escaped_once() {
     let text = info_output(&folder, &["master.log"], 3);
     assert!(text.contains(r"`/etc/\u{1b}ostname`"), "{text}");
 }
+
+#[test]
+fn info_takes_what_pipelines_say_about_damage_and_keeps_no_bytes() {
+    let folder = Folder::new();
+    folder.write("in.lcm", [log(&drive(1, 20)), b"stray".to_vec()].concat());
+    let info = |option: &str| run_sluice(&folder, &["info", "in.lcm", "--source-option", option]);
+    for option in ["on_damage=skip", "on_damage=quarantine"] {
+        info(option).expect(3);
+    }
+    info("on_damage=stop").expect(1).expect_stderr("in.lcm");
+    info("on_damage=sotp").expect(2).expect_stderr("`stop`");
+    assert_eq!(folder.names(), ["in.lcm"]);
+}
+
+#[test]
+fn lines_without_payloads_are_refused_with_what_to_write_instead() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(1, 20)));
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "bare.jsonl"]).expect(0);
+    for arguments in [
+        &["info", "bare.jsonl"][..],
+        &["cat", "bare.jsonl"],
+        &["convert", "bare.jsonl", "--to", "x.lcm"],
+    ] {
+        run_sluice(&folder, arguments)
+            .expect(2)
+            .expect_stderr("cannot read bare.jsonl as a log: no payload in this line")
+            .expect_stderr("`--sink-option payload=true`");
+    }
+    let with = ["--sink-option", "payload=true"];
+    run_sluice(&folder, &[&["convert", "in.lcm", "--to", "whole.jsonl"][..], &with].concat())
+        .expect(0);
+    folder.write("mark.jsonl", [b"\xef\xbb\xbf", &folder.read("whole.jsonl")[..]].concat());
+    run_sluice(&folder, &["convert", "mark.jsonl", "--to", "back.lcm"]).expect(0);
+    assert!(folder.read("back.lcm") == folder.read("in.lcm"));
+}

@@ -61,6 +61,12 @@ fn a_url_in_a_pipeline_file_is_refused_with_advice() {
         run("in.lcm", url).expect_stderr(advice);
     }
     run("file:///tmp/in.lcm", "out.csv").expect_stderr("pipeline.toml:3:8");
+    // What no program reads is a mistake of the file.
+    run("gs://bucket/in.lcm", "out.csv");
+    run_sluice(&folder, &["check", "pipeline.toml"])
+        .expect(2)
+        .expect_stderr("gs:// is not supported")
+        .expect_stderr("pipeline.toml:3:8");
     let report = ["convert", "in.lcm", "--to", "out.csv", "--report", "file:///tmp/x.json"];
     run_sluice(&folder, &report).expect(2).expect_stderr("leave out `file://`");
     assert_eq!(folder.names(), ["in.lcm", "pipeline.toml"]);
@@ -83,6 +89,14 @@ fn urls_that_no_program_reads_are_not_missing_files() {
             refused.expect_stderr(&says).expect_stderr("s3://").expect_stderr("full program");
         }
     }
+    // A file may have any other name.
+    let missing = |verb| run_sluice(&folder, &[verb, "foo://host/x.lcm"]);
+    missing("cat").expect(2).expect_stderr("has no source for foo://");
+    missing("info").expect(1).expect_stderr("files are not read from foo://: use the path of");
+    fs::create_dir_all(folder.at("foo:/host")).unwrap();
+    fs::copy(folder.at("in.lcm"), folder.at("foo:/host/x.lcm")).unwrap();
+    run_sluice(&folder, &["info", "foo://host/x.lcm"]).expect(0);
+    fs::remove_dir_all(folder.at("foo:")).unwrap();
     assert_eq!(folder.names(), ["in.lcm"]);
 }
 
@@ -143,4 +157,32 @@ fn a_link_to_nothing_and_standard_input_get_advice_where_a_file_is_expected() {
     run_sluice(&folder, &["check-log", "in.lcm", "--expect", "-"])
         .expect(2)
         .expect_stderr("expected a file here; save the input to a file, and name that");
+}
+
+#[test]
+fn the_default_quarantine_file_is_beside_the_pipeline_file_and_in_the_plan() {
+    let folder = folder_with_log();
+    fs::create_dir(folder.at("sub")).unwrap();
+    folder.write("sub/in.lcm", [&folder.read("in.lcm")[..], b"stray"].concat());
+    let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\non_damage = \"quarantine\"\n\
+                [sinks.out]\nplugin = \"jsonl\"\nfrom = \"log\"\npath = \"o.jsonl\"\n";
+    folder.write("sub/p.toml", text);
+    let plan = || run_sluice(&folder, &["plan", "sub/p.toml"]).expect(0).text();
+    assert!(plan().contains("damaged bytes to sub/log.quarantine\n"), "{}", plan());
+    let json = run_sluice(&folder, &["plan", "sub/p.toml", "--json"]).expect(0).text();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["sources"][0]["quarantine"]["path"], "sub/log.quarantine");
+    run_sluice(&folder, &["run", "sub/p.toml"]).expect(3);
+    assert_eq!(folder.read("sub/log.quarantine"), b"stray");
+    assert!(!folder.at("log.quarantine").exists());
+    assert!(plan().contains("sub/log.quarantine  exists; --overwrite replaces it"), "{}", plan());
+    // Without a pipeline file it is in the current folder, wherever the pipeline is saved.
+    let keep = ["--source-option", "on_damage=quarantine"];
+    let convert = [&["convert", "sub/in.lcm", "--to", "o.jsonl"][..], &keep].concat();
+    let printed =
+        run_sluice(&folder, &[&convert[..], &["--print-pipeline"]].concat()).expect(0).text();
+    folder.write("sub/saved.toml", printed);
+    run_sluice(&folder, &["run", "sub/saved.toml"]).expect(3);
+    assert_eq!(folder.read("log.quarantine"), b"stray");
+    run_sluice(&folder, &[&convert[..], &["--overwrite"]].concat()).expect(3);
 }

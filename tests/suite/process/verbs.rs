@@ -197,6 +197,24 @@ fn verify_finds_changed_files() {
 }
 
 #[test]
+fn verify_compares_files_that_no_source_reads_with_their_manifest() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(1, 3)));
+    let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
+        [sinks.out]\nplugin = \"files\"\nfrom = \"log\"\npath = \"out/\"\n\
+        name = \"{sequence}.bin\"\n";
+    folder.write("payloads.toml", text);
+    run_sluice(&folder, &["run", "payloads.toml"]).expect(0);
+    run_sluice(&folder, &["verify", "out/0.bin"]).expect(0);
+    folder.write("other.bin", folder.read("out/0.bin"));
+    let said = run_sluice(&folder, &["verify", "other.bin"]).expect(1).text();
+    assert!(
+        said.contains("no manifest names it, and no source of this program reads it"),
+        "{said}"
+    );
+}
+
+#[test]
 fn verify_says_where_a_report_is_verified() {
     let folder = Folder::new();
     folder.write("in.lcm", log(&drive(1, 20)));

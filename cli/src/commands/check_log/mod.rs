@@ -231,7 +231,10 @@ fn pipeline(
     let source = convert::find_source(inputs, format.from.as_deref(), &format.options, shell)?;
     let from_source = conversion::behind(source, &format.options);
     let own_types = match target.decodes {
-        true => conversion::decoding_types(source, !args.decoding.types.is_empty()),
+        true => {
+            let own = conversion::own_types(source, inputs, shell);
+            conversion::decoding_types(source, own, !args.decoding.types.is_empty())
+        }
         false => Vec::new(),
     };
     let own_types: Vec<&str> = own_types.iter().map(String::as_str).collect();

@@ -38,7 +38,8 @@ impl LogResult {
             log,
             unmet,
             unmet_count,
-            events: report.sources.values().map(|source| source.events).sum(),
+            // Those that were compared: views in a log are not.
+            events: report.sinks.values().map(|sink| sink.events).sum(),
             bytes: report.bytes_read,
             damaged_ranges: report.damaged_ranges,
             is_complete: report.is_complete(),

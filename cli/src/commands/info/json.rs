@@ -60,6 +60,8 @@ fn channel_json(channel: &Channel, tally: &ChannelCensus, census: &Census) -> Va
         "types": types,
         "first_timestamp_ns": times.first,
         "last_timestamp_ns": times.last,
+        "earliest_timestamp_ns": times.earliest,
+        "latest_timestamp_ns": times.latest,
         "rate_hz": times.rate(),
         "largest_gap_ns": times.largest_gap,
         "steps_back": times.steps_back,

@@ -159,16 +159,14 @@ fn print_file(
 
 fn inspect(file: &Input, args: &InfoArgs, shell: &Shell) -> Result<LogSummary, Failure> {
     let format = InputFormat::from_args(&args.format)?;
-    generated::check_source_options("sluice info", &format, [file.clone()], shell)?;
-    let (source, options) = format.source_for(file, shell)?;
+    let (plugin, _) = format.source_for(file, shell)?;
+    let source = || generated::source_node("sluice info", &format, (plugin, &file.path), shell);
     let result = Arc::new(Mutex::new(Census::default()));
     let counting = CensusSink::new(Arc::clone(&result), TypeNames::from_paths(&args.types, shell)?);
-    let report =
-        inspection::read_into(source, &file.path, &options, DynSink::new(counting), shell)?;
+    let report = inspection::read_into(source()?, DynSink::new(counting), shell)?;
     let census = std::mem::take(&mut *result.lock().unwrap_or_else(PoisonError::into_inner));
-    let mut findings = inspection::findings(source, &file.path, &options, shell)?;
+    let (mut findings, bytes) = inspection::findings(&source()?, &file.path)?;
     findings.extend(report.notes.iter().map(|note| note.what.clone()));
-    let bytes = inspection::bytes_read(source, file, &options, shell)?;
-    let (path, format) = (file.path.clone(), source.name);
+    let (path, format) = (file.path.clone(), plugin.name);
     Ok(LogSummary { path, format, bytes, census, report, findings })
 }

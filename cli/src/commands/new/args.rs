@@ -12,7 +12,7 @@ contract that every plugin keeps. It compiles as it is.
 
 Examples:
   sluice new source gyro
-  sluice new codec gyro-samples --to crates/gyro-samples
+  sluice new codec gyro-samples --to ../gyro-samples
   sluice new sink heatmap --sluice ~/src/sluice
 
 Exit codes: 0 created; 1 could not be written; 2 the name is not available, the folder is in use, or

@@ -4,7 +4,6 @@ mod record;
 mod result;
 
 use std::path::{Path, PathBuf};
-use std::slice;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -30,46 +29,41 @@ pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> CommandResult {
     let format = InputFormat::from_args(&args.format)?;
     // Invalid format options are an error for the whole command.
     format.options_json()?;
-    let paths = paths(args, shell)?;
-    refuse_wrong_format(args, &paths, &format, shell)?;
-    for path in &paths {
-        let result = match verify_path(path, &format, shell) {
+    let logs = expand(args, shell)?;
+    refuse_wrong_format(args, &logs, &format, shell)?;
+    for (path, found) in logs {
+        let result = match found.and_then(|found| verify(&found, &format, shell)) {
             Ok(result) => result,
             Err(failure @ (Failure::Mistakes(_) | Failure::StdoutClosed)) => return Err(failure),
             Err(failure) => VerifyResult::different(failure.message()),
         };
         match args.json {
-            true => stdout::json(&result.to_json(path).to_string(), shell)?,
-            false => stdout::text(&result.text(path), shell)?,
+            true => stdout::json(&result.to_json(&path).to_string(), shell)?,
+            false => stdout::text(&result.text(&path), shell)?,
         }
         worst = worst.max(result.status());
     }
     Ok(worst)
 }
 
-/// The paths to verify: URLs of files are resolved, and globs expanded.
-fn paths(args: &VerifyArgs, shell: &Shell) -> Result<Vec<PathBuf>, Failure> {
-    let mut paths = Vec::new();
+/// A path, and what is there, or why nothing is.
+type FoundPath = (PathBuf, Result<Input, Failure>);
+
+/// What is to be verified: URLs of files are resolved, and globs expanded, also to folders that no
+/// source reads. A failure is reported in its place.
+fn expand(args: &VerifyArgs, shell: &Shell) -> Result<Vec<FoundPath>, Failure> {
+    let mut all = Vec::new();
     for word in &args.paths {
-        let path = match word.to_str() {
+        let path: PathBuf = match word.to_str() {
             Some(text) => inputs::path_of_url(text, "all events are verified", shell)?.into(),
             None => word.clone(),
         };
-        // All folders, also those that no source reads. A failure is reported in its place.
-        let mut found = files::folders(&path).unwrap_or_default();
-        if found.is_empty() {
-            let files = files::expand(slice::from_ref(&path)).unwrap_or_default();
-            found.extend(files.into_iter().map(|file| file.path));
-            // With a slash at its end, a glob matches folders only.
-            found.extend(files::folders(&path.join("")).unwrap_or_default());
-            found.sort();
+        match files::expand_with_folders(&path) {
+            Ok(found) => all.extend(found.into_iter().map(|found| (found.path.clone(), Ok(found)))),
+            Err(error) => all.push((path, Err(error.into()))),
         }
-        if found.is_empty() {
-            found.push(path);
-        }
-        paths.append(&mut found);
     }
-    Ok(paths)
+    Ok(all)
 }
 
 /// How the files in an output folder differ from their record.
@@ -81,7 +75,7 @@ pub(crate) fn folder_differences(folder: &Path, shell: &Shell) -> Result<Vec<Str
 /// format if there is no log to read.
 fn refuse_wrong_format(
     args: &VerifyArgs,
-    paths: &[PathBuf],
+    found: &[FoundPath],
     format: &InputFormat,
     shell: &Shell,
 ) -> Result<(), Failure> {
@@ -92,15 +86,16 @@ fn refuse_wrong_format(
     if let Some(name) = &format.from {
         inputs::plugin_named(shell, PluginKind::Source, name)?;
     }
-    let logs: Vec<&PathBuf> = paths.iter().filter(|path| is_log(path, shell)).collect();
-    if logs.is_empty() {
+    // Names that mean nothing may be those of logs, and are reported in their place.
+    let is_other =
+        |found: &&Result<Input, _>| found.as_ref().is_ok_and(|found| !is_log(&found.path, shell));
+    let mut logs = found.iter().map(|(_, found)| found).filter(|found| !is_other(found)).peekable();
+    if logs.peek().is_none() {
         let what = "--from, --describe and --source-option say how to read a log, and no path is \
                     one: folders and reports are compared with their records";
         return Err(Failure::Usage(what.to_owned()));
     }
-    // Names that stand for no file are reported in their place.
-    let files = logs.into_iter().flat_map(|path| inputs::expand(shell, path).unwrap_or_default());
-    generated::check_source_options("sluice verify", format, files, shell)
+    generated::check_source_options("sluice verify", format, logs.flatten().cloned(), shell)
 }
 
 /// Whether a path is verified by reading it.
@@ -121,10 +116,11 @@ fn is_folder_log(folder: &Path, shell: &Shell) -> bool {
     is_read && !record::has_record(folder)
 }
 
-fn verify_path(path: &Path, format: &InputFormat, shell: &Shell) -> Result<VerifyResult, Failure> {
+fn verify(found: &Input, format: &InputFormat, shell: &Shell) -> Result<VerifyResult, Failure> {
+    let path = &found.path;
     if files::is_folder(path) {
         return match is_folder_log(path, shell) {
-            true => verify_file(path, format, shell),
+            true => verify_log(found, format, shell),
             false => verify_folder(path, shell),
         };
     }
@@ -134,27 +130,24 @@ fn verify_path(path: &Path, format: &InputFormat, shell: &Shell) -> Result<Verif
     if let Some(report) = record::report(path)? {
         return Ok(verify_report(&report, shell));
     }
-    verify_file(path, format, shell)
+    verify_log(found, format, shell)
 }
 
-/// Compares a file with its records in the folders above it, then reads it in full.
-fn verify_file(path: &Path, format: &InputFormat, shell: &Shell) -> Result<VerifyResult, Failure> {
-    let mut result = VerifyResult::default();
-    let files = inputs::expand(shell, path)?;
-    let recorded = record::recorded(path)?;
-    match compare_recorded(path, &recorded, shell) {
-        Some(compared) => result = compared,
-        None => result.count(&files),
-    }
-    for file in &files {
-        match format.source_for(file, shell) {
-            Ok((source, options)) => read_through(file, source, &options, &mut result, shell)?,
-            Err(failure) if format.from.is_some() => return Err(failure),
-            // Some formats can only be written; the record is all there is then.
-            Err(Failure::Usage(_)) if !recorded.is_empty() => {}
-            Err(Failure::Usage(_)) => result.differences.push(NOTHING_TO_COMPARE.to_owned()),
-            Err(failure) => return Err(failure),
+/// Compares a log with its records in the folders above it, then reads it in full.
+fn verify_log(log: &Input, format: &InputFormat, shell: &Shell) -> Result<VerifyResult, Failure> {
+    let recorded = record::recorded(&log.path)?;
+    let mut result = compare_recorded(&log.path, &recorded, shell).unwrap_or_else(|| {
+        let bytes = log.bytes.unwrap_or_default();
+        VerifyResult { files: 1, bytes, ..VerifyResult::default() }
+    });
+    match format.source_for(log, shell) {
+        Ok((source, options)) => read_through(log, source, &options, &mut result, shell)?,
+        Err(failure) if format.from.is_some() => return Err(failure),
+        // Some formats can only be written; the record is all there is then.
+        Err(Failure::Usage(_) | Failure::NotALog(_)) => {
+            result.differences.extend(recorded.is_empty().then(|| NOTHING_TO_COMPARE.to_owned()));
         }
+        Err(failure) => return Err(failure),
     }
     Ok(result)
 }

@@ -84,10 +84,28 @@ pub fn expand(names: &[PathBuf]) -> Result<Vec<Input>, Error> {
             Err(error) if error.kind() == io::ErrorKind::NotFound && is_glob(name.as_os_str()) => {
                 inputs.extend(matches(name)?);
             }
-            Err(error) => return Err(Error::io("open", name, error)),
+            Err(error) => return Err(not_found(name, Error::io("open", name, error))),
         }
     }
     Ok(inputs)
+}
+
+/// Like [`expand`], but also the folder of this name, or the folders that match it as a glob. They
+/// have no length, nor have links that lead nowhere, which whoever opens them reports.
+pub fn expand_with_folders(name: &Path) -> Result<Vec<Input>, Error> {
+    let found = match is_glob_of_paths(name) {
+        true => globs::expand(name)?,
+        false if is_folder(name) => vec![name.to_owned()],
+        false => return expand(&[name.to_owned()]),
+    };
+    if found.is_empty() {
+        return Err(no_match(name));
+    }
+    let input = |path: PathBuf| {
+        let file = fs::metadata(&path).ok().filter(fs::Metadata::is_file);
+        Input { path, bytes: file.map(|meta| meta.len()) }
+    };
+    Ok(found.into_iter().map(input).collect())
 }
 
 /// The folders that a name means: the folder of that name, or, if it is a glob that matches no
@@ -96,13 +114,17 @@ pub fn folders(name: &Path) -> Result<Vec<PathBuf>, Error> {
     if is_folder(name) {
         return Ok(vec![name.to_owned()]);
     }
-    let is_file = name == Path::new("-") || store::is_address(name) || name.exists();
-    if is_file || !is_glob(name.as_os_str()) {
+    if !is_glob_of_paths(name) {
         return Ok(Vec::new());
     }
     let found = globs::expand(name)?;
     let has_file = found.iter().any(|path| !path.is_dir());
     Ok(if has_file { Vec::new() } else { found })
+}
+
+/// Whether a name is a glob, and nothing has that name.
+fn is_glob_of_paths(name: &Path) -> bool {
+    is_glob(name.as_os_str()) && !store::is_address(name) && !name.exists()
 }
 
 fn matches(name: &Path) -> Result<Vec<Input>, Error> {
@@ -114,10 +136,19 @@ fn matches(name: &Path) -> Result<Vec<Input>, Error> {
             found.push(input(&path, &meta)?);
         }
     }
-    if found.is_empty() {
-        return Err(Error::refused(format!("no file matches `{}`", name.display())));
+    if found.is_empty() { Err(no_match(name)) } else { Ok(found) }
+}
+
+fn no_match(glob: &Path) -> Error {
+    not_found(glob, Error::refused(format!("no file matches `{}`", glob.display())))
+}
+
+/// The error for a name without a file, which may be meant as a URL.
+fn not_found(name: &Path, error: Error) -> Error {
+    match store::advice_for_url(name) {
+        Some(advice) => error.with_detail(&advice),
+        None => error,
     }
-    Ok(found)
 }
 
 fn input(path: &Path, meta: &fs::Metadata) -> Result<Input, Error> {
@@ -322,6 +353,11 @@ pub fn refuse_repeated_streams<'i>(
         }
     }
     Ok(())
+}
+
+/// Whether a path is a name of standard input.
+pub fn is_standard_input(path: &Path) -> bool {
+    ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"].iter().any(|name| path == Path::new(name))
 }
 
 /// Whether a path is standard input (`-`), a device, a pipe or a socket.

@@ -68,6 +68,8 @@ pub(super) struct Unpacker<R> {
     failure: Option<io::Error>,
     /// Why decompression failed, if the bytes that show what the frame needs do not come yet.
     undecided: Option<io::Error>,
+    /// Whether nothing was decompressed before.
+    is_first_block: bool,
     /// Whether the frame was searched for. It may be one that the damaged frame contains, as
     /// payloads may be compressed: then neither a frame nor the end follows it.
     is_found: bool,
@@ -92,6 +94,7 @@ impl<R: Read> Unpacker<R> {
             passed: None,
             failure: None,
             undecided: None,
+            is_first_block: true,
             is_found: false,
             search: None,
         })
@@ -202,6 +205,7 @@ impl<R: Read> Unpacker<R> {
         self.from.consume(used);
         if written > 0 {
             self.from.note_output();
+            self.is_first_block = false;
         }
         self.is_between &= used == 0;
         // Behind a frame, it holds nothing.
@@ -274,6 +278,11 @@ impl<R: Read> Unpacker<R> {
             }
         }
         let is_checked = is_checksum_error(&error);
+        let may_need_dictionary = self.is_first_block && !self.is_found && !self.is_cut_off;
+        let error = match may_need_dictionary && !is_checked {
+            true => io::Error::other(format!("{error} ({DICTIONARY})")),
+            false => error,
+        };
         // With another frame behind its checksum, its length is right: what it holds is its own.
         let is_whole = is_checked && {
             self.from.consume(self.wanted);
@@ -302,6 +311,10 @@ impl<R: Read> Unpacker<R> {
         }
     }
 }
+
+/// What the first block of a log may be, instead of damaged.
+const DICTIONARY: &str = "if it was compressed with a dictionary, decompress it with that first: \
+                          zstd -d -D DICTIONARY FILE";
 
 fn unverified(why: impl fmt::Display, len: u64) -> String {
     format!("{why}; {len} bytes of it were read before that, and what they hold may be wrong")

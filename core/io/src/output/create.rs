@@ -1,7 +1,7 @@
 //! Creating outputs: new, continued, growing under their final names, or written directly.
 
 use std::fs::{OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -80,13 +80,13 @@ impl Outputs {
         packing: Packing,
     ) -> Result<OutputFile, Error> {
         if target == Path::new("-") {
-            return Ok(self.direct(target, Box::new(io::stdout())));
+            return Ok(self.direct(target, io::stdout()));
         }
         let staged = self.prepare_parent(target)?;
         if is_special(target) {
             let file = OpenOptions::new().write(true).open(target);
             let file = file.map_err(|e| Error::io("open", target, e))?;
-            return Ok(self.direct(target, Box::new(file)));
+            return Ok(self.direct(target, file));
         }
         self.expect_new(target, existing == IfExists::Keep)?;
         let kept = existing == IfExists::Keep && target.is_file();
@@ -161,12 +161,17 @@ impl Outputs {
         Ok(output)
     }
 
-    fn direct(self: &Arc<Self>, target: &Path, to: Box<dyn Write + Send>) -> OutputFile {
+    fn direct(
+        self: &Arc<Self>,
+        target: &Path,
+        to: impl Write + IsTerminal + Send + 'static,
+    ) -> OutputFile {
+        let is_terminal = to.is_terminal();
         OutputFile {
             outputs: Arc::clone(self),
             target: target.to_owned(),
             at: target.to_owned(),
-            destination: Destination::Direct(to),
+            destination: Destination::Direct { to: Box::new(to), is_terminal },
             hasher: self.hash.then(blake3::Hasher::new),
             bytes: 0,
             base: None,

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::disk_file::DiskFile;
 use super::faults::{FaultInjector, OutputStep, flush, inject, write_all, write_all_at};
-use super::{Outputs, Overwrite, PublishedFile, StagedOutput, folder_of};
+use super::{Displacement, Outputs, Overwrite, PublishedFile, StagedOutput, folder_of};
 use crate::Error;
 use crate::frames::{self, SeekTableBuilder};
 use crate::tasks::{Job, OrderedTasks, TaskPool};
@@ -38,7 +38,11 @@ pub struct OutputFile {
 pub(super) enum Destination {
     Plain(DiskFile),
     Packed(Box<FrameWriter>),
-    Direct(Box<dyn Write + Send>),
+    /// Standard output, a device, a pipe or a socket.
+    Direct {
+        to: Box<dyn Write + Send>,
+        is_terminal: bool,
+    },
 }
 
 /// A file of frames, compressed by tasks.
@@ -245,7 +249,7 @@ impl OutputFile {
                 packed.write(&self.target, bytes)?;
                 Ok(())
             }
-            Destination::Direct(to) => write_all(faults, to, bytes),
+            Destination::Direct { to, .. } => write_all(faults, to, bytes),
         };
         if let Err(error) = written {
             // A file that grows is as it was.
@@ -254,7 +258,7 @@ impl OutputFile {
         }
         self.bytes += bytes.len() as u64;
         self.outputs.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        if let (Some(hasher), Destination::Plain(_) | Destination::Direct(_)) =
+        if let (Some(hasher), Destination::Plain(_) | Destination::Direct { .. }) =
             (&mut self.hasher, &self.destination)
         {
             hasher.update(bytes);
@@ -277,7 +281,9 @@ impl OutputFile {
         match &mut self.destination {
             Destination::Plain(_) => Ok(()),
             Destination::Packed(packed) => packed.flush(&self.target),
-            Destination::Direct(to) => to.flush().map_err(|e| Error::io("write", &self.target, e)),
+            Destination::Direct { to, .. } => {
+                to.flush().map_err(|e| Error::io("write", &self.target, e))
+            }
         }
     }
 
@@ -378,30 +384,26 @@ impl OutputFile {
                 ended = written;
                 (Some(counted.disk), counted.hasher, counted.bytes)
             }
-            Destination::Direct(mut to) => {
+            Destination::Direct { mut to, .. } => {
                 to.flush().map_err(fail)?;
                 (None, hasher, bytes)
             }
         };
         let is_truncated = file.as_mut().is_some_and(DiskFile::is_truncated);
         let file = file.map(DiskFile::finish).transpose().map_err(fail)?;
-        let mut is_displaced = false;
+        let mut displaced = is_truncated.then_some(Displacement::Truncated);
         // What is left of the others is synced together when they are published.
         if let Some(file) = file.filter(|_| base.is_some()) {
             sync(faults, &file).map_err(fail)?;
-            is_displaced = is_truncated || !leads_to(&at, &file);
+            let is_moved = !leads_to(&at, &file);
+            displaced = displaced.or(is_moved.then_some(Displacement::Moved));
         }
         let blake3 = hasher.map(|hasher| hasher.finalize().to_hex().to_string());
         let replaces = continues || outputs.overwrite != Overwrite::Refuse;
         let mut state = outputs.state();
         let temporary = state.open.remove(&target);
         state.growing.remove(&target);
-        if is_displaced {
-            state.displaced.push(name.to_owned());
-        }
-        if is_truncated {
-            state.truncated.push(name.to_owned());
-        }
+        state.displaced.extend(displaced.map(|how| (name.to_owned(), how)));
         let bytes = bytes + base.unwrap_or(0);
         let file = PublishedFile { path: name.to_owned(), rows, bytes, blake3 };
         state.staged.push(StagedOutput { temporary, at, file, replaces });

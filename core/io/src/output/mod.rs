@@ -98,6 +98,15 @@ pub struct PublishedFile {
     pub blake3: Option<String>,
 }
 
+/// How others changed a file that grew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Displacement {
+    /// They moved or removed it.
+    Moved,
+    /// They truncated it, and perhaps moved it, too.
+    Truncated,
+}
+
 /// The outputs of a run: creates files under temporary names, and publishes them together.
 #[derive(Debug)]
 pub struct Outputs {
@@ -131,10 +140,8 @@ struct State {
     events_in_frames: BTreeMap<PathBuf, Arc<AtomicU64>>,
     /// Those of them that this run created.
     fresh: BTreeSet<PathBuf>,
-    /// Those that were moved, removed or truncated by others before they were complete.
-    displaced: Vec<PathBuf>,
-    /// Those of them that were truncated.
-    truncated: Vec<PathBuf>,
+    /// Those that others changed before they were complete.
+    displaced: Vec<(PathBuf, Displacement)>,
     /// Open temporary files and staging directories, by target.
     open: BTreeMap<PathBuf, PathBuf>,
     /// The canonical paths of all targets so far.
@@ -271,14 +278,9 @@ impl Outputs {
         }
     }
 
-    /// The complete files that grew, and were moved, removed or truncated by others meanwhile.
-    pub fn displaced(&self) -> Vec<PathBuf> {
+    /// The complete files that grew, and that others changed meanwhile.
+    pub fn displaced(&self) -> Vec<(PathBuf, Displacement)> {
         self.state().displaced.clone()
-    }
-
-    /// Those of them that were truncated.
-    pub fn truncated(&self) -> Vec<PathBuf> {
-        self.state().truncated.clone()
     }
 
     /// The actual path of a target: mostly its own.

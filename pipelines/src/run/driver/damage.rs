@@ -29,7 +29,7 @@ impl SourceDamage {
         outputs: &Arc<Outputs>,
         origin: &Arc<RunOrigin>,
     ) -> Result<Self, Error> {
-        let policies = sources.iter().map(|source| (source.node, &*source.name, &source.damage));
+        let policies = sources.iter().map(|source| (source.node, &source.damage));
         let quarantines = quarantine::open(policies, outputs)?;
         let (kept, bytes) = (Vec::new(), BTreeMap::new());
         Ok(Self { origin: Arc::clone(origin), quarantines, kept, ranges: 0, bytes })

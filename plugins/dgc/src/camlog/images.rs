@@ -23,12 +23,14 @@ pub(super) struct ImageReader<'s> {
     dropped: DroppedFields,
 }
 
-/// Counts of what `image_t` cannot hold.
+/// Counts of frames and fields that `image_t` cannot hold as they are.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct DroppedFields {
     bus_times: u64,
     ignored: u64,
     without_camera: u64,
+    negative_sizes: u64,
+    negative_times: u64,
 }
 
 impl<'s> ImageReader<'s> {
@@ -41,14 +43,16 @@ impl<'s> ImageReader<'s> {
         Self { frames, losses, has_channel_option, dropped: DroppedFields::default() }
     }
 
-    /// Notes what was dropped so far, once.
+    /// Notes what was dropped or changed so far, once.
     fn note(&mut self) {
-        let DroppedFields { bus_times, ignored, without_camera } =
+        let DroppedFields { bus_times, ignored, without_camera, negative_sizes, negative_times } =
             std::mem::take(&mut self.dropped);
         let notes = [
             (bus_times, "frames with a camera bus time, which `image_t` cannot hold; dropped"),
             (ignored, "comment and metadata fields, which `image_t` cannot hold; dropped"),
             (without_camera, WITHOUT_CAMERA),
+            (negative_sizes, NEGATIVE_SIZE),
+            (negative_times, NEGATIVE_TIME),
         ];
         for (count, what) in notes {
             if count > 0 {
@@ -58,6 +62,10 @@ impl<'s> ImageReader<'s> {
     }
 }
 
+const NEGATIVE_SIZE: &str = "frames with a width, height or stride above 32767, which `image_t` \
+                             stores as a negative number: add 65536 to it";
+const NEGATIVE_TIME: &str = "frames with a capture time of 2^63 µs or more, which `image_t` \
+                             stores as a negative `utime`: add 2^64 to it";
 const WITHOUT_CAMERA: &str =
     "frames that do not say of which camera they are; name their channel with `channel`";
 
@@ -103,6 +111,10 @@ fn messages(
         times.push(nanos(frame.micros));
         dropped.bus_times += u64::from(frame.bus_time != 0);
         dropped.ignored += frame.ignored_fields;
+        let sizes = [frame.width, frame.height, frame.stride];
+        let is_negative = sizes.into_iter().any(|size| i16::try_from(size).is_err());
+        dropped.negative_sizes += u64::from(is_negative);
+        dropped.negative_times += u64::from(i64::try_from(frame.micros).is_err());
         dropped.without_camera += u64::from(!has_channel_option && frame.uid(payload) == 0);
     }
     let is_wide = times.iter().any(|time| i64::try_from(*time).is_err());

@@ -134,6 +134,25 @@ fn dropped_fields_are_noted() {
 }
 
 #[test]
+fn sizes_and_times_that_become_negative_are_noted() {
+    let of_size = |size| {
+        let info = [&format(size)[..], &[0; 32]].concat();
+        [field(7, &info), field(1, b"a")].concat()
+    };
+    let frames = [of_size([40000, 480]), of_size([32767, 32767]), frame(AHEAD, 1 << 63, 1, b"b")];
+    let log = log(&frames.concat());
+    let context = ReadContext::standalone("test");
+    let found = gather_with(&*source(&log.path, json!({})), u64::MAX, &context).unwrap();
+    assert_eq!((found.events.len(), found.events[0].payload[16..18].to_vec()), (3, vec![156, 64]));
+    let notes = context.losses.take_notes();
+    let counts = |part: &str| {
+        notes.iter().filter(|note| note.0.contains(part)).map(|note| note.1).collect::<Vec<_>>()
+    };
+    assert_eq!(counts("above 32767"), [1], "{notes:?}");
+    assert_eq!(counts("negative `utime`"), [1], "{notes:?}");
+}
+
+#[test]
 fn channels_follow_from_cameras_or_the_option_channel() {
     let log = log(&[frame(AHEAD, BEGIN, 0, b"a"), frame(5, BEGIN, 1, b"b")].concat());
     let names = |options: Value| {

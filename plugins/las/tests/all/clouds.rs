@@ -217,6 +217,22 @@ fn nulls_are_written_as_zero_or_black_and_counted() {
 }
 
 #[test]
+fn colours_that_are_not_written_are_not_noted_as_black() {
+    let folder = tempfile::tempdir().unwrap();
+    let axis = || Arc::new(Float64Array::from(vec![1.0; 2])) as ArrayRef;
+    let part = || Arc::new(UInt8Array::from(vec![Some(1), None])) as ArrayRef;
+    let bare = || vec![("x", axis()), ("y", axis()), ("z", axis())];
+    let coloured = [bare(), vec![("red", part()), ("green", part()), ("blue", part())]].concat();
+    let context = context();
+    let batches =
+        [bare(), coloured].map(|members| one_event(members, ListKind::Large, &context.channels));
+    let options = json!({ "path": folder.path().join("cloud.las") });
+    let notes = run(options, batches.into(), &context).unwrap().notes;
+    let [(note, 2)] = &notes[..] else { panic!("{notes:?}") };
+    assert!(note.contains("not written since the first points have none"), "{note}");
+}
+
+#[test]
 fn a_field_without_points_is_noted_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cloud.las");

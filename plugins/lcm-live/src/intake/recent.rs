@@ -100,12 +100,18 @@ impl RecentMessages {
             return Recall::Other { lost: 0 };
         };
         let is_received = message.state == MessageState::Received;
+        let is_given_up = message.state == MessageState::GivenUp;
+        let may_be_another = after_silence && digest.is_some();
+        // It may be the late first fragment of the lost message as well. Counts if others follow.
+        let is_unclear = may_be_another && is_given_up && message.digest.is_none();
+        message.ignored = message.ignored.saturating_add(is_unclear.into());
+        let is_another = may_be_another && (is_received || is_given_up && !is_unclear);
         let is_equal = !message.replace_digest(digest);
-        if is_equal && !(is_received && after_silence && digest.is_some()) {
+        if is_equal && !is_another {
             return if is_received { Recall::Received } else { Recall::Ignored };
         }
         message.repeats = message.repeats.saturating_add(1);
-        if message.state == MessageState::GivenUp && !is_certain {
+        if is_given_up && !is_certain {
             message.ignored += 1;
             return Recall::Ignored;
         }
@@ -291,7 +297,7 @@ mod tests {
         let mut recent = RecentMessages::default();
         // It need not be remembered.
         recent.give_up(7);
-        assert_eq!(recent.recall((7, Long), digest(0), true), Recall::Ignored);
+        assert_eq!(recent.recall((7, Long), digest(0), false), Recall::Ignored);
         assert_eq!(recent.ignore(7, digest(1), false), 0);
         for contents in 2..8 {
             assert_eq!(recent.recall((7, Long), digest(contents), false), Recall::Ignored);
@@ -322,5 +328,13 @@ mod tests {
         recent.give_up(7);
         assert_eq!(recent.recall((7, Long), digest(1), false), Recall::Ignored);
         assert_eq!(recent.recall((7, Long), digest(2), true), Recall::Other { lost: 1 });
+        // A message that begins like the one before it is another one, too.
+        recent.give_up(7);
+        assert_eq!(recent.recall((7, Long), digest(2), false), Recall::Ignored);
+        assert_eq!(recent.recall((7, Long), digest(2), true), OTHER);
+        // One after a message whose first fragment was lost is counted once others show it.
+        recent.give_up(8);
+        assert_eq!(recent.recall((8, Long), digest(3), true), Recall::Ignored);
+        assert_eq!(recent.recall((8, Long), digest(4), true), Recall::Other { lost: 1 });
     }
 }

@@ -72,7 +72,7 @@ pub(super) fn implausible(head: Head, content: &[u8]) -> Option<String> {
     let content = content.get(..usize::try_from(len).unwrap_or(usize::MAX)).unwrap_or(content);
     let is_all = content.len() as u64 == len;
     let inside = fits(opcode, content, len).unwrap_or(!is_all);
-    (!inside).then(|| format!("the fields of a {name} record contradict its length, {len}"))
+    (!inside).then(|| format!("the fields of the {name} record contradict its length, {len}"))
 }
 
 /// Whether the fields of a record, whose content starts with these bytes, fit into its length;

@@ -169,4 +169,11 @@ fn a_chunk_with_a_wrong_length_is_not_taken_for_a_cut_one() {
     let contents = read(&[front(), wrong, chunk(3, "", &messages(3, 10)), end()].concat());
     assert_eq!((contents.events.len(), contents.damage.len()), (8, 1));
     assert!(contents.damage[0].2.contains("should be"), "{:?}", contents.damage);
+    // At the end of a file that has no footer, too.
+    let mut wrong = chunk(5, "", &messages(5, 10));
+    let longer = wrong.len() as u64 - 9 + 5;
+    wrong[1..9].copy_from_slice(&longer.to_le_bytes());
+    let contents = read(&[front(), wrong].concat());
+    assert_eq!(contents.events.len(), 5);
+    assert!(contents.damage[0].2.contains("should be"), "{:?}", contents.damage);
 }

@@ -14,10 +14,14 @@ use sluice_model::{
 
 use super::{CHANNEL, OriginalChannel, TypedLayer, VIEW};
 
-/// Options of `from-protobuf`. It has none.
+/// Options of `from-protobuf`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct FromProtobuf {}
+pub(crate) struct FromProtobuf {
+    /// Whether to note the views that are dropped. Generated pipelines do if channels are named:
+    /// otherwise nobody misses views, which only show what other events hold.
+    note_views: bool,
+}
 
 sluice_model::register! {
     stage "from-protobuf": FromProtobuf,
@@ -28,17 +32,22 @@ sluice_model::register! {
 impl TryFrom<FromProtobuf> for Stage {
     type Error = OptionsError;
 
-    fn try_from(_: FromProtobuf) -> Result<Self, OptionsError> {
-        Ok(Stage::Map(Box::new(Restore::default())))
+    fn try_from(options: FromProtobuf) -> Result<Self, OptionsError> {
+        let FromProtobuf { note_views } = options;
+        Ok(Stage::Map(Box::new(Restore { note_views, ..Restore::default() })))
     }
 }
 
 #[derive(Debug, Default)]
 struct Restore {
+    note_views: bool,
     /// The layers so far: channels of one type share theirs.
     layers: Mutex<Vec<Arc<TypedLayer>>>,
     plans: PerChannel<ChannelPlan>,
 }
+
+const DROPPED_VIEWS: &str = "events of views, which only show what other channels hold; dropped: a \
+                             conversion to MCAP keeps them, or a pipeline without `from-protobuf`";
 
 /// What happens to the events of a channel.
 #[derive(Clone, Debug)]
@@ -110,7 +119,11 @@ impl Map for Restore {
         let plans = self.plans.table(channels, |channel| self.plan(channel, context))?;
         let plan = |row: usize| &plans[batch.channels()[row] as usize];
         let kept = batch.retain(|row| !matches!(plan(row), ChannelPlan::Drop));
-        context.report.filtered += (batch.len() - kept.len()) as u64;
+        let views = (batch.len() - kept.len()) as u64;
+        context.report.filtered += views;
+        if views > 0 && self.note_views {
+            context.note(DROPPED_VIEWS, views);
+        }
         let mut batch = kept;
 
         let has_rows = batch.decoded_mask();

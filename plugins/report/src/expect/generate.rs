@@ -42,7 +42,7 @@ pub fn from_figures(figures: &Figures) -> String {
     let too_many = figures.thinned.iter().find(|thinned| thinned.what == Thinned::CHANNELS);
     if let Some(Thinned { of, shown, .. }) = too_many {
         file.line(format_args!(
-            "\n# It has {of} channels, more than the {shown} that can be compared."
+            "\n# The log has {of} channels, more than the {shown} that can be compared."
         ));
         return file.text;
     }

@@ -371,6 +371,10 @@ mod tests {
         let (line, _, message, _) = mistake("[log]\ndamage = 0\n[channels.\"re:(\"]\n");
         assert_eq!(line, 3);
         assert!(message.contains("not a regular expression"), "{message}");
+        for text in ["log = -1\n", "[channels]\nA = 1\n"] {
+            let (_, _, message, _) = mistake(text);
+            assert!(message.ends_with("expected a table"), "{message}");
+        }
         let (line, _, _, help) = mistake("[channel.A]\nrate = 1\n");
         assert_eq!((line, help.as_deref()), (1, Some("did you mean `channels`?")));
         let (line, ..) = mistake("[channels.A]\nrate = { hz = 10, tolerance = 2 }\n");

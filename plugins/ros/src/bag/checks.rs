@@ -10,9 +10,9 @@ use sluice_model::options::ByteSize;
 use sluice_model::{BlockPool, Error};
 
 use super::index::{BagIndex, ChunkEntry};
-use super::skip::{MAX_INDEX, bytes};
+use super::skip::{self, MAX_INDEX, bytes};
 use super::window::{BagWindow, FoundAt};
-use super::wire::{RecordHeader, index_entries, message_counts, whole_records};
+use super::wire::{RecordHeader, index_entries, whole_records};
 
 /// By connection, the times of messages, and their places in the records of a chunk.
 pub(super) type Messages = BTreeMap<u32, Vec<(i64, u32)>>;
@@ -108,11 +108,8 @@ pub(super) fn is_described(
 ) -> Result<bool, Error> {
     let times = || messages.values().flatten().map(|(time, _)| *time);
     let Some((first, last)) = times().min().zip(times().max()) else { return Ok(true) };
-    let Some(summary) = chunk.summary.filter(|summary| summary.counts.1 <= MAX_INDEX) else {
-        return Ok(false);
-    };
-    let (at, len) = summary.counts;
-    let counts = message_counts(&bytes(window, at, len)?).unwrap_or_default();
+    let Some(summary) = chunk.summary else { return Ok(false) };
+    let counts = skip::counts(window, summary)?;
     let is_counted = |(id, list): (&u32, &Vec<_>)| {
         counts.get(id).is_some_and(|count| *count as usize == list.len())
     };

@@ -47,7 +47,10 @@ pub(crate) fn is_consistent(
 }
 
 /// The numbers of a chunk's messages; none if they cannot be read.
-fn counts(window: &mut BagWindow, summary: SummaryPlace) -> Result<BTreeMap<u32, u32>, Error> {
+pub(super) fn counts(
+    window: &mut BagWindow,
+    summary: SummaryPlace,
+) -> Result<BTreeMap<u32, u32>, Error> {
     let (at, len) = summary.counts;
     let counts = match len <= MAX_INDEX {
         true => message_counts(&bytes(window, at, len)?),

@@ -17,6 +17,9 @@ use super::cell_type::{CellSample, CellType, ColumnBuilder, describe_cell, guess
 use super::options::{CsvSource, TimeUnit};
 use super::scan::{Cell, RowScan, scan};
 
+/// What some programs write at the start of a file.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// The maximum number of columns.
 const MAX_COLUMNS: usize = 2_000;
 /// How many rows to sample for guessing types.
@@ -71,7 +74,8 @@ impl CsvColumns {
         head: &[u8],
         is_whole: bool,
     ) -> Result<Option<Self>, HeaderError> {
-        let mut rows = HeadRows { options, bytes: head, at: 0, is_whole };
+        let at = if head.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+        let mut rows = HeadRows { options, bytes: head, at, is_whole };
         for _ in 0..options.skip {
             rows.skip_line()?;
         }
@@ -82,8 +86,8 @@ impl CsvColumns {
         let roles = ColumnRoles::new(options, &names).map_err(wrong)?;
         if options.columns.is_some() && rows.header_has_time(at, &roles) {
             return Err(wrong(
-                "the first line has a time where names are expected: if it is a row, set `header = \
-                 false`; otherwise also skip it, with `skip`"
+                "the first line has a time where names are expected: set `header = false`, and \
+                 `skip = 1` if it is no row"
                     .to_owned(),
             ));
         }
@@ -285,9 +289,7 @@ impl HeadRows<'_> {
             return Ok(None);
         }
         let (at, mut cells) = (self.at, Vec::new());
-        // The byte order mark that some programs write.
-        let mark = if at == 0 && self.rest().starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-        let row = self.rest().get(mark..).unwrap_or_default();
+        let row = self.rest();
         let wrong = |what: String| Err((at as u64, what));
         let len = match scan(row, self.options.delimiter_byte(), self.is_whole, &mut cells) {
             RowScan::Row(len) => len,
@@ -316,7 +318,7 @@ impl HeadRows<'_> {
             let (given, found) = (names.len(), cells.len());
             return wrong(format!("`columns` names {given} columns, but the header has {found}"));
         }
-        self.at = at + mark + len;
+        self.at = at + len;
         Ok(Some((at as u64, names)))
     }
 

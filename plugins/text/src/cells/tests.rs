@@ -204,7 +204,11 @@ fn a_file_whose_columns_cannot_be_known_is_refused_with_what_to_do() {
         assert!(message.contains("table.csv: at byte"), "{message}");
     };
     refused("a,b\n1,2\n", json!({}), &["`timestamp`", "`a`, `b`"]);
-    refused("1,2\n3,4\n", json!({ "columns": ["t", "x"] }), &["a time", "`header = false`"]);
+    for text in ["1,2\n3,4\n", "\u{feff}1,2\n3,4\n"] {
+        refused(text, json!({ "columns": ["t", "x"] }), &["a time", "`header = false`"]);
+        let all = gathered(text, json!({ "header": false, "columns": ["t", "x"] }));
+        assert_eq!((times(&all), all.damage.len()), (vec![SECOND, 3 * SECOND], 0));
+    }
     refused("t,b\n1,2\n", json!({ "timestamp": "when" }), &["no column `when`"]);
     refused("t,b\n1,2\n", json!({ "types": { "c": "f64" } }), &["no column `c`"]);
     refused("t,b,b\n1,2,3\n", json!({}), &["two columns are called `b`"]);

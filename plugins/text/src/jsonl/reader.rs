@@ -11,7 +11,7 @@ use sluice_model::{
     SplitStart,
 };
 
-use super::event::{EventHead, EventLines, LineContent};
+use super::event::{EventHead, EventLines, LineContent, without_mark};
 
 /// Reads one split of a file of JSON lines.
 #[derive(Debug)]
@@ -105,7 +105,9 @@ impl JsonLineReader {
             self.report(line, format!("the line is longer than {} bytes", self.max_len), None);
             return Ok(None);
         }
-        match self.events.read(self.lines.bytes(line), payloads)? {
+        let text = self.lines.bytes(line);
+        let text = if line.at == 0 { without_mark(text) } else { text };
+        match self.events.read(text, payloads)? {
             LineContent::Event(head) => return Ok(Some(head)),
             LineContent::Blank => {}
             LineContent::Damage(reason, channel) => self.report(line, reason, channel),

@@ -14,6 +14,7 @@ use sluice_model::{
 };
 
 use super::EXTENSIONS;
+use super::event::{NO_PAYLOAD, without_mark};
 use super::reader::JsonLineReader;
 
 /// Reads JSON lines with payloads.
@@ -54,6 +55,7 @@ sluice_model::register! {
     sample: include_str!("../../samples/jsonl-source.toml"),
     sniff: sniff,
     sniff_path: sniff_path,
+    refusal: refusal,
 }
 
 const KEYS: [&str; 2] = ["timestamp_ns", "channel"];
@@ -61,18 +63,35 @@ const KEYS: [&str; 2] = ["timestamp_ns", "channel"];
 /// Whether the first line is an object with a time, a channel and a payload. Lines without payloads
 /// are not damaged events, but another format. The line may be longer than `head`.
 fn sniff(head: &[u8]) -> SniffResult {
-    let text = head.trim_ascii_start();
-    let end = memchr(b'\n', text);
-    let line = end.and_then(|end| text.get(..end)).unwrap_or(text);
+    let (line, is_whole) = first_line(head);
     let has = |part: &str| memmem::find(line, part.as_bytes()).is_some();
     if !has("\"payload\"") && !has("\"size\":0,") && !has("\"size\": 0,") {
         return SniffResult::No;
     }
-    match end.and_then(|_| serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(line).ok()) {
-        Some(object) if KEYS.iter().all(|key| object.contains_key(*key)) => SniffResult::Yes,
-        Some(_) => SniffResult::No,
-        None => sniff_part(line, end.is_none()),
+    match has_keys(line).filter(|_| is_whole) {
+        Some(true) => SniffResult::Yes,
+        Some(false) => SniffResult::No,
+        None => sniff_part(line, !is_whole),
     }
+}
+
+/// The first line, and whether it has an end.
+fn first_line(head: &[u8]) -> (&[u8], bool) {
+    let text = without_mark(head).trim_ascii_start();
+    let end = memchr(b'\n', text);
+    (end.and_then(|end| text.get(..end)).unwrap_or(text), end.is_some())
+}
+
+/// Whether a line is an object with a time and a channel; `None` if it is no object.
+fn has_keys(line: &[u8]) -> Option<bool> {
+    let object = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(line).ok()?;
+    Some(KEYS.iter().all(|key| object.contains_key(*key)))
+}
+
+/// Refuses lines of events without payloads.
+fn refusal(head: &[u8]) -> Option<&'static str> {
+    let is_bare = sniff(head) == SniffResult::No && has_keys(first_line(head).0) == Some(true);
+    is_bare.then_some(NO_PAYLOAD)
 }
 
 /// How far to read a first line to find its payload, which follows the fields.
@@ -89,7 +108,7 @@ fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
     }
     loop {
         let head = files::head(path, len)?;
-        let text = head.trim_ascii_start();
+        let text = without_mark(&head).trim_ascii_start();
         if !text.is_empty() && !text.starts_with(b"{") {
             return Ok(SniffResult::No);
         }
@@ -215,6 +234,15 @@ mod tests {
     }
 
     #[test]
+    fn a_byte_order_mark_at_the_start_is_no_damage() {
+        let text = format!("\u{feff}{LINE}\n{LINE}\n");
+        let found = any_splitting_is_the_same(&source(&file(text.as_bytes())), &[1, 3, 50, 200]);
+        assert_eq!((found.events.len(), found.damage.len()), (2, 0));
+        let (events, at) = (whole(format!("{LINE}\n\u{feff}{LINE}\n").as_bytes()), LINE.len() + 1);
+        assert_eq!((events.events.len(), events.damage[0].0), (1, at as u64));
+    }
+
+    #[test]
     fn lines_above_the_maximum_length_are_damage() {
         let long = LINE.replace("log", &"l".repeat(400));
         let text = format!("{LINE}\n{long}\n{LINE}\n");
@@ -300,6 +328,7 @@ mod tests {
             LINE,
             &longer,
             &format!("\n{longer}"),
+            &format!("\u{feff}{longer}"),
             "{\"channel\":\"\",\"timestamp_ns\":1,\"payload\":",
         ] {
             assert_eq!(sniff(yes.as_bytes()), SniffResult::Yes, "{yes}");
@@ -315,6 +344,10 @@ mod tests {
             [bare, "", "\n", "{", "[1]", "{\"timestamp_ns\":1}\n", "timestamp_ns,channel\n", "\x28"]
         {
             assert_eq!(sniff(no.as_bytes()), SniffResult::No, "{no}");
+        }
+        assert!(refusal(bare.as_bytes()).unwrap().contains("`payload = true`"));
+        for other in [LINE, "", "{", "[1]", "{\"timestamp_ns\":1}\n", "timestamp_ns,channel\n"] {
+            assert_eq!(refusal(other.as_bytes()), None, "{other}");
         }
         let registry = Registry::linked();
         assert_eq!(registry.sniff(LINE.as_bytes())[0].name, "jsonl");

@@ -42,6 +42,8 @@ enum StageDefect {
     Panics,
     /// Allocates memory according to a length.
     BelievesLengths,
+    /// Fills memory according to the first bytes, which of valid events are text.
+    FillsLengths,
     /// Panics on times before 1970.
     PanicsBefore1970,
     /// Returns its events piece by piece, which is valid.
@@ -88,6 +90,7 @@ toy! {
     "misplaces-rows": MisplacesRows,
     "panics": Panics,
     "believes-lengths": BelievesLengths,
+    "fills-lengths": FillsLengths,
     "panics-before-1970": PanicsBefore1970,
     "gives-pieces": GivesPieces,
     "passes-more": PassesMore,
@@ -163,6 +166,12 @@ impl Map for ToyStage {
                     let at = event.payload.windows(4).any(|four| four == [0x7f; 4]);
                     let room: Vec<u8> = Vec::with_capacity(if at { 0x7f7f_7f7f } else { 0 });
                     std::hint::black_box(room);
+                }
+                Ok(batch)
+            }
+            StageDefect::FillsLengths => {
+                for len in batch.iter().filter_map(|event| event.payload.first_chunk::<4>()) {
+                    std::hint::black_box(vec![1u8; u32::from_le_bytes(*len) as usize]);
                 }
                 Ok(batch)
             }
@@ -327,6 +336,13 @@ fn panics_on_what_payloads_say() {
 fn memory_taken_by_what_payloads_say() {
     let words = ["payloads with lengths that cannot be"];
     expect_findings(&stage("believes-lengths").findings(), &[Promise::Memory], &words);
+}
+
+/// Valid events would fill the memory of the test's own process.
+#[test]
+fn memory_filled_by_what_every_payload_says() {
+    let words = ["payloads of random bytes"];
+    expect_findings(&stage("fills-lengths").findings(), &[Promise::Memory], &words);
 }
 
 #[test]

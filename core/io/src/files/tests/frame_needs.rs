@@ -63,6 +63,26 @@ fn frames_that_need_a_dictionary_or_a_large_window_are_refused_with_advice() {
 }
 
 #[test]
+fn a_first_block_that_refers_to_a_dictionary_without_an_id_is_told_with_advice() {
+    let plain = &content()[..20_000];
+    let mut encoder = zstd::Encoder::with_dictionary(Vec::new(), 1, plain).unwrap();
+    encoder.write_all(plain).unwrap();
+    let packed = encoder.finish().unwrap();
+    let damage = |packed: &[u8]| {
+        let mut log = arriving(&[Some(packed)]);
+        assert_eq!(log.read_at(0, &mut [0; 9]).unwrap(), 0);
+        log.decompression_error().unwrap().to_owned()
+    };
+    let told = damage(&packed);
+    assert!(told.contains("zstd -d -D DICTIONARY FILE"), "{told}");
+    // Behind a block that was decompressed, it is damage.
+    let mut log = arriving(&[Some(&[frame(b"first"), packed].concat())]);
+    assert_eq!(log.read_at(0, &mut [0; 9]).unwrap(), 5);
+    let told = log.decompression_error().unwrap();
+    assert!(!told.contains("DICTIONARY"), "{told}");
+}
+
+#[test]
 fn windows_of_up_to_512_mib_are_read() {
     let plain = content();
     for log in [28, 29] {

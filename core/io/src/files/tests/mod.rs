@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::Write;
+use std::os::unix::fs::symlink;
 
 use super::*;
 
@@ -51,4 +52,31 @@ fn names_become_files_and_globs_come_sorted() {
     for wrong in ["c.lcm", "sub.lcm", "x*"] {
         assert!(expand(&[at(wrong)]).is_err(), "{wrong}");
     }
+}
+
+#[test]
+fn folders_and_links_that_lead_nowhere_come_with_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("b"), "12").unwrap();
+    fs::create_dir(at("a")).unwrap();
+    symlink("nowhere", at("c")).unwrap();
+    let found = |name: &str| expand_with_folders(&at(name));
+    let input = |name: &str, bytes| Input { path: at(name), bytes };
+    let all = [input("a", None), input("b", Some(2)), input("c", None)];
+    assert_eq!(found("*").unwrap(), all);
+    assert_eq!(found("a").unwrap(), all[..1]);
+    assert_eq!(found("b").unwrap(), all[1..2]);
+    assert!(found("c").is_err() && found("x*").is_err());
+}
+
+#[test]
+fn a_missing_file_that_looks_like_a_url_is_told_with_what_is_read() {
+    for name in ["foo://bar/a.lcm", "foo://bar/*.lcm"] {
+        let said = expand(&[name.into()]).unwrap_err().to_string();
+        assert!(said.contains("files are not read from foo://"), "{said}");
+        assert!(said.contains("or an address with mem://"), "{said}");
+    }
+    let said = expand(&["no/such.lcm".into()]).unwrap_err().to_string();
+    assert!(!said.contains("not read from"), "{said}");
 }

@@ -37,7 +37,7 @@ impl OutputFile {
                 let hasher = self.hasher.clone();
                 Some(FileMark { bytes, appended: bytes, end: disk.end(), hasher, table: None })
             }
-            Destination::Direct(_) => None,
+            Destination::Direct { .. } => None,
         })
     }
 
@@ -55,7 +55,7 @@ impl OutputFile {
                 // The error that led here is reported: a file with a remainder is never complete.
                 self.whole &= disk.cut(end);
             }
-            Destination::Direct(_) => {}
+            Destination::Direct { .. } => {}
         }
         self.bytes = bytes;
     }

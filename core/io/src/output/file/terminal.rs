@@ -1,8 +1,5 @@
 //! Output files that are a terminal: what may be written to it, and how.
 
-use std::io::{self, IsTerminal};
-use std::path::Path;
-
 use super::{Destination, OutputFile};
 use crate::Error;
 use crate::escape::printable_lines;
@@ -10,9 +7,7 @@ use crate::escape::printable_lines;
 impl OutputFile {
     /// Whether it is a terminal.
     pub fn is_terminal(&self) -> bool {
-        matches!(self.destination, Destination::Direct(_))
-            && self.target == Path::new("-")
-            && io::stdout().is_terminal()
+        matches!(self.destination, Destination::Direct { is_terminal: true, .. })
     }
 
     /// Writes binary data, which is refused on a terminal.

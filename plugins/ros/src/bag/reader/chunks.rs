@@ -15,8 +15,8 @@ use crate::bag::wire::{BagCompression, Record, RecordHeader, is_chain, max_packe
 
 /// What is wrong if a message contradicts the index by which chunks were skipped.
 const MISINDEXED: &str = "the index says other times than those of a chunk's messages: further \
-                          messages in the window may be missing, in chunks that the index excludes; \
-                          an MCAP file made from the whole bag has a right index";
+                          messages in the window may be missing, in chunks that the index \
+                          excludes; an MCAP file made from the whole bag has a right index";
 
 /// The records of a chunk, and how far they are read.
 pub(super) struct Unit {
