@@ -73,10 +73,13 @@ impl InputFormat {
         Ok((source, options))
     }
 
-    /// The options as JSON, for a source that is not part of a pipeline file.
+    /// The options as JSON, for a source that is not part of a pipeline file: without those that
+    /// any node has.
     pub(crate) fn options_json(&self) -> Result<Map<String, Value>, Failure> {
         let mut all = Map::new();
-        for Assignment { name, value } in &self.options {
+        for Assignment { name, value } in
+            self.options.iter().filter(|option| !is_node_key(&option.name, None))
+        {
             let table: toml::Table = toml::from_str(&format!("value = {}", toml_value(value)))
                 .map_err(|e| Failure::Usage(format!("--source-option {name}: {e}")))?;
             let Some(value) = table.get("value") else { continue };

@@ -301,7 +301,7 @@ fn sniff_source<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<&'
     sniffed.or_else(by_extension).ok_or_else(|| {
         let path = if is_stdin { "standard input".into() } else { path.display().to_string() };
         if let Some(why) = shell.registry.iter().find_map(|plugin| (plugin.refusal)(&head)) {
-            return Failure::Usage(format!("cannot read {path} as a log: {why}"));
+            return Failure::NotALog(format!("cannot read {path} as a log: {why}"));
         }
         let names = sources_of_plain_files(shell).join(", ");
         Failure::NotALog(format!(

@@ -43,9 +43,10 @@ class ConfigError(SluiceError):
 
 
 class InputError(SluiceError, OSError):
-    """A file cannot be opened, read or written, or is no log at all.
+    """A file cannot be opened, read or written, or has no log format.
 
-    The same for an output that exists already, and for a program of `exec` that fails.
+    Whatever else a run refuses is a plain `SluiceError`, such as a file that is not of the format
+    given, a glob that matches nothing, or an output that exists already.
     """
 
     def __str__(self) -> str:

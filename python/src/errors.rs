@@ -32,7 +32,6 @@ pub(crate) fn from_error(py: Python<'_>, error: &Error) -> PyErr {
             input_error(py, message, source.raw_os_error(), Some(&path.to_string_lossy()))
         }
         ErrorKind::Malformed { path, .. } => input_error(py, message, None, Some(path)),
-        ErrorKind::Refused(_) => input_error(py, message, None, None),
         ErrorKind::Damaged(_) => make(py, "damage_error", (message,)),
         ErrorKind::NotAllowed(_) => config_error(py, &message, Vec::new()),
         ErrorKind::Interrupted | ErrorKind::Aborted => PyKeyboardInterrupt::new_err(message),

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use signal_hook::consts::{SIGHUP, SIGINT};
 use signal_hook::{SigId, flag, low_level};
@@ -43,14 +44,14 @@ pub(crate) struct InterruptFlag {
 
 impl InterruptFlag {
     /// Listens from now on; to nothing unless SIGINT is a `KeyboardInterrupt`. What any other
-    /// handler makes of it, nobody but Python knows.
-    pub(crate) fn listen(py: Python<'_>) -> Self {
-        let raised = Arc::<AtomicBool>::default();
-        let handler = match raises_keyboard_interrupt(py) {
-            Ok(true) => register(py, &raised).ok(),
-            _ => None,
-        };
-        Self { raised, handler }
+    /// handler makes of it, nobody but Python knows. `Err` is what the handler of a signal raised.
+    pub(crate) fn listen(py: Python<'_>) -> PyResult<Self> {
+        let mut flag = Self::default();
+        if raises_keyboard_interrupt(py)? {
+            flag.handler = flag::register(SIGINT, Arc::clone(&flag.raised)).ok();
+            keep_registered(py)?;
+        }
+        Ok(flag)
     }
 
     /// Whether it came.
@@ -67,13 +68,14 @@ impl Drop for InterruptFlag {
     }
 }
 
-/// Raises the flag at SIGINT, before Python's own handler.
-fn register(py: Python<'_>, raised: &Arc<AtomicBool>) -> PyResult<SigId> {
-    let signals = py.import("sluice._signals")?;
-    let before = signals.call_method0("handler")?;
-    let handler = flag::register(SIGINT, Arc::clone(raised))?;
-    signals.call_method1("keep", (before,))?;
-    Ok(handler)
+/// Sets the handler below the flags again, which Python may have replaced since it was registered.
+fn keep_registered(py: Python<'_>) -> PyResult<()> {
+    let kept = py.import("sluice._signals").and_then(|signals| signals.call_method0("keep"));
+    match kept {
+        // Without `ctypes`, flags work until the next `signal.signal`.
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(()),
+        kept => kept.map(drop),
+    }
 }
 
 fn raises_keyboard_interrupt(py: Python<'_>) -> PyResult<bool> {

@@ -177,17 +177,32 @@ impl<T: Send + 'static> Delivery<T> {
     }
 
     /// Like [`next`](Self::next), for a thread that holds the GIL; looks at signals.
-    pub(crate) fn next_attached(&self, py: Python<'_>) -> PyResult<Result<T, Report>> {
-        self.next_unless_signalled(py)?.map_err(|error| errors::from_error(py, &error))
+    pub(crate) fn next_attached(
+        &self,
+        py: Python<'_>,
+        is_stopped: impl Fn() -> bool,
+    ) -> PyResult<Result<T, Report>> {
+        let next = self.next_unless_signalled(py, is_stopped)?;
+        next.map_err(|error| errors::from_error(py, &error))
     }
 
     /// Like [`next`](Self::next); the outer `Err` is what a signal handler raised.
-    fn next_unless_signalled(&self, py: Python<'_>) -> PyResult<Result<Result<T, Report>, Error>> {
+    fn next_unless_signalled(
+        &self,
+        py: Python<'_>,
+        is_stopped: impl Fn() -> bool,
+    ) -> PyResult<Result<Result<T, Report>, Error>> {
         if let Err(error) = self.check_process() {
             return Ok(Err(error));
         }
         loop {
             self.look_at_signals(py).inspect_err(|_| self.abort())?;
+            if is_stopped() {
+                self.abort();
+                // On the main thread, Python would raise the signal behind this error once more.
+                py.check_signals()?;
+                return Ok(Err(ErrorKind::Interrupted.into()));
+            }
             match py.detach(|| self.items.recv_timeout(SIGNAL_INTERVAL)) {
                 Ok(item) => return Ok(Ok(Ok(item))),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -275,7 +290,7 @@ impl<T: Send + 'static> SharedDelivery<T> {
     /// which also ends a wait.
     pub(crate) fn next(&self, py: Python<'_>) -> PyResult<Option<Result<T, Report>>> {
         let Some(delivery) = self.open().clone() else { return Ok(None) };
-        let next = delivery.next_unless_signalled(py);
+        let next = delivery.next_unless_signalled(py, || false);
         let next = next.inspect_err(|_| drop(self.abort()))?;
         if self.open().is_none() {
             return Ok(None);

@@ -104,16 +104,17 @@ impl TableReader {
         resources: Resources,
         strict: bool,
     ) -> PyResult<Option<Self>> {
+        let interrupt = InterruptFlag::listen(py)?;
         let (sender, rows) = bounded(WAITING);
         let sink = TableSink::guessing(Some(guessed), sender);
         let (known, sink) = (sink.known(), DynSink::new(sink));
         let pipeline = reader::pipeline(py, &arguments, EventForm::Rows, sink, strict)?;
         let delivery = Delivery::start(pipeline, rows, resources.clone());
         let delivery = delivery.map_err(|error| errors::from_error(py, &error))?;
-        let first = match delivery.next_attached(py) {
+        let first = match delivery.next_attached(py, || interrupt.is_raised()) {
             Ok(Ok(first)) => first,
             Ok(Err(_)) => return Ok(None),
-            Err(_) if known.is_mixed() => return Ok(None),
+            Err(_) if known.is_mixed() && !interrupt.is_raised() => return Ok(None),
             Err(error) => return Err(error),
         };
         let Some(form) = known.get().cloned() else { return Ok(None) };
@@ -124,7 +125,7 @@ impl TableReader {
             first: Some(Ok(first)),
             delivery: Some(delivery),
             guess: Some(guess),
-            interrupt: InterruptFlag::listen(py),
+            interrupt,
             report: Arc::clone(&table.report),
         };
         *table.started.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
@@ -137,10 +138,10 @@ impl TableReader {
     }
 
     fn stream(&self, py: Python<'_>) -> PyResult<TableStream> {
+        let (interrupt, report) = (InterruptFlag::listen(py)?, Arc::clone(&self.report));
         let delivery = self.deliver(py)?;
         // Consumers would make an exception of their own of an error before the first rows.
-        let first = Some(delivery.next_attached(py)?);
-        let (interrupt, report) = (InterruptFlag::listen(py), Arc::clone(&self.report));
+        let first = Some(delivery.next_attached(py, || interrupt.is_raised())?);
         Ok(TableStream { first, delivery: Some(delivery), guess: None, interrupt, report })
     }
 

@@ -500,37 +500,44 @@ def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize(
-    ("contents", "format"),
-    [(b"junk" * 100, "lcm-log"), (bytes(range(128, 256)) * 8, None), (b"%PDF-1.7\n", None)],
-)
-def test_a_file_that_is_no_log_is_an_input_error(contents: bytes, format: str | None) -> None:
+@pytest.mark.parametrize("contents", [bytes(range(128, 256)) * 8, b"%PDF-1.7\n"])
+def test_a_file_without_a_log_format_is_an_input_error(contents: bytes) -> None:
     Path("a.bin").write_bytes(contents)
-    log = sluice.open("a.bin", format=format)
+    log = sluice.open("a.bin")
     attempts: list[Callable[[], Any]] = [
         log.info,
         lambda: next(log.events()),
         lambda: list(log.table()),
         lambda: log.table("POSE").columns,
-        lambda: sluice.convert("a.bin", "a.lcm", format=format),
+        lambda: sluice.convert("a.bin", "a.lcm"),
     ]
     for attempt in attempts:
         with pytest.raises(sluice.InputError, match="a.bin"):
             attempt()
 
 
-def test_a_glob_that_matches_nothing_is_an_input_error() -> None:
-    log = sluice.open("no*.lcm")
+@pytest.mark.parametrize(
+    ("inputs", "format", "words"),
+    [
+        ("no*.lcm", None, r"no file matches `no\*.lcm`"),
+        ("a.bin", "lcm-log", "a.bin is text, not an LCM log"),
+    ],
+)
+def test_what_runs_refuse_is_no_input_error(inputs: str, format: str | None, words: str) -> None:
+    Path("a.bin").write_bytes(b"junk" * 100)
+    log = sluice.open(inputs, format=format)
     attempts: list[Callable[[], Any]] = [
         log.info,
         lambda: next(log.events()),
         lambda: list(log.table()),
-        lambda: sluice.convert("no*.lcm", "a.lcm"),
-        lambda: sluice.report("no*.lcm"),
+        lambda: log.table("POSE").columns,
+        lambda: sluice.convert(inputs, "a.lcm", format=format),
+        lambda: sluice.report(inputs, format=format),
     ]
     for attempt in attempts:
-        with pytest.raises(sluice.InputError, match=r"no file matches `no\*.lcm`"):
+        with pytest.raises(sluice.SluiceError, match=words) as refused:
             attempt()
+        assert refused.type is sluice.SluiceError
 
 
 def test_errors_before_the_first_row_are_those_of_the_package_for_takers_of_streams(
@@ -539,9 +546,13 @@ def test_errors_before_the_first_row_are_those_of_the_package_for_takers_of_stre
     pa = pytest.importorskip("pyarrow")
     Path("bad.parquet").write_bytes(b"PAR1" + bytes(50) + b"PAR1")
     Path("bad.txt").write_bytes(b"junk" * 100)
-    for log in [sluice.open("bad.parquet"), sluice.open("bad.txt", format="lcm-log")]:
-        with pytest.raises(sluice.InputError, match=r"bad\."):
+    for log, kind in [
+        (sluice.open("bad.parquet"), sluice.InputError),
+        (sluice.open("bad.txt", format="lcm-log"), sluice.SluiceError),
+    ]:
+        with pytest.raises(sluice.SluiceError, match=r"bad\.") as error:
             pa.table(log.table())
+        assert error.type is kind
     # Damage before all events that are wanted.
     Path("cut.lcm").write_bytes(bytes(3000) + torn.read_bytes())
     with pytest.raises(sluice.DamageError, match="cut.lcm"):
@@ -664,6 +675,93 @@ def test_ctrl_c_ends_a_stream_after_the_handler_of_python_was_set_again(drive: P
     done = run_python(code, str(drive))
     assert done.stdout == 6 * "ArrowInvalid\n", done.stderr
     assert done.returncode == -signal.SIGINT, done.stderr
+
+
+# A handler of a library in C, which ignores the signal.
+HANDLER_IN_C = "libc.signal(signal.SIGINT, ctypes.cast(libc.abs, ctypes.c_void_p))"
+
+
+@pytest.mark.parametrize(
+    ("cell", "act", "expected"),
+    [
+        (0, HANDLER_IN_C, 3 * "ended "),
+        # In that cell, ours is not called.
+        (1, HANDLER_IN_C, "ended read ended"),
+        (0, "import polars", 3 * "ended "),
+        (1, "import polars", "ended read ended"),
+        (0, "sys.modules['ctypes'] = None", "ended read read"),
+    ],
+)
+def test_ctrl_c_ends_a_stream_beside_the_handlers_of_others(
+    drive: Path, cell: int, act: str, expected: str
+) -> None:
+    pytest.importorskip("pyarrow")
+    if "polars" in act:
+        pytest.importorskip("polars")
+    code = f"""
+        import ctypes, os, signal, sys
+        import pyarrow as pa
+        import sluice
+        libc = ctypes.CDLL(None)
+        log = sluice.open([sys.argv[1]] * 5)
+        for cell in range(3):
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            if cell == {cell}:
+                {act}
+            reader = pa.RecordBatchReader.from_stream(log.table(columns=["sequence"]))
+            reader.read_next_batch()
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:
+                pass
+            try:
+                reader.read_all()
+                print("read")
+            except pa.ArrowException:
+                print("ended")
+    """
+    done = run_python(code, str(drive))
+    assert done.stdout.split() == expected.split(), done.stderr
+
+
+@pytest.mark.parametrize("table", ["table()", 'table("POSE")'])
+@pytest.mark.parametrize("thread", ["main", "other"])
+def test_ctrl_c_ends_the_wait_for_the_first_rows(drive: Path, thread: str, table: str) -> None:
+    pytest.importorskip("pyarrow")
+    code = f"""
+        import fcntl, os, signal, sys, termios, threading, time
+        import pyarrow as pa
+        import sluice
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.mkfifo("live.lcm")
+        writer = os.open("live.lcm", os.O_RDWR)
+        # The beginning of a first event.
+        os.write(writer, open(sys.argv[1], "rb").read(40))
+
+        def take():
+            try:
+                pa.table(sluice.open("live.lcm", format="lcm-log").{table})
+            except BaseException as error:
+                print(type(error).__name__, time.monotonic() - begun < 1)
+
+        def interrupt():
+            global begun
+            while fcntl.ioctl(writer, termios.FIONREAD, bytes(4)) != bytes(4):
+                time.sleep(0.01)
+            begun = time.monotonic()
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:
+                pass
+
+        in_main, in_other = (take, interrupt) if "{thread}" == "main" else (interrupt, take)
+        thread = threading.Thread(target=in_other, daemon=True)
+        thread.start()
+        in_main()
+        thread.join(10)
+    """
+    done = run_python(code, str(drive))
+    assert done.stdout == "KeyboardInterrupt True\n" and done.returncode == 0, done.stderr
 
 
 def test_a_handler_may_close_the_iterator_that_waits(drive: Path) -> None:

@@ -141,7 +141,7 @@ fn an_archive_of_arrow_in_a_pipe_is_refused_and_others_are_read() {
     ] {
         let refused = piped("in.arrow.zst", arguments).expect(1);
         refused
-            .expect_stderr("an archive of `arrow` cannot be read from a pipe: save it to a file");
+            .expect_stderr("an archive of `arrow` cannot be read from a pipe: save it compressed");
         assert!(!folder.at("out.lcm").exists());
     }
     piped("in.lcm.zst", &["convert", "-", "--from", "archive", "--to", "out.lcm"]).expect(0);

@@ -27,8 +27,9 @@ pub(crate) struct EngineArgs {
     #[arg(long)]
     pub(crate) resume: bool,
 
-    /// For outputs named after inputs: if one input fails, continue with the others. A name without
-    /// a file, and a file of no known format, are errors before the first.
+    /// For outputs named after inputs: if one input fails, continue with the others. Of `convert`,
+    /// so do a name without a file and a file of no known format; else they are errors before the
+    /// first.
     #[arg(long)]
     pub(crate) keep_going: bool,
 

@@ -20,6 +20,8 @@ pub(crate) fn run(args: &ConvertArgs, shell: &Shell) -> CommandResult {
     execute::check_engine(&args.engine)?;
     let (text, failure) = match pipeline_text(args, shell) {
         Ok(text) => (text, None),
+        // What is printed has to be the same as what runs.
+        Err(failure) if args.print_pipeline => return Err(failure),
         Err(failure) => match readable_pipeline_text(args, shell)? {
             Some(text) => (text, Some(failure)),
             None => return Err(failure),

@@ -82,8 +82,8 @@ fn find_source(
     let head = match &in_stream {
         Some(head) if source::sniff(head) == SniffResult::Yes => {
             return Err(Error::refused(format!(
-                "an archive of `{}` cannot be read from a pipe: save it to a file, and read that: \
-                 {}",
+                "an archive of `{}` cannot be read from a pipe: save it compressed, as .arrow.zst, \
+                 and read that: {}",
                 arrow::NAME,
                 path.display()
             )));

@@ -162,7 +162,7 @@ pub(crate) struct FrameScan<'s> {
     /// The format's head and tail: frames with these have no events.
     head_and_tail: [Vec<u8>; 2],
     ready: VecDeque<Batch>,
-    /// The decompressed length of all frames so far.
+    /// The decompressed length of all frames so far that have a possible one.
     position: u64,
     /// Whether there is a seek table at the end, or damage up to the end has been reported.
     has_reported_end: bool,
@@ -263,9 +263,11 @@ impl<'s> FrameScan<'s> {
         let frame = usize::try_from(len).ok().and_then(|len| bytes.get(..len));
         let frame = frame.unwrap_or_default();
         let position = self.position;
-        self.position = position.saturating_add(frames::content_size(frame).unwrap_or(0));
         let plain = match self.unpacker.checked_len(frame) {
-            Ok(plain) => self.unpacker.unpack(&[(frame, plain)]).pop(),
+            Ok(plain) => {
+                self.position = position.saturating_add(plain as u64);
+                self.unpacker.unpack(&[(frame, plain)]).pop()
+            }
             Err(reason) => return Ok(Err(reason)),
         };
         let plain = match plain.unwrap_or_else(|| Err("it was not read".into())) {

@@ -118,13 +118,14 @@ fn leading_outliers(lengths: &[u64]) -> Option<u64> {
 
 /// The number of leading records whose class is one of configuration, by the class names of the
 /// first records. `None` if that is not known: the first has no class, or the record after
-/// configuration has none or one that no later record has, as if its name were damaged.
+/// configuration has none or another one than all later records, as if its name were damaged.
 pub(crate) fn count_by_class(names: &[Option<Vec<u8>>]) -> Option<u64> {
     names.first()?.as_ref()?;
     let count =
         names.iter().take_while(|name| name.as_deref().is_some_and(is_config_class)).count();
     let is_alone = match names.get(count..) {
-        Some([None, ..]) => true,
+        // Some loggers write configuration with a class, and objects without.
+        Some([None, others @ ..]) => others.iter().any(Option::is_some),
         Some([object, others @ ..]) => !others.is_empty() && !others.contains(object),
         _ => false,
     };
@@ -288,7 +289,8 @@ mod tests {
             assert_eq!(count(&["::Config", damaged, "::Data", "::Data"]), None);
             assert_eq!(count(&[damaged, "::Geometry", "::Data", "::Data"]), None);
         }
-        assert_eq!(count(&["::Config", ""]), None);
+        assert_eq!(count(&["::Config", ""]), Some(1));
+        assert_eq!(count(&["::Config", "", "", ""]), Some(1));
         assert_eq!(count(&["::Config"; 8]), None);
         assert_eq!(count(&[]), None);
     }
