@@ -8,6 +8,7 @@ mod identifiers;
 mod interruption;
 mod moving_frames;
 mod statements;
+mod window_inputs;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -445,14 +446,15 @@ pub fn is_query_thread() -> bool {
     thread.name().is_some_and(|name| [EXECUTION_THREAD, depth::PLANNING_THREAD].contains(&name))
 }
 
-/// Optimises a plan, checks it, and makes its frames exact.
+/// Optimises a plan, checks it, makes its frames exact, and limits what its windows keep.
 pub(crate) fn optimized(
     state: &SessionState,
     plan: &LogicalPlan,
 ) -> datafusion::error::Result<LogicalPlan> {
     let plan = state.optimize(plan)?;
     centroids::check_centroids(&plan)?;
-    moving_frames::with_exact_frames(plan, &state.runtime_env().memory_pool)
+    let plan = moving_frames::with_exact_frames(plan, &state.runtime_env().memory_pool)?;
+    window_inputs::with_copied_inputs(plan, state)
 }
 
 /// Whether a plan has a pipeline breaker: a node that needs many rows before it returns one.

@@ -1,0 +1,156 @@
+//! Lets windows drop the texts and payloads that they no longer need. DataFusion concatenates the
+//! rows that wait in a window with each batch, and a concatenation of views keeps the buffers of
+//! every batch before. Windows get columns that are no views, which are copied instead. Plans only:
+//! computes nothing.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use arrow_schema::DataType;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{Column, DFSchemaRef, ExprSchema};
+use datafusion::error::Result;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::expr::{WindowFunction, WindowFunctionDefinition};
+use datafusion::logical_expr::{
+    Expr, ExprSchemable, LogicalPlan, Projection, Window, WindowFrameBound, cast,
+};
+use datafusion::optimizer::optimize_projections::OptimizeProjections;
+use datafusion::optimizer::{Optimizer, OptimizerConfig};
+
+/// Replaces views in the input of windows. The columns of the plan stay the same. For optimised
+/// plans.
+pub(super) fn with_copied_inputs(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
+    let plan = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Window(window) if has_views(&window) && !needs_all_rows(&window) => {
+            Ok(Transformed::yes(without_views(window, state)?))
+        }
+        node => Ok(Transformed::no(node)),
+    })?;
+    if !plan.transformed {
+        return Ok(plan.data);
+    }
+    // Columns that only arguments needed do not wait in the window.
+    let unused_columns = Optimizer::with_rules(vec![Arc::new(OptimizeProjections::new())]);
+    unused_columns.optimize(plan.data, state, |_, _| {})
+}
+
+fn has_views(window: &Window) -> bool {
+    window.input.schema().fields().iter().any(|field| copied_type(field.data_type()).is_some())
+}
+
+/// The type of the same values that is no view; `None` if the type is none.
+fn copied_type(data_type: &DataType) -> Option<DataType> {
+    match data_type {
+        DataType::Utf8View => Some(DataType::LargeUtf8),
+        DataType::BinaryView => Some(DataType::LargeBinary),
+        _ => None,
+    }
+}
+
+/// Whether a window returns nothing before it has all rows: copies would only take memory.
+fn needs_all_rows(window: &Window) -> bool {
+    window.window_expr.iter().any(|expr| {
+        let Expr::WindowFunction(call) = expr.clone().unalias() else { return false };
+        let has_frame = match &call.fun {
+            WindowFunctionDefinition::AggregateUDF(_) => true,
+            WindowFunctionDefinition::WindowUDF(function) => {
+                ["first_value", "last_value", "nth_value"].contains(&function.name())
+            }
+        };
+        let end = &call.params.window_frame.end_bound;
+        has_frame && matches!(end, WindowFrameBound::Following(rows) if rows.is_null())
+    })
+}
+
+fn without_views(window: Window, state: &SessionState) -> Result<LogicalPlan> {
+    let views = Arc::clone(window.input.schema());
+    let mut columns = Vec::new();
+    for (qualifier, field) in views.iter() {
+        let column = Expr::Column(Column::from((qualifier, field)));
+        columns.push(match copied_type(field.data_type()) {
+            Some(copied) => cast(column, copied).alias_qualified(qualifier.cloned(), field.name()),
+            None => column,
+        });
+    }
+    let mut calls = Vec::new();
+    for call in window.window_expr {
+        let with_copies = |expr| match expr {
+            Expr::WindowFunction(mut call) => {
+                call_with_copies(&mut call, &views, &mut columns, state)?;
+                Ok(Transformed::yes(Expr::WindowFunction(call)))
+            }
+            expr => Ok(Transformed::no(expr)),
+        };
+        calls.push(call.transform_down(with_copies).data()?);
+    }
+    let computed = views.fields().len()..columns.len();
+    let input = Projection::try_new(columns, window.input)?;
+    let copied = Window::try_new(calls, Arc::new(LogicalPlan::Projection(input)))?;
+    let copies = copied.schema.iter().enumerate().filter(|(place, _)| !computed.contains(place));
+    let mut outputs = Vec::new();
+    for ((qualifier, field), (_, (from, copy))) in window.schema.iter().zip(copies) {
+        let mut output = Expr::Column(Column::from((from, copy)));
+        if field.data_type() != copy.data_type() {
+            output = cast(output, field.data_type().clone());
+        }
+        outputs.push(output.alias_qualified(qualifier.cloned(), field.name()));
+    }
+    let window = Arc::new(LogicalPlan::Window(copied));
+    Ok(LogicalPlan::Projection(Projection::try_new(outputs, window)?))
+}
+
+/// Makes a call use copied columns. What it computes from views is computed before the window, as
+/// one of `columns`.
+fn call_with_copies(
+    call: &mut WindowFunction,
+    views: &DFSchemaRef,
+    columns: &mut Vec<Expr>,
+    state: &SessionState,
+) -> Result<()> {
+    let params = &mut call.params;
+    // Arguments may fail for rows that a filter leaves out.
+    let computes_before = params.filter.is_none();
+    let order_by = params.order_by.iter_mut().map(|order| &mut order.expr);
+    let filter = params.filter.iter_mut().map(|filter| &mut **filter);
+    for expr in params.args.iter_mut().chain(&mut params.partition_by).chain(order_by).chain(filter)
+    {
+        if let Expr::Literal(value, _) = expr {
+            // Some functions need literals as they are.
+            if let Some(copied) = copied_type(&value.data_type()) {
+                *value = value.cast_to(&copied)?;
+            }
+            continue;
+        }
+        let is_view = |column: &&Column| {
+            views.field_from_column(column).is_ok_and(|f| copied_type(f.data_type()).is_some())
+        };
+        if matches!(expr, Expr::Column(_)) || expr.column_refs().iter().all(|c| !is_view(c)) {
+            continue;
+        }
+        let copied = copied_type(&expr.get_type(views)?);
+        let mut computed = std::mem::take(expr);
+        if !computes_before {
+            let as_view = |expr| match expr {
+                Expr::Column(column) if is_view(&&column) => {
+                    let view = views.field_from_column(&column)?.data_type().clone();
+                    Ok(Transformed::yes(cast(Expr::Column(column), view)))
+                }
+                expr => Ok(Transformed::no(expr)),
+            };
+            computed = computed.transform_up(as_view).data()?;
+        }
+        if let Some(copied) = copied {
+            computed = cast(computed, copied);
+        }
+        if computes_before {
+            let name = state.alias_generator().next("__window_argument");
+            columns.push(computed.alias(&name));
+            computed = Expr::Column(Column::new_unqualified(name));
+        }
+        *expr = computed;
+    }
+    Ok(())
+}

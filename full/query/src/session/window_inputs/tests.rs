@@ -1,0 +1,180 @@
+use std::sync::{Arc, Mutex};
+
+use arrow_array::{ArrayRef, BinaryViewArray, Int64Array, RecordBatch, StringViewArray};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_select::concat::concat_batches;
+use datafusion::arrow::buffer::Buffer;
+use datafusion::catalog::streaming::StreamingTable;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::PartitionStream;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::{StreamExt, TryStreamExt, stream};
+
+use crate::functions::octet_length;
+use crate::session::optimized;
+
+const BATCHES: usize = 40;
+const ROWS: usize = 50;
+
+/// A log that is read batch by batch, and knows which of its payloads are still in use.
+#[derive(Debug, Default)]
+struct Log {
+    payloads: Arc<Mutex<Vec<Buffer>>>,
+}
+
+impl Log {
+    fn batch(payloads: &Mutex<Vec<Buffer>>, number: usize) -> RecordBatch {
+        let rows = || number * ROWS..(number + 1) * ROWS;
+        let payload = |row| (row % 7 != 3).then(|| format!("payload {row:0100}").into_bytes());
+        let payload = BinaryViewArray::from_iter(rows().map(payload));
+        payloads.lock().unwrap().extend(payload.data_buffers().iter().cloned());
+        let channel = rows().map(|row| format!("/channels/of/the/robot/{}", row % 3));
+        let sequence = rows().map(|row| i64::try_from(row).unwrap());
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from_iter_values(sequence)),
+            Arc::new(StringViewArray::from_iter_values(channel)),
+            Arc::new(payload),
+        ];
+        RecordBatch::try_new(Arc::clone(schema()), columns).unwrap()
+    }
+
+    fn payloads_in_use(payloads: &Mutex<Vec<Buffer>>) -> usize {
+        payloads.lock().unwrap().iter().filter(|buffer| buffer.strong_count() > 1).count()
+    }
+}
+
+fn schema() -> &'static SchemaRef {
+    static SCHEMA: std::sync::OnceLock<SchemaRef> = std::sync::OnceLock::new();
+    SCHEMA.get_or_init(|| {
+        Arc::new(Schema::new(vec![
+            Field::new("sequence", DataType::Int64, false),
+            Field::new("channel", DataType::Utf8View, false),
+            Field::new("payload", DataType::BinaryView, true),
+        ]))
+    })
+}
+
+impl PartitionStream for Log {
+    fn schema(&self) -> &SchemaRef {
+        schema()
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let payloads = Arc::clone(&self.payloads);
+        let batches = (0..BATCHES).map(move |number| Ok(Self::batch(&payloads, number)));
+        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(schema()), stream::iter(batches)))
+    }
+}
+
+/// A session with a log, and the log's payloads.
+fn session() -> (SessionContext, Arc<Mutex<Vec<Buffer>>>) {
+    let log = Log::default();
+    let payloads = Arc::clone(&log.payloads);
+    let config = SessionConfig::new().with_target_partitions(1);
+    let context = SessionContext::new_with_config(config);
+    context.register_udf((*octet_length()).clone());
+    let table = StreamingTable::try_new(Arc::clone(schema()), vec![Arc::new(log)]).unwrap();
+    context.register_table("log", Arc::new(table)).unwrap();
+    (context, payloads)
+}
+
+async fn plan(context: &SessionContext, sql: &str) -> Result<Arc<dyn ExecutionPlan>> {
+    let state = context.state();
+    let plan = optimized(&state, &state.create_logical_plan(sql).await?)?;
+    state.query_planner().create_physical_plan(&plan, &state).await
+}
+
+#[tokio::test]
+async fn a_window_drops_payloads_that_its_frames_have_left() {
+    for columns in [
+        "payload, row_number() over ()",
+        "payload, lag(payload) over ()",
+        "lead(payload, 2) over ()",
+        "sequence, sum(octet_length(payload)) over (rows between 9 preceding and current row)",
+        "payload, max(payload) over (rows between 3 preceding and 2 following)",
+        "count(payload) filter (where octet_length(payload) > 2) \
+         over (rows between 9 preceding and current row)",
+    ] {
+        let (context, payloads) = session();
+        let plan = plan(&context, &format!("select {columns} from log")).await.unwrap();
+        let mut stream = execute_stream(plan, context.task_ctx()).unwrap();
+        let mut rows = 0;
+        while let Some(batch) = stream.next().await {
+            rows += batch.unwrap().num_rows();
+            let in_use = Log::payloads_in_use(&payloads);
+            assert!(in_use <= 3, "{columns}: after {rows} rows, {in_use} payload buffers in use");
+        }
+        assert_eq!(rows, BATCHES * ROWS, "{columns}");
+        assert!(payloads.lock().unwrap().len() >= BATCHES);
+    }
+}
+
+#[tokio::test]
+async fn windows_without_views_have_the_results_of_windows_with_views() {
+    let frames = [
+        "over (order by sequence rows between 9 preceding and current row)",
+        "over (partition by channel order by sequence rows between 2 preceding and 1 following)",
+        "over (partition by upper(channel), octet_length(payload) order by sequence)",
+        "over (order by channel, payload, sequence)",
+        "over (order by sequence rows between current row and unbounded following)",
+        "over (order by sequence range between 60 preceding and 5 preceding)",
+        "over (order by sequence rows between unbounded preceding and unbounded following)",
+    ];
+    let calls = [
+        "sum(octet_length(payload))",
+        "sum(octet_length(payload)) filter (where payload is not null and channel like '%1')",
+        "max(upper(channel)) filter (where channel like '%2')",
+        "count(distinct channel)",
+        "count(payload)",
+        "array_agg(channel)",
+        "array_agg(payload)",
+        "string_agg(channel, ', ')",
+        "string_agg(lower(channel), arrow_cast('+', 'Utf8View'))",
+        "approx_distinct(payload)",
+        "min(channel)",
+        "max(payload)",
+        "first_value(payload)",
+        "last_value(channel || '!')",
+        "nth_value(payload, 2)",
+        "row_number()",
+        "rank()",
+        "ntile(7)",
+        "lag(payload)",
+        "lag(payload) ignore nulls",
+        "lead(payload, 1, arrow_cast(X'00', 'BinaryView'))",
+        "lag(channel, 3, 'none')",
+        "lag(upper(channel), 2, 'none')",
+    ];
+    let mut compared = 0;
+    for call in calls {
+        for frame in frames {
+            compared += usize::from(is_same(&format!("{call} {frame}")).await);
+        }
+    }
+    assert!(compared > 130, "{compared} of {} were computed", calls.len() * frames.len());
+}
+
+/// Compares with the plan of DataFusion. `false` if DataFusion cannot compute this.
+async fn is_same(column: &str) -> bool {
+    let sql = format!(
+        "with l as (select * from log limit 150) select *, {column} as x from l order by sequence"
+    );
+    let (context, _) = session();
+    let expected = context.sql(&sql).await.unwrap();
+    let schema = Arc::clone(expected.schema().inner());
+    let Ok(expected) = expected.collect().await else { return false };
+    let plan = plan(&context, &sql).await.unwrap_or_else(|e| panic!("{column}: {e}"));
+    assert_eq!(plan.schema().fields(), schema.fields(), "{column}");
+    let found = execute_stream(plan, context.task_ctx()).unwrap().try_collect::<Vec<_>>().await;
+    let found = concat_batches(&schema, &found.unwrap_or_else(|e| panic!("{column}: {e}")));
+    let found = found.unwrap();
+    let expected = concat_batches(&schema, &expected).unwrap();
+    assert_eq!(found.num_rows(), 150);
+    for (found, expected) in found.columns().iter().zip(expected.columns()) {
+        assert_eq!(found, expected, "{column}");
+    }
+    true
+}
