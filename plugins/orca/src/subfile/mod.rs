@@ -7,9 +7,9 @@
 //! leads exactly to the end of the file. If several do, or none does because the end is damaged, it
 //! is the one that finds the most records whose last byte is 0, as that of every object is, then
 //! the one with the smallest length of a record that is cut off, and the first in
-//! [`RecordPrefix::ALL`] among equals. Records of length 0 never count: four zeros follow a length
-//! that is four bytes too short, as objects of classes end with five. A subfile of text consists of
-//! lines.
+//! [`RecordPrefix::ALL`] among equals. A length of 0 is no record, except between whole objects:
+//! four zeros follow a length that is four bytes too short, as objects of classes end with five. A
+//! subfile of text consists of lines.
 
 #![warn(clippy::indexing_slicing)]
 

@@ -99,23 +99,50 @@ impl RecordFraming {
                     return Ok(WalkStep::Damage { reason, length: USUAL_LENGTH });
                 };
                 let begin = at + prefix.len(record) as u64;
-                framed_step(file, begin, len, may_be_empty)
+                if len == 0 && !may_be_empty {
+                    let next = file.bytes(begin, prefix.len(record + 1))?;
+                    let next = prefix.parse(record + 1, next, order);
+                    let next = (begin + prefix.len(record + 1) as u64, next.map(|(_, len)| len));
+                    return empty_step(file, at, begin, next);
+                }
+                framed_step(file, begin, len)
             }
             Self::Lines => line_step(file, at),
         }
     }
 }
 
-fn framed_step(
+/// A length of 0 at `at`, in front of `begin`, where objects are. It is a lost object if whole ones
+/// are before and behind it; otherwise, a length before it is wrong. `next` is where the next record
+/// would begin, and its length.
+fn empty_step(
     file: &mut ReadWindow<'_>,
+    at: u64,
     begin: u64,
-    len: u64,
-    may_be_empty: bool,
+    (next, len): (u64, Option<u64>),
 ) -> Result<WalkStep, Error> {
+    let end = len.filter(|len| *len > 0).and_then(|len| next.checked_add(len));
+    if let Some(end) = end.filter(|end| *end <= file.len)
+        && ends_object(file, at)?
+        && ends_object(file, end)?
+    {
+        return Ok(WalkStep::Record { end: begin, is_closed: false });
+    }
+    let reason = "a record has length 0: objects have at least one byte".into();
+    Ok(WalkStep::Damage { reason, length: u64::MAX })
+}
+
+/// Whether an object of a class ends here: with the slice of `::Ice::Object`, which has no fields,
+/// and no further objects.
+fn ends_object(file: &mut ReadWindow<'_>, end: u64) -> Result<bool, Error> {
+    const END: [u8; 6] = [5, 0, 0, 0, 0, 0];
+    let Some(at) = end.checked_sub(END.len() as u64) else { return Ok(false) };
+    Ok(file.bytes(at, END.len())?.starts_with(&END))
+}
+
+fn framed_step(file: &mut ReadWindow<'_>, begin: u64, len: u64) -> Result<WalkStep, Error> {
     let left = file.len.saturating_sub(begin);
-    let (reason, length) = if len == 0 && !may_be_empty {
-        ("a record has length 0: objects have at least one byte".into(), u64::MAX)
-    } else if len > LONGEST_RECORD {
+    let (reason, length) = if len > LONGEST_RECORD {
         (format!("a record has a length of {len} bytes: more than any record has"), len)
     } else if len > left {
         (format!("a record of {len} bytes is cut off after {left}"), len)
