@@ -11,8 +11,8 @@ use crate::{Batch, Error, FieldPath, Pattern};
 /// returns nothing, so a fold never has to return everything at once. When sources are read again
 /// from the start, a new fold is made from the same options.
 ///
-/// How events are cut into batches must not matter. Events are conserved as for [`Map`]: those held
-/// back are counted when they come out. `Err` ends the run.
+/// How events are cut into batches must not matter. Events are conserved as for
+/// [`Map`](super::Map): those held back are counted when they come out. `Err` ends the run.
 ///
 /// A fold that looks only a bounded time back or ahead should say so in [`query`](Self::query), so
 /// that sources can skip what is not needed.
@@ -85,27 +85,27 @@ pub trait Fold: Send {
         false
     }
 
-    /// See [`Map::shift`].
+    /// See [`Map::shift`](super::Map::shift).
     fn shift(&self) -> TimeLength {
         TimeLength::default()
     }
 
-    /// See [`Map::fingerprint`].
+    /// See [`Map::fingerprint`](super::Map::fingerprint).
     fn fingerprint(&self) -> Option<String> {
         None
     }
 
-    /// See [`Map::named_fields`].
+    /// See [`Map::named_fields`](super::Map::named_fields).
     fn named_fields(&self) -> Vec<(&'static str, FieldPath)> {
         Vec::new()
     }
 
-    /// See [`Map::named_channels`].
+    /// See [`Map::named_channels`](super::Map::named_channels).
     fn named_channels(&self) -> Vec<(&'static str, Pattern)> {
         Vec::new()
     }
 
-    /// See [`Map::rows_after`].
+    /// See [`Map::rows_after`](super::Map::rows_after).
     fn rows_after(&self) -> RowsEffect {
         RowsEffect::Unclear
     }
