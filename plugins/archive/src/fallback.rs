@@ -75,7 +75,8 @@ fn find_source(
         let is_sure = matches!(registry.sniff_best(head), Some((SniffResult::Yes, _)));
         is_sure || context.run.is_cancelled()
     };
-    let in_stream = match files::is_stream(path) {
+    let is_stream = files::is_stream(path);
+    let in_stream = match is_stream {
         true => files::stream_head(path, HEAD, is_enough)?,
         false => None,
     };
@@ -95,5 +96,5 @@ fn find_source(
     let found = sniffed.find(|name| *name != NAME);
     // Damage at the start of a pipe must not hide the events behind it.
     let default = || registry.get(PluginKind::Source, DEFAULT_FORMAT).map(|plugin| plugin.name);
-    Ok(if files::is_stream(path) { found.or_else(default) } else { found })
+    Ok(if is_stream { found.or_else(default) } else { found })
 }

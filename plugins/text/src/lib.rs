@@ -20,6 +20,11 @@ mod write;
 #[cfg(test)]
 mod testing;
 
+/// The text of a file without the byte order mark that some programs put in front of UTF-8.
+fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
+}
+
 /// What fuzz targets need. Not part of the API.
 #[doc(hidden)]
 pub mod fuzzing {

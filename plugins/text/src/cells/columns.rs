@@ -16,9 +16,7 @@ use sluice_model::{Error, MessageType, TypeKey};
 use super::cell_type::{CellSample, CellType, ColumnBuilder, describe_cell, guess, parsed};
 use super::options::{CsvSource, TimeUnit};
 use super::scan::{Cell, RowScan, scan};
-
-/// What some programs write at the start of a file.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+use crate::without_mark;
 
 /// The maximum number of columns.
 const MAX_COLUMNS: usize = 2_000;
@@ -74,7 +72,7 @@ impl CsvColumns {
         head: &[u8],
         is_whole: bool,
     ) -> Result<Option<Self>, HeaderError> {
-        let at = if head.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+        let at = head.len() - without_mark(head).len();
         let mut rows = HeadRows { options, bytes: head, at, is_whole };
         for _ in 0..options.skip {
             rows.skip_line()?;

@@ -220,11 +220,6 @@ impl EventLine<'_> {
 pub(super) const NO_PAYLOAD: &str = "no payload in this line; write with `payload = true` \
                                      (convert: `--sink-option payload=true`, cat: `--payload`)";
 
-/// The text of a file without the byte order mark that some programs put in front of UTF-8.
-pub(super) fn without_mark(text: &[u8]) -> &[u8] {
-    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
-}
-
 /// Appends the payload of a line. `Err` says why it is not what was written.
 fn payload(line: &EventLine<'_>, out: &mut Vec<u8>) -> Result<(), String> {
     let start = out.len();

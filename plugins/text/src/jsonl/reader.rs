@@ -11,7 +11,8 @@ use sluice_model::{
     SplitStart,
 };
 
-use super::event::{EventHead, EventLines, LineContent, without_mark};
+use super::event::{EventHead, EventLines, LineContent};
+use crate::without_mark;
 
 /// Reads one split of a file of JSON lines.
 #[derive(Debug)]

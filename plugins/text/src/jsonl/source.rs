@@ -14,8 +14,9 @@ use sluice_model::{
 };
 
 use super::EXTENSIONS;
-use super::event::{NO_PAYLOAD, without_mark};
+use super::event::NO_PAYLOAD;
 use super::reader::JsonLineReader;
+use crate::without_mark;
 
 /// Reads JSON lines with payloads.
 ///
