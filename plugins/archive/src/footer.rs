@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use sluice_io::files::{self, FileCache, InputFiles, LogFile};
 use sluice_io::frames::{self, FrameSpan, MAGIC};
-use sluice_io::store::is_address;
 use sluice_model::{ByteFormat, Error, Registry, SniffResult};
 
 use crate::format;
@@ -34,7 +33,7 @@ impl ArchiveFooter {
         inputs: &InputFiles,
         registry: &Registry,
     ) -> Result<Option<Arc<Self>>, Error> {
-        if !is_address(path) && !files::is_file(path) {
+        if !files::is_address_or_file(path) {
             return Ok(None);
         }
         cache.get(inputs.open_plain(path)?, |log| Ok(Self::read(log, registry)?.map(Arc::new)))
@@ -94,7 +93,7 @@ pub(crate) fn sniff(path: &Path) -> Result<SniffResult, Error> {
 
 /// Whether channels of an archive may declare their types, as far as its index tells.
 pub(crate) fn may_declare_types(path: &Path) -> Result<bool, Error> {
-    if !is_address(path) && !files::is_file(path) {
+    if !files::is_address_or_file(path) {
         return Ok(false);
     }
     let mut log = LogFile::open_plain(path)?;

@@ -1,11 +1,11 @@
 //! A Parquet file being written: row groups in order, then the footer. Encodes nothing.
 //!
 //! The library's own file writer declares the same sort order for every row group. Here each row
-//! group declares its own, and has a checksum, for which the format has no field.
+//! group declares its own, and it and the footer have checksums, for which the format has no field.
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
@@ -21,10 +21,13 @@ use sluice_io::output::SharedOutput;
 use sluice_kit::event_table::{CHANNEL, SEQUENCE, SOURCE, TIMESTAMP};
 use sluice_model::{Error, OutputFile};
 
+use crate::footer_checksum::FooterChecksum;
 use crate::group::{EncodedGroup, RowOrder};
 use crate::meta::GroupsMeta;
 
 const MAGIC: &[u8] = b"PAR1";
+/// The bytes of a footer's length and of [`MAGIC`].
+const FOOTER_TAIL: usize = 8;
 
 /// A file to which row groups are appended.
 pub(crate) struct TableFile {
@@ -46,10 +49,19 @@ pub(crate) struct TableFile {
 struct Checksummed {
     output: SharedOutput,
     crc32: crc32fast::Hasher,
+    /// What is written from here on, in place of the output.
+    end: Option<FileEnd>,
 }
+
+/// The page index and the footer of a file. Shared with their writer, which does not return it.
+type FileEnd = Arc<Mutex<Vec<u8>>>;
 
 impl Write for Checksummed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(end) = &self.end {
+            end.lock().unwrap_or_else(PoisonError::into_inner).extend(bytes);
+            return Ok(bytes.len());
+        }
         let written = self.output.write(bytes)?;
         self.crc32.update(&bytes[..written]);
         Ok(written)
@@ -70,7 +82,7 @@ impl TableFile {
         let output = SharedOutput::new(file);
         let crc32 = crc32fast::Hasher::new();
         let mut file = Self {
-            out: TrackedWrite::new(Checksummed { output: output.clone(), crc32 }),
+            out: TrackedWrite::new(Checksummed { output: output.clone(), crc32, end: None }),
             output,
             schema,
             properties,
@@ -156,10 +168,21 @@ impl TableFile {
             .set_column_index(Some(std::mem::take(&mut self.column_indexes)))
             .set_offset_index(Some(std::mem::take(&mut self.offset_indexes)))
             .build();
-        let Self { out, output, rows, .. } = self;
-        let written = ParquetMetaDataWriter::new_with_tracked(out, &metadata).finish();
-        output.check(written, write_error)?;
-        let file = output.into_file()?;
+        let Self { mut out, output, rows, .. } = self;
+        output.check(out.flush().map_err(ParquetError::from), write_error)?;
+        let (start, end) = (out.bytes_written() as u64, FileEnd::default());
+        out.inner_mut().end = Some(Arc::clone(&end));
+        ParquetMetaDataWriter::new_with_tracked(out, &metadata).finish().map_err(write_error)?;
+        let end = std::mem::take(&mut *end.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut file = output.into_file()?;
+        let (page_index, footer) = split_end(&end)?;
+        let mut crc32 = crc32fast::Hasher::new();
+        crc32.update(page_index);
+        crc32.update(footer);
+        let checksum = FooterChecksum { start, crc32: crc32.finalize() };
+        for part in [page_index, &checksum.to_bytes(), footer] {
+            file.write_binary(part)?;
+        }
         match target {
             Some(target) => file.finish_as(target, rows),
             None => file.finish(rows),
@@ -192,6 +215,15 @@ impl TableFile {
         // These only affect the metadata of the row group: its chunks are encoded already.
         Arc::new(WriterProperties::builder().set_sorting_columns(Some(columns)).build())
     }
+}
+
+/// The page index and the footer, which ends with its length and [`MAGIC`].
+fn split_end(end: &[u8]) -> Result<(&[u8], &[u8]), Error> {
+    let footer = end.len().checked_sub(FOOTER_TAIL).and_then(|tail| {
+        let len = u32::from_le_bytes(*end.get(tail..)?.first_chunk()?);
+        end.split_at_checked(tail.checked_sub(len as usize)?)
+    });
+    footer.ok_or_else(|| Error::internal("a table's footer is longer than what was written"))
 }
 
 /// The library only rejects what we write because of a bug.

@@ -3,7 +3,7 @@
 //! [`sink`] partitions events into tables and cuts row groups, `projection` unnests lists and
 //! selects fields, `columns` defines the columns of a table and `column_types` their types, `group`
 //! encodes one row group on any thread by the `writers` of its columns, and `file` writes row
-//! groups and the footer. [`source`] turns tables back into events: [`input`] reads a file, `table`
+//! groups and the footer, with its `footer_checksum`. [`source`] turns tables back into events: [`input`] reads a file, `table`
 //! makes its rows events, `merge` merges the files of a folder. `meta` is the key-value metadata of
 //! the footer that both share.
 
@@ -11,6 +11,7 @@ mod column_types;
 mod columns;
 mod encoding;
 mod file;
+mod footer_checksum;
 mod group;
 pub mod input;
 mod merge;

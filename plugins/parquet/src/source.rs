@@ -12,7 +12,6 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use sluice_io::files;
 use sluice_io::output::MANIFEST;
-use sluice_io::store::is_address;
 use sluice_model::options::InPaths;
 use sluice_model::{
     Batch, Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
@@ -71,8 +70,7 @@ fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
 fn may_declare_types(path: &Path) -> Result<bool, Error> {
     let tables = match files::is_folder(path) {
         true => tables_below(path)?.into_iter().map(|input| input.path).collect(),
-        false if is_address(path) || files::is_file(path) => vec![path.to_owned()],
-        // Opening a pipe waits for whoever writes to it.
+        false if files::is_address_or_file(path) => vec![path.to_owned()],
         false => Vec::new(),
     };
     for table in tables {
@@ -272,12 +270,11 @@ impl Source for Parquet {
         Ok(Some(ParquetTable::open(input)?.rows()))
     }
 
-    /// The records of the footer that cannot be read, for a table without rows: the first split of
-    /// another reports them as damage.
+    /// What is wrong with the footer of a table without rows: the first split of another reports it
+    /// as damage.
     fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
         let table = ParquetTable::open(input)?;
-        let faults = table.faults.iter().filter(|_| table.rows() == 0);
-        Ok(faults.map(ToString::to_string).collect())
+        Ok(if table.rows() == 0 { table.faults } else { Vec::new() })
     }
 
     fn read<'s>(

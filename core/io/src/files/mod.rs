@@ -265,6 +265,12 @@ pub fn is_file(path: &Path) -> bool {
     matches!(path_kind(path), Ok(Some(PathKind::File(_))))
 }
 
+/// Whether a path can be opened without waiting for a writer, as one does for a pipe: an address,
+/// which is not looked up, or a file. False on errors.
+pub fn is_address_or_file(path: &Path) -> bool {
+    store::is_address(path) || is_file(path)
+}
+
 /// Whether there is a folder, or a prefix of objects in a store. False on errors.
 pub fn is_folder(path: &Path) -> bool {
     matches!(path_kind(path), Ok(Some(PathKind::Folder)))

@@ -1,5 +1,7 @@
-//! The footer of a file as bytes: where it is, and which columns it says are encrypted. Checks
-//! nothing else.
+//! The footer of a file as bytes: where it is, whether it matches its checksum, and which columns
+//! it says are encrypted. Checks nothing else.
+
+use std::ops::Range;
 
 use bytes::Bytes;
 use parquet::file::metadata::FooterTail;
@@ -7,6 +9,7 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use super::bytes::TableBytes;
 use super::thrift::CompactReader;
+use crate::footer_checksum::FooterChecksum;
 
 /// The bytes of a file after its footer.
 const TAIL_LEN: u64 = 8;
@@ -16,16 +19,64 @@ const ROW_GROUPS: i16 = 4;
 const COLUMNS: i16 = 1;
 const CRYPTO_METADATA: i16 = 8;
 
-/// A footer, and the bytes of its file for those who read it again, which are in memory from there
-/// on. `None` if the file has none that is complete, or it is encrypted.
-pub(super) fn read(bytes: &TableBytes) -> Option<(Bytes, TableBytes)> {
-    let end = bytes.len().checked_sub(TAIL_LEN)?;
-    let tail = bytes.get_bytes(end, TAIL_LEN as usize).ok()?;
+/// The longest page index that is kept in memory from when its checksum is computed.
+const MAX_KEPT_INDEX: u64 = 8 << 20;
+/// The bytes of a longer one that are read at once.
+const CHECKED_AT_ONCE: u64 = 1 << 20;
+
+/// A footer.
+pub(super) struct Footer {
+    pub(super) bytes: Bytes,
+    /// The bytes of its file for those who read it again, which are in memory from there on.
+    pub(super) file: TableBytes,
+    /// How it differs from its checksum, if it has one.
+    pub(super) fault: Option<String>,
+}
+
+/// Reads a footer. `None` if the file has none that is complete, or it is encrypted.
+pub(super) fn read(file: &TableBytes) -> Option<Footer> {
+    let end = file.len().checked_sub(TAIL_LEN)?;
+    let tail = file.get_bytes(end, TAIL_LEN as usize).ok()?;
     let tail = FooterTail::try_from(&tail[..]).ok().filter(|tail| !tail.is_encrypted_footer())?;
     let len = tail.metadata_length();
     let start = end.checked_sub(len as u64)?;
-    let bytes = bytes.fetched(start, len.checked_add(TAIL_LEN as usize)?).ok()?;
-    Some((bytes.get_bytes(start, len).ok()?, bytes))
+    let checksum_at = start.saturating_sub(FooterChecksum::LEN as u64);
+    let mut file =
+        file.fetched(checksum_at, usize::try_from(file.len() - checksum_at).ok()?).ok()?;
+    let before = file.get_bytes(checksum_at, (start - checksum_at) as usize).ok()?;
+    let checksum = FooterChecksum::from_bytes(&before);
+    if let Some(index_len) = checksum.and_then(|checksum| checksum_at.checked_sub(checksum.start))
+        && index_len <= MAX_KEPT_INDEX
+    {
+        let index = checksum_at - index_len;
+        file = file.fetched(index, usize::try_from(file.len() - index).ok()?).ok()?;
+    }
+    let fault = match checksum {
+        Some(FooterChecksum { start: index, crc32 }) => {
+            let mut found = crc32fast::Hasher::new();
+            add_bytes(&mut found, &file, index..checksum_at)?;
+            add_bytes(&mut found, &file, start..file.len())?;
+            let found = found.finalize();
+            (found != crc32)
+                .then(|| format!("expected the checksum {crc32:08x}, found {found:08x}"))
+        }
+        None => None,
+    };
+    Some(Footer { bytes: file.get_bytes(start, len).ok()?, file, fault })
+}
+
+/// Adds a range of a file to a checksum. `None` if it cannot be read.
+fn add_bytes(
+    crc32: &mut crc32fast::Hasher,
+    file: &TableBytes,
+    mut range: Range<u64>,
+) -> Option<()> {
+    while range.start < range.end {
+        let len = (range.end - range.start).min(CHECKED_AT_ONCE);
+        crc32.update(&file.get_bytes(range.start, len as usize).ok()?);
+        range.start += len;
+    }
+    Some(())
 }
 
 /// The columns that a footer says are encrypted, as numbers of row groups and columns, in order.

@@ -37,6 +37,7 @@ mod types;
 use bytes::ReadFailure;
 pub use bytes::{TableByteReader, TableBytes};
 pub(crate) use expansion::EVENT;
+use footer::Footer;
 pub(crate) use nesting::check_fields;
 use pages::PagesFault;
 pub use span::GroupSpan;
@@ -69,6 +70,7 @@ pub struct ParquetInput {
     schema: SchemaRef,
     /// Why the Arrow schema that its writer stored cannot be read, if there is one that cannot.
     arrow_fault: Option<String>,
+    footer_fault: Option<String>,
     spans: Vec<GroupSpan>,
     /// The columns that are encrypted: see [`footer::encrypted_columns`].
     encrypted: Vec<(u64, u64)>,
@@ -91,12 +93,14 @@ impl ParquetInput {
         };
         let found = footer::read(&bytes);
         bytes.failure().check()?;
-        let nesting = found.as_ref().map_or(Ok(()), |(footer, _)| nesting::check_footer(footer));
-        nesting.map_err(malformed)?;
-        let encrypted = found.as_ref().map(|(footer, _)| footer::encrypted_columns(footer));
-        let encrypted = encrypted.unwrap_or_default();
         // Without a footer, the library says what is wrong with the file.
-        let in_memory = found.map_or_else(|| bytes.clone(), |(_, in_memory)| in_memory);
+        let (encrypted, in_memory, footer_fault) = match found {
+            Some(Footer { bytes, file, fault }) => {
+                nesting::check_footer(&bytes).map_err(malformed)?;
+                (footer::encrypted_columns(&bytes), file, fault)
+            }
+            None => (Vec::new(), bytes.clone(), None),
+        };
         let policy = match options.page_index {
             true => PageIndexPolicy::Optional,
             false => PageIndexPolicy::Skip,
@@ -121,6 +125,7 @@ impl ParquetInput {
             footer,
             schema,
             arrow_fault,
+            footer_fault,
             spans,
             encrypted,
             int96_columns,
@@ -180,6 +185,12 @@ impl ParquetInput {
              get their types from the Parquet schema",
             self.path.to_string_lossy()
         ))
+    }
+
+    /// How the footer or the page index differs from its checksum, if it has one: what they say of
+    /// names, types and rows may be wrong.
+    pub(crate) fn footer_fault(&self) -> Option<&str> {
+        self.footer_fault.as_deref()
     }
 
     /// The bytes of the file for a reader of a row group, fetched already if that saves requests.

@@ -32,8 +32,9 @@ pub(crate) struct ParquetTable {
     input: ParquetInput,
     /// Our metadata in the footer.
     pub(crate) meta: FooterMeta,
-    /// The entries of it that are there but cannot be read.
-    pub(crate) faults: Vec<EntryFault>,
+    /// What is wrong with the footer: how it differs from its checksum, and the entries of our
+    /// metadata that are there but cannot be read.
+    pub(crate) faults: Vec<String>,
     /// The columns that are fields of a message, by their places, with the fields' own names and
     /// metadata.
     fields: Vec<(usize, FieldRef)>,
@@ -58,6 +59,11 @@ impl ParquetTable {
             meta = meta.for_rewritten_file();
             faults.retain(EntryFault::stays_in_rewritten_file);
         }
+        let mismatch = input.footer_fault().map(|reason| {
+            format!("the footer is damaged, so that names, types and rows may be wrong: {reason}")
+        });
+        let faults = faults.iter().map(ToString::to_string);
+        let faults = mismatch.into_iter().chain(faults).collect();
         let channel = channel_of(path, &meta);
         let fields = message_fields(&input, &meta);
         let by_name = OnceLock::new();
@@ -110,17 +116,17 @@ impl ParquetTable {
         self.input.spans().iter().map(|span| span.plain_bytes).fold(0, u64::saturating_add)
     }
 
-    /// Whether records of the footer cannot be read.
+    /// Whether there is something to report of the footer.
     pub(crate) fn has_footer_faults(&self) -> bool {
         !self.faults.is_empty() || self.input.arrow_note().is_some()
     }
 
-    /// Reports the records of the footer that cannot be read as damage; its Arrow schema, without
-    /// which rows can be read, as a note.
+    /// Reports what is wrong with the footer as damage; with its Arrow schema, without which rows
+    /// can be read, as a note.
     pub(crate) fn report_footer(&self, context: &ReadContext) {
         let input: Arc<str> = self.path().to_string_lossy().into();
         for fault in &self.faults {
-            let damage = Damage::new(&input, self.input.len(), 0, fault.to_string());
+            let damage = Damage::new(&input, self.input.len(), 0, fault.as_str());
             context.damage.report(damage);
         }
         if let Some(note) = self.input.arrow_note() {
@@ -158,6 +164,9 @@ impl ParquetTable {
     }
 
     fn may_match(&self, span: &GroupSpan, query: &Query, source: Option<&str>) -> bool {
+        if self.input.footer_fault().is_some() {
+            return true;
+        }
         let Some(group) = self.groups().get(span.number) else { return false };
         group.num_rows() > 0
             && self.times(group).is_none_or(|(first, last)| query.wants_times(first, last))
@@ -275,7 +284,8 @@ impl ParquetTable {
 
     /// The rows of requested channels, if rows are sorted by channel.
     fn selection(&self, number: usize, query: &Query) -> Option<RowSelection> {
-        if query.channels.is_all() || !self.is_by_channel(number) {
+        let is_damaged = self.input.footer_fault().is_some();
+        if is_damaged || query.channels.is_all() || !self.is_by_channel(number) {
             return None;
         }
         let channels = self.channels_in(number)?;

@@ -10,8 +10,10 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::metadata::{ParquetMetaDataReader, ParquetMetaDataWriter};
 use serde_json::json;
-use sluice_kit::contract::{PlainEvent, overwrite, sample_positions};
-use sluice_model::{Error, ReadContext, SplitStart};
+use sluice_kit::contract::{
+    PlainEvent, SourceContents, gather_splits, overwrite, sample_positions,
+};
+use sluice_model::{ChannelQuery, Error, Pattern, Patterns, Query, ReadContext, SplitStart};
 
 /// A small table of `count` events in several row groups.
 fn table(path: &Path, count: i64) -> (Vec<PlainEvent>, Vec<u8>) {
@@ -125,7 +127,15 @@ fn a_codec_of_another_build_is_refused_by_name() {
     }
 }
 
-/// Replaces the only occurrence of `old` in the footer by `new`.
+/// The offset of the footer's checksum.
+fn checksum_start(bytes: &[u8]) -> usize {
+    let start = footer_start(bytes) - 20;
+    assert!(bytes[start..].starts_with(b"SluiceCk"));
+    start
+}
+
+/// Replaces the only occurrence of `old` in the footer by `new`, in a table without a checksum of
+/// its footer.
 fn replace(bytes: &[u8], old: &str, new: &str) -> Vec<u8> {
     let start = footer_start(bytes);
     let places = bytes[start..].windows(old.len()).enumerate();
@@ -134,6 +144,7 @@ fn replace(bytes: &[u8], old: &str, new: &str) -> Vec<u8> {
     let [at] = found[..] else { panic!("`{old}` at {found:?}") };
     let mut replaced = bytes.to_vec();
     replaced[at..at + old.len()].copy_from_slice(new.as_bytes());
+    replaced[checksum_start(bytes)] = 0;
     replaced
 }
 
@@ -189,6 +200,44 @@ fn records_of_merged_tables_are_damage_of_each() {
     let found = read(&path).unwrap();
     assert_eq!((found.events.len(), found.damage.len(), tables.len()), (60, 5, 5));
     assert!(found.damage.iter().all(|(_, _, reason)| reason.contains("`sluice.channels`")));
+}
+
+/// What is read of a table: all of it, and the events of one channel.
+fn read_both_ways(path: &Path) -> Result<[SourceContents; 2], Error> {
+    let patterns = Patterns(vec![Pattern::parse("B").unwrap()]);
+    let all = Patterns::default;
+    let channels = ChannelQuery::from_patterns(&patterns, &all(), &all());
+    let query = Query { channels, ..Query::default() };
+    let source = source(path);
+    let splits = source.splits(1 << 20, &query)?;
+    let context = ReadContext { query, ..ReadContext::standalone("tables") };
+    let mut selected = gather_splits(&*source, splits, &context)?;
+    selected.events.retain(|event| event.channel == "B");
+    Ok([read(path)?, selected])
+}
+
+#[test]
+fn a_flipped_bit_behind_the_rows_changes_no_event_without_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.parquet");
+    let (_, bytes) = table(&path, 60);
+    let expected = read_both_ways(&path).unwrap();
+    let start = u64::from_le_bytes(*bytes[checksum_start(&bytes) + 8..].first_chunk().unwrap());
+    let first = usize::try_from(start).unwrap() * 8;
+    let mut told = 0;
+    for bit in sample_positions(bytes.len() * 8 - first, 800) {
+        let (at, bit) = ((first + bit) / 8, bit % 8);
+        let mut wrong = bytes.clone();
+        wrong[at] ^= 1 << bit;
+        overwrite(&path, &wrong).unwrap();
+        let Ok(found) = read_both_ways(&path) else { continue };
+        for (found, expected) in found.iter().zip(&expected) {
+            let is_told = found.damage.iter().any(|(_, _, reason)| reason.contains("checksum"));
+            assert!(is_told || found == expected, "byte {at} bit {bit}: {found:?}");
+            told += u64::from(is_told);
+        }
+    }
+    assert!(told > 300, "{told}");
 }
 
 #[test]
