@@ -130,6 +130,12 @@ impl ProgressMeter {
         }
     }
 
+    /// Prints a warning above the bar.
+    pub(crate) fn warn(&self, text: &str) {
+        let line = if log::is_json() { text.to_owned() } else { format!("warning: {text}") };
+        self.println_with_fields(Level::Warning, "message", &line, json!({}));
+    }
+
     /// Like [`println`](Self::println), with the kind and the fields of a JSON log record.
     fn println_with_fields(&self, level: Level, kind: &str, text: &str, fields: Value) {
         if !log::is_json() {

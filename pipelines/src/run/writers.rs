@@ -23,8 +23,8 @@ pub(super) struct Writers<'r> {
     outputs: OutputSet,
     /// Pieces that are already published.
     published: Vec<PublishedFile>,
-    /// The pieces that others truncated while they were written.
-    truncated: Vec<PathBuf>,
+    /// The pieces that others truncated or removed while they were written.
+    damaged: Vec<PathBuf>,
     syncer: Option<Syncer>,
     writers: BTreeMap<usize, Writer>,
 }
@@ -56,8 +56,8 @@ impl<'r> Writers<'r> {
         let syncer = recording.map(|recording| Syncer::new(recording.flush));
         let writer = |sink: SinkNode| (sink.node, Writer::closed(sink.name, sink.sink));
         let writers = sinks.into_iter().map(writer).collect();
-        let (published, truncated) = (Vec::new(), Vec::new());
-        let mut opened = Self { publisher, outputs, published, truncated, syncer, writers };
+        let (published, damaged) = (Vec::new(), Vec::new());
+        let mut opened = Self { publisher, outputs, published, damaged, syncer, writers };
         opened.open_all()?;
         Ok(opened)
     }
@@ -142,8 +142,8 @@ impl<'r> Writers<'r> {
             return Ok(());
         }
         let displaced = self.outputs.outputs.displaced().into_iter();
-        let truncated = displaced.filter(|(_, how)| *how == Displacement::Truncated);
-        self.truncated.extend(truncated.map(|(path, _)| path));
+        let damaged = displaced.filter(|(_, how)| *how != Displacement::Moved);
+        self.damaged.extend(damaged.map(|(path, _)| path));
         match self.publisher.publish(&self.outputs.outputs, ended) {
             Ok(published) => self.published.extend(published),
             Err(error) => {
@@ -205,13 +205,13 @@ impl<'r> Writers<'r> {
 
     /// Completes all outputs. The caller publishes them.
     ///
-    /// `Err` if others have truncated a piece of a recording, or moved or removed the last one:
+    /// `Err` if others have truncated or removed a piece of a recording, or moved the last one:
     /// earlier ones are mostly moved before the next one is asked for.
     pub(super) fn finish(&mut self, tally: &mut RunTally) -> Result<Arc<Outputs>, Error> {
         self.finish_all(tally)?;
         let displaced = self.outputs.outputs.displaced();
         let displaced = displaced.iter().map(|(path, _)| path);
-        if let Some(path) = self.truncated.iter().chain(displaced).next() {
+        if let Some(path) = self.damaged.iter().chain(displaced).next() {
             return Err(Error::refused(format!(
                 "the recording is incomplete under its name, because another program has moved, \
                  deleted or truncated the file meanwhile; if it was moved, it is whole where it is \

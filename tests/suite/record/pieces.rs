@@ -1,7 +1,8 @@
 //! Recordings in several files, and files that others move or truncate.
 
-use std::fs;
+use std::path::PathBuf;
 use std::time::Instant;
+use std::{fs, io};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -202,6 +203,36 @@ fn a_recording_that_was_moved_deleted_or_truncated_fails() {
             .expect_stderr("a\n");
         assert_eq!(report(&folder)["exit"], 1);
     }
+}
+
+#[test]
+fn that_a_file_is_taken_away_is_told_at_once() {
+    for (rotate, told) in [
+        (fs::rename as fn(PathBuf, PathBuf) -> io::Result<()>, "moved the file"),
+        (|from, _| fs::remove_file(from), "deleted the file, and what is received is lost"),
+    ] {
+        let (folder, mut sender) = (Folder::new(), Sender::new());
+        let mut recorder = sender.start(&folder, &["--to", "a"]);
+        one_more(&mut sender, &folder, "a", 1);
+        rotate(folder.at("a"), folder.at("moved")).unwrap();
+        recorder.wait_for(told);
+        recorder.stop().expect(1);
+    }
+}
+
+#[test]
+fn a_numbered_file_that_was_deleted_is_a_failure_after_the_next_ones() {
+    if is_ignored(Signal::HUP) {
+        return;
+    }
+    let (folder, mut sender) = (Folder::new(), Sender::new());
+    let mut recorder = sender.start(&folder, &["--to", "a", "-i"]);
+    one_more(&mut sender, &folder, "a.00", 1);
+    fs::remove_file(folder.at("a.00")).unwrap();
+    recorder.signal(Signal::HUP);
+    recorder.wait_for("writing a.01");
+    one_more(&mut sender, &folder, "a.01", 1);
+    recorder.stop().expect(1).expect_stderr("moved, deleted or truncated");
 }
 
 #[test]

@@ -77,12 +77,11 @@ impl FileNaming {
             Numbering::One if first => self.check_existing(base.into()),
             Numbering::One => self.same_or_free(base),
             Numbering::Increment => {
-                let free = self.free();
-                let Some(last) = self.next.1.checked_sub(2).filter(|_| continues) else {
-                    return Ok(free);
+                let Some(newest) = self.newest().filter(|_| continues) else {
+                    return Ok(self.free());
                 };
-                self.next.1 -= 1;
-                Ok(self.numbered(&format!("{last:02}")))
+                self.next.1 = newest.saturating_add(1);
+                Ok(self.numbered(&format!("{newest:02}")))
             }
             Numbering::Rotate(keep) => {
                 if !continues {
@@ -148,6 +147,22 @@ impl FileNaming {
                 return path;
             }
         }
+    }
+
+    /// The highest number of an existing file.
+    fn newest(&self) -> Option<u32> {
+        let names = self.numbered("");
+        let (start, suffix) = (names.file_name()?.to_str()?, &self.suffix);
+        let start = start.strip_suffix(suffix.as_str()).unwrap_or(start);
+        let folder = names.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let files = fs::read_dir(folder.unwrap_or(Path::new("."))).ok()?;
+        let numbers = files.flatten().filter_map(|file| {
+            let name = file.file_name();
+            let number = name.to_str()?.strip_prefix(start)?.strip_suffix(suffix.as_str())?;
+            let parsed: u32 = number.parse().ok().filter(|parsed| *parsed < u32::MAX / 2)?;
+            (format!("{parsed:02}") == number).then_some(parsed)
+        });
+        numbers.max()
     }
 
     /// Renames numbered files to the next number, up to the first gap, to free number 0.
@@ -320,6 +335,21 @@ mod tests {
         assert_eq!((place.next(), place.next()), ("a.01".into(), "a.02".into()));
         let mut place = NamingFixture::new("a", Numbering::Increment, ExistingOutput::Continue);
         assert_eq!((place.next(), place.next()), ("a.00".into(), "a.01".into()));
+    }
+
+    #[test]
+    fn append_finds_the_newest_number_behind_gaps() {
+        let mut place =
+            NamingFixture::new("a.lcm.zst", Numbering::Increment, ExistingOutput::Continue);
+        for name in ["a.00.lcm.zst", "a.02.lcm.zst", "a.7.lcm.zst", "a.x.lcm.zst", "b.99.lcm.zst"] {
+            place.write(name, "");
+        }
+        assert_eq!((place.next(), place.next()), ("a.02.lcm.zst".into(), "a.03.lcm.zst".into()));
+        let mut place = NamingFixture::new("a", Numbering::Increment, ExistingOutput::Continue);
+        place.write("a.99", "");
+        place.write("a.100", "");
+        place.write("a.4294967295", "");
+        assert_eq!((place.next(), place.next()), ("a.100".into(), "a.101".into()));
     }
 
     #[test]

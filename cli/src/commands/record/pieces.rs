@@ -1,6 +1,7 @@
 //! Decides when a recording starts a new file. `naming` names it.
 
 use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,12 +41,78 @@ pub(super) struct State {
     reserves_names: bool,
     /// The folder of the next file, while other recordings must not choose names in it.
     locked: Option<File>,
+    /// The name of the current file.
+    current: PathBuf,
+    /// That file, if it grows under its name.
+    watched: Option<WatchedFile>,
 }
 
 impl State {
     /// `reserves_names` is whether files have other names until they are complete.
     pub(super) fn new(naming: FileNaming, reserves_names: bool) -> Mutex<Self> {
-        Mutex::new(Self { naming, len_at_open: 0, reserved: None, reserves_names, locked: None })
+        Mutex::new(Self {
+            naming,
+            len_at_open: 0,
+            reserved: None,
+            reserves_names,
+            locked: None,
+            current: PathBuf::new(),
+            watched: None,
+        })
+    }
+
+    /// Whether other programs have taken the current file away. Returned once per file.
+    fn displacement(&mut self) -> Option<String> {
+        let how = self.watched.as_mut()?.displacement()?;
+        self.watched = None;
+        let file = self.current.display();
+        Some(format!("another program has {how}; SIGHUP starts a new file: {file}"))
+    }
+}
+
+/// A file that grows, as it was when it was last looked at.
+struct WatchedFile {
+    path: PathBuf,
+    file: File,
+    len: u64,
+    checked: Instant,
+    /// Whether it was found to be taken away: a program that rotates files sends SIGHUP at once.
+    is_displaced: bool,
+}
+
+/// How often a file is looked at.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+impl WatchedFile {
+    /// `None` if there is no such file: tables and some others have other names until they are
+    /// complete.
+    fn open(path: &Path) -> Option<Self> {
+        let len = fs::metadata(path).ok().filter(fs::Metadata::is_file)?.len();
+        let (file, checked) = (File::open(path).ok()?, Instant::now());
+        Some(Self { path: path.to_owned(), file, len, checked, is_displaced: false })
+    }
+
+    /// What other programs have done to it, if that was so a moment ago, too.
+    fn displacement(&mut self) -> Option<&'static str> {
+        if self.checked.elapsed() < WATCH_INTERVAL {
+            return None;
+        }
+        self.checked = Instant::now();
+        let ours = self.file.metadata().ok()?;
+        let is_here = fs::metadata(&self.path)
+            .is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino()));
+        let how = if ours.nlink() == 0 {
+            "deleted the file, and what is received is lost"
+        } else if !is_here {
+            "moved the file, which grows where it is now"
+        } else if ours.len() < self.len {
+            "truncated the file, and what was in it is lost"
+        } else {
+            self.len = ours.len();
+            self.is_displaced = false;
+            return None;
+        };
+        std::mem::replace(&mut self.is_displaced, true).then_some(how)
     }
 }
 
@@ -82,7 +149,11 @@ impl run::PiecePolicy for PieceCutter {
         if self.stop.is_requested() {
             return false;
         }
-        let before = self.state.lock().unwrap_or_else(PoisonError::into_inner).len_at_open;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = state.len_at_open;
+        if let Some(warning) = state.displacement() {
+            self.meter.warn(&warning);
+        }
         self.new_file_requested.swap(false, Ordering::Relaxed)
             || self.limits.are_reached(piece, before)
     }
@@ -97,11 +168,14 @@ impl run::PiecePolicy for PieceCutter {
         state.len_at_open = existing.map_or(0, |meta| meta.len());
         state.reserved = state.reserves_names.then(|| ReservedName::reserve(&name)).flatten();
         self.meter.recording_into(&name);
+        state.current.clone_from(&name);
         Ok(name)
     }
 
     fn opened(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).locked = None;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.locked = None;
+        state.watched = WatchedFile::open(&state.current).filter(|_| !state.reserves_names);
     }
 }
 
@@ -124,6 +198,36 @@ mod tests {
         assert!(limits.are_reached(&piece(1, 0, 10), 0));
         assert!(!limits.are_reached(&piece(0, 100, 10), 0));
         assert!(!PieceLimits::default().are_reached(&piece(1, 1 << 40, 1 << 20), 0));
+    }
+
+    #[test]
+    fn what_others_do_to_a_file_is_noticed_if_it_stays_so() {
+        for (ways, told) in [
+            (["truncate", "", ""], Some("truncated the file")),
+            (["move", "", ""], Some("moved the file")),
+            (["remove", "", ""], Some("deleted the file")),
+            (["move", "move back", ""], None),
+            (["", "", ""], None),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let [path, moved] = ["a", "b"].map(|name| folder.path().join(name));
+            fs::write(&path, b"some events").unwrap();
+            let mut watched = WatchedFile::open(&path).unwrap();
+            let mut found = None;
+            for way in ways {
+                match way {
+                    "truncate" => fs::write(&path, b"").unwrap(),
+                    "move" => fs::rename(&path, &moved).unwrap(),
+                    "move back" => fs::rename(&moved, &path).unwrap(),
+                    "remove" => fs::remove_file(&path).unwrap(),
+                    _ => {}
+                }
+                watched.checked -= WATCH_INTERVAL;
+                found = found.or(watched.displacement());
+            }
+            assert!(found.is_some() == told.is_some(), "{ways:?}: {found:?}");
+            assert!(found.unwrap_or_default().contains(told.unwrap_or_default()), "{ways:?}");
+        }
     }
 
     #[test]

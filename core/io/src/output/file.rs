@@ -395,8 +395,7 @@ impl OutputFile {
         // What is left of the others is synced together when they are published.
         if let Some(file) = file.filter(|_| base.is_some()) {
             sync(faults, &file).map_err(fail)?;
-            let is_moved = !leads_to(&at, &file);
-            displaced = displaced.or(is_moved.then_some(Displacement::Moved));
+            displaced = displaced.or_else(|| renamed(&at, &file));
         }
         let blake3 = hasher.map(|hasher| hasher.finalize().to_hex().to_string());
         let replaces = continues || outputs.overwrite != Overwrite::Refuse;
@@ -446,6 +445,13 @@ impl OutputFile {
 fn leads_to(path: &Path, file: &File) -> bool {
     let (Ok(there), Ok(ours)) = (fs::metadata(path), file.metadata()) else { return false };
     (there.dev(), there.ino()) == (ours.dev(), ours.ino())
+}
+
+/// Whether a file that grew under this name has it no longer.
+fn renamed(path: &Path, file: &File) -> Option<Displacement> {
+    let has_names = file.metadata().map_or(true, |meta| meta.nlink() > 0);
+    let how = if has_names { Displacement::Moved } else { Displacement::Removed };
+    (!leads_to(path, file)).then_some(how)
 }
 
 /// Bytes moved or hashed at a time.

@@ -101,8 +101,10 @@ pub struct PublishedFile {
 /// How others changed a file that grew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Displacement {
-    /// They moved or removed it.
+    /// They moved it, or one of its names.
     Moved,
+    /// They removed it, and it has no other name.
+    Removed,
     /// They truncated it, and perhaps moved it, too.
     Truncated,
 }
