@@ -95,6 +95,10 @@ impl Source for NamedSource {
         self.inner.is_undecoded()
     }
 
+    fn has_own_rows(&self) -> bool {
+        self.inner.has_own_rows()
+    }
+
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
         self.inner.splits(target, &inner_query(query))
     }

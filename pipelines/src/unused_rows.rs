@@ -1,32 +1,40 @@
-//! Notes about decoded rows that nothing writes: a stage decodes messages, but all sinks after it
-//! store payloads. Reported before the run; changes nothing.
+//! Notes about decoded rows that nothing writes: a stage decodes messages, or a source has rows of
+//! its own, but all sinks after it store payloads. Reported before the run; changes nothing.
 
 use sluice_model::{RowsEffect, Stage};
 
 use crate::spec::{PipelineNode, PluginInstance};
 
-/// The sinks after a stage that decodes for nothing, by index, with a note each.
+/// The sinks that decoded rows reach for nothing, by index, with a note each.
 pub fn notes(nodes: &[PipelineNode]) -> Vec<(usize, String)> {
     let mut notes: Vec<(usize, String)> = Vec::new();
     for (place, node) in nodes.iter().enumerate() {
-        if decodes(node) {
-            notes.extend(reasons(nodes, place).unwrap_or_default());
-        }
+        let uses: fn(&Stage) -> bool = match &node.instance {
+            PluginInstance::Source(source) if source.has_own_rows() => uses_whole_rows,
+            PluginInstance::Stage(stage) if decodes(stage) => uses_rows,
+            _ => continue,
+        };
+        notes.extend(reasons(nodes, place, uses).unwrap_or_default());
     }
     notes.sort();
     notes.dedup();
     notes
 }
 
-/// Whether a node only decodes messages.
-fn decodes(node: &PipelineNode) -> bool {
-    let PluginInstance::Stage(Stage::Map(map)) = &node.instance else { return false };
+/// Whether a stage only decodes messages.
+fn decodes(stage: &Stage) -> bool {
+    let Stage::Map(map) = stage else { return false };
     matches!(map.rows_after(), RowsEffect::Decoded(_))
 }
 
-/// Why the sinks that a node's rows reach do not write them; `None` if some path uses the rows.
-fn reasons(nodes: &[PipelineNode], decoder: usize) -> Option<Vec<(usize, String)>> {
-    let (mut reached, mut reasons) = (vec![decoder], Vec::new());
+/// Why the sinks that a node's rows reach do not write them; `None` if one does, or a stage uses
+/// the rows.
+fn reasons(
+    nodes: &[PipelineNode],
+    origin: usize,
+    uses: fn(&Stage) -> bool,
+) -> Option<Vec<(usize, String)>> {
+    let (mut reached, mut reasons) = (vec![origin], Vec::new());
     let mut done = 0;
     while let Some(from) = reached.get(done).copied() {
         done += 1;
@@ -40,7 +48,7 @@ fn reasons(nodes: &[PipelineNode], decoder: usize) -> Option<Vec<(usize, String)
                 PluginInstance::Sink(sink) => {
                     reasons.push((place, sink.traits().rows_unwritten.as_deref()?.to_owned()))
                 }
-                PluginInstance::Stage(stage) if !uses_rows(stage) => {}
+                PluginInstance::Stage(stage) if !uses(stage) => {}
                 PluginInstance::Stage(_) | PluginInstance::Source(_) => return None,
             }
         }
@@ -48,10 +56,21 @@ fn reasons(nodes: &[PipelineNode], decoder: usize) -> Option<Vec<(usize, String)
     Some(reasons)
 }
 
+/// Whether a stage does more with rows than pass them on: their fields are in the payload, too.
 fn uses_rows(stage: &Stage) -> bool {
     stage.parts().into_iter().any(|part| match part {
         Stage::Map(map) => map.uses_rows(),
         Stage::Fold(fold) => !matches!(fold.rows_after(), RowsEffect::Same),
         Stage::Chain(_) => false,
     })
+}
+
+/// Whether a stage changes rows or makes payloads of them. What a filter by fields lets through
+/// still has its rows.
+fn uses_whole_rows(stage: &Stage) -> bool {
+    let only_reads_fields = |part: &Stage| {
+        let Stage::Map(map) = part else { return false };
+        matches!(map.rows_after(), RowsEffect::Same) && !map.named_fields().is_empty()
+    };
+    stage.parts().into_iter().any(|part| uses_rows(part) && !only_reads_fields(part))
 }

@@ -187,6 +187,36 @@ fn fields_that_no_output_writes_are_reported_with_advice() {
 }
 
 #[test]
+fn columns_of_a_csv_or_a_described_log_that_no_output_writes_are_reported() {
+    let folder = Folder::new();
+    folder.write("in.csv", "time,a\n1700000000,1\n1700000001,2\n");
+    folder.write("in.bin", [1, 0, 0, 0, 7, 2, 0, 0, 0, 8]);
+    folder.write(
+        "in.toml",
+        "plugin = \"records\"\nfields = [\n\
+         {name = \"s\", type = \"u32\", role = \"time\", unit = \"s\"}, {name = \"a\", type = \"u8\"}]\n",
+    );
+    for input in [&["in.csv"][..], &["in.bin", "--describe", "in.toml"]] {
+        let convert = |more: &[&str]| {
+            let all = [&["convert", "--overwrite"][..], input, more].concat();
+            run_sluice(&folder, &all).expect(0)
+        };
+        for lossy in [
+            &["--to", "out.parquet"][..],
+            &["--to", "out.lcm"],
+            &["--to", "out.arrow.zst"],
+            &["--to", "out.parquet", "--where", "a > 1"],
+        ] {
+            convert(lossy).expect_stderr("out: decoded fields are not written");
+        }
+        for fine in ["out/", "out.csv", "out.jsonl", "out.mcap"] {
+            let fine = convert(&["--to", fine]);
+            assert!(!fine.stderr.contains("are not written"), "{}", fine.stderr);
+        }
+    }
+}
+
+#[test]
 fn a_csv_that_would_lose_fields_is_refused_with_advice() {
     let folder = two_logs();
     let types = ["convert", "lcmlog-2022.00", "--types", "mit-dgc", "--to", "out.csv"];

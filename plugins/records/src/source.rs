@@ -69,6 +69,10 @@ impl Source for RecordsSource {
         files::expand(&self.options.path.0)
     }
 
+    fn has_own_rows(&self) -> bool {
+        true
+    }
+
     fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {
         let inputs = self.inputs()?;
         files::refuse_foreign(&inputs, InputContent::Any, "a described log")?;

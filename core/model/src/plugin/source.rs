@@ -272,6 +272,12 @@ pub trait Source: Send + Sync {
         false
     }
 
+    /// Whether its events have decoded rows that no stage can decode from their payloads: a run
+    /// says so if no sink writes these.
+    fn has_own_rows(&self) -> bool {
+        false
+    }
+
     /// Splits of about `target` bytes that cover the inputs exactly once, in order, except for what
     /// `query` allows to skip. By default each input is one split.
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {

@@ -42,6 +42,10 @@ impl Source for CsvSource {
         files::expand(&self.path.0)
     }
 
+    fn has_own_rows(&self) -> bool {
+        true
+    }
+
     fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {
         let inputs = self.inputs()?;
         files::refuse_foreign(&inputs, InputContent::Marked, "a CSV file")?;
