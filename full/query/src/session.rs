@@ -7,6 +7,8 @@ mod error;
 mod identifiers;
 mod interruption;
 mod moving_frames;
+mod order_by;
+mod planner_message;
 mod statements;
 mod window_inputs;
 
@@ -22,7 +24,7 @@ use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{
-    SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext,
+    FunctionRegistry, SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext,
 };
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -37,9 +39,12 @@ pub(crate) use depth::with_deep_stack;
 pub use error::{InvalidQuery, QueryError, QueryPosition};
 pub(crate) use error::{catch_panics, name_list, nearest};
 pub(crate) use interruption::{StopCheck, stoppable};
+pub(crate) use order_by::statement_to_plan;
 
+use crate::arithmetic::WideArithmetic;
+use crate::extremes::{max, min};
 use crate::functions::octet_length;
-use crate::refusals::{check_numbers, check_types};
+use crate::refusals::{check_numbers, check_subqueries, check_types};
 use crate::table::{Catalog, Findings, LogTables, ROOT_SCHEMA, ReadResources};
 
 /// The name of the only catalog.
@@ -169,9 +174,13 @@ impl Session {
         // A LIMIT after a subquery takes its first rows.
         settings.sql_parser.enable_subquery_sort_elimination = false;
         settings.execution.sort_spill_reservation_bytes = (operator_memory / 8).min(10 << 20);
-        let context =
+        let mut context =
             SessionContext::new_with_config_rt(config, runtime(&options, operator_memory)?);
         context.register_udf((*octet_length()).clone());
+        let registered = context.register_expr_planner(Arc::new(WideArithmetic));
+        registered.map_err(|error| Error::from(QueryError::from_datafusion(error)))?;
+        context.register_udaf((*min()).clone());
+        context.register_udaf((*max()).clone());
         let catalog = Catalog::default();
         context.register_catalog(CATALOG_NAME, Arc::new(catalog.clone()));
         let (spills, partitions) = (options.spill != Spill::Never, options.partitions.max(1));
@@ -408,7 +417,7 @@ async fn logical_plan(state: &SessionState, sql: &str) -> datafusion::error::Res
     statements::check_syntax(&statement)?;
     check_numbers(sql).map_err(datafusion::error::DataFusionError::Plan)?;
     let plan = loop {
-        match state.statement_to_plan(statement.clone()).await {
+        match statement_to_plan(state, statement.clone()).await {
             Ok(plan) => break plan,
             Err(error) => {
                 let renamed = identifiers::other_case(&error).is_some_and(|(written, actual)| {
@@ -424,6 +433,7 @@ async fn logical_plan(state: &SessionState, sql: &str) -> datafusion::error::Res
     let only_reads = only_reads.with_allow_ddl(false).with_allow_dml(false);
     only_reads.with_allow_statements(false).verify_plan(&plan)?;
     check_types(&plan)?;
+    check_subqueries(&plan)?;
     Ok(plan)
 }
 

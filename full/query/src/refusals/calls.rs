@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use datafusion::execution::SessionStateDefaults;
 use datafusion::sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
-    FunctionArguments, Visit, Visitor, WindowType,
+    FunctionArguments, Query, Visit, Visitor, WindowType,
 };
 
 use super::syntax::{Refusal, refuse, refuse_if};
@@ -37,6 +37,12 @@ static SCALAR: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
 /// Functions that need `OVER`, or are others with it.
 static WINDOW: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let all = SessionStateDefaults::default_window_functions();
+    let names = all.iter().flat_map(|of| of.aliases().iter().cloned().chain([of.name().into()]));
+    names.collect()
+});
+
+static AGGREGATE: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+    let all = SessionStateDefaults::default_aggregate_functions();
     let names = all.iter().flat_map(|of| of.aliases().iter().cloned().chain([of.name().into()]));
     names.collect()
 });
@@ -71,7 +77,14 @@ pub(super) fn check_call(function: &Function) -> Refusal {
     }
     let is_all_columns = clauses.distinct && name == "count" && takes_wildcard(function);
     refuse_if(is_all_columns, "count(distinct *) is not supported: name the columns")?;
-    let Some(over) = &function.over else { return ControlFlow::Continue(()) };
+    let Some(over) = &function.over else {
+        if WINDOW.contains(&name) && !AGGREGATE.contains(&name) && !SCALAR.contains(&name) {
+            return refuse(format!(
+                "`{name}` is a window function: write `{name}(…) over (order by …)`"
+            ));
+        }
+        return ControlFlow::Continue(());
+    };
     if let WindowType::WindowSpec(window) = over {
         refuse_if(window.window_name.is_some(), EXTENDED_WINDOW)?;
     }
@@ -125,6 +138,39 @@ fn takes_wildcard(function: &Function) -> bool {
             FunctionArg::Unnamed(FunctionArgExpr::Wildcard | FunctionArgExpr::QualifiedWildcard(_))
         )
     })
+}
+
+/// Whether a part of a query has window functions, except in its subqueries.
+pub(super) fn has_windows(part: &impl Visit) -> bool {
+    part.visit(&mut WindowSearch { depth: 0 }).is_break()
+}
+
+struct WindowSearch {
+    /// How many subqueries are around.
+    depth: usize,
+}
+
+impl Visitor for WindowSearch {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Function(Function { over: Some(_), .. }) if self.depth == 0 => {
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
 }
 
 /// Whether a function refers to a named window.

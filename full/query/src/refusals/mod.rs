@@ -2,9 +2,11 @@
 //! other databases. Plans and executes nothing.
 
 mod calls;
+mod subqueries;
 mod syntax;
 mod types;
 
+pub(crate) use subqueries::check_subqueries;
 pub(crate) use syntax::{check_numbers, check_syntax};
 pub(crate) use types::check_types;
 

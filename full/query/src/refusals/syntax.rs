@@ -146,6 +146,17 @@ fn check_select(select: &Select) -> Refusal {
         select.value_table_mode.is_some(),
         "SELECT AS STRUCT and AS VALUE are not supported",
     )?;
+    let clauses = [
+        ("WHERE", calls::has_windows(&select.selection)),
+        ("GROUP BY", calls::has_windows(&select.group_by)),
+        ("HAVING", calls::has_windows(&select.having)),
+    ];
+    if let Some((clause, _)) = clauses.iter().find(|(_, has_windows)| *has_windows) {
+        return refuse(format!(
+            "window functions are not supported in {clause}: filter by QUALIFY, or compute them \
+             in a subquery in FROM"
+        ));
+    }
     refuse_if(select.exclude.is_some(), "EXCLUDE is only supported right after `*`")?;
     select.projection.iter().try_for_each(check_item)?;
     select.from.iter().try_for_each(check_joins)?;

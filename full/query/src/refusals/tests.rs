@@ -1,5 +1,7 @@
 //! What is refused, and what is similar and answered.
 
+mod subqueries;
+
 use std::sync::atomic::AtomicBool;
 
 use arrow_array::RecordBatch;
@@ -74,6 +76,44 @@ fn windows_that_extend_named_ones_are_refused() {
     }
     let sql = "select n, sum(x) over w from t window w as (partition by s order by n) order by n";
     answers(sql, &["110", "230", "320", "4"]);
+}
+
+#[test]
+fn window_functions_where_there_are_none_yet_are_refused() {
+    for (sql, clause) in [
+        ("select n from t where row_number() over (order by n) = 1", "WHERE"),
+        ("select n from t where n = 1 or x > lag(x) over (order by n)", "WHERE"),
+        ("select count(*) from t group by rank() over (order by n)", "GROUP BY"),
+        ("select count(*) from t group by rollup (rank() over (order by n))", "GROUP BY"),
+        ("select s from t group by s having sum(count(*)) over () > 1", "HAVING"),
+        ("select * from (select n from t where sum(n) over () > 1)", "WHERE"),
+    ] {
+        let says = format!("window functions are not supported in {clause}: filter by QUALIFY");
+        refused(sql, &says);
+    }
+    refused("select n from t join u on row_number() over () = k", "filter by QUALIFY");
+    refused("select count(*) from t group by count(*)", "aggregates are only supported in SELECT");
+    refused("select n, row_number() from t", "write `row_number(…) over (order by …)`");
+    let filtered = "select n from t where n in (select max(n) over () from t)";
+    answers(filtered, &["4"]);
+    answers("select n from t qualify row_number() over (order by n desc) = 1", &["4"]);
+    answers("select first_value(x order by n) from t", &["10"]);
+}
+
+#[test]
+fn subqueries_outside_of_conditions_are_explained() {
+    let set = "only supported in WHERE and HAVING";
+    for (sql, says) in [
+        ("select n, exists (select 1 from u where k = n) from t", set),
+        ("select n, n in (select k from u) from t", set),
+        ("select n from t order by n in (select k from u)", set),
+        (
+            "select n from t order by (select max(k) from u where k = n)",
+            "to the outer query is not",
+        ),
+    ] {
+        refused(sql, says);
+    }
 }
 
 #[test]

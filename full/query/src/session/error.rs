@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use sluice_model::{Error, panics};
 
 use super::identifiers;
+use super::planner_message::planner_message;
 
 /// Why a query has no result, or not all of it.
 #[derive(Debug, thiserror::Error)]
@@ -220,49 +221,6 @@ fn is_name(what: &str) -> bool {
     !what.is_empty() && what.chars().all(|c| c.is_ascii_uppercase() || c == ' ')
 }
 
-/// Converts a message of the planner. Some have parts of the syntax tree.
-fn planner_message(what: &str) -> InvalidQuery {
-    if let Some((_, rest)) = what.split_once("given name and argument types '")
-        && let Some((call, _)) = rest.split_once('\'')
-    {
-        let message = format!("no function takes these arguments: `{call}`");
-        let help = Some("cast the arguments to other types".to_owned());
-        return InvalidQuery { message, position: None, help };
-    }
-    if let Some(parts) = what.strip_prefix("compound identifier: ") {
-        return InvalidQuery::new(format!("there is no column with these names: {parts}"));
-    }
-    let Some((_, location)) = what.split_once("Location(") else {
-        return InvalidQuery::new(lower_first(what));
-    };
-    let position = || {
-        let (line, column) = location.split_once(')')?.0.split_once(',')?;
-        let position =
-            QueryPosition { line: line.trim().parse().ok()?, column: column.trim().parse().ok()? };
-        (position.line > 0 && position.column > 0).then_some(position)
-    };
-    let head = what.split(['{', '(', '[']).next().unwrap_or_default().trim();
-    let (about, node) = head.rsplit_once(' ').unwrap_or(("", head));
-    let message = if about.to_lowercase().starts_with("unsupported ast node") {
-        format!("{} is not supported", words(node))
-    } else {
-        lower_first(about.trim_end_matches(':'))
-    };
-    InvalidQuery { message, position: position(), help: None }
-}
-
-/// `JSON TABLE` for `JsonTable`.
-fn words(name: &str) -> String {
-    let mut words = String::new();
-    for letter in name.chars() {
-        if letter.is_uppercase() && !words.is_empty() {
-            words.push(' ');
-        }
-        words.extend(letter.to_uppercase());
-    }
-    words
-}
-
 /// Converts an error that has other owners, and so cannot be moved out.
 fn shared_error(error: &DataFusionError) -> QueryError {
     match error {
@@ -304,6 +262,12 @@ fn syntax_error(error: &ParserError) -> InvalidQuery {
         ParserError::RecursionLimitExceeded => "it is nested too deeply",
     };
     let (what, position) = split_position(text);
+    if what.contains("MATCH_CONDITION") {
+        let help = "write `last_value(v) ignore nulls over (order by timestamp)` over UNION ALL of \
+                    both tables";
+        let message = "ASOF JOIN is not supported".to_owned();
+        return InvalidQuery { message, position, help: Some(help.to_owned()) };
+    }
     InvalidQuery {
         message: format!("this is not valid SQL: {}", lower_first(what)),
         position,
@@ -324,6 +288,11 @@ fn split_position(text: &str) -> (&str, Option<QueryPosition>) {
 }
 
 fn schema_error(error: &DataFusionError) -> InvalidQuery {
+    if let Some(name) = identifiers::same_name(error) {
+        let message = format!("two columns are called `{name}`");
+        let help = Some("give one of them, or of their tables, another name: `… as y`".to_owned());
+        return InvalidQuery { message, position: None, help };
+    }
     let Some((written, known)) = identifiers::missing_column(error) else {
         return InvalidQuery::new(lower_first(&error.strip_backtrace()));
     };
@@ -374,7 +343,7 @@ fn first_line(text: &str) -> String {
 }
 
 /// Lowers the first letter, as in all our messages, unless it starts a name in capitals.
-fn lower_first(text: &str) -> String {
+pub(super) fn lower_first(text: &str) -> String {
     let text = first_line(text);
     let mut chars = text.chars();
     match (chars.next(), chars.next()) {
@@ -402,26 +371,9 @@ mod tests {
     }
 
     #[test]
-    fn messages_have_no_syntax_tree() {
-        let tree = "Unsupported ast node in sqltorel: Collate { expr: Identifier(Ident { value: \
-                    \"c\", quote_style: None, span: Span(Location(1,8)..Location(1,15)) }) }";
-        let invalid = planner_message(tree);
-        assert_eq!(invalid.message, "COLLATE is not supported");
-        assert_eq!(invalid.position, Some(QueryPosition { line: 1, column: 8 }));
-        let invalid = planner_message(
-            "Dot access not supported for non-string expr: Identifier(Ident { value: \"c5\", \
-             span: Span(Location(2,20)..Location(2,22)) })",
-        );
-        assert_eq!(invalid.message, "dot access not supported for non-string expr");
-        let invalid = planner_message(
-            "Internal error: Function 'sum' failed to match any signature. No function matches \
-             the given name and argument types 'sum(Utf8View)'. You might need to add casts.",
-        );
-        assert_eq!(invalid.message, "no function takes these arguments: `sum(Utf8View)`");
+    fn a_name_alone_is_what_is_not_supported() {
         let top = QueryError::from_datafusion(DataFusionError::NotImplemented("TOP".to_owned()));
         assert_eq!(top.to_string(), "TOP is not supported");
-        assert_eq!(planner_message("Location(x").position, None);
-        assert_eq!(words("JsonTable"), "JSON TABLE");
     }
 
     #[test]

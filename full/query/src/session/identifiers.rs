@@ -43,17 +43,37 @@ pub(super) fn missing_column(error: &DataFusionError) -> Option<(String, Vec<Str
     Some((display_name(column), known.into_iter().collect()))
 }
 
+/// The known columns, if `written` is the unknown column of an error.
+pub(super) fn columns_instead_of<'e>(error: &'e DataFusionError, written: &str) -> &'e [Column] {
+    match not_found(error) {
+        Some((column, known)) if column.name == written => known,
+        _ => &[],
+    }
+}
+
+/// The name that a column with a table and one without have both, which DataFusion refuses.
+pub(super) fn same_name(error: &DataFusionError) -> Option<&str> {
+    match schema_error(error)? {
+        SchemaError::AmbiguousReference { field } if field.relation.is_some() => Some(&field.name),
+        _ => None,
+    }
+}
+
 fn not_found(error: &DataFusionError) -> Option<(&Column, &[Column])> {
+    match schema_error(error)? {
+        SchemaError::FieldNotFound { field, valid_fields } => Some((field, valid_fields)),
+        _ => None,
+    }
+}
+
+fn schema_error(error: &DataFusionError) -> Option<&SchemaError> {
     match error {
-        DataFusionError::SchemaError(schema, _) => match &**schema {
-            SchemaError::FieldNotFound { field, valid_fields } => Some((field, valid_fields)),
-            _ => None,
-        },
+        DataFusionError::SchemaError(schema, _) => Some(schema),
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
-            not_found(inner)
+            schema_error(inner)
         }
-        DataFusionError::Shared(inner) => not_found(inner),
-        DataFusionError::Collection(all) => all.iter().find_map(not_found),
+        DataFusionError::Shared(inner) => schema_error(inner),
+        DataFusionError::Collection(all) => all.iter().find_map(schema_error),
         _ => None,
     }
 }

@@ -18,9 +18,11 @@ use super::columns;
 use super::lineage;
 use super::query::Query;
 use super::query_input::QueryInput;
+use crate::arithmetic::WideArithmetic;
+use crate::extremes::aggregate_functions;
 use crate::functions::scalar_functions;
-use crate::refusals::check_types;
-use crate::session::{optimized, with_deep_stack};
+use crate::refusals::{check_subqueries, check_types};
+use crate::session::{optimized, statement_to_plan, with_deep_stack};
 
 /// Plans queries with a configuration and a runtime environment.
 #[derive(Clone, Debug)]
@@ -75,8 +77,8 @@ impl Planner {
         with_deep_stack(|| {
             let inputs = inputs_of(tables)?;
             let state = self.state(query, &inputs)?;
-            let plan = block_on(state.statement_to_plan(query.statement()))?;
-            let plan = block_on(state.statement_to_plan(query.with_total_order(&plan)))?;
+            let plan = block_on(statement_to_plan(&state, query.statement()))?;
+            let plan = block_on(statement_to_plan(&state, query.with_total_order(&plan)))?;
             self.physical(&state, &plan, inputs)
         })
         .flatten()
@@ -89,6 +91,7 @@ impl Planner {
         inputs: Vec<QueryInput>,
     ) -> Result<StagePlan> {
         check_types(plan)?;
+        check_subqueries(plan)?;
         let plan = optimized(state, plan)?;
         let physical = block_on(state.query_planner().create_physical_plan(&plan, state))?;
         Ok(StagePlan { physical, inputs: Arc::new(inputs) })
@@ -96,13 +99,15 @@ impl Planner {
 
     /// A state with the query's tables and functions only: no files, formats or settings.
     fn state(&self, query: &Query, inputs: &[QueryInput]) -> Result<SessionState> {
+        let mut expr_planners = SessionStateDefaults::default_expr_planners();
+        expr_planners.push(Arc::new(WideArithmetic));
         let state = SessionStateBuilder::new()
             .with_config(self.config.clone())
             .with_runtime_env(Arc::clone(&self.runtime))
-            .with_expr_planners(SessionStateDefaults::default_expr_planners())
+            .with_expr_planners(expr_planners)
             .with_scalar_functions(scalar_functions())
             .with_higher_order_functions(SessionStateDefaults::default_higher_order_functions())
-            .with_aggregate_functions(SessionStateDefaults::default_aggregate_functions())
+            .with_aggregate_functions(aggregate_functions())
             .with_window_functions(SessionStateDefaults::default_window_functions())
             .build();
         let context = SessionContext::new_with_state(state);

@@ -26,6 +26,23 @@ fn mistakes_in_queries_are_shown_with_position_and_help() {
 }
 
 #[test]
+fn references_to_the_outer_query_that_are_not_answered_are_explained() {
+    let folder = drive();
+    for query in [
+        "select (select max(sequence) from drive b where b.sequence < a.sequence) from drive a",
+        "select 1 from drive a where sequence > (select avg(sequence) from drive b where \
+         b.channel <> a.channel)",
+        "select m from drive a, lateral (select max(sequence) m from drive b where b.sequence < \
+         a.sequence) q",
+    ] {
+        run_sluice(&folder, &["query", query, "drive.lcm"])
+            .expect(2)
+            .expect_stderr("this reference to the outer query is not supported: only conditions")
+            .expect_stderr("join the tables");
+    }
+}
+
+#[test]
 fn constants_that_are_no_values_of_their_type_are_wrong_sql() {
     let folder = drive();
     for (condition, expected) in [

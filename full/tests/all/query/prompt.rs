@@ -144,6 +144,28 @@ fn a_prompt_runs_until_it_is_closed() {
 }
 
 #[test]
+fn lines_that_arrive_together_are_executed_one_after_another() {
+    let folder = drive();
+    for end in ["\n", "\r"] {
+        let lines = [
+            "select 100 + 11 as a;",
+            "select 200 + 22",
+            "as b; select 300 + 33 as c;",
+            ".format csv",
+            "select 'la' || 'st' as d;",
+        ];
+        let steps = [
+            until("sluice> "),
+            send(&lines.map(|line| format!("{line}{end}")).concat()),
+            until(r"(?s)\b111\b.*\b222\b.*\b333\b.*\blast\b.*sluice> "),
+            send(".quit\r"),
+        ];
+        let Some(output) = in_terminal(&folder, &["query", "drive.lcm"], &steps) else { return };
+        assert_eq!(output["code"], 0, "{}", output["output"]);
+    }
+}
+
+#[test]
 fn ctrl_c_stops_a_query_but_not_the_prompt() {
     let folder = drive();
     let endless = "with recursive n as (select 1 as x union all select x + 1 from n) \

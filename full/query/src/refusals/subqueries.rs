@@ -1,0 +1,199 @@
+//! Refuses subqueries for which DataFusion returns other rows than SQL defines: it makes joins of
+//! them, which do not have NULL for a value, or lose what comes after the condition that refers to
+//! the outer query.
+
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
+use datafusion::logical_expr::{
+    BinaryExpr, Case, Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, Operator, Subquery,
+};
+
+const NULLABLE_IN: &str = "IN with a subquery is only supported as a condition, also with AND and OR, and NOT IN only \
+     alone or with AND: write `exists (select 1 from t where t.k = x)`, which is never NULL";
+
+const CORRELATED_NOT_IN: &str = "NOT IN with a subquery that refers to the outer query is not supported: write `not exists \
+     (select 1 from t where … and t.k = x)`";
+
+const AGGREGATE_SET: &str = "a subquery that refers to the outer query and has an aggregate without GROUP BY always has \
+     one row: instead of EXISTS, IN, ANY or ALL, compare it by an operator, `x = (select max(k) …)`";
+
+/// Refuses subqueries that DataFusion gets wrong. For plans that are not optimised.
+pub(crate) fn check_subqueries(plan: &LogicalPlan) -> Result<()> {
+    let check_node = |node: &LogicalPlan| {
+        match node {
+            LogicalPlan::Filter(filter) => {
+                let schema = filter.input.schema();
+                check_membership(&filter.predicate, false, NullUse::Dropped, schema)?;
+            }
+            LogicalPlan::Join(join) => {
+                for input in [&join.left, &join.right] {
+                    if let LogicalPlan::Subquery(lateral) = unaliased(input) {
+                        check_correlated(lateral, SubqueryUse::Table)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                match expr {
+                    Expr::ScalarSubquery(subquery) => {
+                        check_correlated(subquery, SubqueryUse::Value)
+                    }
+                    Expr::Exists(Exists { subquery, .. })
+                    | Expr::InSubquery(InSubquery { subquery, .. })
+                    | Expr::SetComparison(SetComparison { subquery, .. }) => {
+                        check_correlated(subquery, SubqueryUse::Set)
+                    }
+                    _ => Ok(()),
+                }
+                .map(|()| TreeNodeRecursion::Continue)
+            })
+        })
+    };
+    plan.apply_with_subqueries(check_node).map(drop)
+}
+
+/// The plan of a table, without its name.
+fn unaliased(mut plan: &LogicalPlan) -> &LogicalPlan {
+    while let LogicalPlan::SubqueryAlias(alias) = plan {
+        plan = &alias.input;
+    }
+    plan
+}
+
+/// What becomes of a row for which an expression is NULL, in ascending order of what is asked of
+/// the expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum NullUse {
+    /// It is dropped.
+    Dropped,
+    /// NULL counts as false.
+    False,
+    /// NULL is a value.
+    Value,
+}
+
+/// Refuses IN with a subquery where it matters whether it is NULL or false. `negated` says whether
+/// the expression is that within a NOT.
+fn check_membership(expr: &Expr, negated: bool, of_null: NullUse, schema: &DFSchema) -> Result<()> {
+    match expr {
+        Expr::Alias(alias) => check_membership(&alias.expr, negated, of_null, schema),
+        Expr::Not(inner) => check_membership(inner, !negated, of_null, schema),
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if matches!(op, Operator::And | Operator::Or) =>
+        {
+            let is_or = (*op == Operator::Or) != negated;
+            let of_null = if is_or { of_null.max(NullUse::False) } else { of_null };
+            check_membership(left, negated, of_null, schema)?;
+            check_membership(right, negated, of_null, schema)
+        }
+        Expr::IsTrue(inner) | Expr::IsNotTrue(inner) => {
+            check_membership(inner, false, NullUse::False, schema)
+        }
+        Expr::Case(Case { expr: None, when_then_expr, else_expr }) => {
+            for (when, _) in when_then_expr {
+                check_membership(when, false, NullUse::False, schema)?;
+            }
+            let of_null = of_null.max(NullUse::False);
+            let mut values = when_then_expr.iter().map(|(_, then)| then).chain(else_expr);
+            values.try_for_each(|value| check_membership(value, negated, of_null, schema))
+        }
+        Expr::InSubquery(membership) => {
+            check_in(membership, membership.negated != negated, of_null, schema)
+        }
+        _ => expr
+            .apply_children(|part| {
+                check_membership(part, false, NullUse::Value, schema)
+                    .map(|()| TreeNodeRecursion::Continue)
+            })
+            .map(drop),
+    }
+}
+
+fn check_in(
+    membership: &InSubquery,
+    negated: bool,
+    of_null: NullUse,
+    schema: &DFSchema,
+) -> Result<()> {
+    let InSubquery { expr, subquery, .. } = membership;
+    if negated && !subquery.outer_ref_columns.is_empty() {
+        return plan_error(CORRELATED_NOT_IN);
+    }
+    let most = if negated { NullUse::Dropped } else { NullUse::False };
+    let may_be_null = || {
+        let keys = subquery.subquery.schema();
+        expr.nullable(schema).unwrap_or(true)
+            || keys.fields().iter().any(|field| field.is_nullable())
+    };
+    if of_null > most && may_be_null() { plan_error(NULLABLE_IN) } else { Ok(()) }
+}
+
+/// What a subquery is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SubqueryUse {
+    Value,
+    /// Rows that are compared, or counted.
+    Set,
+    /// Rows that are joined.
+    Table,
+}
+
+/// Refuses subqueries that do more with the rows for a row of the outer query than filtering and
+/// aggregating them.
+fn check_correlated(subquery: &Subquery, used: SubqueryUse) -> Result<()> {
+    if subquery.outer_ref_columns.is_empty() {
+        return Ok(());
+    }
+    let check_node = |node: &LogicalPlan| {
+        if !is_correlated(node) {
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        let has_correlated_input = node.inputs().into_iter().any(is_correlated);
+        let refused = match node {
+            LogicalPlan::Join(join) if join.join_type != JoinType::Inner => Some("an outer join"),
+            _ if !has_correlated_input => None,
+            LogicalPlan::Aggregate(aggregate) => match (used, aggregate.group_expr.is_empty()) {
+                (SubqueryUse::Set, true) => return plan_error(AGGREGATE_SET),
+                (SubqueryUse::Value, false) => Some("GROUP BY"),
+                _ => None,
+            },
+            LogicalPlan::Filter(filter) if aggregates(&filter.input) => Some("HAVING"),
+            LogicalPlan::Window(_) => Some("window functions"),
+            LogicalPlan::Distinct(Distinct::On(_)) => Some("DISTINCT ON"),
+            LogicalPlan::Limit(limit) if limit.skip.is_some() => Some("OFFSET"),
+            _ => None,
+        };
+        match refused {
+            None => Ok(TreeNodeRecursion::Continue),
+            Some(what) => Err(DataFusionError::Plan(format!(
+                "a subquery that refers to the outer query cannot have {what}: join a subquery \
+                 that does not refer to it"
+            ))),
+        }
+    };
+    subquery.subquery.apply(check_node).map(drop)
+}
+
+/// Whether a plan refers to the query around it.
+fn is_correlated(plan: &LogicalPlan) -> bool {
+    !plan.all_out_ref_exprs().is_empty()
+}
+
+/// Whether all rows of a plan are results of an aggregate without groups.
+fn aggregates(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+        LogicalPlan::Projection(projection) => aggregates(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => aggregates(&alias.input),
+        LogicalPlan::Filter(filter) => aggregates(&filter.input),
+        _ => false,
+    }
+}
+
+fn plan_error<T>(what: &str) -> Result<T> {
+    Err(DataFusionError::Plan(what.to_owned()))
+}

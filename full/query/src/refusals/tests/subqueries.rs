@@ -1,0 +1,112 @@
+//! Subqueries.
+
+use super::{answers, refused};
+
+/// `o` has a NULL among its numbers.
+const WITH: &str = "with o(k, g, v) as (values (10, 'a', 1), (20, 'b', 2), (20, 'a', 3), \
+                    (null, 'b', 4)) ";
+
+#[track_caller]
+fn where_refused(condition: &str, says: &str) {
+    refused(&format!("{WITH} select n from t where {condition}"), says);
+}
+
+#[track_caller]
+fn where_answers(condition: &str, expected: &[&str]) {
+    answers(&format!("{WITH} select n from t where {condition} order by n"), expected);
+}
+
+#[test]
+fn in_is_only_answered_where_null_counts_as_false() {
+    for condition in [
+        "x not in (select k from o) or n = 1",
+        "n = 1 or (n > 1 and not (x in (select k from o)))",
+        "not (x in (select k from o) and n = 1)",
+        "(x in (select k from o)) is null",
+        "(x not in (select k from o)) is not true",
+        "case when x not in (select k from o) then true else n = 1 end",
+        "(x in (select k from o)) = (n = 1)",
+        "coalesce(x in (select k from o), true)",
+    ] {
+        where_refused(condition, "write `exists (select 1 from t where t.k = x)`");
+        let sql = format!("{WITH} select s from t group by s, x, n having {condition}");
+        refused(&sql, "write `exists");
+    }
+    where_answers("x in (select k from o)", &["1", "2", "3"]);
+    where_answers("x in (select k from o) or n = 4", &["1", "2", "3", "4"]);
+    where_answers("case when x in (select k from o) then n > 1 else n = 4 end", &["2", "3", "4"]);
+    where_answers("(x in (select k from o where g = 'b')) is not true", &["1", "4"]);
+    where_answers("x not in (select k from o)", &[]);
+    where_answers("not (x in (select k from o))", &[]);
+    where_answers("not (x in (select k from o where k > 10) or n > 2)", &["1"]);
+    where_answers("x not in (select k from o where k > 10) and n > 0", &["1"]);
+    where_answers("not exists (select 1 from o where k = x) or n = 1", &["1", "4"]);
+    // Without NULL, all of them are right.
+    let sql = "with p(m) as (select row_number() over () from t) select m from p where not (m in \
+               (select m from p where m < 3) and m > 1) or m not in (select m from p) order by m";
+    answers(sql, &["1", "3", "4"]);
+}
+
+#[test]
+fn not_in_does_not_refer_to_the_outer_query() {
+    for condition in [
+        "x not in (select k from o where g = s)",
+        "x not in (select k from o where v < n)",
+        "not (x in (select k from o where v < n))",
+        "n not in (select v from o where g = s)",
+    ] {
+        where_refused(condition, "write `not exists (");
+    }
+    where_answers("not exists (select 1 from o where v < n and k = x)", &["1", "2", "4"]);
+    where_answers("x in (select k from o where v < n)", &["3"]);
+}
+
+#[test]
+fn subqueries_that_always_have_a_row_are_compared_by_operators() {
+    for condition in [
+        "exists (select max(k) from o where k = x)",
+        "not exists (select max(k) from o where k = x)",
+        "n in (select count(*) from o where k = x)",
+        "n > any (select count(*) from o where k = x)",
+        "n > all (select count(*) from o where k = x)",
+    ] {
+        where_refused(condition, "compare it by an operator");
+    }
+    where_refused("exists (select count(*) from o where k = x having count(*) = 0)", "HAVING");
+    where_answers("n > (select count(*) from o where k = x)", &["3", "4"]);
+    where_answers("n in (select max(v) from o)", &["4"]);
+    where_answers("exists (select max(k) from o)", &["1", "2", "3", "4"]);
+    where_answers("exists (select g from o where k = x group by g)", &["1", "2", "3"]);
+}
+
+#[test]
+fn subqueries_that_refer_to_the_outer_query_only_filter_and_aggregate() {
+    for (subquery, says) in [
+        ("select sum(k) from o where k = x having count(*) > 1", "HAVING"),
+        ("select 7 from o where k = x having count(*) = 0", "HAVING"),
+        ("select count(*) from o where k = x group by g", "GROUP BY"),
+        ("select count(*) from o a left join o b on a.k = b.k and b.k = t.x", "outer join"),
+        ("select max(k) from o where g = s offset 1", "OFFSET"),
+    ] {
+        refused(&format!("{WITH} select n, ({subquery}) from t"), says);
+    }
+    where_refused("exists (select 1 from o where k = x offset 1)", "OFFSET");
+    let numbered = "select row_number() over (order by v) m from o where g = s";
+    where_refused(&format!("n in ({numbered})"), "window functions");
+    where_refused(&format!("n > any ({numbered})"), "window functions");
+    let lateral = |of: &str| format!("{WITH} select n, m from t cross join lateral ({of}) q");
+    refused(&lateral(numbered), "window functions");
+    refused(&lateral("select count(*) m from o where k = x having count(*) > 1"), "HAVING");
+    answers(
+        &format!("{} order by n", lateral("select k m from o where k = x and g = s")),
+        &["110", "220", "320"],
+    );
+    let counts = format!("{WITH} select (select count(*) from o where k = x) from t order by n");
+    answers(&counts, &["1", "2", "2", "0"]);
+    let joined = "select count(*) from o a left join o b on a.k = b.k where a.g = s";
+    answers(&format!("{WITH} select ({joined}) from t order by n"), &["3", "3", "3", "0"]);
+    // What refers to nothing is not restricted.
+    let numbered = "select max(m) from (select row_number() over (order by v) m from o) q";
+    answers(&format!("{WITH} select n from t where n = ({numbered})"), &["4"]);
+    answers(&format!("{WITH} select n from t where n in (select v from o offset 3)"), &["4"]);
+}

@@ -1,0 +1,186 @@
+//! Resolves names in ORDER BY as SQL does: a name alone is a column of the result, and within an
+//! expression that of a table, if it has the column. DataFusion always takes that of the result:
+//! `select sum(x) as x … order by sum(x)` would be the sum of a sum.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use datafusion::common::{Column, TableReference};
+use datafusion::error::Result;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, SelectItem, SetExpr,
+    VisitMut, VisitorMut,
+};
+
+use super::identifiers;
+
+/// A column that no table has: the error for it lists the columns that there are.
+const UNKNOWN_COLUMN: &str = "(a column of ORDER BY)";
+
+/// Plans a statement.
+pub(crate) async fn statement_to_plan(
+    state: &SessionState,
+    statement: DfStatement,
+) -> Result<LogicalPlan> {
+    let mut resolved = statement.clone();
+    let mut ambiguous = Vec::new();
+    for_each_query(&mut resolved, &mut |place, query| {
+        if !ambiguous_names(query).is_empty() {
+            ambiguous.push(place);
+        }
+    });
+    let mut is_changed = false;
+    for wanted in ambiguous {
+        let at_wanted = |statement: &mut DfStatement, change: &mut dyn FnMut(&mut Query)| {
+            for_each_query(statement, &mut |place, query| {
+                if place == wanted {
+                    change(query);
+                }
+            });
+        };
+        let mut probe = resolved.clone();
+        at_wanted(&mut probe, &mut order_by_unknown);
+        let Err(error) = state.statement_to_plan(probe).await else { continue };
+        let known = identifiers::columns_instead_of(&error, UNKNOWN_COLUMN);
+        at_wanted(&mut resolved, &mut |query| is_changed |= qualify(query, known));
+    }
+    match state.statement_to_plan(resolved).await {
+        // In groups, it may be that only the column of the result has a value.
+        Err(error) if is_changed && identifiers::same_name(&error).is_none() => {
+            state.statement_to_plan(statement).await.map_err(|_| error)
+        }
+        plan => plan,
+    }
+}
+
+/// Calls a function for each query within a statement, with its place.
+fn for_each_query(statement: &mut DfStatement, call: &mut dyn FnMut(usize, &mut Query)) {
+    struct Queries<'c> {
+        next: usize,
+        call: &'c mut dyn FnMut(usize, &mut Query),
+    }
+    impl VisitorMut for Queries<'_> {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+            (self.call)(self.next, query);
+            self.next += 1;
+            ControlFlow::Continue(())
+        }
+    }
+    match statement {
+        DfStatement::Statement(statement) => {
+            let visited = statement.visit(&mut Queries { next: 0, call });
+            debug_assert!(visited.is_continue());
+        }
+        DfStatement::Explain(explain) => for_each_query(&mut explain.statement, call),
+        _ => {}
+    }
+}
+
+/// Names within expressions in ORDER BY that are also those of computed columns of the result.
+fn ambiguous_names(query: &mut Query) -> BTreeSet<String> {
+    let SetExpr::Select(select) = &*query.body else { return BTreeSet::new() };
+    let computed = |item: &SelectItem| match item {
+        SelectItem::ExprWithAlias { expr: Expr::Identifier(name), alias } if name == alias => None,
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.clone()),
+        _ => None,
+    };
+    let computed: BTreeSet<String> = select.projection.iter().filter_map(computed).collect();
+    let mut found = BTreeSet::new();
+    if !computed.is_empty() {
+        for_each_name(query, &mut |_, name| {
+            found.extend(computed.contains(&name).then_some(name));
+        });
+    }
+    found
+}
+
+/// Calls a function for the names without a table that are within expressions in ORDER BY.
+fn for_each_name(query: &mut Query, call: &mut dyn FnMut(&mut Expr, String)) {
+    struct Names<'c> {
+        /// How many subqueries are around, which have names of their own.
+        depth: usize,
+        call: &'c mut dyn FnMut(&mut Expr, String),
+    }
+    impl VisitorMut for Names<'_> {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+            self.depth += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+            self.depth -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            if self.depth == 0
+                && let Expr::Identifier(name) = expr
+            {
+                let name = name.value.clone();
+                (self.call)(expr, name);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let Some(OrderBy { kind: OrderByKind::Expressions(by), .. }) = &mut query.order_by else {
+        return;
+    };
+    for by in by.iter_mut().filter(|by| !is_name(&by.expr)) {
+        let visited = by.expr.visit(&mut Names { depth: 0, call });
+        debug_assert!(visited.is_continue());
+    }
+}
+
+fn is_name(expr: &Expr) -> bool {
+    match expr {
+        Expr::Identifier(_) => true,
+        Expr::Nested(inner) => is_name(inner),
+        _ => false,
+    }
+}
+
+/// Makes planning a query fail with the list of columns that its ORDER BY can name.
+fn order_by_unknown(query: &mut Query) {
+    let unknown = OrderByExpr {
+        expr: Expr::Identifier(Ident::with_quote('"', UNKNOWN_COLUMN)),
+        options: OrderByOptions::default(),
+        with_fill: None,
+    };
+    query.order_by =
+        Some(OrderBy { kind: OrderByKind::Expressions(vec![unknown]), interpolate: None });
+}
+
+/// Adds the table to ambiguous names that exactly one table has. Returns whether there were any.
+fn qualify(query: &mut Query, known: &[Column]) -> bool {
+    let ambiguous = ambiguous_names(query);
+    let mut is_changed = false;
+    for_each_name(query, &mut |expr, name| {
+        let tables = known.iter().filter(|column| column.name == name);
+        let mut tables = tables.filter_map(|column| column.relation.as_ref());
+        if ambiguous.contains(&name)
+            && let (Some(table), None) = (tables.next(), tables.next())
+        {
+            let quoted = |part: &str| Ident::with_quote('"', part);
+            let mut parts = table_parts(table);
+            parts.push(&name);
+            *expr = Expr::CompoundIdentifier(parts.into_iter().map(quoted).collect());
+            is_changed = true;
+        }
+    });
+    is_changed
+}
+
+fn table_parts(table: &TableReference) -> Vec<&str> {
+    let parts = [table.catalog(), table.schema(), Some(table.table())];
+    parts.into_iter().flatten().collect()
+}
