@@ -7,9 +7,9 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use sluice_io::files::is_special;
 use sluice_kit::{EMBEDDED_IF_ANY, EMBEDDED_TYPES, TypePaths};
-use sluice_model::{CompanionSink, ConversionNodes, ConversionStage, Plugin};
+use sluice_model::{CompanionSink, ConversionNodes, ConversionStage, Input, Plugin};
 
-use crate::args::Assignment;
+use crate::args::{Assignment, DecodingArgs};
 use crate::inputs;
 use crate::recipe::toml_value;
 use crate::shell::Shell;
@@ -90,45 +90,54 @@ fn companions(sinks: &[CompanionSink], sink: &Plugin, output: &str) -> Vec<(&'st
 /// The types that a source names for its payloads, and those that channels of these logs declare
 /// themselves.
 pub fn own_types(source: &Plugin, inputs: &[String], shell: &Shell) -> Vec<String> {
-    let embedded = declarations(source, inputs, shell).any(|declares| declares);
+    let embedded = any_declares(true, source, inputs, shell) == Some(true);
     let embedded = embedded.then_some(EMBEDDED_IF_ANY);
     embedded.into_iter().chain(source.types.iter().copied()).map(str::to_owned).collect()
 }
 
 /// Whether each of these logs declares types of its channels.
 pub(crate) fn declare_types(source: &Plugin, inputs: &[String], shell: &Shell) -> bool {
-    let mut declarations = declarations(source, inputs, shell).peekable();
     source.types.contains(&EMBEDDED_TYPES)
-        || declarations.peek().is_some() && declarations.all(|declares| declares)
+        || any_declares(false, source, inputs, shell) == Some(false)
 }
 
-/// Whether channels of each of these logs declare their types, if their format tells without
-/// reading them. What cannot be read is reported when the logs are.
-fn declarations(source: &Plugin, inputs: &[String], shell: &Shell) -> impl Iterator<Item = bool> {
-    let files = |name: &String| inputs::expand(shell, name).unwrap_or_default();
-    let probe = source.may_declare_types.into_iter();
-    probe.flat_map(move |declares| {
-        let files = inputs.iter().flat_map(files);
-        files.map(move |file| declares(&file.path).unwrap_or(false))
-    })
+/// Whether channels of one of these logs declare their types, or, unless it `does`, do not. `None`
+/// if there is no log, or their format does not tell without reading them. What cannot be read is
+/// reported when the logs are.
+fn any_declares(does: bool, source: &Plugin, inputs: &[String], shell: &Shell) -> Option<bool> {
+    let declares = source.may_declare_types?;
+    let files = inputs.iter().flat_map(|name| inputs::expand(shell, name).unwrap_or_default());
+    let files: Vec<Input> = files.collect();
+    let found = inputs::try_map(&files, |file| match declares(&file.path).unwrap_or(false) {
+        declares if declares == does => Err(()),
+        _ => Ok(()),
+    });
+    (!files.is_empty()).then_some(found.is_err())
 }
 
-/// The types with which events are decoded, besides those that were given: the source's own, or
+/// The types with which events are decoded, besides those that are `given`: the source's own, or
 /// else all built-in ones. Sources of rows may have payloads, too, as tables of a log that was not
 /// decoded.
-pub(crate) fn decoding_types(source: &Plugin, own: Vec<String>, has_types: bool) -> Vec<String> {
-    let is_enough = has_types || !source.types.is_empty();
+pub(crate) fn decoding_types(
+    source: &Plugin,
+    inputs: &[String],
+    given: &DecodingArgs,
+    shell: &Shell,
+) -> Vec<String> {
+    let own = own_types(source, inputs, shell);
+    let is_enough = !given.types.is_empty() || !source.types.is_empty();
     if is_enough { own } else { [own, built_in()].concat() }
 }
 
-/// The types of the source's payloads without those that the log declares: its own, or else all
-/// built-in ones.
+/// The types of the source's payloads: its own without those that the log declares, or else all
+/// built-in ones. Where the log may declare types, its channels are decoded by those first.
 fn types(source: &Plugin, has_types: bool) -> Vec<String> {
     if !source.types.is_empty() || has_types {
         let own = source.types.iter().filter(|name| **name != EMBEDDED_TYPES);
         return own.map(|name| (*name).to_owned()).collect();
     }
-    built_in()
+    let embedded = source.may_declare_types.map(|_| EMBEDDED_IF_ANY.to_owned());
+    embedded.into_iter().chain(built_in()).collect()
 }
 
 /// All built-in types.

@@ -12,7 +12,7 @@ use sluice_pipeline::run::Stop;
 use sluice_pipeline::{Document, Pipeline, PluginInstance, Variables};
 
 use crate::args::{self, CatArgs};
-use crate::commands::{convert, generated};
+use crate::commands::generated;
 use crate::conversion;
 use crate::exit::Failure;
 use crate::input_format::InputFormat;
@@ -157,7 +157,7 @@ pub fn log_pipeline(
 fn pipeline_text(args: &CatArgs, form: EventForm, shell: &Shell) -> Result<String, Failure> {
     let (inputs, selection) = inputs::resolve_file_urls(&args.files, &args.selection, shell)?;
     let format = InputFormat::from_args(&args.format)?;
-    let source = convert::find_source(&inputs, format.from.as_deref(), &format.options, shell)?;
+    let source = inputs::find_source(&inputs, &format, shell)?;
     if source.program.is_some() {
         return Err(Failure::Usage(format!(
             "`{}` runs a program: run it in a pipeline file that writes a log",
@@ -167,12 +167,8 @@ fn pipeline_text(args: &CatArgs, form: EventForm, shell: &Shell) -> Result<Strin
     let from_source = conversion::behind(source, &format.options);
     let types = match form {
         EventForm::Payloads if selection.condition.is_none() => Vec::new(),
-        _ => {
-            let own = conversion::own_types(source, &inputs, shell);
-            conversion::decoding_types(source, own, !selection.decoding.types.is_empty())
-        }
+        _ => conversion::decoding_types(source, &inputs, &selection.decoding, shell),
     };
-    let types: Vec<&str> = types.iter().map(String::as_str).collect();
     let recipe = Recipe {
         source: source.name,
         inputs: &inputs,

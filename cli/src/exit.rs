@@ -65,6 +65,10 @@ impl ExitStatus {
 pub enum Failure {
     /// The command line is invalid, or asks for something that is not possible.
     Usage(String),
+    /// Options of the command line are invalid, as the pipeline generated from them shows.
+    Options(String),
+    /// The file that describes the format of the inputs is invalid.
+    Description(Mistakes),
     /// An input is no log that this program reads, unless the command line says how.
     NotALog(String),
     /// A pipeline file is invalid.
@@ -88,7 +92,11 @@ impl Failure {
     /// The exit code.
     pub(crate) fn code(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::NotALog(_) | Self::Mistakes(_) => EXIT_USAGE,
+            Self::Usage(_)
+            | Self::Options(_)
+            | Self::NotALog(_)
+            | Self::Description(_)
+            | Self::Mistakes(_) => EXIT_USAGE,
             Self::Failed(_) | Self::Error(_) => EXIT_FAILED,
             Self::Interrupted { code, .. } => *code,
             Self::StdoutClosed => EXIT_OK,
@@ -98,14 +106,14 @@ impl Failure {
     /// Prints the failure.
     pub fn report(&self, shell: &Shell) {
         match self {
-            Self::Usage(message) | Self::NotALog(message) => {
+            Self::Usage(message) | Self::Options(message) | Self::NotALog(message) => {
                 shell.error_with_fields("usage", message, json!({}));
             }
             Self::Failed(message) => shell.error(message),
             Self::Error(error) => {
                 shell.error_with_fields("failure", &error.to_string(), error_location(error))
             }
-            Self::Mistakes(mistakes) => shell.mistakes(mistakes),
+            Self::Description(mistakes) | Self::Mistakes(mistakes) => shell.mistakes(mistakes),
             Self::Interrupted { what, code } => {
                 shell.warn_with_fields("interrupted", what, json!({ "exit": code }));
             }
@@ -117,11 +125,12 @@ impl Failure {
     pub(crate) fn message(&self) -> String {
         match self {
             Self::Usage(message)
+            | Self::Options(message)
             | Self::NotALog(message)
             | Self::Failed(message)
             | Self::Interrupted { what: message, .. } => message.clone(),
             Self::Error(error) => error.to_string(),
-            Self::Mistakes(mistakes) => mistakes.to_string(),
+            Self::Description(mistakes) | Self::Mistakes(mistakes) => mistakes.to_string(),
             Self::StdoutClosed => "standard output was closed".to_owned(),
         }
     }

@@ -1,11 +1,14 @@
 //! Maps nodes and options of a generated pipeline back to flags, so that messages name flags and
 //! not a file the user never wrote.
 
+use std::path::Path;
+
 use sluice_kit::mistake::Mistake;
 use sluice_pipeline::names::{NameKind, NameReport};
 use sluice_pipeline::report::Note;
 use sluice_pipeline::{Mistakes, Pipeline};
 
+use crate::description::mistakes_in;
 use crate::exit::Failure;
 use crate::inputs::SOURCE_NAME;
 use crate::recipe::{ALIGNED_NAME, EPISODES_NAME};
@@ -107,12 +110,20 @@ pub(crate) fn note_with_flags(note: &Note, origin: PipelineOrigin) -> Note {
     translated
 }
 
-/// Turns the mistakes of a generated pipeline into a usage error that names flags.
-pub(crate) fn mistakes_with_flags(mistakes: &Mistakes) -> Failure {
+/// Turns the mistakes of a generated pipeline into an error that names flags, or places in the file
+/// that describes its source.
+pub(crate) fn mistakes_with_flags(mistakes: &Mistakes, describe: Option<&Path>) -> Failure {
     let text = &mistakes.document.text;
+    let is_described = |at: usize| match node_and_option_at(text, at) {
+        (SOURCE_NAME, Some(_)) => description_at(text, at).is_some(),
+        (node, _) => node == SOURCE_NAME,
+    };
+    if let Some(found) = describe.and_then(|file| mistakes_in(file, mistakes, is_described)) {
+        return Failure::Description(found);
+    }
     let messages: Vec<String> =
         mistakes.list.iter().map(|mistake| mistake_text(mistake, text)).collect();
-    Failure::Usage(messages.join("\n"))
+    Failure::Options(messages.join("\n"))
 }
 
 fn mistake_text(mistake: &Mistake, text: &str) -> String {

@@ -3,21 +3,20 @@
 
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use sluice_io::escape::printable;
 use sluice_io::files;
-use sluice_model::{Input, Plugin, PluginKind};
+use sluice_model::{Plugin, PluginKind};
 use sluice_pipeline::spec::{has_variable, is_node_key};
 
 use crate::args::{Assignment, FormatArgs};
 use crate::exit::Failure;
 use crate::flags::DESCRIBED_BY;
 use crate::inputs;
-use crate::recipe::toml_value;
 use crate::shell::Shell;
 
 /// Descriptions are small; a larger file is probably a log given by mistake.
-const MAX_DESCRIPTION_LEN: usize = 4 << 20;
+pub(crate) const MAX_DESCRIPTION_LEN: usize = 4 << 20;
 
 /// The options of a source that say what it reads, and not its format.
 const INPUT_OPTIONS: [&str; 2] = ["path", "url"];
@@ -59,39 +58,23 @@ impl InputFormat {
         Ok(Self { from: Some(from), options: [described, options].concat() })
     }
 
-    /// Returns the source that reads `file`, and its options.
-    pub(crate) fn source_for<'s>(
-        &self,
-        file: &Input,
-        shell: &'s Shell,
-    ) -> Result<(&'s Plugin, Map<String, Value>), Failure> {
-        let options = self.options_json()?;
-        let source = match self.from.as_deref().filter(|_| !options.is_empty()) {
-            Some(name) => inputs::plugin_named(shell, PluginKind::Source, name)?,
-            None => inputs::source_for(shell, std::slice::from_ref(file), self.from.as_deref())?,
-        };
-        Ok((source, options))
+    /// The source that is given by its name.
+    pub(crate) fn named_source<'s>(&self, shell: &'s Shell) -> Result<Option<&'s Plugin>, Failure> {
+        let Some(name) = &self.from else { return Ok(None) };
+        let plugin = inputs::plugin_named(shell, PluginKind::Source, name)?;
+        if self.options.is_empty() {
+            inputs::check_path_suffices(plugin, shell)?;
+        }
+        Ok(Some(plugin))
     }
 
-    /// The options as JSON, for a source that is not part of a pipeline file: without those that
-    /// any node has.
-    pub(crate) fn options_json(&self) -> Result<Map<String, Value>, Failure> {
-        let mut all = Map::new();
-        for Assignment { name, value } in
-            self.options.iter().filter(|option| !is_node_key(&option.name, None))
-        {
-            let table: toml::Table = toml::from_str(&format!("value = {}", toml_value(value)))
-                .map_err(|e| Failure::Usage(format!("--source-option {name}: {e}")))?;
-            let Some(value) = table.get("value") else { continue };
-            if has_variable(&inline(value)) {
-                let what = format!(
-                    "--source-option {name}: variables are only supported in pipeline files"
-                );
-                return Err(Failure::Usage(what));
-            }
-            all.insert(name.clone(), json_value(value));
-        }
-        Ok(all)
+    /// The source that reads `file`.
+    pub(crate) fn source_for<'s>(
+        &self,
+        file: &Path,
+        shell: &'s Shell,
+    ) -> Result<&'s Plugin, Failure> {
+        self.named_source(shell)?.map_or_else(|| inputs::sniff(shell, file), Ok)
     }
 }
 
@@ -154,23 +137,6 @@ fn inline(value: &toml::Value) -> String {
     }
 }
 
-/// Converts a value to the JSON that a source expects.
-fn json_value(value: &toml::Value) -> Value {
-    match value {
-        toml::Value::String(text) => text.replace("$$", "$").into(),
-        toml::Value::Integer(number) => (*number).into(),
-        toml::Value::Float(number) => (*number).into(),
-        toml::Value::Boolean(is_so) => (*is_so).into(),
-        toml::Value::Datetime(time) => time.to_string().into(),
-        toml::Value::Array(values) => values.iter().map(json_value).collect(),
-        toml::Value::Table(table) => table
-            .iter()
-            .map(|(key, value)| (key.clone(), json_value(value)))
-            .collect::<Map<_, _>>()
-            .into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,6 +153,13 @@ mod tests {
             .map_err(|failure| format!("{failure:?}"))
     }
 
+    /// The options, as a pipeline file has them.
+    fn options(format: &InputFormat) -> toml::Table {
+        let lines =
+            format.options.iter().map(|option| format!("{} = {}\n", option.name, option.value));
+        lines.collect::<String>().parse().unwrap()
+    }
+
     const RIG: &str = r#"
         path = "${INPUT}"
         magic = "a\nb"
@@ -201,12 +174,12 @@ mod tests {
     fn a_description_becomes_one_line_per_source_option() {
         let format = described(RIG, Some("records"), &[]).unwrap();
         assert!(format.options.iter().all(|o| o.value.lines().count() == 1), "{format:?}");
-        let json = format.options_json().unwrap();
-        assert_eq!(json["magic"], "a\nb");
-        assert_eq!(json["epoch"], "2020-01-01T00:00:00Z");
-        assert_eq!(json["fields"][0]["bits"]["ready"], 0);
-        assert_eq!(json["kinds"]["0x01"]["name"], "x");
-        assert!(!json.contains_key("path"));
+        let options = options(&format);
+        assert_eq!(options["magic"].as_str(), Some("a\nb"));
+        assert_eq!(options["epoch"].to_string(), "2020-01-01T00:00:00Z");
+        assert_eq!(options["fields"][0]["bits"]["ready"].as_integer(), Some(0));
+        assert_eq!(options["kinds"]["0x01"]["name"].as_str(), Some("x"));
+        assert!(!options.contains_key("path"));
     }
 
     #[test]
@@ -232,8 +205,7 @@ mod tests {
                     [sources.other]\nplugin = \"csv\"\n[sinks.out]\nplugin = \"null\"\n";
         let magic = Assignment { name: "magic".into(), value: "B".into() };
         let format = described(text, Some("records"), &[magic]).unwrap();
-        let json = format.options_json().unwrap();
-        assert_eq!((&json["magic"], &json["channel"]), (&Value::from("B"), &Value::from("$x")));
-        assert_eq!(format.options.len(), 2);
+        let values: Vec<_> = format.options.iter().map(|option| &*option.value).collect();
+        assert!(values[0].starts_with("\"$$x\"") && values[1..] == ["B"], "{values:?}");
     }
 }

@@ -1,6 +1,5 @@
 //! Finds the source for an input, by its first bytes or its extension. Reads no events.
 
-use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -11,35 +10,92 @@ use sluice_io::files::{self, ForeignFormat, NOT_UTF8};
 use sluice_io::store::is_address;
 use sluice_kit::suggestion::nearest;
 use sluice_model::{DefaultRole, ErrorKind, Input, OptionsError, Plugin, PluginKind, SniffResult};
+use sluice_pipeline::batch::FailurePolicy;
 
 use crate::args::SelectionArgs;
 use crate::exit::Failure;
 pub(crate) use crate::file_url::{FileUrl, OpenMode, parse_file_url};
+use crate::input_format::InputFormat;
 use crate::shell::Shell;
 
 /// The number of bytes sniffed. Large, because damage at the start of a log must not hide its
 /// format.
 const SNIFF_LEN: usize = 256 << 10;
 
-/// The source for these inputs: the one called `from`, or the one that all of them sniff as.
-pub(crate) fn source_for<'s>(
+/// Inputs that have no source, and why.
+pub(crate) type FailedInputs = Vec<(PathBuf, Failure)>;
+
+/// What reads inputs, and those of them that it does not read.
+#[derive(Debug)]
+pub(crate) struct FoundSource<'s> {
+    pub(crate) plugin: &'s Plugin,
+    /// The inputs that it reads: their names as given, or, if some have `failed`, the other files.
+    pub(crate) names: Vec<String>,
+    /// The inputs that fail alone.
+    pub(crate) failed: FailedInputs,
+}
+
+/// The source for these inputs: the one of this format, or the one that they sniff as.
+pub(crate) fn find_source<'s>(
+    names: &[String],
+    format: &InputFormat,
     shell: &'s Shell,
-    inputs: &[Input],
-    from: Option<&str>,
 ) -> Result<&'s Plugin, Failure> {
-    if let Some(name) = from {
-        let plugin = plugin_named(shell, PluginKind::Source, name)?;
-        check_path_suffices(plugin, shell)?;
-        return Ok(plugin);
+    Ok(find_source_of_usable(names, format, FailurePolicy::Stop, shell)?.plugin)
+}
+
+/// Like [`find_source`]; says which inputs have none, if others are to be read without them.
+pub(crate) fn find_source_of_usable<'s>(
+    names: &[String],
+    format: &InputFormat,
+    failing: FailurePolicy,
+    shell: &'s Shell,
+) -> Result<FoundSource<'s>, Failure> {
+    let plugin = match format.named_source(shell)? {
+        Some(plugin) => {
+            names.iter().try_for_each(|name| refuse_other_url(plugin, name, shell))?;
+            Some(plugin)
+        }
+        None => live_source(names, shell)?,
+    };
+    // Their inputs are first opened by the run.
+    if let Some(plugin) = plugin {
+        return Ok(FoundSource { plugin, names: names.to_vec(), failed: Vec::new() });
     }
-    if inputs.is_empty() {
-        return Err(Failure::Usage("there is no input".into()));
+    let (mut files, mut failed) = (Vec::new(), Vec::new());
+    for name in names {
+        match expand(shell, name) {
+            Ok(found) => files.extend(found),
+            Err(failure) if failing == FailurePolicy::Stop => return Err(failure),
+            Err(failure) => failed.push((name.into(), failure)),
+        }
     }
-    match common_source(shell, inputs, SniffMethod::Path)? {
-        Ok(plugin) => Ok(plugin),
-        // Files of one format by their first bytes can be read together, even if a more specific
-        // source exists for some of them.
-        Err(_) => common_source(shell, inputs, SniffMethod::Head)?.map_err(Failure::Usage),
+    let (known, unknown) = sniff_all(shell, &files, SniffMethod::Path, failing)?;
+    failed.extend(unknown);
+    if known.is_empty() && !failed.is_empty() {
+        return Err(failed.swap_remove(0).1);
+    }
+    if failing == FailurePolicy::Stop {
+        // Whoever reads them reports that they cannot be opened.
+        failed.clear();
+    }
+    // Files of one format by their first bytes can be read together, even if a more specific source
+    // exists for some of them.
+    let plugin = common_source(&known)
+        .or_else(|_| common_source(&sniff_all(shell, &files, SniffMethod::Head, failing)?.0))?;
+    let text = |(input, _): &(&Input, _)| input.path.to_string_lossy().into_owned();
+    let names = if failed.is_empty() { names.to_vec() } else { known.iter().map(text).collect() };
+    Ok(FoundSource { plugin, names, failed })
+}
+
+/// The live source, if the only input is a URL.
+fn live_source<'s>(inputs: &[String], shell: &'s Shell) -> Result<Option<&'s Plugin>, Failure> {
+    match inputs.iter().find(|input| is_url(input)) {
+        None => Ok(None),
+        Some(url) if inputs.len() == 1 => plugin_for_url(shell, PluginKind::Source, url).map(Some),
+        Some(url) => Err(Failure::Usage(format!(
+            "{url} has no end, and cannot be read with other inputs; a pipeline file can merge them"
+        ))),
     }
 }
 
@@ -120,6 +176,21 @@ pub(crate) fn plugin_for_url<'s>(
     })
 }
 
+/// Refuses a URL for a plugin that takes none, or only other ones.
+pub(crate) fn refuse_other_url(plugin: &Plugin, url: &str, shell: &Shell) -> Result<(), Failure> {
+    if !is_url(url) || has_option(plugin, "url") {
+        return Ok(());
+    }
+    let (kind, other) = (plugin.kind(), plugin_for_url(shell, plugin.kind(), url)?);
+    Err(Failure::Usage(format!(
+        "{url} is for the {kind} `{}`, not for `{}`",
+        other.name, plugin.name
+    )))
+}
+
+/// Inputs with their sources.
+type SniffedInputs<'i, 's> = Vec<(&'i Input, &'s Plugin)>;
+
 /// How the source of a file is found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SniffMethod {
@@ -129,93 +200,67 @@ enum SniffMethod {
     Head,
 }
 
-/// The source common to all inputs. The inner `Err` says which two differ.
-fn common_source<'s>(
-    shell: &'s Shell,
-    inputs: &[Input],
-    by: SniffMethod,
-) -> Result<Result<&'s Plugin, String>, Failure> {
-    // The first bytes of a pipe that cannot be read are not there a second time.
-    if let [input] = inputs {
-        return sniff_source(shell, &input.path, by).map(Ok);
-    }
-    let formats = sniff_all(shell, inputs, by)?;
-    let mut known = inputs.iter().zip(formats).filter_map(|(input, found)| Some((input, found?)));
-    let Some((input, first)) = known.next() else {
-        let Some(input) = inputs.first() else { return Ok(Err("there is no input".into())) };
-        return sniff_source(shell, &input.path, by).map(Ok);
+/// The source common to these inputs; `Err` says which two differ.
+fn common_source<'s>(known: &[(&Input, &'s Plugin)]) -> Result<&'s Plugin, Failure> {
+    let Some((input, first)) = known.first() else {
+        return Err(Failure::Usage("there is no input".into()));
     };
-    Ok(match known.find(|(_, plugin)| plugin.name != first.name) {
+    match known.iter().find(|(_, plugin)| plugin.name != first.name) {
         None => Ok(first),
-        Some((other, plugin)) => Err(format!(
+        Some((other, plugin)) => Err(Failure::Usage(format!(
             "the inputs have different formats: {} is {}, {} is {}; convert them one by one",
             input.path.display(),
             first.name,
             other.path.display(),
             plugin.name
-        )),
-    })
+        ))),
+    }
 }
 
-/// The source common to those of these files whose format can be detected; `None` if there are
-/// none.
-pub(crate) fn source_of_readable(
-    shell: &Shell,
-    files: Vec<Input>,
-) -> Result<Option<&Plugin>, Failure> {
-    let is_readable = |file: &Input| sniff_source(shell, &file.path, SniffMethod::Path).is_ok();
-    let readable: Vec<Input> = files.into_iter().filter(is_readable).collect();
-    (!readable.is_empty()).then(|| source_for(shell, &readable, None)).transpose()
-}
-
-/// Those of these inputs that cannot be read, with the reasons: names without a file and, if they
-/// are to be `sniffed`, files whose format cannot be detected.
-pub(crate) fn unreadable(
-    shell: &Shell,
-    names: &[&str],
-    sniffed: bool,
-) -> BTreeMap<PathBuf, String> {
-    let mut all = BTreeMap::new();
-    for name in names {
-        let files = match expand(shell, *name) {
-            Ok(files) => files,
-            Err(failure) => {
-                all.insert(PathBuf::from(name), failure.message());
-                continue;
-            }
-        };
-        for Input { path, .. } in files.into_iter().filter(|_| sniffed) {
-            if let Err(failure) = sniff_source(shell, &path, SniffMethod::Path) {
-                all.insert(path, failure.message());
-            }
+/// The inputs whose source is found, with that, and the others, with the reasons: those that cannot
+/// be opened, as whoever reads them reports that and a batch goes on with others, and those of no
+/// known format, of which the first is the `Err` unless others are to be read without them.
+fn sniff_all<'i, 's>(
+    shell: &'s Shell,
+    inputs: &'i [Input],
+    by: SniffMethod,
+    failing: FailurePolicy,
+) -> Result<(SniffedInputs<'i, 's>, FailedInputs), Failure> {
+    let is_unopened = |failure: &Failure| match failure {
+        Failure::Error(error) => matches!(error.kind(), ErrorKind::Io { .. }),
+        _ => false,
+    };
+    let sniffed = try_map(inputs, |input| match sniff_by(shell, &input.path, by) {
+        Err(failure) if failing == FailurePolicy::Stop && !is_unopened(&failure) => Err(failure),
+        sniffed => Ok(sniffed),
+    })?;
+    let (mut known, mut failed) = (Vec::new(), Vec::new());
+    for (input, sniffed) in inputs.iter().zip(sniffed) {
+        match sniffed {
+            Ok(plugin) => known.push((input, plugin)),
+            Err(failure) => failed.push((input.path.clone(), failure)),
         }
     }
-    all
+    Ok((known, failed))
 }
 
-/// The number of objects sniffed in parallel, as each costs a round trip to the store.
-const PARALLEL_SNIFFS: usize = 16;
+/// The number of objects opened in parallel, as each costs a round trip to the store.
+const PARALLEL_OBJECTS: usize = 16;
 
-/// The source of each input, or the first failure; `None` for those that cannot be read. Whoever
-/// reads them reports that, and a batch goes on with the others.
-fn sniff_all<'s>(
-    shell: &'s Shell,
+/// What `look` finds in each input, or the first `Err`. Looks at several objects at once.
+pub(crate) fn try_map<T: Send, E: Send>(
     inputs: &[Input],
-    by: SniffMethod,
-) -> Result<Vec<Option<&'s Plugin>>, Failure> {
-    let format = |input: &Input| match sniff_source(shell, &input.path, by) {
-        Err(Failure::Error(error)) if matches!(error.kind(), ErrorKind::Io { .. }) => Ok(None),
-        found => found.map(Some),
-    };
+    look: impl Fn(&Input) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
     if !inputs.iter().any(|input| is_address(&input.path)) {
-        return inputs.iter().map(format).collect();
+        return inputs.iter().map(look).collect();
     }
     let share = |first: usize| {
         let mut found = Vec::new();
-        for (place, input) in inputs.iter().enumerate().skip(first).step_by(PARALLEL_SNIFFS) {
-            let format = format(input);
-            let has_failed = format.is_err();
-            found.push((place, format));
+        for (place, input) in inputs.iter().enumerate().skip(first).step_by(PARALLEL_OBJECTS) {
+            let result = look(input);
+            let has_failed = result.is_err();
+            found.push((place, result));
             if has_failed {
                 break;
             }
@@ -226,13 +271,13 @@ fn sniff_all<'s>(
     thread::scope(|scope| {
         let share = &share;
         let threads =
-            (0..inputs.len().min(PARALLEL_SNIFFS)).map(|first| scope.spawn(move || share(first)));
+            (0..inputs.len().min(PARALLEL_OBJECTS)).map(|first| scope.spawn(move || share(first)));
         for thread in threads.collect::<Vec<_>>() {
             found.extend(thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
         }
     });
     found.sort_by_key(|(place, _)| *place);
-    found.into_iter().map(|(_, format)| format).collect()
+    found.into_iter().map(|(_, result)| result).collect()
 }
 
 /// The plugin of this kind and name.
@@ -275,7 +320,12 @@ pub fn extension(path: &Path) -> (Option<String>, bool) {
     }
 }
 
-fn sniff_source<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<&'s Plugin, Failure> {
+/// The source for this file: one that claims its path, or that of its first bytes.
+pub(crate) fn sniff<'s>(shell: &'s Shell, path: &Path) -> Result<&'s Plugin, Failure> {
+    sniff_by(shell, path, SniffMethod::Path)
+}
+
+fn sniff_by<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<&'s Plugin, Failure> {
     let is_stdin = path == Path::new("-");
     if by == SniffMethod::Path
         && !is_stdin
@@ -340,14 +390,14 @@ fn refuse_foreign_formats(shell: &Shell, path: &Path, head: &[u8]) -> Result<(),
 /// The names of the sources that read files and require no other option.
 fn sources_of_plain_files(shell: &Shell) -> Vec<&'static str> {
     let sources = shell.registry.iter().filter(|plugin| plugin.kind() == PluginKind::Source);
-    let readers =
-        sources.filter(|plugin| reads_files(plugin) && missing_options(plugin, shell).is_none());
+    let readers = sources
+        .filter(|plugin| has_option(plugin, "path") && missing_options(plugin, shell).is_none());
     readers.map(|plugin| plugin.name).collect()
 }
 
-/// Whether a source reads files.
-fn reads_files(plugin: &Plugin) -> bool {
-    plugin.option_names().iter().any(|name| name == "path")
+/// Whether a plugin has an option: `path` if it is for files, `url` if for something live.
+fn has_option(plugin: &Plugin, option: &str) -> bool {
+    plugin.option_names().iter().any(|name| name == option)
 }
 
 /// The error that names the options a source requires besides the path, if any.
@@ -357,7 +407,7 @@ fn missing_options(plugin: &Plugin, shell: &Shell) -> Option<OptionsError> {
 
 /// Refuses a source that reads files but requires more options than the path.
 pub(crate) fn check_path_suffices(plugin: &Plugin, shell: &Shell) -> Result<(), Failure> {
-    match missing_options(plugin, shell).filter(|_| reads_files(plugin)) {
+    match missing_options(plugin, shell).filter(|_| has_option(plugin, "path")) {
         None => Ok(()),
         Some(missing) => Err(Failure::Usage(format!(
             "`{0}` needs more options than the path: {missing}; give them with --describe \
@@ -373,13 +423,7 @@ pub const SOURCE_NAME: &str = "log";
 /// Expands a name to files, or to the folders that it means if a source reads folders like them.
 pub fn expand(shell: &Shell, name: impl Into<PathBuf>) -> Result<Vec<Input>, Failure> {
     let path = name.into();
-    if path.to_str().is_some_and(|url| shell.registry.by_url(PluginKind::Source, url).is_some()) {
-        return Err(Failure::Usage(format!(
-            "{} is live, and not a file: `sluice spy` shows what is sent there, and \
-             `sluice record` writes a log of it",
-            path.display()
-        )));
-    }
+    refuse_live(shell, &path)?;
     let found = files::expand_with_folders(&path)?;
     let is_folder = |input: &Input| input.bytes.is_none() && files::is_folder(&input.path);
     let (folders, files): (Vec<_>, Vec<_>) = found.into_iter().partition(is_folder);
@@ -402,6 +446,18 @@ pub fn expand(shell: &Shell, name: impl Into<PathBuf>) -> Result<Vec<Input>, Fai
     Ok(logs)
 }
 
+/// Refuses the URL of a live source where a file is expected.
+pub(crate) fn refuse_live(shell: &Shell, path: &Path) -> Result<(), Failure> {
+    match path.to_str().and_then(|url| shell.registry.by_url(PluginKind::Source, url)) {
+        None => Ok(()),
+        Some(_) => Err(Failure::Usage(format!(
+            "{} is live, and not a file: `sluice spy` shows what is sent there, and \
+             `sluice record` writes a log of it",
+            path.display()
+        ))),
+    }
+}
+
 /// A path as text, which options are.
 pub(crate) fn utf8_path(path: &Path) -> Result<&str, Failure> {
     path.to_str().ok_or_else(|| Failure::Usage(format!("this path {NOT_UTF8}: {}", path.display())))
@@ -418,16 +474,20 @@ mod tests {
     #[test]
     fn sources_that_need_more_options_are_not_proposed_and_are_refused_with_advice() {
         let shell = Shell::new(Registry::linked(), true, Color::Never);
+        let find = |name: &str| {
+            let from = Some(name.to_owned());
+            find_source(&[], &InputFormat { from, options: Vec::new() }, &shell)
+        };
         let proposed = sources_of_plain_files(&shell);
         assert!(proposed.contains(&"lcm-log") && proposed.contains(&"vel"), "{proposed:?}");
         for name in ["records", "exec"] {
             assert!(!proposed.contains(&name), "{proposed:?}");
-            let refused = source_for(&shell, &[], Some(name)).map(|plugin| plugin.name);
+            let refused = find(name).map(|plugin| plugin.name);
             let Err(Failure::Usage(message)) = refused else { panic!("{name}: {refused:?}") };
             assert!(message.contains(&format!("`sluice plugins {name}` shows how")), "{message}");
         }
         for name in proposed {
-            assert!(source_for(&shell, &[], Some(name)).is_ok(), "{name}");
+            assert!(find(name).is_ok(), "{name}");
         }
     }
 }

@@ -3,54 +3,29 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sluice_kit::InputFaults;
 use sluice_model::options::ByteSize;
-use sluice_model::{DynSink, Error, Input, OptionsError, Plugin, PluginKind, Source};
+use sluice_model::{DynSink, Error, Input, Plugin, PluginKind, Source};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{OnDamage, Pipeline, PipelineNode, PluginInstance, Report};
 
 use crate::exit::Failure;
-use crate::inputs::{SOURCE_NAME, utf8_path};
+use crate::inputs::SOURCE_NAME;
 use crate::shell::Shell;
 
-/// Reads a source into a sink. Writes no quarantine file.
-pub(crate) fn read_into(
+/// Reads a source into a sink, and collects what else is wrong with its files. Writes no quarantine
+/// file.
+pub(crate) fn read(
     source: PipelineNode,
-    sink: DynSink,
+    (sink, input_faults): (DynSink, Arc<InputFaults>),
     shell: &Shell,
 ) -> Result<Report, Failure> {
     let damage = match source.damage {
         OnDamage::Stop => OnDamage::Stop,
         OnDamage::Skip | OnDamage::Quarantine(_) => OnDamage::Skip,
     };
-    read(PipelineNode { damage, ..source }, (sink, Arc::default()), shell)
-}
-
-/// Reads a file into a sink, and returns also what is wrong with it besides damage, such as its
-/// index. `options` are those of the source, without the path.
-pub(crate) fn read_and_verify(
-    plugin: &Plugin,
-    path: &Path,
-    options: &Map<String, Value>,
-    sink: DynSink,
-    shell: &Shell,
-) -> Result<(Report, Vec<String>), Failure> {
-    let found = Arc::new(InputFaults::collecting());
-    let node = source_node(plugin, file_options(path, options)?, shell)?;
-    let report = read(node, (sink, Arc::clone(&found)), shell)?;
-    let source = source(plugin, file_options(path, options)?, shell)?;
-    let mut faults = of_files(&*source, path, |file| source.faults(file))?;
-    faults.extend(found.take());
-    Ok((report, faults))
-}
-
-fn read(
-    source: PipelineNode,
-    (sink, input_faults): (DynSink, Arc<InputFaults>),
-    shell: &Shell,
-) -> Result<Report, Failure> {
-    let nodes = vec![source, sink_node(sink)];
+    let nodes = vec![PipelineNode { damage, ..source }, sink_node(sink)];
     let pipeline = Pipeline { memory: Some(INSPECTION_MEMORY), nodes, ..Pipeline::default() };
     let options = Options { stop: shell.stop(), input_faults, ..Options::default() };
     run::run(pipeline, &options)
@@ -63,10 +38,16 @@ pub(crate) fn findings(
     source: &PipelineNode,
     path: &Path,
 ) -> Result<(Vec<String>, Option<u64>), Failure> {
-    let PluginInstance::Source(source) = &source.instance else { return Ok((Vec::new(), None)) };
-    let findings = of_files(&**source, path, |file| source.findings(file))?;
+    let Some(source) = source.source() else { return Ok((Vec::new(), None)) };
+    let findings = of_files(source, path, |file| source.findings(file))?;
     let bytes = source.files()?.iter().try_fold(0, |all: u64, file| all.checked_add(file.bytes?));
     Ok((findings, bytes))
+}
+
+/// What is wrong with the file of a source besides damage, such as its index.
+pub(crate) fn faults(source: &PipelineNode, path: &Path) -> Result<Vec<String>, Failure> {
+    let Some(source) = source.source() else { return Ok(Vec::new()) };
+    Ok(of_files(source, path, |file| source.faults(file))?)
 }
 
 /// What `say` says of a file, or of each file of a folder that is a log.
@@ -90,32 +71,22 @@ fn of_files(
 /// Inspecting a log takes little memory.
 const INSPECTION_MEMORY: ByteSize = ByteSize(256 << 20);
 
-fn file_options(path: &Path, options: &Map<String, Value>) -> Result<Value, Failure> {
-    let mut options = options.clone();
-    options.insert("path".into(), utf8_path(path)?.into());
-    Ok(options.into())
-}
-
-fn source(plugin: &Plugin, options: Value, shell: &Shell) -> Result<Box<dyn Source>, Failure> {
-    let unfit = |e: OptionsError| {
-        let place = match &e.path[..] {
-            [] => String::new(),
-            path => format!("`{}`: ", path.join(".")),
-        };
-        Failure::Usage(format!("`{}` cannot read that: {place}{e}", plugin.name))
-    };
-    shell.registry.source(plugin.name, options).map_err(unfit)
-}
-
 /// A source node that is not part of a pipeline file.
 pub(crate) fn source_node(
     plugin: &Plugin,
     options: Value,
     shell: &Shell,
 ) -> Result<PipelineNode, Failure> {
-    let instance = PluginInstance::Source(source(plugin, options.clone(), shell)?);
+    let source = shell.registry.source(plugin.name, options.clone()).map_err(|e| {
+        let place = match &e.path[..] {
+            [] => String::new(),
+            path => format!("`{}`: ", path.join(".")),
+        };
+        Failure::Usage(format!("`{}` cannot read that: {place}{e}", plugin.name))
+    })?;
     let (plugin, places) = ((&shell.registry, plugin), (0..0, |_: &str| None));
-    Ok(PipelineNode::new(SOURCE_NAME.to_owned(), plugin, (instance, options), places))
+    let made = (PluginInstance::Source(source), options);
+    Ok(PipelineNode::new(SOURCE_NAME.to_owned(), plugin, made, places))
 }
 
 /// A sink node that is not part of a pipeline file and reads from node 0.

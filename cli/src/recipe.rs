@@ -27,7 +27,7 @@ pub(crate) struct Recipe<'r> {
     /// The template for the `source` of events.
     pub(crate) source_name: Option<&'r str>,
     /// Built-in types to decode payloads with, besides those of the selection.
-    pub(crate) own_types: &'r [&'r str],
+    pub(crate) own_types: &'r [String],
     /// Which events to keep.
     pub(crate) selection: Option<&'r SelectionArgs>,
     /// The stages that conversions from this source go through.
@@ -146,9 +146,8 @@ impl Recipe<'_> {
     fn types(&self) -> Vec<String> {
         let given =
             self.selection.map(|selection| selection.decoding.types.as_slice()).unwrap_or_default();
-        let own = self.own_types.iter().map(|own| (*own).to_owned());
-        let own = own.filter(|own| !given.contains(own));
-        own.chain(given.iter().cloned()).collect()
+        let own = self.own_types.iter().filter(|own| !given.contains(own));
+        own.chain(given).cloned().collect()
     }
 }
 
@@ -321,7 +320,7 @@ path = \"out.json\"
             inputs: &inputs,
             source_options: &[assignment("max_event", "64MiB"), assignment("seek", "false")],
             source_name: Some("{name}"),
-            own_types: &["mit-dgc"],
+            own_types: &texts(&["mit-dgc"]),
             selection: Some(&selection),
             limit: Some(7),
             expect: Some("expect.toml"),

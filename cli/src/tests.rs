@@ -25,7 +25,7 @@ fn shell() -> Shell {
 fn generated_pipeline(arguments: &[&str]) -> Result<String, Failure> {
     let cli = Cli::try_parse_from(["sluice", "convert"].iter().chain(arguments)).unwrap();
     let BuiltInVerb::Convert(args) = cli.verb else { panic!("not convert") };
-    convert::pipeline_text(&args, &shell())
+    convert::pipeline_text(&args, &shell()).map(|(text, _)| text)
 }
 
 /// A folder with the log of a short drive, `drive.lcm`.

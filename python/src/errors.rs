@@ -12,7 +12,9 @@ pub(crate) type Diagnostic = (String, usize, usize, String, Option<String>);
 /// The exception for a failed verb or query.
 pub(crate) fn from_failure(py: Python<'_>, failure: Failure) -> PyErr {
     match failure {
-        Failure::Usage(message) => config_error(py, &message, Vec::new()),
+        Failure::Usage(message) | Failure::Options(message) => {
+            config_error(py, &message, Vec::new())
+        }
         Failure::NotALog(message) => input_error(py, message, None, None),
         Failure::Mistakes(mistakes) => {
             config_error(py, mistakes.to_string().trim_end(), diagnostics(&mistakes))

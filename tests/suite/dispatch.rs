@@ -4,9 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use sluice_io::output::{faults::FaultInjector, faults::StepFault};
 use sluice_model::{ErrorKind, Overwrite, Registry};
@@ -18,6 +16,8 @@ use sluice_pipeline::{Document, Pipeline, Report, Variables};
 use crate::kit::{Folder, SMALL_MEMORY, drive, log, run_sluice};
 
 mod carriers;
+mod failures;
+mod interrupted;
 
 use carriers::{FailingCarrier, IdleCarrier, InterruptingCarrier, ThreadCarrier, UnitFate};
 
@@ -85,7 +85,7 @@ fn read(document: &Document, set: &[(&str, &str)], folder: &Folder) -> Pipeline 
 
 fn batch(text: &str, folder: &Folder) -> Batch {
     let pipeline = read(&Document::generated("batch.toml", text), &[], folder);
-    Batch::new(&pipeline, &Registry::linked()).unwrap()
+    Batch::new(&pipeline, &Registry::linked(), FailurePolicy::Continue).unwrap()
 }
 
 fn options(overwrite: Overwrite) -> Options {
@@ -133,7 +133,7 @@ fn without_seconds(mut report: serde_json::Value) -> serde_json::Value {
 
 fn local(text: &str, folder: &Folder, overwrite: Overwrite) -> BatchReport {
     let batch = batch(text, folder);
-    batch.run(&Registry::linked(), &options(overwrite), FailurePolicy::Continue).unwrap()
+    batch.run(&Registry::linked(), &options(overwrite)).unwrap()
 }
 
 fn run_carried(
@@ -165,25 +165,6 @@ fn workers_write_the_same_outputs_as_a_local_run() {
 }
 
 #[test]
-fn failures_of_workers_do_not_change_the_outputs() {
-    let folder = folder();
-    let (expected, report) = expected(KINDS, &folder);
-    for seed in 0..5 {
-        let threads = ThreadCarrier::random(seed);
-        let carried = run_carried(KINDS, &folder, Overwrite::Refuse, &threads);
-        let when = format!("seed {seed}");
-        let undone = carried.units.iter().filter(|unit| unit.status == Status::Failed);
-        assert_eq!(undone.count(), 0, "{when}: {:?}", carried.units);
-        for late in threads.run_late() {
-            assert!(matches!(late, OrderOutcome::Abandoned(_)), "{when}: {late:?}");
-        }
-        assert_same_files(&expected, &tree(&folder.at("out")), &when);
-        assert_eq!(without_seconds(carried.to_json()), report, "{when}");
-        fs::remove_dir_all(folder.at("out")).unwrap();
-    }
-}
-
-#[test]
 fn existing_outputs_are_replaced_as_in_a_local_run() {
     let one = folder();
     // Another pipeline with the same names leaves other files in the same folders.
@@ -210,26 +191,6 @@ fn existing_outputs_are_replaced_as_in_a_local_run() {
     }
 }
 
-#[test]
-fn each_engine_resumes_where_the_other_ended() {
-    let folder = folder();
-    let (expected, _) = expected(KINDS, &folder);
-    let skipped = |report: &BatchReport| report.count(Status::Skipped);
-    let first = run_carried(KINDS, &folder, Overwrite::Redo, &ThreadCarrier::reliable());
-    assert_eq!((first.count(Status::Done), skipped(&first)), (UNITS, 0));
-    assert_eq!(skipped(&local(KINDS, &folder, Overwrite::Redo)), UNITS);
-    assert_eq!(
-        skipped(&run_carried(KINDS, &folder, Overwrite::Redo, &ThreadCarrier::reliable())),
-        UNITS
-    );
-    for lost in ["2.lcm.zst", "parts/4/part-00000.lcm", "tables/0/_manifest.json"] {
-        fs::remove_file(folder.at("out").join(lost)).unwrap();
-        let again = run_carried(KINDS, &folder, Overwrite::Redo, &ThreadCarrier::reliable());
-        assert_eq!((again.count(Status::Done), skipped(&again)), (1, UNITS - 1), "{lost}");
-        assert_same_files(&expected, &tree(&folder.at("out")), lost);
-    }
-}
-
 /// Damage in `in/2.lcm` is an error.
 const STRICT: &str = r#"
 [sources.log]
@@ -243,119 +204,12 @@ path = "${DIR}/out/{stem}.jsonl"
 "#;
 
 #[test]
-fn a_failed_unit_publishes_nothing_and_stops_no_other() {
-    let folder = folder();
-    let (expected, report) = expected(STRICT, &folder);
-    let carried = run_carried(STRICT, &folder, Overwrite::Refuse, &ThreadCarrier::reliable());
-    assert_eq!((carried.exit(), carried.count(Status::Failed)), (1, 1));
-    assert_eq!(carried.units[3].status, Status::Failed);
-    assert_eq!(without_seconds(carried.to_json()), report);
-    assert_same_files(&expected, &tree(&folder.at("out")), "but one");
-}
-
-#[test]
-fn a_unit_that_no_worker_finishes_fails_alone() {
-    let folder = folder();
-    let lost = [UnitFate::Lost; 5];
-    let threads = ThreadCarrier::with_fates(&[(0, &lost), (2, &[UnitFate::Dies])]);
-    let carried = run_carried(STRICT, &folder, Overwrite::Refuse, &threads);
-    let errors: Vec<_> = carried.units.iter().map(|unit| unit.error.as_deref()).collect();
-    assert!(errors[0].unwrap().contains("no worker"), "{errors:?}");
-    assert_eq!(errors[2], Some("its process died"));
-    // The first round settles the others.
-    assert_eq!(threads.rounds.load(Ordering::Relaxed), 1 + dispatch::ATTEMPTS);
-    assert_eq!(carried.count(Status::Done), 2);
-}
-
-#[test]
-fn rounds_that_end_early_are_repeated_as_long_as_they_settle_units() {
-    let folder = folder();
-    let (expected, report) = expected(STRICT, &folder);
-    let carried = run_carried(STRICT, &folder, Overwrite::Refuse, &FailingCarrier);
-    assert_eq!(without_seconds(carried.to_json()), report);
-    assert!(carried.units.len() > dispatch::ATTEMPTS);
-    assert_same_files(&expected, &tree(&folder.at("out")), "one unit a round");
-}
-
-#[test]
-fn an_unreadable_input_is_retried_and_then_reported() {
-    let folder = folder();
-    let batch = batch(STRICT, &folder);
-    fs::remove_file(folder.at("in/1.lcm")).unwrap();
-    let threads = ThreadCarrier::reliable();
-    let carried = batch.run_by(&threads, &Registry::linked(), &options(Overwrite::Refuse)).unwrap();
-    let error = carried.units[1].error.as_deref().unwrap();
-    assert!(error.contains("it does not exist on"), "{error}");
-    assert_eq!(threads.again.load(Ordering::Relaxed), dispatch::ATTEMPTS - 1);
-}
-
-#[test]
-fn a_disk_failure_during_publishing_leaves_each_unit_complete_or_unchanged() {
-    let folder = folder();
-    let faults = Arc::new(FaultInjector::none());
-    let run = |faults: &Arc<FaultInjector>| {
-        let options = Options { faults: Some(Arc::clone(faults)), ..options(Overwrite::Replace) };
-        batch(KINDS, &folder).run_by(&ThreadCarrier::reliable(), &Registry::linked(), &options)
-    };
-    run(&Arc::default()).unwrap();
-    run(&faults).unwrap();
-    let (steps, expected) = (faults.steps(), tree(&folder.at("out")));
-    assert!(steps > 100, "{steps}");
-    for step in (0..steps).step_by(steps as usize / 9) {
-        let faults = Arc::new(FaultInjector::at(step, StepFault::Broken));
-        let report = run(&faults).unwrap();
-        assert!(faults.failed_step().is_some(), "step {step}");
-        assert_eq!(report.count(Status::Failed), 1, "step {step}");
-        assert_eq!(report.count(Status::Done), UNITS - 1, "step {step}");
-        let mut found = tree(&folder.at("out"));
-        let manifest =
-            found.insert("_manifest.json".to_owned(), expected["_manifest.json"].clone());
-        let manifest: serde_json::Value = serde_json::from_slice(&manifest.unwrap()).unwrap();
-        assert_eq!(manifest["left"].as_array().unwrap().len(), 1, "step {step}");
-        assert_same_files(&expected, &found, "failed");
-    }
-}
-
-#[test]
 fn a_carrier_without_workers_does_nothing() {
     let folder = folder();
     let batch = batch(STRICT, &folder);
     let run = || batch.run_by(&IdleCarrier, &Registry::linked(), &options(Overwrite::Refuse));
     assert!(run().unwrap_err().to_string().contains("cannot reach anybody"));
     assert!(!folder.at("out").exists());
-}
-
-#[test]
-fn a_worker_of_another_build_refuses_and_the_unit_fails_with_the_reason() {
-    fn registry_without_jsonl() -> Registry {
-        Registry::from_plugins(
-            Registry::linked().iter().filter(|plugin| plugin.name != "jsonl").copied(),
-        )
-    }
-    let folder = folder();
-    let mut threads = ThreadCarrier::reliable();
-    threads.registry = registry_without_jsonl;
-    let carried = run_carried(STRICT, &folder, Overwrite::Refuse, &threads);
-    assert_eq!(carried.count(Status::Failed), UNITS);
-    let why = carried.units[0].error.as_deref().unwrap();
-    assert!(why.contains("sink jsonl"), "{why}");
-}
-
-#[test]
-fn a_stopped_run_publishes_finished_units_and_reports_the_others() {
-    let folder = folder();
-    let (expected, _) = expected(KINDS, &folder);
-    for after in [0, 2] {
-        let options = options(Overwrite::Redo);
-        let carrier = InterruptingCarrier { after, stop: Arc::clone(&options.stop) };
-        let stopped = batch(KINDS, &folder).run_by(&carrier, &Registry::linked(), &options);
-        let stopped = stopped.unwrap();
-        assert_eq!((stopped.exit(), stopped.count(Status::Done)), (130, after));
-        assert_eq!(stopped.count(Status::NotStarted), UNITS - after);
-        assert_eq!(folder.at("out").exists(), after > 0);
-    }
-    assert_eq!(local(KINDS, &folder, Overwrite::Redo).count(Status::Skipped), 2);
-    assert_same_files(&expected, &tree(&folder.at("out")), "gone on with");
 }
 
 #[test]
@@ -381,91 +235,6 @@ fn programs_run_only_where_the_worker_allows_it_too() {
     assert_eq!(tree(&folder.at("out")).len(), UNITS + 1);
 }
 
-/// The folder of the batch that this program drives when it is started again to be killed.
-const KILLED: &str = "SLUICE_DISPATCH_KILLED";
-
-#[test]
-fn either_engine_resumes_a_driver_killed_at_any_moment() {
-    if let Some(dir) = std::env::var_os(KILLED) {
-        let document = Document::generated("batch.toml", KINDS);
-        let set = BTreeMap::from([("DIR".to_owned(), dir.into_string().unwrap())]);
-        let variables = Variables { set, environment: false };
-        let pipeline = Pipeline::read(&document, &variables, &Registry::linked()).unwrap();
-        let batch = Batch::new(&pipeline, &Registry::linked()).unwrap();
-        let options = options(Overwrite::Redo);
-        batch.run_by(&ThreadCarrier::random(1), &Registry::linked(), &options).unwrap();
-        return;
-    }
-    let folder = folder();
-    let (expected, _) = expected(KINDS, &folder);
-    let name = "dispatch::either_engine_resumes_a_driver_killed_at_any_moment";
-    let out = folder.at("out");
-    for (n, files) in [0, 1, 30, 90, 150].into_iter().enumerate() {
-        let mut driver = std::process::Command::new(std::env::current_exe().unwrap());
-        driver.args(["--exact", name]).env(KILLED, folder.path());
-        driver.stdout(Stdio::null()).stderr(Stdio::null());
-        let mut driver = driver.spawn().unwrap();
-        // The moment is recognised by the files that exist.
-        let published = || tree(&out).keys().filter(|name| !name.starts_with(".cluster")).count();
-        while driver.try_wait().unwrap().is_none() && published() < files {
-            std::thread::yield_now();
-        }
-        driver.kill().unwrap();
-        driver.wait().unwrap();
-        if out.exists() {
-            assert_complete(&expected, &tree(&out));
-        }
-        match n % 2 {
-            0 => run_carried(KINDS, &folder, Overwrite::Redo, &ThreadCarrier::reliable()),
-            _ => local(KINDS, &folder, Overwrite::Redo),
-        };
-        // A local run leaves staging folders to the next run on a cluster.
-        let mut found = tree(&out);
-        found.retain(|name, _| n % 2 == 0 || !name.starts_with(".cluster"));
-        assert_same_files(&expected, &found, &format!("killed with {files} files"));
-        fs::remove_dir_all(&out).unwrap();
-    }
-}
-
-/// Checks that everything under a final name is complete. Ignores the records and staging files of
-/// unfinished work.
-#[track_caller]
-fn assert_complete(expected: &DispatchTree, found: &DispatchTree) {
-    let is_output = |name: &str| {
-        !name.contains(".sluice-tmp") && !matches!(name, "_manifest.json" | "_units.jsonl")
-    };
-    for (name, bytes) in found.iter().filter(|(name, _)| is_output(name)) {
-        assert!(expected.get(name) == Some(bytes), "{name}");
-    }
-}
-
-#[test]
-fn staging_folders_of_dead_drivers_are_removed_and_disturb_no_run() {
-    let folder = folder();
-    let (expected, _) = expected(STRICT, &folder);
-    let staging = folder.at("out/.cluster.0123456789abcdef.sluice-tmp");
-    fs::create_dir_all(staging.join("unit-000001/attempt/out")).unwrap();
-    fs::write(staging.join("unit-000001.attempt.json"), "{").unwrap();
-    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    let host: String = host.trim().chars().map(plain).take(40).collect();
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let processes = fs::read_link("/proc/self/ns/pid").unwrap();
-    let home = format!("{host} {} {}", boot.trim(), processes.display());
-    // No process has this number.
-    fs::write(staging.join("driver"), format!("{{\"home\":\"{home}\",\"process\":4294967295}}"))
-        .unwrap();
-    local(STRICT, &folder, Overwrite::Refuse);
-    let out = folder.at("out").display().to_string();
-    // One of the inputs is damaged and not done; the staging folder is not an output.
-    let output = run_sluice(&folder, &["verify", &out]).expect(1).text();
-    assert!(output.contains("1 input is not done (1 failed), of 5 in all"), "{output}");
-    assert!(!output.contains(".cluster."), "{output}");
-    run_carried(STRICT, &folder, Overwrite::Replace, &ThreadCarrier::reliable());
-    assert!(!staging.exists());
-    assert_same_files(&expected, &tree(&folder.at("out")), "beside a staging folder");
-}
-
 #[test]
 fn pipelines_that_need_a_local_run_are_refused_before_anything_is_sent() {
     let folder = folder();
@@ -475,7 +244,7 @@ fn pipelines_that_need_a_local_run_are_refused_before_anything_is_sent() {
         let registry = Registry::linked();
         let refused = match pipeline.templates.is_empty() {
             true => dispatch::run_by(pipeline, &IdleCarrier, &registry, &options).map(drop),
-            false => Batch::new(&pipeline, &registry)
+            false => Batch::new(&pipeline, &registry, FailurePolicy::Stop)
                 .and_then(|batch| batch.run_by(&IdleCarrier, &registry, &options))
                 .map(drop),
         };
@@ -516,9 +285,9 @@ fn compare(name: &str, set: &[(&str, &str)], folder: &Folder) {
             (true, Some(carrier)) => dispatch::run_by(pipeline, carrier, &registry, &options)
                 .map(|report: Report| report.to_json()),
             (false, carrier) => {
-                let batch = Batch::new(&pipeline, &registry).unwrap();
+                let batch = Batch::new(&pipeline, &registry, FailurePolicy::Continue).unwrap();
                 let report = match carrier {
-                    None => batch.run(&registry, &options, FailurePolicy::Continue),
+                    None => batch.run(&registry, &options),
                     Some(carrier) => batch.run_by(carrier, &registry, &options),
                 };
                 report.map(|report| report.to_json())

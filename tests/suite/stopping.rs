@@ -152,8 +152,8 @@ fn batch_until(
         ..Options::default()
     };
     let registry = Registry::linked();
-    let batch = Batch::new(&pipeline(BATCH, folder.path()), &registry).unwrap();
-    batch.run(&registry, &options, failing).unwrap()
+    let batch = Batch::new(&pipeline(BATCH, folder.path()), &registry, failing).unwrap();
+    batch.run(&registry, &options).unwrap()
 }
 
 #[test]

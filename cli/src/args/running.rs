@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use sluice_model::options::ByteSize;
-use sluice_pipeline::batch::Shard;
+use sluice_pipeline::batch::{FailurePolicy, Shard};
 
 use super::values::duration;
 use crate::exit::Failure;
@@ -27,9 +27,9 @@ pub(crate) struct EngineArgs {
     #[arg(long)]
     pub(crate) resume: bool,
 
-    /// For outputs named after inputs: if one input fails, continue with the others. Of `convert`,
-    /// so do a name without a file and a file of no known format; else they are errors before the
-    /// first.
+    /// For outputs named after inputs: if one input fails, continue with the others. This includes
+    /// names without a file and, where the format is detected, files of no known format, which are
+    /// otherwise errors before the first.
     #[arg(long)]
     pub(crate) keep_going: bool,
 
@@ -54,6 +54,17 @@ pub(crate) struct EngineArgs {
     /// records.
     #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
     pub(crate) shard: Option<Shard>,
+}
+
+impl EngineArgs {
+    /// What happens to the other inputs of a batch when one fails. A cluster reads files only, and
+    /// what is only printed has to be the same as what runs.
+    pub(crate) fn failing(&self, only_prints: bool) -> FailurePolicy {
+        match self.keep_going && self.engine == EngineKind::Local && !only_prints {
+            true => FailurePolicy::Continue,
+            false => FailurePolicy::Stop,
+        }
+    }
 }
 
 /// How a run reaches a cluster.

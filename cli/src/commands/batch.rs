@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sluice_io::files;
 use sluice_model::units;
 use sluice_pipeline::Pipeline;
-use sluice_pipeline::batch::{Batch, BatchReport, FailurePolicy, Status, UnitReport};
+use sluice_pipeline::batch::{Batch, BatchReport, Status, UnitReport};
 use sluice_pipeline::run::Options;
 
 use crate::args::EngineArgs;
@@ -31,7 +31,7 @@ pub(crate) fn execute(
     origin: PipelineOrigin,
     shell: &Shell,
 ) -> CommandResult {
-    let mut batch = Batch::new(pipeline, &shell.registry)?;
+    let mut batch = Batch::new(pipeline, &shell.registry, args.failing(false))?;
     if let Some(shard) = args.shard {
         batch = batch.shard(shard, pipeline, &execute::engine_options(args))?;
     }
@@ -46,11 +46,10 @@ pub(crate) fn execute(
         }
     }
     let report_file = ReportFile::open_if_requested(&args.running, pipeline, &outputs)?;
-    let failing = if args.keep_going { FailurePolicy::Continue } else { FailurePolicy::Stop };
     let carrier = execute::connect_carrier(args, shell);
     let run = |options: &Options| match carrier? {
         Some(carrier) => Ok(batch.run_by(&*carrier, &shell.registry, options)?),
-        None => Ok(batch.run(&shell.registry, options, failing)?),
+        None => Ok(batch.run(&shell.registry, options)?),
     };
     let meter = Arc::new(ProgressMeter::beside(&outputs, args.running.progress, shell));
     let result = run_watched(&meter, execute::engine_options(args), &signals::PUBLISHING, run);

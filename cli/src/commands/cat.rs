@@ -8,7 +8,7 @@ use sluice_pipeline::Report;
 use sluice_pipeline::run::{self, Options};
 
 use crate::args::{Assignment, CatArgs, ProgressFormat, SelectionArgs};
-use crate::commands::{convert, execute, generated};
+use crate::commands::{execute, generated};
 use crate::conversion;
 use crate::exit::{CommandResult, Failure};
 use crate::flags::PipelineOrigin;
@@ -42,10 +42,7 @@ pub(crate) fn run(args: &CatArgs, shell: &Shell) -> CommandResult {
         }
         report.add(print_group(args, &group, &selection, &format, limit, shell)?);
     }
-    execute::report_losses(&report, PipelineOrigin::Flags, shell);
-    let status = execute::exit_status(&report, args.strict);
-    execute::report_unmatched(&report, PipelineOrigin::Flags, status, shell);
-    Ok(status)
+    Ok(execute::report_findings(&report, PipelineOrigin::Flags, args.strict, shell))
 }
 
 /// Groups inputs: all of them if one source reads all, otherwise runs of consecutive inputs of one
@@ -55,9 +52,7 @@ fn group_inputs<'s>(
     format: &InputFormat,
     shell: &'s Shell,
 ) -> Result<Vec<InputGroup<'s>>, Failure> {
-    let source = |inputs: &[String]| {
-        convert::find_source(inputs, format.from.as_deref(), &format.options, shell)
-    };
+    let source = |inputs: &[String]| inputs::find_source(inputs, format, shell);
     let mixed = match source(&inputs) {
         Ok(source) => return Ok(vec![InputGroup { source, inputs }]),
         Err(failure) => failure,
@@ -106,7 +101,6 @@ fn print_group(
     let sink = inputs::default_plugin(shell, PluginKind::Sink, role)?;
     let from_source = conversion::behind(source, &format.options);
     let own = conversion::own_types(source, &group.inputs, shell);
-    let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let recipe = Recipe {
         source: source.name,
         from_source: &from_source,

@@ -3,39 +3,24 @@
 use std::path::Path;
 
 use sluice_model::{DefaultRole, Plugin, PluginKind, Source};
-use sluice_pipeline::{PipelineNode, PluginInstance};
+use sluice_pipeline::PluginInstance;
 
-use crate::args::{Assignment, ConvertArgs, EngineArgs, EngineKind, FormatArgs};
-use crate::commands::generated::{parse_generated, print_pipeline};
+use crate::args::{Assignment, ConvertArgs, EngineArgs, FormatArgs};
+use crate::commands::generated::{parse_generated, parse_usable, print_pipeline};
 use crate::commands::{execute, run, shared_names};
 use crate::conversion::{self, Conversion};
 use crate::exit::{CommandResult, Failure};
 use crate::flags::PipelineOrigin;
 use crate::input_format::InputFormat;
-use crate::inputs::{self, OpenMode};
+use crate::inputs::{self, FailedInputs, FoundSource, OpenMode};
 use crate::recipe::Recipe;
 use crate::shell::Shell;
 
 pub(crate) fn run(args: &ConvertArgs, shell: &Shell) -> CommandResult {
     execute::check_engine(&args.engine)?;
-    let (text, failure) = match pipeline_text(args, shell) {
-        Ok(text) => (text, None),
-        // What is printed has to be the same as what runs.
-        Err(failure) if args.print_pipeline => return Err(failure),
-        Err(failure) => match readable_pipeline_text(args, shell)? {
-            Some(text) => (text, Some(failure)),
-            None => return Err(failure),
-        },
-    };
+    let (text, failed) = pipeline_text(args, shell)?;
     let describe = args.format.describe.as_deref();
-    let mut pipeline = parse_generated("sluice convert", &text, describe, shell)?;
-    if keeps_going(args) && !pipeline.templates.is_empty() {
-        let sources = pipeline.nodes.iter().flat_map(PipelineNode::source_paths);
-        let names: Vec<&str> = sources.filter(|name| !inputs::is_url(name)).collect();
-        pipeline.unreadable = inputs::unreadable(shell, &names, failure.is_some());
-    } else if let Some(failure) = failure {
-        return Err(failure);
-    }
+    let pipeline = parse_usable("sluice convert", (&text, failed), describe, shell)?;
     if args.print_pipeline {
         return print_pipeline("sluice convert", text, shell);
     }
@@ -44,58 +29,40 @@ pub(crate) fn run(args: &ConvertArgs, shell: &Shell) -> CommandResult {
     run::execute(pipeline, &engine, PipelineOrigin::Flags, shell)
 }
 
-/// Whether inputs that cannot be read only fail themselves. A cluster reads files only.
-fn keeps_going(args: &ConvertArgs) -> bool {
-    args.engine.keep_going && args.engine.engine == EngineKind::Local
-}
-
-/// The pipeline of inputs some of which have no source: with that of the others. `None` if that is
-/// not asked for, or makes no difference.
-fn readable_pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<Option<String>, Failure> {
-    if !keeps_going(args) || args.format.from.is_some() {
-        return Ok(None);
-    }
-    let path = |word: &String| match inputs::parse_file_url(word) {
-        Ok(Some(url)) => url.path,
-        _ => word.clone(),
-    };
-    let names = args.inputs.iter().map(path).filter(|name| !inputs::is_url(name));
-    let files = names.filter_map(|name| inputs::expand(shell, name).ok()).flatten().collect();
-    let Some(source) = inputs::source_of_readable(shell, files)? else { return Ok(None) };
-    let format = FormatArgs { from: Some(source.name.to_owned()), ..args.format.clone() };
-    pipeline_text(&ConvertArgs { format, ..args.clone() }, shell).map(Some)
-}
-
 /// Whether a `file://` URL asks to replace the log.
 fn mode_replaces(to: &str) -> Result<bool, Failure> {
     let url = inputs::parse_file_url(to).map_err(Failure::Usage)?;
     Ok(url.is_some_and(|url| url.mode == Some(OpenMode::Write)))
 }
 
-/// The pipeline file equivalent to the arguments.
-pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String, Failure> {
+/// The pipeline file equivalent to the arguments, and the inputs that fail alone.
+pub(crate) fn pipeline_text(
+    args: &ConvertArgs,
+    shell: &Shell,
+) -> Result<(String, FailedInputs), Failure> {
     let sink = OutputTarget::from_path(&args.to, args.sink.as_deref(), &args.sink_option, shell)?;
     let (inputs, selection) = inputs::resolve_file_urls(&args.inputs, &args.selection, shell)?;
     let format = InputFormat::from_args(&args.format)?;
-    let source = find_source(&inputs, format.from.as_deref(), &format.options, shell)?;
+    let failing = args.engine.failing(args.print_pipeline);
+    let FoundSource { plugin: source, names, failed } =
+        inputs::find_source_of_usable(&inputs, &format, failing, shell)?;
     let sink_options = [sink_defaults(&sink, args), args.sink_option.clone()].concat();
     let content = content_sink(sink.plugin, &sink_options, shell);
-    let shared = shared_names::find(&inputs, &format.options, (source, content), shell);
+    let shared = shared_names::find(&names, &format.options, (source, content), shell);
     let has_types = !selection.decoding.types.is_empty();
     let aligns = args.alignment.align.is_some();
     let ends = ((source, &*format.options), (sink.plugin, &*sink_options));
-    let own_types = || conversion::own_types(source, &inputs, shell);
     let conversion = match aligns {
         true => {
-            let types = conversion::decoding_types(source, own_types(), has_types);
+            let given = &selection.decoding;
+            let types = conversion::decoding_types(source, &names, given, shell);
             Conversion::of_rows(ends, &sink.path, types)
         }
         false => {
-            let declare = || conversion::declare_types(source, &inputs, shell);
+            let declare = || conversion::declare_types(source, &names, shell);
             Conversion::between(ends, &sink.path, declare, has_types)
         }
     };
-    let types: Vec<&str> = conversion.types.iter().map(String::as_str).collect();
     let recipe = Recipe {
         source: source.name,
         inputs: &inputs,
@@ -114,7 +81,7 @@ pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String,
         ..Recipe::default()
     };
     if aligns || !conversion.to_sink.is_empty() {
-        let text = Recipe { own_types: &types, ..recipe }.text();
+        let text = Recipe { own_types: &conversion.types, ..recipe }.text();
         if conversion.to_sink.is_empty() && needs_payloads(&text, shell) {
             return Err(Failure::Usage(format!(
                 "{}: the sink `{}` writes payloads, which rows of --align do not have; write them \
@@ -122,26 +89,25 @@ pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String,
                 sink.path, sink.plugin.name
             )));
         }
-        return Ok(text);
+        return Ok((text, failed));
     }
     let text = recipe.text();
     let gives_rows = source.gives_rows || !conversion.from_source.is_empty();
     if !gives_rows && source.types.is_empty() && source.may_declare_types.is_none() {
-        return Ok(text);
+        return Ok((text, failed));
     }
     let wants_payloads = needs_payloads(&text, shell);
     if gives_rows && wants_payloads && selection.condition.is_none() {
-        return Ok(Recipe { encodes: true, ..recipe }.text());
+        return Ok((Recipe { encodes: true, ..recipe }.text(), failed));
     }
     // If the source knows its types, decode whenever the sink can write fields or a condition needs
     // them.
     if !wants_payloads || selection.condition.is_some() {
         let encodes = gives_rows && wants_payloads;
-        let own = own_types();
-        let own: Vec<&str> = own.iter().map(String::as_str).collect();
-        return Ok(Recipe { own_types: &own, encodes, ..recipe }.text());
+        let own_types = &conversion::own_types(source, &names, shell);
+        return Ok((Recipe { own_types, encodes, ..recipe }.text(), failed));
     }
-    Ok(text)
+    Ok((text, failed))
 }
 
 /// The options that follow from the output, and from rows on one time base: these are one channel.
@@ -175,29 +141,6 @@ fn needs_payloads(text: &str, shell: &Shell) -> bool {
     )
 }
 
-/// The source for these inputs: the one called `from`, or the one that they sniff as.
-pub(crate) fn find_source<'s>(
-    inputs: &[String],
-    from: Option<&str>,
-    options: &[Assignment],
-    shell: &'s Shell,
-) -> Result<&'s Plugin, Failure> {
-    // Inputs of a source named by `--from` are first opened by the run.
-    if let Some(name) = from {
-        let plugin = inputs::plugin_named(shell, PluginKind::Source, name)?;
-        if options.is_empty() {
-            inputs::check_path_suffices(plugin, shell)?;
-        }
-        return Ok(plugin);
-    }
-    if let Some(plugin) = live_source(inputs, shell)? {
-        return Ok(plugin);
-    }
-    let files = inputs.iter().map(|name| inputs::expand(shell, name));
-    let files: Vec<_> = files.collect::<Result<_, _>>()?;
-    inputs::source_for(shell, &files.concat(), None)
-}
-
 /// Arguments that name logs: what to read, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct LogArgs<'a> {
@@ -215,7 +158,7 @@ pub fn open_logs<'s>(
     shell: &'s Shell,
 ) -> Result<(&'s Plugin, Box<dyn Source>), Failure> {
     let format = InputFormat::from_args(args.format)?;
-    let plugin = find_source(args.paths, format.from.as_deref(), &format.options, shell)?;
+    let plugin = inputs::find_source(args.paths, &format, shell)?;
     if plugin.program.is_some() {
         return Err(Failure::Usage(format!(
             "`{}` runs a program, which `{}` does not allow; run it in a pipeline file that \
@@ -237,19 +180,6 @@ pub fn open_logs<'s>(
     });
     let missing = || Failure::Failed("no source".into());
     Ok((plugin, source.ok_or_else(missing)?))
-}
-
-/// The live source, if the only input is a URL.
-fn live_source<'s>(inputs: &[String], shell: &'s Shell) -> Result<Option<&'s Plugin>, Failure> {
-    match inputs.iter().find(|input| inputs::is_url(input)) {
-        None => Ok(None),
-        Some(url) if inputs.len() == 1 => {
-            inputs::plugin_for_url(shell, PluginKind::Source, url).map(Some)
-        }
-        Some(url) => Err(Failure::Usage(format!(
-            "{url} has no end, and cannot be read with other inputs; a pipeline file can merge them"
-        ))),
-    }
 }
 
 /// The sink for an output, its path, and the options implied by the path.
@@ -286,6 +216,7 @@ impl<'s> OutputTarget<'s> {
         let path = folder_with_slash(to);
         if let Some(name) = name {
             let plugin = inputs::plugin_named(shell, PluginKind::Sink, name)?;
+            inputs::refuse_other_url(plugin, &path, shell)?;
             return Ok(Self { plugin, path, options: Vec::new() });
         }
         if inputs::is_url(&path) {

@@ -94,6 +94,20 @@ pub(crate) fn report_json(report: &Report, strict: bool) -> Value {
     with_exit(report.to_json(), exit_status(report, strict))
 }
 
+/// Prints what was lost, noted and not met in a completed run, and the names in its options that
+/// matched nothing; returns the exit status.
+pub(crate) fn report_findings(
+    report: &Report,
+    origin: PipelineOrigin,
+    strict: bool,
+    shell: &Shell,
+) -> ExitStatus {
+    let status = exit_status(report, strict);
+    report_losses(report, origin, shell);
+    report_unmatched(report, origin, status, shell);
+    status
+}
+
 /// Prints the names in options that matched nothing: as errors if the command fails with them.
 pub(crate) fn report_unmatched(
     report: &Report,
@@ -243,7 +257,7 @@ pub(crate) fn run_with_watcher<T>(
         }
         drop(running);
         match watcher.join() {
-            Ok(()) => result,
+            Ok(()) => result.map_err(|failure| failure.with_exit_code_of(stop)),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })

@@ -4,14 +4,14 @@ use std::env;
 use std::io::{self, Write};
 use std::path::Path;
 
-use sluice_model::{Error, Input, Plugin, PluginKind};
+use sluice_model::{Error, Plugin, PluginKind};
 use sluice_pipeline::{Document, Pipeline, PipelineNode, PluginInstance, Variables};
 
 use crate::args::Assignment;
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::flags;
 use crate::input_format::InputFormat;
-use crate::inputs;
+use crate::inputs::{self, FailedInputs};
 use crate::recipe::{Recipe, string};
 use crate::shell::Shell;
 
@@ -25,32 +25,28 @@ pub(crate) fn parse_generated(
 ) -> Result<Pipeline, Failure> {
     let document = Document::generated(format!("{name} (the pipeline made for it)"), text);
     let mut pipeline = Pipeline::read(&document, &Variables::default(), &shell.registry)
-        .map_err(|mistakes| flags::mistakes_with_flags(&mistakes))?;
+        .map_err(|mistakes| flags::mistakes_with_flags(&mistakes, describe))?;
     refuse_fields_without_decoding(&pipeline)?;
     pipeline.files.extend(describe.map(Path::to_owned));
     Ok(pipeline)
 }
 
-/// Refuses options that the sources of these logs do not take. Whoever reads a log reports why it
-/// has no source.
-pub(crate) fn check_source_options(
-    verb: &str,
-    format: &InputFormat,
-    logs: impl IntoIterator<Item = Input>,
+/// Parses a generated pipeline, some inputs of which have failed: they fail alone if outputs are
+/// named after inputs, and otherwise the first is an error.
+pub(crate) fn parse_usable(
+    name: &str,
+    (text, failed): (&str, FailedInputs),
+    describe: Option<&Path>,
     shell: &Shell,
-) -> Result<(), Failure> {
-    if format.options.is_empty() {
-        return Ok(());
-    }
-    let mut checked = Vec::new();
-    for log in logs {
-        let Ok((source, _)) = format.source_for(&log, shell) else { continue };
-        if !checked.contains(&source.name) && log.path.to_str().is_some() {
-            checked.push(source.name);
-            source_node(verb, format, (source, &log.path), shell)?;
+) -> Result<Pipeline, Failure> {
+    let mut pipeline = parse_generated(name, text, describe, shell)?;
+    for (path, failure) in failed {
+        if pipeline.templates.is_empty() {
+            return Err(failure);
         }
+        pipeline.unreadable.insert(path, failure.message());
     }
-    Ok(())
+    Ok(pipeline)
 }
 
 /// The source of a log as a node of a pipeline, with all options that such a node takes.

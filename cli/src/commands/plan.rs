@@ -7,11 +7,12 @@ use serde_json::{Map, Value, json};
 use sluice_io::escape::{json_escaped, printable, printable_sentence};
 use sluice_io::files::{self, FileIdentity, is_special};
 use sluice_model::{Input, PluginKind, time, units};
-use sluice_pipeline::batch::{self, Batch, Shard, Unit};
+use sluice_pipeline::batch::{self, Batch, Unit};
 use sluice_pipeline::run::{self, Options, ReadPlan, SourcePlan};
 use sluice_pipeline::{Mistakes, OnDamage, Outline, Pipeline, PipelineNode};
 
-use crate::args::PlanArgs;
+use crate::args::{EngineArgs, PlanArgs};
+use crate::commands::execute::engine_options;
 use crate::commands::{outline, pipeline, variables, warn_unset};
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::shell::Shell;
@@ -23,10 +24,10 @@ pub(crate) fn run(args: &PlanArgs, shell: &Shell) -> CommandResult {
         read => read?,
     };
     if !args.json {
-        return print_text(&pipeline, &Options::default(), None, shell);
+        return print_text(&pipeline, &EngineArgs::default(), shell);
     }
-    let units = batch_units(&pipeline, &Options::default(), None, shell)?;
-    let mut plan = plan_json(&pipeline, &read_plan(&pipeline, &Options::default())?);
+    let units = batch_units(&pipeline, &EngineArgs::default(), shell)?;
+    let mut plan = plan_json(&pipeline, &run::plan(&pipeline, &Options::default())?);
     if let Some(units) = units {
         extend(&mut plan, json!({ "units": units.iter().map(unit_json).collect::<Vec<_>>() }));
     }
@@ -49,16 +50,11 @@ fn print_outline(mistakes: Mistakes, args: &PlanArgs, shell: &Shell) -> CommandR
     Ok(ExitStatus::Done)
 }
 
-/// Prints the plan for people, of a batch only for this part.
-pub(crate) fn print_text(
-    pipeline: &Pipeline,
-    options: &Options,
-    shard: Option<Shard>,
-    shell: &Shell,
-) -> CommandResult {
-    let text = match batch_units(pipeline, options, shard, shell)? {
+/// Prints the plan for people, of a batch only for the part in the arguments.
+pub(crate) fn print_text(pipeline: &Pipeline, args: &EngineArgs, shell: &Shell) -> CommandResult {
+    let text = match batch_units(pipeline, args, shell)? {
         Some(units) => batch_text(pipeline, &units),
-        None => plan_text(pipeline, &read_plan(pipeline, options)?),
+        None => plan_text(pipeline, &run::plan(pipeline, &engine_options(args))?),
     };
     stdout::text(&text, shell)?;
     for node in &pipeline.nodes {
@@ -74,23 +70,18 @@ pub(crate) fn print_text(
     Ok(ExitStatus::Done)
 }
 
-fn read_plan(pipeline: &Pipeline, options: &Options) -> Result<ReadPlan, Failure> {
-    Ok(run::plan(pipeline, options)?)
-}
-
 /// The units of a batch; `None` if outputs are not named after inputs.
 fn batch_units(
     pipeline: &Pipeline,
-    options: &Options,
-    shard: Option<Shard>,
+    args: &EngineArgs,
     shell: &Shell,
 ) -> Result<Option<Vec<Unit>>, Failure> {
     if pipeline.templates.is_empty() {
         return Ok(None);
     }
-    let mut batch = Batch::new(pipeline, &shell.registry)?;
-    if let Some(shard) = shard {
-        batch = batch.shard(shard, pipeline, options)?;
+    let mut batch = Batch::new(pipeline, &shell.registry, args.failing(false))?;
+    if let Some(shard) = args.shard {
+        batch = batch.shard(shard, pipeline, &engine_options(args))?;
     }
     Ok(Some(batch.units))
 }

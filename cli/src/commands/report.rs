@@ -1,15 +1,16 @@
 //! `report`: generates the pipeline from logs to what shows them, and runs it.
 
 use sluice_model::{DefaultRole, Input, PluginKind};
+use sluice_pipeline::batch::FailurePolicy;
 
 use crate::args::{Assignment, ReportArgs};
-use crate::commands::generated::{parse_generated, print_pipeline};
-use crate::commands::{convert, execute, run};
+use crate::commands::generated::{parse_usable, print_pipeline};
+use crate::commands::{execute, run};
 use crate::conversion;
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::flags::PipelineOrigin;
 use crate::input_format::InputFormat;
-use crate::inputs;
+use crate::inputs::{self, FailedInputs, FoundSource};
 use crate::recipe::{Recipe, string};
 use crate::shell::Shell;
 
@@ -23,9 +24,25 @@ pub(crate) fn run(args: &ReportArgs, shell: &Shell) -> CommandResult {
         let to = args.to.as_deref().unwrap_or(PAGES);
         return report(args, &args.inputs, to, shell);
     }
-    let mut logs = Vec::new();
+    // What is wrong for all logs is said once.
+    InputFormat::from_args(&args.format)?.named_source(shell)?;
+    let failed = |failure: Failure| match failure {
+        Failure::Options(_)
+        | Failure::Description(_)
+        | Failure::Interrupted { .. }
+        | Failure::StdoutClosed => Err(failure),
+        _ if args.engine.failing(args.print_pipeline) == FailurePolicy::Stop => Err(failure),
+        _ => {
+            failure.report(shell);
+            Ok(ExitStatus::Failed)
+        }
+    };
+    let (mut logs, mut worst) = (Vec::new(), ExitStatus::Done);
     for name in &args.inputs {
-        logs.extend(inputs::expand(shell, name)?);
+        match inputs::expand(shell, name) {
+            Ok(found) => logs.extend(found),
+            Err(failure) => worst = failed(failure)?,
+        }
     }
     if logs.len() > 1 && args.engine.running.report.is_some() {
         return Err(Failure::Usage(format!(
@@ -35,10 +52,11 @@ pub(crate) fn run(args: &ReportArgs, shell: &Shell) -> CommandResult {
         )));
     }
     // A line per log.
-    let mut worst = ExitStatus::Done;
     for Input { path, .. } in logs {
-        let path = inputs::utf8_path(&path)?.to_owned();
-        worst = worst.max(report(args, &[path], "-", shell)?);
+        let ending = inputs::utf8_path(&path)
+            .and_then(|path| report(args, &[path.to_owned()], "-", shell))
+            .or_else(failed)?;
+        worst = worst.max(ending);
     }
     Ok(worst)
 }
@@ -55,37 +73,35 @@ fn refuse_unnamed_page(args: &ReportArgs) -> Result<(), Failure> {
 
 /// Writes one report of these logs, or one of each if `to` has placeholders.
 fn report(args: &ReportArgs, logs: &[String], to: &str, shell: &Shell) -> CommandResult {
-    let text = pipeline_text(args, logs, to, shell)?;
+    let (text, failed) = pipeline_text(args, logs, to, shell)?;
     let describe = args.format.describe.as_deref();
-    let pipeline = parse_generated("sluice report", &text, describe, shell)?;
+    let pipeline = parse_usable("sluice report", (&text, failed), describe, shell)?;
     if args.print_pipeline {
         return print_pipeline("sluice report", text, shell);
     }
     run::execute(pipeline, &args.engine, PipelineOrigin::Flags, shell)
 }
 
-/// The pipeline file equivalent to the arguments.
+/// The pipeline file equivalent to the arguments, and the logs that fail alone.
 fn pipeline_text(
     args: &ReportArgs,
     logs: &[String],
     to: &str,
     shell: &Shell,
-) -> Result<String, Failure> {
+) -> Result<(String, FailedInputs), Failure> {
     let sink = inputs::default_plugin(shell, PluginKind::Sink, DefaultRole::Report)?;
     let (inputs, selection) = inputs::resolve_file_urls(logs, &args.selection, shell)?;
     let format = InputFormat::from_args(&args.format)?;
-    let source = convert::find_source(&inputs, format.from.as_deref(), &format.options, shell)?;
-    let own = conversion::own_types(source, &inputs, shell);
-    let types = conversion::decoding_types(source, own, !selection.decoding.types.is_empty());
-    let types: Vec<&str> = types.iter().map(String::as_str).collect();
+    let failing = args.engine.failing(args.print_pipeline);
+    let FoundSource { plugin: source, names, failed } =
+        inputs::find_source_of_usable(&inputs, &format, failing, shell)?;
+    let types = conversion::decoding_types(source, &names, &selection.decoding, shell);
     let from_source = conversion::behind(source, &format.options);
-    let mut sink_options = Vec::new();
-    if let Some(title) = &args.title {
-        sink_options.push(Assignment { name: "title".into(), value: string(title) });
-    }
-    if let Some(expect) = &args.expect {
-        sink_options.push(Assignment { name: "expect".into(), value: string(expect) });
-    }
+    let option = |(name, text): (&str, &Option<String>)| {
+        text.as_ref().map(|text| Assignment { name: name.into(), value: string(text) })
+    };
+    let sink_options = [("title", &args.title), ("expect", &args.expect)].map(option);
+    let sink_options: Vec<_> = sink_options.into_iter().flatten().collect();
     let recipe = Recipe {
         source: source.name,
         inputs: &inputs,
@@ -99,5 +115,5 @@ fn pipeline_text(
         fields: &args.field,
         ..Recipe::default()
     };
-    Ok(recipe.text())
+    Ok((recipe.text(), failed))
 }

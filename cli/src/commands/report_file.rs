@@ -10,7 +10,7 @@ use sluice_io::files::FileIdentity;
 use sluice_io::output::canonical_path;
 use sluice_io::store::StorePath;
 use sluice_model::Error;
-use sluice_pipeline::{Pipeline, PipelineNode, PluginInstance};
+use sluice_pipeline::{Pipeline, PipelineNode};
 
 use crate::args::RunningArgs;
 use crate::exit::Failure;
@@ -98,7 +98,7 @@ pub(crate) fn is_input(path: &Path, pipeline: &Pipeline) -> bool {
         return false;
     }
     let is_read = |node: &PipelineNode| {
-        let PluginInstance::Source(source) = &node.instance else { return false };
+        let Some(source) = node.source() else { return false };
         // Whoever reads inputs that cannot be listed reports them.
         let files = source.files().or_else(|_| source.inputs()).unwrap_or_default();
         FileIdentity::is_one_of(path, files.iter().map(|input| &input.path))

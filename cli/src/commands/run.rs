@@ -10,8 +10,8 @@ use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Pipeline, Report, dispatch, resume};
 
 use super::execute::{
-    already_done, connect_carrier, deliver_report, engine_options, exit_status, print_summary,
-    report_json, report_losses, report_unmatched, run_watched, summary_fields, summary_text,
+    already_done, connect_carrier, deliver_report, engine_options, print_summary, report_findings,
+    report_json, run_watched, summary_fields, summary_text,
 };
 use super::report_file::ReportFile;
 use super::{batch, execute, plan};
@@ -50,7 +50,7 @@ pub(crate) fn execute(
         ));
     }
     if args.dry_run {
-        return plan::print_text(&pipeline, &engine_options(args), args.shard, shell);
+        return plan::print_text(&pipeline, args, shell);
     }
     run::check_programs_allowed(&pipeline, &engine_options(args))?;
     if is_batch {
@@ -96,10 +96,8 @@ pub(crate) fn execute(
         resume::sweep_outputs(&targets);
     }
     meter.drop_reported_notes(&mut report);
-    let status = exit_status(&report, strict);
-    report_losses(&report, origin, shell);
     flags::name_clock(&mut report.names, clock.as_deref());
-    report_unmatched(&report, origin, status, shell);
+    let status = report_findings(&report, origin, strict, shell);
     if !report.refused {
         let (text, fields) = (summary_text(&report), summary_fields(&report, status));
         print_summary(&text, fields, &args.running, shell);

@@ -69,6 +69,7 @@ pub struct Batch {
     pub(crate) blueprint: Blueprint,
     /// Every file that any unit reads; no unit may replace or remove one.
     pub(crate) inputs: Arc<BTreeSet<FileIdentity>>,
+    failing: FailurePolicy,
     /// The shard to run, if the batch is sharded.
     shard: Option<ShardHeader>,
 }
@@ -159,10 +160,15 @@ impl Batch {
     /// Finds the units of a pipeline whose outputs have placeholders. Reads names, lengths, and
     /// files that list other files; reads no log.
     ///
-    /// `Err` if two units share an output, or if an output is also an input.
-    pub fn new(pipeline: &Pipeline, registry: &Registry) -> Result<Self, Error> {
+    /// `Err` if two units share an output, if an output is also an input, or if an input is missing,
+    /// unless it is to fail alone.
+    pub fn new(
+        pipeline: &Pipeline,
+        registry: &Registry,
+        failing: FailurePolicy,
+    ) -> Result<Self, Error> {
         let blueprint = Blueprint::from_pipeline(pipeline);
-        let units = units::batch_units(pipeline, &blueprint, registry)?;
+        let units = units::batch_units(pipeline, &blueprint, registry, failing)?;
         let folder = units::record_folder(pipeline);
         let in_store = units.iter().flat_map(|unit| &unit.outputs).any(|path| is_address(path));
         if in_store && folder.as_os_str().as_encoded_bytes().ends_with(b":/") {
@@ -172,7 +178,7 @@ impl Batch {
             ));
         }
         let inputs = Arc::new(units::identities(pipeline, &units, registry));
-        Ok(Self { units, folder, blueprint, inputs, shard: None })
+        Ok(Self { units, folder, blueprint, inputs, failing, shard: None })
     }
 
     /// Restricts the batch to one shard. Shards may run at the same time in one shared folder, and
@@ -222,24 +228,12 @@ impl Batch {
     ///
     /// Units run concurrently on one thread pool, as far as memory allows. `Err` means that no unit
     /// ran or that the record could not be written; the outcome of each unit is in the report.
-    pub fn run(
-        &self,
-        registry: &Registry,
-        options: &Options,
-        failing: FailurePolicy,
-    ) -> Result<BatchReport, Error> {
+    pub fn run(&self, registry: &Registry, options: &Options) -> Result<BatchReport, Error> {
         let pool = run::start_pool(run::thread_count(options, self.blueprint.memory))?;
         self.run_recorded(registry, options, |recorder| {
             let litter = Arc::default();
-            let scheduler = schedule::UnitScheduler {
-                batch: self,
-                registry,
-                options,
-                failing,
-                pool,
-                recorder,
-                litter,
-            };
+            let scheduler =
+                schedule::UnitScheduler { batch: self, registry, options, pool, recorder, litter };
             Ok(scheduler.run())
         })
     }

@@ -18,7 +18,7 @@ use super::{Batch, FailurePolicy, Unit};
 use crate::manifest::{self, RunEnd};
 use crate::report::Report;
 use crate::run::{self, Milestone, Options, ParentRun};
-use crate::spec::{Pipeline, PluginInstance};
+use crate::spec::{Pipeline, PipelineNode};
 
 /// The memory that every unit takes, however small its input.
 const MIN_UNIT_MEMORY: u64 = 16 << 20;
@@ -34,7 +34,6 @@ pub(super) struct UnitScheduler<'b> {
     pub(super) batch: &'b Batch,
     pub(super) registry: &'b Registry,
     pub(super) options: &'b Options,
-    pub(super) failing: FailurePolicy,
     pub(super) pool: Arc<ThreadPool>,
     pub(super) recorder: &'b BatchRecorder,
     pub(super) litter: Arc<ListedLitter>,
@@ -96,7 +95,7 @@ impl UnitScheduler<'_> {
             state.running > 0 && (state.running >= most || state.reserved + need > memory)
         };
         let state = board.state();
-        let over = |state: &State| state.has_failed && self.failing == FailurePolicy::Stop;
+        let over = |state: &State| state.has_failed && self.batch.failing == FailurePolicy::Stop;
         let waits = |state: &mut State| full(state) && !over(state);
         let waited = board.changed.wait_while(state, waits);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
@@ -222,11 +221,9 @@ impl UnitScheduler<'_> {
 
 /// The number of bytes to read from a unit's input, if its source knows.
 fn input_bytes(pipeline: &Pipeline) -> Option<u64> {
-    let sources = pipeline.nodes.iter().filter_map(|node| match &node.instance {
-        PluginInstance::Source(source) => Some(source.splits(PROBE_SPLIT, &Query::default())),
-        _ => None,
-    });
-    let splits = sources.filter_map(Result::ok).flatten();
+    let sources = pipeline.nodes.iter().filter_map(PipelineNode::source);
+    let splits =
+        sources.filter_map(|source| source.splits(PROBE_SPLIT, &Query::default()).ok()).flatten();
     splits.map(|split| split.bytes).sum()
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use sluice_io::escape::path_escaped;
 use sluice_model::Error;
 
 use crate::spec::messages::{did_you_mean, listed};
@@ -33,6 +34,8 @@ pub(crate) struct Template(Vec<TemplateSegment>);
 enum TemplateSegment {
     Text(String),
     Placeholder(Placeholder),
+    /// A placeholder in a folder called `key={…}`, whose values tables have percent-encoded.
+    Partition(Placeholder),
 }
 
 /// The property of an input that a placeholder inserts.
@@ -64,7 +67,23 @@ pub(crate) struct TemplateError {
 impl Template {
     /// Parses a template; `{{` and `}}` are literal braces. `Err` lists everything wrong with it.
     pub(crate) fn parse(text: &str) -> Result<Self, Vec<TemplateError>> {
-        Self::parse_with(text, &PLACEHOLDERS)
+        let mut template = Self::parse_with(text, &PLACEHOLDERS)?;
+        let in_folders = template.0.iter().rposition(|piece| piece.text().contains('/'));
+        let mut is_after_key = false;
+        for piece in template.0.iter_mut().take(in_folders.unwrap_or(0)) {
+            match piece {
+                TemplateSegment::Text(text) => {
+                    let (rest, is_new) =
+                        text.rsplit_once('/').map_or((&**text, false), |(_, rest)| (rest, true));
+                    is_after_key = (is_after_key && !is_new) || rest.contains('=');
+                }
+                TemplateSegment::Placeholder(placeholder) if is_after_key => {
+                    *piece = TemplateSegment::Partition(*placeholder);
+                }
+                _ => {}
+            }
+        }
+        Ok(template)
     }
 
     /// Parses a template for source names.
@@ -114,7 +133,7 @@ impl Template {
     pub(crate) fn literal(&self) -> Option<String> {
         let texts = self.0.iter().map(|piece| match piece {
             TemplateSegment::Text(text) => Some(text.as_str()),
-            TemplateSegment::Placeholder(_) => None,
+            TemplateSegment::Placeholder(_) | TemplateSegment::Partition(_) => None,
         });
         texts.collect()
     }
@@ -153,7 +172,7 @@ impl Template {
     /// Whether it contains the file name or its stem, which inputs in different folders may share.
     pub(crate) fn uses_file_name(&self) -> bool {
         let is_name = |piece: &TemplateSegment| {
-            matches!(piece, TemplateSegment::Placeholder(Placeholder::Name | Placeholder::Stem))
+            matches!(piece.placeholder(), Some(Placeholder::Name | Placeholder::Stem))
         };
         self.0.iter().any(is_name)
     }
@@ -165,14 +184,29 @@ impl Template {
         other: &str,
         known: impl Fn(Placeholder) -> Option<String>,
     ) -> Result<String, Error> {
+        let value = |placeholder: Placeholder| match known(placeholder) {
+            Some(value) => Ok(value),
+            None => placeholder.value(input, other),
+        };
         let parts = self.0.iter().map(|piece| match piece {
             TemplateSegment::Text(text) => Ok(text.clone()),
-            TemplateSegment::Placeholder(placeholder) => match known(*placeholder) {
-                Some(value) => Ok(value),
-                None => placeholder.value(input, other),
-            },
+            TemplateSegment::Placeholder(placeholder) => value(*placeholder),
+            TemplateSegment::Partition(placeholder) => Ok(path_escaped(&value(*placeholder)?)),
         });
         parts.collect()
+    }
+}
+
+impl TemplateSegment {
+    fn text(&self) -> &str {
+        if let Self::Text(text) = self { text } else { "" }
+    }
+
+    fn placeholder(&self) -> Option<Placeholder> {
+        match self {
+            Self::Text(_) => None,
+            Self::Placeholder(placeholder) | Self::Partition(placeholder) => Some(*placeholder),
+        }
     }
 }
 
@@ -271,6 +305,23 @@ mod tests {
             assert!(fill(template, input).unwrap_err().contains("{index}"), "{template} {input}");
         }
         assert_eq!(fill("{index}", "-").unwrap(), "00007");
+    }
+
+    #[test]
+    fn values_of_partitions_are_percent_encoded() {
+        for (template, input, path) in [
+            ("runs/log={name}/", "in/a=b.lcm", "runs/log=a%3Db.lcm/"),
+            ("runs/log={stem}/", "in/%41.lcm", "runs/log=%2541/"),
+            (
+                "runs/log={parent}-{stem}/{name}.parquet",
+                "a b/c d.x",
+                "runs/log=a%20b-c%20d/c d.x.parquet",
+            ),
+            ("k=v/{stem}/", "a=b.lcm", "k=v/a=b/"),
+            ("runs/k={stem}.parquet", "a=b.lcm", "runs/k=a=b.parquet"),
+        ] {
+            assert_eq!(fill(template, input).unwrap(), path, "{template}");
+        }
     }
 
     #[test]

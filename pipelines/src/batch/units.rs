@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sluice_io::files::{FileIdentity, NOT_UTF8};
+use sluice_io::files::{self, FileIdentity, NOT_UTF8};
 use sluice_io::output::canonical_path;
 use sluice_model::options::ByteSize;
 use sluice_model::{Error, Input, PluginKind, Registry, Source};
 
+use super::FailurePolicy;
 use crate::spec::options::make;
 use crate::spec::{OnDamage, Pipeline, PipelineNode, PluginInstance, TemplateSlot, TemplateTarget};
 
@@ -163,9 +164,7 @@ impl Blueprint {
     ) -> Result<Vec<NodeBlueprint>, Error> {
         let mut drafts = self.nodes.clone();
         if let Some(input) = input {
-            let path = input.to_str().ok_or_else(|| {
-                Error::refused(format!("this path {NOT_UTF8}: {}", input.display()))
-            })?;
+            let path = text(input)?;
             let sources = drafts.iter_mut().filter(|draft| draft.kind == PluginKind::Source);
             sources.for_each(|source| source.options["path"] = path.into());
         }
@@ -222,51 +221,84 @@ pub(super) fn batch_units(
     pipeline: &Pipeline,
     blueprint: &Blueprint,
     registry: &Registry,
+    failing: FailurePolicy,
 ) -> Result<Vec<Unit>, Error> {
-    let inputs = of_sources(pipeline, registry, |source| source.logs())?;
-    let units = inputs.into_iter().enumerate().map(|(index, input)| {
+    let mut units = Vec::new();
+    for (index, (input, failure)) in batch_inputs(pipeline, registry, failing)?.enumerate() {
         let outputs = match input.path.to_str() {
             Some(_) => blueprint.outputs(&input.path, index, registry)?,
             // Running the unit fails.
             None => Vec::new(),
         };
-        let failure = pipeline.unreadable.get(&input.path).cloned();
-        Ok(Unit { input, outputs, index, shared_folders: Vec::new(), failure })
-    });
-    let mut units = units.collect::<Result<Vec<_>, Error>>()?;
+        let failure = pipeline.unreadable.get(&input.path).cloned().or(failure);
+        units.push(Unit { input, outputs, index, shared_folders: Vec::new(), failure });
+    }
     refuse_collisions(&units)?;
     find_shared_folders(&mut units);
     refuse_overwritten_inputs(&units)?;
     Ok(units)
 }
 
-/// What `list` lists of the sources: of one path after another if some are unreadable, which could
-/// hide the others.
-fn of_sources(
+/// The inputs of a pipeline, and why those fail that are not there.
+fn batch_inputs(
     pipeline: &Pipeline,
+    registry: &Registry,
+    failing: FailurePolicy,
+) -> Result<impl Iterator<Item = (Input, Option<String>)>, Error> {
+    let mut all = Vec::new();
+    for (node, source) in sources(pipeline) {
+        let listed = match source.logs() {
+            // One that is missing hides the others.
+            Err(_) if failing == FailurePolicy::Continue && !node.source_paths().is_empty() => {
+                inputs_one_by_one(node, registry)
+            }
+            listed => listed?.into_iter().map(|input| (input, None)).collect(),
+        };
+        all.extend(listed);
+    }
+    Ok(all.into_iter())
+}
+
+/// The inputs of a source, listed one by one, and why those fail that cannot be.
+fn inputs_one_by_one(node: &PipelineNode, registry: &Registry) -> Vec<(Input, Option<String>)> {
+    let mut all = Vec::new();
+    for name in node.source_paths() {
+        let found = files::expand_with_folders(Path::new(name));
+        let found = found.unwrap_or_else(|_| vec![Input { path: name.into(), bytes: None }]);
+        let (folders, files): (Vec<_>, _) =
+            found.into_iter().partition(|input| files::is_folder(&input.path));
+        // A glob means folders if it matches nothing else.
+        for input in if files.is_empty() { folders } else { files } {
+            match logs_of(node, &input.path, registry, |source| source.logs()) {
+                Ok(logs) => all.extend(logs.into_iter().map(|log| (log, None))),
+                Err(error) => all.push((input, Some(error.to_string()))),
+            }
+        }
+    }
+    all
+}
+
+/// What `list` lists of a source that reads this path only.
+fn logs_of(
+    node: &PipelineNode,
+    path: &Path,
     registry: &Registry,
     list: impl Fn(&dyn Source) -> Result<Vec<Input>, Error>,
 ) -> Result<Vec<Input>, Error> {
-    let mut all = Vec::new();
-    for node in &pipeline.nodes {
-        let PluginInstance::Source(source) = &node.instance else { continue };
-        if pipeline.unreadable.is_empty() {
-            all.extend(list(&**source)?);
-            continue;
-        }
-        for path in node.source_paths() {
-            if pipeline.unreadable.contains_key(Path::new(path)) {
-                all.push(Input { path: path.into(), bytes: None });
-                continue;
-            }
-            let mut options = node.options.clone();
-            options["path"] = path.into();
-            let source = registry.source(node.plugin, options);
-            let source = source.map_err(|e| Error::invalid(format!("`{}`: {e}", node.name)))?;
-            all.extend(list(&*source)?);
-        }
-    }
-    Ok(all)
+    let mut options = node.options.clone();
+    options["path"] = text(path)?.into();
+    let source = registry.source(node.plugin, options);
+    list(&*source.map_err(|e| Error::invalid(format!("`{}`: {e}", node.name)))?)
+}
+
+fn sources(pipeline: &Pipeline) -> impl Iterator<Item = (&PipelineNode, &dyn Source)> {
+    pipeline.nodes.iter().filter_map(|node| Some((node, node.source()?)))
+}
+
+/// A path as an option. `Err` if it is not text.
+fn text(path: &Path) -> Result<&str, Error> {
+    let refused = || Error::refused(format!("this path {NOT_UTF8}: {}", path.display()));
+    path.to_str().ok_or_else(refused)
 }
 
 /// Refuses units that share an output.
@@ -274,7 +306,9 @@ fn refuse_collisions(units: &[Unit]) -> Result<(), Error> {
     let mut taken: BTreeMap<PathBuf, &Unit> = BTreeMap::new();
     for unit in units {
         for output in &unit.outputs {
-            let other = taken.insert(canonical_path(output), unit);
+            // What a link leads to is replaced.
+            let place = output.canonicalize().unwrap_or_else(|_| canonical_path(output));
+            let other = taken.insert(place, unit);
             if let Some(other) = other.filter(|other| other.index != unit.index) {
                 return Err(collision(other, unit, output));
             }
@@ -306,8 +340,12 @@ fn find_shared_folders(units: &mut [Unit]) {
 }
 
 fn collision(one: &Unit, other: &Unit, output: &Path) -> Error {
+    let is_link = |output: &PathBuf| output.components().as_path().is_symlink();
+    let has_link = one.outputs.iter().chain(&other.outputs).any(is_link);
     let (one, other) = (&one.input.path, &other.input.path);
-    let remedy = if one.file_name() == other.file_name() {
+    let remedy = if has_link {
+        "remove the links among the outputs"
+    } else if one.file_name() == other.file_name() {
         "put `{parent}` or `{index}` into its path"
     } else {
         "put `{name}` into its path, the full file name, instead of `{stem}`"
@@ -328,8 +366,14 @@ pub(super) fn identities(
     units: &[Unit],
     registry: &Registry,
 ) -> BTreeSet<FileIdentity> {
-    let files = of_sources(pipeline, registry, |source| Ok(source.files().unwrap_or_default()));
-    let files = files.unwrap_or_default().into_iter().map(|input| input.path);
+    let files = sources(pipeline).flat_map(|(node, source)| {
+        // One that cannot be opened hides those of the others.
+        let each = |unit: &Unit| {
+            logs_of(node, &unit.input.path, registry, |source| source.files()).unwrap_or_default()
+        };
+        source.files().unwrap_or_else(|_| units.iter().flat_map(each).collect())
+    });
+    let files = files.map(|input| input.path);
     let inputs = units.iter().map(|unit| unit.input.path.clone());
     files
         .chain(inputs)

@@ -118,6 +118,14 @@ impl PipelineNode {
         }
     }
 
+    /// The source, if it is one.
+    pub fn source(&self) -> Option<&dyn Source> {
+        match &self.instance {
+            PluginInstance::Source(source) => Some(&**source),
+            _ => None,
+        }
+    }
+
     /// The sink, if it is one.
     pub(crate) fn sink(&self) -> Option<&DynSink> {
         match &self.instance {

@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::symlink;
 use std::process::Stdio;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -128,7 +129,7 @@ fn a_batch_that_fails_before_its_first_unit_reports_that_nothing_was_read() {
 fn a_batch_goes_on_without_inputs_that_cannot_be_opened() {
     let folder = folder();
     // It exists, but no user can read it.
-    std::os::unix::fs::symlink("/proc/self/mem", folder.at("in/1a.lcm")).unwrap();
+    symlink("/proc/self/mem", folder.at("in/1a.lcm")).unwrap();
     let convert = ["convert", "in/*.lcm", "--to", "out/{stem}.jsonl", "--keep-going"];
     let ran = run_sluice(&folder, &convert).expect(1).expect_stderr("in/1a.lcm");
     assert!(ran.stderr.contains("5 inputs done, 1 failed"), "{}", ran.stderr);
@@ -253,4 +254,101 @@ fn inputs_that_are_missing_or_of_no_known_format_fail_alone_if_others_are_to_go_
         .expect(1)
         .expect_stderr("lost.01 failed: cannot open lost.01");
     assert_eq!(statuses(&json(&folder.read("report.json"))), ["failed", "done"]);
+}
+
+#[test]
+fn a_link_to_nothing_that_a_glob_matches_is_one_failed_input() {
+    let folder = folder();
+    symlink("nowhere", folder.at("in/2a.lcm")).unwrap();
+    let failed = "in/2a.lcm failed: cannot open in/2a.lcm: no such file or folder";
+    let expected = ["done", "done", "done", "failed", "done", "done"];
+    folder.write("batch.toml", BATCH);
+    let from = ["--from", "lcm-log"];
+    let convert = ["convert", "in/*.lcm", "--to", "converted/{stem}.lcm"];
+    for verb in [
+        &convert[..],
+        &[&convert[..], &from, &["--overwrite"]].concat(),
+        &["run", "batch.toml"],
+        &["report", "in/*.lcm", "--to", "pages/{stem}.json"],
+    ] {
+        let going = [verb, &["--keep-going", "--report", "report.json"]].concat();
+        let plan = run_sluice(&folder, &[&going[..], &["--dry-run"]].concat()).expect(0).text();
+        assert!(plan.contains("fails: cannot open in/2a.lcm"), "{plan}");
+        run_sluice(&folder, &going).expect(1).expect_stderr(failed);
+        assert_eq!(statuses(&json(&folder.read("report.json"))), expected, "{verb:?}");
+    }
+    for (made, count) in [("converted", 6), ("pages", 6)] {
+        assert_eq!(tree(&folder.at(made)).len(), count, "{made}");
+    }
+    // Without it, nothing begins.
+    run_sluice(&folder, &["report", "in/*.lcm", "--to", "others/{stem}.json"])
+        .expect(1)
+        .expect_stderr("cannot open in/2a.lcm");
+    assert!(!folder.at("others").exists());
+}
+
+#[test]
+fn run_goes_on_without_inputs_of_its_list_that_are_missing() {
+    let folder = folder();
+    let paths = "path = [\"in/1.lcm\", \"in/lost.lcm\", \"none/*.lcm\", \"in/[34].lcm\"]";
+    folder.write("batch.toml", BATCH.replace("path = \"in/*.lcm\"", paths));
+    run_sluice(&folder, &["run", "batch.toml"]).expect(1).expect_stderr("cannot open in/lost.lcm");
+    assert!(!folder.at("out").exists());
+    let run = ["run", "batch.toml", "--keep-going", "--report", "report.json"];
+    run_sluice(&folder, &run)
+        .expect(1)
+        .expect_stderr("in/lost.lcm failed: cannot open in/lost.lcm")
+        .expect_stderr("none/*.lcm failed: no file matches `none/*.lcm`");
+    let report = json(&folder.read("report.json"));
+    assert_eq!(statuses(&report), ["done", "failed", "failed", "done", "done"]);
+    fs::copy(folder.at("in/2.lcm"), folder.at("in/lost.lcm")).unwrap();
+    run_sluice(&folder, &[&run[..], &["--resume"]].concat())
+        .expect(1)
+        .expect_stderr("1 input done, 3 done before, 1 failed");
+}
+
+#[test]
+fn report_goes_on_without_logs_that_are_missing_or_of_no_known_format() {
+    let folder = Folder::new();
+    folder.write("a.00", log(&drive(1, 20)));
+    folder.write("b.00", "");
+    folder.write("c.00", log(&drive(3, 30)));
+    let report = |more: &[&str]| {
+        run_sluice(&folder, &[&["report", "[ab].00", "lost.00", "c.00"], more].concat())
+    };
+    report(&["--to", "o/{name}.html"]).expect(1).expect_stderr("cannot open lost.00");
+    report(&["--json"]).expect(1).expect_stderr("cannot open lost.00");
+    assert!(!folder.at("o").exists());
+    report(&["--to", "o/{name}.html", "--keep-going"])
+        .expect(1)
+        .expect_stderr("b.00 failed: cannot detect the format of b.00")
+        .expect_stderr("lost.00 failed: cannot open lost.00")
+        .expect_stderr("2 inputs done, 2 failed");
+    let made: Vec<String> = tree(&folder.at("o")).into_keys().collect();
+    assert_eq!(made, ["_manifest.json", "a.00.html", "c.00.html"]);
+    let lines = report(&["--json", "--keep-going"])
+        .expect(1)
+        .expect_stderr("cannot detect the format of b.00")
+        .expect_stderr("cannot open lost.00");
+    assert_eq!(lines.text().lines().count(), 2);
+    // One page of all logs needs them all, and mistakes are those of the command.
+    report(&["--to", "all.html", "--keep-going"]).expect(1).expect_stderr("cannot open lost.00");
+    let wrong = report(&["--json", "--keep-going", "--where", "x >"]).expect(2);
+    assert_eq!(wrong.stderr.matches("--where").count(), 1, "{}", wrong.stderr);
+}
+
+#[test]
+fn what_is_no_failure_of_an_input_ends_a_batch_that_is_to_go_on() {
+    let folder = folder();
+    folder.write("in/odd", "");
+    let convert = ["convert", "in/*", "--keep-going", "--to"];
+    for wrong in [&["out/{stem}.unknown"][..], &["out/{stem}.lcm", "--as", "unheard-of"]] {
+        let ended = run_sluice(&folder, &[&convert[..], wrong].concat()).expect(2);
+        assert_eq!(ended.stderr.matches("error:").count(), 1, "{}", ended.stderr);
+        assert!(!ended.stderr.contains("in/odd"), "{}", ended.stderr);
+    }
+    let printed = ["out/{stem}.lcm", "--print-pipeline"];
+    run_sluice(&folder, &[&convert[..], &printed].concat())
+        .expect(2)
+        .expect_stderr("cannot detect the format of in/odd");
 }

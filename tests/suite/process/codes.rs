@@ -102,6 +102,7 @@ fn wrong_use_is_2() {
         (&["verify", ".", "--from", "lcm-log"], 2),
         (&["verify", ".", "--source-option", "bogus=1"], 2),
         (&["check-log", "clean.lcm", "--expect", "any.toml", "--to", "x.toml"], 2),
+        (&["check-log", "clean.lcm", "--expect", "rules.toml", "--source-option", "bogus=1"], 2),
     ]);
 }
 

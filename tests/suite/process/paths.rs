@@ -160,6 +160,27 @@ fn a_link_to_nothing_and_standard_input_get_advice_where_a_file_is_expected() {
 }
 
 #[test]
+fn urls_where_a_file_is_expected_get_advice() {
+    let folder = folder_with_log();
+    let live = "udpm://239.255.76.67:7667";
+    let says =
+        "is live, and not a file: `sluice spy` shows what is sent there, and `sluice record`";
+    let verified = run_sluice(&folder, &["verify", live, "in.lcm"]).expect(1).text();
+    assert!(verified.contains(says) && verified.contains("in.lcm: ok"), "{verified}");
+    run_sluice(&folder, &["info", live]).expect(2).expect_stderr(says);
+    let unknown = "for foo://x; it has one for: ";
+    run_sluice(&folder, &["cat", "foo://x", "--from", "lcm-log"])
+        .expect(2)
+        .expect_stderr(&format!("this program has no source {unknown}"));
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "foo://x", "--as", "lcm-log"])
+        .expect(2)
+        .expect_stderr(&format!("this program has no sink {unknown}"));
+    run_sluice(&folder, &["cat", live, "--from", "lcm-log"])
+        .expect(2)
+        .expect_stderr(&format!("{live} is for the source `lcm-udp`, not for `lcm-log`"));
+}
+
+#[test]
 fn the_default_quarantine_file_is_beside_the_pipeline_file_and_in_the_plan() {
     let folder = folder_with_log();
     fs::create_dir(folder.at("sub")).unwrap();

@@ -16,8 +16,8 @@ use sluice_model::{DefaultRole, Error, Input, Overwrite, PluginKind};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Pipeline, Report};
 
-use crate::args::{DecodingArgs, RunningArgs, SelectionArgs};
-use crate::commands::{convert, execute, generated, report_file};
+use crate::args::{RunningArgs, SelectionArgs};
+use crate::commands::{execute, generated, report_file};
 use crate::conversion;
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::flags::PipelineOrigin;
@@ -61,9 +61,6 @@ fn check_logs(
     let logs: Vec<_> = args.logs.iter().flat_map(|word| logs(word, shell)).collect();
     let text = files::read(Path::new(expect))?;
     let decodes = needs_fields(&String::from_utf8_lossy(&text));
-    let found = logs.iter().filter(|(_, found)| found.is_ok());
-    let found = found.map(|(log, _)| Input { path: log.into(), bytes: None });
-    generated::check_source_options("sluice check-log", format, found, shell)?;
     let check = LogCheck { expect, decodes, args, format, shell };
     if let Some(junit) = &args.junit {
         check.refuse_to_replace_inputs(junit, &logs)?;
@@ -178,7 +175,12 @@ impl LogCheck<'_> {
                 execute::report_losses(&report, PipelineOrigin::Flags, self.shell);
                 Ok(LogResult::checked(log, &report, unmet, count))
             }
-            Err(failure @ (Failure::Interrupted { .. } | Failure::StdoutClosed)) => Err(failure),
+            Err(
+                failure @ (Failure::Options(_)
+                | Failure::Description(_)
+                | Failure::Interrupted { .. }
+                | Failure::StdoutClosed),
+            ) => Err(failure),
             Err(failure) => {
                 self.shell.error(&format!("{log}: {}", failure.message()));
                 Ok(LogResult::failed(log, failure.message()))
@@ -228,20 +230,12 @@ fn pipeline(
     format: &InputFormat,
     shell: &Shell,
 ) -> Result<Pipeline, Failure> {
-    let source = convert::find_source(inputs, format.from.as_deref(), &format.options, shell)?;
+    let source = inputs::find_source(inputs, format, shell)?;
     let from_source = conversion::behind(source, &format.options);
-    let own_types = match target.decodes {
-        true => {
-            let own = conversion::own_types(source, inputs, shell);
-            conversion::decoding_types(source, own, !args.decoding.types.is_empty())
-        }
-        false => Vec::new(),
-    };
-    let own_types: Vec<&str> = own_types.iter().map(String::as_str).collect();
-    let decoding = match target.decodes {
-        true => args.decoding.clone(),
-        false => DecodingArgs::default(),
-    };
+    let decoding = target.decodes.then(|| args.decoding.clone());
+    let own_types =
+        decoding.as_ref().map(|given| conversion::decoding_types(source, inputs, given, shell));
+    let (own_types, decoding) = (own_types.unwrap_or_default(), decoding.unwrap_or_default());
     let selection = SelectionArgs { decoding, ..SelectionArgs::default() };
     let recipe = Recipe {
         source: source.name,

@@ -59,7 +59,8 @@ pub(crate) fn run(args: &InfoArgs, shell: &Shell) -> CommandResult {
     }
     let mut worst = Ok(ExitStatus::Done);
     for name in &args.files {
-        let files = match files(name, shell) {
+        let found = inputs::path_of_url(name, "`info` covers the whole log", shell);
+        let files = match found.and_then(|path| inputs::expand(shell, path)) {
             Ok(files) => files,
             Err(failure) => {
                 printer.add_failed(name, &failure, shell)?;
@@ -117,17 +118,6 @@ impl InfoPrinter {
     }
 }
 
-/// Expands a name, which may be a `file://` URL.
-fn files(name: &str, shell: &Shell) -> Result<Vec<Input>, Failure> {
-    let Some(url) = inputs::file_url_with_warnings(name, shell)? else {
-        return inputs::expand(shell, name);
-    };
-    if url.start.is_some() {
-        shell.warn(&format!("`info` covers the whole log; start_timestamp has no effect: {name}"));
-    }
-    inputs::expand(shell, url.path)
-}
-
 /// The worse of two results. Of two failures, the first is printed now and the second is returned.
 fn worst_of(so_far: CommandResult, next: CommandResult, shell: &Shell) -> CommandResult {
     match (so_far, next) {
@@ -159,11 +149,12 @@ fn print_file(
 
 fn inspect(file: &Input, args: &InfoArgs, shell: &Shell) -> Result<LogSummary, Failure> {
     let format = InputFormat::from_args(&args.format)?;
-    let (plugin, _) = format.source_for(file, shell)?;
+    let plugin = format.source_for(&file.path, shell)?;
     let source = || generated::source_node("sluice info", &format, (plugin, &file.path), shell);
     let result = Arc::new(Mutex::new(Census::default()));
     let counting = CensusSink::new(Arc::clone(&result), TypeNames::from_paths(&args.types, shell)?);
-    let report = inspection::read_into(source()?, DynSink::new(counting), shell)?;
+    let sink = (DynSink::new(counting), Arc::default());
+    let report = inspection::read(source()?, sink, shell)?;
     let census = std::mem::take(&mut *result.lock().unwrap_or_else(PoisonError::into_inner));
     let (mut findings, bytes) = inspection::findings(&source()?, &file.path)?;
     findings.extend(report.notes.iter().map(|note| note.what.clone()));

@@ -72,10 +72,7 @@ pub(crate) fn run(args: &SpyArgs, shell: &Shell) -> CommandResult {
     let report = execute::run_with_watcher(
         &options.stop,
         move |over| spy.show(form, decodes, over),
-        || {
-            run::run(pipeline, &options)
-                .map_err(|error| Failure::from(error).with_exit_code_of(&options.stop))
-        },
+        || Ok(run::run(pipeline, &options)?),
     );
     drop(listening);
     if watch.state().closed {
@@ -93,9 +90,7 @@ fn print_end(
     if watch.prints_notes {
         report.notes.clear();
     }
-    execute::report_losses(&report, PipelineOrigin::Flags, shell);
-    let status = execute::exit_status(&report, strict);
-    execute::report_unmatched(&report, PipelineOrigin::Flags, status, shell);
+    let status = execute::report_findings(&report, PipelineOrigin::Flags, strict, shell);
     let events = report.sources.values().map(|source| source.events).sum();
     shell.info(&format!("{} in {:.2} s", units::pluralize(events, "event"), report.seconds));
     Ok(status)
@@ -141,11 +136,8 @@ fn options(args: &SpyArgs) -> Value {
 
 /// The address, as the source reports it.
 fn address(node: &sluice_pipeline::PipelineNode, args: &SpyArgs) -> String {
-    let sluice_pipeline::PluginInstance::Source(source) = &node.instance else {
-        return String::new();
-    };
     // Errors are reported by the run.
-    let inputs = source.inputs().unwrap_or_default();
+    let inputs = node.source().and_then(|source| source.inputs().ok()).unwrap_or_default();
     let path = inputs.first().map(|input| input.path.display().to_string());
     path.or_else(|| args.url.clone()).unwrap_or_default()
 }

@@ -6,9 +6,9 @@ mod result;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
 use sluice_io::files;
-use sluice_model::{DynSink, Input, PluginKind};
+use sluice_kit::InputFaults;
+use sluice_model::{DynSink, Input, Plugin, PluginKind};
 use sluice_pipeline::batch;
 
 use crate::args::{FormatArgs, VerifyArgs};
@@ -27,14 +27,14 @@ use result::{RecordedFile, VerifyResult};
 pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> CommandResult {
     let mut worst = ExitStatus::Done;
     let format = InputFormat::from_args(&args.format)?;
-    // Invalid format options are an error for the whole command.
-    format.options_json()?;
     let logs = expand(args, shell)?;
     refuse_wrong_format(args, &logs, &format, shell)?;
     for (path, found) in logs {
         let result = match found.and_then(|found| verify(&found, &format, shell)) {
             Ok(result) => result,
-            Err(failure @ (Failure::Mistakes(_) | Failure::StdoutClosed)) => return Err(failure),
+            Err(
+                failure @ (Failure::Options(_) | Failure::Description(_) | Failure::StdoutClosed),
+            ) => return Err(failure),
             Err(failure) => VerifyResult::different(failure.message()),
         };
         match args.json {
@@ -58,9 +58,10 @@ fn expand(args: &VerifyArgs, shell: &Shell) -> Result<Vec<FoundPath>, Failure> {
             Some(text) => inputs::path_of_url(text, "all events are verified", shell)?.into(),
             None => word.clone(),
         };
-        match files::expand_with_folders(&path) {
+        let found = inputs::refuse_live(shell, &path);
+        match found.and_then(|()| Ok(files::expand_with_folders(&path)?)) {
             Ok(found) => all.extend(found.into_iter().map(|found| (found.path.clone(), Ok(found)))),
-            Err(error) => all.push((path, Err(error.into()))),
+            Err(failure) => all.push((path, Err(failure))),
         }
     }
     Ok(all)
@@ -71,8 +72,7 @@ pub(crate) fn folder_differences(folder: &Path, shell: &Shell) -> Result<Vec<Str
     Ok(verify_folder(folder, shell)?.differences)
 }
 
-/// Refuses a format that this program does not have, options that its source does not take, and a
-/// format if there is no log to read.
+/// Refuses a format that this program does not have, and a format if there is no log to read.
 fn refuse_wrong_format(
     args: &VerifyArgs,
     found: &[FoundPath],
@@ -83,19 +83,18 @@ fn refuse_wrong_format(
     if from.is_none() && describe.is_none() && source_option.is_empty() {
         return Ok(());
     }
-    if let Some(name) = &format.from {
-        inputs::plugin_named(shell, PluginKind::Source, name)?;
-    }
+    format.named_source(shell)?;
     // Names that mean nothing may be those of logs, and are reported in their place.
-    let is_other =
-        |found: &&Result<Input, _>| found.as_ref().is_ok_and(|found| !is_log(&found.path, shell));
-    let mut logs = found.iter().map(|(_, found)| found).filter(|found| !is_other(found)).peekable();
-    if logs.peek().is_none() {
-        let what = "--from, --describe and --source-option say how to read a log, and no path is \
-                    one: folders and reports are compared with their records";
-        return Err(Failure::Usage(what.to_owned()));
+    let may_be_log =
+        |found: &Result<Input, _>| found.as_ref().map_or(true, |found| is_log(&found.path, shell));
+    match found.iter().any(|(_, found)| may_be_log(found)) {
+        true => Ok(()),
+        false => Err(Failure::Usage(
+            "--from, --describe and --source-option say how to read a log, and no path is one: \
+             folders and reports are compared with their records"
+                .to_owned(),
+        )),
     }
-    generated::check_source_options("sluice verify", format, logs.flatten().cloned(), shell)
 }
 
 /// Whether a path is verified by reading it.
@@ -140,8 +139,8 @@ fn verify_log(log: &Input, format: &InputFormat, shell: &Shell) -> Result<Verify
         let bytes = log.bytes.unwrap_or_default();
         VerifyResult { files: 1, bytes, ..VerifyResult::default() }
     });
-    match format.source_for(log, shell) {
-        Ok((source, options)) => read_through(log, source, &options, &mut result, shell)?,
+    match format.source_for(&log.path, shell) {
+        Ok(source) => read_through(log, format, source, &mut result, shell)?,
         Err(failure) if format.from.is_some() => return Err(failure),
         // Some formats can only be written; the record is all there is then.
         Err(Failure::Usage(_) | Failure::NotALog(_)) => {
@@ -171,19 +170,21 @@ const NOTHING_TO_COMPARE: &str =
     "it cannot be verified: no manifest names it, and no source of this program reads it";
 
 fn read_through(
-    file: &Input,
-    source: &sluice_model::Plugin,
-    options: &Map<String, Value>,
+    log: &Input,
+    format: &InputFormat,
+    source: &Plugin,
     result: &mut VerifyResult,
     shell: &Shell,
 ) -> Result<(), Failure> {
-    let counting = CensusSink::new(Arc::default(), TypeNames::default());
-    let (report, faults) =
-        inspection::read_and_verify(source, &file.path, options, DynSink::new(counting), shell)?;
-    if file.bytes.is_none() {
+    let node = || generated::source_node("sluice verify", format, (source, &log.path), shell);
+    let counting = DynSink::new(CensusSink::new(Arc::default(), TypeNames::default()));
+    let found = Arc::new(InputFaults::collecting());
+    let report = inspection::read(node()?, (counting, Arc::clone(&found)), shell)?;
+    if log.bytes.is_none() {
         result.bytes += report.bytes_read;
     }
-    result.damage.extend(faults);
+    result.damage.extend(inspection::faults(&node()?, &log.path)?);
+    result.damage.extend(found.take());
     for damage in &report.damage {
         let (length, offset) = (damage.length, damage.offset);
         result

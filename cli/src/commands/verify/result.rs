@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sluice_io::escape::printable_sentence;
 use sluice_io::files::{self, PathKind};
-use sluice_model::{Input, units};
+use sluice_model::units;
 use sluice_pipeline::manifest::OutputFile;
 
 use crate::exit::{ExitStatus, Failure};
@@ -137,8 +137,7 @@ impl VerifyResult {
 
 /// The number of rows in a file, if its format counts them.
 fn count_rows(path: &Path, shell: &Shell) -> Result<Option<u64>, String> {
-    let file = Input { path: path.to_owned(), bytes: None };
-    let found = match inputs::source_for(shell, std::slice::from_ref(&file), None) {
+    let found = match inputs::sniff(shell, path) {
         Ok(found) => found,
         Err(failure @ (Failure::Failed(_) | Failure::Error(_))) => return Err(failure.message()),
         // Some formats can only be written.
