@@ -2,8 +2,7 @@
 //! nanoseconds cannot hold. Reads no events.
 
 use sluice_io::LogWindow;
-use sluice_io::files::{InputFiles, LogFile};
-use sluice_io::store::is_address;
+use sluice_io::files::{self, InputFiles, LogFile};
 use sluice_model::{Error, SinkContext};
 
 use crate::sink_options::MAX_SECONDS;
@@ -29,7 +28,7 @@ impl OriginalLog {
     /// Opens the run's input if it is a single VEL log with random access.
     pub(crate) fn open(context: &SinkContext) -> Result<Option<Self>, Error> {
         let [input] = &context.origin.inputs[..] else { return Ok(None) };
-        if !is_address(&input.path) && !input.path.is_file() {
+        if !files::is_address_or_file(&input.path) {
             return Ok(None);
         }
         let mut log = context.run.shared::<InputFiles>().open_plain(&input.path)?;

@@ -9,7 +9,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{
     Array, ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, FixedSizeBinaryArray,
-    Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
+    Float64Array, Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
     TimestampMicrosecondArray, UInt64Array,
 };
 use arrow_buffer::OffsetBuffer;
@@ -127,6 +127,17 @@ fn a_text_that_many_rows_share_is_not_in_memory_for_all_of_them() {
     }
 }
 
+/// The time, the number and the field `x` of each event.
+fn events(batches: &[Batch]) -> Vec<(i64, i64, i64)> {
+    let each = batches.iter().flat_map(|batch| {
+        let numbers = batch.rows()[0].columns.column_by_name("x").unwrap();
+        let numbers = numbers.as_primitive::<Int64Type>().values().to_vec();
+        let times = batch.timestamps().iter().zip(batch.sequences());
+        times.zip(numbers).map(|((time, row), x)| (*time, *row, x)).collect::<Vec<_>>()
+    });
+    each.collect()
+}
+
 #[test]
 fn a_row_that_is_no_event_costs_no_other() {
     let folder = tempfile::tempdir().unwrap();
@@ -143,15 +154,6 @@ fn a_row_that_is_no_event_costs_no_other() {
             ("x", Arc::new(numbers) as ArrayRef, false),
         ])
         .unwrap()
-    };
-    let events = |batches: &[Batch]| -> Vec<(i64, i64, i64)> {
-        let each = batches.iter().flat_map(|batch| {
-            let numbers = batch.rows()[0].columns.column_by_name("x").unwrap();
-            let numbers = numbers.as_primitive::<Int64Type>().values().to_vec();
-            let times = batch.timestamps().iter().zip(batch.sequences());
-            times.zip(numbers).map(|((time, row), x)| (*time, *row, x)).collect::<Vec<_>>()
-        });
-        each.collect()
     };
 
     write(&path, &table(0..5));
@@ -177,6 +179,31 @@ fn a_row_that_is_no_event_costs_no_other() {
     assert_eq!(damage, ["row group 0: row 1: its `sequence` is out of range"]);
     write(&path, &table(3..4));
     assert_eq!(read(&path).1, ["row group 0: row 0: its `channel` is missing"]);
+}
+
+#[test]
+fn numbers_and_times_with_fractions_are_damage_of_their_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fractions.parquet");
+    let numbers = Arc::new(Float64Array::from(vec![7.0, 8.5, f64::NAN, -9.0])) as ArrayRef;
+    let texts = Arc::new(StringArray::from(vec!["7", "8.5", "x", "-9"])) as ArrayRef;
+    let times = Arc::new(TimestampMicrosecondArray::from(vec![1, 2, 3, 4])) as ArrayRef;
+    let xs = Arc::new(Int64Array::from(vec![5, 6, 7, 8])) as ArrayRef;
+    for (column, reason) in [
+        (&numbers, "its `sequence` is not a whole number"),
+        (&texts, "its `sequence` is not a number"),
+    ] {
+        let columns = [("timestamp", &times), ("sequence", column), ("x", &xs)];
+        let columns = columns.map(|(name, column)| (name, Arc::clone(column)));
+        write(&path, &RecordBatch::try_from_iter(columns).unwrap());
+        let (batches, damage) = read(&path);
+        assert_eq!(events(&batches), [(1000, 7, 5), (4000, -9, 8)]);
+        let expected = format!("row group 0: 2 rows are no events; row 1: {reason}");
+        assert_eq!(damage, [expected]);
+    }
+    let columns = [("timestamp", times), ("timestamp_ns", numbers), ("x", xs)];
+    write(&path, &RecordBatch::try_from_iter(columns).unwrap());
+    assert_eq!(events(&read(&path).0), [(7, 0, 5), (-9, 3, 8)]);
 }
 
 #[test]

@@ -134,7 +134,7 @@ fn a_compressed_file_that_grows_keeps_what_it_had_and_the_frames_before_a_full_d
     let mut file = first.create(&path).unwrap();
     file.write(b"one ").unwrap();
     file.finish(1).unwrap();
-    first.publish(|_, _| Ok(String::new())).unwrap();
+    publish(&first).unwrap();
     // The steps: opening, and one frame each.
     for (fails, left, rows) in [(1, "one ", 1), (2, "one two ", 2), (3, "one two three ", 3)] {
         let before = fs::read(&path).unwrap();
@@ -150,7 +150,7 @@ fn a_compressed_file_that_grows_keeps_what_it_had_and_the_frames_before_a_full_d
             }
         }
         assert!(file.finish(4).is_err());
-        let published = second.publish(|_, _| Ok(String::new())).unwrap();
+        let published = publish(&second).unwrap();
         let mut text = [0; 30];
         let read = crate::files::LogFile::open(&path).unwrap().read_at(0, &mut text).unwrap();
         assert_eq!(std::str::from_utf8(&text[..read]).unwrap(), left);
@@ -175,7 +175,7 @@ fn what_is_appended_after_a_mark_is_taken_back() {
         file.roll_back(mark);
         file.write(b"four ").unwrap();
         file.finish(2).unwrap();
-        let published = outputs.publish(|_, _| Ok(String::new())).unwrap();
+        let published = publish(&outputs).unwrap();
         let bytes = fs::read(&path).unwrap();
         let hash = blake3::hash(&bytes).to_hex().to_string();
         assert_eq!(published[0].bytes, bytes.len() as u64, "{name}");

@@ -4,10 +4,6 @@ use super::*;
 use crate::output::staging::StagingDir;
 use crate::store::memory::MEMORY;
 
-fn outputs(overwrite: Overwrite) -> Arc<Outputs> {
-    Arc::new(Outputs::new(overwrite, true, &[]))
-}
-
 fn at(bucket: &str, key: &str) -> PathBuf {
     format!("mem://{bucket}/{key}").into()
 }
@@ -29,14 +25,6 @@ fn write_folder(
         file.finish_as(&folder.join(name), 1)?;
     }
     publish(outputs)
-}
-
-fn publish(outputs: &Outputs) -> Result<Vec<PublishedFile>, Error> {
-    outputs.publish(|folder, files| {
-        let paths = files.iter().map(|file| file.path.strip_prefix(folder).unwrap());
-        let files: Vec<_> = paths.map(|path| serde_json::json!({ "path": path })).collect();
-        Ok(serde_json::json!({ "files": files }).to_string())
-    })
 }
 
 #[test]

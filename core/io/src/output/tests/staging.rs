@@ -1,32 +1,10 @@
 //! Outputs that one process stages and another one publishes.
 
-use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 
 use super::*;
 use crate::output::{faults::FaultInjector, faults::StepFault};
 use crate::output::{staging::StagedFile, staging::StagingDir};
-
-/// The contents of every file below a folder, by relative path.
-fn tree(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut files = BTreeMap::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = PathBuf::from(path.file_name().unwrap());
-        if path.is_dir() {
-            files.extend(tree(&path).into_iter().map(|(below, text)| (name.join(below), text)));
-        } else {
-            files.insert(name, fs::read(path).unwrap());
-        }
-    }
-    files
-}
-
-fn manifest(folder: &Path, files: &[PublishedFile]) -> Result<String, Error> {
-    let below = files.iter().filter_map(|file| file.path.strip_prefix(folder).ok());
-    let files = below.map(|path| serde_json::json!({ "path": path.display().to_string() }));
-    Ok(serde_json::json!({ "files": files.collect::<Vec<_>>() }).to_string())
-}
 
 /// Writes every kind of output: files, one next to another, and folders.
 fn write_all_kinds(outputs: &Arc<Outputs>, out: &Path, text: &[u8]) -> Result<(), Error> {
@@ -61,11 +39,11 @@ fn handed_on(
     let staging = Arc::new(StagingDir::new(room.to_owned(), &targets(out)));
     let worker = Arc::new(Outputs::new(overwrite, true, &[]).staged(Arc::clone(&staging)));
     write_all_kinds(&worker, out, text)?;
-    worker.publish(manifest)?;
-    publish(&staging.put(), out, overwrite, faults)
+    publish(&worker)?;
+    publish_staged(&staging.put(), out, overwrite, faults)
 }
 
-fn publish(
+fn publish_staged(
     put: &[StagedFile],
     out: &Path,
     overwrite: Overwrite,
@@ -84,7 +62,7 @@ fn publish(
 fn directly(out: &Path, overwrite: Overwrite, text: &[u8]) -> Vec<PublishedFile> {
     let outputs = Arc::new(Outputs::new(overwrite, true, &[]));
     write_all_kinds(&outputs, out, text).unwrap();
-    outputs.publish(manifest).unwrap()
+    publish(&outputs).unwrap()
 }
 
 #[test]
@@ -96,7 +74,7 @@ fn what_is_handed_on_is_what_would_have_been_written_directly() {
         let wanted = directly(&one, overwrite, text);
         let room = folder.path().join(format!("room-{n}"));
         let found = handed_on(&room, &other, (overwrite, text), &Arc::default()).unwrap();
-        assert_eq!(tree(&one), tree(&other));
+        assert_eq!(below(&one), below(&other));
         let moved = |file: &PublishedFile| PublishedFile {
             path: other.join(file.path.strip_prefix(&one).unwrap()),
             ..file.clone()
@@ -112,7 +90,7 @@ fn nothing_appears_outside_of_the_room_before_it_is_handed_on() {
     let staging = Arc::new(StagingDir::new(room.clone(), &targets(&out)));
     let worker = Arc::new(Outputs::new(Overwrite::Refuse, true, &[]).staged(Arc::clone(&staging)));
     write_all_kinds(&worker, &out, b"text").unwrap();
-    let published = worker.publish(manifest).unwrap();
+    let published = publish(&worker).unwrap();
     assert!(!out.exists());
     let put = staging.put();
     assert_eq!(put.len(), published.len() + 1);
@@ -241,7 +219,7 @@ fn a_file_of_another_file_system_is_copied() {
     driver
         .adopt(&place, PublishedFile { path: path.clone(), rows: 1, bytes: 3, blake3: None })
         .unwrap();
-    driver.publish(|_, _| Ok(String::new())).unwrap();
+    publish(&driver).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"abc");
     assert_eq!(names(folder.path()), ["a"]);
 }
@@ -259,9 +237,9 @@ fn a_failure_while_adopting_or_publishing_leaves_everything_as_it_was() {
         let folder = tempfile::tempdir().unwrap();
         before(folder.path());
         let (room, out) = (folder.path().join("room"), folder.path().join("out"));
-        let was = tree(&out);
+        let was = below(&out);
         let faults = Arc::new(FaultInjector::since(step, StepFault::Full));
         handed_on(&room, &out, (Overwrite::Replace, b"after"), &faults).unwrap_err();
-        assert_eq!(tree(&out), was, "step {step}, {:?}", faults.failed_step());
+        assert_eq!(below(&out), was, "step {step}, {:?}", faults.failed_step());
     }
 }

@@ -2,29 +2,36 @@
 //! text.
 
 use std::io::Write;
-use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use proptest::prelude::*;
 use sluice_model::time::TimePoint;
-use sluice_model::{BlockPool, Clock, RunHandle};
+use sluice_model::{BlockPool, Clock};
 
 use super::*;
 use crate::contract::{SourceContents, gather, gather_with, splits_cover_the_inputs};
 
+mod pretenders;
+mod random_logs;
+
 /// `#!`, the payload length, a time, the payload, and the sum of all bytes before.
-struct MarkedFormat(InPaths);
+struct MarkedFormat {
+    path: InPaths,
+    is_unmistakable: bool,
+}
 
 const MARK: &[u8] = b"#!";
 const HEAD: &[u8] = b"a log\n";
 
 impl Delimited for MarkedFormat {
     fn paths(&self) -> &InPaths {
-        &self.0
+        &self.path
     }
 
     fn mark(&self) -> EventMarker<'_> {
         EventMarker::Begins(MARK)
+    }
+
+    fn is_unmistakable(&self) -> bool {
+        self.is_unmistakable
     }
 
     fn longest(&self) -> usize {
@@ -57,31 +64,6 @@ fn marked(time: u8, payload: &[u8]) -> Vec<u8> {
     event.extend(payload);
     event.push(sum_of(&event));
     event
-}
-
-/// The same, believed without a successor.
-struct UnmistakableFormat(MarkedFormat);
-
-impl Delimited for UnmistakableFormat {
-    fn paths(&self) -> &InPaths {
-        self.0.paths()
-    }
-
-    fn mark(&self) -> EventMarker<'_> {
-        self.0.mark()
-    }
-
-    fn longest(&self) -> usize {
-        self.0.longest()
-    }
-
-    fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
-        self.0.parse(bytes)
-    }
-
-    fn is_unmistakable(&self) -> bool {
-        true
-    }
 }
 
 /// The number of bytes that follow, a byte `7`, and these bytes.
@@ -172,12 +154,11 @@ fn read(make: fn(InPaths) -> Box<dyn Source>, bytes: &[u8]) -> SourceContents {
 }
 
 fn read_marked(bytes: &[u8]) -> SourceContents {
-    read(|path| Box::new(DelimitedSource(MarkedFormat(path))), bytes)
+    read(|path| Box::new(DelimitedSource(MarkedFormat { path, is_unmistakable: false })), bytes)
 }
 
 fn read_unmistakable(bytes: &[u8]) -> SourceContents {
-    let make = |path| Box::new(DelimitedSource(UnmistakableFormat(MarkedFormat(path)))) as _;
-    read(make, bytes)
+    read(|path| Box::new(DelimitedSource(MarkedFormat { path, is_unmistakable: true })), bytes)
 }
 
 fn read_bare(bytes: &[u8]) -> SourceContents {
@@ -186,19 +167,6 @@ fn read_bare(bytes: &[u8]) -> SourceContents {
 
 fn read_notes(bytes: &[u8]) -> SourceContents {
     read(|path| Box::new(DelimitedSource(Notes(path))), bytes)
-}
-
-/// The ranges of events and damage, in order and without overlap; for formats whose payloads are
-/// whole events.
-fn tiles(gathered: &SourceContents) -> Vec<Range<u64>> {
-    let events = gathered.events.iter().map(|event| {
-        let start = event.sequence as u64;
-        start..start + event.payload.len() as u64
-    });
-    let damage = gathered.damage.iter().map(|(offset, length, _)| *offset..offset + length);
-    let mut tiles: Vec<_> = events.chain(damage).collect();
-    tiles.sort_by_key(|tile| tile.start);
-    tiles
 }
 
 fn payloads(gathered: &SourceContents) -> Vec<Vec<u8>> {
@@ -332,137 +300,6 @@ fn channels_are_made_as_the_format_says() {
     assert_eq!((channel.clock, &channel.encoding), (Clock::Relative, &Encoding::Text));
 }
 
-/// `#!`, the payload length, the payload, and the sum of all bytes before. Counts the bytes it is
-/// passed.
-struct LongEventFormat {
-    path: InPaths,
-    is_unmistakable: bool,
-    shown: Arc<AtomicU64>,
-    /// Set after this many bytes.
-    cancelled: (u64, RunHandle),
-}
-
-const LONGEST: u64 = 64 << 10;
-
-impl Delimited for LongEventFormat {
-    fn paths(&self) -> &InPaths {
-        &self.path
-    }
-
-    fn mark(&self) -> EventMarker<'_> {
-        EventMarker::Begins(MARK)
-    }
-
-    fn is_unmistakable(&self) -> bool {
-        self.is_unmistakable
-    }
-
-    fn longest(&self) -> usize {
-        LONGEST as usize
-    }
-
-    fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
-        let (most, cancelled) = &self.cancelled;
-        if self.shown.fetch_add(bytes.len() as u64, Ordering::Relaxed) > *most {
-            cancelled.cancel();
-        }
-        let Some([_, _, len @ ..]) = bytes.first_chunk::<6>() else { return ParseOutcome::More };
-        let end = 6 + u32::from_le_bytes(*len) as usize;
-        if end >= self.longest() {
-            return ParseOutcome::NotAnEvent("too long");
-        }
-        match bytes.get(..=end).and_then(<[u8]>::split_last) {
-            None => ParseOutcome::More,
-            Some((sum, event)) if *sum == sum_of(event) => {
-                ParseOutcome::event(end + 1, 0, b"A", 6..end)
-            }
-            Some(_) => ParseOutcome::Damaged { len: end + 1, reason: "wrong sum" },
-        }
-    }
-}
-
-fn long(payload: &[u8]) -> Vec<u8> {
-    let mut event = [MARK, &(payload.len() as u32).to_le_bytes(), payload].concat();
-    event.push(sum_of(&event));
-    event
-}
-
-/// Consecutive headers of events of almost the maximum length.
-fn pretenders(count: usize) -> Vec<u8> {
-    [MARK, &(LONGEST as u32 - 100).to_le_bytes(), b"...1"].concat().repeat(count)
-}
-
-/// Reads a log in several ways; returns the result, and the most bytes passed to `parse`.
-fn read_long(bytes: &[u8]) -> (SourceContents, u64) {
-    let file = log(bytes);
-    let mut all: Option<(SourceContents, u64)> = None;
-    let blocks = [1 << 20, 1 << 12, 300].into_iter();
-    for (block, is_unmistakable) in blocks.flat_map(|block| [(block, false), (block, true)]) {
-        let shown = Arc::default();
-        let never = (u64::MAX, RunHandle::default());
-        let path = file.path.clone();
-        let shown_here = Arc::clone(&shown);
-        let source = LongEventFormat { path, is_unmistakable, shown: shown_here, cancelled: never };
-        let blocks = BlockPool::new(block, 2);
-        let context = ReadContext { blocks, ..ReadContext::standalone("test") };
-        let read = gather_with(&DelimitedSource(source), u64::MAX, &context).unwrap();
-        let shown = shown.load(Ordering::Relaxed);
-        all = match all {
-            None => Some((read, shown)),
-            Some((first, _)) if first != read => panic!("blocks of {block} bytes"),
-            Some((first, most)) => Some((first, most.max(shown))),
-        };
-    }
-    all.unwrap()
-}
-
-#[test]
-fn damage_that_pretends_to_be_long_events_everywhere_is_searched_in_bounded_time() {
-    let bytes = [pretenders(4000), vec![0; LONGEST as usize]].concat();
-    let (all, shown) = read_long(&bytes);
-    assert_eq!((all.events.len(), damage(&all).len()), (0, 1));
-    assert!(shown < bytes.len() as u64 * 300, "{shown} of {} bytes", bytes.len());
-}
-
-#[test]
-fn short_events_among_pretenders_are_found_and_long_ones_behind_them() {
-    let (short, large) = (long(b"short"), long(&[7; 50_000]));
-    let zeros = vec![0; LONGEST as usize];
-    let among = [&pretenders(1500)[..], &short, &pretenders(1500)].concat();
-    let all = read_long(&[&among[..], &zeros, &large, &large].concat()).0;
-    assert_eq!(payloads(&all), [&b"short"[..], &[7; 50_000], &[7; 50_000]]);
-    assert_eq!(damage(&all).len(), 2);
-}
-
-#[test]
-fn pretenders_inside_of_an_event_are_looked_at_in_bounded_time() {
-    let event = long(&pretenders(3000));
-    let bytes = [event.clone(), vec![1; LONGEST as usize]].concat();
-    let (all, shown) = read_long(&bytes);
-    assert_eq!(payloads(&all), [pretenders(3000)]);
-    assert!(shown < bytes.len() as u64 * 300, "{shown} of {} bytes", bytes.len());
-}
-
-#[test]
-fn a_search_ends_when_the_run_does() {
-    let file = log(&[pretenders(4000), vec![0; LONGEST as usize]].concat());
-    for target in [u64::MAX, 150_000] {
-        let context = ReadContext::standalone("test");
-        let (shown, most) = (Arc::new(AtomicU64::new(0)), 300_000);
-        let cancelled = (most, context.run.clone());
-        let source = LongEventFormat {
-            path: file.path.clone(),
-            is_unmistakable: true,
-            shown: Arc::clone(&shown),
-            cancelled,
-        };
-        let read = gather_with(&DelimitedSource(source), target, &context).unwrap();
-        assert_eq!((read.events.len(), read.damage.len()), (0, 0), "nothing was found out");
-        let shown = shown.load(Ordering::Relaxed);
-        assert!(shown < 2 * most, "{shown}");
-    }
-}
-
 #[test]
 fn a_format_that_breaks_its_contract_ends_the_run() {
     struct OutsidePayloadFormat(InPaths);
@@ -504,76 +341,4 @@ fn a_format_that_breaks_its_contract_ends_the_run() {
     assert!(ahead.contains("not when it was passed only these"), "{ahead}");
     let empty = gather(&DelimitedSource(EmptyEventFormat(file.path.clone())), u64::MAX).unwrap();
     assert!(empty.events.is_empty() && empty.damage[0].2.contains("without bytes"));
-}
-
-/// A log of valid events with garbage in between, which may look like events.
-fn mixed(event: fn(u8, &[u8]) -> Vec<u8>) -> impl Strategy<Value = Vec<Vec<u8>>> {
-    let payload = proptest::collection::vec(any::<u8>(), 0..60);
-    let sound = (any::<u8>(), payload).prop_map(move |(time, payload)| event(time, &payload));
-    let word = prop_oneof![Just(b'#'), Just(b'!'), Just(7), Just(b'\n'), Just(b'1'), any::<u8>()];
-    let garbage = proptest::collection::vec(word, 0..90);
-    let part = prop_oneof![5 => sound, 1 => garbage];
-    proptest::collection::vec(part, 0..25)
-}
-
-fn note(time: u8, payload: &[u8]) -> Vec<u8> {
-    let text: String = payload.iter().take(20).map(|byte| char::from(b'a' + byte % 26)).collect();
-    format!("{time} {text}\n").into_bytes()
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
-
-    #[test]
-    fn marked_logs_are_tiled_by_events_and_damage(parts in mixed(marked)) {
-        let bytes = parts.concat();
-        for all in [read_marked(&bytes), read_unmistakable(&bytes)] {
-            let mut at = 0;
-            for tile in tiles(&all) {
-                prop_assert_eq!(tile.start, at);
-                at = tile.end;
-            }
-            prop_assert_eq!(at, bytes.len() as u64);
-        }
-    }
-
-    #[test]
-    fn bare_logs_are_tiled_by_events_and_damage(parts in mixed(|_, payload| bare(payload))) {
-        let bytes = parts.concat();
-        let mut at = 0;
-        for tile in tiles(&read_bare(&bytes)) {
-            prop_assert_eq!(tile.start, at);
-            at = tile.end;
-        }
-        prop_assert_eq!(at, bytes.len() as u64);
-    }
-
-    #[test]
-    fn sound_logs_give_every_event(
-        payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 0..30))
-    {
-        let events: Vec<Vec<u8>> = payloads.iter().map(|payload| marked(1, payload)).collect();
-        let all = read_marked(&events.concat());
-        prop_assert_eq!(self::payloads(&all), events);
-        prop_assert!(all.damage.is_empty());
-        let events: Vec<Vec<u8>> = payloads.iter().map(|payload| bare(payload)).collect();
-        let all = read_bare(&events.concat());
-        prop_assert_eq!(self::payloads(&all), events);
-        prop_assert!(all.damage.is_empty());
-    }
-
-    #[test]
-    fn text_is_its_lines_however_it_is_read(parts in mixed(note)) {
-        let bytes = parts.concat();
-        let all = read_notes(&bytes);
-        let ended = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-        let lines = ended.split(|byte| *byte == b'\n').filter(|line| line.len() < 39);
-        let notes = Notes(InPaths::default());
-        let is_event = |line: &&[u8]| matches!(notes.line(line), LineContent::Event(_));
-        let plain = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
-        let wanted: Vec<&[u8]> = plain.filter(is_event).collect();
-        let got = payloads(&all);
-        let short_lines = got.iter().filter(|line| line.len() < 38);
-        prop_assert!(short_lines.eq(wanted.iter().filter(|line| line.len() < 38)));
-    }
 }

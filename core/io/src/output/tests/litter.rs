@@ -1,0 +1,50 @@
+//! What killed runs leave: removed, unless it is in use.
+
+use super::*;
+
+#[test]
+fn what_a_killed_run_left_is_removed_and_what_a_running_one_uses_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("out.bin");
+    // No system has that many processes.
+    fs::write(folder.path().join(".out.bin.4294967295-0.sluice-tmp"), b"stale").unwrap();
+    let running = outputs(Overwrite::Refuse).create(&target).unwrap();
+    write(&outputs(Overwrite::Refuse), &target, b"abc");
+    assert_eq!(names(folder.path()).len(), 1, "{:?}", names(folder.path()));
+    drop(running);
+}
+
+#[test]
+fn what_a_killed_run_left_is_removed_also_where_it_had_this_ones_number() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("sub")).unwrap();
+    let own = std::process::id();
+    for name in ["sub/.part.bin.4294967295-1", "sub/._manifest.json", ".out.bin.4294967295-7"] {
+        fs::write(folder.path().join(format!("{name}{TEMPORARY}")), "").unwrap();
+    }
+    for number in 0..50 {
+        // The names of older programs, and of a process that started at another time.
+        for name in [format!("{own}-{number}"), format!("{own}-1-{number}")] {
+            let name = format!(".out.bin.{name}{TEMPORARY}");
+            fs::write(folder.path().join(name), "stale").unwrap();
+        }
+    }
+    let running = outputs(Overwrite::Refuse).create(&folder.path().join("out.bin")).unwrap();
+    sweep([folder.path()]);
+    assert_eq!(names(folder.path()).len(), 2, "{:?}", names(folder.path()));
+    assert!(names(&folder.path().join("sub")).is_empty());
+    drop(running);
+}
+
+#[test]
+fn a_room_of_a_killed_run_is_removed_and_one_in_use_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let stale = folder.path().join(".many.4294967295-0.sluice-tmp");
+    fs::create_dir_all(stale.join("sub")).unwrap();
+    fs::write(stale.join("sub/a"), "stale").unwrap();
+    let running = outputs(Overwrite::Refuse);
+    let _many = running.many(folder.path()).unwrap();
+    outputs(Overwrite::Refuse).folder(folder.path()).unwrap();
+    assert_eq!(names(folder.path()).len(), 1, "{:?}", names(folder.path()));
+    assert!(!stale.exists());
+}
