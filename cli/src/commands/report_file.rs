@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use sluice_io::escape::json_escaped;
-use sluice_io::files::FileIdentity;
+use sluice_io::files::{self, FileIdentity};
 use sluice_io::output::canonical_path;
 use sluice_io::store::StorePath;
 use sluice_model::Error;
@@ -99,8 +99,10 @@ pub(crate) fn is_input(path: &Path, pipeline: &Pipeline) -> bool {
     }
     let is_read = |node: &PipelineNode| {
         let Some(source) = node.source() else { return false };
-        // Whoever reads inputs that cannot be listed reports them.
-        let files = source.files().or_else(|_| source.inputs()).unwrap_or_default();
+        // One that cannot be listed hides the others.
+        let listed = |name| files::expand_with_folders(Path::new(name)).unwrap_or_default();
+        let each = || node.source_paths().into_iter().flat_map(listed).collect();
+        let files = source.files().or_else(|_| source.inputs()).unwrap_or_else(|_| each());
         FileIdentity::is_one_of(path, files.iter().map(|input| &input.path))
     };
     FileIdentity::is_one_of(path, &pipeline.files) || pipeline.nodes.iter().any(is_read)

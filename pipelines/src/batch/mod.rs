@@ -160,8 +160,8 @@ impl Batch {
     /// Finds the units of a pipeline whose outputs have placeholders. Reads names, lengths, and
     /// files that list other files; reads no log.
     ///
-    /// `Err` if two units share an output, if an output is also an input, or if an input is missing,
-    /// unless it is to fail alone.
+    /// `Err` if two units share an output, if an output is also an input, or if an input is
+    /// missing, unless it is to fail alone.
     pub fn new(
         pipeline: &Pipeline,
         registry: &Registry,

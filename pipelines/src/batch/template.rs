@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sluice_io::escape::path_escaped;
+use sluice_io::escape::percent_encoded;
 use sluice_model::Error;
 
 use crate::spec::messages::{did_you_mean, listed};
@@ -34,7 +34,7 @@ pub(crate) struct Template(Vec<TemplateSegment>);
 enum TemplateSegment {
     Text(String),
     Placeholder(Placeholder),
-    /// A placeholder in a folder called `key={…}`, whose values tables have percent-encoded.
+    /// A placeholder in a folder called `key={…}`: readers of partitions decode its value.
     Partition(Placeholder),
 }
 
@@ -191,7 +191,7 @@ impl Template {
         let parts = self.0.iter().map(|piece| match piece {
             TemplateSegment::Text(text) => Ok(text.clone()),
             TemplateSegment::Placeholder(placeholder) => value(*placeholder),
-            TemplateSegment::Partition(placeholder) => Ok(path_escaped(&value(*placeholder)?)),
+            TemplateSegment::Partition(placeholder) => Ok(partition_value(&value(*placeholder)?)),
         });
         parts.collect()
     }
@@ -235,6 +235,15 @@ impl Placeholder {
             Error::refused(format!("{input} has no `{{{name}}}`: use `{{{other}}}` instead"))
         })
     }
+}
+
+/// Percent-encodes what readers of partitions would decode or take for a key.
+fn partition_value(text: &str) -> String {
+    let encoded = |c: char| match c {
+        '%' | '=' | '\0'..='\x1f' | '\x7f' => percent_encoded(&[c as u8], |_| false),
+        c => c.to_string(),
+    };
+    text.chars().map(encoded).collect()
 }
 
 fn without_zst(input: &Path) -> PathBuf {
@@ -315,7 +324,7 @@ mod tests {
             (
                 "runs/log={parent}-{stem}/{name}.parquet",
                 "a b/c d.x",
-                "runs/log=a%20b-c%20d/c d.x.parquet",
+                "runs/log=a b-c d/c d.x.parquet",
             ),
             ("k=v/{stem}/", "a=b.lcm", "k=v/a=b/"),
             ("runs/k={stem}.parquet", "a=b.lcm", "runs/k=a=b.parquet"),

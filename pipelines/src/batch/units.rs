@@ -225,12 +225,16 @@ pub(super) fn batch_units(
 ) -> Result<Vec<Unit>, Error> {
     let mut units = Vec::new();
     for (index, (input, failure)) in batch_inputs(pipeline, registry, failing)?.enumerate() {
-        let outputs = match input.path.to_str() {
-            Some(_) => blueprint.outputs(&input.path, index, registry)?,
-            // Running the unit fails.
-            None => Vec::new(),
-        };
         let failure = pipeline.unreadable.get(&input.path).cloned().or(failure);
+        // Running the others fails. What is there is kept for when they can be read.
+        let has_name = input
+            .path
+            .to_str()
+            .is_some_and(|path| failure.is_none() || !files::is_glob_of_paths(Path::new(path)));
+        let outputs = match has_name {
+            true => blueprint.outputs(&input.path, index, registry)?,
+            false => Vec::new(),
+        };
         units.push(Unit { input, outputs, index, shared_folders: Vec::new(), failure });
     }
     refuse_collisions(&units)?;
@@ -265,8 +269,8 @@ fn inputs_one_by_one(node: &PipelineNode, registry: &Registry) -> Vec<(Input, Op
     for name in node.source_paths() {
         let found = files::expand_with_folders(Path::new(name));
         let found = found.unwrap_or_else(|_| vec![Input { path: name.into(), bytes: None }]);
-        let (folders, files): (Vec<_>, _) =
-            found.into_iter().partition(|input| files::is_folder(&input.path));
+        let is_folder = |input: &Input| input.bytes.is_none() && files::is_folder(&input.path);
+        let (folders, files): (Vec<_>, _) = found.into_iter().partition(is_folder);
         // A glob means folders if it matches nothing else.
         for input in if files.is_empty() { folders } else { files } {
             match logs_of(node, &input.path, registry, |source| source.logs()) {
@@ -303,25 +307,36 @@ fn text(path: &Path) -> Result<&str, Error> {
 
 /// Refuses units that share an output.
 fn refuse_collisions(units: &[Unit]) -> Result<(), Error> {
-    let mut taken: BTreeMap<PathBuf, &Unit> = BTreeMap::new();
+    let mut taken: BTreeMap<PathBuf, (&Unit, &Path)> = BTreeMap::new();
     for unit in units {
         for output in &unit.outputs {
-            // What a link leads to is replaced.
-            let place = output.canonicalize().unwrap_or_else(|_| canonical_path(output));
-            let other = taken.insert(place, unit);
-            if let Some(other) = other.filter(|other| other.index != unit.index) {
-                return Err(collision(other, unit, output));
+            let other = taken.insert(written_place(output), (unit, output));
+            if let Some(other) = other.filter(|(other, _)| other.index != unit.index) {
+                return Err(collision(other, (unit, output)));
             }
         }
     }
-    for (path, unit) in &taken {
+    for (path, found) in &taken {
         // A file in the output folder of another unit would be missing from its manifest.
         let around = path.ancestors().skip(1).find_map(|folder| taken.get(folder));
-        if let Some(other) = around.filter(|other| other.index != unit.index) {
-            return Err(collision(other, unit, path));
+        if let Some(other) = around.filter(|(other, _)| other.index != found.0.index) {
+            return Err(collision(*other, *found));
         }
     }
     Ok(())
+}
+
+/// The most links that lead to each other: as many as the system follows.
+const MAX_LINKS: usize = 40;
+
+/// Where an output is written: what a link leads to is replaced, or created.
+fn written_place(output: &Path) -> PathBuf {
+    let mut place = output.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Ok(target) = place.read_link() else { break };
+        place = place.parent().unwrap_or(Path::new("")).join(target);
+    }
+    place.canonicalize().unwrap_or_else(|_| canonical_path(&place))
 }
 
 /// Tells units into which folders others write files, too.
@@ -339,11 +354,10 @@ fn find_shared_folders(units: &mut [Unit]) {
     }
 }
 
-fn collision(one: &Unit, other: &Unit, output: &Path) -> Error {
-    let is_link = |output: &PathBuf| output.components().as_path().is_symlink();
-    let has_link = one.outputs.iter().chain(&other.outputs).any(is_link);
+fn collision((one, first): (&Unit, &Path), (other, output): (&Unit, &Path)) -> Error {
     let (one, other) = (&one.input.path, &other.input.path);
-    let remedy = if has_link {
+    let is_link = |output: &Path| written_place(output) != canonical_path(output);
+    let remedy = if is_link(first) || is_link(output) {
         "remove the links among the outputs"
     } else if one.file_name() == other.file_name() {
         "put `{parent}` or `{index}` into its path"

@@ -288,6 +288,23 @@ fn a_link_to_nothing_that_a_glob_matches_is_one_failed_input() {
 }
 
 #[test]
+fn globs_that_match_nothing_have_no_outputs_and_hide_no_input() {
+    let folder = folder();
+    let inputs = ["convert", "a/*.lcm", "b/*.lcm", "in/1.lcm", "--keep-going"];
+    let report = ["--report", "report.json"];
+    let to = ["--to", "out/{stem}.lcm"];
+    run_sluice(&folder, &[&inputs[..], &to, &report].concat()).expect(1);
+    let expected = ["failed", "failed", "done"];
+    assert_eq!(statuses(&json(&folder.read("report.json"))), expected);
+    let before = folder.read("in/1.lcm");
+    let onto = ["--to", "again/{stem}.lcm", "--report", "in/1.lcm"];
+    run_sluice(&folder, &[&inputs[..], &onto].concat())
+        .expect(2)
+        .expect_stderr("the report would replace an input");
+    assert!(folder.read("in/1.lcm") == before && !folder.at("again").exists());
+}
+
+#[test]
 fn run_goes_on_without_inputs_of_its_list_that_are_missing() {
     let folder = folder();
     let paths = "path = [\"in/1.lcm\", \"in/lost.lcm\", \"none/*.lcm\", \"in/[34].lcm\"]";

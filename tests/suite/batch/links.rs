@@ -25,3 +25,19 @@ fn outputs_that_are_links_to_one_file_are_refused() {
         super::assert_same_files(&before, &super::tree(&folder.at(root)));
     }
 }
+
+#[test]
+fn an_output_that_is_a_link_to_one_that_is_not_there_yet_is_refused() {
+    let folder = super::folder();
+    for (made, link, target) in
+        [("rising", "1.jsonl", "0.jsonl"), ("falling", "0.jsonl", "1.jsonl")]
+    {
+        fs::create_dir(folder.at(made)).unwrap();
+        symlink(target, folder.at(made).join(link)).unwrap();
+        let to = format!("{made}/{{stem}}.jsonl");
+        run_sluice(&folder, &["convert", "in/[01].lcm", "--to", &to, "--overwrite"])
+            .expect(1)
+            .expect_stderr("to the same place: remove the links");
+        assert_eq!(fs::read_dir(folder.at(made)).unwrap().count(), 1);
+    }
+}

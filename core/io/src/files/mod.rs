@@ -123,7 +123,7 @@ pub fn folders(name: &Path) -> Result<Vec<PathBuf>, Error> {
 }
 
 /// Whether a name is a glob, and nothing has that name.
-fn is_glob_of_paths(name: &Path) -> bool {
+pub fn is_glob_of_paths(name: &Path) -> bool {
     is_glob(name.as_os_str()) && !store::is_address(name) && !name.exists()
 }
 
@@ -190,7 +190,8 @@ pub fn head(path: &Path, len: usize) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Whether a file is compressed with zstd, judging by its first bytes.
+/// Whether a file is compressed with zstd, judging by its first bytes; by its name, if it ends
+/// before them.
 pub fn is_zstd(path: &Path) -> Result<bool, Error> {
     if let Some(mut ranges) = object_reader::ObjectReader::open(path)? {
         return ranges.is_zstd().map_err(|e| Error::io("read", path, e));
@@ -199,7 +200,16 @@ pub fn is_zstd(path: &Path) -> Result<bool, Error> {
     let file = open(path)?;
     let found = fill(|buf, at| file.read_at(buf, at), 0, &mut magic)
         .map_err(|e| Error::io("read", path, e))?;
-    Ok(found == magic.len() && is_magic(magic))
+    Ok(is_start_of_zstd(path, magic.get(..found).unwrap_or_default()))
+}
+
+/// Whether a file that starts with these bytes, at most four, is compressed with zstd. Fewer are
+/// the start of a file that was cut off, if its name says what it was.
+fn is_start_of_zstd(path: &Path, start: &[u8]) -> bool {
+    match start.first_chunk() {
+        Some(magic) => is_magic(*magic),
+        None => path.extension().is_some_and(|end| end == "zst") && ZSTD_MAGIC.starts_with(start),
+    }
 }
 
 /// Whether these are the first bytes of a zstd file.

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use super::is_magic;
+use super::is_start_of_zstd;
 use super::objects;
 use super::stream::UpstreamError;
 use crate::Error;
@@ -103,7 +103,9 @@ impl ObjectReader {
             return Ok(*known);
         }
         let mut magic = [0; 4];
-        let is_packed = self.read_at(0, &mut magic)? == magic.len() && is_magic(magic);
+        let found = self.read_at(0, &mut magic)?;
+        let name = Path::new(self.object.place.at.key());
+        let is_packed = is_start_of_zstd(name, magic.get(..found).unwrap_or_default());
         Ok(*self.object.is_zstd.get_or_init(|| is_packed))
     }
 

@@ -49,7 +49,7 @@ pub(super) struct Unpacker<R> {
     decoder: Decoder<'static>,
     /// How much the decoder wants: mostly the rest of a block and the header of the next.
     wanted: usize,
-    /// Whether a frame may begin here, or the stream end.
+    /// Whether the stream may end here: behind a frame.
     is_between: bool,
     /// Whether the stream ended within a frame.
     is_cut_off: bool,
@@ -85,7 +85,7 @@ impl<R: Read> Unpacker<R> {
             from: CompressedInput::new(from),
             decoder,
             wanted: FIRST,
-            is_between: true,
+            is_between: false,
             is_cut_off: false,
             may_hold: false,
             plain: ReadBuffer::default(),
