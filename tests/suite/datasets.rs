@@ -194,6 +194,43 @@ fn rows_are_cut_into_episodes_on_the_command_line() {
     assert!(refused.stderr.contains("--episodes gap: expected"), "{}", refused.stderr);
 }
 
+/// Events of a channel `A` with numbers `v`, every 50 ms between two times in milliseconds.
+fn numbers(folder: &Folder, name: &str, times: std::ops::Range<u64>) {
+    let lines = times.step_by(50).map(|ms| format!("{ms}000000,A,{ms}\n"));
+    folder.write(name, format!("timestamp_ns,channel,v\n{}", lines.collect::<String>()));
+}
+
+#[test]
+fn a_log_that_starts_more_than_a_second_earlier_begins_an_episode() {
+    let folder = Folder::new();
+    numbers(&folder, "a.csv", 10_000..12_001);
+    for (name, start, episodes) in [("second", 11_000, 1), ("more", 10_950, 2)] {
+        let next = format!("{name}.csv");
+        numbers(&folder, &next, start..14_000);
+        let arguments = ["convert", "a.csv", &next, "--align", "10Hz", "-f", "v=A.v"];
+        let to = ["--to", name, "--as", "lerobot", "--sink-option", "task=x"];
+        run_sluice(&folder, &[&arguments[..], &to].concat()).expect(0);
+        let info = folder.read(&format!("{name}/meta/info.json"));
+        let info: serde_json::Value = serde_json::from_slice(&info).unwrap();
+        assert_eq!(info["total_episodes"], episodes, "{name}");
+    }
+}
+
+#[test]
+fn fields_that_a_dataset_would_lose_are_refused() {
+    let folder = Folder::new();
+    let text = "timestamp_ns,channel,x\n0,A,1\n1,B,70\n100000000,A,2\n100000001,B,80\n";
+    folder.write("log.csv", text);
+    let convert = |fields: [&str; 2]| {
+        let arguments = ["convert", "log.csv", "--align", "10Hz", "-f", fields[0], "-f", fields[1]];
+        let to = ["--to", "lost/", "--as", "lerobot", "--sink-option", "task=x"];
+        run_sluice(&folder, &[&arguments[..], &to].concat())
+    };
+    convert(["A", "A.x=B.x"]).expect(1).expect_stderr("the fields A.x and `A.x` would be two");
+    convert(["v=A.x", "task=B.x"]).expect(1).expect_stderr("expected text in the field `task`");
+    assert!(!folder.at("lost/meta").exists());
+}
+
 /// A pipeline that writes a dataset of a short drive to `set/`.
 pub(crate) const DATASET: &str = "[sources.drive]\nplugin = \"demo\"\nseconds = 2\n\
     [stages.typed]\nplugin = \"decode\"\nfrom = \"drive\"\ntypes = [\"mit-dgc\"]\n\

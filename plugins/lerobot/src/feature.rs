@@ -29,6 +29,10 @@ const AXES: &str = "lerobot.axes";
 /// The key of a channel's metadata with the robot type of its dataset.
 pub(crate) const ROBOT_TYPE: &str = "lerobot.robot_type";
 
+/// The key of a channel's metadata with the keys of the description of its dataset that rows do
+/// not carry.
+pub(crate) const UNCOPIED: &str = "lerobot.uncopied";
+
 /// The most dimensions of a feature.
 pub(crate) const MAX_DIMENSIONS: usize = 5;
 

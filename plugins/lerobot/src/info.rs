@@ -1,5 +1,6 @@
 //! The files of a dataset: their names, and `info.json`, which describes it. Reads no rows.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -25,11 +26,36 @@ pub(crate) const EPISODES: &str = "meta/episodes";
 const VERSION: &str = "v3.0";
 const DATA_PATH: &str = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet";
 
-/// What is wanted of the size of video files, which are not written.
-const VIDEO_FILE_MB: u64 = 200;
+/// The split of the episodes that are trained on.
+const TRAIN: &str = "train";
+
+/// Keys of `info.json` that writing a dataset computes. Others stay as they are.
+const COMPUTED: [&str; 11] = [
+    "codebase_version",
+    "fps",
+    "features",
+    "total_episodes",
+    "total_frames",
+    "total_tasks",
+    "chunks_size",
+    "data_files_size_in_mb",
+    "data_path",
+    "robot_type",
+    "splits",
+];
+
+/// Keys of a feature that writing a dataset computes.
+const COMPUTED_OF_FEATURES: [&str; 3] = ["dtype", "shape", "names"];
+
+/// Keys of `info.json` that are about videos, which are not written.
+const VIDEO_FILE_MB: &str = "video_files_size_in_mb";
+const VIDEO_PATH: &str = "video_path";
 
 /// The most frames, so that their times fit into nanoseconds for any rate.
 pub(crate) const MAX_FRAMES: u64 = 1 << 53;
+
+/// The most keys that a note lists.
+const MAX_LISTED: usize = 8;
 
 /// Bytes of a megabyte.
 pub(crate) const MB: u64 = 1 << 20;
@@ -68,6 +94,92 @@ pub(crate) struct DatasetInfo {
     pub(crate) data_file_mb: u64,
     /// Without those that every dataset has.
     pub(crate) features: Vec<Feature>,
+    /// The episodes of each split.
+    pub(crate) splits: Value,
+    /// What else it says, as it was read.
+    pub(crate) rest: InfoRest,
+}
+
+/// What `info.json` says beyond what writing a dataset computes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct InfoRest {
+    /// Keys of the description.
+    keys: Map<String, Value>,
+    /// By feature, keys of its entry.
+    features: Map<String, Value>,
+}
+
+impl Default for InfoRest {
+    fn default() -> Self {
+        let videos = [(VIDEO_FILE_MB, json!(200)), (VIDEO_PATH, Value::Null)];
+        let keys = videos.map(|(key, value)| (key.to_owned(), value)).into_iter().collect();
+        Self { keys, features: Map::new() }
+    }
+}
+
+impl InfoRest {
+    fn from_json(info: &Value) -> Self {
+        let without = |value: &Value, computed: &[&str]| -> Map<String, Value> {
+            let all = value.as_object().into_iter().flatten();
+            let rest = all.filter(|(key, _)| !computed.contains(&key.as_str()));
+            rest.map(|(key, value)| (key.clone(), value.clone())).collect()
+        };
+        let mut rest = Self::default();
+        rest.keys.extend(without(info, &COMPUTED));
+        for (name, entry) in info["features"].as_object().into_iter().flatten() {
+            let entry = without(entry, &COMPUTED_OF_FEATURES);
+            if !entry.is_empty() {
+                rest.features.insert(name.clone(), Value::Object(entry));
+            }
+        }
+        rest
+    }
+
+    /// Adds it to a description.
+    fn add_to(&self, info: &mut Value) {
+        for (name, rest) in &self.features {
+            let entry = info["features"].get_mut(name).and_then(Value::as_object_mut);
+            if let Some((entry, rest)) = entry.zip(rest.as_object()) {
+                entry.extend(rest.clone());
+            }
+        }
+        if let Some(info) = info.as_object_mut() {
+            info.extend(self.keys.clone());
+        }
+    }
+}
+
+/// All episodes as those that are trained on.
+pub(crate) fn one_split(episodes: u64) -> Value {
+    json!({ TRAIN: format!("0:{episodes}") })
+}
+
+/// Whether splits say more than that all episodes are trained on.
+pub(crate) fn divides(splits: &Value, episodes: u64) -> bool {
+    let says_nothing = splits.is_null() || splits.as_object().is_some_and(Map::is_empty);
+    !says_nothing && *splits != one_split(episodes)
+}
+
+/// Adds the episodes from `before` to `after` to those that are trained on. `None` if they cannot
+/// be: a split is one range, so that these must be the last ones so far.
+pub(crate) fn with_episodes(splits: &Value, before: u64, after: u64) -> Option<Value> {
+    if !divides(splits, before) {
+        return Some(one_split(after));
+    }
+    let mut splits = splits.as_object()?.clone();
+    let mut first = before;
+    for (name, range) in &splits {
+        let (start, end) = range.as_str()?.split_once(':')?;
+        let (start, end): (u64, u64) = (start.trim().parse().ok()?, end.trim().parse().ok()?);
+        let is_train = name == TRAIN;
+        // No episode may be in two splits.
+        if end > before || is_train && (end < before || start > end) {
+            return None;
+        }
+        first = if is_train { start } else { first };
+    }
+    splits.insert(TRAIN.to_owned(), format!("{first}:{after}").into());
+    Some(Value::Object(splits))
 }
 
 impl DatasetInfo {
@@ -124,7 +236,29 @@ impl DatasetInfo {
             chunks_size: above_zero("chunks_size", 1000)?,
             data_file_mb: above_zero("data_files_size_in_mb", 100)?,
             features: features(value)?,
+            splits: value.get("splits").cloned().unwrap_or_default(),
+            rest: InfoRest::from_json(value),
         })
+    }
+
+    /// The keys that a copy of the dataset does not get, as a list: splits, if they are not all
+    /// episodes as one, and some of those that are not known here. `None` if there are none.
+    pub(crate) fn uncopied_keys(&self) -> Option<String> {
+        let splits = divides(&self.splits, self.episodes).then(|| "splits".to_owned());
+        let keys = self.rest.keys.keys();
+        let unknown = keys.filter(|key| ![VIDEO_FILE_MB, VIDEO_PATH].contains(&key.as_str()));
+        let features = self.rest.features.values().filter_map(Value::as_object);
+        let of_features: BTreeSet<&String> = features.flat_map(Map::keys).collect();
+        let of_features = of_features.into_iter().map(|key| format!("features.*.{key}"));
+        let all: Vec<String> =
+            splits.into_iter().chain(unknown.cloned()).chain(of_features).collect();
+        let more = all.len().saturating_sub(MAX_LISTED);
+        let listed = all.get(..MAX_LISTED).unwrap_or(&all).join(", ");
+        match (all.is_empty(), more) {
+            (true, _) => None,
+            (false, 0) => Some(listed),
+            (false, more) => Some(format!("{listed} and {more} others")),
+        }
     }
 
     /// The text of `info.json`.
@@ -135,7 +269,7 @@ impl DatasetInfo {
             true => json!(self.fps as u64),
             false => json!(self.fps),
         };
-        let value = json!({
+        let mut value = json!({
             "codebase_version": VERSION,
             "fps": fps,
             "features": feature::to_json(&all),
@@ -144,12 +278,11 @@ impl DatasetInfo {
             "total_tasks": self.tasks,
             "chunks_size": self.chunks_size,
             "data_files_size_in_mb": self.data_file_mb,
-            "video_files_size_in_mb": VIDEO_FILE_MB,
             "data_path": DATA_PATH,
-            "video_path": null,
             "robot_type": self.robot_type,
-            "splits": { "train": format!("0:{}", self.episodes) },
+            "splits": self.splits,
         });
+        self.rest.add_to(&mut value);
         indented(&value)
     }
 }
@@ -258,6 +391,8 @@ mod tests {
             chunks_size: 1000,
             data_file_mb: 100,
             features: vec![Feature::from_json("action", &entry).unwrap()],
+            splits: one_split(3),
+            rest: InfoRest::default(),
         }
     }
 
@@ -271,6 +406,38 @@ mod tests {
         let text = info().to_text();
         assert!(text.contains("\n    \"fps\": 10,\n"), "{text}");
         assert!(text.contains("\"train\": \"0:3\""), "{text}");
+    }
+
+    #[test]
+    fn what_is_not_computed_is_written_as_it_was_read() {
+        let mut value: Value = serde_json::from_str(&info().to_text()).unwrap();
+        value["note"] = json!({ "by": ["me"] });
+        value["video_path"] = json!("videos");
+        value["splits"] = json!({ "val": "0:1", "train": "1:3" });
+        value["features"]["action"]["unit"] = json!("m/s");
+        value["features"]["index"]["fps"] = json!(10);
+        let text = DatasetInfo::from_json(&value).unwrap().to_text();
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn new_episodes_are_trained_on_if_splits_can_say_so() {
+        let grown = |splits: Value| with_episodes(&splits, 4, 6);
+        for whole in [json!(null), json!({}), json!({ "train": "0:4" })] {
+            assert_eq!(grown(whole), Some(json!({ "train": "0:6" })));
+        }
+        let last = json!({ "val": "0:1", "train": "1:4" });
+        assert_eq!(grown(last), Some(json!({ "val": "0:1", "train": "1:6" })));
+        let none = json!({ "val": "0:4" });
+        assert_eq!(grown(none), Some(json!({ "val": "0:4", "train": "4:6" })));
+        for range in [json!("0:3"), json!("0:5"), json!("5:4"), json!("80%"), json!([0, 4])] {
+            assert_eq!(grown(json!({ "train": range, "val": "3:4" })), None, "{range}");
+        }
+        for other in [json!("2:9"), json!("4:"), json!(null)] {
+            assert_eq!(grown(json!({ "train": "0:4", "val": other })), None, "{other}");
+        }
+        assert_eq!(grown(json!(["train"])), None);
+        assert_eq!(with_episodes(&json!({ "train": "0:0" }), 0, 2), Some(one_split(2)));
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Float16Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
-    UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Float16Type, Float32Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, BooleanArray, Float32Array, Float64Array, PrimitiveArray};
 use arrow_schema::DataType;
@@ -81,6 +81,22 @@ pub(crate) fn converted(array: ArrayRef, to: NumberType) -> Option<ArrayRef> {
             integers(&whole, to)
         }
     }
+}
+
+/// The place of the first number that does not fit into a type.
+pub(crate) fn first_that_does_not_fit(array: &ArrayRef, to: NumberType) -> Option<usize> {
+    (0..array.len()).find(|at| converted(array.slice(*at, 1), to).is_none())
+}
+
+/// The first number of an array as text.
+pub(crate) fn text(array: &ArrayRef) -> String {
+    let first = with_numbers!(array, values => values.first().map(ToString::to_string), {
+        let wider = converted(Arc::clone(array), NumberType::Float32);
+        wider.and_then(|wider| {
+            wider.as_primitive::<Float32Type>().values().first().map(ToString::to_string)
+        })
+    });
+    first.unwrap_or_default()
 }
 
 /// Whole numbers as an array of this type; `None` if one does not fit into it.

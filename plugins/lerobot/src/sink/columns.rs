@@ -11,7 +11,7 @@ use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, StringArray, UInt64
 use arrow_schema::DataType;
 use arrow_select::take::take;
 use serde_json::Value;
-use sluice_model::Error;
+use sluice_model::{Error, time};
 use sluice_views::{Blobs, ImageColumns, list_parts};
 
 use super::plan::PlannedFeature;
@@ -119,12 +119,21 @@ impl<'r> FieldValues<'r> {
         unusable: &mut UnusableRows,
         rows: usize,
     ) -> Result<Self, Error> {
+        let is_text = array.as_ref().is_some_and(|array| is_text(array.data_type()));
+        if planned.dtype.is_some() && (is_text || images.is_some()) {
+            let what = if is_text { "text" } else { "an image" };
+            return Err(Error::invalid(format!(
+                "the field `{}` is {what}, and `dtype` of the feature `{}` is a type of numbers: \
+                 leave it out, or choose another field",
+                planned.field, planned.name
+            )));
+        }
         if let Some(source) = images {
             let values = image_values(planned, source, rows, unusable);
             return Ok(Self { planned, feature_type: FeatureType::Image, values });
         }
         let array = array.ok_or_else(|| Error::internal("a field without values"))?;
-        if matches!(array.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) {
+        if is_text {
             let nulls = (0..rows).filter(|row| array.is_null(*row));
             nulls.for_each(|row| note(unusable, row, || no_value(planned)));
             let values = Values::Texts(array);
@@ -141,8 +150,12 @@ impl<'r> FieldValues<'r> {
         Ok(Self { planned, feature_type: FeatureType::Number(number), values })
     }
 
-    /// The values of these rows.
-    pub(super) fn select(self, kept: &[u32]) -> Result<PreparedColumn, Error> {
+    /// The values of these rows. `time_of` is the time of a row, for errors.
+    pub(super) fn select(
+        self,
+        kept: &[u32],
+        time_of: impl Fn(u32) -> i64,
+    ) -> Result<PreparedColumn, Error> {
         let Self { planned, feature_type, values } = self;
         let (values, shape, other_shape): (ArrayRef, _, _) = match values {
             Values::Texts(array) => {
@@ -161,14 +174,23 @@ impl<'r> FieldValues<'r> {
                 let FeatureType::Number(number) = feature_type else {
                     return Err(Error::internal("numbers without a type"));
                 };
-                let flat = numbers::converted(lists.select(kept)?, number).ok_or_else(|| {
+                let flat = lists.select(kept)?;
+                let converted = numbers::converted(Arc::clone(&flat), number);
+                let converted = converted.ok_or_else(|| {
+                    let at = numbers::first_that_does_not_fit(&flat, number);
+                    let found = at.map(|at| {
+                        let time = lists.row_of(at, kept).map(time_of).unwrap_or_default();
+                        (numbers::text(&flat.slice(at, 1)), time::format(time))
+                    });
+                    let (value, time) = found.unwrap_or_default();
                     Error::invalid(format!(
-                        "`{}` has numbers that {} cannot hold: choose another `dtype` in `features`",
+                        "`{}` has numbers that {} cannot hold, such as {value} in the row at \
+                         {time}: choose another `dtype` in `features`",
                         planned.name,
                         number.name()
                     ))
                 })?;
-                (flat, shape, other)
+                (converted, shape, other)
             }
         };
         let (name, axes) = (planned.name.clone(), planned.names.clone());
@@ -211,6 +233,10 @@ fn unsupported(planned: &PlannedFeature, data_type: &DataType) -> Error {
          `features`",
         planned.field
     ))
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
 fn text_at(array: &ArrayRef, row: usize) -> &str {
@@ -271,6 +297,16 @@ impl NestedLists {
         self.levels
             .iter()
             .fold((row, row + 1), |(start, end), level| (at(level, start), at(level, end)))
+    }
+
+    /// The row of a number among those of these rows in sequence.
+    fn row_of(&self, number: usize, kept: &[u32]) -> Option<u32> {
+        let mut before = 0;
+        kept.iter().copied().find(|row| {
+            let (start, end) = self.bounds(*row as usize);
+            before += end.saturating_sub(start);
+            number < before
+        })
     }
 
     /// The shape of a row's value, by the first list of each level.

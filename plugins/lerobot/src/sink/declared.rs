@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use sluice_io::escape::printable;
 use sluice_model::{Channel, Error};
 
 use super::encode::{column_of, feature_of};
 use super::prepare::FramePart;
-use crate::feature::{Feature, ROBOT_TYPE};
+use crate::feature::{Feature, ROBOT_TYPE, UNCOPIED};
 use crate::info::DatasetInfo;
 
 /// What the rows so far declare.
@@ -19,6 +20,8 @@ pub(super) struct Declarations {
     /// The robot type that the rows must not contradict.
     required_robot: Option<String>,
     robot_types: BTreeSet<Option<String>>,
+    /// Keys of the descriptions of the rows' datasets that rows do not carry, as lists.
+    uncopied: BTreeSet<String>,
     /// Features whose axes have other names in some rows than in the first.
     renamed_axes: BTreeSet<String>,
 }
@@ -48,6 +51,7 @@ impl Declarations {
             )));
         }
         self.robot_types.insert(robot_type.cloned());
+        self.uncopied.extend(channel.metadata.get(UNCOPIED).cloned());
         Ok(())
     }
 
@@ -97,6 +101,12 @@ impl Declarations {
                 0,
             ));
         }
+        let uncopied = self.uncopied.iter().map(|keys| {
+            let keys = printable(keys);
+            let what = "the dataset does not get what info.json of an input says in these keys";
+            (format!("{what}: {keys}"), 0)
+        });
+        notes.extend(uncopied);
         let each = self.renamed_axes.iter().map(|feature| {
             let what = match self.appends {
                 true => "the names of its axes differ from those of the dataset, which stay",

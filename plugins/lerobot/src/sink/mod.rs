@@ -122,6 +122,11 @@ fn notes(cutter: &EpisodeCutter, files: &DatasetFiles) -> Vec<(String, u64)> {
             "files replaced or removed that info.json did not count: an append was killed",
             files.uncounted_files(),
         ),
+        (
+            "new episodes that are not in the split `train`, which is not the last one: change \
+             `splits` in info.json",
+            files.episodes_without_split(),
+        ),
     ];
     let mut notes: Vec<_> = each
         .into_iter()

@@ -6,9 +6,9 @@ use std::fmt;
 use std::path::PathBuf;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 use sluice_kit::selection::FieldList;
 use sluice_model::FieldPath;
 use sluice_model::options::{ByteSize, OutPath, above_zero};
@@ -230,20 +230,33 @@ struct OneFeature(FeatureOptions);
 
 impl<'de> Deserialize<'de> for OneFeature {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        let options = match value {
-            Value::String(text) => {
-                let field = Some(FieldPath::parse(&text).map_err(D::Error::custom)?);
-                FeatureOptions { field, ..FeatureOptions::default() }
-            }
-            table => serde_json::from_value(table).map_err(D::Error::custom)?,
-        };
+        deserializer.deserialize_any(FeatureVisitor).map(Self)
+    }
+}
+
+/// Reports errors with their key in the table, which an untagged enum could not.
+struct FeatureVisitor;
+
+impl<'de> Visitor<'de> for FeatureVisitor {
+    type Value = FeatureOptions;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a field, or a table")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<FeatureOptions, E> {
+        let field = Some(FieldPath::parse(text).map_err(E::custom)?);
+        Ok(FeatureOptions { field, ..FeatureOptions::default() })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<FeatureOptions, A::Error> {
+        let options = FeatureOptions::deserialize(MapAccessDeserializer::new(map))?;
         let FeatureOptions { field, names, dtype, image } = &options;
         if image.is_some() && (field.is_some() || names.is_some() || dtype.is_some()) {
             let what = "`image` says all of a feature: leave out `field`, `names` and `dtype`";
-            return Err(D::Error::custom(what));
+            return Err(A::Error::custom(what));
         }
-        Ok(Self(options))
+        Ok(options)
     }
 }
 

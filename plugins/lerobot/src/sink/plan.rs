@@ -54,8 +54,16 @@ pub(super) fn plan(
             let path = FieldPath::column(field.name().as_str());
             push_field(field.name().clone(), path, field, picture, &mut planned);
         }
-        for feature in &planned {
-            check_name(&feature.name).map_err(Error::invalid)?;
+        let mut seen = HashMap::new();
+        for PlannedFeature { name, field, .. } in &planned {
+            check_name(name).map_err(Error::invalid)?;
+            if let Some(other) = seen.insert(name, field) {
+                return Err(Error::invalid(format!(
+                    "the fields {other} and {field} would be two features called `{name}` (a dot \
+                     leads to a member of a structure, unless it is in backquotes): choose the \
+                     features with `features`, and name one of them otherwise there"
+                )));
+            }
         }
         return Ok(planned);
     };

@@ -144,7 +144,8 @@ impl LeRobotSink {
         }
         let all = 0..rows.events.len() as u32;
         let kept: Vec<u32> = all.filter(|row| !unusable.contains_key(&(*row as usize))).collect();
-        let columns = fields.into_iter().map(|field| field.select(&kept));
+        let time_of = |row: u32| batch.timestamps()[rows.events[row as usize] as usize];
+        let columns = fields.into_iter().map(|field| field.select(&kept, time_of));
         let columns: Vec<PreparedColumn> = columns.collect::<Result<_, _>>()?;
         let events = || kept.iter().map(|row| rows.events[*row as usize] as usize);
         let fixed_bytes = OWN_BYTES + columns.iter().map(number_bytes).sum::<usize>();
@@ -155,7 +156,10 @@ impl LeRobotSink {
             origins: events().map(|event| batch.origins()[event]).collect(),
             fixed_bytes,
         };
-        let (episodes, tasks) = (episodes(rows, &kept)?, tasks(rows, &kept));
+        // A field that is chosen as a feature is no text of a task.
+        let is_feature = planned.iter().any(|planned| planned.field.first() == TASK);
+        let tasks = tasks(rows, &kept, is_feature)?;
+        let episodes = episodes(rows, &kept)?;
         Ok(PreparedPart { frames: Arc::new(frames), episodes, tasks })
     }
 
@@ -218,25 +222,38 @@ fn episodes(rows: &Rows, kept: &[u32]) -> Result<Option<Vec<Option<i64>>>, Error
     Ok(Some(kept.iter().map(value).collect()))
 }
 
-/// The texts of the field `task` in these rows. Equal neighbours share one.
-fn tasks(rows: &Rows, kept: &[u32]) -> Option<Vec<Option<Arc<str>>>> {
-    let array: ArrayRef = FieldPath::column(TASK).resolve(&rows.columns)?;
-    let text = |row: usize| match array.data_type() {
-        _ if array.is_null(row) => None,
-        DataType::Utf8 => Some(array.as_string::<i32>().value(row)),
-        DataType::LargeUtf8 => Some(array.as_string::<i64>().value(row)),
-        DataType::Utf8View => Some(array.as_string_view().value(row)),
-        _ => None,
+/// The texts of the field `task` in these rows. Equal neighbours share one. `Err` if it is no text,
+/// unless it is a feature as well.
+fn tasks(
+    rows: &Rows,
+    kept: &[u32],
+    is_feature: bool,
+) -> Result<Option<Vec<Option<Arc<str>>>>, Error> {
+    let Some(array) = FieldPath::column(TASK).resolve(&rows.columns) else { return Ok(None) };
+    let text: fn(&ArrayRef, usize) -> &str = match array.data_type() {
+        DataType::Utf8 => |array, row| array.as_string::<i32>().value(row),
+        DataType::LargeUtf8 => |array, row| array.as_string::<i64>().value(row),
+        DataType::Utf8View => |array, row| array.as_string_view().value(row),
+        // It has no value.
+        DataType::Null => return Ok(None),
+        _ if is_feature => return Ok(None),
+        other => {
+            return Err(Error::invalid(format!(
+                "expected text in the field `{TASK}`, found {other}: rename the field, or give it \
+                 another name in `features`"
+            )));
+        }
     };
     let mut last: Option<Arc<str>> = None;
     let shared = kept.iter().map(|row| {
-        let text = text(*row as usize)?;
+        let row = *row as usize;
+        let text = array.is_valid(row).then(|| text(&array, row))?;
         let same = last.as_ref().filter(|last| &***last == text).cloned();
         let shared = same.unwrap_or_else(|| text.into());
         last = Some(Arc::clone(&shared));
         Some(shared)
     });
-    Some(shared.collect())
+    Ok(Some(shared.collect()))
 }
 
 /// The frames in the order of their events, cut where anything but their values changes.

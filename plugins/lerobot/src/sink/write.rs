@@ -15,7 +15,7 @@ use super::episodes::EpisodeCutter;
 use super::options::LeRobotSink;
 use crate::episode_table::{self, EpisodeRow};
 use crate::feature::Feature;
-use crate::info::{DATA, DatasetInfo, EPISODES, FilePlace, INFO, MB, STATS, TASKS, indented};
+use crate::info::{self, DATA, DatasetInfo, EPISODES, FilePlace, INFO, MB, STATS, TASKS, indented};
 use crate::parquet_io::TableWriter;
 use crate::stats::FeatureStats;
 use crate::task_table::TaskTable;
@@ -223,6 +223,27 @@ impl DatasetFiles {
         if self.has_changes() { self.replaced + self.uncounted.len() as u64 } else { 0 }
     }
 
+    /// The episodes of the dataset so far, and its splits with the new ones, if they can be added.
+    fn grown_splits(&self) -> (u64, Option<Value>) {
+        let before = self.appended_to.as_ref();
+        let (splits, episodes) =
+            before.map_or((&Value::Null, 0), |info| (&info.splits, info.episodes));
+        (episodes, info::with_episodes(splits, episodes, self.total_episodes))
+    }
+
+    /// The new episodes that are in no split.
+    pub(super) fn episodes_without_split(&self) -> u64 {
+        let (before, splits) = self.grown_splits();
+        if splits.is_none() { self.total_episodes - before } else { 0 }
+    }
+
+    /// The splits of the dataset: those that were there stay.
+    fn splits(&self) -> Value {
+        let (_, grown) = self.grown_splits();
+        let before = || self.appended_to.as_ref().map(|info| info.splits.clone());
+        grown.or_else(before).unwrap_or_default()
+    }
+
     /// Completes all files, and writes those that describe the dataset.
     pub(super) fn finish(mut self, cutter: &EpisodeCutter) -> Result<(), Error> {
         // What has not changed must not be replaced.
@@ -248,6 +269,7 @@ impl DatasetFiles {
         });
         let stats = Value::Object(stats.collect::<Map<_, _>>());
         self.write_text(STATS, &indented(&stats))?;
+        let splits = self.splits();
         let info = DatasetInfo {
             fps: cutter.fps.unwrap_or(1.0),
             robot_type: self.robot_type.clone().or_else(|| cutter.declared.robot_type()),
@@ -257,6 +279,8 @@ impl DatasetFiles {
             chunks_size: self.chunks_size,
             data_file_mb: self.data_file_size.div_ceil(MB).max(1),
             features,
+            splits,
+            rest: self.appended_to.take().map(|info| info.rest).unwrap_or_default(),
         };
         self.write_text(INFO, &info.to_text())
     }

@@ -14,7 +14,9 @@ use sluice_model::{
 use sluice_parquet::input::{GroupRows, GroupSpan, ParquetInput};
 
 use super::dataset::{Dataset, EPISODE, FrameGroup};
-use crate::feature::{EPISODE_INDEX, Feature, FeatureType, INDEX, ROBOT_TYPE, TASK, TASK_INDEX};
+use crate::feature::{
+    EPISODE_INDEX, Feature, FeatureType, INDEX, ROBOT_TYPE, TASK, TASK_INDEX, UNCOPIED,
+};
 use crate::info::INFO;
 use crate::parquet_io::open_table;
 
@@ -69,6 +71,8 @@ impl FrameReader {
         (channel.clock, channel.type_name) = (Clock::Relative, Some(TYPE.into()));
         let robot_type = dataset.info.robot_type.iter();
         channel.metadata = robot_type.map(|name| (ROBOT_TYPE.to_owned(), name.clone())).collect();
+        let uncopied = dataset.info.uncopied_keys();
+        channel.metadata.extend(uncopied.map(|keys| (UNCOPIED.to_owned(), keys)));
         let channel = context.channels.intern(channel)?;
         let features = dataset.info.features.iter();
         let parts: Vec<String> =

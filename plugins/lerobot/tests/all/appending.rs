@@ -82,6 +82,34 @@ fn a_dataset_of_any_rate_is_appended_to() {
     }
 }
 
+#[test]
+fn splits_and_what_else_a_description_says_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let appended = |splits: Value| {
+        let path = folder.path().join(splits.to_string());
+        write(&path, &[rows(0, "a")], json!({})).unwrap();
+        let mut before = info(&path);
+        before["splits"] = splits;
+        before["note"] = json!({ "by": "me" });
+        before["video_files_size_in_mb"] = json!(500);
+        before["features"]["state"]["unit"] = json!("m");
+        fs::write(path.join("meta/info.json"), before.to_string()).unwrap();
+        let outcome = write(&path, &[rows(50, "b")], append()).unwrap();
+        let mut after = info(&path);
+        let splits = after["splits"].take();
+        for key in ["total_episodes", "total_frames", "total_tasks", "splits"] {
+            assert_ne!(before[key].take(), after[key].take(), "{key}");
+        }
+        assert_eq!(before, after);
+        (splits, outcome.noted("new episodes that are not in the split `train`"))
+    };
+    assert_eq!(appended(json!({ "train": "0:2" })), (json!({ "train": "0:4" }), None));
+    let last = json!({ "val": "0:1", "train": "1:2" });
+    assert_eq!(appended(last), (json!({ "val": "0:1", "train": "1:4" }), None));
+    let first = json!({ "train": "0:1", "val": "1:2" });
+    assert_eq!(appended(first.clone()), (first, Some(2)));
+}
+
 /// A change that no append may survive, and what the refusal says.
 #[track_caller]
 fn refused(change: impl Fn(&Path), more: Value, says: &str) {

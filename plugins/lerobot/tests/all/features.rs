@@ -251,13 +251,105 @@ fn fields_that_cannot_be_features_are_named() {
 }
 
 #[test]
+fn two_fields_of_one_name_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let member = |name: &str, values: [f64; 2]| {
+        (Arc::new(Field::new(name, DataType::Float64, true)), doubles(values))
+    };
+    let of =
+        |members: Vec<(Arc<Field>, ArrayRef)>| Arc::new(StructArray::from(members)) as ArrayRef;
+    let inner = of(vec![member("c", [1.0, 2.0])]);
+    let inner = (Arc::new(Field::new("b", inner.data_type().clone(), true)), inner);
+    for (columns, name, fields) in [
+        (
+            vec![("A", of(vec![member("x", [1.0, 2.0])])), ("A.x", doubles([70.0, 80.0]))],
+            "`A.x`",
+            "the fields A.x and `A.x`",
+        ),
+        (
+            vec![("A", of(vec![member("b.c", [7.0, 8.0]), inner]))],
+            "`A.b.c`",
+            "the fields A.`b.c` and A.b.c",
+        ),
+    ] {
+        let rows = [TestRows::on_grid(2, columns)];
+        let path = folder.path().join("d");
+        let error = write(&path, &rows, json!({})).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains(fields), "{error}");
+        assert!(error.contains("`features`"), "{error}");
+        assert!(!path.join("meta").exists());
+    }
+    let structure = of(vec![member("x", [1.0, 2.0])]);
+    let rows = [TestRows::on_grid(2, vec![("A", structure), ("A.x", doubles([70.0, 80.0]))])];
+    let path = folder.path().join("d");
+    write(&path, &rows, json!({ "features": { "A.x": "A.x", "B": "`A.x`" } })).unwrap();
+    let max = |name: &str| read_json(path.join("meta/stats.json"))[name]["max"][0].clone();
+    assert_eq!((max("A.x"), max("B")), (json!(2.0), json!(80.0)));
+}
+
+#[test]
+fn a_field_task_that_is_no_text_is_refused_unless_it_is_a_feature() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for (name, column) in [
+        ("numbers", ints([3, 4])),
+        ("lists", lists(&[1, 1])),
+        ("files", files(vec![vec![1], vec![2]])),
+    ] {
+        let rows = [TestRows::on_grid(2, vec![("task", column), ("v", doubles([1.0, 2.0]))])];
+        for options in [json!({}), json!({ "task": "x" }), json!({ "features": { "v": "v" } })] {
+            let error = write(&path(name), &rows, options).unwrap_err().to_string();
+            assert!(error.contains("expected text in the field `task`, found"), "{error}");
+            assert!(!path(name).join("meta").exists());
+        }
+    }
+    let rows = [TestRows::on_grid(2, vec![("task", ints([3, 4])), ("v", doubles([1.0, 2.0]))])];
+    let features = json!({ "features": { "number": "task" }, "task": "x" });
+    write(&path("chosen"), &rows, features).unwrap();
+    let (columns, _) = data(&path("chosen"));
+    assert_eq!(crate::kit::int_column(&columns, "number"), [3, 4]);
+    let nulls: ArrayRef = Arc::new(arrow_array::NullArray::new(2));
+    let rows = [TestRows::on_grid(2, vec![("task", nulls), ("v", doubles([1.0, 2.0]))])];
+    let outcome = write(&path("null"), &rows, json!({})).unwrap();
+    assert_eq!(outcome.noted("frames without a task"), Some(2));
+}
+
+#[test]
+fn a_dtype_that_values_do_not_have_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let refusal = |column: ArrayRef, dtype: &str| {
+        let rows = [TestRows::on_grid(3, vec![("s", column)])];
+        let options = json!({ "features": { "x": { "field": "s", "dtype": dtype } } });
+        write(&folder.path().join("d"), &rows, options).unwrap_err().to_string()
+    };
+    let error = refusal(texts(&["a", "b", "c"]), "float32");
+    assert!(error.contains("the field `s` is text") && error.contains("`x`"), "{error}");
+    let pictures = vec![jpeg(8, 8, 1, ColorType::Rgb); 3];
+    let error = refusal(files(pictures), "uint8");
+    assert!(error.contains("the field `s` is an image"), "{error}");
+    let error = refusal(ints([1, 200, 300]), "int8");
+    assert!(error.contains("int8 cannot hold, such as 200 in the row at 2007-"), "{error}");
+    assert!(error.contains("14:00:00.1"), "{error}");
+    let error = refusal(lists(&[2, 2, 2]), "bool");
+    assert!(error.contains("such as 2 in the row at") && error.contains("00.1"), "{error}");
+    let error = refusal(doubles([1.0, 2.0, 2.5]), "int64");
+    assert!(error.contains("such as 2.5 in the row at") && error.contains("00.2"), "{error}");
+}
+
+#[test]
 fn options_say_what_is_wrong_with_them() {
     let refusal = |options: Value| {
         let mut all = json!({ "path": "d/" });
         all.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
         let made = sluice_model::Registry::linked().sink("lerobot", all);
-        made.err().unwrap().to_string()
+        let error = made.err().unwrap();
+        format!("{}: {error}", error.path.join("."))
     };
+    let unknown = refusal(json!({ "features": { "a": "x", "b": { "feild": "x" } } }));
+    assert!(unknown.starts_with("features.b.feild: unknown field"), "{unknown}");
+    let wrong = refusal(json!({ "features": { "a": { "dtype": "int7" } } }));
+    assert!(wrong.starts_with("features.a.dtype: unknown variant"), "{wrong}");
+    assert!(refusal(json!({ "features": { "a": 3 } })).starts_with("features.a: invalid type"));
     assert!(refusal(json!({ "images": "video" })).contains("convert_image_to_video"));
     assert!(refusal(json!({ "fps": 0 })).contains("above 0"));
     assert!(refusal(json!({ "min_frames": 0 })).contains("1 to"));

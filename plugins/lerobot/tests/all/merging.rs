@@ -95,6 +95,33 @@ fn what_datasets_declare_differently_is_left_out_with_a_note() {
 }
 
 #[test]
+fn what_a_copy_does_not_get_of_a_description_is_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let change = |name: &str, more: Value| {
+        dataset(&path(name), Value::Null, Value::Null);
+        let mut info = info(&path(name));
+        info.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        if more["note"].is_number() {
+            info["features"]["x"]["unit"] = json!("m");
+        }
+        std::fs::write(path(name).join("meta/info.json"), info.to_string()).unwrap();
+    };
+    change("one", json!({ "splits": { "val": "0:1" }, "note": 1 }));
+    change("two", json!({ "splits": { "val": "0:1" }, "note": 2 }));
+    change("three", json!({ "splits": {}, "video_path": "videos" }));
+    let parts = ["one", "two", "three"].map(path);
+    let outcome = merge(&parts.each_ref().map(|path| &**path), &path("whole"), json!({})).unwrap();
+    let lost: Vec<_> =
+        outcome.notes.iter().filter(|(note, _)| note.contains("these keys")).collect();
+    assert_eq!(lost.len(), 1, "{outcome:?}");
+    assert!(lost[0].0.ends_with("these keys: splits, note, features.*.unit"), "{outcome:?}");
+    assert_eq!(info(&path("whole"))["splits"], json!({ "train": "0:3" }));
+    let outcome = merge(&[&path("three")], &path("copy"), json!({})).unwrap();
+    assert_eq!(outcome.noted("these keys"), None, "{outcome:?}");
+}
+
+#[test]
 fn a_dataset_without_frames_is_merged_into_like_a_new_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);

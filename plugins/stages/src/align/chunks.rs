@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
+use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use sluice_model::array_bytes;
 
@@ -26,6 +27,8 @@ pub(super) struct InputChunks {
 #[derive(Clone, Debug)]
 pub(super) struct ChunkColumn {
     pub(super) values: ArrayRef,
+    /// Which of them are no values, also where their type says so.
+    nulls: Option<NullBuffer>,
     /// The number of their type, among those of the track.
     pub(super) kind: usize,
     /// About how much memory a value takes.
@@ -37,7 +40,12 @@ impl ChunkColumn {
     pub(super) fn new(values: ArrayRef, kind: usize) -> Self {
         let bytes = array_bytes(&values);
         let row_bytes = u32::try_from(bytes / values.len().max(1)).unwrap_or(u32::MAX);
-        Self { values, kind, row_bytes, bytes: bytes as u64 }
+        let nulls = values.logical_nulls();
+        Self { values, nulls, kind, row_bytes, bytes: bytes as u64 }
+    }
+
+    pub(super) fn is_null(&self, row: u32) -> bool {
+        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row as usize))
     }
 
     /// The number of elements in a row, if the values are lists of any length.

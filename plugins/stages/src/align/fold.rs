@@ -189,7 +189,7 @@ impl AlignFold {
                 match next {
                     Incoming::Arrival(next) => {
                         self.timed[next.input].0 += 1;
-                        self.admitted.extend(self.guard.admit(next).into_iter().flatten());
+                        self.guard.admit(next, &mut self.admitted);
                     }
                     Incoming::Untimed(input) => self.timed[input].1 += 1,
                 }
@@ -249,7 +249,7 @@ impl AlignFold {
         for track in &self.plan.inputs[input].tracks {
             let state = &mut self.tracks[*track];
             let Some(column) = self.inputs[input].column(place, state.slot) else { continue };
-            if column.values.is_null(place.row as usize) {
+            if column.is_null(place.row) {
                 continue;
             }
             if self.plan.tracks[*track].is_part && !state.fits(column, place.row) {
@@ -257,10 +257,10 @@ impl AlignFold {
                 continue;
             }
             state.kind = Some(column.kind);
-            state.track.insert(TimedValue { time, place });
-            if done.is_some_and(|done| time <= done) {
+            if done.is_some_and(|done| time <= done) || state.track.is_settled(time) {
                 self.figures.count_late(*track);
             }
+            state.track.insert(TimedValue { time, place });
         }
         if let (RowRule::Input(clock), Some(rows)) = (self.plan.rows, &mut self.rows)
             && clock == input
@@ -309,6 +309,7 @@ impl AlignFold {
         picks.clear();
         for state in tracks {
             state.track.advance(row.time, state.rule.tolerance);
+            state.track.settle(row.time, state.rule);
             let chunks = &inputs[state.input];
             let combines = |a: Place, b: Place| {
                 let columns = chunks.column(a, state.slot).zip(chunks.column(b, state.slot));
@@ -420,10 +421,10 @@ impl AlignFold {
                 state.track.advance(newest.saturating_sub(late), state.rule.tolerance);
             }
         }
-        let suspect = self.guard.suspect().map(|suspect| (suspect.input, suspect.place.chunk));
         for TrackState { track, input, slot, .. } in &self.tracks {
-            let waits = suspect.filter(|(of, chunk)| of == input && *chunk != NO_CHUNK);
-            let first = track.first_chunk().into_iter().chain(waits.map(|(_, chunk)| chunk)).min();
+            let waits = self.guard.waiting().filter(|waiting| waiting.input == *input);
+            let waits = waits.map(|waiting| waiting.place.chunk).filter(|chunk| *chunk != NO_CHUNK);
+            let first = track.first_chunk().into_iter().chain(waits).min();
             self.inputs[*input].keep_column_from(*slot, first);
         }
         self.inputs.iter_mut().for_each(InputChunks::trim);
@@ -458,7 +459,7 @@ impl Fold for AlignFold {
             let of = plan.inputs[input].tracks.iter().zip(values);
             let columns = of.map(|(track, values)| {
                 // Columns without values are no use, and lists of a fixed length are large.
-                let values = values.filter(|values| values.null_count() < values.len())?;
+                let values = values.filter(|values| values.logical_null_count() < values.len())?;
                 let kind = tracks[*track].kinds.number(values.data_type());
                 Some(ChunkColumn::new(values, kind))
             });
@@ -472,8 +473,7 @@ impl Fold for AlignFold {
     }
 
     fn finish(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
-        // Nothing is left but the last event, whose time nothing confirms.
-        self.admitted.extend(self.guard.finish());
+        self.guard.finish(&mut self.admitted);
         self.end = End::Near;
         self.proceed(context)
     }

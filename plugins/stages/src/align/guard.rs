@@ -3,8 +3,11 @@
 //!
 //! An event whose time is far from the newest time, and from the event before it of its own
 //! channel, waits for the next event: whichever time that is nearer to is the right one, unless it
-//! is far from both. A channel that is far behind is believed, but if it goes on for long and no
-//! event is near the newest time, that was wrong.
+//! is far from both. The first event waits, too, as its time may be the wrong one. A channel that
+//! is far behind is believed, but if it goes on for long and no event is near the newest time, that
+//! was wrong.
+
+use std::collections::VecDeque;
 
 use super::plan::CLOCK_RESET_NS;
 use super::track::Place;
@@ -45,6 +48,8 @@ pub(super) struct TimeGuard {
     /// near it, the time of the first one.
     behind: Vec<Option<i64>>,
     is_any_behind: bool,
+    /// The first event, until another one is believed.
+    first: Option<Arrival>,
     suspect: Option<Arrival>,
     /// How many events were left out.
     pub(super) disbelieved: u64,
@@ -55,60 +60,63 @@ impl TimeGuard {
         Self { last: vec![None; inputs], behind: vec![None; inputs], ..Self::default() }
     }
 
-    /// The arrivals to believe after the next one, in order: at most two.
-    pub(super) fn admit(&mut self, next: Arrival) -> [Option<Admission>; 2] {
+    /// Adds the arrivals to believe after the next one, in order: at most three.
+    pub(super) fn admit(&mut self, next: Arrival, admitted: &mut VecDeque<Admission>) {
         let own = self.last.get(next.input).copied().flatten();
         if let Some(last) = self.last.get_mut(next.input) {
             *last = Some(next.time);
         }
         let is_next_of_own = own.is_some_and(|own| is_near(own, next.time));
-        let first = self.resolve(next.time);
-        let is_near_newest = self.newest.is_some_and(|newest| is_near(newest, next.time));
+        let Some(newest) = self.newest else {
+            self.newest = Some(next.time);
+            self.first = Some(next);
+            return;
+        };
+        let newest = self.resolve(next.time, newest, admitted);
+        let is_near_newest = is_near(newest, next.time);
         if is_near_newest && self.is_any_behind {
             self.behind.fill(None);
             self.is_any_behind = false;
         }
-        let second = match self.newest {
-            Some(_) if is_near_newest => Some(self.believe(next, false)),
-            Some(newest) if is_next_of_own => {
-                let restarts = next.time < newest && self.is_long_behind(next);
-                Some(self.believe(next, restarts))
-            }
-            _ => {
-                self.suspect = Some(next);
-                None
-            }
-        };
-        [first, second]
-    }
-
-    /// The arrival that still waits.
-    pub(super) fn suspect(&self) -> Option<Arrival> {
-        self.suspect
-    }
-
-    /// The arrival that waits at the end.
-    pub(super) fn finish(&mut self) -> Option<Admission> {
-        let suspect = self.suspect.take()?;
-        Some(self.believe_suspect(suspect))
-    }
-
-    /// Decides about the arrival that waits, by the time of the next one.
-    fn resolve(&mut self, next: i64) -> Option<Admission> {
-        let suspect = self.suspect.take()?;
-        let is_right = match self.newest {
-            None => suspect.time <= next || is_near(suspect.time, next),
-            Some(newest) => {
-                let distance = next.abs_diff(suspect.time);
-                let pause = suspect.time.abs_diff(newest).clamp(LONG_PAUSE, LONGEST_PAUSE);
-                distance < next.abs_diff(newest) && distance <= pause
-            }
-        };
-        if !is_right {
-            self.disbelieved += 1;
-            return None;
+        if is_near_newest {
+            self.believe(next, false, admitted);
+        } else if is_next_of_own {
+            let restarts = next.time < newest && self.is_long_behind(next);
+            self.believe(next, restarts, admitted);
+        } else {
+            self.suspect = Some(next);
         }
-        Some(self.believe_suspect(suspect))
+    }
+
+    /// The arrivals that still wait.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = Arrival> {
+        self.first.into_iter().chain(self.suspect)
+    }
+
+    /// Decides about the arrivals that wait at the end: the last event is wrong if it is too far
+    /// from all others for any pause, and an only event is right.
+    pub(super) fn finish(&mut self, admitted: &mut VecDeque<Admission>) {
+        if let (Some(suspect), Some(newest)) = (self.suspect.take(), self.newest) {
+            match suspect.time.abs_diff(newest) <= LONGEST_PAUSE {
+                true => self.believe_suspect(suspect, newest, admitted),
+                false => self.disbelieved += 1,
+            }
+        }
+        let only = self.first.take();
+        admitted.extend(only.map(|arrival| Admission { arrival, restarts: false }));
+    }
+
+    /// Decides about the arrival that waits, by the time of the next one. Returns the newest time.
+    fn resolve(&mut self, next: i64, newest: i64, admitted: &mut VecDeque<Admission>) -> i64 {
+        let Some(suspect) = self.suspect.take() else { return newest };
+        let distance = next.abs_diff(suspect.time);
+        let pause = suspect.time.abs_diff(newest).clamp(LONG_PAUSE, LONGEST_PAUSE);
+        if distance < next.abs_diff(newest) && distance <= pause {
+            self.believe_suspect(suspect, newest, admitted);
+        } else {
+            self.disbelieved += 1;
+        }
+        self.newest.unwrap_or(newest)
     }
 
     /// Whether an input has been far behind for so long that the newest time is wrong.
@@ -118,20 +126,41 @@ impl TimeGuard {
         next.time.abs_diff(*since.get_or_insert(next.time)) >= FAR_AHEAD.unsigned_abs()
     }
 
-    fn believe_suspect(&mut self, suspect: Arrival) -> Admission {
-        let restarts =
-            self.newest.is_some_and(|newest| newest.saturating_sub(suspect.time) > CLOCK_RESET_NS);
-        self.believe(suspect, restarts)
+    fn believe_suspect(
+        &mut self,
+        suspect: Arrival,
+        newest: i64,
+        admitted: &mut VecDeque<Admission>,
+    ) {
+        let restarts = newest.saturating_sub(suspect.time) > CLOCK_RESET_NS;
+        self.believe(suspect, restarts, admitted);
     }
 
-    fn believe(&mut self, arrival: Arrival, restarts: bool) -> Admission {
+    fn believe(&mut self, arrival: Arrival, restarts: bool, admitted: &mut VecDeque<Admission>) {
+        let restarts = match self.first.take() {
+            None => restarts,
+            Some(first) if may_begin(first.time, arrival.time) => {
+                admitted.push_back(Admission { arrival: first, restarts: false });
+                false
+            }
+            Some(_) => {
+                self.disbelieved += 1;
+                self.newest = None;
+                false
+            }
+        };
         if restarts {
             self.behind.fill(None);
         }
         let newest = self.newest.filter(|_| !restarts).unwrap_or(arrival.time);
         self.newest = Some(newest.max(arrival.time));
-        Admission { arrival, restarts }
+        admitted.push_back(Admission { arrival, restarts });
     }
+}
+
+/// Whether a log whose next event has the time `next` may begin at `first`.
+fn may_begin(first: i64, next: i64) -> bool {
+    is_near(first, next) || (first < next && next.abs_diff(first) <= LONGEST_PAUSE)
 }
 
 /// Whether an event of time `next` may follow one of time `before`.
@@ -148,13 +177,13 @@ mod tests {
     /// The believed times, and whether time starts anew at each.
     fn believed(arrivals: &[(usize, i64)]) -> (Vec<(i64, bool)>, u64) {
         let mut guard = TimeGuard::new(2);
-        let mut out = Vec::new();
+        let mut out = VecDeque::new();
         for (input, time) in arrivals {
             let place = Place { chunk: 0, row: 0 };
             let next = Arrival { time: *time, input: *input, sequence: 0, place };
-            out.extend(guard.admit(next).into_iter().flatten());
+            guard.admit(next, &mut out);
         }
-        out.extend(guard.finish());
+        guard.finish(&mut out);
         let out = out.iter().map(|one| (one.arrival.time, one.restarts)).collect();
         (out, guard.disbelieved)
     }
@@ -169,6 +198,36 @@ mod tests {
         }
         let (times, lost) = believed(&[(0, 1_000_000 * S), (0, S), (0, 2 * S)]);
         assert_eq!((times, lost), (vec![(S, false), (2 * S, false)], 1));
+    }
+
+    #[test]
+    fn an_absurd_time_of_the_first_or_last_event_is_left_out() {
+        let now = 1_700_000_000 * S;
+        let sound = [(0, now), (1, now + S), (0, now + 2 * S)];
+        let times = sound.map(|(_, time)| (time, false)).to_vec();
+        for absurd in [0, 2 * now, now - 400 * 86_400 * S, i64::MIN, i64::MAX] {
+            for input in [0, 1] {
+                let absurd = [(input, absurd)];
+                assert_eq!(believed(&[&absurd[..], &sound].concat()), (times.clone(), 1));
+                assert_eq!(believed(&[&sound[..], &absurd].concat()), (times.clone(), 1));
+                // After the first one, which alone is right so far.
+                let second = [&sound[..1], &absurd, &sound[1..]].concat();
+                assert_eq!(believed(&second), (times.clone(), 1));
+            }
+        }
+        // Within a year, it may be a pause.
+        let early = [(0, now - 300 * 86_400 * S)];
+        assert_eq!(believed(&[&early[..], &sound].concat()).1, 0);
+    }
+
+    #[test]
+    fn an_only_event_is_right_and_of_two_that_are_far_apart_the_first() {
+        let now = 1_700_000_000 * S;
+        for other in [None, Some((0, 0)), Some((1, 2 * now)), Some((1, i64::MIN))] {
+            let all: Vec<_> = [(0, now)].into_iter().chain(other).collect();
+            let lost = u64::from(other.is_some());
+            assert_eq!(believed(&all), (vec![(now, false)], lost));
+        }
     }
 
     #[test]

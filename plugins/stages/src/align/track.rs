@@ -59,6 +59,8 @@ pub(crate) struct Track {
     values: VecDeque<TimedValue>,
     /// The time of the newest value that is no longer in `values`.
     dropped: Option<i64>,
+    /// Finished rows would have taken another value if there had been one before this time.
+    settled: Option<i64>,
 }
 
 impl Track {
@@ -78,6 +80,11 @@ impl Track {
     /// Whether a value later than `time` is known.
     pub(crate) fn knows_after(&self, time: i64) -> bool {
         self.values.back().is_some_and(|last| last.time > time)
+    }
+
+    /// Whether a value of this time would have changed a row that is finished, and earlier.
+    pub(crate) fn is_settled(&self, time: i64) -> bool {
+        self.settled.is_some_and(|settled| time < settled)
     }
 
     /// How much memory it takes itself, without the values.
@@ -110,6 +117,30 @@ impl Track {
         Some(first.time.saturating_sub(ahead).max(row))
     }
 
+    /// The last value up to a row, and the first one after it.
+    fn around(&self, row: i64) -> (Option<&TimedValue>, Option<&TimedValue>) {
+        let next = self.values.partition_point(|value| value.time <= row);
+        (next.checked_sub(1).and_then(|at| self.values.get(at)), self.values.get(next))
+    }
+
+    /// Remembers up to which time behind a row its choice excludes values. Needs
+    /// [`advance`](Self::advance) first.
+    pub(crate) fn settle(&mut self, row: i64, rule: PickRule) {
+        let (before, next) = self.around(row);
+        let reach = row.saturating_add(rule.tolerance).saturating_add(1);
+        let until = next.map_or(reach, |next| next.time.min(reach));
+        let age = before.map(|value| row.saturating_sub(value.time));
+        let age = age.filter(|age| *age <= rule.tolerance);
+        let until = match (rule.method, age) {
+            (Method::Nearest, Some(age)) => until.min(row.saturating_add(age)),
+            (Method::Nearest, None) => until,
+            // Of a row with a value of its own time, the next one does not count.
+            (Method::Linear | Method::Slerp, Some(1..)) => until,
+            _ => return,
+        };
+        self.settled = self.settled.max(Some(until));
+    }
+
     /// The value for a row; `after` is the time of the row before, and `combines` whether two
     /// values have a mean. Needs [`advance`](Self::advance) first.
     pub(crate) fn pick(
@@ -119,12 +150,11 @@ impl Track {
         rule: PickRule,
         combines: impl Fn(Place, Place) -> bool,
     ) -> Pick {
-        let next = self.values.partition_point(|value| value.time <= row);
-        let before = next.checked_sub(1).and_then(|at| self.values.get(at));
+        let (before, next) = self.around(row);
         let age = before.map(|value| row.abs_diff(value.time));
         let tolerance = rule.tolerance.unsigned_abs();
         let last = before.filter(|value| row.abs_diff(value.time) <= tolerance);
-        let next = self.values.get(next).filter(|value| value.time.abs_diff(row) <= tolerance);
+        let next = next.filter(|value| value.time.abs_diff(row) <= tolerance);
         let absent = || match (last, age, self.dropped) {
             (Some(_), Some(age), _) => Pick::Missing(Absence::NoNext(age)),
             (None, Some(age), _) => Pick::Missing(Absence::Old(age)),

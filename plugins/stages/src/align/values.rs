@@ -41,6 +41,9 @@ pub(super) fn track_values(
 }
 
 fn converted(track: &TrackPlan, values: &ArrayRef) -> Option<ArrayRef> {
+    if *values.data_type() == DataType::Null {
+        return Some(Arc::clone(values));
+    }
     if track.method == Method::Slerp {
         return quaternions(values, track.quaternion);
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{
-    ArrayRef, FixedSizeListArray, Float64Array, Int32Array, Int64Array, ListArray, RecordBatch,
-    StringArray, StructArray, UInt32Array,
+    ArrayRef, FixedSizeListArray, Float64Array, Int32Array, Int64Array, ListArray, NullArray,
+    RecordBatch, StringArray, StructArray, UInt32Array,
 };
 use arrow_cast::display::array_value_to_string;
 use arrow_schema::Field;
@@ -22,6 +22,7 @@ pub(super) const MS: i64 = 1_000_000;
 /// `own`, its time in microseconds, and `q`, a quaternion; of `L` a list `l` of as many numbers; of
 /// `S` `v` and `stamp`, its time 10 ms earlier in seconds and nanoseconds; of
 /// `M` a number `m`, which is whole in batches with one of 100 or more; of
+/// `N` a number `v`, and `x`, which is null by its type; of
 /// `T` a text `s`; events of other channels have no rows.
 pub(super) type TestEvent = (&'static str, i64, f64);
 
@@ -70,6 +71,10 @@ pub(super) fn columns_of(
             vec![("m", Arc::new(m))]
         }
         "M" => vec![("m", Arc::new(Float64Array::from_iter_values(numbers())))],
+        "N" => {
+            let v = Float64Array::from_iter_values(numbers());
+            vec![("v", Arc::new(v)), ("x", Arc::new(NullArray::new(values.len())))]
+        }
         "S" => {
             // The message's own time is 10 ms earlier.
             let own = || values.iter().map(|(time, _)| time - 10 * MS);

@@ -1,10 +1,10 @@
-//! Rows of events: against a simple model, and what becomes of odd ones.
+//! Rows of events, and what becomes of odd ones.
 
 mod kit;
+mod properties;
 
 use std::sync::Arc;
 
-use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_model::{Channels, Fold, Map, OptionsError, Registry, Stage, StageContext, TimeWindow};
 
@@ -254,6 +254,40 @@ fn null_values_are_no_values_and_nan_is_one() {
 }
 
 #[test]
+fn a_field_that_is_null_by_its_type_has_no_values() {
+    let events = ms(&[("N", 950, 1.0), ("N", 1050, 2.0), ("N", 1150, 3.0)]);
+    for missing in ["drop", "null"] {
+        for x in [json!("N.x"), json!(["N.x"]), json!({ "field": "N.x", "method": "linear" })] {
+            let mut options = tenths(json!({ "v": "N.v", "x": x }));
+            options["missing"] = json!(missing);
+            let out = aligned(options, &events);
+            assert_eq!((out.rows.len(), out.note("`N.x`: no value came")), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn an_absurd_time_of_the_first_or_last_event_makes_no_rows() {
+    let sound: Vec<TestEvent> =
+        (0..40).map(|n| ("A", 1_700_000_000_000 * MS + n * 50 * MS, n as f64)).collect();
+    let options = || tenths(json!({ "a": { "field": "A.v", "method": "nearest" } }));
+    let expected = aligned(options(), &sound).rows;
+    for absurd in [0, i64::MAX] {
+        for place in [0, 1, 20, 40] {
+            let mut events = sound.clone();
+            events.insert(place, ("A", absurd, -1.0));
+            for size in [1, 2, 41] {
+                let batches: Vec<&[TestEvent]> = events.chunks(size).collect();
+                let runner = Runner::new(options(), TimeWindow::default());
+                let out = runner.all(&batches).unwrap();
+                assert!(out.rows == expected, "{absurd} at {place}: {:?}", out.rows);
+                assert_eq!(out.note("whose time is far from that of all others"), 1);
+            }
+        }
+    }
+}
+
+#[test]
 fn an_absurd_time_makes_no_rows_and_a_pause_is_skipped() {
     let far = i64::MAX / MS;
     let events = ms(&[("A", 0, 1.0), ("A", 100, 2.0), ("A", far, 9.0), ("A", 200, 3.0)]);
@@ -324,6 +358,21 @@ fn a_value_that_comes_after_its_row_is_counted() {
 }
 
 #[test]
+fn a_value_that_would_have_been_the_next_one_of_a_finished_row_is_counted() {
+    let late = |late: i64, method: &str| {
+        let events = ms(&[("A", 0, 0.0), ("A", 116, 16.0), ("A", late, 500.0), ("A", 190, 30.0)]);
+        let fields = json!({ "a": { "field": "A.v", "method": method, "tolerance": "150ms" } });
+        aligned(tenths(fields), &events).notes.iter().any(|(note, _)| note.contains("came after"))
+    };
+    for (time, linear, nearest) in
+        [(90, true, true), (100, true, true), (111, true, true), (116, false, false)]
+    {
+        let found = (late(time, "linear"), late(time, "nearest"), late(time, "last"));
+        assert_eq!(found, (linear, nearest, time <= 100), "{time}");
+    }
+}
+
+#[test]
 fn a_rate_above_that_of_the_values_is_noted() {
     let events = ms(&[("A", 0, 1.0), ("A", 100, 2.0), ("A", 200, 3.0)]);
     let out = aligned(json!({ "rate": "50Hz", "fields": { "a": "A.v" } }), &events);
@@ -385,92 +434,4 @@ fn a_window_is_pushed_down_if_only_the_times_of_events_count() {
     let query = reach(tenths(json!({ "a": { "field": "A.v", "lag": "30ms" } })));
     assert!(query.keeps_times && query.reach >= 130 * MS, "{query:?}");
     assert!(!reach(tenths(json!({ "a": { "field": "A.v", "time": "own" } }))).keeps_times);
-}
-
-/// The value that a simple search through all values chooses.
-fn modelled(values: &[(i64, f64)], row: i64, method: &str, tolerance: i64) -> Option<f64> {
-    let near = |value: &&(i64, f64)| (value.0 - row).abs() <= tolerance;
-    let last = values.iter().rev().find(|value| value.0 <= row).filter(near);
-    let next = values.iter().find(|value| value.0 > row).filter(near);
-    match (method, last, next) {
-        ("last", last, _) => last.map(|last| last.1),
-        ("nearest", Some(last), Some(next)) if next.0 - row < row - last.0 => Some(next.1),
-        ("nearest", last, next) => last.or(next).map(|one| one.1),
-        (_, Some(last), _) if last.0 == row => Some(last.1),
-        (_, Some(last), Some(next)) => {
-            let weight = (row - last.0) as f64 / (next.0 - last.0) as f64;
-            Some(last.1 * (1.0 - weight) + next.1 * weight)
-        }
-        _ => None,
-    }
-}
-
-fn method() -> impl Strategy<Value = &'static str> {
-    prop_oneof![Just("last"), Just("nearest"), Just("linear")]
-}
-
-fn events(back: i64) -> impl Strategy<Value = Vec<TestEvent>> {
-    let event = (prop_oneof![Just("A"), Just("B"), Just("X")], -back..40i64, 0..100i32);
-    proptest::collection::vec(event, 0..80).prop_map(move |steps| {
-        let mut now = 10_000;
-        let event = |(name, step, value): (&'static str, i64, i32)| {
-            now += step;
-            (name, now * MS, f64::from(value))
-        };
-        steps.into_iter().map(event).collect()
-    })
-}
-
-proptest! {
-    #[test]
-    fn rows_are_those_of_a_simple_search(
-        events in events(0), a in method(), b in method(), tolerance in 0i64..80,
-        lag in -50i64..50, clock in any::<bool>(),
-    ) {
-        let mut options = json!({ "tolerance": format!("{tolerance}ms"), "fields": {
-            "a": { "field": "A.v", "method": a },
-            "b": { "field": "B.v", "method": b, "lag": format!("{lag}ms") } } });
-        options[if clock { "clock" } else { "rate" }] = if clock { json!("X") } else { json!(100) };
-        let found: Vec<(i64, Vec<f64>)> = aligned(options, &events).rows.into_iter()
-            .map(|(time, row)| (time, row.iter().map(|text| text.parse().unwrap()).collect()))
-            .collect();
-        let of = |wanted: &str, lag: i64| -> Vec<(i64, f64)> {
-            let of = events.iter().filter(|event| event.0 == wanted);
-            of.map(|event| (event.1 - lag * MS, event.2)).collect()
-        };
-        let (first, second) = (of("A", 0), of("B", lag));
-        let mut times: Vec<i64> = match clock {
-            true => of("X", 0).into_iter().map(|event| event.0).collect(),
-            false => (9_000 / 10..15_000 / 10).map(|step| step * 10 * MS).collect(),
-        };
-        times.dedup();
-        let row = |time: i64| {
-            let a = modelled(&first, time, a, tolerance * MS)?;
-            Some((time, vec![a, modelled(&second, time, b, tolerance * MS)?]))
-        };
-        let wanted: Vec<_> = times.into_iter().filter_map(row).collect();
-        prop_assert_eq!(found, wanted);
-    }
-
-    #[test]
-    fn batches_and_windows_do_not_matter(
-        events in events(10), method in method(), size in 1usize..9, missing in 0..2,
-        start in 9_900i64..10_300, length in 0i64..400,
-    ) {
-        let missing = ["drop", "null"][missing as usize];
-        let options = json!({ "rate": 100, "tolerance": "30ms", "missing": missing, "fields": {
-            "a": { "field": "A.v", "method": method }, "b": "B.v", "l": "A.q" } });
-        let whole = aligned(options.clone(), &events);
-        let pieces: Vec<&[TestEvent]> = events.chunks(size).collect();
-        let cut = Runner::new(options.clone(), TimeWindow::default()).all(&pieces).unwrap();
-        prop_assert_eq!(&cut.rows, &whole.rows);
-        prop_assert_eq!(&cut.sequences, &whole.sequences);
-        prop_assert_eq!(&cut.notes, &whole.notes);
-        let (start, end) = (start * MS, (start + length) * MS);
-        let window = TimeWindow { start: Some(start), end: Some(end) };
-        let part = Runner::new(options, window).all(&pieces).unwrap();
-        let wanted: Vec<_> =
-            whole.rows.into_iter().filter(|row| window.wants_time(row.0)).collect();
-        prop_assert_eq!(part.rows, wanted);
-    }
 }
