@@ -58,6 +58,23 @@ fn a_report_has_what_is_in_a_drive() {
 }
 
 #[test]
+fn events_of_no_known_type_are_undecoded_in_reports_and_checks() {
+    let folder = drive();
+    let opaque = ["convert", "drive.lcm", "--channel", "LOGGER_*", "--to", "opaque.lcm", "-q"];
+    run_sluice(&folder, &opaque).expect(0);
+    let figures = figures(&folder, &["opaque.lcm"], 0);
+    let channel = by_channel(&figures, "channels", "name", "LOGGER_STRING");
+    assert!(channel["events"].as_u64() > Some(0), "{channel}");
+    assert_eq!(channel["undecoded"], channel["events"]);
+    assert_eq!(figures["findings"][0]["kind"], "undecoded", "{}", figures["findings"]);
+    folder.write("u.toml", "[channels.\"*\"]\nundecoded = 0\n");
+    let check = ["check-log", "opaque.lcm", "--expect", "u.toml", "--json", "-q"];
+    let check: Value = serde_json::from_str(&run_sluice(&folder, &check).expect(4).text()).unwrap();
+    let found = check["unmet"][0]["found"].as_str().unwrap().to_owned();
+    assert!(found.starts_with(&format!("{} ", channel["undecoded"])), "{found}");
+}
+
+#[test]
 fn a_report_is_the_same_with_any_number_of_threads() {
     let folder = drive();
     for name in ["page.html", "figures.json"] {

@@ -5,19 +5,18 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use sluice_io::files;
-use sluice_io::output::MANIFEST;
 use sluice_model::options::InPaths;
 use sluice_model::{
     Batch, Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
 };
 
 use crate::input::{GroupSpan, TimeUnits};
+use crate::manifest::{is_empty_output, missing_tables};
 use crate::merge::{MergeReader, TableMerge};
 use crate::table::{GroupReader, ParquetTable, TARGET_BYTES};
 
@@ -39,6 +38,9 @@ pub struct Parquet {
     /// The units of INT96 times of tables opened before: choosing them reads whole columns.
     #[serde(skip)]
     time_units: Mutex<HashMap<PathBuf, TimeUnits>>,
+    /// The folders in which tables are missing, and a note about each.
+    #[serde(skip)]
+    missing: OnceLock<Vec<(PathBuf, String)>>,
 }
 
 sluice_model::register! {
@@ -81,21 +83,7 @@ fn may_declare_types(path: &Path) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Whether the manifest of a folder says that a sink `parquet` wrote no tables there.
-fn is_empty_output(folder: &Path) -> Result<bool, Error> {
-    #[derive(Deserialize)]
-    struct Manifest {
-        plugins: Vec<String>,
-        files: Vec<IgnoredAny>,
-    }
-    let Some(text) = files::read_if_exists(&folder.join(MANIFEST))? else { return Ok(false) };
-    let manifest: Result<Manifest, _> = serde_json::from_slice(&text);
-    Ok(manifest.is_ok_and(|manifest| {
-        manifest.files.is_empty() && manifest.plugins.iter().any(|plugin| plugin == NAME)
-    }))
-}
-
-const NAME: &str = "parquet";
+pub(crate) const NAME: &str = "parquet";
 
 /// What is read as one unit.
 enum TableInput {
@@ -149,6 +137,18 @@ impl Parquet {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes which tables are missing in the folder of an input.
+    fn note_missing_tables(&self, input: &Path, context: &ReadContext) {
+        let missing = self.missing.get_or_init(|| {
+            let folders = self.path.0.iter().flat_map(|name| files::folders(name).ok());
+            let note = |folder: PathBuf| missing_tables(&folder).map(|note| (folder, note));
+            folders.flatten().filter_map(note).collect()
+        });
+        for (_, note) in missing.iter().filter(|(folder, _)| input.starts_with(folder)) {
+            context.losses.note(note, 0);
+        }
+    }
+
     fn table_inputs(&self) -> Result<Vec<TableInput>, Error> {
         let mut pieces = Vec::new();
         for (name, inputs) in self.files_by_name()? {
@@ -180,7 +180,7 @@ fn open_channel_tables(paths: &[PathBuf]) -> Result<Option<Vec<ParquetTable>>, E
 
 /// Every Parquet file below a folder, by name. Names that start with a dot or an underscore are
 /// skipped.
-fn tables_below(folder: &Path) -> Result<Vec<Input>, Error> {
+pub(crate) fn tables_below(folder: &Path) -> Result<Vec<Input>, Error> {
     if let Some(mut objects) = files::objects_below(folder)? {
         objects.retain(|object| is_table_below(folder, &object.path));
         return Ok(objects);
@@ -208,7 +208,7 @@ fn tables_below(folder: &Path) -> Result<Vec<Input>, Error> {
 }
 
 /// Whether an object is a table, and no part of its path below the folder is hidden.
-fn is_table_below(folder: &Path, object: &Path) -> bool {
+pub(crate) fn is_table_below(folder: &Path, object: &Path) -> bool {
     let below = object.strip_prefix(folder).unwrap_or(object);
     let is_plain = |part: &OsStr| !part.to_string_lossy().starts_with(['.', '_']);
     below.iter().all(is_plain) && is_table(object)
@@ -289,8 +289,11 @@ impl Source for Parquet {
             // A damaged footer may have row groups inside of others.
             let is_it =
                 |group: &GroupSpan| group.start == split.start && Some(group.end) == split.end;
-            if table.has_footer_faults() && table.first_start(&context.query) == Some(split.start) {
-                table.report_footer(context);
+            if table.first_start(&context.query) == Some(split.start) {
+                self.note_missing_tables(&split.input, context);
+                if table.has_footer_faults() {
+                    table.report_footer(context);
+                }
             }
             let source = Some(&*context.source);
             let mut groups = table.matching_groups(&context.query, source, is_it);
@@ -302,6 +305,7 @@ impl Source for Parquet {
             if let TableInput::Merged { name, tables } = piece
                 && name == split.input
             {
+                self.note_missing_tables(&name, context);
                 tables.iter().for_each(|table| table.report_footer(context));
                 let tables = tables.into_iter().map(Arc::new).collect();
                 let merge = TableMerge::new(tables, &context.query, context)?;

@@ -126,7 +126,7 @@ pub struct ChannelFigures {
     pub events: u64,
     /// Bytes of payload.
     pub bytes: u64,
-    /// Events that have no decoded fields although types were given, or the log declares them.
+    /// Events without decoded fields: all of them if nothing decodes.
     pub undecoded: u64,
     /// The time of the first of them in the order of the log.
     pub first_undecoded: Option<i64>,

@@ -30,7 +30,7 @@ pub(crate) fn findings(figures: &Figures) -> Vec<Finding> {
             time: camera.first_bad,
         }
     }));
-    findings.extend(largest_first(figures, |c| c.undecoded, undecoded));
+    findings.extend(undecoded(figures));
     findings.extend(steps_back(figures));
     findings.extend(far_times(figures));
     findings.extend(missing(figures));
@@ -196,14 +196,28 @@ fn at(figures: &Figures, when: i64) -> String {
     }
 }
 
-fn undecoded(channel: &ChannelFigures) -> Finding {
-    let (count, all) = (units::count(channel.undecoded), units::pluralize(channel.events, "event"));
-    Finding {
-        kind: FindingKind::Undecoded,
-        text: format!("{}: {count} of {all} not decoded", name(&channel.name)),
-        channel: Some(channel.name.clone()),
-        time: channel.first_undecoded,
+/// One for each channel, or one for the log if nothing is decoded, mostly because no types are
+/// known.
+fn undecoded(figures: &Figures) -> Vec<Finding> {
+    let channels = figures.channels.len() as u64;
+    let all: u64 = figures.channels.iter().map(|channel| channel.undecoded).sum();
+    if channels > 1 && all > 0 && all == figures.events {
+        let (events, channels) =
+            (units::pluralize(figures.events, "event"), units::pluralize(channels, "channel"));
+        let text = format!("nothing decoded: {events} on {channels}");
+        return vec![Finding { kind: FindingKind::Undecoded, text, channel: None, time: None }];
     }
+    let of_channel = |channel: &ChannelFigures| {
+        let count = units::count(channel.undecoded);
+        let all = units::pluralize(channel.events, "event");
+        Finding {
+            kind: FindingKind::Undecoded,
+            text: format!("{}: {count} of {all} not decoded", name(&channel.name)),
+            channel: Some(channel.name.clone()),
+            time: channel.first_undecoded,
+        }
+    };
+    largest_first(figures, |channel| channel.undecoded, of_channel)
 }
 
 fn steps_back(figures: &Figures) -> Vec<Finding> {
@@ -342,6 +356,19 @@ mod tests {
             "A silent for 40.000 s, until the end of the log (usually every 100.0 ms)"
         );
         assert_eq!((found.len(), found[0].time), (1, Some(80 * SECOND as i64)));
+    }
+
+    #[test]
+    fn a_log_of_which_nothing_is_decoded_is_one_finding() {
+        let undecoded = |name| ChannelFigures { events: 10, undecoded: 10, ..channel(name, &[]) };
+        let mut log = figures(vec![undecoded("A"), undecoded("B")]);
+        log.events = 20;
+        assert_eq!(texts(&log), ["nothing decoded: 20 events on 2 channels"]);
+        log.channels[0].undecoded = 9;
+        assert_eq!(
+            texts(&log),
+            ["B: 10 of 10 events not decoded", "A: 9 of 10 events not decoded"]
+        );
     }
 
     #[test]

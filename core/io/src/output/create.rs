@@ -10,7 +10,7 @@ use super::faults::OutputStep;
 use super::file::{Destination, FrameWriter, HashingFile};
 use super::objects::temporary_dir_for;
 use super::renames::appeared_error;
-use super::targets::resolve_link;
+use super::targets::{check_name_length, resolve_link};
 use super::temporary::short;
 use super::{OutputFile, Outputs, Overwrite, folder_of};
 use crate::Error;
@@ -83,6 +83,7 @@ impl Outputs {
             return Ok(self.direct(target, io::stdout()));
         }
         let staged = self.prepare_parent(target)?;
+        check_name_length(target)?;
         if is_special(target) {
             let file = OpenOptions::new().write(true).open(target);
             let file = file.map_err(|e| Error::io("open", target, e))?;
@@ -177,6 +178,7 @@ impl Outputs {
             base: None,
             continues: false,
             whole: true,
+            events_in_file: Arc::default(),
         }
     }
 
@@ -188,21 +190,33 @@ impl Outputs {
         base: Option<u64>,
     ) -> OutputFile {
         let mut hasher = self.hash.then(blake3::Hasher::new);
-        let to = match packing {
+        let mut events_in_file = Arc::default();
+        let destination = match packing {
             Packing::Plain => Destination::Plain(file),
             Packing::Frames => {
                 let counted = HashingFile { disk: file, hasher: hasher.take(), bytes: 0 };
                 let frames = FrameWriter::new(counted, base, &self.tasks);
-                if base.is_some() {
-                    let events = Arc::clone(&frames.events_in_file);
-                    self.state().events_in_frames.insert(target.to_owned(), events);
-                }
+                events_in_file = Arc::clone(&frames.events_in_file);
                 Destination::Packed(Box::new(frames))
             }
         };
-        let (outputs, target, at) = (Arc::clone(self), target.to_owned(), at.to_owned());
-        let (bytes, continues, whole) = (0, false, true);
-        OutputFile { outputs, target, at, destination: to, hasher, bytes, base, continues, whole }
+        let (target, at) = (target.to_owned(), at.to_owned());
+        if base.is_some() {
+            let events = Arc::clone(&events_in_file);
+            self.state().events_in_growing.insert(target.clone(), events);
+        }
+        OutputFile {
+            outputs: Arc::clone(self),
+            target,
+            at,
+            destination,
+            hasher,
+            bytes: 0,
+            base,
+            continues: false,
+            whole: true,
+            events_in_file,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! One output that is being written: its destination, compression, length and hash.
 
 mod mark;
+mod rows;
 mod terminal;
 
 use std::fs::{self, File, OpenOptions};
@@ -16,6 +17,7 @@ use super::{Displacement, Outputs, Overwrite, PublishedFile, StagedOutput, folde
 use crate::Error;
 use crate::frames::{self, SeekTableBuilder};
 use crate::tasks::{Job, OrderedTasks, TaskPool};
+use rows::RowCounts;
 
 /// An output that is being written. If it is dropped without [`finish`](Self::finish), it is not
 /// published.
@@ -33,6 +35,8 @@ pub struct OutputFile {
     pub(super) continues: bool,
     /// Whether all writes succeeded.
     pub(super) whole: bool,
+    /// The events in the file, which others look at.
+    pub(super) events_in_file: Arc<AtomicU64>,
 }
 
 pub(super) enum Destination {
@@ -67,13 +71,6 @@ pub(super) struct FrameWriter {
     pub(super) events_in_file: Arc<AtomicU64>,
 }
 
-/// What the first bytes of a file hold.
-#[derive(Clone, Copy, Default)]
-struct RowCounts {
-    rows: u64,
-    events: u64,
-}
-
 struct CompressedFrame {
     packed: Vec<u8>,
     plain: usize,
@@ -95,18 +92,6 @@ impl FrameWriter {
             rows_in_file: 0,
             events_in_file: Arc::default(),
         }
-    }
-
-    fn set_counts(&mut self, counts: RowCounts) {
-        self.counts = counts;
-        if self.plain.is_empty() && self.frames.is_empty() {
-            self.put_counts(counts);
-        }
-    }
-
-    fn put_counts(&mut self, counts: RowCounts) {
-        self.rows_in_file = counts.rows;
-        self.events_in_file.store(counts.events, Ordering::Relaxed);
     }
 
     fn write(&mut self, target: &Path, mut bytes: &[u8]) -> Result<(), Error> {
@@ -264,15 +249,6 @@ impl OutputFile {
             hasher.update(bytes);
         }
         Ok(())
-    }
-
-    /// Says how many rows the bytes written so far hold, if they end with a whole one, and of how
-    /// many events, in the order in which the sink was given them: a compressed file that grows and
-    /// must end early has those in the frames before.
-    pub fn set_rows(&mut self, rows: u64, events: u64) {
-        if let Destination::Packed(packed) = &mut self.destination {
-            packed.set_counts(RowCounts { rows, events });
-        }
     }
 
     /// Makes everything written so far readable by others. Compressed output ends its current

@@ -138,8 +138,8 @@ pub struct Outputs {
 struct State {
     /// Files that grow under their final names.
     growing: BTreeMap<PathBuf, Arc<File>>,
-    /// The events in the frames of those that are compressed.
-    events_in_frames: BTreeMap<PathBuf, Arc<AtomicU64>>,
+    /// The events in each of them.
+    events_in_growing: BTreeMap<PathBuf, Arc<AtomicU64>>,
     /// Those of them that this run created.
     fresh: BTreeSet<PathBuf>,
     /// Those that others changed before they were complete.
@@ -263,10 +263,10 @@ impl Outputs {
         self.state().growing.keys().cloned().collect()
     }
 
-    /// The number of events in the frames of a compressed file that grows, as far as its sink
-    /// [says](OutputFile::set_rows), which rises while it is written; `None` for other targets.
-    pub fn events_in_frames(&self, target: &Path) -> Option<Arc<AtomicU64>> {
-        self.state().events_in_frames.get(&self.actual_path(target)).cloned()
+    /// The number of events in a file that grows, as far as its sink [says](OutputFile::set_rows),
+    /// which rises while it is written; `None` for other targets.
+    pub fn events_in_growing(&self, target: &Path) -> Option<Arc<AtomicU64>> {
+        self.state().events_in_growing.get(&self.actual_path(target)).cloned()
     }
 
     /// Brings what has been written to these files so far to disk when it is called, on any thread.

@@ -1,9 +1,10 @@
 //! Checks targets: whether a run may write there. Changes nothing.
 
 use std::fs;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use super::{Outputs, Overwrite};
+use super::{Outputs, Overwrite, folder_of};
 use crate::Error;
 use crate::files::{FileIdentity, is_stream};
 use crate::store::{StorePath, is_address};
@@ -60,6 +61,26 @@ impl Outputs {
         FileIdentity::read(path)
             .is_some_and(|identity| inputs.iter().any(|inputs| inputs.contains(&identity)))
     }
+}
+
+/// Refuses a name that is longer than its file system allows, which only renaming the complete file
+/// would find. Needs the target's folder to exist.
+pub(super) fn check_name_length(target: &Path) -> Result<(), Error> {
+    let is_too_long = || {
+        let found = fs::symlink_metadata(target);
+        found.is_err_and(|error| error.kind() == io::ErrorKind::InvalidFilename)
+    };
+    if is_address(target) || !is_too_long() {
+        return Ok(());
+    }
+    let len = target.file_name().map_or(0, |name| name.len());
+    let most = rustix::fs::statvfs(folder_of(target)).map(|fs| fs.f_namemax).ok();
+    let most = most.filter(|most| *most < len as u64);
+    let limit = most.map_or_else(
+        || "the path is longer than the system allows".to_owned(),
+        |most| format!("a name has at most {most} bytes here, this one has {len}"),
+    );
+    Err(Error::refused(format!("{limit}; choose a shorter one: {}", target.display())))
 }
 
 /// Resolves a link: its destination is replaced, and the link stays.

@@ -11,6 +11,10 @@ use super::{Outputs, TEMPORARY, folder_of};
 use crate::Error;
 use crate::store::is_address;
 
+/// The most bytes of a target's name in that of a temporary file. The rest, with two numbers of a
+/// process and one of a file, is shorter, and some file systems allow only 143 bytes.
+const MAX_SHORT_NAME: usize = 48;
+
 impl Outputs {
     /// Creates a temporary file in `folder` for a target of that name.
     pub(super) fn temporary(&self, folder: &Path, name: &str) -> Result<(PathBuf, File), Error> {
@@ -98,7 +102,8 @@ impl Outputs {
     }
 }
 
-/// A name, cut so that temporary names stay within the limits of file systems.
+/// A name, cut so that temporary names are no longer than file systems allow.
 pub(super) fn short(name: &str) -> String {
-    name.chars().take(48).collect()
+    let end = name.floor_char_boundary(MAX_SHORT_NAME);
+    name[..end].to_owned()
 }

@@ -19,7 +19,8 @@ const ROW_GROUPS: i16 = 4;
 const COLUMNS: i16 = 1;
 const CRYPTO_METADATA: i16 = 8;
 
-/// The longest page index that is kept in memory from when its checksum is computed.
+/// The longest page index that is kept in memory from when its checksum is computed. A longer one
+/// is at most a quarter of the file.
 const MAX_KEPT_INDEX: u64 = 8 << 20;
 /// The bytes of a longer one that are read at once.
 const CHECKED_AT_ONCE: u64 = 1 << 20;
@@ -44,23 +45,24 @@ pub(super) fn read(file: &TableBytes) -> Option<Footer> {
     let mut file =
         file.fetched(checksum_at, usize::try_from(file.len() - checksum_at).ok()?).ok()?;
     let before = file.get_bytes(checksum_at, (start - checksum_at) as usize).ok()?;
-    let checksum = FooterChecksum::from_bytes(&before);
-    if let Some(index_len) = checksum.and_then(|checksum| checksum_at.checked_sub(checksum.start))
-        && index_len <= MAX_KEPT_INDEX
-    {
-        let index = checksum_at - index_len;
-        file = file.fetched(index, usize::try_from(file.len() - index).ok()?).ok()?;
-    }
-    let fault = match checksum {
-        Some(FooterChecksum { start: index, crc32 }) => {
+    let Some(checksum) = FooterChecksum::from_bytes(&before) else {
+        return Some(Footer { bytes: file.get_bytes(start, len).ok()?, file, fault: None });
+    };
+    let index_len = checksum_at.checked_sub(checksum.start);
+    let fault = match index_len.filter(|len| *len <= MAX_KEPT_INDEX.max(checksum_at / 4)) {
+        None => Some("its checksum is not that of a page index and a footer".to_owned()),
+        Some(index_len) => {
+            if index_len <= MAX_KEPT_INDEX {
+                let len = usize::try_from(file.len() - checksum.start).ok()?;
+                file = file.fetched(checksum.start, len).ok()?;
+            }
             let mut found = crc32fast::Hasher::new();
-            add_bytes(&mut found, &file, index..checksum_at)?;
+            add_bytes(&mut found, &file, checksum.start..checksum_at)?;
             add_bytes(&mut found, &file, start..file.len())?;
-            let found = found.finalize();
-            (found != crc32)
-                .then(|| format!("expected the checksum {crc32:08x}, found {found:08x}"))
+            let (expected, found) = (checksum.crc32, found.finalize());
+            (found != expected)
+                .then(|| format!("expected the checksum {expected:08x}, found {found:08x}"))
         }
-        None => None,
     };
     Some(Footer { bytes: file.get_bytes(start, len).ok()?, file, fault })
 }

@@ -9,7 +9,7 @@ use sluice_io::escape::{portable, short_path_escaped};
 use sluice_kit::unnest::UnnestPiece;
 use sluice_model::{Batch, Error, Job, SinkContext};
 
-use super::tables::{GroupLimits, OpenTables, SequenceOrder, TableBuffer, TableKey};
+use super::tables::{GroupLimits, OpenTables, SequenceOrder, TableBuffer, TableKey, TableType};
 use super::{ParquetSink, TableLayout};
 use crate::columns;
 use crate::file::TableFile;
@@ -218,9 +218,11 @@ impl ParquetSink {
         let end = all.partition_point(|other| name_of(other).as_ref() <= Some(channel));
         let of_channel = all.get(first..end).unwrap_or_default();
         if of_channel.len() > 1 {
-            let name = kind.map_or_else(|| "raw".to_owned(), |kind| kind.to_string());
-            let of_kind = of_channel.iter().flatten().filter(|(_, of, _)| of == kind);
-            let before = of_kind.filter(|(.., at)| at < variant).count();
+            let name = kind.map_or_else(|| "raw".to_owned(), |kind| kind.key.to_string());
+            let type_key = |kind: &Option<TableType>| kind.map(|kind| kind.key);
+            let of_kind =
+                of_channel.iter().flatten().filter(|(_, of, _)| type_key(of) == type_key(kind));
+            let before = of_kind.filter(|(_, of, at)| (of, at) < (kind, variant)).count();
             let number = if before == 0 { String::new() } else { format!("-{before}") };
             path.push(format!("schema={name}{number}"));
         }

@@ -48,8 +48,8 @@ pub struct ParquetSink {
     /// have a lower level where that is as small.
     #[serde(default = "usual_level", deserialize_with = "level")]
     level: i32,
-    /// Whether tables have a column with the events' bytes: `auto` if they were not decoded, `keep`
-    /// always, `drop` never.
+    /// Whether tables have a column with the events' bytes: `auto` if they were not decoded, or
+    /// only in part, `keep` always, `drop` never.
     #[serde(default)]
     payload: PayloadColumn,
     /// The fields of decoded messages to write as flat columns, in this order, named by their
@@ -240,9 +240,10 @@ impl ParquetSink {
     }
 
     fn has_payload_column(&self, key: &TableKey) -> bool {
-        let decoded = matches!(key, Some((_, Some(_), _))) || self.layout() == TableLayout::Rows;
+        let table_type = key.as_ref().and_then(|(_, kind, _)| *kind);
+        let is_decoded = table_type.is_some() || self.layout() == TableLayout::Rows;
         match self.payload {
-            PayloadColumn::Auto => !decoded,
+            PayloadColumn::Auto => !is_decoded || table_type.is_some_and(|kind| kind.is_partial),
             PayloadColumn::Keep => true,
             PayloadColumn::Drop => false,
         }

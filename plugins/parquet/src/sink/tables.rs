@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use sluice_kit::unnest::UnnestPiece;
 use sluice_model::{
-    Batch, ChannelId, ChannelSet, Channels, Error, Name, PrepareContext, SinkContext, TypeKey,
-    Written,
+    Batch, ChannelId, ChannelSet, Channels, Error, Name, Payloads, PrepareContext, Rows,
+    SinkContext, TypeKey, Written,
 };
 
 use super::ParquetSink;
@@ -17,7 +17,15 @@ use crate::meta::{ChannelMeta, in_file_order};
 use crate::projection::{ProjectionMatches, TableProjection};
 
 /// The key of a table: `None` for the table of all events, or channel, type and variant.
-pub(super) type TableKey = Option<(Arc<str>, Option<TypeKey>, u32)>;
+pub(super) type TableKey = Option<(Arc<str>, Option<TableType>, u32)>;
+
+/// The type of the messages in a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct TableType {
+    pub(super) key: TypeKey,
+    /// Whether the columns are parts of messages whose payloads hold the rest.
+    pub(super) is_partial: bool,
+}
 
 /// Events partitioned by table.
 #[derive(Default)]
@@ -45,7 +53,7 @@ impl ParquetSink {
         for (mut key, part) in self.split_by_table(&batch, context)? {
             let (part, message) = projection.drop_empty_lists(part, &mut matches)?;
             if let (Some((_, kind, _)), Some(message)) = (&mut key, message) {
-                *kind = Some(message.key);
+                *kind = Some(TableType { key: message.key, is_partial: false });
             }
             without_rows -= part.len() as u64;
             if !part.is_empty() {
@@ -82,12 +90,18 @@ impl ParquetSink {
         let parts = by_name.into_iter().map(|((name, kind), mut events)| {
             events.sort_unstable();
             let rows = batch.rows().get(kind).cloned();
-            let key = Some((name, rows.as_ref().map(|rows| rows.message.key), 0));
+            let key = Some((name, rows.as_ref().map(|rows| self.table_type(rows)), 0));
             let part = batch.clone().with_rows(rows.into_iter().collect()).take(events);
             let keeps_payloads = self.has_payload_column(&key);
             (key, if keeps_payloads { part.owned() } else { part.without_payloads() })
         });
         Ok(parts.collect())
+    }
+
+    /// The type of the table for these rows. Whoever selects fields needs no payloads.
+    fn table_type(&self, rows: &Rows) -> TableType {
+        let is_partial = rows.message.is_part() && rows.payloads == Payloads::Kept;
+        TableType { key: rows.message.key, is_partial: is_partial && self.fields.is_none() }
     }
 }
 

@@ -220,6 +220,45 @@ fn partial_messages_do_not_claim_to_be_complete() {
 }
 
 #[test]
+fn payloads_of_messages_of_which_only_parts_are_decoded_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = format!("{}/", folder.path().display());
+    for (options, is_kept) in [
+        (json!({ "path": path }), true),
+        (json!({ "path": path, "unnest": "points" }), false),
+        (json!({ "path": path, "fields": ["utime"] }), false),
+        (json!({ "path": path, "payload": "drop" }), false),
+    ] {
+        let context = context(64 << 20);
+        let batch = scans(0, 50, &context.channels);
+        let rows = batch.rows()[0].clone();
+        let message = MessageType::part("scan", TypeKey(5)).into();
+        let gone = rows.pick(&[0]);
+        let gone = Rows { payloads: Payloads::Gone, message: Arc::clone(&message), ..gone };
+        let kept = rows.pick(&(1..rows.events.len() as u32).collect::<Vec<_>>());
+        let batch = batch.with_rows(vec![gone, Rows { message, ..kept }]);
+        write(options.clone(), vec![batch], &context).unwrap();
+        let kept = folder.path().join(match is_kept {
+            true => "channel=A/schema=0000000000000005-1/part-00000.parquet",
+            false => "channel=A/part-00000.parquet",
+        });
+        let has_payload = |table: &Path| {
+            let table = footer(table);
+            let columns = table.metadata().file_metadata().schema_descr().columns();
+            columns.iter().any(|column| column.name() == "payload")
+        };
+        assert_eq!(has_payload(&kept), is_kept, "{options}");
+        if is_kept {
+            let gone = "channel=A/schema=0000000000000005/part-00000.parquet";
+            assert!(!has_payload(&folder.path().join(gone)), "{options}");
+            let events = read(&kept).unwrap().events;
+            assert!(events.iter().all(|event| !event.payload.is_empty()), "{events:?}");
+            std::fs::remove_dir_all(folder.path()).unwrap();
+        }
+    }
+}
+
+#[test]
 fn fields_keep_what_they_say_of_themselves() {
     let folder = tempfile::tempdir().unwrap();
     let context = context(64 << 20);

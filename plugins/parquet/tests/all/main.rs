@@ -8,6 +8,7 @@ mod footer;
 mod foreign;
 mod hostile;
 mod kit;
+mod manifest;
 mod rows_layout;
 mod tables;
 mod twelve_bytes;

@@ -116,7 +116,6 @@ impl Collection {
             self.fields_of(part).iter().enumerate().map(|(nth, field)| {
                 field.figures(plots.is_plotted(at, nth).then_some(grid), width)
             });
-        let has_rows = !self.part.census.named.is_empty();
         ChannelFigures {
             name: channel.name.text().to_owned(),
             source: channel.source.to_string(),
@@ -124,8 +123,8 @@ impl Collection {
             types: self.types(census, channel),
             events: times.events,
             bytes: census.bytes,
-            undecoded: if has_rows { part.without_rows } else { 0 },
-            first_undecoded: part.first_without_rows.filter(|_| has_rows),
+            undecoded: part.without_rows,
+            first_undecoded: part.first_without_rows,
             first: times.earliest,
             last: times.latest,
             steps_back: times.steps_back,

@@ -151,6 +151,14 @@ fn a_channel_has_its_rate_gap_and_timeline() {
 }
 
 #[test]
+fn a_log_of_which_nothing_is_decoded_has_only_undecoded_events() {
+    let figures = figures([part(&[(0, 1, None), (0, 2, None), (1, 3, None)])], &channels());
+    let counts = figures.channels.iter().map(|channel| (channel.events, channel.undecoded));
+    assert_eq!(counts.collect::<Vec<_>>(), [(2, 2), (1, 1)]);
+    assert_eq!(figures.channels[0].first_undecoded, Some(1));
+}
+
+#[test]
 fn an_absurd_time_leaves_the_time_line_as_it_is() {
     let channels = channels();
     let drive = 1_600_000_000_000_000_000;

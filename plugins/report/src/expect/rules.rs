@@ -230,8 +230,10 @@ fn read_table(
         rules.fields = checked_fields(rules.fields)?;
         let offset = span.start;
         let pattern = Pattern::parse(name.get_ref());
-        let pattern =
-            pattern.map_err(|message| Mistake { span, message, help: None, detail: None })?;
+        let pattern = pattern.map_err(|message| {
+            let message = without_drawing(&message).into_owned();
+            Mistake { span, message, help: None, detail: None }
+        })?;
         Ok(ChannelExpectation { pattern, offset, rules })
     };
     let channels = file.channels.into_iter().map(channel);
@@ -252,7 +254,12 @@ fn single_rules<'t>(table: &DeTable<'t>, path: &mut Vec<String>) -> Vec<DeTable<
         );
         let values = match value.get_ref() {
             DeValue::Table(inner) if is_group && !inner.is_empty() => {
-                let inner = single_rules(inner, path).into_iter();
+                let mut inner = single_rules(inner, path);
+                // A mistake in a rule hides one in the pattern.
+                if matches!(path[..], [_, _]) {
+                    inner.push(DeTable::new());
+                }
+                let inner = inner.into_iter();
                 inner.map(|one| Spanned::new(value.span(), DeValue::Table(one))).collect()
             }
             _ => vec![value.clone()],
@@ -293,7 +300,8 @@ fn rendered(mistakes: &[Mistake], name: &str, text: &str) -> String {
 /// The parser's error with its place, in plain words.
 fn toml_mistake(error: &toml::de::Error, text: &str) -> Mistake {
     let span = error.span().unwrap_or(text.len()..text.len());
-    let message = error.message().lines().next().unwrap_or_default();
+    let message = without_drawing(error.message());
+    let message = message.lines().next().unwrap_or_default();
     let unknown = unknown_key(message);
     let help = unknown.and_then(|(key, known)| {
         let near = suggestion::nearest(key, &known).map(|near| format!("did you mean `{near}`?"));
@@ -305,6 +313,13 @@ fn toml_mistake(error: &toml::de::Error, text: &str) -> Mistake {
         None => plainly(message),
     };
     Mistake { span: first_line(span, text), message, help, detail: None }
+}
+
+/// A message without the drawing that mistakes in regular expressions come with.
+fn without_drawing(message: &str) -> Cow<'_, str> {
+    let drawn = message.split_once("regex parse error:");
+    let parts = drawn.and_then(|(what, drawing)| Some((what, drawing.rsplit_once("error: ")?.1)));
+    parts.map_or(message.into(), |(what, reason)| format!("{what}{reason}").into())
 }
 
 /// The key that `message` says is unknown, and the known ones.
@@ -370,7 +385,10 @@ mod tests {
         assert!(message.contains("not a duration"), "{message}");
         let (line, _, message, _) = mistake("[log]\ndamage = 0\n[channels.\"re:(\"]\n");
         assert_eq!(line, 3);
-        assert!(message.contains("not a regular expression"), "{message}");
+        assert_eq!(message, "`(` is not a regular expression: unclosed group");
+        let (line, _, message, _) = mistake("[channels.A]\ntype = \"re:(\"\n");
+        assert_eq!(line, 2);
+        assert!(message.contains("`(` is not a regular expression: unclosed group"), "{message}");
         for text in ["log = -1\n", "[channels]\nA = 1\n"] {
             let (_, _, message, _) = mistake(text);
             assert!(message.ends_with("expected a table"), "{message}");
@@ -390,12 +408,13 @@ mod tests {
                     [channels.G]\nrate = \"fast\"\nmaxgap = 1\n\
                     fields.\"a[\" = { min = 1 }\nfields.b = { min = 2, max = 1 }\n\
                     [channels.\"re:(\"]\nrate = 1\ncount = true\nmax_gap = 1\n\
-                    [channels.R]\ncount = 1\n[others]\n";
+                    [channels.R]\ncount = 1\n[others]\n\
+                    [channels.\"re:[\"]\ncount = { min = 5, max = 2 }\n";
         let mistakes = parse(text).unwrap_err();
         let lines = mistakes.iter().map(|mistake| mistake.position(text).0);
-        assert_eq!(lines.collect::<Vec<_>>(), [2, 3, 5, 6, 7, 8, 9, 11, 15]);
+        assert_eq!(lines.collect::<Vec<_>>(), [2, 3, 5, 6, 7, 8, 9, 11, 15, 16, 17]);
         let shown = rendered(&mistakes, "expect.toml", text);
-        assert!(shown.starts_with("the expectations have 9 mistakes\n\nerror: "), "{shown}");
+        assert!(shown.starts_with("the expectations have 11 mistakes\n\nerror: "), "{shown}");
         assert!(shown.contains("`missing_number`") && shown.contains("`others`"), "{shown}");
         let many: String = (0..200).map(|key| format!("key_{key} = 1\n")).collect();
         let shown = rendered(&parse(&many).unwrap_err(), "expect.toml", &many);

@@ -187,6 +187,7 @@ fn nothing_decoded_is_not_everything_decoded() {
     let mut log = figures(&["POSE"]);
     (log.channels[0].types, log.channels[0].fields) = (Vec::new(), Vec::new());
     log.channels[0].latency = None;
+    log.channels[0].undecoded = log.channels[0].events;
     for rule in ["undecoded = 0", "type = \"*\"", "latency = 1", "fields.x = {}"] {
         assert_eq!(failing(&format!("[channels.POSE]\n{rule}"), &log).len(), 1, "{rule}");
     }

@@ -46,7 +46,7 @@ fn heads(with_sparks: bool) -> Markup {
         ("Rate", "Median; below it the rates that 1 % of intervals are slower and faster than"),
         ("Longest gap", "The longest interval between two events, and when it begins"),
         ("Bytes", "Bytes of payload, and their share of the log"),
-        ("Undecoded", "Events without decoded fields although their type is declared"),
+        ("Undecoded", "Events without decoded fields"),
         ("Steps back", "Events earlier than the one before them on the channel"),
         ("Not a number", "Values of fields that are NaN or infinite"),
     ];

@@ -15,7 +15,7 @@ use sluice_model::{
 use super::connections::{BagChannels, Connections, MAX_DESCRIPTION};
 use super::index::BagIndex;
 use super::window::{BagWindow, FoundAt};
-use super::wire::{MAGIC, Record, RecordHeader, max_packed};
+use super::wire::{BagCompression, MAGIC, Record, RecordHeader, max_packed};
 
 mod boundaries;
 mod chunks;
@@ -174,6 +174,7 @@ impl BagReader {
             self.chunks_found = self.chunks_found.saturating_add(1);
             self.last_chunk_end = at.saturating_add(record.len());
             self.is_summary = false;
+            self.window.set_packed(compression != BagCompression::None);
             let is_excess = self.index_at > 0 && self.chunks_found > self.chunks_expected;
             if is_excess && self.connections.are_unsure() {
                 self.leave_bag();

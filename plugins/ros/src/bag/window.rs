@@ -8,7 +8,7 @@ use sluice_io::LogWindow;
 use sluice_io::files::LogFile;
 use sluice_model::Error;
 
-use super::wire::{MAGIC, MAX_HEADER, NoRecord, OP_FIELD, Record};
+use super::wire::{MAGIC, MAX_HEADER, NoRecord, OP_FIELD, Record, RecordHeader};
 
 /// What is read at once.
 const WINDOW: usize = 64 << 10;
@@ -25,6 +25,8 @@ pub(crate) struct BagWindow {
     max_record: u64,
     /// Whether the bytes of damaged ranges are kept.
     keeps_bytes: bool,
+    /// Whether chunks are compressed, so that messages are only in them.
+    is_packed: bool,
 }
 
 /// What is at a position.
@@ -40,7 +42,13 @@ pub(crate) enum FoundAt {
 
 impl BagWindow {
     pub(crate) fn new(log: LogFile, max_record: u64) -> Self {
-        Self { log, window: LogWindow::default(), max_record, keeps_bytes: false }
+        Self { log, window: LogWindow::default(), max_record, keeps_bytes: false, is_packed: false }
+    }
+
+    /// Says whether chunks are compressed. Their bytes may look like messages, since parts of them
+    /// can be uncompressed, so a search does not find any.
+    pub(crate) fn set_packed(&mut self, is_packed: bool) {
+        self.is_packed = is_packed;
     }
 
     /// Keeps the bytes of damaged ranges of a stream, as far as they are not too long.
@@ -146,7 +154,7 @@ impl BagWindow {
     }
 
     /// The position of the next record from `from` on that another one follows, or the end of the
-    /// bag.
+    /// bag. No message if chunks [are compressed](Self::set_packed).
     pub(crate) fn search(&mut self, from: u64) -> Result<u64, Error> {
         let finder = Finder::new(OP_FIELD);
         let mut at = from;
@@ -183,6 +191,18 @@ impl BagWindow {
         if start + record.data_at as u64 <= hit || record.len() > self.max_record {
             return Ok(false);
         }
-        self.goes_on(start + record.len())
+        let next = start + record.len();
+        match record.header {
+            RecordHeader::Message { .. } if self.is_packed => Ok(false),
+            // Behind the last chunk, others follow, or what the bag says of its chunks.
+            RecordHeader::Connection { .. } if self.is_packed => {
+                let FoundAt::Record(next) = self.place(next)? else { return Ok(false) };
+                Ok(matches!(
+                    next.header,
+                    RecordHeader::Connection { .. } | RecordHeader::ChunkInfo(_)
+                ))
+            }
+            _ => self.goes_on(next),
+        }
     }
 }

@@ -206,12 +206,12 @@ fn bag_fields(fields: &[(&str, &[u8])]) -> Vec<u8> {
     fields.iter().flat_map(field).collect()
 }
 
-fn bag_record(header: &[(&str, &[u8])], data: &[u8]) -> Vec<u8> {
+pub(crate) fn bag_record(header: &[(&str, &[u8])], data: &[u8]) -> Vec<u8> {
     let part = |bytes: &[u8]| [&(bytes.len() as u32).to_le_bytes()[..], bytes].concat();
     [part(&bag_fields(header)), part(data)].concat()
 }
 
-fn connection(id: u32, topic: &[u8]) -> Vec<u8> {
+pub(crate) fn connection(id: u32, topic: &[u8]) -> Vec<u8> {
     let description = bag_fields(&[("topic", topic), ("type", b"t/T")]);
     bag_record(&[("op", &[7]), ("conn", &id.to_le_bytes()), ("topic", topic)], &description)
 }

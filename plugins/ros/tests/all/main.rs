@@ -5,4 +5,5 @@
 mod bags;
 mod cases;
 mod gaps;
+mod packed;
 mod peers;

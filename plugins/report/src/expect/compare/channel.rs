@@ -156,10 +156,7 @@ impl Comparing<'_> {
         channel: &ChannelFigures,
         rule: Option<Rule<Limit>>,
     ) -> Option<Failure<'static>> {
-        // Without any type, nothing was decoded.
-        let has_types = !channel.types.is_empty();
-        let found = if has_types { channel.undecoded } else { channel.events };
-        let failure = limited("undecoded", found, channel, rule)?;
+        let failure = limited("undecoded", channel.undecoded, channel, rule)?;
         let first = channel.first_undecoded.map(|first| self.when(first, first));
         Some(Failure { when: first, ..failure })
     }

@@ -54,6 +54,7 @@ impl BagReader {
         (self.connections, self.channels) = Default::default();
         (self.index_at, self.chunks_expected, self.chunks_found) = (0, 0, 0);
         (self.is_summary, self.has_gap) = (false, false);
+        self.window.set_packed(false);
     }
 
     /// Forgets what was declared before damage: another bag has begun in there.

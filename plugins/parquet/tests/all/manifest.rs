@@ -1,0 +1,68 @@
+//! Tables that the manifest of their folder lists and that are missing are told.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+use sluice_kit::contract::gather_with;
+use sluice_model::ReadContext;
+
+use crate::kit::{batch, context, drive, files, source, write};
+
+/// The notes of reading this folder, and how many events it has.
+fn notes(folder: &Path) -> (Vec<String>, usize) {
+    let context = ReadContext::standalone("test");
+    let found = gather_with(&*source(folder), 1 << 20, &context).unwrap();
+    assert_eq!(found.damage, []);
+    let notes = context.losses.take_notes().into_iter().map(|(note, _)| note);
+    (notes.collect(), found.events.len())
+}
+
+#[test]
+fn tables_that_are_missing_beside_a_manifest_are_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tables/");
+    let (events, context) = (drive(500), context(64 << 20));
+    write(json!({ "path": path }), vec![batch(&events, &context.channels)], &context).unwrap();
+    let mut names: Vec<String> = files(&path).into_keys().collect();
+    names.retain(|name| name.ends_with(".parquet"));
+    assert_eq!(names.len(), 5);
+    let listed: Vec<_> = names.iter().map(|name| json!({ "path": name })).collect();
+    let listed = json!({ "plugins": ["parquet"], "files": listed });
+    fs::write(path.join("_manifest.json"), listed.to_string()).unwrap();
+    assert_eq!(notes(&path), (vec![], 500));
+    // One table that is left is not merged.
+    for (left, shown) in
+        [(4, "lists 5 tables, 1 of them missing: "), (1, "4 of them missing, such as ")]
+    {
+        names.iter().skip(left).for_each(|name| drop(fs::remove_file(path.join(name))));
+        let (notes, events) = notes(&path);
+        let [note] = &notes[..] else { panic!("{notes:?}") };
+        assert!(events < 500 && note.contains(shown), "{note}");
+        assert!(note.contains(&names[left]) && note.contains("`sluice verify`"), "{note}");
+    }
+    fs::remove_file(path.join("_manifest.json")).unwrap();
+    assert_eq!(notes(&path).0, [""; 0]);
+}
+
+#[test]
+fn a_manifest_can_only_name_tables_of_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tables/");
+    let (events, context) = (drive(50), context(64 << 20));
+    write(json!({ "path": path }), vec![batch(&events, &context.channels)], &context).unwrap();
+    let names = [
+        "../a.parquet",
+        "/b.parquet",
+        "log.txt",
+        ".c.parquet",
+        "",
+        "_d/e.parquet",
+        "x/../f.parquet",
+    ];
+    let listed: Vec<_> = names.iter().map(|name| json!({ "path": name })).collect();
+    for manifest in [json!({ "files": listed }), json!({ "files": 7 }), json!([[[]]])] {
+        fs::write(path.join("_manifest.json"), manifest.to_string()).unwrap();
+        assert_eq!(notes(&path), (vec![], 50));
+    }
+}

@@ -1,0 +1,84 @@
+//! Messages are never found in the compressed bytes of a chunk, however it is damaged: LZ4 keeps
+//! text that does not repeat as it is, and a message may be found in there with other bytes.
+
+use std::io::Write;
+
+use lz4_flex::frame::{FrameEncoder, FrameInfo};
+use sluice_kit::contract::{SourceContents, gather, overwrite};
+
+use crate::bags::{bag_record, connection, source};
+
+fn packed_chunk(records: &[u8]) -> Vec<u8> {
+    let info = FrameInfo::new().content_checksum(true);
+    let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+    encoder.write_all(records).unwrap();
+    let packed = encoder.finish().unwrap();
+    let len = (records.len() as u32).to_le_bytes();
+    bag_record(&[("op", &[5]), ("compression", b"lz4"), ("size", &len)], &packed)
+}
+
+/// Its header does not repeat anything, as zeros would.
+fn message(seconds: u32, text: &[u8]) -> Vec<u8> {
+    let time = [seconds.to_le_bytes(), 123_456_789u32.to_le_bytes()].concat();
+    bag_record(&[("op", &[2]), ("conn", &[0; 4]), ("time", &time)], text)
+}
+
+/// A bag that was not closed, and where its last chunk begins, which is one message.
+fn bag() -> (Vec<u8>, usize) {
+    let head: [(&str, &[u8]); 4] =
+        [("op", &[3]), ("index_pos", &[0; 8]), ("conn_count", &[0; 4]), ("chunk_count", &[0; 4])];
+    let first = [connection(0, b"/a"), message(1, b"the first")].concat();
+    let front = [b"#ROSBAG V2.0\n", &bag_record(&head, b"")[..], &packed_chunk(&first)].concat();
+    let last = packed_chunk(&message(2, b"the second: 111111111111111"));
+    let start = front.len();
+    ([front, last].concat(), start)
+}
+
+fn read(bag: &[u8]) -> SourceContents {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.bag");
+    overwrite(&path, bag).unwrap();
+    gather(&*source(&path), u64::MAX).unwrap()
+}
+
+#[test]
+fn no_message_is_made_of_the_compressed_bytes_of_a_cut_chunk() {
+    let (bag, start) = bag();
+    let whole = read(&bag);
+    assert_eq!((whole.events.len(), whole.damage.len()), (2, 0), "{:?}", whole.damage);
+    for cut in start + 1..bag.len() {
+        let found = read(&bag[..cut]);
+        assert!(whole.events.starts_with(&found.events), "cut at {cut}: {:?}", found.events);
+        // The messages are complete before the end mark and the checksum of the frame.
+        let is_complete = found.events == whole.events;
+        assert!(is_complete || (cut + 8 < bag.len() && !found.damage.is_empty()), "cut at {cut}");
+    }
+}
+
+#[test]
+fn no_message_is_made_of_the_compressed_bytes_of_a_cut_chunk_with_a_damaged_header() {
+    let (bag, start) = bag();
+    let whole = read(&bag);
+    for cut in bag.len() - 12..=bag.len() {
+        for place in start..bag.len().min(start + 60) {
+            let mut bytes = bag[..cut].to_vec();
+            bytes[place] ^= 0x20;
+            let found = read(&bytes);
+            let is_right = found.events.iter().all(|event| whole.events.contains(event));
+            assert!(is_right, "cut at {cut}, changed at {place}: {:?}", found.events);
+        }
+    }
+}
+
+#[test]
+fn a_chunk_behind_a_packed_one_with_a_wrong_length_is_read() {
+    let (mut bag, start) = bag();
+    bag.extend(packed_chunk(&message(3, b"the third")));
+    let whole = read(&bag);
+    assert_eq!(whole.events.len(), 3);
+    // The most significant byte of the length of its data, behind the header.
+    let header = u32::from_le_bytes(bag[start..start + 4].try_into().unwrap()) as usize;
+    bag[start + 4 + header + 2] ^= 1;
+    let found = read(&bag);
+    assert_eq!(found.events, whole.events);
+}
