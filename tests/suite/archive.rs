@@ -164,6 +164,66 @@ fn a_truncated_archive_gives_its_complete_frames() {
     }
 }
 
+/// The lines that `cat` prints of a log, which have all that an event has.
+fn lines(folder: &Folder, name: &str, status: i32) -> Vec<u8> {
+    run_sluice(folder, &["cat", name, "--json", "--payload"]).expect(status).stdout
+}
+
+#[test]
+fn a_wrong_byte_in_a_seek_table_is_damage_and_costs_no_event() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(7, 40)));
+    for name in ["drive.lcm.zst", "drive.vel.zst", "drive.arrow.zst"] {
+        let convert = ["convert", "in.lcm", "--to", name, "--sink-option", "frame=1KiB"];
+        run_sluice(&folder, &convert).expect(0);
+        run_sluice(&folder, &["verify", name]).expect(0);
+        let (good, whole) = (folder.read(name), lines(&folder, name, 0));
+        let count = u32::from_le_bytes(*good[good.len() - 9..].first_chunk().unwrap()) as usize;
+        let (end, table) = (good.len(), good.len() - 17 - count * 8);
+        // The header, lengths of the first and the last frame, the count, the flags, the magic.
+        for at in [table, table + 4, table + 8, table + 13, end - 13, end - 9, end - 5, end - 1] {
+            let mut bad = good.clone();
+            bad[at] ^= 16;
+            folder.write(name, bad);
+            let what = format!("byte {at} of {name}");
+            let verified = run_sluice(&folder, &["verify", name]).expect(3).text();
+            let is_told = ["seek table", "expected a frame"].iter().any(|w| verified.contains(w));
+            assert!(is_told, "{what}: {verified}");
+            assert!(lines(&folder, name, 3) == whole, "{what}");
+        }
+        folder.write(name, &good[..table]);
+        let verified = run_sluice(&folder, &["verify", name]).expect(3).text();
+        assert!(verified.contains("seek table is missing"), "{name}: {verified}");
+    }
+    // Another program makes none.
+    folder.write("other.lcm.zst", zstd::bulk::compress(&folder.read("in.lcm"), 3).unwrap());
+    run_sluice(&folder, &["verify", "other.lcm.zst"]).expect(0);
+}
+
+#[test]
+fn a_compressed_log_of_which_nothing_is_left_is_cut_off() {
+    let folder = Folder::new();
+    for name in ["log.lcm.zst", "log.vel.zst", "log.mcap.zst"] {
+        for len in 0..4 {
+            folder.write(name, &[0x28, 0xb5, 0x2f][..len]);
+            for arguments in [
+                &["verify", name][..],
+                &["info", name],
+                &["convert", name, "--to", "out.jsonl", "--overwrite"],
+            ] {
+                let ran = run_sluice(&folder, arguments);
+                let said = format!("{}{}", ran.text(), ran.stderr);
+                assert_eq!(ran.code, Some(3), "{arguments:?}, {len} bytes: {said}");
+                assert!(said.contains("cut off"), "{arguments:?}, {len} bytes: {said}");
+            }
+        }
+    }
+    folder.write("none.lcm", b"");
+    run_sluice(&folder, &["verify", "none.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "none.lcm", "--to", "none.lcm.zst"]).expect(0);
+    run_sluice(&folder, &["verify", "none.lcm.zst"]).expect(0);
+}
+
 #[test]
 fn archives_and_plain_logs_are_read_together() {
     let folder = folder();

@@ -456,6 +456,40 @@ fn compressed_and_piped_logs_have_the_same_damage_at_the_same_places() {
     }
 }
 
+#[test]
+fn an_erased_block_of_a_vel_log_costs_only_the_messages_in_it() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&(0..400).map(event).collect::<Vec<_>>()));
+    let convert = ["convert", "in.lcm", "--to", "in.vel", "--sink-option", "index=none"];
+    run_sluice(&folder, &convert).expect(0);
+    let good = folder.read("in.vel");
+    let lines = |options: &[&str], code| {
+        let cat = ["cat", "in.vel", "--json", "--payload"];
+        run_sluice(&folder, &[&cat[..], options].concat()).expect(code).text()
+    };
+    let whole = lines(&[], 0);
+    let mut bad = good.clone();
+    bad[5_030..9_126].fill(0xff);
+    folder.write("in.vel", &bad);
+    let found = lines(&[], 3);
+    let read = found.lines().filter(|line| whole.lines().any(|event| event == *line)).count();
+    let in_block = 4_096 / (good.len() / 400) + 2;
+    assert!((400 - in_block..400).contains(&read), "{read}");
+    assert!(found.lines().last() == whole.lines().last());
+    let verified = run_sluice(&folder, &["verify", "in.vel"]).expect(3).text();
+    assert!(verified.contains("an end mark before further messages"), "{verified}");
+    // As the format says.
+    let stopped = lines(&["--source-option", "after_damage=stop"], 0);
+    assert!(whole.lines().next() == stopped.lines().next());
+    assert!((10..read).contains(&stopped.lines().count()));
+    // Nothing that may be a message follows the mark.
+    for rest in [&[0; 5_000][..], &[0xff; 5_000], &good[..12], b"leftover text"] {
+        folder.write("in.vel", [&good[..], &[0xff; 4], rest].concat());
+        assert!(lines(&[], 0) == whole);
+        run_sluice(&folder, &["verify", "in.vel"]).expect(0);
+    }
+}
+
 const POLICY: &str = r#"
 [sources.log]
 plugin = "lcm-log"

@@ -28,7 +28,8 @@ pub const DEFAULT_LEN: usize = 1 << 20;
 pub const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// The magic of our skippable frames, including the seek table.
 pub(crate) const SKIPPABLE: [u8; 4] = [0x5e, 0x2a, 0x4d, 0x18];
-const SKIPPABLE_HEADER: u64 = 8;
+/// The length of the header of a skippable frame.
+pub const SKIPPABLE_HEADER: u64 = 8;
 
 /// The footer of a seek table: number of frames (four bytes), flags (one), magic (four).
 const FOOTER: u64 = 9;
@@ -170,6 +171,11 @@ impl FrameSpan {
     pub fn end(&self) -> u64 {
         self.start + u64::from(self.compressed_len)
     }
+
+    /// The decompressed length of all frames up to it.
+    pub fn content_end(&self) -> u64 {
+        self.content_start + u64::from(self.content_len)
+    }
 }
 
 /// The start of a file's seek table; `None` if it has none.
@@ -243,6 +249,12 @@ impl SeekTableBuilder {
         self.0.is_empty()
     }
 
+    /// The decompressed length of all frames.
+    pub fn content_len(&self) -> u64 {
+        let (lengths, _) = self.0.as_chunks::<4>();
+        lengths.iter().skip(1).step_by(2).map(|len| u64::from(u32::from_le_bytes(*len))).sum()
+    }
+
     /// Adds the next frame, with its compressed and decompressed length.
     pub fn push(&mut self, packed: usize, plain: usize) -> io::Result<()> {
         if self.0.len() / ENTRY >= MAX_FRAMES {
@@ -308,6 +320,7 @@ mod tests {
         table.push(0x0102, 0x03_0405).unwrap();
         table.push(0x0607, 0).unwrap();
         assert!(table.push(1 << 32, 0).is_err());
+        assert_eq!(table.content_len(), 0x03_0405);
         let expected = [
             &[0x5e, 0x2a, 0x4d, 0x18, 25, 0, 0, 0][..],
             &[0x02, 0x01, 0, 0, 0x05, 0x04, 0x03, 0],

@@ -1,8 +1,10 @@
 //! The footer of an archive: the index and the seek table after its frames. Reads no frame.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use memchr::memmem;
 use sluice_io::files::{self, FileCache, InputFiles, LogFile};
 use sluice_io::frames::{self, FrameSpan, MAGIC};
 use sluice_model::{ByteFormat, Error, Registry, SniffResult};
@@ -14,6 +16,8 @@ use crate::index::{self, ArchiveIndex, FrameSummary};
 pub(crate) struct ArchiveFooter {
     /// The positions of its frames.
     pub(crate) spans: Vec<FrameSpan>,
+    /// Where its seek table is.
+    pub(crate) table: Range<u64>,
     /// The summaries of its frames.
     pub(crate) index: ArchiveIndex,
     /// The byte format of its content.
@@ -57,8 +61,11 @@ impl ArchiveFooter {
         })?;
         let heads = usize::from(!format.head()?.is_empty());
         let tails = usize::from(!format.tail()?.is_empty());
-        let adds_up = spans.len() == heads + index.frames.len() + tails;
-        Ok(adds_up.then_some(Self { spans, index, format, head_frames: heads }))
+        let content_len = spans.last().map_or(0, FrameSpan::content_end);
+        let adds_up = spans.len() == heads + index.frames.len() + tails
+            && index.content_len.is_none_or(|len| len == content_len);
+        let table = table..log.len().unwrap_or(table);
+        Ok(adds_up.then_some(Self { spans, table, index, format, head_frames: heads }))
     }
 
     /// The summary of a frame; `None` for a frame without events.
@@ -76,7 +83,10 @@ fn index_between(log: &mut LogFile, start: u64, end: u64) -> Result<Option<Archi
     Ok(is_all.then(|| ArchiveIndex::read(&frame)).flatten())
 }
 
-/// Whether a file is an archive with a footer. Reads a few bytes.
+/// The longest seek table that is recognized by the index before it.
+const LONGEST_DAMAGED_TABLE: u64 = 1 << 20;
+
+/// Whether a file is an archive with a footer, or with an index before a damaged seek table.
 pub(crate) fn sniff(path: &Path) -> Result<SniffResult, Error> {
     // Whoever reads the file reports errors.
     if !files::is_file(path) {
@@ -84,11 +94,33 @@ pub(crate) fn sniff(path: &Path) -> Result<SniffResult, Error> {
     }
     let mut log = LogFile::open_plain(path)?;
     let (mut magic, mut mark) = ([0; MAGIC.len()], [0; index::MARK_LEN]);
-    let Some(table) = frames::table_start(&mut log)? else { return Ok(SniffResult::No) };
-    let Some(at) = table.checked_sub(mark.len() as u64) else { return Ok(SniffResult::No) };
-    let read = log.read_at(0, &mut magic)? + log.read_at(at, &mut mark)?;
-    let is_ours = magic == MAGIC && index::is_marked(&mark) && read == magic.len() + mark.len();
+    if log.read_at(0, &mut magic)? < magic.len() || magic != MAGIC {
+        return Ok(SniffResult::No);
+    }
+    let is_ours = match frames::table_start(&mut log)? {
+        Some(table) => {
+            let at = table.saturating_sub(mark.len() as u64);
+            log.read_at(at, &mut mark)? == mark.len() && index::is_marked(&mark)
+        }
+        None => ends_with_index(&mut log)?,
+    };
     Ok(if is_ours { SniffResult::Yes } else { SniffResult::No })
+}
+
+/// Whether no frame follows an index near the end of a file, but at most a damaged seek table.
+fn ends_with_index(log: &mut LogFile) -> Result<bool, Error> {
+    let len = log.len().unwrap_or_default();
+    let start = len.saturating_sub(LONGEST_DAMAGED_TABLE);
+    let mut bytes = vec![0; (len - start) as usize];
+    let read = log.read_at(start, &mut bytes)?;
+    bytes.truncate(read);
+    let Some((end, frame_len)) = index::last_index(&bytes) else { return Ok(false) };
+    let Some(at) = (start + end as u64).checked_sub(frame_len) else { return Ok(false) };
+    let mut header = [0; frames::SKIPPABLE_HEADER as usize];
+    let is_index = log.read_at(at, &mut header)? == header.len()
+        && frames::skippable_len(&header) == Some(frame_len);
+    let rest = bytes.get(end..).unwrap_or_default();
+    Ok(is_index && memmem::find(rest, &MAGIC).is_none())
 }
 
 /// Whether channels of an archive may declare their types, as far as its index tells.

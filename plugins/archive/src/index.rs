@@ -5,18 +5,20 @@
 //! ```json
 //! {"version": 1, "format": "lcm-log",
 //!  "frames": [[FIRST_NS, LAST_NS, EVENTS, [CHANNEL, EVENTS, CHANNEL, EVENTS]]],
-//!  "channels": [["POSE"]], "events": 3}
+//!  "channels": [["POSE"]], "events": 3, "content_len": 512}
 //! ```
 //!
 //! Channels are numbered in the order of their first events. If the format keeps sources, a
 //! channel's source follows its name. A frame with `null` for its channels may have any. The frames
-//! of a format's head and tail are not listed. `"declares_types": true` says that a channel may
+//! of a format's head and tail are not listed. `content_len` is the uncompressed length of all
+//! frames, which tells whether the seek table is damaged. `"declares_types": true` says that a channel may
 //! declare its type. Readers use the index only to skip frames, never instead of the events
 //! themselves.
 
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read, Write};
 
+use memchr::memmem;
 use serde::{Deserialize, Serialize};
 use sluice_io::frames;
 use sluice_model::Query;
@@ -83,6 +85,8 @@ pub(crate) struct IndexWriter {
     events: u64,
     /// Whether a channel may declare its type.
     pub(crate) declares_types: bool,
+    /// The uncompressed length of all frames.
+    pub(crate) content_len: u64,
 }
 
 /// Compressed text with its uncompressed length.
@@ -118,7 +122,8 @@ impl IndexWriter {
             serde_json::json!(format)
         )?;
         let (numbers, channels) = (HashMap::new(), Vec::new());
-        Ok(Self { text, numbers, channels, frames: 0, events: 0, declares_types: false })
+        let (frames, events, content_len) = (0, 0, 0);
+        Ok(Self { text, numbers, channels, frames, events, declares_types: false, content_len })
     }
 
     /// The number of a channel: the next one if it is new.
@@ -146,10 +151,10 @@ impl IndexWriter {
 
     /// The index as written to the file; `None` if it is too long to be read.
     pub(crate) fn finish(self) -> io::Result<Option<Vec<u8>>> {
-        let Self { mut text, channels, events, declares_types, .. } = self;
+        let Self { mut text, channels, events, declares_types, content_len, .. } = self;
         text.write_all(b"],\"channels\":")?;
         serde_json::to_writer(&mut text, &channels)?;
-        write!(text, ",\"events\":{events}")?;
+        write!(text, ",\"events\":{events},\"content_len\":{content_len}")?;
         if declares_types {
             text.write_all(b",\"declares_types\":true")?;
         }
@@ -169,6 +174,14 @@ pub(crate) fn is_marked(bytes: &[u8]) -> bool {
     bytes.ends_with(&MARK)
 }
 
+/// The end of the last index in these bytes, and the length of the skippable frame it is in.
+pub(crate) fn last_index(bytes: &[u8]) -> Option<(usize, u64)> {
+    let mark = memmem::rfind(bytes, &MARK)?;
+    let (_, packed_len) = bytes.get(..mark)?.split_last_chunk()?;
+    let content_len = u64::from(u32::from_le_bytes(*packed_len)) + MARK_LEN as u64;
+    Some((mark + MARK.len(), frames::SKIPPABLE_HEADER + content_len))
+}
+
 /// The index of an archive.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct ArchiveIndex {
@@ -183,6 +196,9 @@ pub(crate) struct ArchiveIndex {
     /// Whether a channel may declare its type.
     #[serde(default)]
     pub(crate) declares_types: bool,
+    /// The uncompressed length of all frames, if it is known.
+    #[serde(default)]
+    pub(crate) content_len: Option<u64>,
 }
 
 impl ArchiveIndex {

@@ -16,6 +16,7 @@ mod reader;
 mod scan;
 mod sink;
 mod source;
+mod table;
 
 /// What fuzz targets and tests of this crate use. Not part of the public interface.
 #[doc(hidden)]

@@ -17,6 +17,9 @@ use crate::frame::{Unpacker, aligned_len};
 /// The reason for damage if a split does not match the archive.
 pub(crate) const CHANGED: &str = "the archive changed while it was being read";
 
+/// What a wrong length in the seek table means for events behind the frame.
+const UNKNOWN_POSITIONS: &str = "later event numbers that are positions may be wrong";
+
 /// Reads the events of a split's frames.
 pub(crate) struct FrameReader<'s> {
     log: LogFile,
@@ -77,7 +80,7 @@ impl<'s> FrameReader<'s> {
         for ((frame, span), checked) in run.into_iter().zip(checked) {
             let next = |()| unpacked.next().unwrap_or_else(|| Err("it was not read".into()));
             let plain = match checked.and_then(next) {
-                Err(reason) => self.unpack_ignoring_table(&span)?.ok_or(reason),
+                Err(reason) => self.unpack_ignoring_table(frame, &span)?.ok_or(reason),
                 plain => plain,
             };
             let batches = match (plain, self.footer.frame_summary(frame)) {
@@ -97,7 +100,11 @@ impl<'s> FrameReader<'s> {
 
     /// Unpacks a frame whose length in the seek table is wrong: frames have checksums, the table
     /// has none.
-    fn unpack_ignoring_table(&mut self, span: &FrameSpan) -> Result<Option<Bytes>, Error> {
+    fn unpack_ignoring_table(
+        &mut self,
+        number: usize,
+        span: &FrameSpan,
+    ) -> Result<Option<Bytes>, Error> {
         if u64::from(span.compressed_len) > compress_bound(self.unpacker.max_frame()) {
             return Ok(None);
         }
@@ -112,7 +119,20 @@ impl<'s> FrameReader<'s> {
             .ok()
             .filter(|plain| *plain != span.content_len as usize);
         let Some(plain) = plain else { return Ok(None) };
-        Ok(self.unpacker.unpack(&[(frame, plain)]).pop().and_then(Result::ok))
+        let unpacked = self.unpacker.unpack(&[(frame, plain)]).pop().and_then(Result::ok);
+        if unpacked.is_some() {
+            self.report_table(number, plain, span);
+        }
+        Ok(unpacked)
+    }
+
+    fn report_table(&self, frame: usize, plain: usize, span: &FrameSpan) {
+        let (number, found, table) = (frame + 1, span.content_len, &self.footer.table);
+        let reason = format!(
+            "the seek table of the archive is damaged: frame {number} has {plain} bytes \
+             uncompressed, and not {found}; {UNKNOWN_POSITIONS}"
+        );
+        self.unpacker.report_damage(table.start, table.end, reason);
     }
 
     fn next_run(&mut self) -> Vec<(usize, FrameSpan)> {

@@ -20,6 +20,7 @@ use sluice_model::{Batch, ByteFormat, Error, ReadContext, Reader, Registry, Seam
 use crate::format;
 use crate::frame::Unpacker;
 use crate::index::{self, ArchiveIndex};
+use crate::table::TableCheck;
 
 /// The bytes read and searched at a time.
 const READ_LEN: u64 = 1 << 20;
@@ -29,6 +30,9 @@ const MAX_FALSE_MATCHES: u32 = 10_000;
 const MAX_DETECT_DISTANCE: u64 = 64 << 20;
 /// The maximum number of frames examined to detect the format.
 const MAX_DETECT_FRAMES: u32 = 64;
+/// What damage without a known uncompressed length means for events behind it.
+const UNKNOWN_LENGTH: &str = "how many bytes of the log are missing is unknown: later event \
+                              numbers that are positions may be wrong";
 
 /// What is at a position of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +50,8 @@ struct FrameWalk {
     log: LogFile,
     len: u64,
     at: u64,
-    /// The starts of frames and the end of the last one, if the seek table is readable.
-    known_starts: Vec<u64>,
+    /// The frames and, without a length, the end of the last one, if the seek table is readable.
+    known_frames: Vec<FrameSpan>,
     /// The maximum length of a frame.
     longest: u64,
     window: LogWindow,
@@ -55,9 +59,9 @@ struct FrameWalk {
 
 impl FrameWalk {
     fn new(mut log: LogFile, max_frame: u64) -> Result<Self, Error> {
-        let known_starts = seek_table_starts(&mut log)?;
+        let known_frames = seek_table_frames(&mut log)?;
         let (len, longest) = (log.len().unwrap_or_default(), compress_bound(max_frame));
-        Ok(Self { log, len, at: 0, known_starts, longest, window: LogWindow::default() })
+        Ok(Self { log, len, at: 0, known_frames, longest, window: LogWindow::default() })
     }
 
     /// At least `want` bytes from `at` on; fewer only at the end.
@@ -110,14 +114,24 @@ impl FrameWalk {
         Ok(at == len || bytes.starts_with(&MAGIC) || skippable_len(bytes).is_some())
     }
 
+    /// The uncompressed length of the frames from `from` to `end`, if the seek table has both.
+    fn known_len(&self, from: u64, end: u64) -> Option<u64> {
+        let frames = &self.known_frames;
+        let [from, end] = [from, end].map(|at| {
+            let found = frames.binary_search_by_key(&at, |span| span.start).ok()?;
+            frames.get(found).map(|span| span.content_start)
+        });
+        end?.checked_sub(from?)
+    }
+
     /// The next frame from `from` on that `believes` accepts; `until` if there is none before.
     fn next_frame(
         &mut self,
         (from, until): (u64, u64),
         believes: &dyn Fn(&[u8]) -> bool,
     ) -> Result<u64, Error> {
-        if let Some(start) = self.known_starts.iter().find(|start| **start >= from) {
-            return Ok(*start);
+        if let Some(frame) = self.known_frames.iter().find(|frame| frame.start >= from) {
+            return Ok(frame.start);
         }
         let (mut at, mut left) = (from, MAX_FALSE_MATCHES);
         while at < until && left > 0 {
@@ -141,17 +155,19 @@ impl FrameWalk {
     }
 }
 
-/// The starts of frames and the end of the last one, from a consistent seek table: only one
-/// skippable frame may follow the last frame.
-fn seek_table_starts(log: &mut LogFile) -> Result<Vec<u64>, Error> {
-    let Some((spans, table)) = frames::seek_table(log)? else { return Ok(Vec::new()) };
-    let end = spans.last().map_or(0, FrameSpan::end);
+/// The frames and, without a length, the end of the last one, from a consistent seek table: only
+/// one skippable frame may follow the last frame.
+fn seek_table_frames(log: &mut LogFile) -> Result<Vec<FrameSpan>, Error> {
+    let Some((mut spans, table)) = frames::seek_table(log)? else { return Ok(Vec::new()) };
+    let (end, content_start) = spans
+        .last()
+        .map_or((0, 0), |last| (last.end(), last.content_start + u64::from(last.content_len)));
     let mut header = [0; 8];
     let read = log.read_at(end, &mut header)?;
     let skipped = header.get(..read).and_then(skippable_len);
     let adds_up = end == table || skipped == Some(table - end);
-    let starts = spans.iter().map(|span| span.start).chain([end]);
-    Ok(if adds_up { starts.collect() } else { Vec::new() })
+    spans.push(FrameSpan { start: end, compressed_len: 0, content_len: 0, content_start });
+    Ok(if adds_up { spans } else { Vec::new() })
 }
 
 /// Reads an archive from its first frame to its last.
@@ -159,10 +175,11 @@ pub(crate) struct FrameScan<'s> {
     walk: FrameWalk,
     format: &'static dyn ByteFormat,
     unpacker: Unpacker<'s>,
+    table: TableCheck,
     /// The format's head and tail: frames with these have no events.
     head_and_tail: [Vec<u8>; 2],
     ready: VecDeque<Batch>,
-    /// The decompressed length of all frames so far that have a possible one.
+    /// The uncompressed length of the log so far, where damage has the length that it declares.
     position: u64,
     /// Whether there is a seek table at the end, or damage up to the end has been reported.
     has_reported_end: bool,
@@ -187,11 +204,13 @@ impl<'s> FrameScan<'s> {
             Err(other) => return Ok(Err(other)),
         };
         walk.at = 0;
+        let table = TableCheck::new(frames::seek_table(&mut walk.log)?.map(|(spans, _)| spans));
         let (head_and_tail, ready) = ([format.head()?, format.tail()?], VecDeque::new());
         Ok(Ok(Self {
             walk,
             format,
             unpacker,
+            table,
             head_and_tail,
             ready,
             position: 0,
@@ -218,32 +237,43 @@ impl<'s> FrameScan<'s> {
                 self.walk.at = at + len;
             }
             Some(ScanSegment::Frame(len)) => {
+                let position = self.position;
                 if let Err(reason) = self.read(len)? {
                     let end = at + len;
                     // The length of a damaged frame may be wrong, too.
                     let is_end = self.walk.is_boundary(end)?;
                     let end = if is_end { end } else { self.next_frame(at + 1)? };
-                    self.report_damage(end, format!("a frame cannot be read: {reason}"));
+                    self.report_damage(position, end, format!("a frame cannot be read: {reason}"));
                 } else {
+                    self.table.compare(at, len, self.position - position);
                     self.walk.at = at + len;
                 }
             }
             Some(ScanSegment::Garbage) => {
                 let end = self.next_frame(at + 1)?;
                 let cut = if end == self.walk.len { "; the archive may be cut off" } else { "" };
-                self.report_damage(end, format!("expected a frame here{cut}"));
+                self.report_damage(self.position, end, format!("expected a frame here{cut}"));
             }
         }
         Ok(())
     }
 
-    fn report_damage(&mut self, end: u64, reason: String) {
+    /// Reports damage up to `end` that begins at `position` of the uncompressed log. Only a seek
+    /// table tells its length there.
+    fn report_damage(&mut self, position: u64, end: u64, mut reason: String) {
+        match self.walk.known_len(self.walk.at, end) {
+            Some(len) => self.position = position.saturating_add(len),
+            None if end == self.walk.len => {}
+            None => reason = format!("{reason}; {UNKNOWN_LENGTH}"),
+        }
         self.unpacker.report_damage(self.walk.at, end, reason);
+        self.table.pass_damage();
         self.has_reported_end |= end == self.walk.len;
         self.walk.at = end;
     }
 
-    /// Checks a skippable frame: an unreadable index is damage.
+    /// Checks a skippable frame: an unreadable index is damage, and so is a seek table at the end
+    /// that does not match the frames.
     fn skip(&mut self, len: u64) -> Result<(), Error> {
         let at = self.walk.at;
         let is_last = at + len == self.walk.len;
@@ -254,7 +284,16 @@ impl<'s> FrameScan<'s> {
         if !is_last && index::is_marked(frame) && ArchiveIndex::read(frame).is_none() {
             self.unpacker.report_damage(at, at + len, "the index of the archive cannot be read");
         }
-        self.has_reported_end |= is_last && frames::is_table(frame);
+        let is_table = frames::is_table(frame);
+        self.has_reported_end |= is_last && is_table;
+        match (is_table, self.table.fault()) {
+            (true, Some(fault)) if is_last => {
+                let reason = format!("the seek table of the archive is damaged: {fault}");
+                self.unpacker.report_damage(at, at + len, reason);
+            }
+            (true, _) => self.table.restart(at + len),
+            (false, _) => self.table.skip(at, len),
+        }
         Ok(())
     }
 

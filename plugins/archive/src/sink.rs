@@ -220,6 +220,7 @@ impl Sink for ArchiveSink {
         let events = frame.summary.events;
         archive.write_encoded(frame)?;
         archive.events += events;
+        archive.file.set_rows(archive.events, archive.events);
         Ok(Written::events(events))
     }
 
@@ -386,13 +387,14 @@ impl ArchiveWriter {
             let nothing = FrameSummary { channels: Some(Vec::new()), ..FrameSummary::default() };
             self.index.add(nothing).map_err(|e| self.encoder.compress_error(e))?;
         }
-        let Self { mut file, encoder, mut table, index, events, .. } = self;
+        let Self { mut file, encoder, mut table, mut index, events, .. } = self;
         let packed = |e| encoder.compress_error(e);
         let (tail, mut end) = (encoder.format.tail()?, Vec::new());
         if !tail.is_empty() {
             end = frames::compress(&tail, encoder.level).map_err(packed)?;
             table.push(end.len(), tail.len()).map_err(packed)?;
         }
+        index.content_len = table.content_len();
         let (index, table) = (index.finish().map_err(packed)?.unwrap_or_default(), table.finish());
         let written = file.write_binary(&[&*end, &*index, &*table].concat());
         if written.is_err() && file.is_growing() {

@@ -38,6 +38,10 @@ pub(crate) fn open(
         rules,
         ids,
         head: None,
+        ended: match entry {
+            SplitStart::At(at) if at < split.start => Some(at),
+            SplitStart::At(_) | SplitStart::Search => None,
+        },
         input: path.to_string_lossy().into(),
         context: context.clone(),
     };
@@ -63,6 +67,8 @@ pub(crate) struct VelFraming {
     ids: MessageChannels,
     /// How the file starts, if that was examined.
     head: Option<start::FileStart>,
+    /// Where an earlier split found the end of the log: not every split searches what follows.
+    ended: Option<u64>,
     input: Arc<str>,
     context: ReadContext,
 }
@@ -152,7 +158,11 @@ impl Framing for VelFraming {
         if let (0, Some(start::FileStart::Damaged { end, reason })) = (pos, &self.head) {
             return Ok(PositionContent::Damage { end: *end, reason: reason.clone() });
         }
-        Ok(match scan::classify(log, pos, &self.rules)? {
+        let content = match self.ended == Some(pos) {
+            true => scan::MessageScan::End,
+            false => scan::classify(log, pos, &self.rules)?,
+        };
+        Ok(match content {
             scan::MessageScan::Message { end, .. } => PositionContent::Record { end },
             scan::MessageScan::Damage { end, reason } => {
                 PositionContent::Damage { end, reason: reason.to_string() }

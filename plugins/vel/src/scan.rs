@@ -11,7 +11,9 @@
 //!
 //! | | bytes at `p` | result |
 //! |---|---|---|
-//! | 1 | the end of the file, or the size `0xFFFFFFFF` | end; nothing after it is read |
+//! | 1 | the end of the file | end |
+//! | | the end mark (size `0xFFFFFFFF`) at the start of an erased block, and a plausible message after it | damage |
+//! | | any other end mark, or with `after_damage = "stop"` | end; nothing after it is read |
 //! | 2 | fewer than 4 bytes, or than the size claims | damage: cut off |
 //! | | a size below 17 or above [`Rules::max_message`] | damage |
 //! | 3 | a message begins inside its payload, where its layout ends | damage up to there |
@@ -55,12 +57,11 @@
 //!
 //! # Cost
 //!
-//! Linear in the damage, whatever the log contains. A candidate is a byte `0x31` after a possible
-//! size, and costs at most five headers and four counts, at most 16 MiB after its own end: a stream
-//! has to buffer all that is in between. Only an unconfirmed message of unknown layout is searched
-//! inside, and only until 64 plausible messages are found, so no byte is searched by more than 65
-//! of them. No allocation depends on a length in the log: a search holds one window of at most 64
-//! KiB.
+//! Linear in the damage and in what follows an erased block. A candidate is a byte `0x31` after a
+//! possible size, and costs at most five headers and four counts, at most 16 MiB after its own end:
+//! a stream has to buffer all that is in between. Only an unconfirmed message of unknown layout is
+//! searched inside, until 64 plausible messages are found, so no byte is searched by more than 65 of
+//! them. No allocation depends on a length in the log: a search holds one window of up to 64 KiB.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -112,11 +113,13 @@ pub enum MessageScan {
 
 /// Classifies what is at `pos`: a message, damage, or the end of the log.
 ///
-/// Confirming a message takes a few small reads. Damage is scanned to its end, see the module.
+/// Confirming a message takes a few small reads. Damage and what follows an erased block are
+/// scanned.
 /// `Err` comes only from `log`.
 pub fn classify(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> Result<MessageScan, Error> {
     let header = match whole_message_at(log, pos, rules)? {
         PositionHeader::End => return Ok(MessageScan::End),
+        PositionHeader::EndMark => return end_or_damage(log, pos, rules),
         PositionHeader::CutOff { needs } => {
             let has = bytes_from(log, pos, needs)?;
             return damage_at(log, pos, MessageDamage::CutOff { needs, has }, rules);
@@ -177,6 +180,8 @@ enum PositionHeader {
         needs: u64,
     },
     Impossible(MessageDamage),
+    /// The log says that nothing follows.
+    EndMark,
     End,
 }
 
@@ -204,7 +209,7 @@ fn header_at(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> Result<PositionHe
     };
     let size = u32::from_le_bytes(*size);
     if size == END_MARK {
-        return Ok(PositionHeader::End);
+        return Ok(PositionHeader::EndMark);
     }
     if size < MIN_SIZE {
         return Ok(PositionHeader::Impossible(MessageDamage::Small(size)));
@@ -307,7 +312,9 @@ fn is_followed(log: &mut dyn ReadAt, mut at: u64, rules: &Rules) -> Result<bool,
     let limit = at.saturating_add(LOOK_AHEAD);
     for _ in 0..CHAIN_LEN {
         match header_at(log, at, rules)? {
-            PositionHeader::End | PositionHeader::CutOff { .. } => return Ok(true),
+            PositionHeader::End | PositionHeader::EndMark | PositionHeader::CutOff { .. } => {
+                return Ok(true);
+            }
             PositionHeader::Impossible(_) => return Ok(false),
             PositionHeader::Message(header) if header.marker == MARKER => {
                 return Ok(rules.is_sound(&header));
@@ -342,6 +349,23 @@ fn contradiction(
         }
     }
     Ok(None)
+}
+
+/// As many bytes `0xFF` in a row are not an end mark only, but an erased block of flash memory.
+const ERASED: usize = 64;
+
+/// Whether the end mark at `pos` ends the log: whatever follows, unless it is part of an erased
+/// block before further messages.
+fn end_or_damage(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> Result<MessageScan, Error> {
+    let mut block = [0; ERASED];
+    let there = log.read_at(pos, &mut block)?;
+    if there < ERASED || block != [0xff; ERASED] || rules.after_damage == AfterDamage::Stop {
+        return Ok(MessageScan::End);
+    }
+    let mut candidates = CandidateSearch::new(pos.saturating_add(1)..u64::MAX, rules);
+    let next = first_plausible(log, &mut candidates, rules)?;
+    let damage = |end| MessageScan::Damage { end, reason: MessageDamage::Erased };
+    Ok(next.map_or(MessageScan::End, damage))
 }
 
 /// Damage from `pos` up to where reading continues.
@@ -434,7 +458,7 @@ fn starts_chain(
             return Ok(true);
         }
         match header_at(log, at, rules)? {
-            PositionHeader::End => return Ok(count > 1),
+            PositionHeader::End | PositionHeader::EndMark => return Ok(count > 1),
             PositionHeader::Message(next)
                 if is_plausible(&next, rules) && (next.ms - ms).abs() <= MAX_CHAIN_GAP =>
             {

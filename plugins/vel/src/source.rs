@@ -56,7 +56,7 @@ struct Options {
     #[serde(default = "default_max_message")]
     max_message: ByteSize,
     /// Where reading continues after damage: at the next plausible message (`search`), or not at
-    /// all (`stop`).
+    /// all (`stop`). After an erased block, too.
     #[serde(default)]
     after_damage: AfterDamage,
     /// Treats deleted messages as damage (`skip`) or as events (`keep`).

@@ -167,3 +167,28 @@ fn an_empty_file_is_damage() {
     assert_eq!((all.events.len(), all.damage.len()), (0, 1));
     assert!(all.damage[0].2.contains("empty"), "{:?}", all.damage);
 }
+
+#[test]
+fn numbers_that_are_positions_are_right_behind_damage_or_it_says_that_they_may_be_wrong() {
+    let folder = Folder::new();
+    let events: Vec<_> = log(60).into_iter().map(|(time, _, p)| (time, "AT".into(), p)).collect();
+    let bytes = ArchiveBuilder::new("toy").archive(&events);
+    let (sound, spans) = (read(&folder, &bytes), spans(&folder, &bytes));
+    assert!(sound.events.iter().is_sorted_by_key(|event| event.sequence));
+    let (middle, end) = (spans[spans.len() / 2], spans.last().unwrap().end() as usize);
+    // The magic, the descriptor and the declared length of a frame, and its content.
+    for at in [0, 4, 5, 6, 20] {
+        let mut damaged = bytes.clone();
+        damaged[middle.start as usize + at] ^= 0x41;
+        // Only the index.
+        damaged[end + 10] ^= 1;
+        let all = read(&folder, &damaged);
+        assert!(are_among(&all.events, &sound.events), "{at}: {:?}", all.damage);
+        assert!(all.events.len() > 50 && all.damage.len() == 2, "{at}: {:?}", all.damage);
+        assert!(!all.damage[0].2.contains("may be wrong"), "{at}: {:?}", all.damage);
+
+        let all = read(&folder, &damaged[..end]);
+        let is_told = all.damage[0].2.contains("numbers that are positions may be wrong");
+        assert!(is_told, "{at}: {:?}", all.damage);
+    }
+}

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use sluice_io::frames::{self, SeekTableBuilder};
-use sluice_kit::contract::gather;
+use sluice_kit::contract::{gather, gather_with};
+use sluice_model::{PluginKind, Query, ReadContext, Registry, SniffResult};
 
 use crate::kit::{ArchiveBuilder, Folder, are_among, log, plain, read, source, spans};
 
@@ -21,7 +22,7 @@ fn index(text: &[u8]) -> Vec<u8> {
     frames::skippable(&packed).unwrap()
 }
 
-fn table(frames: &[(u32, u32)]) -> Vec<u8> {
+fn table_of(frames: &[(u32, u32)]) -> Vec<u8> {
     let mut table = SeekTableBuilder::default();
     frames.iter().for_each(|(packed, plain)| {
         table.push(*packed as usize, *plain as usize).unwrap();
@@ -44,7 +45,7 @@ fn honest(frames: usize) -> Value {
 fn an_index_does_not_replace_the_events() {
     let folder = Folder::new();
     let (bytes, spans) = frames_only(&folder);
-    let seek = table(&sizes(&spans));
+    let seek = table_of(&sizes(&spans));
     let with = |change: &dyn Fn(&mut Value)| {
         let mut lie = honest(spans.len());
         change(&mut lie);
@@ -92,7 +93,7 @@ fn a_seek_table_that_cannot_be_is_not_believed() {
     let changed = |change: &Change| {
         let mut sizes = good.clone();
         change(&mut sizes);
-        read(&folder, &[&bytes[..], &index, &table(&sizes)].concat())
+        read(&folder, &[&bytes[..], &index, &table_of(&sizes)].concat())
     };
     let all = plain(&log(60));
     assert_eq!(changed(&|_| ()).events, all);
@@ -124,15 +125,80 @@ fn a_wrong_length_in_the_seek_table_loses_no_event() {
             let mut sizes = sizes(&spans);
             sizes[frame].1 = sizes[frame].1.wrapping_add(wrong);
             let honest = index(honest(spans.len()).to_string().as_bytes());
-            let path = folder.write(&[&bytes[..], &honest, &table(&sizes)].concat());
+            let path = folder.write(&[&bytes[..], &honest, &table_of(&sizes)].concat());
             let read = gather(&source(&path), 300).unwrap();
-            assert_eq!(
-                (read.events, read.damage),
-                (plain(&log(60)), Vec::new()),
-                "{frame} {wrong}"
-            );
+            assert_eq!(read.events, plain(&log(60)), "{frame} {wrong}");
+            // Later numbers may be positions.
+            assert_eq!(read.damage.len(), usize::from(wrong > 0), "{frame} {wrong}");
+            for (offset, length, reason) in read.damage {
+                let number = format!("frame {} has {} bytes", frame + 1, spans[frame].content_len);
+                assert_eq!(offset + length, std::fs::metadata(&path).unwrap().len());
+                assert!(reason.contains(&number) && reason.contains("may be wrong"), "{reason}");
+            }
         }
     }
+}
+
+#[test]
+fn any_byte_of_a_seek_table_may_be_wrong_and_is_damage() {
+    let folder = Folder::new();
+    let named =
+        |name: &'static str| log(60).into_iter().map(move |(time, _, p)| (time, name.into(), p));
+    let sniff = Registry::linked().get(PluginKind::Source, "archive").unwrap().sniff_path;
+    // Numbers as they are written, and positions.
+    for name in ["A", "AT"] {
+        let good = ArchiveBuilder::new("toy").archive(&named(name).collect::<Vec<_>>());
+        let (whole, spans) = (read(&folder, &good), spans(&folder, &good));
+        assert!(whole.damage.is_empty());
+        let table = good.len() - (8 + spans.len() * 8 + 9);
+        for at in table..good.len() {
+            for flip in [0x04, 0x10, 0x80] {
+                let mut bad = good.clone();
+                bad[at] ^= flip;
+                let all = read(&folder, &bad);
+                assert_eq!(all.events, whole.events, "byte {at} ^ {flip:#x}");
+                assert!(!all.damage.is_empty(), "byte {at} ^ {flip:#x}");
+                assert_eq!(sniff(&folder.at("in.zst")).unwrap(), SniffResult::Yes, "{at}");
+            }
+        }
+        for end in [table, table + 1, table + 8, good.len() - 1] {
+            let all = read(&folder, &good[..end]);
+            assert_eq!((all.events, all.damage.len()), (whole.events.clone(), 1), "cut at {end}");
+            assert_eq!(sniff(&folder.at("in.zst")).unwrap(), SniffResult::Yes, "cut at {end}");
+        }
+        // Compensating lengths, and a frame too many.
+        let lengths = sizes(&spans);
+        for change in [
+            &(|sizes: &mut Vec<(u32, u32)>| sizes[2].1 += sizes[2].0) as &Change,
+            &|sizes| (sizes[2].1, sizes[3].1) = (sizes[2].1 + 5, sizes[3].1 - 5),
+            &|sizes| sizes.push((0, 0)),
+            &|sizes| sizes.truncate(3),
+        ] {
+            let mut sizes = lengths.clone();
+            change(&mut sizes);
+            let all = read(&folder, &[&good[..table], &table_of(&sizes)].concat());
+            assert_eq!(all.events.len(), whole.events.len());
+            let wrong = all.events.iter().filter(|event| !whole.events.contains(event)).count();
+            assert!(wrong == 0 || all.damage[0].2.contains("may be wrong"), "{:?}", all.damage);
+            assert!(!all.damage.is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_wrong_seek_table_leaves_numbers_right_where_frames_are_skipped() {
+    let folder = Folder::new();
+    let events: Vec<_> = log(60).into_iter().map(|(time, _, p)| (time, "AT".into(), p)).collect();
+    let good = ArchiveBuilder::new("toy").archive(&events);
+    let (whole, spans) = (read(&folder, &good), spans(&folder, &good));
+    let mut bad = good.clone();
+    bad[good.len() - 9 - spans.len() * 8 + 5] ^= 16;
+    let path = folder.write(&bad);
+    let mut context = ReadContext::standalone("test");
+    context.query = Query { start: Some(50_000_000), ..Query::default() };
+    let late = gather_with(&source(&path), 300, &context).unwrap();
+    assert!(late.events.len() >= 10 && are_among(&late.events, &whole.events));
+    assert_eq!(late.damage.len(), 1, "{:?}", late.damage);
 }
 
 #[test]
@@ -140,7 +206,7 @@ fn footers_that_claim_too_much_take_no_memory() {
     let folder = Folder::new();
     let (bytes, spans) = frames_only(&folder);
     let good =
-        [&bytes[..], &index(honest(spans.len()).to_string().as_bytes()), &table(&sizes(&spans))]
+        [&bytes[..], &index(honest(spans.len()).to_string().as_bytes()), &table_of(&sizes(&spans))]
             .concat();
     let len = good.len();
     // The number of frames, and the flag for checksums.
@@ -160,7 +226,7 @@ fn an_index_that_cannot_be_read_is_damage_and_costs_no_event() {
     let mut bad = index(honest(spans.len()).to_string().as_bytes());
     let len = bad.len() as u64;
     bad[30] ^= 1;
-    let all = read(&folder, &[&bytes[..], &bad, &table(&sizes(&spans))].concat());
+    let all = read(&folder, &[&bytes[..], &bad, &table_of(&sizes(&spans))].concat());
     assert_eq!(all.events, plain(&log(60)));
     let [(offset, length, reason)] = &all.damage[..] else { panic!("{:?}", all.damage) };
     assert_eq!((*offset, *length), (bytes.len() as u64, len));

@@ -1,7 +1,7 @@
 //! A byte format for these tests, as another crate would provide it: `toy`.
 //!
 //! An event is `E`, its time in microseconds, its number, the lengths of its channel and payload,
-//! the channel, and the payload.
+//! the channel, and the payload. On the channel `AT`, the number is instead the event's position.
 
 use std::path::Path;
 
@@ -61,18 +61,18 @@ impl ByteFormat for ToyFormat {
     fn decode(
         &self,
         piece: Bytes,
-        _: u64,
+        position: u64,
         _: &Path,
         context: &ReadContext,
     ) -> Result<Result<Vec<Batch>, String>, Error> {
-        let (batch, read) = events(&piece, context)?;
+        let (batch, read) = events(&piece, position, context)?;
         let whole = read == piece.len();
         Ok(if whole { Ok(vec![batch]) } else { Err(format!("no event at {read}")) })
     }
 }
 
-/// The whole events at the front of a log, and how many bytes they take.
-fn events(mut log: &[u8], context: &ReadContext) -> Result<(Batch, usize), Error> {
+/// The whole events at the front of a piece at this position, and how many bytes they take.
+fn events(mut log: &[u8], position: u64, context: &ReadContext) -> Result<(Batch, usize), Error> {
     let (all, mut batch) = (log.len(), BatchBuilder::default());
     let next = |log: &[u8]| {
         let (head, rest) = log.split_first_chunk::<HEADER>()?;
@@ -89,6 +89,8 @@ fn events(mut log: &[u8], context: &ReadContext) -> Result<(Batch, usize), Error
         ))
     };
     while let Some((time, number, name, payload)) = next(log) {
+        let at = position + (all - log.len()) as u64;
+        let number = if name == b"AT" { at.cast_signed() } else { number };
         let channel = Channel::new(Name::from_bytes(&name), &*context.source, Encoding::Unknown);
         batch.push_copy(time, number, context.channels.intern(channel)?, &payload);
         log = &log[HEADER + name.len() + payload.len()..];
@@ -125,7 +127,7 @@ impl Source for ToyLogSource {
         let mut log = vec![0; 16 << 20];
         let mut file = LogFile::open(&split.input)?;
         let len = file.read_at(0, &mut log)?;
-        let (batch, read) = events(&log[..len], context)?;
+        let (batch, read) = events(&log[..len], 0, context)?;
         if read < len || file.decompression_error().is_some() {
             let input = split.input.to_string_lossy().into();
             let damage = Damage::new(&input, read as u64, (len - read) as u64, "no event");

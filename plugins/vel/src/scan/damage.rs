@@ -25,6 +25,12 @@ pub enum MessageDamage {
         /// Bytes up to the end of the log.
         has: u64,
     },
+    /// An end mark in an erased block that a plausible message follows.
+    #[error(
+        "an erased block before further messages; if the log ends there, `after_damage = \"stop\"` \
+         reads up to it"
+    )]
+    Erased,
     /// A complete message with another marker.
     #[error("marked as deleted ({0:#04x}); `deleted = \"keep\"` passes it on")]
     Deleted(u8),

@@ -146,6 +146,80 @@ fn a_wrong_size_costs_its_own_message_only() {
     }
 }
 
+/// A log, and where its messages start and end.
+fn log_with_bounds(count: usize) -> (Vec<u8>, Vec<usize>) {
+    let bytes = log(count);
+    let (_folder, path) = written(&bytes);
+    let all = gather(&*source(&path), u64::MAX).unwrap();
+    let starts = all.events.iter().map(|event| event.sequence as usize);
+    (bytes.clone(), starts.chain([bytes.len()]).collect())
+}
+
+#[test]
+fn an_erased_block_costs_only_the_messages_in_it() {
+    let (bytes, bounds) = log_with_bounds(120);
+    let (_folder, path) = written(&bytes);
+    let whole = gather(&*source(&path), u64::MAX).unwrap();
+    // At the start of a message, in its size, in its header and in its payload.
+    for at in [bounds[0], bounds[30], bounds[31] + 2, bounds[32] + 4, bounds[33] + 30] {
+        for len in [256, 512, 4096] {
+            // What is left of the block behind the message in which it begins is erased as well.
+            let torn = bounds.iter().find(|bound| **bound > at).unwrap();
+            let end = at + len;
+            let end = if (*torn..torn + 64).contains(&end) { torn + 64 } else { end };
+            let mut bad = bytes.clone();
+            bad[at..end].fill(0xff);
+            overwrite(&path, &bad).unwrap();
+            let all = any_splitting_is_the_same(&*source(&path), &[100, 1000]);
+            for (event, span) in whole.events.iter().zip(bounds.windows(2)) {
+                let is_outside = span[1] <= at || span[0] >= end;
+                assert!(!is_outside || all.events.contains(event), "{at}+{len}: {}", span[0]);
+            }
+            assert!(!all.damage.is_empty(), "{at}+{len}");
+        }
+    }
+}
+
+#[test]
+fn nothing_after_an_end_mark_is_read_unless_it_is_an_erased_block() {
+    let (bytes, bounds) = log_with_bounds(60);
+    let (_folder, path) = written(&bytes);
+    let whole = gather(&*source(&path), u64::MAX).unwrap();
+    let index: Vec<u8> = bounds.iter().flat_map(|at| (*at as u64).to_le_bytes()).collect();
+    let cut = &bytes[bounds[50] + 10..bounds[51] - 1];
+    let short = [&[0xff; 59][..], &bytes[bounds[0]..bounds[5]]].concat();
+    for rest in [
+        &[][..],
+        &[0; 5_000],
+        &[0xff; 5_000],
+        &[0x31; 5_000],
+        &index,
+        cut,
+        b"leftover text",
+        &bytes[bounds[0]..bounds[5]],
+        &short,
+    ] {
+        let marked = [&bytes[..], &[0xff; 4], rest].concat();
+        overwrite(&path, &marked).unwrap();
+        let all = any_splitting_is_the_same(&*source(&path), &[100, 1000, 100_000]);
+        assert_eq!((&all.events, all.damage.len()), (&whole.events, 0), "{rest:?}");
+        let context = ReadContext::standalone("test");
+        gather_with(&*source(&path), u64::MAX, &context).unwrap();
+        let notes = context.losses.take_notes();
+        assert_eq!(notes.len(), usize::from(!rest.is_empty()), "{notes:?}");
+    }
+    let (mark, next) = (bounds[20], bounds[22]);
+    let marked = [&bytes[..mark], &[0xff; 64], &bytes[next..]].concat();
+    overwrite(&path, &marked).unwrap();
+    let all = any_splitting_is_the_same(&*source(&path), &[100, 1000]);
+    let [(offset, length, reason)] = &all.damage[..] else { panic!("{:?}", all.damage) };
+    assert_eq!((*offset as usize, *length, all.events.len()), (mark, 64, 58));
+    assert!(reason.contains("an erased block"), "{reason}");
+    let stopping = plugin_source(json!({ "path": path, "after_damage": "stop" }));
+    let all = any_splitting_is_the_same(&*stopping, &[100, 1000]);
+    assert_eq!((all.events.len(), all.damage.len()), (20, 0), "{:?}", all.damage);
+}
+
 #[test]
 fn sniffing_tells_logs_from_other_files() {
     let registry = Registry::linked();

@@ -203,6 +203,18 @@ fn a_head_that_is_none_is_refused_or_damage() {
     assert!(matches!(log(&file), FileStart::Refused { at: 4, .. }));
 }
 
+/// Nested messages that all end at one mark, far before the next message.
+fn ended_by_marks(count: usize) -> Vec<u8> {
+    let mut log = Vec::new();
+    for left in (1..=count).rev() {
+        let mut head = message(IMU_STATE, 102, 1.0, &[0; 9]);
+        head[..4].copy_from_slice(&(left as u32 * 30 - 4).to_le_bytes());
+        log.extend(head);
+    }
+    log.extend([0xff; 60_000]);
+    [log, imu(1.0)].concat()
+}
+
 /// Counts what is read.
 struct CountingReader<'l> {
     log: &'l [u8],
@@ -256,6 +268,10 @@ fn hostile_logs_cost_no_more_than_in_proportion_to_their_length() {
         ("markers", vec![MARKER; 100_000]),
         ("sizes and markers", [0x31, 0x31, 0, 0].repeat(25_000)),
         ("zeros", vec![0; 100_000]),
+        ("end marks", vec![0xff; 100_000]),
+        ("end marks and messages", [vec![0xff; 25], imu(1.0)].concat().repeat(2_000)),
+        ("end marks before messages", [vec![0xff; 90_000], imu(1.0)].concat()),
+        ("messages that end before an end mark", ended_by_marks(2_000)),
         ("messages without payload", message(5, 5, 1.0, b"").repeat(5_000)),
         ("rising versions", (0..5_000).flat_map(|n| message(5, n * 100, 1.0, b"")).collect()),
     ] {
