@@ -7,7 +7,6 @@ use sluice_io::escape::printable;
 use sluice_io::files;
 use sluice_kit::mistake::Mistake;
 use sluice_pipeline::{Document, Mistakes};
-use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::input_format::MAX_DESCRIPTION_LEN;
@@ -44,8 +43,7 @@ fn description<'d, 't>(written: &'d DeTable<'t>, source: &DeTable<'_>) -> Option
     let plugin = |table: &DeTable<'_>| table.get("plugin")?.get_ref().as_str().map(str::to_owned);
     let Some(sources) = table(written, "sources") else { return Some(written) };
     let mut nodes = sources.values().filter_map(|node| node.get_ref().as_table());
-    let only = (sources.len() == 1).then(|| nodes.clone().next()).flatten();
-    only.or_else(|| nodes.find(|node| plugin(node) == plugin(source)))
+    nodes.find(|node| sources.len() == 1 || plugin(node) == plugin(source))
 }
 
 fn table<'d, 't>(inside: &'d DeTable<'t>, key: &str) -> Option<&'d DeTable<'t>> {
@@ -89,7 +87,7 @@ fn path_in(value: &DeValue<'_>, at: usize) -> Vec<PathStep> {
 
 /// Where these steps lead to, as far as they can be followed.
 fn span_of(description: &DeTable<'_>, path: &[PathStep]) -> Range<usize> {
-    let (mut span, mut inside) = (0..0, None);
+    let (mut span, mut inside): (_, Option<&DeValue<'_>>) = (0..0, None);
     for PathStep { key, is_key } in path {
         let table = match inside {
             None => Some(description),

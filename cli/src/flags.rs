@@ -112,13 +112,15 @@ pub(crate) fn note_with_flags(note: &Note, origin: PipelineOrigin) -> Note {
 
 /// Turns the mistakes of a generated pipeline into an error that names flags, or places in the file
 /// that describes its source.
-pub(crate) fn mistakes_with_flags(mistakes: &Mistakes, describe: Option<&Path>) -> Failure {
+pub(crate) fn mistakes_with_flags(mistakes: &Mistakes) -> Failure {
     let text = &mistakes.document.text;
+    let file = text.lines().find_map(|line| line.rsplit_once(DESCRIBED_BY));
     let is_described = |at: usize| match node_and_option_at(text, at) {
         (SOURCE_NAME, Some(_)) => description_at(text, at).is_some(),
         (node, _) => node == SOURCE_NAME,
     };
-    if let Some(found) = describe.and_then(|file| mistakes_in(file, mistakes, is_described)) {
+    let found = file.and_then(|(_, file)| mistakes_in(Path::new(file), mistakes, is_described));
+    if let Some(found) = found {
         return Failure::Description(found);
     }
     let messages: Vec<String> =

@@ -122,6 +122,32 @@ fn cat_is_the_stage_that_changes_nothing_with_any_number_of_threads() {
     }
 }
 
+/// A pipeline that passes a CSV with 2000 lines through this command.
+fn csv_pipeline(command: &str, folder: &Folder) -> String {
+    let rows: String = (0..2000).map(|n| format!("{}.5,{n}\n", 1_700_000_000 + n)).collect();
+    folder.write("in.csv", format!("time,a\n{rows}"));
+    let text = stage_pipeline(command).replace("lcm-log\"\nfrom", "jsonl\"\nfrom");
+    text.replace("lcm-log", "csv").replace("in.lcm", "in.csv").replace("out.lcm", "out.jsonl")
+}
+
+#[test]
+fn events_that_return_unchanged_keep_their_fields() {
+    let folder = Folder::new();
+    for command in [r#"["cat"]"#, r#"["sh", "-c", "cat > held && cat held"]"#] {
+        for jobs in [1, 3] {
+            let report = allowed(&csv_pipeline(command, &folder), &folder, jobs).unwrap();
+            let out = String::from_utf8(folder.read("out.jsonl")).unwrap();
+            let is_whole = |(n, line): (usize, &str)| {
+                let event: serde_json::Value = serde_json::from_str(line).unwrap();
+                event["fields"]["a"] == n as f64
+            };
+            assert!(out.lines().enumerate().all(is_whole), "{out:.1000}");
+            assert_eq!(out.lines().count(), 2000);
+            assert!(report.notes.is_empty(), "{:?}", report.notes);
+        }
+    }
+}
+
 #[test]
 fn a_program_may_read_everything_before_it_writes() {
     let folder = with_log(9000);
@@ -375,6 +401,25 @@ fn convert_and_cat_run_no_program_unasked() {
             .concat();
     // After its stream follows the log, which is not a stream.
     run_sluice(&folder, &cat).expect(1).expect_stderr("after the end");
+}
+
+#[test]
+fn logs_that_a_program_reads_are_summarized_and_verified_if_it_is_allowed() {
+    let folder = with_log(10);
+    folder.write("p.toml", sink_pipeline(r#"["sh", "-c", "cat > in.arrows"]"#, ""));
+    let dir = format!("DIR={}", folder.path().display());
+    run_sluice(&folder, &["run", "p.toml", "--set", &dir, "--allow-exec"]).expect(0);
+    let command = r#"command=["cat", "{input}"]"#;
+    let format = ["in.arrows", "--from", "exec", "--source-option", command];
+    for verb in ["info", "verify"] {
+        let arguments = [&[verb], &format[..]].concat();
+        let refused = run_sluice(&folder, &arguments).expect(2);
+        assert_eq!(refused.text(), "");
+        refused.expect_stderr("this pipeline runs programs, which needs --allow-exec");
+        let allowed = [&arguments[..], &["--allow-exec"]].concat();
+        let text = run_sluice(&folder, &allowed).expect(0).text();
+        assert!(text.contains("in.arrows") && !text.contains("differs"), "{text}");
+    }
 }
 
 #[test]

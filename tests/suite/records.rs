@@ -313,6 +313,49 @@ fn described_logs_are_read_by_info_cat_and_convert() {
 }
 
 #[test]
+fn the_bytes_of_undescribed_kinds_are_kept_in_every_output() {
+    let folder = Folder::new();
+    let record = |n: u8| {
+        let kind = if n.is_multiple_of(3) { 1 } else { 9 };
+        let ms = (1_700_000_000_000 + u64::from(n)).to_le_bytes();
+        [&[0xa5, 0x5a, kind, 8][..], &ms, b"SECRET", &[b'0' + n; 2]].concat()
+    };
+    let records: Vec<Vec<u8>> = (0..9).map(record).collect();
+    folder.write("in.bin", records.concat());
+    let description = r#"plugin = "records"
+sync = "0xa5 5a"
+head = [
+  { type = "u8", role = "kind" },
+  { type = "u8", role = "length" },
+  { name = "ms", type = "u64", role = "time", unit = "ms" },
+]
+kinds.1 = { name = "A", fields = [{ name = "x", type = "text", size = 8 }] }
+"#;
+    folder.write("my.toml", description);
+    let hex = |record: &Vec<u8>| record.iter().map(|byte| format!("{byte:02x}")).collect();
+    let others: Vec<String> = records.iter().filter(|record| record[2] == 9).map(hex).collect();
+    for to in ["tables/", "one.parquet", "log.mcap", "log.lcm", "log.arrow.zst"] {
+        let convert = ["convert", "in.bin", "--describe", "my.toml", "--to", to];
+        run_sluice(&folder, &convert).expect(0);
+        // Through a second output, so that what the first one says of its events counts, too.
+        for again in ["again/", "again.mcap"] {
+            let other = ["-c", "other", "--overwrite"];
+            run_sluice(&folder, &[&["convert", to, "--to", again], &other[..]].concat()).expect(0);
+            let back = ["convert", again, "--to", "back.csv"];
+            let payload = ["--sink-option", "payload=hex", "--sink-option", "fields=[]"];
+            run_sluice(&folder, &[&back[..], &payload, &other].concat()).expect(0);
+            let rows = String::from_utf8(folder.read("back.csv")).unwrap();
+            let found: Vec<&str> =
+                rows.lines().skip(1).map(|row| row.rsplit(',').next().unwrap()).collect();
+            assert_eq!(found, others, "{to} {again}");
+        }
+    }
+    // Columns stay beside the bytes.
+    let read = run_sluice(&folder, &["cat", "tables/", "-c", "other", "--json"]).expect(0);
+    assert_eq!(lines(&read.text())[0]["fields"]["ms"], 1_700_000_000_001u64);
+}
+
+#[test]
 fn described_logs_are_verified_and_played() {
     let folder = Folder::new();
     let right = DESCRIPTION.replace("type = \"u64\"", "type = \"text\", size = \"rest\"");
@@ -354,6 +397,35 @@ fn mistakes_in_a_description_are_reported_with_its_file() {
     run_sluice(&folder, &["cat", "in.bin", "--describe", "none.toml"])
         .expect(2)
         .expect_stderr("--describe: cannot open none.toml: no such file");
+}
+
+#[test]
+fn mistakes_in_a_description_are_reported_with_line_and_field() {
+    let folder = Folder::new();
+    folder.write("in.bin", packets(9));
+    let description = r#"plugin = "records"
+sync = "0xaa 55"
+head = [{ type = "u8", role = "kind" }, { name = "ms", type = "u32", role = "time", unit = "ms" }]
+
+[kinds.1]
+fields = [
+  { name = "x", type = "u9" },
+  { name = "y", type = "f3" },
+]
+"#;
+    folder.write("my.toml", description);
+    for verb in ["cat", "verify", "info"] {
+        let ran = run_sluice(&folder, &[verb, "in.bin", "--describe", "my.toml"]).expect(2);
+        let ran = ran.expect_stderr("my.toml:7:24").expect_stderr("my.toml:8:24");
+        let ran = ran.expect_stderr("--describe my.toml: `kinds.1.fields.0.type`: expected u8");
+        let ran = ran.expect_stderr("2 mistakes in my.toml");
+        assert!(!ran.stderr.contains("needs `kinds`"), "{}", ran.stderr);
+    }
+    let json = ["cat", "in.bin", "--describe", "my.toml", "--log-format", "json"];
+    let ran = run_sluice(&folder, &json).expect(2);
+    let first = &lines(&ran.stderr)[0];
+    assert_eq!((&first["file"], &first["line"]), (&"my.toml".into(), &7.into()), "{first}");
+    assert_eq!((&first["column"], &first["kind"]), (&24.into(), &"mistake".into()), "{first}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod events;
 mod in_flight;
 mod launch;
 mod process;
+mod sent_rows;
 mod sink;
 mod source;
 mod stage;

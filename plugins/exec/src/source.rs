@@ -10,6 +10,7 @@ use serde_json::Value;
 use sluice_io::files;
 use sluice_model::options::InPaths;
 use sluice_model::time::TimeLength;
+use sluice_model::units::pluralize;
 use sluice_model::{
     Batch, Error, Input, OptionsError, PluginFactory, Query, ReadContext, Reader, Registry, Source,
     Split, SplitStart,
@@ -156,7 +157,14 @@ impl Reader for ProgramReader {
                 }
                 Ok(StreamItem::End) => {}
                 Ok(StreamItem::Invalid(what, _output)) => {
-                    return Err(self.process.failed(&format!("wrote no events: {what}")));
+                    let wrote = match self.events {
+                        0 => "wrote no events".to_owned(),
+                        read => format!(
+                            "wrote something invalid after {}",
+                            pluralize(read.unsigned_abs(), "event")
+                        ),
+                    };
+                    return Err(self.process.failed(&format!("{wrote}: {what}")));
                 }
                 Err(RecvTimeoutError::Timeout) => self.process.check_alive()?,
                 Err(RecvTimeoutError::Disconnected) => {
@@ -179,29 +187,57 @@ mod tests {
     use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray};
     use arrow_ipc::writer::StreamWriter;
 
-    #[test]
-    fn the_program_whose_events_are_wrong_is_named() {
-        let columns: [(&str, ArrayRef); 4] = [
-            ("timestamp", Arc::new(Int64Array::from(vec![5]))),
-            ("channel", Arc::new(StringArray::from(vec!["A"]))),
-            ("payload", Arc::new(BinaryArray::from(vec![&b"x"[..]]))),
-            ("attributes", Arc::new(StringArray::from(vec!["no JSON"]))),
+    use crate::wire::END;
+
+    /// The stream of one event with these attributes.
+    fn stream(attributes: Option<&str>) -> Vec<u8> {
+        let columns: [(&str, ArrayRef, bool); 4] = [
+            ("timestamp", Arc::new(Int64Array::from(vec![5])), false),
+            ("channel", Arc::new(StringArray::from(vec!["A"])), false),
+            ("payload", Arc::new(BinaryArray::from(vec![&b"x"[..]])), false),
+            ("attributes", Arc::new(StringArray::from(vec![attributes])), true),
         ];
-        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
         let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
         writer.write(&batch).unwrap();
+        writer.into_inner().unwrap()
+    }
+
+    /// What the source says of a program that writes these bytes.
+    fn error_of(bytes: &[u8]) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("in.arrows");
-        std::fs::write(&path, writer.into_inner().unwrap()).unwrap();
+        std::fs::write(&path, bytes).unwrap();
         let options = serde_json::json!({ "command": ["cat", "{input}"], "path": path });
         let source = make(options, &Registry::default()).unwrap();
         let split = source.splits(u64::MAX, &Query::default()).unwrap().remove(0);
         let context = ReadContext::standalone("prog");
         let mut reader = source.read(&split, SplitStart::Search, &context).unwrap();
-        let message = reader.next_batch().unwrap_err().to_string();
+        loop {
+            match reader.next_batch() {
+                Ok(batch) => assert!(batch.is_some(), "it ends without an error"),
+                Err(error) => return error.to_string(),
+            }
+        }
+    }
+
+    #[test]
+    fn the_program_whose_events_are_wrong_is_named() {
+        let message = error_of(&stream(Some("no JSON")));
         assert!(
             message.contains("the program `cat ") && message.contains("`attributes`"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn a_stream_that_goes_wrong_after_events_is_not_said_to_have_none() {
+        let whole = stream(None);
+        let cut = whole.get(..whole.len() - END.len()).unwrap();
+        let message = error_of(cut);
+        assert!(message.contains("wrote something invalid after 1 event: "), "{message}");
+        assert!(message.contains("no end mark"), "{message}");
+        let message = error_of(b"done\n");
+        assert!(message.contains("wrote no events: "), "{message}");
     }
 }

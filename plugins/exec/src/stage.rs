@@ -17,6 +17,7 @@ use crate::events::{Defaults, ProgramColumns, refuse_without_payload, to_batch, 
 use crate::in_flight::{Answer, InFlight, SentChannels};
 use crate::launch::{self, LaunchOptions, here, program, timeout};
 use crate::process::{POLL_INTERVAL, Process, StdinMode};
+use crate::sent_rows::{ReturnedRows, SentRows};
 use crate::stdin::StdinWriter;
 use crate::stdout::{StreamItem, listen};
 use crate::stream::EventStream;
@@ -67,6 +68,11 @@ sluice_model::register! {
     program: Some(program),
 }
 
+const CHANGED: &str = "events lost their decoded fields because a program changed their payloads; \
+                       `decode` after it decodes payloads that have a type";
+const LATE: &str = "events that a program holds back for long return without decoded fields; put \
+                    `decode` after it";
+
 /// How many bytes of a program's output to pass on at a time.
 const MAX_BYTES: usize = 8 << 20;
 /// How long to collect a program's output before it is passed on.
@@ -81,8 +87,6 @@ struct ProgramSession {
     /// Messages that the program has not received yet.
     unsent: VecDeque<Vec<u8>>,
     answers: AnswerTracker,
-    /// Whether it was noted that decoded fields do not return.
-    noted_rows: bool,
 }
 
 /// The progress of the exchange.
@@ -128,7 +132,6 @@ impl ProgramSession {
             state: State::Open,
             unsent: VecDeque::new(),
             answers: AnswerTracker::default(),
-            noted_rows: false,
         }
     }
 
@@ -247,8 +250,16 @@ impl ProgramSession {
         context: &mut StageContext<'_>,
     ) -> Result<Batch, Error> {
         let node = context.run.node();
-        match self.answers.take(event_columns, node, context.channels, &mut context.report.added) {
-            Ok(batch) => Ok(batch),
+        let added = &mut context.report.added;
+        match self.answers.take(event_columns, node, context.channels, added) {
+            Ok((batch, ReturnedRows { rows, changed, late })) => {
+                for (note, count) in [(CHANGED, changed), (LATE, late)] {
+                    if count > 0 {
+                        context.note(note, count);
+                    }
+                }
+                Ok(batch.with_rows(rows))
+            }
             Err(what) => Err(self.wrong(&what, context)),
         }
     }
@@ -294,26 +305,37 @@ fn send(
 #[derive(Debug, Default)]
 struct AnswerTracker {
     in_flight: InFlight,
+    sent_rows: SentRows,
     /// The sequence number of the next event that has none.
     sequence: i64,
 }
 
 impl AnswerTracker {
-    /// A program's output as events of the run. Adds the origins of new events to `added`. `Err`
-    /// says what is wrong.
+    /// Records events that are sent.
+    fn send(&mut self, batch: &Batch) {
+        self.sent_rows.send(self.in_flight.next(), batch);
+        self.in_flight.send(batch.origins(), batch.channels());
+    }
+
+    /// A program's output as events of the run, and their rows. Adds the origins of new events to
+    /// `added`. `Err` says what is wrong.
     fn take(
         &mut self,
         event_columns: &EventColumns,
         node: &str,
         channels: &Channels,
         added: &mut Vec<u32>,
-    ) -> Result<Batch, String> {
+    ) -> Result<(Batch, ReturnedRows), String> {
         let known = self.known(event_columns)?;
         let sent = known.iter().map(|sent| sent.map(|sent| ChannelId(sent.channel)));
         let defaults = Defaults::new(node, event_columns).sent(sent, channels);
         let batch = to_batch(event_columns, self.sequence, &defaults, channels);
         let batch = batch.map_err(|error| error.to_string())?;
         self.sequence = self.sequence.saturating_add(batch.len() as i64);
+        let rows = event_columns.numbers.as_ref().map_or_else(ReturnedRows::default, |numbers| {
+            self.sent_rows
+                .take(&batch, numbers, |event| known.get(event).is_some_and(Option::is_some))
+        });
         let mut origins = batch.channels().to_vec();
         for (origin, sent) in origins.iter_mut().zip(known) {
             match sent {
@@ -321,7 +343,7 @@ impl AnswerTracker {
                 None => added.push(*origin),
             }
         }
-        Ok(with_origins(&batch, event_columns, origins))
+        Ok((with_origins(&batch, event_columns, origins), rows))
     }
 
     /// The channels that each event was sent with; `None` for new events.
@@ -358,15 +380,12 @@ pub fn read_answers(
     context: &ReadContext,
 ) -> Result<ReturnedEvents, String> {
     let (mut answers, mut stream) = (AnswerTracker::default(), EventStream::new(bytes));
-    sent.iter().for_each(|batch| answers.in_flight.send(batch.origins(), batch.channels()));
+    sent.iter().for_each(|batch| answers.send(batch));
     let (mut batches, mut added) = (Vec::new(), Vec::new());
     while let Some(event_columns) = stream.next()? {
-        batches.push(answers.take(
-            &event_columns,
-            &context.source,
-            &context.channels,
-            &mut added,
-        )?);
+        let (source, channels) = (&context.source, &context.channels);
+        let (batch, rows) = answers.take(&event_columns, source, channels, &mut added)?;
+        batches.push(batch.with_rows(rows.rows));
     }
     stream.end()?;
     Ok(ReturnedEvents { batches, added, missing: answers.in_flight.missing() })
@@ -381,15 +400,12 @@ impl Fold for ProgramSession {
         if !self.program_columns.fields {
             refuse_without_payload(&batch, context.channels)?;
         }
-        if !batch.rows().is_empty() && !std::mem::replace(&mut self.noted_rows, true) {
-            context.note("decoded fields do not return from a program; put `decode` after it", 0);
-        }
         // Events return with the times that the program was sent.
         context.note_clamped_times(&batch);
         self.program(context)?;
         let first = self.answers.in_flight.next();
         self.unsent.extend(self.program_columns.messages(&batch, first, context.channels)?);
-        self.answers.in_flight.send(batch.origins(), batch.channels());
+        self.answers.send(&batch);
         self.exchange(context)
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Panics of the Arrow library are caught here.
 
+use std::any::Any;
 use std::io;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use arrow_buffer::Buffer;
 use arrow_ipc::convert::fb_to_schema;
 use arrow_ipc::reader::read_record_batch;
 use arrow_ipc::{Endianness, MessageHeader};
-use sluice_model::panics::catch_panics;
+use sluice_model::panics::{catch, message_of};
 use sluice_model::{Batch, ReadContext};
 
 use crate::columns::{EventColumns, StreamLayout};
@@ -109,7 +110,10 @@ impl<R: io::Read> EventStream<R> {
 
 /// Calls the Arrow library, which panics on some invalid streams.
 fn guarded<T>(call: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_panics("the Arrow library", call)
+    let invalid = |panic: Box<dyn Any + Send>| {
+        Err(format!("a message of its Arrow stream is invalid: {}", message_of(&*panic)))
+    };
+    catch(call).unwrap_or_else(invalid)
 }
 
 /// The events of a stream, as a source returns them. For tests and fuzzing.
@@ -215,6 +219,12 @@ mod tests {
         }
         let fixed = FixedSizeBinaryArray::try_from_iter([b"ab", b"cd"].into_iter()).unwrap();
         assert_eq!(read(&stream_from(with("payload", Arc::new(fixed)))).unwrap()[1].3, b"cd");
+    }
+
+    #[test]
+    fn a_panic_of_the_library_is_a_fault_of_the_stream() {
+        let said = guarded::<()>(|| panic!("index out of bounds")).unwrap_err();
+        assert_eq!(said, "a message of its Arrow stream is invalid: index out of bounds");
     }
 
     #[test]

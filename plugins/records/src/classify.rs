@@ -5,10 +5,11 @@
 
 use std::fmt;
 
-use crate::format::{ChecksumValues, RecordExtent, RecordFormat, RecordKind};
+use crate::format::{Checksum, ChecksumValues, RecordExtent, RecordFormat, RecordKind};
 use crate::literal::display_bytes;
 use crate::offset::RecordOffset;
 use crate::options::LengthCounts;
+use crate::scan::LONG_RECORD;
 use crate::walk::{FieldWalk, WalkResult};
 use crate::wire::BinaryNumber;
 
@@ -134,6 +135,24 @@ impl RecordFormat {
             Ok(len) => len,
             Err(outcome) => return outcome,
         };
+        match self.classify_len((number, kind), bytes, len) {
+            Classification::Rejected(rejection) if self.may_contain_sync(kind) => {
+                let end = usize::try_from(len).unwrap_or(usize::MAX);
+                let found = self.end_past_sync((number, kind), bytes, is_all, end);
+                found.unwrap_or(Classification::Rejected(rejection))
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Classifies the start of `bytes` as a record of this kind and length.
+    #[inline]
+    fn classify_len(
+        &self,
+        (number, kind): (usize, &RecordKind),
+        bytes: &[u8],
+        len: i128,
+    ) -> Classification {
         if let Err(rejection) = self.check_len(kind, len) {
             return Classification::Rejected(rejection);
         }
@@ -145,6 +164,43 @@ impl RecordFormat {
                 Err(rejection) => Classification::Rejected(rejection),
             },
         }
+    }
+
+    /// Whether records of this kind may contain the sync word that ends them, because a checksum
+    /// tells the end.
+    fn may_contain_sync(&self, kind: &RecordKind) -> bool {
+        let is_strong = |checksum: &Checksum| checksum.algorithm.bits() >= MIN_CHECKSUM_BITS;
+        self.ends_at_sync(kind) && kind.checksum.as_ref().is_some_and(is_strong)
+    }
+
+    /// The record at the start of `bytes` that ends after `end`, where the first sync word is: at
+    /// one of the next sync words, or at the end of the log. `None` if its checksum is wrong at all
+    /// of these.
+    #[cold]
+    fn end_past_sync(
+        &self,
+        kind: (usize, &RecordKind),
+        bytes: &[u8],
+        is_all: bool,
+        mut end: usize,
+    ) -> Option<Classification> {
+        let most = self.max_len.min(LONG_RECORD).saturating_add(self.sync.needle().len());
+        let searched = bytes.get(..most).unwrap_or(bytes);
+        for _ in 0..MAX_INNER_SYNCS {
+            let from = end.checked_add(1)?;
+            match self.sync.find(searched.get(from..).unwrap_or_default()) {
+                Some(at) => end = from + at,
+                None if bytes.len() >= most => return None,
+                None if is_all && end < bytes.len() => end = bytes.len(),
+                None if is_all => return None,
+                None => return Some(Classification::Incomplete(next_search(bytes, most))),
+            }
+            let found = self.classify_len(kind, bytes, end as i128);
+            if kind.1.is_checked(end) && matches!(found, Classification::Record { .. }) {
+                return Some(found);
+            }
+        }
+        None
     }
 
     /// The declared length of the record at the start of `bytes`, if it is above `min_len`,
@@ -260,9 +316,7 @@ impl RecordFormat {
                 Err(Classification::Rejected(Rejection::NoNextSync(self.max_len)))
             }
             None if is_all => Ok(bytes.len() as i128),
-            None => Err(Classification::Incomplete(
-                bytes.len().saturating_mul(2).max(FIRST_SEARCH).min(most),
-            )),
+            None => Err(Classification::Incomplete(next_search(bytes, most))),
         }
     }
 
@@ -372,5 +426,15 @@ impl RecordFormat {
     }
 }
 
+/// How many bytes to search for the next sync word, `most` at most, if there is none in `bytes`.
+fn next_search(bytes: &[u8], most: usize) -> usize {
+    bytes.len().saturating_mul(2).max(FIRST_SEARCH).min(most)
+}
+
 /// How far to look for the next sync word at first.
 const FIRST_SEARCH: usize = 256;
+/// How many sync words a record may contain.
+const MAX_INNER_SYNCS: usize = 8;
+/// The weakest checksum that may tell where such a record ends: with weaker ones, damaged records
+/// would swallow intact ones.
+const MIN_CHECKSUM_BITS: usize = 16;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Unexpected;
 use serde::{Deserialize, Deserializer};
 use sluice_model::options::{ByteSize, InPaths};
 use sluice_model::time::TimePoint;
@@ -156,7 +157,7 @@ impl<'de> Deserialize<'de> for Epoch {
             "start" => return Ok(Self::Start),
             _ => {}
         }
-        match TimePoint::parse(&text) {
+        match TimePoint::parse_chosen(&text) {
             Ok(TimePoint::At(nanos)) => Ok(Self::At(nanos)),
             _ => Err(serde::de::Error::custom(format!(
                 "`{text}` is not an epoch: expected unix, gps, start, or a point in time such as \
@@ -179,11 +180,12 @@ impl JsonSchema for Epoch {
 /// A field of a record.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("required" = ["type"]))]
 pub(crate) struct Field {
     /// Its column name. A field without a name has no column.
     pub(crate) name: Option<String>,
     /// Its type.
-    #[serde(rename = "type")]
+    #[serde(rename = "type", default)]
     pub(crate) kind: FieldType,
     /// For a list: the number of elements, the name of an earlier field that holds it, or `rest`.
     pub(crate) count: Option<Amount>,
@@ -222,7 +224,7 @@ pub(crate) struct Field {
 }
 
 /// The type of a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FieldType {
     U8,
@@ -241,6 +243,10 @@ pub(crate) enum FieldType {
     Bytes,
     Text,
     Pad,
+    // None is given: a mistake that hides none of the other fields.
+    #[default]
+    #[serde(skip)]
+    Missing,
 }
 
 /// The role of a field.
@@ -396,10 +402,8 @@ impl<'de> Deserialize<'de> for Bits {
             RawBits::Range(text) => text,
         };
         let wrong = || {
-            serde::de::Error::custom(format!(
-                "`{text}` is not a bit range: expected a number \
-                 such as 3, or a range such as \"4-6\""
-            ))
+            let expected = &"the number of a bit, or a range such as \"4-6\"";
+            serde::de::Error::invalid_value(Unexpected::Str(&text), expected)
         };
         let (low, high) = text.split_once('-').ok_or_else(wrong)?;
         let bit = |text: &str| text.trim().parse::<u32>().map_err(|_| wrong());

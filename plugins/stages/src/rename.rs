@@ -115,7 +115,7 @@ impl RenameRule {
                 "to",
                 format!(
                     "`{regex}` has no group `${group}`; write `${{1}}` if letters, digits or `_` \
-                     follow, and `$$` for a dollar sign"
+                     follow, and `$$` for a dollar sign: in a pipeline file, `$${{1}}` and `$$$$`"
                 ),
             )),
         }
@@ -329,6 +329,7 @@ mod tests {
             let error = wrong("re:(A)", to);
             assert_eq!(error.path, ["channels", "1", "to"]);
             assert!(error.message.contains("has no group"), "{error}");
+            assert!(error.message.contains("in a pipeline file, `$${1}`"), "{error}");
         }
     }
 }

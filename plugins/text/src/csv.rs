@@ -437,6 +437,10 @@ mod tests {
             refused.contains("the fields of `C` (`") && refused.contains("`--channel C`"),
             "{refused}"
         );
+        let one_channel = SampleLog::new(&[(b"A", 1, b""), (b"A", 2, b"")]);
+        let refused = one_channel.decoded_pose(&[0]).decoded(&[1], &[7]);
+        let refused = refused.failure("csv", options.clone());
+        assert!(refused.contains("Write one table per channel") && !refused.contains("--channel"));
         let (text, notes) = mixed().recorded_with_notes("csv", options.clone(), &[1, 2]);
         let expected = [
             ["sequence", "utime", "pos[0]", "pos[1]", "names", "s.x", "text", "hash"],

@@ -333,19 +333,24 @@ impl CsvTable {
     /// missing at its end.
     fn expect_columns(&self, lost: Option<&TypeColumns>) -> Result<(), Error> {
         let Some(lost) = lost.filter(|_| !self.file.is_growing()) else { return Ok(()) };
-        let columns = match &self.layout {
+        let (columns, of_first) = match &self.layout {
             TableLayout::FirstType(type_columns) => {
-                format!("those of {}", self.described(type_columns))
+                (format!("those of {}", self.described(type_columns)), self.channel(type_columns))
             }
-            _ => "none, since the first event is not decoded".to_owned(),
+            _ => ("none, since the first event is not decoded".to_owned(), None),
+        };
+        let channel = self.channel(lost).unwrap_or_else(|| "NAME".to_owned());
+        // If both types are of one channel, selecting it does not help.
+        let one_channel = match of_first {
+            Some(first) if first == channel => String::new(),
+            _ => format!("one channel (`--channel {channel}`), "),
         };
         Err(ErrorKind::NotAllowed(format!(
             "nothing was published, since the fields of {} would be lost: the columns of a CSV are \
-             the fields of its first event, {columns}. Write one channel (`--channel {}`), one \
-             table per channel (`--to tables/`) or JSON lines (`.jsonl`), or choose the columns \
-             with `--field` (the option `fields`; `[]` is none): {}",
+             the fields of its first event, {columns}. Write {one_channel}one table per channel \
+             (`--to tables/`) or JSON lines (`.jsonl`), or choose the columns with `--field` (the \
+             option `fields`; `[]` is none): {}",
             self.described(lost),
-            self.channel(lost).unwrap_or_else(|| "NAME".to_owned()),
             self.path
         ))
         .into())

@@ -230,6 +230,10 @@ impl<'o> FieldLayout<'o, '_> {
 
     /// The size of a field as its options give it.
     fn field_size(&mut self, field: &Field, path: &KeyPath) -> Option<FieldSize> {
+        if field.kind == FieldType::Missing {
+            self.mistakes.at(path, "missing field `type`");
+            return None;
+        }
         let is_sized = matches!(field.kind, FieldType::Bytes | FieldType::Text | FieldType::Pad);
         let (key, option, other) = match is_sized {
             true => ("size", &field.size, field.count.is_some().then_some("count")),
@@ -435,6 +439,10 @@ pub(super) fn number(kind: FieldType) -> Option<NumberType> {
         FieldType::I64 => NumberType::I64,
         FieldType::F32 => NumberType::F32,
         FieldType::F64 => NumberType::F64,
-        FieldType::Bool | FieldType::Bytes | FieldType::Text | FieldType::Pad => return None,
+        FieldType::Bool
+        | FieldType::Bytes
+        | FieldType::Text
+        | FieldType::Pad
+        | FieldType::Missing => return None,
     })
 }

@@ -21,7 +21,12 @@ pub(super) fn compile(
     match (placed, options.kinds.is_empty()) {
         (None, true) => None,
         (Some(placed), true) => {
-            placed.report(mistakes, "role", "a role `kind` needs `kinds`");
+            let what = "a role `kind` needs `kinds`";
+            // May follow from `kinds` having been dropped as wrong.
+            match options.fields.is_empty() {
+                true => mistakes.at(&[], what),
+                false => placed.report(mistakes, "role", what),
+            }
             None
         }
         (None, false) => {

@@ -12,7 +12,7 @@ use sluice_model::{Clock, OptionsError};
 use crate::format::{Disposition, HeaderEnd, KindKey, RecordExtent, RecordFormat, RecordKind};
 use crate::naming::ChannelNaming;
 use crate::offset::RecordOffset;
-use crate::options::{Epoch, HeaderOption, Literal, Options, OtherKinds, UntimedPolicy};
+use crate::options::{Epoch, HeaderOption, Literal, Options, OtherKinds, Role, UntimedPolicy};
 
 use crate::time::MAX_COUNTERS;
 
@@ -240,7 +240,9 @@ fn check_keys(options: &Options, mistakes: &mut Mistakes) {
             "`kinds` have their own fields: put what all of them share into `head` or `tail`",
         );
     }
-    if options.kinds.is_empty() && options.other_kinds.is_some() {
+    // If a field has the role `kind`, the mistake is there.
+    let has_kind = options.head.iter().any(|field| field.role == Some(Role::Kind));
+    if options.kinds.is_empty() && options.other_kinds.is_some() && !has_kind {
         mistakes.at_key("other_kinds", "`other_kinds` needs `kinds`");
     }
     if options.kinds.len() > MAX_KINDS {

@@ -104,6 +104,11 @@ pub(super) fn kind(
     let key = TypeKey(
         Algorithm::Crc64.compute(&[draft.name.as_bytes(), format!("{schema:?}").as_bytes()]),
     );
+    // Only payloads hold what is between head and tail of undescribed kinds.
+    let message = match draft.body {
+        RecordBody::Any => MessageType::part(&*draft.name, key),
+        _ => MessageType::named(&*draft.name, key),
+    };
     let tail_from = head.len() + draft.fields.len();
     let naming = naming::compile(options, &draft, &fields, mistakes);
     RecordKind {
@@ -119,7 +124,7 @@ pub(super) fn kind(
         naming,
         plan,
         schema,
-        message: Arc::new(MessageType::named(&*draft.name, key)),
+        message: Arc::new(message),
         name: draft.name,
         walk: match draft.body {
             RecordBody::Variable { walk, .. } => Some(walk),

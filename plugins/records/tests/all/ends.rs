@@ -1,8 +1,9 @@
 //! Where the first record starts if the log's start is damaged, and where undescribed records end.
 
+use serde_json::Value;
 use sluice_records::fuzzing::Algorithm;
 
-use crate::reading::{read, toml};
+use crate::reading::{places, read, toml};
 
 #[test]
 fn a_log_that_does_not_start_with_its_magic_is_damage_up_to_the_first_record() {
@@ -79,5 +80,69 @@ fn undescribed_kinds_that_end_at_the_next_sync_word_cost_no_described_record() {
         assert_eq!(found, numbers, "{time} {others}");
         let found: Vec<_> = read.damage.iter().map(|(at, len, _)| (*at, *len)).collect();
         assert_eq!(found, damage, "{time} {others}");
+    }
+}
+
+/// A format whose records end at the next sync word, with this checksum.
+fn ended_by_sync(algorithm: &str, width: u32) -> Value {
+    toml(&format!(
+        r#"sync = "0xa5 5a"
+        head = [{{ name = "t", type = "u32", role = "time", unit = "ms" }}]
+        fields = [{{ name = "b", type = "bytes", size = "rest" }}]
+        tail = [{{ type = "u{width}", role = "checksum", algorithm = "{algorithm}" }}]"#
+    ))
+}
+
+fn record_ended_by_sync(t: u32, payload: &[u8], (algorithm, width): (Algorithm, u32)) -> Vec<u8> {
+    let mut record = [&[0xa5, 0x5a][..], &t.to_le_bytes(), payload].concat();
+    let sum = algorithm.compute(&[&record]);
+    record.extend(&sum.to_le_bytes()[..width as usize / 8]);
+    record
+}
+
+#[test]
+fn a_checksum_tells_the_end_of_a_record_that_contains_the_sync_word() {
+    const SYNC: [u8; 2] = [0xa5, 0x5a];
+    let (crc, crc16) = ((Algorithm::Crc32, 32), (Algorithm::Crc16Xmodem, 16));
+    for (name, sum) in [("crc32", crc), ("crc16-xmodem", crc16)] {
+        let payloads = [
+            b"plain".to_vec(),
+            [&b"ab"[..], &SYNC, b"cd"].concat(),
+            SYNC.repeat(7),
+            SYNC.to_vec(),
+            [&SYNC[..], &[0xa5; 5]].concat(),
+            [&vec![7; 30_000][..], &SYNC, &[7; 30_000]].concat(),
+            b"last".to_vec(),
+            SYNC.repeat(3),
+        ];
+        let records = payloads.iter().zip(1..).map(|(p, t)| record_ended_by_sync(t, p, sum));
+        let records: Vec<Vec<u8>> = records.collect();
+        let (format, log) = (ended_by_sync(name, sum.1), records.concat());
+        let sound = read(&format, &log);
+        assert_eq!((sound.events.len(), &sound.damage), (payloads.len(), &vec![]), "{name}");
+        for (event, record) in sound.events.iter().zip(&records) {
+            assert_eq!(&event.payload, record, "{name}");
+        }
+        let starts = places(&records, 0);
+        for (hit, start) in starts.iter().enumerate() {
+            let mut damaged = log.clone();
+            damaged[start + 7] ^= 0x20;
+            let found = read(&format, &damaged);
+            assert_eq!(found.events.len(), payloads.len() - 1, "{name} {hit}");
+            let places: Vec<_> = found.damage.iter().map(|(at, len, _)| (*at, *len)).collect();
+            assert_eq!(places, [(*start as u64, records[hit].len() as u64)], "{name} {hit}");
+        }
+    }
+}
+
+#[test]
+fn more_sync_words_and_weaker_checksums_do_not_tell_the_end() {
+    let (crc, sum8) = ((Algorithm::Crc32, 32), (Algorithm::Crc8, 8));
+    for (name, sum, inner) in [("crc32", crc, 9), ("crc8", sum8, 1)] {
+        let payloads = [vec![], [0xa5, 0x5a].repeat(inner), vec![]];
+        let records = payloads.iter().zip(1..).map(|(p, t)| record_ended_by_sync(t, p, sum));
+        let log: Vec<u8> = records.flatten().collect();
+        let found = read(&ended_by_sync(name, sum.1), &log);
+        assert_eq!((found.events.len(), found.damage.len()), (2, 1), "{name}: {:?}", found.damage);
     }
 }

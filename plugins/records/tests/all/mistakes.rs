@@ -19,6 +19,14 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ("fields = [TIME]\nsync = \"\"", "sync", "empty"),
     ("fields = [TIME]\nsync = \"0x5\"", "sync", "not hexadecimal"),
     ("fields = [{ type = \"u128\" }]", "fields.0.type", "unknown variant"),
+    ("fields = [TIME, { name = \"a\" }]", "fields.1", "missing field `type`"),
+    // A check leaves out what is wrong, and asks again.
+    ("fields = [TIME, { name = \"a\" }, { type = \"f3\" }]", "fields.2.type", "unknown variant"),
+    (
+        "fields = [TIME, { type = \"u8\", bits = { a = \"6-4\" } }]",
+        "fields.1.bits.a",
+        "invalid value",
+    ),
     ("fields = [{ type = \"u8\", sise = 1 }]", "fields.0.sise", "unknown field"),
     ("fields = [TIME, { type = \"text\" }]", "fields.1", "needs a `size`"),
     ("fields = [TIME, { type = \"u8\", size = 4 }]", "fields.1.size", "for a list give `count`"),
@@ -109,6 +117,8 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ("fields = [TIME]\nchannels = { 1 = \"a\" }", "channels", "needs a field with the role"),
     ("fields = [TIME]\nchannels = { a = \"a\" }", "channels.a", "whole number"),
     ("fields = [TIME]\nepoch = \"noon\"", "epoch", "not an epoch"),
+    ("fields = [TIME]\nepoch = \"2020\"", "epoch", "not an epoch"),
+    ("fields = [TIME]\nepoch = \"+5\"", "epoch", "not an epoch"),
     ("fields = [TIME]\nleap_seconds = 18", "leap_seconds", "gps"),
     ("fields = [TIME]\nmax_record = 3", "fields", "`max_record` is 3"),
     ("fields = [TIME]\nmagic = \"LOG\"\nheader = 2", "header", "fewer than the"),
@@ -160,6 +170,17 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ("fields = [TIME, { type = \"u8\", value = true }]", "fields.1.value", "only a `bool`"),
     // Follows from a mistake in `head`: not reported as a mistake of the kind.
     ("kinds = { 1 = { fields = [{ type = \"u8\" }] } }", "", "role `kind`"),
+    // Follows from a mistake in `kinds`: not reported as a mistake of others.
+    (
+        "head = [TIME, { type = \"u8\", role = \"kind\" }]\nother_kinds = \"keep\"",
+        "",
+        "a role `kind` needs `kinds`",
+    ),
+    (
+        "head = [{ type = \"u8\", role = \"kind\" }]\nfields = [TIME]",
+        "head.0.role",
+        "a role `kind` needs `kinds`",
+    ),
     ("fields = [TIME]\nmax_record = \"1GiB\"", "max_record", "256MiB"),
     ("fields = [TIME]\nunknown = 1", "unknown", "unknown field"),
 ];
@@ -184,4 +205,13 @@ fn all_mistakes_are_reported_at_once() {
     let (at, said) = mistake("fields = [TIME, { type = \"text\" }, { type = \"u8\", value = -1 }]");
     assert_eq!(at, "fields.1");
     assert!(said.contains("also at `fields.2.value`: expected a number from 0 to 255"), "{said}");
+}
+
+#[test]
+fn the_schema_says_that_a_field_needs_a_type() {
+    let registry = sluice_model::Registry::linked();
+    let plugin = registry.get(sluice_model::PluginKind::Source, "records").unwrap();
+    let schema = serde_json::Value::from((plugin.schema)());
+    assert_eq!(schema["$defs"]["Field"]["required"], serde_json::json!(["type"]));
+    assert_eq!(schema["$defs"]["FieldType"]["enum"].as_array().unwrap().len(), 16);
 }

@@ -98,3 +98,18 @@ fn each_kind_has_rows_of_its_own() {
     let found: Vec<_> = rows.iter().map(|rows| (&*rows.message.name, &*rows.events)).collect();
     assert_eq!(found, [("A", &[0, 2][..]), ("B", &[1][..])]);
 }
+
+#[test]
+fn rows_of_undescribed_kinds_are_only_parts_of_their_records() {
+    let format = r#"
+        head = [
+          { type = "text", size = 1, role = "kind" },
+          { type = "u8", role = "length" },
+          { name = "t", type = "u8", role = "time", unit = "s" },
+        ]
+        kinds.A.fields = [{ name = "a", type = "u8" }, { type = "pad", size = 1 }]
+    "#;
+    let rows = rows(format, b"A\x02\x01ab?\x03\x02xyz");
+    let found = rows.iter().map(|rows| (&*rows.message.name, rows.message.is_part()));
+    assert_eq!(found.collect::<Vec<_>>(), [("A", false), ("other", true)]);
+}
