@@ -1,15 +1,15 @@
-//! Finds the source for an input, by its first bytes or its extension. Reads no events.
+//! Finds what arguments name: files, sources and other plugins. Reads no events.
 
-use std::io::{self, IsTerminal};
-use std::panic::resume_unwind;
+mod sniffing;
+
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use serde_json::json;
-use sluice_io::files::{self, ForeignFormat, NOT_UTF8};
+use sluice_io::escape::escaped;
+use sluice_io::files::{self, NOT_UTF8};
 use sluice_io::store::is_address;
 use sluice_kit::suggestion::nearest;
-use sluice_model::{DefaultRole, ErrorKind, Input, OptionsError, Plugin, PluginKind, SniffResult};
+use sluice_model::{DefaultRole, Input, OptionsError, Plugin, PluginKind};
 use sluice_pipeline::batch::FailurePolicy;
 
 use crate::args::SelectionArgs;
@@ -17,10 +17,8 @@ use crate::exit::Failure;
 pub(crate) use crate::file_url::{FileUrl, OpenMode, parse_file_url};
 use crate::input_format::InputFormat;
 use crate::shell::Shell;
-
-/// The number of bytes sniffed. Large, because damage at the start of a log must not hide its
-/// format.
-const SNIFF_LEN: usize = 256 << 10;
+use sniffing::{SniffMethod, common_source, sniff_all};
+pub(crate) use sniffing::{sniff, try_map};
 
 /// Inputs that have no source, and why.
 pub(crate) type FailedInputs = Vec<(PathBuf, Failure)>;
@@ -81,8 +79,20 @@ pub(crate) fn find_source_of_usable<'s>(
     }
     // Files of one format by their first bytes can be read together, even if a more specific source
     // exists for some of them.
-    let plugin = common_source(&known)
-        .or_else(|_| common_source(&sniff_all(shell, &files, SniffMethod::Head, failing)?.0))?;
+    let plugin = match common_source(&known) {
+        Ok(plugin) => plugin,
+        Err(differ) => {
+            let (by_head, unknown) = sniff_all(shell, &files, SniffMethod::Head, failing)?;
+            let is_unknown = |input: &Input| unknown.iter().any(|(path, _)| *path == input.path);
+            // The source of the others would not be theirs.
+            if failing == FailurePolicy::Continue
+                && known.iter().any(|(input, _)| is_unknown(input))
+            {
+                return Err(differ);
+            }
+            common_source(&by_head)?
+        }
+    };
     let text = |(input, _): &(&Input, _)| input.path.to_string_lossy().into_owned();
     let names = if failed.is_empty() { names.to_vec() } else { known.iter().map(text).collect() };
     Ok(FoundSource { plugin, names, failed })
@@ -188,98 +198,6 @@ pub(crate) fn refuse_other_url(plugin: &Plugin, url: &str, shell: &Shell) -> Res
     )))
 }
 
-/// Inputs with their sources.
-type SniffedInputs<'i, 's> = Vec<(&'i Input, &'s Plugin)>;
-
-/// How the source of a file is found.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum SniffMethod {
-    /// By its path, and by its first bytes if no source claims the path.
-    Path,
-    /// By its first bytes, uncompressed.
-    Head,
-}
-
-/// The source common to these inputs; `Err` says which two differ.
-fn common_source<'s>(known: &[(&Input, &'s Plugin)]) -> Result<&'s Plugin, Failure> {
-    let Some((input, first)) = known.first() else {
-        return Err(Failure::Usage("there is no input".into()));
-    };
-    match known.iter().find(|(_, plugin)| plugin.name != first.name) {
-        None => Ok(first),
-        Some((other, plugin)) => Err(Failure::Usage(format!(
-            "the inputs have different formats: {} is {}, {} is {}; convert them one by one",
-            input.path.display(),
-            first.name,
-            other.path.display(),
-            plugin.name
-        ))),
-    }
-}
-
-/// The inputs whose source is found, with that, and the others, with the reasons: those that cannot
-/// be opened, as whoever reads them reports that and a batch goes on with others, and those of no
-/// known format, of which the first is the `Err` unless others are to be read without them.
-fn sniff_all<'i, 's>(
-    shell: &'s Shell,
-    inputs: &'i [Input],
-    by: SniffMethod,
-    failing: FailurePolicy,
-) -> Result<(SniffedInputs<'i, 's>, FailedInputs), Failure> {
-    let is_unopened = |failure: &Failure| match failure {
-        Failure::Error(error) => matches!(error.kind(), ErrorKind::Io { .. }),
-        _ => false,
-    };
-    let sniffed = try_map(inputs, |input| match sniff_by(shell, &input.path, by) {
-        Err(failure) if failing == FailurePolicy::Stop && !is_unopened(&failure) => Err(failure),
-        sniffed => Ok(sniffed),
-    })?;
-    let (mut known, mut failed) = (Vec::new(), Vec::new());
-    for (input, sniffed) in inputs.iter().zip(sniffed) {
-        match sniffed {
-            Ok(plugin) => known.push((input, plugin)),
-            Err(failure) => failed.push((input.path.clone(), failure)),
-        }
-    }
-    Ok((known, failed))
-}
-
-/// The number of objects opened in parallel, as each costs a round trip to the store.
-const PARALLEL_OBJECTS: usize = 16;
-
-/// What `look` finds in each input, or the first `Err`. Looks at several objects at once.
-pub(crate) fn try_map<T: Send, E: Send>(
-    inputs: &[Input],
-    look: impl Fn(&Input) -> Result<T, E> + Sync,
-) -> Result<Vec<T>, E> {
-    if !inputs.iter().any(|input| is_address(&input.path)) {
-        return inputs.iter().map(look).collect();
-    }
-    let share = |first: usize| {
-        let mut found = Vec::new();
-        for (place, input) in inputs.iter().enumerate().skip(first).step_by(PARALLEL_OBJECTS) {
-            let result = look(input);
-            let has_failed = result.is_err();
-            found.push((place, result));
-            if has_failed {
-                break;
-            }
-        }
-        found
-    };
-    let mut found = Vec::new();
-    thread::scope(|scope| {
-        let share = &share;
-        let threads =
-            (0..inputs.len().min(PARALLEL_OBJECTS)).map(|first| scope.spawn(move || share(first)));
-        for thread in threads.collect::<Vec<_>>() {
-            found.extend(thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        }
-    });
-    found.sort_by_key(|(place, _)| *place);
-    found.into_iter().map(|(_, result)| result).collect()
-}
-
 /// The plugin of this kind and name.
 pub(crate) fn plugin_named<'s>(
     shell: &'s Shell,
@@ -318,73 +236,6 @@ pub fn extension(path: &Path) -> (Option<String>, bool) {
         Some(packed) if packed == "zst" => (last(&path.with_extension("")), true),
         other => (other, false),
     }
-}
-
-/// The source for this file: one that claims its path, or that of its first bytes.
-pub(crate) fn sniff<'s>(shell: &'s Shell, path: &Path) -> Result<&'s Plugin, Failure> {
-    sniff_by(shell, path, SniffMethod::Path)
-}
-
-fn sniff_by<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<&'s Plugin, Failure> {
-    let is_stdin = path == Path::new("-");
-    if by == SniffMethod::Path
-        && !is_stdin
-        && let Some(plugin) = shell.registry.sniff_path(path)?.into_iter().next()
-    {
-        return Ok(plugin);
-    }
-    let head = match is_stdin {
-        // On a terminal, reading would wait for the user to type.
-        true if io::stdin().is_terminal() => Vec::new(),
-        _ => match files::stream_head(path, SNIFF_LEN, |head| is_known(shell, head))? {
-            Some(head) => head,
-            None => files::head(path, SNIFF_LEN)?,
-        },
-    };
-    let sniffed = match shell.registry.sniff_best(&head) {
-        Some((SniffResult::Yes, plugin)) => return Ok(plugin),
-        sniffed => sniffed.map(|(_, plugin)| plugin),
-    };
-    refuse_foreign_formats(shell, path, &head)?;
-    let by_extension =
-        || extension(path).0.and_then(|e| shell.registry.by_extension(PluginKind::Source, &e));
-    sniffed.or_else(by_extension).ok_or_else(|| {
-        let path = if is_stdin { "standard input".into() } else { path.display().to_string() };
-        if let Some(why) = shell.registry.iter().find_map(|plugin| (plugin.refusal)(&head)) {
-            return Failure::NotALog(format!("cannot read {path} as a log: {why}"));
-        }
-        let names = sources_of_plain_files(shell).join(", ");
-        Failure::NotALog(format!(
-            "cannot detect the format of {path}; name it with --from: {names}; or describe it with \
-             --describe FILE.toml"
-        ))
-    })
-}
-
-/// Whether these first bytes tell what a stream is, whatever follows.
-fn is_known(shell: &Shell, head: &[u8]) -> bool {
-    matches!(shell.registry.sniff_best(head), Some((SniffResult::Yes, _)))
-        || ForeignFormat::from_head(head).is_some()
-}
-
-/// Refuses files that are not logs, whatever their names: formats that other programs read, and
-/// files that declare types.
-fn refuse_foreign_formats(shell: &Shell, path: &Path, head: &[u8]) -> Result<(), Failure> {
-    if let Some(format) = ForeignFormat::from_head(head) {
-        return Err(Failure::NotALog(format.refusal(path)));
-    }
-    let may_declare = !head.is_empty() && !is_address(path) && files::is_text_bytes(head);
-    if may_declare && sluice_kit::codecs::declares_types(&shell.registry, path) {
-        let (name, folder) = (path.display(), path.parent().unwrap_or(Path::new("")));
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        return Err(Failure::NotALog(format!(
-            "{name} declares types, and is not a log: give it as --types {name}, or its whole \
-             folder as --types {0}; without quotes, a shell expands --types {0}/* to one type file \
-             and further inputs",
-            folder.display()
-        )));
-    }
-    Ok(())
 }
 
 /// The names of the sources that read files and require no other option.
@@ -460,7 +311,10 @@ pub(crate) fn refuse_live(shell: &Shell, path: &Path) -> Result<(), Failure> {
 
 /// A path as text, which options are.
 pub(crate) fn utf8_path(path: &Path) -> Result<&str, Failure> {
-    path.to_str().ok_or_else(|| Failure::Usage(format!("this path {NOT_UTF8}: {}", path.display())))
+    path.to_str().ok_or_else(|| {
+        let name = escaped(path.as_os_str().as_encoded_bytes());
+        Failure::Usage(format!("this path {NOT_UTF8}: {name}"))
+    })
 }
 
 #[cfg(test)]

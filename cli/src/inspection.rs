@@ -1,10 +1,8 @@
 //! Reads logs for verbs that inspect them: into a sink of the verb's own, without a pipeline file.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sluice_kit::InputFaults;
 use sluice_model::options::ByteSize;
 use sluice_model::{DynSink, Error, Input, Plugin, PluginKind, Source};
 use sluice_pipeline::run::{self, Options};
@@ -14,11 +12,11 @@ use crate::exit::Failure;
 use crate::inputs::SOURCE_NAME;
 use crate::shell::Shell;
 
-/// Reads a source into a sink, and collects what else is wrong with its files. Writes no quarantine
-/// file.
+/// Reads a source into a sink. Writes no quarantine file.
 pub(crate) fn read(
     source: PipelineNode,
-    (sink, input_faults): (DynSink, Arc<InputFaults>),
+    sink: DynSink,
+    options: Options,
     shell: &Shell,
 ) -> Result<Report, Failure> {
     let damage = match source.damage {
@@ -27,7 +25,10 @@ pub(crate) fn read(
     };
     let nodes = vec![PipelineNode { damage, ..source }, sink_node(sink)];
     let pipeline = Pipeline { memory: Some(INSPECTION_MEMORY), nodes, ..Pipeline::default() };
-    let options = Options { stop: shell.stop(), input_faults, ..Options::default() };
+    let options = Options { stop: shell.stop(), ..options };
+    // Whoever reads several logs need not try the others.
+    run::check_programs_allowed(&pipeline, &options)
+        .map_err(|error| Failure::Options(error.to_string()))?;
     run::run(pipeline, &options)
         .map_err(|error| Failure::from(error).with_exit_code_of(&options.stop))
 }

@@ -19,6 +19,7 @@ mod args;
 mod commands;
 mod conversion;
 mod damage;
+mod description;
 pub mod embedded;
 mod exit;
 pub mod extension;

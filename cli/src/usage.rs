@@ -1,6 +1,7 @@
 //! Reports command lines that do not parse, with hints for options of other programs.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, ValueEnum};
@@ -48,6 +49,9 @@ pub(crate) fn report(mut error: clap::Error, arguments: &[OsString]) -> u8 {
     let program = args::command();
     if let Some(verb) = find_verb(&program, arguments) {
         suggest_option(&mut error, verb);
+        if let Some(tip) = output_tip(&error, verb, arguments) {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+        }
     }
     print_error(&error);
     if is_wrong { exit::EXIT_USAGE } else { exit::EXIT_OK }
@@ -129,6 +133,33 @@ fn option_tip(option: &str, verb: &Command) -> Option<String> {
         "--until" | "--stop" => use_("end"),
         _ => None,
     }
+}
+
+/// How to give the output of a verb that requires one: other programs take it as the last argument.
+fn output_tip(error: &clap::Error, verb: &Command, arguments: &[OsString]) -> Option<String> {
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    if error.kind() != ErrorKind::MissingRequiredArgument
+        || !missing.iter().any(|argument| argument.starts_with("--to "))
+    {
+        return None;
+    }
+    let matches = args::command().ignore_errors(true).try_get_matches_from(arguments).ok()?;
+    let inputs = matches.subcommand_matches(verb.get_name())?.try_get_many::<String>("inputs");
+    let words: Vec<&str> = inputs.ok()??.map(String::as_str).collect();
+    // Anything else would have to be quoted.
+    let is_plain = |word: &&str| word.chars().all(|c| c.is_alphanumeric() || "._-/".contains(c));
+    let example = match words[..] {
+        [input, .., output]
+            if [input, output].iter().all(is_plain) && !Path::new(output).exists() =>
+        {
+            let more = if words.len() > 2 { " ..." } else { "" };
+            format!("{input}{more} --to {output}")
+        }
+        _ => "IN --to OUT".to_owned(),
+    };
+    Some(format!("the output is given with --to: sluice {} {example}", verb.get_name()))
 }
 
 fn print_error(error: &clap::Error) {

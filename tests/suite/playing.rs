@@ -120,11 +120,13 @@ fn damage_is_reported_by_the_exit_code_and_ctrl_c_by_a_message() {
 fn invalid_playback_requests_are_usage_errors() {
     let folder = Folder::new();
     seconds(&folder, 3);
-    let wrong: [(&[&str], &str); 6] = [
+    let wrong: [(&[&str], &str); 8] = [
         (&["--to", "copy.lcm"], "is not a URL"),
         (&["--to", "pigeon://x"], "has no sink for pigeon://x"),
         (&["--paused"], "no terminal"),
         (&["--speed", "fast"], "expected a number"),
+        (&["--speed", "1e308"], "--speed: expected 0 or less"),
+        (&["--speed", "1e-7"], "a number from 0.000001 to 1000000000, found 1e-7"),
         (&["--max-gap", "0"], "above 0"),
         (&["-", "--loop=2"], "needs inputs that can be read twice, and `-` cannot"),
     ];
@@ -256,6 +258,35 @@ fn keys_step_seek_change_the_speed_and_end() {
     listener.end().expect(0);
     let numbers = numbers(&folder);
     assert!(numbers.starts_with(&[0, 1, 11, 12, 0, 1]), "{numbers:?}");
+}
+
+#[test]
+fn keys_seek_before_the_first_event() {
+    let Some(network) = Network::new() else { return };
+    let folder = Folder::new();
+    seconds(&folder, 1000);
+    let listener = listen(&network, &folder, &[]);
+    let steps = [
+        until("paused"),
+        send("]"),
+        until(r"\+60\.000 s of 997\.0 s"),
+        send("["),
+        until(r"\+0\.000 s"),
+        send("\x1b[C"),
+        until(r"\+10\.000 s"),
+        send("."),
+        until(r" [1-9][0-9]* events/s"),
+        send("q"),
+        until("played 1 event"),
+    ];
+    let arguments = ["--paused", "--start", "+2"];
+    let Some(session) = Session::run(&player(&network, &folder, &arguments), &steps) else {
+        return;
+    };
+    session.expect(0);
+    listener.signal(Signal::INT);
+    listener.end().expect(0);
+    assert_eq!(numbers(&folder), [12]);
 }
 
 #[test]

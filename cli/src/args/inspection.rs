@@ -23,6 +23,10 @@ pub(crate) struct InfoArgs {
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 
+    /// Allow the source to run a program, with all your permissions.
+    #[arg(long)]
+    pub(crate) allow_exec: bool,
+
     /// Name the types of channels by these declarations: files, globs, folders, or names of
     /// built-in sets, which are always known. May be repeated.
     #[arg(long, value_name = "GLOB")]
@@ -188,4 +192,8 @@ pub(crate) struct VerifyArgs {
 
     #[command(flatten)]
     pub(crate) format: FormatArgs,
+
+    /// Allow the source to run a program, with all your permissions.
+    #[arg(long)]
+    pub(crate) allow_exec: bool,
 }

@@ -28,8 +28,8 @@ pub(crate) struct EngineArgs {
     pub(crate) resume: bool,
 
     /// For outputs named after inputs: if one input fails, continue with the others. This includes
-    /// names without a file and, where the format is detected, files of no known format, which are
-    /// otherwise errors before the first.
+    /// names without a file, names that are not UTF-8 and, where the format is detected, files of
+    /// no known format, which are otherwise errors before the first.
     #[arg(long)]
     pub(crate) keep_going: bool,
 
@@ -130,8 +130,8 @@ pub(crate) struct RunningArgs {
     #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse_positive)]
     pub(crate) memory: Option<ByteSize>,
 
-    /// Write a report of the run as JSON: counts per channel, damage, files with hashes. `-` is
-    /// standard output.
+    /// Write a report of the run as JSON: counts per channel, damage, files with hashes. Replaces
+    /// an existing file. `-` is standard output.
     #[arg(long, value_name = "FILE.json")]
     pub(crate) report: Option<PathBuf>,
 

@@ -7,15 +7,16 @@ use serde_json::{Value, json};
 use sluice_io::files;
 use sluice_model::units;
 use sluice_pipeline::Pipeline;
-use sluice_pipeline::batch::{Batch, BatchReport, Status, UnitReport};
+use sluice_pipeline::batch::{Batch, BatchReport, FailurePolicy, Status, UnitReport};
 use sluice_pipeline::run::Options;
 
 use crate::args::EngineArgs;
 use crate::commands::execute::{self, report_losses, report_unmatched, run_watched, summary_text};
 use crate::commands::report_file::ReportFile;
 use crate::commands::run;
-use crate::exit::{CommandResult, EXIT_LOSSES, EXIT_UNMET, ExitStatus};
+use crate::exit::{CommandResult, EXIT_LOSSES, EXIT_UNMET, ExitStatus, Failure};
 use crate::flags::{self, PipelineOrigin};
+use crate::inputs;
 use crate::notes;
 use crate::progress::ProgressMeter;
 use crate::shell::Shell;
@@ -24,6 +25,28 @@ use crate::signals;
 /// The number of failed inputs listed; the report has all.
 const MOST_SHOWN: usize = 100;
 
+/// The batch of a pipeline, or the part of it that is to run. A name that is not UTF-8 is no
+/// option: its unit fails, or, unless others go on without it, the batch is refused.
+pub(crate) fn open(
+    pipeline: &Pipeline,
+    args: &EngineArgs,
+    shell: &Shell,
+) -> Result<Batch, Failure> {
+    let failing = args.failing(false);
+    let mut batch = Batch::new(pipeline, &shell.registry, failing)?;
+    for unit in &mut batch.units {
+        match (inputs::utf8_path(&unit.input.path), failing) {
+            (Ok(_), _) => {}
+            (Err(failure), FailurePolicy::Stop) => return Err(failure),
+            (Err(failure), FailurePolicy::Continue) => unit.failure = Some(failure.message()),
+        }
+    }
+    match args.shard {
+        Some(shard) => Ok(batch.shard(shard, pipeline, &execute::engine_options(args))?),
+        None => Ok(batch),
+    }
+}
+
 /// Runs a batch.
 pub(crate) fn execute(
     pipeline: &Pipeline,
@@ -31,10 +54,7 @@ pub(crate) fn execute(
     origin: PipelineOrigin,
     shell: &Shell,
 ) -> CommandResult {
-    let mut batch = Batch::new(pipeline, &shell.registry, args.failing(false))?;
-    if let Some(shard) = args.shard {
-        batch = batch.shard(shard, pipeline, &execute::engine_options(args))?;
-    }
+    let batch = open(pipeline, args, shell)?;
     let outputs: Vec<PathBuf> =
         batch.units.iter().flat_map(|unit| unit.outputs.iter().cloned()).collect();
     if args.resume {

@@ -250,11 +250,12 @@ impl<'s> OutputTarget<'s> {
             Some(_) => return Self::without_archive(inner, path, shell),
         };
         // An option that only the log's own sink has selects that sink.
-        let takes = |plugin: &&Plugin| {
+        let takes = |plugin: &Plugin| {
             let names = plugin.option_names();
-            inner.is_none() || given.iter().all(|option| names.contains(&option.name))
+            given.iter().all(|option| names.contains(&option.name))
         };
-        let Some(plugin) = archive.filter(takes) else {
+        let Some(plugin) = archive.filter(|archive| takes(archive) || !inner.is_some_and(takes))
+        else {
             return Self::without_archive(inner, path, shell);
         };
         let format = format.filter(|_| given.iter().all(|option| option.name != "format"));

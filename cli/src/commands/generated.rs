@@ -25,7 +25,7 @@ pub(crate) fn parse_generated(
 ) -> Result<Pipeline, Failure> {
     let document = Document::generated(format!("{name} (the pipeline made for it)"), text);
     let mut pipeline = Pipeline::read(&document, &Variables::default(), &shell.registry)
-        .map_err(|mistakes| flags::mistakes_with_flags(&mistakes, describe))?;
+        .map_err(|mistakes| flags::mistakes_with_flags(&mistakes))?;
     refuse_fields_without_decoding(&pipeline)?;
     pipeline.files.extend(describe.map(Path::to_owned));
     Ok(pipeline)

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use sluice_io::escape::{json_escaped, printable, printable_sentence};
 use sluice_io::files::{self, FileIdentity, is_special};
 use sluice_model::{Input, PluginKind, time, units};
-use sluice_pipeline::batch::{self, Batch, Unit};
+use sluice_pipeline::batch::{self, Unit};
 use sluice_pipeline::run::{self, Options, ReadPlan, SourcePlan};
 use sluice_pipeline::{Mistakes, OnDamage, Outline, Pipeline, PipelineNode};
 
@@ -79,11 +79,7 @@ fn batch_units(
     if pipeline.templates.is_empty() {
         return Ok(None);
     }
-    let mut batch = Batch::new(pipeline, &shell.registry, args.failing(false))?;
-    if let Some(shard) = args.shard {
-        batch = batch.shard(shard, pipeline, &engine_options(args))?;
-    }
-    Ok(Some(batch.units))
+    Ok(Some(super::batch::open(pipeline, args, shell)?.units))
 }
 
 fn batch_text(pipeline: &Pipeline, batch: &[Unit]) -> String {

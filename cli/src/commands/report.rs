@@ -53,22 +53,27 @@ pub(crate) fn run(args: &ReportArgs, shell: &Shell) -> CommandResult {
     }
     // A line per log.
     for Input { path, .. } in logs {
-        let ending = inputs::utf8_path(&path)
-            .and_then(|path| report(args, &[path.to_owned()], "-", shell))
-            .or_else(failed)?;
-        worst = worst.max(ending);
+        let ending = match inputs::utf8_path(&path) {
+            Ok(path) => match report(args, &[path.to_owned()], "-", shell) {
+                Err(failure @ Failure::Usage(_)) => return Err(failure),
+                ending => ending,
+            },
+            Err(failure) => Err(failure),
+        };
+        worst = worst.max(ending.or_else(failed)?);
     }
     Ok(worst)
 }
 
-/// Refuses standard input, which has no name, for a page that is named after its log.
+/// Refuses what has no name, as standard input, for a page that is named after its log.
 fn refuse_unnamed_page(args: &ReportArgs) -> Result<(), Failure> {
-    match args.to.is_none() && args.inputs.iter().any(|input| input == "-") {
-        true => Err(Failure::Usage(
-            "standard input has no name to call a page by; name the page: --to PAGE.html".into(),
-        )),
-        false => Ok(()),
-    }
+    let is_unnamed = |input: &&String| *input == "-" || inputs::is_url(input);
+    let unnamed = args.inputs.iter().find(is_unnamed).filter(|_| args.to.is_none());
+    let Some(input) = unnamed else { return Ok(()) };
+    let input = if input == "-" { "standard input" } else { input };
+    Err(Failure::Usage(format!(
+        "{input} has no name to call a page by; name the page: --to PAGE.html"
+    )))
 }
 
 /// Writes one report of these logs, or one of each if `to` has placeholders.

@@ -33,11 +33,19 @@ impl Branch {
 
 /// What a segment made of a batch, for nodes that work in order.
 pub(crate) enum SegmentOutput {
-    /// For a sink to gather: what it has prepared, with its events by channel and their payload
-    /// bytes.
-    Block { node: usize, block: PreparedBatch, events: EventCounts, bytes: u64 },
+    /// For a sink to gather: what it has prepared.
+    Block { node: usize, block: PreparedBatch, events: BlockEvents },
     /// For the node behind a port.
     Batch { port: usize, batch: Batch },
+}
+
+/// The events of a prepared block.
+pub(crate) struct BlockEvents {
+    pub(crate) counts: EventCounts,
+    /// Their channels, in order; empty if the run is no recording.
+    pub(crate) channels: Vec<u32>,
+    /// The bytes of their payloads, if the sink buffers events.
+    pub(crate) bytes: u64,
 }
 
 /// The context that all tasks of a run share.
@@ -49,6 +57,7 @@ pub(crate) struct TaskContext {
     pub(crate) naming: NamingNodes,
     /// The connection of maps to the run.
     pub(crate) run: RunHandle,
+    pub(crate) is_recording: bool,
 }
 
 /// The outcome of one batch.
@@ -155,8 +164,13 @@ impl TaskContext {
         }
         tally.damaged.add(&refused);
         tally.left.subtract(&refused);
-        let mut events = counts.clone();
-        events.subtract(&refused);
+        let mut counts = counts.clone();
+        counts.subtract(&refused);
+        let channels = match self.is_recording {
+            true => accepted_origins(&origins, &context.report.refused),
+            false => Vec::new(),
+        };
+        let events = BlockEvents { counts, channels, bytes };
         for loss in &context.report.losses {
             tally.note(loss, 0);
         }
@@ -170,9 +184,17 @@ impl TaskContext {
         }
         tally.clamped += context.report.clamped.len() as u64;
         tally.without_sources.add(&context.report.without_sources);
-        outcome.deliveries.push(SegmentOutput::Block { node, block, events, bytes });
+        outcome.deliveries.push(SegmentOutput::Block { node, block, events });
         Ok(())
     }
+}
+
+/// The original channels of the events that a sink has not refused, in order.
+fn accepted_origins(batch: &Batch, refused: &[(u32, String)]) -> Vec<u32> {
+    let mut accepted = vec![true; batch.len()];
+    refused.iter().for_each(|(row, _)| accepted[*row as usize] = false);
+    let origins = batch.origins().iter().zip(accepted);
+    origins.filter(|(_, accepted)| *accepted).map(|(origin, _)| *origin).collect()
 }
 
 /// Counts what a stage did with events.
@@ -223,6 +245,7 @@ mod tests {
             blocks: BlockPool::new(64, 1),
             naming: NamingNodes::default(),
             run: RunHandle::default(),
+            is_recording: false,
         };
         let mut outcome = SegmentOutcome::default();
         shared.run(&[branch], None, builder.finish(), &mut outcome).unwrap();

@@ -83,6 +83,7 @@ impl Setup {
                 channels,
                 naming: NamingNodes::default(),
                 run: RunHandle::default(),
+                is_recording: options.recording.is_some(),
                 blocks: limits.blocks((for_sinks / limits.split_bytes).min(64)),
             },
             pool: pool.map_err(|e| e.to_string()),

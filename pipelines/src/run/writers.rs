@@ -12,6 +12,7 @@ use sluice_model::{DynSink, Error, OpenSink, Outputs, Overwrite, PreparedBatch, 
 
 use super::publisher::{OutputSet, Publisher};
 use super::recording::{SyncStart, Syncer};
+use super::segment::BlockEvents;
 use super::tally::{NodeTally, RunTally};
 use super::topology::SinkNode;
 use super::unflushed::Unflushed;
@@ -80,7 +81,7 @@ impl<'r> Writers<'r> {
             let mut in_file = traits
                 .targets
                 .iter()
-                .filter_map(|target| self.outputs.outputs.events_in_frames(target));
+                .filter_map(|target| self.outputs.outputs.events_in_growing(target));
             let unflushed = Unflushed::new(in_file.next());
             *writer = Writer { output: Some(output), unflushed, ..closed };
         }
@@ -92,37 +93,34 @@ impl<'r> Writers<'r> {
         self.writers.values().map(|writer| writer.sink.traits().rounds).max().unwrap_or(1)
     }
 
-    /// Hands a prepared block to its sink, with its events and their bytes; `tally` already counts
-    /// them as written.
+    /// Hands a prepared block to its sink; `tally` already counts its events as written.
     pub(super) fn push(
         &mut self,
         node: usize,
         block: PreparedBatch,
-        (events, bytes): (EventCounts, u64),
+        events: BlockEvents,
         tally: &mut RunTally,
     ) -> Result<(), Error> {
         let writer = self.writers.get_mut(&node);
         let writer = writer.ok_or_else(|| Error::internal("a block for no sink"))?;
+        let BlockEvents { counts, channels, bytes } = events;
         let Some(output) = &mut writer.output else {
-            tally.node(node).count_lost(&events);
+            tally.node(node).count_lost(&counts);
             return Ok(());
         };
-        match output.push(block) {
-            Ok(written) => {
-                writer.handed += events.total();
-                writer.count(written, tally.node(node));
-                if self.syncer.is_some() {
-                    writer.unflushed.add(&events);
-                    writer.unsynced.add(&events);
-                }
-                self.outputs.events += events.total();
-                self.outputs.held += bytes;
-            }
-            Err(error) => {
-                self.give_up(node, error, tally)?;
-                tally.node(node).count_lost(&events);
-            }
+        let pushed = output.push(block);
+        writer.handed += counts.total();
+        if self.syncer.is_some() {
+            // Also of one that could not be written as a whole: a part may be in the file.
+            writer.unsynced.add(&counts);
+            writer.unflushed.add(&counts, channels);
         }
+        match pushed {
+            Ok(written) => writer.count(written, tally.node(node)),
+            Err(error) => return self.give_up(node, error, tally),
+        }
+        self.outputs.events += counts.total();
+        self.outputs.held += bytes;
         Ok(())
     }
 

@@ -86,6 +86,8 @@ pub struct LiveOutput {
     transport: Transport,
     clock: PlaybackClock,
     limiter: RateLimiter,
+    /// What is still to be noted of messages that come back.
+    returning: Option<String>,
 }
 
 /// Messages collected before they are sent.
@@ -94,6 +96,24 @@ const SEND_BATCH: usize = 64;
 const SEND_BATCH_BYTES: usize = 1 << 20;
 
 impl LcmLiveSink {
+    /// What to note if the run receives from the same address.
+    fn returning(&self, context: &SinkContext) -> Result<Option<String>, Error> {
+        // Between two networks, the address may be the same.
+        if self.interface.is_some() {
+            return Ok(None);
+        }
+        let to = options::url_or_default(self.url.as_ref())?;
+        let inputs = context.origin.inputs.iter().filter_map(|input| input.path.to_str());
+        let same = inputs.filter_map(|path| Url::parse(path).ok()).find(|from| from.is_same(&to));
+        Ok(same.map(|from| {
+            format!(
+                "{to} is also what is received from ({from}): a message circulates without end if \
+                 its channel is among those received; filter or rename channels, or, between two \
+                 networks, name the `interface` to send through"
+            )
+        }))
+    }
+
     fn transport(&self) -> Result<Transport, Error> {
         Ok(match options::url_or_default(self.url.as_ref())? {
             Url::Udp(url) => Transport::Group(GroupSender::open(
@@ -130,6 +150,7 @@ impl Sink for LcmLiveSink {
         let bytes = self.max_bandwidth.map(|bytes| bytes.0.max(1) as f64);
         Ok(LiveOutput {
             transport: self.transport()?,
+            returning: self.returning(context)?,
             clock: PlaybackClock::new(Arc::clone(&playback), context.run.clone(), tempo),
             limiter: RateLimiter::new(self.max_rate, bytes, (playback, context.run.clone())),
         })
@@ -159,9 +180,10 @@ impl Sink for LcmLiveSink {
 
     fn write(&self, sending: &mut LiveOutput, block: SendableEvents) -> Result<Written, Error> {
         let SendableEvents { batch, names } = &block;
-        let LiveOutput { transport, clock: pace, limiter } = sending;
+        let LiveOutput { transport, clock: pace, limiter, returning } = sending;
         let mut next: Vec<Outgoing<'_>> = Vec::with_capacity(SEND_BATCH);
         let (mut bytes, mut written) = (0, Written::default());
+        written.notes.extend(returning.take().map(|note| (note, 0)));
         // With a rate limit, each message needs its own check whether it is still due.
         let together = if limiter.is_unlimited() { SEND_BATCH } else { 1 };
         for (row, event) in batch.iter().enumerate() {

@@ -1,11 +1,11 @@
 //! Parses addresses of live LCM: `udpm://group:port?ttl=1` and `tcpq://host:port`.
 //!
 //! Accepts what the LCM library accepts, with the same defaults. Where the library would silently
-//! receive nothing (port 0, an address that is no multicast group), it is an error. Resolves no
-//! names.
+//! receive nothing (port 0, an address that is no multicast group), it is an error. Names are
+//! resolved only to compare addresses.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 
 /// The environment variable with the default address.
 pub(crate) const DEFAULT_URL_VARIABLE: &str = "LCM_DEFAULT_URL";
@@ -96,6 +96,15 @@ impl Url {
         }
     }
 
+    /// Whether both are the same group and port, or the same hub.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Udp(one), Self::Udp(two)) => (one.group, one.port) == (two.group, two.port),
+            (Self::Tcp(one), Self::Tcp(two)) => one.port == two.port && one.has_host_of(two),
+            _ => false,
+        }
+    }
+
     /// Treats an empty variable as unset, as the library does.
     fn parse_or_default(variable: &str) -> Result<Self, String> {
         if variable.is_empty() {
@@ -151,6 +160,17 @@ impl TcpUrl {
         }
         let (host, port) = host_and_port(network)?;
         Ok(Self { host: host.to_owned(), port: port.map_or(Ok(TCP_PORT), read_port)? })
+    }
+}
+
+impl TcpUrl {
+    /// Whether both hosts have an address in common, or the same name.
+    fn has_host_of(&self, other: &Self) -> bool {
+        let addresses = |url: &Self| (&*url.host, url.port).to_socket_addrs();
+        match (addresses(self), addresses(other)) {
+            (Ok(mut one), Ok(two)) => one.any(|address| two.as_slice().contains(&address)),
+            _ => self.host == other.host,
+        }
     }
 }
 
@@ -377,5 +397,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn addresses_are_compared_as_resolved() {
+        let is_same = |one, two| Url::parse(one).unwrap().is_same(&Url::parse(two).unwrap());
+        assert!(is_same("udpm://", "udpm://239.255.76.67:7667?ttl=1"));
+        assert!(!is_same("udpm://239.255.76.67:7667", "udpm://239.255.76.67:7668"));
+        assert!(!is_same("udpm://239.255.76.67:7667", "udpm://239.255.76.68:7667"));
+        assert!(is_same("tcpq://", "tcpq://127.0.0.1:7700"));
+        assert!(is_same("tcpq://localhost", "tcpq://127.0.0.1"));
+        assert!(!is_same("tcpq://127.0.0.1:7700", "tcpq://127.0.0.1:7701"));
+        assert!(!is_same("tcpq://127.0.0.1:7700", "tcpq://127.0.0.2:7700"));
+        assert!(!is_same("udpm://", "tcpq://127.0.0.1:7667"));
     }
 }

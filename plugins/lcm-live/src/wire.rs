@@ -92,8 +92,6 @@ pub enum Reject {
     Size,
     /// The data ends after the message.
     BeyondEnd,
-    /// It has no data.
-    Empty,
 }
 
 impl Reject {
@@ -108,7 +106,6 @@ impl Reject {
             Self::Number => "fragment number not below the number of fragments",
             Self::Size => "of a message larger than 256 MiB",
             Self::BeyondEnd => "fragment beyond the end of its message",
-            Self::Empty => "fragment without data",
         }
     }
 }
@@ -157,9 +154,6 @@ fn parse_fragment(rest: &[u8]) -> Result<Fragment<'_>, Reject> {
     }
     if u64::from(offset) + data.len() as u64 > u64::from(size) {
         return Err(Reject::BeyondEnd);
-    }
-    if data.is_empty() && channel.is_none() {
-        return Err(Reject::Empty);
     }
     let sequence = u32::from_be_bytes(*sequence);
     Ok(Fragment { sequence, size, offset, number, count, channel, data })
@@ -428,7 +422,8 @@ mod tests {
         assert_eq!(parse(1 << 28, (1 << 28) - 1, 1, 2, b"a"), Ok(()));
         assert_eq!(parse(9, 9, 1, 2, b"a"), Err(Reject::BeyondEnd));
         assert_eq!(parse(9, u32::MAX, 1, 2, b"ab"), Err(Reject::BeyondEnd));
-        assert_eq!(parse(9, 1, 1, 2, b""), Err(Reject::Empty));
+        assert_eq!(parse(9, 10, 1, 2, b""), Err(Reject::BeyondEnd));
+        assert_eq!(parse(9, 9, 1, 2, b""), Ok(()));
         assert_eq!(parse(9, 0, 0, 2, b"no end"), Err(Reject::EndlessChannel));
         assert_eq!(parse(0, 0, 0, 1, b"E\0"), Ok(()));
     }

@@ -249,6 +249,11 @@ fn inputs_that_are_missing_or_of_no_known_format_fail_alone_if_others_are_to_go_
     folder.write("d.00", "");
     convert(&["d.00", "lost.01"], &["--keep-going", "--overwrite"]).expect(1);
     run_sluice(&folder, &["convert", "a.00", "d.00", "--to", "one.lcm", "--keep-going"]).expect(2);
+    // What only its name tells is not read as the others are.
+    folder.write("e.jsonl", "");
+    convert(&["a.00", "e.jsonl"], &["--keep-going", "--overwrite"])
+        .expect(2)
+        .expect_stderr("different formats");
     // Also of a given format.
     convert(&["lost.01", "a.00"], &["--from", "lcm-log", "--keep-going", "--overwrite"])
         .expect(1)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::kit::{Folder, LcmEvent, ProgramOutput, events, report_skip, root, sluice};
+use crate::kit::{Folder, LcmEvent, ProgramOutput, drive, events, log, report_skip, root, sluice};
 
 mod engine;
 mod peers;
@@ -219,4 +219,24 @@ fn spec(messages: &[(&str, usize, u64)]) -> String {
 
 fn peer_program() -> PathBuf {
     root().join("tests/suite/live/peer.py")
+}
+
+#[test]
+fn a_run_that_sends_to_where_it_receives_from_says_so() {
+    let Some(network) = Network::new() else { return };
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(3, 10)));
+    let circulating = |to: &str| {
+        let convert = ["convert", URL, "--to", to, "--source-option", "limit=5"];
+        let listener = Listener::start(network.sluice(&folder, &convert), "listening");
+        let play = ["play", "in.lcm", "--to", URL, "--speed", "0", "--rounds", "3"];
+        let played = network.sluice(&folder, &play).output().unwrap();
+        ProgramOutput::from_output(played).expect(0);
+        listener.end().expect(0).stderr.contains("a message circulates without end")
+    };
+    assert!(circulating("udpm://?ttl=1"));
+    assert!(!circulating("udpm://239.255.76.67:7668"));
+    let ran = sluice(&folder).args(["report", URL]).output().unwrap();
+    let says = "has no name to call a page by; name the page: --to PAGE.html";
+    ProgramOutput::from_output(ran).expect(2).expect_stderr(says);
 }

@@ -103,6 +103,7 @@ fn wrong_use_is_2() {
         (&["verify", ".", "--source-option", "bogus=1"], 2),
         (&["check-log", "clean.lcm", "--expect", "any.toml", "--to", "x.toml"], 2),
         (&["check-log", "clean.lcm", "--expect", "rules.toml", "--source-option", "bogus=1"], 2),
+        (&["report", "clean.lcm", "clean.lcm", "--json", "--keep-going", "--shard", "1/2"], 2),
     ]);
 }
 

@@ -79,6 +79,34 @@ fn options_of_other_programs_are_answered_with_ours() {
 }
 
 #[test]
+fn a_conversion_without_an_output_says_how_to_give_it() {
+    let folder = folder_with_log();
+    for (arguments, example) in [
+        (&["in.lcm", "out.csv"][..], "sluice convert in.lcm --to out.csv"),
+        (&["in.lcm", "in.lcm", "out/"], "sluice convert in.lcm ... --to out/"),
+        (&["in.lcm", "in.lcm"], "sluice convert IN --to OUT"),
+        (&["in.lcm", "a b.csv"], "sluice convert IN --to OUT"),
+        (&["in.lcm", "--overwrite"], "sluice convert IN --to OUT"),
+    ] {
+        let arguments = [&["convert"], arguments].concat();
+        let tip = format!("the output is given with --to: {example}\n");
+        run_sluice(&folder, &arguments).expect(2).expect_stderr("  --to <OUT>").expect_stderr(&tip);
+    }
+    let other = run_sluice(&folder, &["convert", "--to", "x.csv"]).expect(2);
+    assert!(!other.stderr.contains("is given with"), "{}", other.stderr);
+}
+
+#[test]
+fn an_unknown_option_of_a_packed_log_is_one_of_the_archive() {
+    let folder = folder_with_log();
+    let convert = ["convert", "in.lcm", "--to", "out.lcm.zst", "--sink-option"];
+    let refused = run_sluice(&folder, &[&convert[..], &["foo=1"]].concat()).expect(2);
+    refused.expect_stderr("--sink-option foo: `archive` has no option `foo`");
+    run_sluice(&folder, &[&convert[..], &["frame=8MiB"]].concat()).expect(0);
+    run_sluice(&folder, &[&convert[..], &["append=true"]].concat()).expect(0);
+}
+
+#[test]
 fn verbs_that_this_program_lacks_are_not_offered_and_say_how_to_get_them() {
     let folder = folder_with_log();
     let help = run_sluice(&folder, &["--help"]).expect(0).text();

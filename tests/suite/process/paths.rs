@@ -148,6 +148,27 @@ fn an_input_whose_name_is_not_utf_8_fails_alone() {
 }
 
 #[test]
+fn a_batch_with_a_name_that_is_not_utf_8_is_refused_before_its_first_input() {
+    let folder = folder_with_log();
+    fs::copy(folder.at("in.lcm"), folder.path().join(OsStr::from_bytes(ODD))).unwrap();
+    let files = || fs::read_dir(folder.path()).unwrap().count();
+    let convert = ["convert", "*.lcm", "--to", "out/{stem}.csv", "--report", "r.json"];
+    let says = r"rename the file, or make a link with another name: odd\xff.lcm";
+    run_sluice(&folder, &convert).expect(2).expect_stderr(says);
+    for more in [&["--shard", "1/2"][..], &["--dry-run"]] {
+        run_sluice(&folder, &[&convert[..], more].concat()).expect(2).expect_stderr(says);
+    }
+    assert_eq!(files(), 2);
+    run_sluice(&folder, &[&convert[..], &["--keep-going"]].concat())
+        .expect(1)
+        .expect_stderr("1 input done, 1 failed")
+        .expect_stderr(says);
+    assert!(folder.at("out/in.csv").exists());
+    // A run of all inputs names none of them in an option.
+    run_sluice(&folder, &["convert", "*.lcm", "--to", "all.csv"]).expect(0);
+}
+
+#[test]
 fn a_link_to_nothing_and_standard_input_get_advice_where_a_file_is_expected() {
     let folder = folder_with_log();
     symlink("nowhere.csv", folder.at("link.csv")).unwrap();

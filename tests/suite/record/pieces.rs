@@ -252,7 +252,11 @@ fn what_follows_a_truncation_can_be_read_and_the_recording_fails() {
         }
         let stopped = recorder.stop().expect(1).expect_stderr("moved, deleted or truncated");
         assert!(stopped.stderr.contains(file), "{}", stopped.stderr);
-        let kept = run_sluice(&folder, &["cat", file, "--json"]).expect(0).stdout;
+        let cat = run_sluice(&folder, &["cat", file, "--json"]);
+        // The seek table of an archive has the frames that are gone, too.
+        let is_archive = name.ends_with(".zst");
+        assert_eq!(cat.stderr.contains("the seek table of the archive is damaged"), is_archive);
+        let kept = cat.expect(if is_archive { 3 } else { 0 }).stdout;
         assert_eq!(kept.split(|byte| *byte == b'\n').count(), 2, "{name}");
     }
 }

@@ -6,13 +6,14 @@ mod args;
 mod junit;
 mod result;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::json;
 use sluice_io::files::{self, FileIdentity};
-use sluice_model::{DefaultRole, Error, Input, Overwrite, PluginKind};
+use sluice_model::{DefaultRole, Error, Input, Overwrite, Plugin, PluginKind};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Pipeline, Report};
 
@@ -58,13 +59,14 @@ fn check_logs(
         return Err(Failure::Usage(what.into()));
     }
     refuse_mistakes(expect, args, shell)?;
-    let logs: Vec<_> = args.logs.iter().flat_map(|word| logs(word, shell)).collect();
+    let logs: Vec<_> = args.logs.iter().flat_map(|word| logs(word, format, shell)).collect();
     let text = files::read(Path::new(expect))?;
     let decodes = needs_fields(&String::from_utf8_lossy(&text));
     let check = LogCheck { expect, decodes, args, format, shell };
     if let Some(junit) = &args.junit {
         check.refuse_to_replace_inputs(junit, &logs)?;
     }
+    check.refuse_wrong_options(&logs)?;
     let mut results = Vec::new();
     for log in logs {
         let result = check.result(log)?;
@@ -107,25 +109,24 @@ fn needs_fields(text: &str) -> bool {
         .any(|rules| RULES_OF_FIELDS.iter().any(|rule| rules.contains_key(*rule)))
 }
 
-/// A log, or why there is none.
-type FoundLog = (String, Result<(), Failure>);
+/// A log with its source, or why there is none.
+type FoundLog<'s> = (String, Result<&'s Plugin, Failure>);
 
 /// The logs that a word stands for, or why there are none.
-fn logs(word: &str, shell: &Shell) -> Vec<FoundLog> {
+fn logs<'s>(word: &str, format: &InputFormat, shell: &'s Shell) -> Vec<FoundLog<'s>> {
     if inputs::is_url(word) {
         let what = "a live input has no end; `sluice record --expect FILE.toml` checks it";
         return vec![(word.to_owned(), Err(Failure::Usage(what.to_owned())))];
     }
+    let look = |file: &Input| {
+        let name = file.path.to_string_lossy().into_owned();
+        let path = inputs::utf8_path(&file.path).map(str::to_owned);
+        Ok((name, path.and_then(|path| inputs::find_source(&[path], format, shell))))
+    };
     let found = inputs::path_of_url(word, "all events are checked", shell)
-        .and_then(|path| inputs::expand(shell, path));
-    match found {
-        Ok(files) => {
-            let name = |file: &Input| file.path.to_string_lossy().into_owned();
-            let is_text = |file: &Input| inputs::utf8_path(&file.path).map(drop);
-            files.iter().map(|file| (name(file), is_text(file))).collect()
-        }
-        Err(failure) => vec![(word.to_owned(), Err(failure))],
-    }
+        .and_then(|path| inputs::expand(shell, path))
+        .and_then(|files| inputs::try_map(&files, look));
+    found.unwrap_or_else(|failure| vec![(word.to_owned(), Err(failure))])
 }
 
 /// How each log is checked.
@@ -138,8 +139,23 @@ struct LogCheck<'a> {
 }
 
 impl LogCheck<'_> {
+    /// Refuses options that the source of a log does not take, before the first is checked.
+    fn refuse_wrong_options(&self, logs: &[FoundLog<'_>]) -> Result<(), Failure> {
+        let mut sources = BTreeSet::new();
+        for (log, found) in logs {
+            if let Ok(source) = found
+                && sources.insert(source.name)
+                && let Err(failure @ (Failure::Options(_) | Failure::Description(_))) =
+                    self.pipeline(log, source)
+            {
+                return Err(failure);
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses to replace what is read with the results.
-    fn refuse_to_replace_inputs(&self, junit: &Path, logs: &[FoundLog]) -> Result<(), Failure> {
+    fn refuse_to_replace_inputs(&self, junit: &Path, logs: &[FoundLog<'_>]) -> Result<(), Failure> {
         if FileIdentity::read(junit).is_none() {
             return Ok(());
         }
@@ -150,9 +166,10 @@ impl LogCheck<'_> {
         // With types, although the checks may not need them.
         let with_types = LogCheck { decodes: true, ..*self };
         // A log that has no pipeline fails its check.
-        let is_read = |(log, _): &FoundLog| {
-            let pipeline = with_types.pipeline(log);
-            pipeline.is_ok_and(|pipeline| report_file::is_input(junit, &pipeline))
+        let is_read = |(log, found): &FoundLog<'_>| {
+            let pipeline =
+                found.as_ref().ok().and_then(|source| with_types.pipeline(log, source).ok());
+            pipeline.is_some_and(|pipeline| report_file::is_input(junit, &pipeline))
         };
         match is_named || logs.iter().any(is_read) {
             true => {
@@ -164,8 +181,8 @@ impl LogCheck<'_> {
     }
 
     /// Checks a log. `Err` only if there is no point in checking others.
-    fn result(&self, (log, found): FoundLog) -> Result<LogResult, Failure> {
-        let checked = found.and_then(|()| self.pipeline(&log)).and_then(|pipeline| {
+    fn result(&self, (log, found): FoundLog<'_>) -> Result<LogResult, Failure> {
+        let checked = found.and_then(|source| self.pipeline(&log, source)).and_then(|pipeline| {
             run_watched(pipeline, &self.args.running(), Overwrite::Refuse, self.shell)
         });
         match checked {
@@ -188,11 +205,11 @@ impl LogCheck<'_> {
         }
     }
 
-    fn pipeline(&self, log: &str) -> Result<Pipeline, Failure> {
+    fn pipeline(&self, log: &str, source: &Plugin) -> Result<Pipeline, Failure> {
         let inputs = [log.to_owned()];
         let (sink, expect) = ("null", Some(self.expect));
         let target = Target { sink, output: "", expect, decodes: self.decodes };
-        pipeline(&inputs, &target, self.args, self.format, self.shell)
+        pipeline((source, &inputs), &target, self.args, self.format, self.shell)
     }
 }
 
@@ -207,7 +224,8 @@ fn write_expectations(
     let sink = inputs::default_plugin(shell, PluginKind::Sink, DefaultRole::Expectations)?;
     let output = args.to.as_deref().unwrap_or("-");
     let target = Target { sink: sink.name, output, expect: None, decodes: true };
-    let pipeline = pipeline(&inputs, &target, args, format, shell)?;
+    let source = inputs::find_source(&inputs, format, shell)?;
+    let pipeline = pipeline((source, &inputs), &target, args, format, shell)?;
     let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
     let report = run_watched(pipeline, &args.running(), overwrite, shell)?;
     execute::report_losses(&report, PipelineOrigin::Flags, shell);
@@ -224,13 +242,12 @@ struct Target<'a> {
 
 /// The pipeline that reads a log for this target.
 fn pipeline(
-    inputs: &[String],
+    (source, inputs): (&Plugin, &[String]),
     target: &Target<'_>,
     args: &CheckLogArgs,
     format: &InputFormat,
     shell: &Shell,
 ) -> Result<Pipeline, Failure> {
-    let source = inputs::find_source(inputs, format, shell)?;
     let from_source = conversion::behind(source, &format.options);
     let decoding = target.decodes.then(|| args.decoding.clone());
     let own_types =

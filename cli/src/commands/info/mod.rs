@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_model::{DynSink, Input};
+use sluice_pipeline::run::Options;
 
 use crate::args::InfoArgs;
 use crate::commands::generated;
@@ -153,8 +154,8 @@ fn inspect(file: &Input, args: &InfoArgs, shell: &Shell) -> Result<LogSummary, F
     let source = || generated::source_node("sluice info", &format, (plugin, &file.path), shell);
     let result = Arc::new(Mutex::new(Census::default()));
     let counting = CensusSink::new(Arc::clone(&result), TypeNames::from_paths(&args.types, shell)?);
-    let sink = (DynSink::new(counting), Arc::default());
-    let report = inspection::read(source()?, sink, shell)?;
+    let options = Options { allow_exec: args.allow_exec, ..Options::default() };
+    let report = inspection::read(source()?, DynSink::new(counting), options, shell)?;
     let census = std::mem::take(&mut *result.lock().unwrap_or_else(PoisonError::into_inner));
     let (mut findings, bytes) = inspection::findings(&source()?, &file.path)?;
     findings.extend(report.notes.iter().map(|note| note.what.clone()));

@@ -25,7 +25,7 @@ use sluice_pipeline::{Pipeline, Report};
 
 use crate::args::{Assignment, ProgressFormat, refuse_interface_of_hub};
 use crate::commands::report_file::ReportFile;
-use crate::commands::{convert, execute, generated};
+use crate::commands::{execute, generated};
 use crate::conversion;
 use crate::exit::{CommandResult, Failure};
 use crate::flags::{self, PipelineOrigin};
@@ -87,7 +87,7 @@ fn text(args: &PlayArgs, shell: &Shell) -> Result<(String, f64), Failure> {
         )));
     }
     let format = InputFormat::from_args(&args.format)?;
-    let source = convert::find_source(&files, format.from.as_deref(), &format.options, shell)?;
+    let source = inputs::find_source(&files, &format, shell)?;
     let speed = speed(args)?;
     let source_options = playback_options(source, format.options);
     let from_source = conversion::behind(source, &source_options);
@@ -117,6 +117,9 @@ fn playback_options(source: &Plugin, mut options: Vec<Assignment>) -> Vec<Assign
     options
 }
 
+/// The speeds at which events wait for their times.
+const SPEEDS: std::ops::RangeInclusive<f64> = 1e-6..=1e9;
+
 /// The speed of `--speed` or of the log's URL; 0 is as fast as possible.
 fn speed(args: &PlayArgs) -> Result<f64, Failure> {
     let given_speed = match (&args.speed, args.inputs.as_slice()) {
@@ -126,7 +129,17 @@ fn speed(args: &PlayArgs) -> Result<f64, Failure> {
         }
         (None, _) => None,
     };
-    Ok(given_speed.unwrap_or(1.0).max(0.0))
+    let speed = given_speed.unwrap_or(1.0).max(0.0);
+    if speed == 0.0 || SPEEDS.contains(&speed) {
+        return Ok(speed);
+    }
+    let flag = if args.speed.is_some() { "--speed" } else { "the speed of the URL" };
+    Err(Failure::Usage(format!(
+        "{flag}: expected 0 or less (as fast as possible), or a number from {} to {}, found \
+         {speed:?}",
+        SPEEDS.start(),
+        SPEEDS.end()
+    )))
 }
 
 fn sink_options(args: &PlayArgs, speed: f64) -> Vec<Assignment> {
@@ -190,6 +203,8 @@ fn play(
         _ => span::last_timestamp(&pipeline, &args.selection),
     };
     let playback = Arc::<Playback>::default();
+    // Keys can move the position before the first event is played.
+    let first = args.paused.then(|| span::first_timestamp(&pipeline, &args.selection)).flatten();
     if args.paused {
         playback.toggle();
     }
@@ -211,6 +226,7 @@ fn play(
         playback,
         watch: Arc::clone(&watch),
         speed,
+        first,
         last,
         rate: EventRate::default(),
         keys: false,
@@ -218,10 +234,7 @@ fn play(
     let result = execute::run_with_watcher(
         &options.stop,
         move |over| player.show(form, over),
-        || {
-            run::run(pipeline, &options)
-                .map_err(|error| Failure::from(error).with_exit_code_of(&options.stop))
-        },
+        || Ok(run::run(pipeline, &options)?),
     );
     drop(listening);
     let to_json = |report: &Report| execute::report_json(report, args.running.strict);
@@ -231,10 +244,9 @@ fn play(
 }
 
 fn print_end(mut report: Report, args: &PlayArgs, shell: &Shell) -> CommandResult {
-    let ending = execute::exit_status(&report, args.running.strict);
-    execute::report_losses(&report, PipelineOrigin::Flags, shell);
     flags::name_regex(&mut report.names, args.regex.as_deref());
-    execute::report_unmatched(&report, PipelineOrigin::Flags, ending, shell);
+    let (origin, strict) = (PipelineOrigin::Flags, args.running.strict);
+    let ending = execute::report_findings(&report, origin, strict, shell);
     let played = report.sinks.values().map(|sink| sink.events).sum();
     let text = format!("played {} in {:.2} s", units::pluralize(played, "event"), report.seconds);
     execute::print_summary(&text, execute::summary_fields(&report, ending), &args.running, shell);
@@ -279,6 +291,8 @@ struct Player {
     playback: Arc<Playback>,
     watch: Arc<PlaybackWatch>,
     speed: f64,
+    /// Where playback begins, if it waits there.
+    first: Option<i64>,
     last: Option<i64>,
     rate: EventRate,
     /// Whether keys are read.
@@ -337,8 +351,8 @@ impl Player {
 
     fn position(&self) -> PlaybackPosition {
         PlaybackPosition {
-            position: self.playback.position(),
-            first: self.playback.first(),
+            position: self.playback.position().or(self.first),
+            first: self.first.or_else(|| self.playback.first()),
             last: self.last,
             speed: self.speed,
             factor: self.playback.factor(),

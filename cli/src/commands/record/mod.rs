@@ -22,9 +22,10 @@ use sluice_pipeline::{Pipeline, PipelineNode, PluginInstance, Report};
 
 use crate::args::{Assignment, ChannelPatternArgs, SelectionArgs, refuse_interface_of_hub};
 use crate::commands::report_file::ReportFile;
-use crate::commands::{convert, execute, generated};
+use crate::commands::{execute, generated};
 use crate::exit::{CommandResult, Failure};
 use crate::flags::{self, PipelineOrigin};
+use crate::input_format::InputFormat;
 use crate::inputs;
 use crate::progress::ProgressMeter;
 use crate::recipe::{self, Recipe};
@@ -103,10 +104,8 @@ fn record(
     execute::deliver_report(report_file, result.as_ref(), to_json, known, shell)?;
     let mut report = result?;
     meter.drop_reported_notes(&mut report);
-    let status = execute::exit_status(&report, strict);
-    execute::report_losses(&report, PipelineOrigin::Flags, shell);
     flags::name_regex(&mut report.names, args.channels.regex.as_deref());
-    execute::report_unmatched(&report, PipelineOrigin::Flags, status, shell);
+    let status = execute::report_findings(&report, PipelineOrigin::Flags, strict, shell);
     let (text, fields) = (execute::summary_text(&report), execute::summary_fields(&report, status));
     execute::print_summary(&text, fields, &args.running, shell);
     Ok(status)
@@ -206,7 +205,7 @@ impl<'s> RecordingSource<'s> {
             return Err(cannot_be_used_with(flag, "a log, which is not live"));
         }
         let (inputs, selection) = inputs::resolve_file_urls(&[url], selection, shell)?;
-        let plugin = convert::find_source(&inputs, None, &[], shell)?;
+        let plugin = inputs::find_source(&inputs, &InputFormat::default(), shell)?;
         let (options, limit) =
             (args.receiving.source_option.clone(), args.receiving.listening.limit);
         Ok(Self { plugin, inputs, options, selection, limit })

@@ -1,6 +1,6 @@
 //! Names the files of a recording. Moves or deletes files that are in the way, but writes none.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use jiff::Zoned;
@@ -168,6 +168,12 @@ impl FileNaming {
     /// Renames numbered files to the next number, up to the first gap, to free number 0.
     fn rotate(&self, keep: u32) -> Result<(), Error> {
         let name = |number: u32| self.numbered(&number.to_string());
+        if is_recorded_into(&name(0)) {
+            return Err(Error::refused(format!(
+                "another recording is writing this file; choose another name: {}",
+                name(0).display()
+            )));
+        }
         let free = (0..keep).find(|number| !exists(&name(*number)));
         let end = free.unwrap_or(keep - 1);
         if free.is_none() {
@@ -210,6 +216,12 @@ impl FileNaming {
 /// Whether the path exists, even as a dangling link.
 fn exists(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
+}
+
+/// Whether a recording writes this file now. Our own previous one is complete.
+fn is_recorded_into(path: &Path) -> bool {
+    let locked = File::open(path).map(|file| file.try_lock_shared());
+    matches!(locked, Ok(Err(TryLockError::WouldBlock))) || is_being_written(path)
 }
 
 /// Expands the strftime specifiers in `name`.
@@ -393,6 +405,19 @@ mod tests {
         assert_eq!(place.read("a.2"), "earlier");
         place.next();
         assert_eq!((place.names().len(), place.read("a.2")), (3, "a.0".into()));
+    }
+
+    #[test]
+    fn a_rotation_that_another_recording_uses_is_refused() {
+        let mut place = NamingFixture::new("a", Numbering::Rotate(3), ExistingOutput::Refuse);
+        place.write("a.0", "of another");
+        let other = File::open(place.folder.path().join("a.0")).unwrap();
+        other.try_lock().unwrap();
+        let error = place.next_at("2026-05-17T00:00:00").unwrap_err();
+        assert!(error.contains("another recording is writing"), "{error}");
+        assert_eq!(place.names(), ["a.0"]);
+        drop(other);
+        assert_eq!((place.next(), place.names().len()), ("a.0".into(), 2));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use sluice_io::files;
 use sluice_kit::InputFaults;
 use sluice_model::{DynSink, Input, Plugin, PluginKind};
 use sluice_pipeline::batch;
+use sluice_pipeline::run::Options;
 
 use crate::args::{FormatArgs, VerifyArgs};
 use crate::commands::generated;
@@ -29,8 +30,9 @@ pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> CommandResult {
     let format = InputFormat::from_args(&args.format)?;
     let logs = expand(args, shell)?;
     refuse_wrong_format(args, &logs, &format, shell)?;
+    let reader = LogReader { format, allow_exec: args.allow_exec, shell };
     for (path, found) in logs {
-        let result = match found.and_then(|found| verify(&found, &format, shell)) {
+        let result = match found.and_then(|found| reader.verify(&found)) {
             Ok(result) => result,
             Err(
                 failure @ (Failure::Options(_) | Failure::Description(_) | Failure::StdoutClosed),
@@ -115,40 +117,76 @@ fn is_folder_log(folder: &Path, shell: &Shell) -> bool {
     is_read && !record::has_record(folder)
 }
 
-fn verify(found: &Input, format: &InputFormat, shell: &Shell) -> Result<VerifyResult, Failure> {
-    let path = &found.path;
-    if files::is_folder(path) {
-        return match is_folder_log(path, shell) {
-            true => verify_log(found, format, shell),
-            false => verify_folder(path, shell),
-        };
-    }
-    if batch::is_batch_record(path) {
-        return verify_folder(path.parent().unwrap_or(Path::new(".")), shell);
-    }
-    if let Some(report) = record::report(path)? {
-        return Ok(verify_report(&report, shell));
-    }
-    verify_log(found, format, shell)
+/// How logs are read.
+struct LogReader<'s> {
+    format: InputFormat,
+    allow_exec: bool,
+    shell: &'s Shell,
 }
 
-/// Compares a log with its records in the folders above it, then reads it in full.
-fn verify_log(log: &Input, format: &InputFormat, shell: &Shell) -> Result<VerifyResult, Failure> {
-    let recorded = record::recorded(&log.path)?;
-    let mut result = compare_recorded(&log.path, &recorded, shell).unwrap_or_else(|| {
-        let bytes = log.bytes.unwrap_or_default();
-        VerifyResult { files: 1, bytes, ..VerifyResult::default() }
-    });
-    match format.source_for(&log.path, shell) {
-        Ok(source) => read_through(log, format, source, &mut result, shell)?,
-        Err(failure) if format.from.is_some() => return Err(failure),
-        // Some formats can only be written; the record is all there is then.
-        Err(Failure::Usage(_) | Failure::NotALog(_)) => {
-            result.differences.extend(recorded.is_empty().then(|| NOTHING_TO_COMPARE.to_owned()));
+impl LogReader<'_> {
+    fn verify(&self, found: &Input) -> Result<VerifyResult, Failure> {
+        let path = &found.path;
+        if files::is_folder(path) {
+            return match is_folder_log(path, self.shell) {
+                true => self.verify_log(found),
+                false => verify_folder(path, self.shell),
+            };
         }
-        Err(failure) => return Err(failure),
+        if batch::is_batch_record(path) {
+            return verify_folder(path.parent().unwrap_or(Path::new(".")), self.shell);
+        }
+        if let Some(report) = record::report(path)? {
+            return Ok(verify_report(&report, self.shell));
+        }
+        self.verify_log(found)
     }
-    Ok(result)
+
+    /// Compares a log with its records in the folders above it, then reads it in full.
+    fn verify_log(&self, log: &Input) -> Result<VerifyResult, Failure> {
+        let recorded = record::recorded(&log.path)?;
+        let mut result = compare_recorded(&log.path, &recorded, self.shell).unwrap_or_else(|| {
+            let bytes = log.bytes.unwrap_or_default();
+            VerifyResult { files: 1, bytes, ..VerifyResult::default() }
+        });
+        match self.format.source_for(&log.path, self.shell) {
+            Ok(source) => self.read_through(log, source, &mut result)?,
+            Err(failure) if self.format.from.is_some() => return Err(failure),
+            // Some formats can only be written; the record is all there is then.
+            Err(Failure::Usage(_) | Failure::NotALog(_)) => {
+                let differs = recorded.is_empty().then(|| NOTHING_TO_COMPARE.to_owned());
+                result.differences.extend(differs);
+            }
+            Err(failure) => return Err(failure),
+        }
+        Ok(result)
+    }
+
+    fn read_through(
+        &self,
+        log: &Input,
+        source: &Plugin,
+        result: &mut VerifyResult,
+    ) -> Result<(), Failure> {
+        let place = (source, &*log.path);
+        let node = || generated::source_node("sluice verify", &self.format, place, self.shell);
+        let counting = DynSink::new(CensusSink::new(Arc::default(), TypeNames::default()));
+        let found = Arc::new(InputFaults::collecting());
+        let (allow_exec, input_faults) = (self.allow_exec, Arc::clone(&found));
+        let options = Options { allow_exec, input_faults, ..Options::default() };
+        let report = inspection::read(node()?, counting, options, self.shell)?;
+        if log.bytes.is_none() {
+            result.bytes += report.bytes_read;
+        }
+        result.damage.extend(inspection::faults(&node()?, &log.path)?);
+        result.damage.extend(found.take());
+        for damage in &report.damage {
+            let (length, offset, reason) = (damage.length, damage.offset, &damage.reason);
+            let lost = format!("{length} bytes at byte {offset} could not be read: {reason}");
+            result.damage.push(lost);
+        }
+        Ok(())
+    }
 }
 
 /// Compares a file with its records; it must match one of them.
@@ -168,31 +206,6 @@ fn compare_recorded(path: &Path, recorded: &[RecordedFile], shell: &Shell) -> Op
 
 const NOTHING_TO_COMPARE: &str =
     "it cannot be verified: no manifest names it, and no source of this program reads it";
-
-fn read_through(
-    log: &Input,
-    format: &InputFormat,
-    source: &Plugin,
-    result: &mut VerifyResult,
-    shell: &Shell,
-) -> Result<(), Failure> {
-    let node = || generated::source_node("sluice verify", format, (source, &log.path), shell);
-    let counting = DynSink::new(CensusSink::new(Arc::default(), TypeNames::default()));
-    let found = Arc::new(InputFaults::collecting());
-    let report = inspection::read(node()?, (counting, Arc::clone(&found)), shell)?;
-    if log.bytes.is_none() {
-        result.bytes += report.bytes_read;
-    }
-    result.damage.extend(inspection::faults(&node()?, &log.path)?);
-    result.damage.extend(found.take());
-    for damage in &report.damage {
-        let (length, offset) = (damage.length, damage.offset);
-        result
-            .damage
-            .push(format!("{length} bytes at byte {offset} could not be read: {}", damage.reason));
-    }
-    Ok(())
-}
 
 #[cfg(test)]
 mod tests {

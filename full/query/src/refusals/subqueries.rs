@@ -2,22 +2,32 @@
 //! them, which do not have NULL for a value, or lose what comes after the condition that refers to
 //! the outer query.
 
+use std::sync::Arc;
+
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
-    BinaryExpr, Case, Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, Operator, Subquery,
+    Aggregate, BinaryExpr, Case, Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, Operator,
+    Projection, SkipType, Subquery,
 };
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 
-const NULLABLE_IN: &str = "IN with a subquery is only supported as a condition, also with AND and OR, and NOT IN only \
+const NULLABLE_IN: &str = "\
+     IN with a subquery is only supported as a condition, also with AND and OR, and NOT IN only \
      alone or with AND: write `exists (select 1 from t where t.k = x)`, which is never NULL";
 
-const CORRELATED_NOT_IN: &str = "NOT IN with a subquery that refers to the outer query is not supported: write `not exists \
-     (select 1 from t where … and t.k = x)`";
+const CORRELATED_NOT_IN: &str = "\
+     NOT IN with a subquery that refers to the outer query is only supported if neither side can \
+     be NULL: write `not exists (select 1 from t where … and t.k = x)`";
 
-const AGGREGATE_SET: &str = "a subquery that refers to the outer query and has an aggregate without GROUP BY always has \
-     one row: instead of EXISTS, IN, ANY or ALL, compare it by an operator, `x = (select max(k) …)`";
+const AGGREGATE_SET: &str = "\
+     a subquery that refers to the outer query and has an aggregate without GROUP BY always has \
+     one row: instead of EXISTS, IN, ANY or ALL, compare it by an operator, \
+     `x = (select max(k) …)`";
 
 /// Refuses subqueries that DataFusion gets wrong. For plans that are not optimised.
 pub(crate) fn check_subqueries(plan: &LogicalPlan) -> Result<()> {
@@ -28,6 +38,13 @@ pub(crate) fn check_subqueries(plan: &LogicalPlan) -> Result<()> {
                 check_membership(&filter.predicate, false, NullUse::Dropped, schema)?;
             }
             LogicalPlan::Join(join) => {
+                // A pair for which ON is NULL is no match, in outer joins too.
+                if let Some(filter) = &join.filter {
+                    check_membership(filter, false, NullUse::Dropped, &join.schema)?;
+                }
+                for side in join.on.iter().flat_map(|(left, right)| [left, right]) {
+                    check_membership(side, false, NullUse::Value, &join.schema)?;
+                }
                 for input in [&join.left, &join.right] {
                     if let LogicalPlan::Subquery(lateral) = unaliased(input) {
                         check_correlated(lateral, SubqueryUse::Table)?;
@@ -120,16 +137,14 @@ fn check_in(
     schema: &DFSchema,
 ) -> Result<()> {
     let InSubquery { expr, subquery, .. } = membership;
-    if negated && !subquery.outer_ref_columns.is_empty() {
+    let most = if negated { NullUse::Dropped } else { NullUse::False };
+    let keys = subquery.subquery.schema();
+    let may_be_null = expr.nullable(schema).unwrap_or(true)
+        || keys.fields().iter().any(|field| field.is_nullable());
+    if may_be_null && negated && !subquery.outer_ref_columns.is_empty() {
         return plan_error(CORRELATED_NOT_IN);
     }
-    let most = if negated { NullUse::Dropped } else { NullUse::False };
-    let may_be_null = || {
-        let keys = subquery.subquery.schema();
-        expr.nullable(schema).unwrap_or(true)
-            || keys.fields().iter().any(|field| field.is_nullable())
-    };
-    if of_null > most && may_be_null() { plan_error(NULLABLE_IN) } else { Ok(()) }
+    if may_be_null && of_null > most { plan_error(NULLABLE_IN) } else { Ok(()) }
 }
 
 /// What a subquery is used for.
@@ -158,13 +173,26 @@ fn check_correlated(subquery: &Subquery, used: SubqueryUse) -> Result<()> {
             _ if !has_correlated_input => None,
             LogicalPlan::Aggregate(aggregate) => match (used, aggregate.group_expr.is_empty()) {
                 (SubqueryUse::Set, true) => return plan_error(AGGREGATE_SET),
-                (SubqueryUse::Value, false) => Some("GROUP BY"),
+                (SubqueryUse::Value, false) if !groups_by_outer_columns(aggregate) => {
+                    Some("GROUP BY, except by columns that are equal to ones of the outer query")
+                }
+                _ if aggregates(&aggregate.input) => Some("an aggregate of an aggregate"),
                 _ => None,
             },
+            LogicalPlan::Projection(projection)
+                if used != SubqueryUse::Set && aggregates(&projection.input) =>
+            {
+                // DataFusion has NULL for it if no row matches.
+                has_constant(projection)?.then_some("constants beside an aggregate")
+            }
             LogicalPlan::Filter(filter) if aggregates(&filter.input) => Some("HAVING"),
             LogicalPlan::Window(_) => Some("window functions"),
             LogicalPlan::Distinct(Distinct::On(_)) => Some("DISTINCT ON"),
-            LogicalPlan::Limit(limit) if limit.skip.is_some() => Some("OFFSET"),
+            LogicalPlan::Limit(limit)
+                if !matches!(limit.get_skip_type()?, SkipType::Literal(0)) =>
+            {
+                Some("OFFSET")
+            }
             _ => None,
         };
         match refused {
@@ -192,6 +220,48 @@ fn aggregates(plan: &LogicalPlan) -> bool {
         LogicalPlan::Filter(filter) => aggregates(&filter.input),
         _ => false,
     }
+}
+
+/// Whether a projection has an expression that depends on no column.
+fn has_constant(projection: &Projection) -> Result<bool> {
+    let schema = projection.input.schema();
+    let context = SimplifyContext::builder().with_schema(Arc::clone(schema)).build();
+    let simplifier = ExprSimplifier::new(context);
+    for expr in &projection.expr {
+        let coerced = simplifier.coerce(expr.clone(), schema)?;
+        if !simplifier.simplify(coerced)?.any_column_refs() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether an aggregate has at most one group for a row of the outer query, as the conditions of
+/// its input make all of the columns that it groups by equal to ones of the outer query.
+fn groups_by_outer_columns(aggregate: &Aggregate) -> bool {
+    let mut conditions = Vec::new();
+    let mut input = &aggregate.input;
+    while let LogicalPlan::Filter(filter) = &**input {
+        conditions.extend(split_conjunction(&filter.predicate));
+        input = &filter.input;
+    }
+    let is_outer = |group: &Expr| {
+        let Ok(group_type) = group.get_type(input.schema()) else { return false };
+        // Values of another type can be equal to several ones.
+        let is_equal = |one: &Expr, other: &Expr| {
+            one == group
+                && matches!(other, Expr::OuterReferenceColumn(field, _)
+                    if *field.data_type() == group_type)
+        };
+        matches!(group, Expr::Column(_))
+            && conditions.iter().any(|condition| match condition {
+                Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
+                    is_equal(left, right) || is_equal(right, left)
+                }
+                _ => false,
+            })
+    };
+    aggregate.group_expr.iter().all(is_outer)
 }
 
 fn plan_error<T>(what: &str) -> Result<T> {

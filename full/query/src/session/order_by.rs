@@ -5,11 +5,11 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use datafusion::common::{Column, TableReference};
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DfStatement;
@@ -23,60 +23,113 @@ use super::identifiers;
 /// A column that no table has: the error for it lists the columns that there are.
 const UNKNOWN_COLUMN: &str = "(a column of ORDER BY)";
 
+/// The most queries of a statement for which ORDER BY is ambiguous: each is planned with it.
+const MAX_AMBIGUOUS: usize = 100;
+
+/// The columns that ambiguous ORDER BYs can name, by the place of their query.
+type KnownColumns = BTreeMap<usize, Vec<Column>>;
+
 /// Plans a statement.
 pub(crate) async fn statement_to_plan(
     state: &SessionState,
     statement: DfStatement,
 ) -> Result<LogicalPlan> {
-    let mut resolved = statement.clone();
+    let mut known = known_columns(state, &statement).await?;
+    let resolved = qualified(&statement, &known);
+    let error = match state.statement_to_plan(resolved).await {
+        Err(error) if !known.is_empty() && identifiers::same_name(&error).is_none() => error,
+        plan => return plan,
+    };
+    // In groups, it may be that only the column of the result has a value.
+    for place in known.keys().copied().collect::<Vec<_>>() {
+        let mut alone = qualified(&statement, &known);
+        for_each_query(&mut alone, &mut |other, query| {
+            if other != place && known.contains_key(&other) {
+                query.order_by = None;
+            }
+        });
+        match state.statement_to_plan(alone).await {
+            Err(error) if identifiers::same_name(&error).is_none() => drop(known.remove(&place)),
+            _ => {}
+        }
+    }
+    state.statement_to_plan(qualified(&statement, &known)).await.map_err(|_| error)
+}
+
+/// The columns that ORDER BY can name where it has ambiguous names, if that can be told.
+async fn known_columns(state: &SessionState, statement: &DfStatement) -> Result<KnownColumns> {
     let mut ambiguous = Vec::new();
-    for_each_query(&mut resolved, &mut |place, query| {
+    for_each_query(&mut statement.clone(), &mut |place, query| {
         if !ambiguous_names(query).is_empty() {
             ambiguous.push(place);
         }
     });
-    let mut is_changed = false;
+    if ambiguous.len() > MAX_AMBIGUOUS {
+        return Err(DataFusionError::Plan(format!(
+            "ORDER BY has names that both a result and a table have in {} queries, and at most \
+             {MAX_AMBIGUOUS} are allowed: give the columns of the results other names",
+            ambiguous.len()
+        )));
+    }
+    let mut known = KnownColumns::new();
     for wanted in ambiguous {
-        let at_wanted = |statement: &mut DfStatement, change: &mut dyn FnMut(&mut Query)| {
-            for_each_query(statement, &mut |place, query| {
-                if place == wanted {
-                    change(query);
-                }
-            });
-        };
-        let mut probe = resolved.clone();
-        at_wanted(&mut probe, &mut order_by_unknown);
+        let mut probe = qualified(statement, &known);
+        for_each_query(&mut probe, &mut |place, query| {
+            if place == wanted {
+                order_by_unknown(query);
+            }
+        });
         let Err(error) = state.statement_to_plan(probe).await else { continue };
-        let known = identifiers::columns_instead_of(&error, UNKNOWN_COLUMN);
-        at_wanted(&mut resolved, &mut |query| is_changed |= qualify(query, known));
-    }
-    match state.statement_to_plan(resolved).await {
-        // In groups, it may be that only the column of the result has a value.
-        Err(error) if is_changed && identifiers::same_name(&error).is_none() => {
-            state.statement_to_plan(statement).await.map_err(|_| error)
+        let columns = identifiers::columns_instead_of(&error, UNKNOWN_COLUMN);
+        let mut is_changed = false;
+        for_each_query(&mut statement.clone(), &mut |place, query| {
+            is_changed |= place == wanted && qualify(query, columns);
+        });
+        if is_changed {
+            known.insert(wanted, columns.to_vec());
         }
-        plan => plan,
     }
+    Ok(known)
 }
 
-/// Calls a function for each query within a statement, with its place.
+/// The statement with tables at the ambiguous names of queries whose columns are known.
+fn qualified(statement: &DfStatement, known: &KnownColumns) -> DfStatement {
+    let mut statement = statement.clone();
+    for_each_query(&mut statement, &mut |place, query| {
+        if let Some(columns) = known.get(&place) {
+            qualify(query, columns);
+        }
+    });
+    statement
+}
+
+/// Calls a function for each query within a statement, after those within it, with its place.
 fn for_each_query(statement: &mut DfStatement, call: &mut dyn FnMut(usize, &mut Query)) {
     struct Queries<'c> {
         next: usize,
+        /// The places of the queries around.
+        around: Vec<usize>,
         call: &'c mut dyn FnMut(usize, &mut Query),
     }
     impl VisitorMut for Queries<'_> {
         type Break = ();
 
-        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-            (self.call)(self.next, query);
+        fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+            self.around.push(self.next);
             self.next += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+            if let Some(place) = self.around.pop() {
+                (self.call)(place, query);
+            }
             ControlFlow::Continue(())
         }
     }
     match statement {
         DfStatement::Statement(statement) => {
-            let visited = statement.visit(&mut Queries { next: 0, call });
+            let visited = statement.visit(&mut Queries { next: 0, around: Vec::new(), call });
             debug_assert!(visited.is_continue());
         }
         DfStatement::Explain(explain) => for_each_query(&mut explain.statement, call),
@@ -92,7 +145,14 @@ fn ambiguous_names(query: &mut Query) -> BTreeSet<String> {
         SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.clone()),
         _ => None,
     };
-    let computed: BTreeSet<String> = select.projection.iter().filter_map(computed).collect();
+    let mut computed: BTreeSet<String> = select.projection.iter().filter_map(computed).collect();
+    for item in &select.projection {
+        if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = item
+            && let Some(replace) = &options.opt_replace
+        {
+            computed.extend(replace.items.iter().map(|item| item.column_name.value.clone()));
+        }
+    }
     let mut found = BTreeSet::new();
     if !computed.is_empty() {
         for_each_name(query, &mut |_, name| {

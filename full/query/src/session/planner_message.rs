@@ -71,7 +71,8 @@ fn misplaced(node: &str) -> Option<(&'static str, &'static str)> {
             "filter by QUALIFY, or compute them in a subquery in FROM",
         ),
         "AggregateFunction" => (
-            "aggregates are only supported in SELECT, HAVING, QUALIFY and ORDER BY",
+            "aggregates are only supported in SELECT, HAVING, QUALIFY and ORDER BY, and not of \
+             aggregates, nor of columns of the result that are aggregates",
             "compute them in a subquery in FROM",
         ),
         "ScalarSubquery" | "OuterReferenceColumn" => (

@@ -59,8 +59,8 @@ impl RunDriver<'_> {
         self.tally.add(&outcome.tally);
         for delivery in outcome.deliveries {
             match delivery {
-                SegmentOutput::Block { node, block, events, bytes } => {
-                    self.writers.push(node, block, (events, bytes), &mut self.tally)?;
+                SegmentOutput::Block { node, block, events } => {
+                    self.writers.push(node, block, events, &mut self.tally)?;
                 }
                 SegmentOutput::Batch { port, batch } => self.deliver_to_port(port, batch)?,
             }

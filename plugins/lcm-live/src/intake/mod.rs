@@ -13,7 +13,8 @@
 //! A program that restarts, rarely on the same port, counts from 0 again. A sender is considered
 //! restarted when
 //!
-//! - the number 0 arrives again, or long after greater numbers that were the first from it;
+//! - the number 0 arrives again, or long after greater numbers that were the first from it, unless
+//!   it may be a duplicate: of equal contents, soon after the first one, and no 1 is next;
 //! - after a second of silence, a number arrives that is not newer than all others, or far ahead;
 //! - two numbers arrive that are far from all others (4096 behind or 2^24 ahead) and close to each
 //!   other.
@@ -255,9 +256,10 @@ impl Intake {
         let Arrival { form, digest, after_silence } = arrival;
         let slot = self.senders.slot(id);
         let recall = slot.recent.recall((sequence, form), digest, after_silence);
-        let is_remembered = matches!(recall, Recall::Received | Recall::Ignored);
+        let is_equal = recall == Recall::Received;
+        let is_remembered = is_equal || recall == Recall::Ignored;
         let starts_message = digest.is_some();
-        let hint = DatagramHint { starts_message, after_silence, is_remembered };
+        let hint = DatagramHint { starts_message, after_silence, is_remembered, is_equal };
         let status = slot.window.record(sequence, hint);
         match (status, recall) {
             (SequenceStatus::Seen, Recall::Received) => {

@@ -13,6 +13,8 @@ pub(super) const WINDOW: u32 = 4096;
 const MAX_AHEAD: u32 = 1 << 24;
 /// A 0 may be this late; later, its sender has restarted.
 const MAX_ZERO_LATE: u32 = 64;
+/// A network may repeat a 0 so many numbers later; after more, its sender has restarted.
+const MAX_ZERO_REPEAT: u32 = 16;
 
 /// A sliding window over one sender's sequence numbers.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +26,8 @@ pub(super) struct SequenceWindow {
     seen: WindowBits,
     /// A number far from all others: a network error, or the first number after a restart.
     stray: Option<u32>,
+    /// The newest number when a 0 was repeated: by the network, or by a restart.
+    newest_at_zero: Option<u32>,
     numberings: Numberings,
 }
 
@@ -84,6 +88,8 @@ pub(super) struct DatagramHint {
     /// It belongs to a message that is remembered, of which another numbering may have moved the
     /// window away.
     pub(super) is_remembered: bool,
+    /// It was received before, by its contents.
+    pub(super) is_equal: bool,
 }
 
 impl SequenceWindow {
@@ -169,6 +175,18 @@ impl SequenceWindow {
     ) -> SequenceStatus {
         let (ahead, behind) = (sequence.wrapping_sub(newest), newest.wrapping_sub(sequence));
         let is_newer = ahead != 0 && ahead <= MAX_AHEAD;
+        if self.repeats_zero(sequence, behind, hint) {
+            self.newest_at_zero = Some(newest);
+            return SequenceStatus::Seen;
+        }
+        // The first 1 after it tells; a second one may be its duplicate.
+        let is_next = sequence == 1 && hint.starts_message;
+        let newest_at_zero = self.newest_at_zero.take_if(|_| is_next);
+        if newest_at_zero == Some(newest) && self.seen.has(1) {
+            self.restart(0);
+            self.advance(0, 1);
+            return SequenceStatus::Restart { skipped: 0, after: Some(0) };
+        }
         if !is_newer && self.is_restart(sequence, behind, hint) {
             self.restart(sequence);
             return SequenceStatus::Restart { skipped: 0, after: None };
@@ -205,6 +223,13 @@ impl SequenceWindow {
         self.seen.set(sequence);
     }
 
+    /// Whether a 0 may be repeated by the network: unless a 1 is next, it is.
+    fn repeats_zero(&self, sequence: u32, behind: u32, hint: DatagramHint) -> bool {
+        let is_first = sequence == 0 && behind != 0 && u64::from(behind) == self.span;
+        let is_equal = hint.starts_message && hint.is_equal && !hint.after_silence;
+        is_first && is_equal && behind <= MAX_ZERO_REPEAT
+    }
+
     /// Whether a number that is not ahead can only come from a restarted sender.
     fn is_restart(&self, sequence: u32, behind: u32, hint: DatagramHint) -> bool {
         if !hint.starts_message {
@@ -239,8 +264,12 @@ impl SequenceWindow {
 mod tests {
     use super::*;
 
-    const SOON: DatagramHint =
-        DatagramHint { starts_message: true, after_silence: false, is_remembered: false };
+    const SOON: DatagramHint = DatagramHint {
+        starts_message: true,
+        after_silence: false,
+        is_remembered: false,
+        is_equal: false,
+    };
     const AFTER_SILENCE: DatagramHint = DatagramHint { after_silence: true, ..SOON };
     const RESTART: SequenceStatus = SequenceStatus::Restart { skipped: 0, after: None };
 

@@ -392,6 +392,42 @@ fn a_sender_that_restarts_loses_nothing_by_it() {
 }
 
 #[test]
+fn a_zero_that_the_network_repeats_is_received_once_and_is_no_restart() {
+    for after in 1..16 {
+        let mut harness = IntakeHarness::default();
+        harness.short(1, 0..after);
+        harness.short(1, [0, after, 1, after + 1]);
+        let counts = harness.counts();
+        assert_eq!((counts.restarts, counts.missing, counts.duplicates), (0, 0, 2), "{after}");
+        assert_eq!(counts.messages, u64::from(after) + 2);
+        harness.check();
+    }
+}
+
+#[test]
+fn a_late_one_behind_a_repeated_zero_is_no_restart() {
+    for numbers in [&[0, 2, 3, 0, 1, 4][..], &[0, 2, 3, 0, 1, 1, 4]] {
+        let mut harness = IntakeHarness::default();
+        harness.short(1, numbers.iter().copied());
+        let (counts, duplicates) = (harness.counts(), numbers.len() as u64 - 5);
+        assert_eq!((counts.messages, counts.duplicates, counts.late), (5, duplicates, 1));
+        assert_eq!((counts.restarts, counts.lost()), (0, 0));
+        harness.check();
+    }
+}
+
+#[test]
+fn an_equal_zero_that_an_equal_one_follows_is_that_of_a_restart() {
+    let mut harness = IntakeHarness::default();
+    harness.short(1, (0..10).chain(0..10));
+    let counts = harness.counts();
+    // Only the 0 itself is considered repeated.
+    assert_eq!((counts.messages, counts.duplicates, counts.restarts), (19, 1, 1));
+    assert_eq!(counts.lost(), 0);
+    harness.check();
+}
+
+#[test]
 fn a_message_begun_far_away_outlives_the_restart_that_it_announced() {
     let mut harness = IntakeHarness::default();
     harness.short(1, [1_000_000]);

@@ -12,10 +12,11 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::frame::{
-    FrameFault, FrameLimits, FrameParser, HANDSHAKE_LEN, MalformedFrame, PeerRole, TooLong,
-    append_publish_head, append_subscribe, handshake,
+    FrameFault, FrameLimits, FrameParser, MalformedFrame, TooLong, append_publish_head,
+    append_subscribe,
 };
-use super::{HandshakeError, frame, is_time_out, read_handshake, set_socket_options};
+use super::handshake::{HANDSHAKE_LEN, HandshakeError, PeerRole, handshake, read_handshake};
+use super::{frame, is_time_out, set_socket_options};
 
 pub(crate) use super::frame::Publish;
 

@@ -1,4 +1,4 @@
-//! The bytes of the TCP queue: handshakes, and frames parsed from a stream.
+//! The frames of the TCP queue: their bytes, and parsing them from a stream.
 //!
 //! It reads no socket and does not decide who may send what; [`client`](super::client) and
 //! [`hub`](super::hub) do.
@@ -8,83 +8,12 @@
 use std::fmt;
 
 use bytes::Bytes;
-use sluice_io::escape::printable;
-
-/// Bytes of a handshake: magic number and version.
-pub(crate) const HANDSHAKE_LEN: usize = 8;
-
-/// The only version of the protocol.
-pub(crate) const VERSION: u32 = 0x100;
 
 /// Bytes of a publish frame besides its channel and its payload.
 pub(crate) const PUBLISH_OVERHEAD: usize = 12;
 
 /// Initial capacity for a frame received in parts; it grows with the bytes received.
 const INITIAL_CAPACITY: usize = 4 << 10;
-
-/// One of the two ends of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PeerRole {
-    /// The side that connects.
-    Client,
-    /// The hub.
-    Server,
-}
-
-impl PeerRole {
-    fn magic(self) -> u32 {
-        match self {
-            Self::Client => 0x2876_17fb,
-            Self::Server => 0x2876_17fa,
-        }
-    }
-
-    pub(super) fn handshake_name(self) -> &'static str {
-        match self {
-            Self::Client => "the handshake of an lcm client",
-            Self::Server => "the handshake of an lcm hub",
-        }
-    }
-}
-
-/// The first bytes that `side` sends.
-pub(crate) fn handshake(side: PeerRole) -> [u8; HANDSHAKE_LEN] {
-    ((u64::from(side.magic()) << 32) | u64::from(VERSION)).to_be_bytes()
-}
-
-/// The other side sent an unexpected handshake: it is another service or version.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "expected {}, which is {}, found {}",
-    .expected.handshake_name(), hex_dump(&handshake(*.expected)), hex_dump(.found)
-)]
-pub(crate) struct HandshakeMismatch {
-    /// The side whose handshake was expected.
-    pub expected: PeerRole,
-    /// The bytes received.
-    pub found: Vec<u8>,
-}
-
-/// Checks that `found` is the handshake of `side`.
-pub(crate) fn check_handshake(side: PeerRole, found: &[u8]) -> Result<(), HandshakeMismatch> {
-    if found == handshake(side) {
-        Ok(())
-    } else {
-        Err(HandshakeMismatch { expected: side, found: found.to_vec() })
-    }
-}
-
-/// Shows bytes as hex, and as text if printable.
-pub(super) fn hex_dump(bytes: &[u8]) -> String {
-    let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let hex = hex.join(" ");
-    match str::from_utf8(bytes) {
-        Ok(text) if bytes.iter().any(u8::is_ascii_graphic) => {
-            format!("{hex} (`{}`)", printable(text))
-        }
-        _ => hex,
-    }
-}
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -468,8 +397,6 @@ mod tests {
 
     #[test]
     fn frames_are_laid_out_as_the_protocol_says() {
-        assert_eq!(handshake(PeerRole::Client), [0x28, 0x76, 0x17, 0xfb, 0, 0, 1, 0]);
-        assert_eq!(handshake(PeerRole::Server), [0x28, 0x76, 0x17, 0xfa, 0, 0, 1, 0]);
         assert_eq!(
             publish(b"AB", &[9]).to_bytes(),
             &[0, 0, 0, 1, 0, 0, 0, 2, b'A', b'B', 0, 0, 0, 1, 9][..]
@@ -541,18 +468,6 @@ mod tests {
             assert!(parser.partial.capacity() <= message.frame().len());
         }
         assert_eq!(found, Some(TcpqFrame::Publish(message)));
-    }
-
-    #[test]
-    fn a_foreign_handshake_is_shown() {
-        let wrong = check_handshake(PeerRole::Server, b"HTTP/1.1").unwrap_err();
-        assert_eq!(
-            wrong.to_string(),
-            "expected the handshake of an lcm hub, which is 28 76 17 fa 00 00 01 00, \
-             found 48 54 54 50 2f 31 2e 31 (`HTTP/1.1`)"
-        );
-        assert!(check_handshake(PeerRole::Server, &handshake(PeerRole::Client)).is_err());
-        assert_eq!(check_handshake(PeerRole::Server, &handshake(PeerRole::Server)), Ok(()));
     }
 
     proptest! {

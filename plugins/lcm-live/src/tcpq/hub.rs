@@ -24,10 +24,11 @@ use nix::poll::{PollFd, PollFlags, poll};
 use socket2::SockRef;
 
 use super::client::write_all_vectored;
-use super::frame::{self, MalformedFrame, PeerRole, handshake};
+use super::frame::{self, MalformedFrame};
+use super::handshake::{HandshakeError, PeerRole, handshake, read_handshake};
 use super::outbox::Outbox;
+use super::set_socket_options;
 use super::subscriptions::Subscriptions;
-use super::{HandshakeError, read_handshake, set_socket_options};
 use reader::ClientReader;
 use reports::{LossReporter, UndeliveredMessages};
 

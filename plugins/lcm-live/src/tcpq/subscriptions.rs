@@ -1,21 +1,28 @@
 //! The subscriptions of one client of a hub: regular expressions, within bounds.
 //!
-//! It does not cache matches; the [`hub`](super::hub) does.
+//! They are those of Java, as far as two libraries have them: one in linear time, and for
+//! look-around, back-references and the like one that backtracks, up to a limit. It does not cache
+//! matches; the [`hub`](super::hub) does.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use regex::{Error, Regex, RegexBuilder};
+use regex::{Regex, RegexBuilder};
 
 /// Size limits for a compiled expression, tried in this order. The library does not report the size
 /// of an expression, only that it exceeds a limit.
-const SIZE_LIMITS: [usize; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
+const SIZE_LIMITS: [usize; 5] = [16 << 10, 64 << 10, 256 << 10, 1 << 20, MAX_SIZE];
+const MAX_SIZE: usize = 4 << 20;
 
 /// Memory for all expressions of a client.
 const BUDGET: usize = 16 << 20;
 
 /// Cache that each matching thread may keep per expression.
 const DFA_SIZE_LIMIT: usize = 256 << 10;
+/// That of each part of an expression that backtracks.
+const PART_DFA_SIZE_LIMIT: usize = 32 << 10;
+/// How often matching a name may backtrack: no more than some hundred microseconds.
+const BACKTRACK_LIMIT: usize = 2000;
 
 /// Why a subscription is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,7 +31,7 @@ pub(super) enum SubscriptionError {
     Syntax(String),
     #[error(
         "is a regular expression that needs more than {} KiB",
-        SIZE_LIMITS[SIZE_LIMITS.len() - 1] >> 10
+        MAX_SIZE >> 10
     )]
     TooBig,
     #[error("exceeds the limit of {0} subscriptions")]
@@ -54,6 +61,8 @@ enum ChannelMatcher {
     /// Most subscriptions are a channel name.
     Name(String),
     Regex(Regex),
+    /// With look-around or the like.
+    Backtracking(fancy_regex::Regex),
 }
 
 impl Subscriptions {
@@ -95,6 +104,8 @@ impl Subscriptions {
         self.all.iter().any(|one| match &one.matcher {
             ChannelMatcher::Name(name) => name == channel,
             ChannelMatcher::Regex(regex) => regex.is_match(channel),
+            // Beyond the limit, a message too many is sent: clients select again themselves.
+            ChannelMatcher::Backtracking(regex) => regex.is_match(channel).unwrap_or(true),
         })
     }
 
@@ -114,6 +125,7 @@ pub(super) fn readable(bytes: &[u8]) -> Cow<'_, str> {
 
 /// Compiles a matcher for whole names. Returns it with its memory limit.
 fn compile(text: &str) -> Result<(ChannelMatcher, usize), SubscriptionError> {
+    let text = &*without_quotes(text);
     if regex::escape(text) == text {
         return Ok((ChannelMatcher::Name(text.to_owned()), text.len()));
     }
@@ -124,15 +136,74 @@ fn compile(text: &str) -> Result<(ChannelMatcher, usize), SubscriptionError> {
         // First as it is: `A)|(B` is invalid, but would be valid in parentheses.
         match build(text).and_then(|_| build(&format!("^(?:{text})$"))) {
             Ok(regex) => return Ok((ChannelMatcher::Regex(regex), size)),
-            Err(Error::CompiledTooBig(_)) => {}
-            Err(e) => return Err(SubscriptionError::Syntax(reason(&e))),
+            Err(regex::Error::CompiledTooBig(_)) => {}
+            Err(e) => return compile_backtracking(text, &e),
         }
     }
     Err(SubscriptionError::TooBig)
 }
 
+/// Compiles an expression that is no regular one in the strict sense, because of `error`.
+fn compile_backtracking(
+    text: &str,
+    error: &regex::Error,
+) -> Result<(ChannelMatcher, usize), SubscriptionError> {
+    use fancy_regex::{CompileError, Error};
+    // It consists of parts with limits of their own, between which there is such a character.
+    let parts = 1 + text.bytes().filter(|byte| b"(|\\*+?{".contains(byte)).count();
+    for size in SIZE_LIMITS.into_iter().take_while(|size| size * parts <= MAX_SIZE) {
+        let build = |text: &str| {
+            fancy_regex::RegexBuilder::new(text)
+                .backtrack_limit(BACKTRACK_LIMIT)
+                .delegate_size_limit(size)
+                .delegate_dfa_size_limit(PART_DFA_SIZE_LIMIT)
+                .max_prog_size(MAX_SIZE / size)
+                .build()
+        };
+        let built = build(text).and_then(|_| build(&format!(r"\A(?:{text})\z")));
+        match built {
+            Ok(regex) => return Ok((ChannelMatcher::Backtracking(regex), size * parts)),
+            Err(Error::CompileError(e)) => match *e {
+                CompileError::InnerError(_) | CompileError::PatternTooComplex => {}
+                other => return Err(SubscriptionError::Syntax(other.to_string())),
+            },
+            // The other library says it better, unless it has no look-around and so on.
+            Err(e) => {
+                let reason = reason(error);
+                let is_missing = reason.contains("not supported");
+                let reason = if is_missing { e.to_string() } else { reason };
+                return Err(SubscriptionError::Syntax(reason));
+            }
+        }
+    }
+    Err(SubscriptionError::TooBig)
+}
+
+/// The expression with what is between `\Q` and `\E` escaped character by character.
+fn without_quotes(text: &str) -> Cow<'_, str> {
+    if !text.contains(r"\Q") {
+        return text.into();
+    }
+    let (mut unquoted, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        unquoted += before;
+        if let Some(quoted) = escape.strip_prefix(r"\Q") {
+            let (literal, after) = quoted.split_once(r"\E").unwrap_or((quoted, ""));
+            unquoted += &regex::escape(literal);
+            rest = after;
+        } else {
+            let len = escape.chars().take(2).map(char::len_utf8).sum();
+            let (escaped, after) = escape.split_at(len);
+            unquoted += escaped;
+            rest = after;
+        }
+    }
+    (unquoted + rest).into()
+}
+
 /// The last line of the library's message; the lines above draw the expression.
-fn reason(error: &Error) -> String {
+fn reason(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default();
     last.strip_prefix("error: ").unwrap_or(last).to_owned()
@@ -162,9 +233,30 @@ mod tests {
             subscriptions.add(Bytes::from_static(text.as_bytes()), 10).unwrap_err().to_string()
         };
         assert_eq!(refused("CAM("), "is not a regular expression: unclosed group");
-        assert!(refused("(?!CAM).*").contains("look-around"));
+        assert!(refused("(?!CAM").contains("without closing parenthesis"));
         assert!(refused("A)|(B").contains("unopened group"));
-        assert!(refused("(a{1000}){1000}").contains("needs more than 1024 KiB"));
+        assert!(refused("A)|(?=B)(B").contains("unopened group"));
+        assert!(refused("(?<=A+)B").contains("lookbehind"));
+        assert!(refused("(a{1000}){1000}").contains("needs more than 4096 KiB"));
+        assert!(refused("(?!\\pL{1000})x").contains("needs more than 4096 KiB"));
+    }
+
+    #[test]
+    fn expressions_of_java_are_served() {
+        assert!(wants("(?!CAM).*", "POSE") && !wants("(?!CAM).*", "CAM_1"));
+        assert!(wants(".*(?<!_RAW)", "POSE") && !wants(".*(?<!_RAW)", "POSE_RAW"));
+        assert!(wants("A(?=B)B", "AB") && !wants("A(?=B)B", "A") && !wants("(?!B)A", "AB"));
+        assert!(wants("(A|B)_\\1", "A_A") && !wants("(A|B)_\\1", "A_B"));
+        assert!(wants("POSE\\Z", "POSE") && !wants("POSE\\Z", "POSE2"));
+        assert!(wants("\\QX.Y\\E", "X.Y") && !wants("\\QX.Y\\E", "XZY"));
+        assert!(wants("\\QA(\\E[0-9]", "A(1") && wants("\\QA|B", "A|B") && wants("\\\\Q.", "\\QA"));
+        assert!(wants(".{1,2000}", "POSE") && wants("(?!x)\\w+", "café"));
+    }
+
+    #[test]
+    fn an_expression_that_backtracks_too_long_matches() {
+        let names = "(?=a)(a*)*(a*)*\\1b";
+        assert!(wants(names, &"a".repeat(63)) && !wants(names, "x"));
     }
 
     #[test]

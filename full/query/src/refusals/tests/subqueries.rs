@@ -48,7 +48,31 @@ fn in_is_only_answered_where_null_counts_as_false() {
 }
 
 #[test]
-fn not_in_does_not_refer_to_the_outer_query() {
+fn conditions_of_joins_are_conditions() {
+    let joined = |kind: &str, on: &str| format!("{WITH} select n, k from t {kind} u on {on}");
+    for on in [
+        "n = k and (k in (select k from o)) is null",
+        "(n = k and k not in (select k from o)) or n = 2",
+        "n = k and (x in (select k from o)) is null",
+        "n = k and (k in (select k from o)) = (n in (select k from o))",
+        "(x in (select k from o)) = (k > 1)",
+    ] {
+        for kind in ["join", "left join", "right join", "full join"] {
+            refused(&joined(kind, on), "write `exists (select 1 from t where t.k = x)`");
+        }
+    }
+    answers(&joined("join", "n = k and n in (select v from o)"), &["11"]);
+    answers(&joined("join", "n = k and k not in (select k from o)"), &[]);
+    answers(&joined("join", "n = k and k not in (select k from o where k > 1)"), &["11"]);
+    let left = "left join";
+    let not_in = format!("{} order by n", joined(left, "n = k and k not in (select k from o)"));
+    answers(&not_in, &["1", "2", "3", "4"]);
+    let is_in = format!("{} order by n", joined(left, "n = k and k in (select v from o)"));
+    answers(&is_in, &["11", "2", "3", "4"]);
+}
+
+#[test]
+fn not_in_refers_to_the_outer_query_only_without_null() {
     for condition in [
         "x not in (select k from o where g = s)",
         "x not in (select k from o where v < n)",
@@ -57,6 +81,9 @@ fn not_in_does_not_refer_to_the_outer_query() {
     ] {
         where_refused(condition, "write `not exists (");
     }
+    let sql = "with p(m, s) as (select row_number() over (order by n), s from t) select m from p \
+               where m not in (select m from p q where q.s < p.s or q.m = 1) order by m";
+    answers(sql, &["2", "3", "4"]);
     where_answers("not exists (select 1 from o where v < n and k = x)", &["1", "2", "4"]);
     where_answers("x in (select k from o where v < n)", &["3"]);
 }
@@ -91,6 +118,7 @@ fn subqueries_that_refer_to_the_outer_query_only_filter_and_aggregate() {
         refused(&format!("{WITH} select n, ({subquery}) from t"), says);
     }
     where_refused("exists (select 1 from o where k = x offset 1)", "OFFSET");
+    where_answers("exists (select 1 from o where k = x offset 0)", &["1", "2", "3"]);
     let numbered = "select row_number() over (order by v) m from o where g = s";
     where_refused(&format!("n in ({numbered})"), "window functions");
     where_refused(&format!("n > any ({numbered})"), "window functions");
@@ -109,4 +137,45 @@ fn subqueries_that_refer_to_the_outer_query_only_filter_and_aggregate() {
     let numbered = "select max(m) from (select row_number() over (order by v) m from o) q";
     answers(&format!("{WITH} select n from t where n = ({numbered})"), &["4"]);
     answers(&format!("{WITH} select n from t where n in (select v from o offset 3)"), &["4"]);
+}
+
+#[test]
+fn constants_beside_aggregates_are_refused() {
+    let says = "constants beside an aggregate";
+    for subquery in [
+        "select 7 + 0 * count(*) from o where k = x",
+        "select 7 from (select count(*) c from o where k = x)",
+        "select count(*) > 0 or true from o where k = x",
+    ] {
+        refused(&format!("{WITH} select n, ({subquery}) from t"), says);
+        where_refused(&format!("({subquery}) is null"), says);
+    }
+    for lateral in [
+        "cross join lateral (select 5 m, count(*) c from o where k = x) q",
+        "left join lateral (select 5 m, count(*) c from o where k = x) q on true",
+    ] {
+        refused(&format!("{WITH} select n, m from t {lateral}"), says);
+    }
+    let sum = "select sum(c) from (select count(*) c from o where k = x)";
+    refused(&format!("{WITH} select n, ({sum}) from t"), "an aggregate of an aggregate");
+    let sql = format!("{WITH} select (select 7 + count(*) from o where k = x) from t order by n");
+    answers(&sql, &["8", "9", "9", "7"]);
+    let sql = format!("{WITH} select (select 7 + 0 * count(*) from o) from t");
+    answers(&sql, &["7", "7", "7", "7"]);
+}
+
+#[test]
+fn groups_by_columns_of_the_outer_query_are_one() {
+    let values = |of: &str| format!("{WITH} select (select {of}) from t order by n");
+    answers(&values("max(v) from o where g = s group by g"), &["3", "3", "4", ""]);
+    answers(&values("count(*) from o where s = g and k > 10 group by g"), &["1", "1", "1", ""]);
+    answers(&values("sum(v) from o where g = s and k = x group by k, g"), &["1", "3", "2", ""]);
+    for of in [
+        "max(v) from o where g = s group by k",
+        "max(v) from o where g = s group by g, k",
+        "max(v) from o where g = s or v = n group by g",
+        "max(v) from o where k::double = x group by k::double",
+    ] {
+        refused(&values(of), "GROUP BY, except by columns that are equal");
+    }
 }

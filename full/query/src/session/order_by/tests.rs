@@ -78,3 +78,42 @@ fn expressions_in_order_by_use_names_that_no_table_has() {
     let grouped = "select x % 2 as x, count(*) from t group by x % 2 order by abs(x), 1";
     orders(grouped, &["0", "-1", "1"]);
 }
+
+#[test]
+fn each_query_has_its_own_meaning_of_names() {
+    let table = "(select x as y, y as x from t order by x + 100 * y limit 1)";
+    let result = "(select x % 2 as x, count(*) from t group by x % 2 order by abs(x), 1 limit 1)";
+    orders(&format!("select * from {table} union all {result}"), &["2", "0"]);
+    orders(&format!("select * from {result} union all {table}"), &["0", "2"]);
+    orders(&format!("select * from {table} union all {table}"), &["2", "2"]);
+    let nested = format!("select y as x, 1 as y from {table} order by x + 100 * y");
+    orders(&nested, &["2"]);
+}
+
+#[test]
+fn replaced_columns_are_those_of_the_table() {
+    for sql in [
+        "select * replace (-x as x) from t order by x + 0",
+        "select t.* replace (-x as x) from t order by x + 0",
+    ] {
+        let message = first_column(sql).unwrap_err();
+        assert!(message.contains("two columns are called `x`"), "{sql}: {message}");
+    }
+    orders("select * replace (-x as x) from t order by x, s", &["c", "a", "a", "b"]);
+}
+
+#[test]
+fn aggregates_of_aggregates_are_explained() {
+    let sql = "select s, count(*) as x, max(y) as y from t group by s order by x + sum(y)";
+    let message = first_column(sql).unwrap_err();
+    assert!(message.contains("nor of columns of the result that are aggregates"), "{message}");
+}
+
+#[test]
+fn queries_with_ambiguous_names_are_limited() {
+    let one = "select -x as y, y as x from t order by x + 100 * y limit 1";
+    let many = |count: usize| vec![format!("(select * from ({one}))"); count].join(" union all ");
+    orders(&many(3), &["-2", "-2", "-2"]);
+    let message = first_column(&many(101)).unwrap_err();
+    assert!(message.contains("in 101 queries, and at most 100 are allowed"), "{message}");
+}

@@ -179,3 +179,23 @@ fn a_flood_does_not_take_from_other_senders() {
     assert!(got == expected);
     assert!(harness.lost(LossReason::Evicted) > 1000);
 }
+
+#[test]
+fn fragments_without_data_complete_a_message_and_are_charged() {
+    let all = [
+        fragment(4, 3, 0, (0, 3), b"C\0abc"),
+        fragment(4, 3, 3, (1, 3), b""),
+        fragment(4, 3, 3, (2, 3), b""),
+    ];
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+        let mut harness = IntakeHarness::default();
+        order.iter().for_each(|number: &usize| harness.take(1, &all[*number]));
+        assert_eq!((harness.delivered.len(), harness.counts().lost()), (1, 0), "{order:?}");
+        harness.check();
+    }
+    let mut harness = IntakeHarness::default();
+    let (count, before) = (u16::MAX, harness.intake.memory());
+    (1..count).for_each(|number| harness.take(1, &fragment(4, 3, 3, (number, count), b"")));
+    assert!(harness.intake.memory() - before >= 64 * usize::from(count - 1));
+    harness.check();
+}

@@ -10,7 +10,8 @@ use hashbrown::HashMap;
 use sluice_io::escape::printable;
 
 use super::{ConnectedClient, DisconnectReason, Hub, READ_LEN};
-use crate::tcpq::frame::{FrameParser, HANDSHAKE_LEN, Publish, TcpqFrame};
+use crate::tcpq::frame::{FrameParser, Publish, TcpqFrame};
+use crate::tcpq::handshake::HANDSHAKE_LEN;
 use crate::tcpq::outbox::EnqueueResult;
 use crate::tcpq::subscriptions::readable;
 

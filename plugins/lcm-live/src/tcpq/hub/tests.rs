@@ -3,7 +3,8 @@ use std::sync::{Condvar, Mutex};
 use std::time::Instant;
 
 use super::super::client::{ClientError, ConnectError, HubClient};
-use super::super::frame::{HANDSHAKE_LEN, Publish, TcpqFrame};
+use super::super::frame::{Publish, TcpqFrame};
+use super::super::handshake::HANDSHAKE_LEN;
 use super::*;
 
 const LONG: Duration = Duration::from_secs(20);
