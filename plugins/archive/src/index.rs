@@ -11,9 +11,9 @@
 //! Channels are numbered in the order of their first events. If the format keeps sources, a
 //! channel's source follows its name. A frame with `null` for its channels may have any. The frames
 //! of a format's head and tail are not listed. `content_len` is the uncompressed length of all
-//! frames, which tells whether the seek table is damaged. `"declares_types": true` says that a channel may
-//! declare its type. Readers use the index only to skip frames, never instead of the events
-//! themselves.
+//! frames, which tells whether the seek table is damaged. `"declares_types": true` says that a
+//! channel may declare its type. Readers use the index only to skip frames, never instead of the
+//! events themselves.
 
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read, Write};

@@ -60,8 +60,9 @@
 //! Linear in the damage and in what follows an erased block. A candidate is a byte `0x31` after a
 //! possible size, and costs at most five headers and four counts, at most 16 MiB after its own end:
 //! a stream has to buffer all that is in between. Only an unconfirmed message of unknown layout is
-//! searched inside, until 64 plausible messages are found, so no byte is searched by more than 65 of
-//! them. No allocation depends on a length in the log: a search holds one window of up to 64 KiB.
+//! searched inside, until 64 plausible messages are found, so no byte is searched by more than 65
+//! of them. No allocation depends on a length in the log: a search holds one window of up to 64
+//! KiB.
 
 #![warn(clippy::indexing_slicing)]
 
