@@ -217,7 +217,6 @@ fn aggregates(plan: &LogicalPlan) -> bool {
         LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
         LogicalPlan::Projection(projection) => aggregates(&projection.input),
         LogicalPlan::SubqueryAlias(alias) => aggregates(&alias.input),
-        LogicalPlan::Filter(filter) => aggregates(&filter.input),
         _ => false,
     }
 }

@@ -24,7 +24,7 @@ use super::identifiers;
 const UNKNOWN_COLUMN: &str = "(a column of ORDER BY)";
 
 /// The most queries of a statement for which ORDER BY is ambiguous: each is planned with it.
-const MAX_AMBIGUOUS: usize = 100;
+const MAX_AMBIGUOUS: usize = 50;
 
 /// The columns that ambiguous ORDER BYs can name, by the place of their query.
 type KnownColumns = BTreeMap<usize, Vec<Column>>;

@@ -77,10 +77,10 @@ fn not_in_refers_to_the_outer_query_only_without_null() {
         "x not in (select k from o where g = s)",
         "x not in (select k from o where v < n)",
         "not (x in (select k from o where v < n))",
-        "n not in (select v from o where g = s)",
     ] {
         where_refused(condition, "write `not exists (");
     }
+    where_answers("n not in (select v from o where g = s)", &["2", "3", "4"]);
     let sql = "with p(m, s) as (select row_number() over (order by n), s from t) select m from p \
                where m not in (select m from p q where q.s < p.s or q.m = 1) order by m";
     answers(sql, &["2", "3", "4"]);
