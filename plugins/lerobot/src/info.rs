@@ -248,7 +248,9 @@ impl DatasetInfo {
         let keys = self.rest.keys.keys();
         let unknown = keys.filter(|key| ![VIDEO_FILE_MB, VIDEO_PATH].contains(&key.as_str()));
         let features = self.rest.features.values().filter_map(Value::as_object);
-        let of_features: BTreeSet<&String> = features.flat_map(Map::keys).collect();
+        // LeRobot's converter repeats the rate in each feature.
+        let of_features = features.flat_map(Map::keys).filter(|key| *key != "fps");
+        let of_features: BTreeSet<&String> = of_features.collect();
         let of_features = of_features.into_iter().map(|key| format!("features.*.{key}"));
         let all: Vec<String> =
             splits.into_iter().chain(unknown.cloned()).chain(of_features).collect();

@@ -123,8 +123,8 @@ fn notes(cutter: &EpisodeCutter, files: &DatasetFiles) -> Vec<(String, u64)> {
             files.uncounted_files(),
         ),
         (
-            "new episodes that are not in the split `train`, which is not the last one: change \
-             `splits` in info.json",
+            "new episodes that are not in the split `train`, which does not end with the last \
+             episode: change `splits` in info.json",
             files.episodes_without_split(),
         ),
     ];

@@ -5,13 +5,13 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::types::{Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use sluice_kit::event_table::{
     CHANNEL, PAYLOAD, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT,
 };
-use sluice_model::cast::{as_type, cast};
+use sluice_model::cast::cast;
 use sluice_model::{Batch, Damage, Error, MessageType, Payloads, ReadContext, Rows, TypeKey};
 
 use super::channel_resolver::{ChannelColumns, ChannelResolver};
@@ -152,30 +152,30 @@ impl GroupReader {
         let len = rows.num_rows();
         let mut column = |name: &str, data_type: &DataType| -> Result<Option<ArrayRef>, String> {
             let Some(column) = rows.column_by_name(name) else { return Ok(None) };
-            let wrong = |e: String| format!("column `{name}`: {e}");
-            let mut unfit = Vec::new();
-            let there = match column.data_type() {
-                stored if stored.is_floating() || stored.is_decimal() => {
-                    unfit.resize(len, false);
-                    as_type(column, data_type, &mut unfit).map_err(wrong)?
+            let wrong = |e| format!("column `{name}`: {e}");
+            let stored = column.data_type();
+            if *data_type == DataType::Int64 && (stored.is_floating() || stored.is_decimal()) {
+                let numbers = cast(column, &DataType::Float64).map_err(wrong)?;
+                let numbers = numbers.as_primitive::<Float64Type>().iter().enumerate();
+                for (row, _) in numbers.filter(|(_, n)| n.is_some_and(|n| n.fract() != 0.0)) {
+                    faults.entry(row).or_insert_with(|| format!("its `{name}` has a fraction"));
                 }
+            }
+            let there = match stored {
                 DataType::FixedSizeBinary(_) if name == TIMESTAMP => {
                     Arc::new(int96_times(column, TimeUnit::Nanosecond))
                 }
-                _ => cast(column, data_type).map_err(|e| wrong(e.to_string()))?,
+                _ => cast(column, data_type).map_err(wrong)?,
             };
             // A value that does not fit has become null.
             for row in nulls(&there) {
                 let is_missing = column.logical_nulls().is_some_and(|nulls| nulls.is_null(row));
-                let what = match column.data_type() {
+                let what = match stored {
                     _ if is_missing => "is missing",
                     stored if stored.is_string() => "is not a number",
                     _ => "is out of range",
                 };
                 faults.entry(row).or_insert_with(|| format!("its `{name}` {what}"));
-            }
-            for (row, _) in unfit.iter().enumerate().filter(|(_, unfit)| **unfit) {
-                faults.entry(row).or_insert_with(|| format!("its `{name}` is not a whole number"));
             }
             Ok(Some(there))
         };

@@ -189,10 +189,9 @@ fn numbers_and_times_with_fractions_are_damage_of_their_rows() {
     let texts = Arc::new(StringArray::from(vec!["7", "8.5", "x", "-9"])) as ArrayRef;
     let times = Arc::new(TimestampMicrosecondArray::from(vec![1, 2, 3, 4])) as ArrayRef;
     let xs = Arc::new(Int64Array::from(vec![5, 6, 7, 8])) as ArrayRef;
-    for (column, reason) in [
-        (&numbers, "its `sequence` is not a whole number"),
-        (&texts, "its `sequence` is not a number"),
-    ] {
+    for (column, reason) in
+        [(&numbers, "its `sequence` has a fraction"), (&texts, "its `sequence` is not a number")]
+    {
         let columns = [("timestamp", &times), ("sequence", column), ("x", &xs)];
         let columns = columns.map(|(name, column)| (name, Arc::clone(column)));
         write(&path, &RecordBatch::try_from_iter(columns).unwrap());

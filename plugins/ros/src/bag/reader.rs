@@ -109,6 +109,10 @@ impl BagReader {
             loose_bytes: 0,
             seam: Seam { began: Some(at), ended: None },
         };
+        // Before the first chunk that is read, the index tells.
+        let compressions = reader.index.iter().flat_map(|index| index.compressions().into_keys());
+        let is_packed = compressions.into_iter().any(|kind| kind != BagCompression::None);
+        reader.window.set_packed(is_packed);
         if at == 0 {
             reader.check_start(path)?;
         }
