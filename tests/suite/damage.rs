@@ -477,7 +477,7 @@ fn an_erased_block_of_a_vel_log_costs_only_the_messages_in_it() {
     assert!((400 - in_block..400).contains(&read), "{read}");
     assert!(found.lines().last() == whole.lines().last());
     let verified = run_sluice(&folder, &["verify", "in.vel"]).expect(3).text();
-    assert!(verified.contains("an end mark before further messages"), "{verified}");
+    assert!(verified.contains("an erased block before further messages"), "{verified}");
     // As the format says.
     let stopped = lines(&["--source-option", "after_damage=stop"], 0);
     assert!(whole.lines().next() == stopped.lines().next());

@@ -1,8 +1,9 @@
-//! The footer of an archive: the index and the seek table after its frames. Reads no frame.
+//! The footer of an archive: the index and the seek table after its frames. Reads no frame, unless
+//! frames are not where the seek table has them.
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use memchr::memmem;
 use sluice_io::files::{self, FileCache, InputFiles, LogFile};
@@ -10,7 +11,9 @@ use sluice_io::frames::{self, FrameSpan, MAGIC};
 use sluice_model::{ByteFormat, Error, Registry, SniffResult};
 
 use crate::format;
+use crate::frame::Unpacker;
 use crate::index::{self, ArchiveIndex, FrameSummary};
+use crate::scan;
 
 /// The footer of an archive.
 pub(crate) struct ArchiveFooter {
@@ -24,6 +27,9 @@ pub(crate) struct ArchiveFooter {
     pub(crate) format: &'static dyn ByteFormat,
     /// The number of frames before those with events: one with the format's head, or none.
     head_frames: usize,
+    /// Where its frames are by their own headers, once a frame is not where the seek table has it;
+    /// empty if that is unknown.
+    actual_spans: Mutex<Option<Arc<[FrameSpan]>>>,
 }
 
 /// The maximum length of the frame that holds the index.
@@ -65,16 +71,48 @@ impl ArchiveFooter {
         let adds_up = spans.len() == heads + index.frames.len() + tails
             && index.content_len.is_none_or(|len| len == content_len);
         let table = table..log.len().unwrap_or(table);
-        Ok(adds_up.then_some(Self { spans, table, index, format, head_frames: heads }))
+        let (head_frames, actual_spans) = (heads, Mutex::default());
+        let footer = Self { spans, table, index, format, head_frames, actual_spans };
+        Ok(adds_up.then_some(footer))
     }
 
     /// The summary of a frame; `None` for a frame without events.
     pub(crate) fn frame_summary(&self, frame: usize) -> Option<&FrameSummary> {
         self.index.frames.get(frame.checked_sub(self.head_frames)?)
     }
+
+    /// Where a frame is by the headers of all frames; `None` if they do not tell, or the run was
+    /// cancelled.
+    ///
+    /// The first call reads all frames, others wait for it.
+    pub(crate) fn actual_span(
+        &self,
+        frame: usize,
+        open: impl FnOnce() -> Result<LogFile, Error>,
+        unpacker: &Unpacker<'_>,
+    ) -> Result<Option<FrameSpan>, Error> {
+        let mut spans = self.actual_spans.lock().unwrap_or_else(PoisonError::into_inner);
+        let spans = match &*spans {
+            Some(spans) => spans,
+            None => {
+                let end = self.spans.last().map_or(0, FrameSpan::end);
+                let found = scan::actual_spans(open()?, unpacker, (self.spans.len(), end))?;
+                if unpacker.context().run.is_cancelled() {
+                    return Ok(None);
+                }
+                spans.insert(found.unwrap_or_default().into())
+            }
+        };
+        Ok(spans.get(frame).copied())
+    }
 }
 
-fn index_between(log: &mut LogFile, start: u64, end: u64) -> Result<Option<ArchiveIndex>, Error> {
+/// The index, if it is all that is between two positions.
+pub(crate) fn index_between(
+    log: &mut LogFile,
+    start: u64,
+    end: u64,
+) -> Result<Option<ArchiveIndex>, Error> {
     let len = end.checked_sub(start).filter(|len| *len <= MAX_INDEX_FRAME);
     let Some(len) = len.and_then(|len| usize::try_from(len).ok()) else { return Ok(None) };
     let mut frame = vec![0; len];
@@ -85,6 +123,8 @@ fn index_between(log: &mut LogFile, start: u64, end: u64) -> Result<Option<Archi
 
 /// The longest seek table that is recognized by the index before it.
 const LONGEST_DAMAGED_TABLE: u64 = 1 << 20;
+/// What is read of a file of which nothing suggests that it ends with a longer table.
+const TAIL_LEN: u64 = 64 << 10;
 
 /// Whether a file is an archive with a footer, or with an index before a damaged seek table.
 pub(crate) fn sniff(path: &Path) -> Result<SniffResult, Error> {
@@ -109,11 +149,10 @@ pub(crate) fn sniff(path: &Path) -> Result<SniffResult, Error> {
 
 /// Whether no frame follows an index near the end of a file, but at most a damaged seek table.
 fn ends_with_index(log: &mut LogFile) -> Result<bool, Error> {
-    let len = log.len().unwrap_or_default();
-    let start = len.saturating_sub(LONGEST_DAMAGED_TABLE);
-    let mut bytes = vec![0; (len - start) as usize];
-    let read = log.read_at(start, &mut bytes)?;
-    bytes.truncate(read);
+    let (mut start, mut bytes) = read_tail(log, TAIL_LEN)?;
+    if index::last_index(&bytes).is_none() && may_be_entries(&bytes) {
+        (start, bytes) = read_tail(log, LONGEST_DAMAGED_TABLE)?;
+    }
     let Some((end, frame_len)) = index::last_index(&bytes) else { return Ok(false) };
     let Some(at) = (start + end as u64).checked_sub(frame_len) else { return Ok(false) };
     let mut header = [0; frames::SKIPPABLE_HEADER as usize];
@@ -121,6 +160,26 @@ fn ends_with_index(log: &mut LogFile) -> Result<bool, Error> {
         && frames::skippable_len(&header) == Some(frame_len);
     let rest = bytes.get(end..).unwrap_or_default();
     Ok(is_index && memmem::find(rest, &MAGIC).is_none())
+}
+
+/// The last bytes of a file, at most `most`, and where they start.
+fn read_tail(log: &mut LogFile, most: u64) -> Result<(u64, Vec<u8>), Error> {
+    let len = log.len().unwrap_or_default();
+    let start = len.saturating_sub(most);
+    let mut bytes = vec![0; (len - start) as usize];
+    let read = log.read_at(start, &mut bytes)?;
+    bytes.truncate(read);
+    Ok((start, bytes))
+}
+
+/// Whether these bytes may start with entries of a seek table: most lengths are below 16 MiB, so
+/// that every fourth byte is zero.
+fn may_be_entries(bytes: &[u8]) -> bool {
+    let are_short = |start| {
+        let bytes = bytes.iter().skip(start).step_by(4).take(1 << 10);
+        bytes.clone().filter(|byte| **byte == 0).count() * 4 > bytes.count() * 3
+    };
+    (0..4).any(are_short)
 }
 
 /// Whether channels of an archive may declare their types, as far as its index tells.

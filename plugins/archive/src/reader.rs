@@ -1,14 +1,15 @@
 //! Reads the frames of a split of an archive with a footer, at the positions in the seek table.
 //!
-//! A frame that cannot be read is damage of exactly that frame.
+//! A frame that is not there is read where the headers of all frames say that it is. One that
+//! cannot be read is damage of exactly that frame.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sluice_io::files::LogFile;
-use sluice_io::frames::{FrameSpan, compress_bound};
+use sluice_io::files::{InputFiles, LogFile};
+use sluice_io::frames::{FrameSpan, MAGIC, compress_bound, content_size, frame_len, skippable_len};
 use sluice_model::{Batch, Error, Query, Reader, Seam, Split, time};
 
 use crate::footer::ArchiveFooter;
@@ -81,57 +82,99 @@ impl<'s> FrameReader<'s> {
             let next = |()| unpacked.next().unwrap_or_else(|| Err("it was not read".into()));
             let plain = match checked.and_then(next) {
                 Err(reason) => self.unpack_ignoring_table(frame, &span)?.ok_or(reason),
-                plain => plain,
+                Ok(plain) => Ok((plain, span.content_start)),
             };
             let batches = match (plain, self.footer.frame_summary(frame)) {
-                (Ok(plain), Some(_)) => {
-                    self.unpacker.decode(self.footer.format, plain, span.content_start)?
+                (Ok((plain, position)), Some(_)) => {
+                    self.unpacker.decode(self.footer.format, plain, position)?
                 }
                 // A head or tail has no events; it only has to be intact.
                 (plain, _) => plain.map(|_| Vec::new()),
             };
             match batches {
                 Ok(batches) => self.ready.extend(batches),
+                // The frame may be elsewhere, but the search for it has ended early.
+                Err(_) if self.unpacker.context().run.is_cancelled() => return Ok(()),
                 Err(reason) => self.report_damage(frame, &reason),
             }
         }
         Ok(())
     }
 
-    /// Unpacks a frame whose length in the seek table is wrong: frames have checksums, the table
-    /// has none.
+    /// Unpacks a frame whose position or lengths in the seek table are wrong: frames have
+    /// checksums, the table has none. Returns the position in the uncompressed log, too.
     fn unpack_ignoring_table(
         &mut self,
-        number: usize,
-        span: &FrameSpan,
-    ) -> Result<Option<Bytes>, Error> {
-        if u64::from(span.compressed_len) > compress_bound(self.unpacker.max_frame()) {
+        frame: usize,
+        listed: &FrameSpan,
+    ) -> Result<Option<(Bytes, u64)>, Error> {
+        let Some(span) = self.actual_span(frame, listed)?.filter(|span| span != listed) else {
+            return Ok(None);
+        };
+        let (bytes, plain) = (self.read_span(&span)?, span.content_len as usize);
+        if self.unpacker.checked_len(&bytes) != Ok(plain) {
             return Ok(None);
         }
-        let mut block = self.unpacker.context().blocks.block_with_len(span.compressed_len as usize);
-        // A block may be longer than requested.
-        let frame = block.get_mut(..span.compressed_len as usize).unwrap_or_default();
-        let read = self.log.read_at(span.start, frame)?;
-        let frame = frame.get(..read).unwrap_or_default();
-        let plain = self
-            .unpacker
-            .checked_len(frame)
-            .ok()
-            .filter(|plain| *plain != span.content_len as usize);
-        let Some(plain) = plain else { return Ok(None) };
-        let unpacked = self.unpacker.unpack(&[(frame, plain)]).pop().and_then(Result::ok);
+        let unpacked = self.unpacker.unpack(&[(&bytes, plain)]).pop().and_then(Result::ok);
         if unpacked.is_some() {
-            self.report_table(number, plain, span);
+            self.report_table(frame, listed, &span);
         }
-        Ok(unpacked)
+        Ok(unpacked.map(|unpacked| (unpacked, span.content_start)))
     }
 
-    fn report_table(&self, frame: usize, plain: usize, span: &FrameSpan) {
-        let (number, found, table) = (frame + 1, span.content_len, &self.footer.table);
-        let reason = format!(
-            "the seek table of the archive is damaged: frame {number} has {plain} bytes \
-             uncompressed, and not {found}; {UNKNOWN_POSITIONS}"
-        );
+    /// Where a frame is that cannot be read where the seek table has it.
+    fn actual_span(
+        &mut self,
+        frame: usize,
+        listed: &FrameSpan,
+    ) -> Result<Option<FrameSpan>, Error> {
+        let (bytes, mut next) = (self.read_span(listed)?, [0; 8]);
+        let read = self.log.read_at(listed.end(), &mut next)?;
+        let next = next.get(..read).unwrap_or_default();
+        let is_in_place = bytes.starts_with(&MAGIC)
+            && match frame_len(&bytes) {
+                Some(len) => len == bytes.len(),
+                None => next.starts_with(&MAGIC) || skippable_len(next).is_some(),
+            };
+        if is_in_place {
+            let content_len = content_size(&bytes).and_then(|len| u32::try_from(len).ok());
+            return Ok(content_len.map(|content_len| FrameSpan { content_len, ..*listed }));
+        }
+        let inputs = self.unpacker.context().run.shared::<InputFiles>();
+        let path = self.log.path();
+        self.footer.actual_span(frame, || inputs.open_plain(path), &self.unpacker)
+    }
+
+    /// The bytes of a frame; none if it is longer than a frame may be.
+    fn read_span(&mut self, span: &FrameSpan) -> Result<Bytes, Error> {
+        let len = span.compressed_len as usize;
+        if len as u64 > compress_bound(self.unpacker.max_frame()) {
+            return Ok(Bytes::new());
+        }
+        let mut block = self.unpacker.context().blocks.block_with_len(len);
+        // A block may be longer than requested.
+        let bytes = block.get_mut(..len).unwrap_or_default();
+        let read = self.log.read_at(span.start, bytes)?;
+        Ok(block.freeze().slice(..read))
+    }
+
+    /// Reports a wrong length in the seek table. A wrong position follows from a wrong length of
+    /// another frame.
+    fn report_table(&self, frame: usize, listed: &FrameSpan, span: &FrameSpan) {
+        let (number, table) = (frame + 1, &self.footer.table);
+        let damage = if span.content_len != listed.content_len {
+            let (actual, listed) = (span.content_len, listed.content_len);
+            format!(
+                "frame {number} has {actual} bytes uncompressed, and not {listed}; \
+                 {UNKNOWN_POSITIONS}"
+            )
+        } else if span.compressed_len != listed.compressed_len {
+            let (actual, listed) = (span.compressed_len, listed.compressed_len);
+            format!("frame {number} is {actual} bytes long, and not {listed}")
+        } else {
+            return;
+        };
+        let reason = format!("the seek table of the archive is damaged: {damage}");
         self.unpacker.report_damage(table.start, table.end, reason);
     }
 

@@ -17,6 +17,7 @@ use sluice_io::frames::{
 };
 use sluice_model::{Batch, ByteFormat, Error, ReadContext, Reader, Registry, Seam};
 
+use crate::footer;
 use crate::format;
 use crate::frame::Unpacker;
 use crate::index::{self, ArchiveIndex};
@@ -52,16 +53,37 @@ struct FrameWalk {
     at: u64,
     /// The frames and, without a length, the end of the last one, if the seek table is readable.
     known_frames: Vec<FrameSpan>,
+    /// Whether the index contradicts the uncompressed lengths in the seek table.
+    is_length_wrong: bool,
     /// The maximum length of a frame.
     longest: u64,
     window: LogWindow,
 }
 
 impl FrameWalk {
-    fn new(mut log: LogFile, max_frame: u64) -> Result<Self, Error> {
-        let known_frames = seek_table_frames(&mut log)?;
+    fn new(log: LogFile, max_frame: u64) -> Self {
         let (len, longest) = (log.len().unwrap_or_default(), compress_bound(max_frame));
-        Ok(Self { log, len, at: 0, known_frames, longest, window: LogWindow::default() })
+        let (known_frames, window) = (Vec::new(), LogWindow::default());
+        Self { log, len, at: 0, known_frames, is_length_wrong: false, longest, window }
+    }
+
+    /// Reads the seek table, which determines where frames are after damage.
+    fn read_table(&mut self) -> Result<TableCheck, Error> {
+        let Some((spans, table)) = frames::seek_table(&mut self.log)? else {
+            return Ok(TableCheck::new(None, None));
+        };
+        let (start, content_start) =
+            spans.last().map_or((0, 0), |last| (last.end(), last.content_end()));
+        let index = footer::index_between(&mut self.log, start, table)?;
+        let index_len = index.and_then(|index| index.content_len);
+        let contradicting_len = index_len.filter(|len| *len != content_start);
+        self.is_length_wrong = contradicting_len.is_some();
+        // Only one skippable frame may follow the last frame.
+        if start == table || skippable_len(self.bytes(start, 8)?) == Some(table - start) {
+            let end = FrameSpan { start, compressed_len: 0, content_len: 0, content_start };
+            self.known_frames = spans.iter().copied().chain([end]).collect();
+        }
+        Ok(TableCheck::new(Some(spans), contradicting_len))
     }
 
     /// At least `want` bytes from `at` on; fewer only at the end.
@@ -114,8 +136,12 @@ impl FrameWalk {
         Ok(at == len || bytes.starts_with(&MAGIC) || skippable_len(bytes).is_some())
     }
 
-    /// The uncompressed length of the frames from `from` to `end`, if the seek table has both.
+    /// The uncompressed length of the frames from `from` to `end`, if the seek table has both, and
+    /// the index does not contradict it.
     fn known_len(&self, from: u64, end: u64) -> Option<u64> {
+        if self.is_length_wrong {
+            return None;
+        }
         let frames = &self.known_frames;
         let [from, end] = [from, end].map(|at| {
             let found = frames.binary_search_by_key(&at, |span| span.start).ok()?;
@@ -130,7 +156,8 @@ impl FrameWalk {
         (from, until): (u64, u64),
         believes: &dyn Fn(&[u8]) -> bool,
     ) -> Result<u64, Error> {
-        if let Some(frame) = self.known_frames.iter().find(|frame| frame.start >= from) {
+        let known = self.known_frames.partition_point(|frame| frame.start < from);
+        if let Some(frame) = self.known_frames.get(known) {
             return Ok(frame.start);
         }
         let (mut at, mut left) = (from, MAX_FALSE_MATCHES);
@@ -155,19 +182,29 @@ impl FrameWalk {
     }
 }
 
-/// The frames and, without a length, the end of the last one, from a consistent seek table: only
-/// one skippable frame may follow the last frame.
-fn seek_table_frames(log: &mut LogFile) -> Result<Vec<FrameSpan>, Error> {
-    let Some((mut spans, table)) = frames::seek_table(log)? else { return Ok(Vec::new()) };
-    let (end, content_start) = spans
-        .last()
-        .map_or((0, 0), |last| (last.end(), last.content_start + u64::from(last.content_len)));
-    let mut header = [0; 8];
-    let read = log.read_at(end, &mut header)?;
-    let skipped = header.get(..read).and_then(skippable_len);
-    let adds_up = end == table || skipped == Some(table - end);
-    spans.push(FrameSpan { start: end, compressed_len: 0, content_len: 0, content_start });
-    Ok(if adds_up { spans } else { Vec::new() })
+/// Where the frames of an archive are, from their own headers: `None` unless there are `count` of
+/// them, one right after the other, up to `end`.
+///
+/// Reads everything up to `end`.
+pub(crate) fn actual_spans(
+    log: LogFile,
+    unpacker: &Unpacker<'_>,
+    (count, end): (usize, u64),
+) -> Result<Option<Vec<FrameSpan>>, Error> {
+    let mut walk = FrameWalk::new(log, unpacker.max_frame());
+    let (mut spans, mut content_start) = (Vec::new(), 0);
+    while walk.at < end && spans.len() < count && !unpacker.context().run.is_cancelled() {
+        let (start, found) = (walk.at, walk.peek()?);
+        let Some(ScanSegment::Frame(len)) = found else { return Ok(None) };
+        let plain = content_size(walk.bytes(start, len)?).and_then(|len| u32::try_from(len).ok());
+        let (Ok(compressed_len), Some(content_len)) = (u32::try_from(len), plain) else {
+            return Ok(None);
+        };
+        let span = FrameSpan { start, compressed_len, content_len, content_start };
+        (walk.at, content_start) = (span.end(), span.content_end());
+        spans.push(span);
+    }
+    Ok((spans.len() == count && walk.at == end).then_some(spans))
 }
 
 /// Reads an archive from its first frame to its last.
@@ -198,13 +235,13 @@ impl<'s> FrameScan<'s> {
         let formats = format::format_names(registry).into_iter();
         let formats: Vec<&'static dyn ByteFormat> =
             formats.filter_map(|name| format::find_format(name, registry)).collect();
-        let mut walk = FrameWalk::new(log, max_frame)?;
+        let mut walk = FrameWalk::new(log, max_frame);
+        let table = walk.read_table()?;
         let format = match detect_format(&mut walk, &unpacker, &formats, doubt)? {
             Ok(format) => format,
             Err(other) => return Ok(Err(other)),
         };
         walk.at = 0;
-        let table = TableCheck::new(frames::seek_table(&mut walk.log)?.map(|(spans, _)| spans));
         let (head_and_tail, ready) = ([format.head()?, format.tail()?], VecDeque::new());
         Ok(Ok(Self {
             walk,
@@ -286,13 +323,13 @@ impl<'s> FrameScan<'s> {
         }
         let is_table = frames::is_table(frame);
         self.has_reported_end |= is_last && is_table;
-        match (is_table, self.table.fault()) {
-            (true, Some(fault)) if is_last => {
-                let reason = format!("the seek table of the archive is damaged: {fault}");
-                self.unpacker.report_damage(at, at + len, reason);
-            }
-            (true, _) => self.table.restart(at + len),
-            (false, _) => self.table.skip(at, len),
+        if !is_table {
+            self.table.skip(at, len);
+        } else if !is_last {
+            self.table.restart(at + len);
+        } else if let Some(fault) = self.table.fault() {
+            let reason = format!("the seek table of the archive is damaged: {fault}");
+            self.unpacker.report_damage(at, at + len, reason);
         }
         Ok(())
     }

@@ -18,11 +18,19 @@ pub(crate) struct TableCheck {
     is_after_damage: bool,
     /// The first difference.
     difference: Option<String>,
+    /// The uncompressed length of the archive, if the index contradicts the table.
+    content_len: Option<u64>,
 }
 
+/// The number of entries searched for a frame behind damage that is not in its place: a file may
+/// have any number of tables, and the search starts over behind each.
+const MAX_MISSING_FRAMES: usize = 4096;
+
 impl TableCheck {
-    pub(crate) fn new(spans: Option<Vec<FrameSpan>>) -> Self {
-        Self { spans, base: 0, next: 0, is_after_damage: false, difference: None }
+    /// Compares with these frames; `content_len` is that of an index that contradicts them.
+    pub(crate) fn new(spans: Option<Vec<FrameSpan>>, content_len: Option<u64>) -> Self {
+        let (next, is_after_damage, difference) = (0, false, None);
+        Self { spans, base: 0, next, is_after_damage, difference, content_len }
     }
 
     /// Compares a frame, which holds `content_len` bytes.
@@ -52,14 +60,20 @@ impl TableCheck {
 
     /// Finds the frame behind damage in the table, at its position if possible.
     fn find(&mut self, start: u64, len: u64, content_len: u64) {
-        let left = self.spans.as_deref().unwrap_or_default().iter().enumerate().skip(self.next);
-        let mut alike = left.filter(|(_, span)| {
+        let left = self.spans.as_deref().unwrap_or_default().get(self.next..).unwrap_or_default();
+        let is_alike = |span: &FrameSpan| {
             (u64::from(span.compressed_len), u64::from(span.content_len)) == (len, content_len)
-        });
+        };
         let expected = start.wrapping_sub(self.base);
-        let in_place = alike.clone().find(|(_, span)| span.start == expected);
-        if let Some((at, span)) = in_place.or_else(|| alike.next()) {
-            (self.next, self.base) = (at, start.wrapping_sub(span.start));
+        // Of frames that start at the same byte, all but the last one are empty.
+        let in_place = left.partition_point(|span| span.start <= expected).checked_sub(1);
+        let in_place = in_place.filter(|at| {
+            left.get(*at).is_some_and(|span| span.start == expected && is_alike(span))
+        });
+        let alike = || left.iter().take(MAX_MISSING_FRAMES).position(is_alike);
+        let found = in_place.or_else(alike);
+        if let Some((at, span)) = found.and_then(|at| Some((at, left.get(at)?))) {
+            (self.next, self.base) = (self.next + at, start.wrapping_sub(span.start));
         }
     }
 
@@ -79,7 +93,7 @@ impl TableCheck {
 
     /// Passes a seek table that ends at `end`, where another archive begins.
     pub(crate) fn restart(&mut self, end: u64) {
-        *self = Self { base: end, ..Self::new(self.spans.take()) };
+        *self = Self { base: end, ..Self::new(self.spans.take(), self.content_len) };
     }
 
     /// What is wrong with the table, once all frames are compared.
@@ -88,10 +102,49 @@ impl TableCheck {
         let (found, listed) = (self.next, spans.len());
         let surplus = || format!("it has {listed} frames, and the archive {found}");
         let is_surplus = found < listed && !self.is_after_damage;
-        self.difference.clone().or_else(|| is_surplus.then(surplus))
+        let contradiction = |len| {
+            let listed = spans.last().map_or(0, FrameSpan::content_end);
+            format!("its frames have {listed} bytes uncompressed, and {len} in the index")
+        };
+        let difference = self.difference.clone().or_else(|| is_surplus.then(surplus));
+        difference.or_else(|| self.content_len.map(contradiction))
     }
 
     fn span(&self) -> Option<&FrameSpan> {
         self.spans.as_ref()?.get(self.next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A table of `count` frames of ten bytes that have 20 bytes uncompressed.
+    fn table(count: u64) -> TableCheck {
+        let span = |n| FrameSpan {
+            start: 10 * n,
+            compressed_len: 10,
+            content_len: 20,
+            content_start: 20 * n,
+        };
+        TableCheck::new(Some((0..count).map(span).collect()), None)
+    }
+
+    /// Both loops would take very long if a frame were compared with all entries.
+    #[test]
+    fn frames_behind_damage_are_found_without_comparing_all_entries() {
+        let mut check = table(1 << 20);
+        for n in 0..1 << 17 {
+            // One more byte in front of each frame: none is in its place.
+            check.pass_damage();
+            check.compare(11 * n + 1, 10, 20);
+        }
+        assert_eq!((check.next, check.difference.take()), (1 << 17, None));
+        for n in 0..1 << 12 {
+            check.restart(n);
+            check.pass_damage();
+            check.compare(n + 3, 10, 21);
+        }
+        assert!(check.fault().is_some());
     }
 }

@@ -173,6 +173,10 @@ fn any_byte_of_a_seek_table_may_be_wrong_and_is_damage() {
             &|sizes| (sizes[2].1, sizes[3].1) = (sizes[2].1 + 5, sizes[3].1 - 5),
             &|sizes| sizes.push((0, 0)),
             &|sizes| sizes.truncate(3),
+            &|sizes| (sizes[2].0, sizes[9].0) = (sizes[2].0 + 1, sizes[9].0 - 1),
+            &|sizes| (sizes[2].0, sizes[9].0) = (sizes[2].0 - 1, sizes[9].0 + 1),
+            &|sizes| (sizes[0].0, sizes[1].0) = (sizes[0].0 + sizes[1].0, 0),
+            &|sizes| sizes.swap(2, 3),
         ] {
             let mut sizes = lengths.clone();
             change(&mut sizes);
@@ -183,6 +187,69 @@ fn any_byte_of_a_seek_table_may_be_wrong_and_is_damage() {
             assert!(!all.damage.is_empty());
         }
     }
+}
+
+#[test]
+fn lengths_that_compensate_each_other_lose_no_event_where_frames_are_skipped() {
+    let folder = Folder::new();
+    let events: Vec<_> = log(60).into_iter().map(|(time, _, p)| (time, "AT".into(), p)).collect();
+    let good = ArchiveBuilder::new("toy").archive(&events);
+    let (whole, spans) = (read(&folder, &good), spans(&folder, &good));
+    let table = good.len() - (8 + spans.len() * 8 + 9);
+    for by in [1, u32::MAX] {
+        let mut sizes = sizes(&spans);
+        sizes[2].0 = sizes[2].0.wrapping_add(by);
+        sizes[9].0 = sizes[9].0.wrapping_sub(by);
+        let path = folder.write(&[&good[..table], &table_of(&sizes)].concat());
+        for event in &whole.events {
+            let mut context = ReadContext::standalone("test");
+            let (start, end) = (Some(event.timestamp), Some(event.timestamp + 1));
+            context.query = Query { start, end, ..Query::default() };
+            let found = gather_with(&source(&path), 300, &context).unwrap();
+            assert!(found.events.contains(event), "{by} {event:?}: {:?}", found.damage);
+            assert!(are_among(&found.events, &whole.events));
+        }
+        let splits = gather(&source(&path), 1).unwrap();
+        assert_eq!((splits.events, splits.damage.len()), (whole.events.clone(), 2));
+    }
+}
+
+#[test]
+fn an_archive_is_recognised_by_its_index_before_a_long_damaged_table() {
+    let folder = Folder::new();
+    let (bytes, spans) = frames_only(&folder);
+    let index = index(honest(spans.len()).to_string().as_bytes());
+    let sniff = Registry::linked().get(PluginKind::Source, "archive").unwrap().sniff_path;
+    for entries in [8_187, 8_188, 8_189, 8_190, 8_191, 8_192, 8_193, 100_000] {
+        let mut table = table_of(&vec![(300_000, 1_000_000); entries]);
+        for _ in 0..9 {
+            table.pop();
+            let path = folder.write(&[&bytes[..], &index, &table].concat());
+            assert_eq!(sniff(&path).unwrap(), SniffResult::Yes, "{entries}: {}", table.len());
+        }
+        // A frame follows.
+        let path = folder.write(&[&bytes[..], &index, &table, &bytes].concat());
+        assert_eq!(sniff(&path).unwrap(), SniffResult::No, "{entries}");
+    }
+}
+
+#[test]
+fn a_table_that_the_index_contradicts_does_not_determine_numbers_behind_damage() {
+    let folder = Folder::new();
+    let events: Vec<_> = log(60).into_iter().map(|(time, _, p)| (time, "AT".into(), p)).collect();
+    let good = ArchiveBuilder::new("toy").archive(&events);
+    let spans = spans(&folder, &good);
+    let mut bad = good.clone();
+    // The content of a frame, and the uncompressed length that the table has for it.
+    bad[spans[4].start as usize + 20] ^= 1;
+    bad[good.len() - 9 - (spans.len() - 4) * 8 + 4] ^= 4;
+    let all = read(&folder, &bad);
+    let [(_, _, frame), (start, length, table)] = &all.damage[..] else {
+        panic!("{:?}", all.damage)
+    };
+    assert!(frame.contains("may be wrong"), "{frame}");
+    assert_eq!(start + length, good.len() as u64);
+    assert!(table.contains("in the index"), "{table}");
 }
 
 #[test]
