@@ -161,9 +161,7 @@ impl TcpUrl {
         let (host, port) = host_and_port(network)?;
         Ok(Self { host: host.to_owned(), port: port.map_or(Ok(TCP_PORT), read_port)? })
     }
-}
 
-impl TcpUrl {
     /// Whether both hosts have an address in common, or the same name.
     fn has_host_of(&self, other: &Self) -> bool {
         let addresses = |url: &Self| (&*url.host, url.port).to_socket_addrs();

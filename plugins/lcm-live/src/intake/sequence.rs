@@ -15,6 +15,8 @@ const MAX_AHEAD: u32 = 1 << 24;
 const MAX_ZERO_LATE: u32 = 64;
 /// A network may repeat a 0 so many numbers later; after more, its sender has restarted.
 const MAX_ZERO_REPEAT: u32 = 16;
+/// A number up to this one that is repeated next tells that its sender has restarted.
+const MAX_AFTER_ZERO: u32 = 4;
 
 /// A sliding window over one sender's sequence numbers.
 #[derive(Clone, Debug, Default)]
@@ -179,13 +181,13 @@ impl SequenceWindow {
             self.newest_at_zero = Some(newest);
             return SequenceStatus::Seen;
         }
-        // The first 1 after it tells; a second one may be its duplicate.
-        let is_next = sequence == 1 && hint.starts_message;
+        // The first of them tells; a second one may be its duplicate.
+        let is_next = hint.starts_message && (1..=MAX_AFTER_ZERO).contains(&sequence);
         let newest_at_zero = self.newest_at_zero.take_if(|_| is_next);
-        if newest_at_zero == Some(newest) && self.seen.has(1) {
+        if newest_at_zero == Some(newest) && self.seen.has(sequence) {
             self.restart(0);
-            self.advance(0, 1);
-            return SequenceStatus::Restart { skipped: 0, after: Some(0) };
+            self.advance(0, sequence);
+            return SequenceStatus::Restart { skipped: sequence - 1, after: Some(0) };
         }
         if !is_newer && self.is_restart(sequence, behind, hint) {
             self.restart(sequence);
@@ -223,7 +225,7 @@ impl SequenceWindow {
         self.seen.set(sequence);
     }
 
-    /// Whether a 0 may be repeated by the network: unless a 1 is next, it is.
+    /// Whether a 0 may be repeated by the network: unless a repeated 1 to 4 is next, it is.
     fn repeats_zero(&self, sequence: u32, behind: u32, hint: DatagramHint) -> bool {
         let is_first = sequence == 0 && behind != 0 && u64::from(behind) == self.span;
         let is_equal = hint.starts_message && hint.is_equal && !hint.after_silence;

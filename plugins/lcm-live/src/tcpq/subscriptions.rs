@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use fancy_regex::Expr;
 use regex::{Regex, RegexBuilder};
 
 /// Size limits for a compiled expression, tried in this order. The library does not report the size
@@ -21,8 +22,14 @@ const BUDGET: usize = 16 << 20;
 const DFA_SIZE_LIMIT: usize = 256 << 10;
 /// That of each part of an expression that backtracks.
 const PART_DFA_SIZE_LIMIT: usize = 32 << 10;
-/// How often matching a name may backtrack: no more than some hundred microseconds.
-const BACKTRACK_LIMIT: usize = 2000;
+/// Longest name, in bytes, that an expression that backtracks is applied to.
+const MAX_BACKTRACKING_NAME_LEN: usize = 256;
+/// About how many steps it may take on one name, which bounds its time to a fraction of a second.
+const MAX_STEPS: usize = 1_000_000;
+/// And without backtracking, which is all that its library limits.
+const MAX_STEPS_AHEAD: usize = 10_000;
+/// Memory for each of the latter: a place to return to, and a value to restore.
+const STEP_SIZE: usize = 40;
 
 /// Why a subscription is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +41,8 @@ pub(super) enum SubscriptionError {
         MAX_SIZE >> 10
     )]
     TooBig,
+    #[error("is a regular expression that repeats too often for one with look-around or the like")]
+    TooManySteps,
     #[error("exceeds the limit of {0} subscriptions")]
     TooMany(usize),
     #[error("exceeds the limit of {} MiB for regular expressions", BUDGET >> 20)]
@@ -105,7 +114,9 @@ impl Subscriptions {
             ChannelMatcher::Name(name) => name == channel,
             ChannelMatcher::Regex(regex) => regex.is_match(channel),
             // Beyond the limit, a message too many is sent: clients select again themselves.
-            ChannelMatcher::Backtracking(regex) => regex.is_match(channel).unwrap_or(true),
+            ChannelMatcher::Backtracking(regex) => {
+                channel.len() > MAX_BACKTRACKING_NAME_LEN || regex.is_match(channel).unwrap_or(true)
+            }
         })
     }
 
@@ -149,12 +160,22 @@ fn compile_backtracking(
     error: &regex::Error,
 ) -> Result<(ChannelMatcher, usize), SubscriptionError> {
     use fancy_regex::{CompileError, Error};
+    // The other library says it better, unless it has no look-around and so on.
+    let syntax = |e: Error| {
+        let reason = reason(error);
+        let is_missing = reason.contains("not supported");
+        SubscriptionError::Syntax(if is_missing { e.to_string() } else { reason })
+    };
+    let steps = steps_ahead(&Expr::parse_tree(text).map_err(syntax)?.expr, false)?;
+    if steps > MAX_STEPS_AHEAD {
+        return Err(SubscriptionError::TooManySteps);
+    }
     // It consists of parts with limits of their own, between which there is such a character.
     let parts = 1 + text.bytes().filter(|byte| b"(|\\*+?{".contains(byte)).count();
     for size in SIZE_LIMITS.into_iter().take_while(|size| size * parts <= MAX_SIZE) {
         let build = |text: &str| {
             fancy_regex::RegexBuilder::new(text)
-                .backtrack_limit(BACKTRACK_LIMIT)
+                .backtrack_limit(MAX_STEPS / steps)
                 .delegate_size_limit(size)
                 .delegate_dfa_size_limit(PART_DFA_SIZE_LIMIT)
                 .max_prog_size(MAX_SIZE / size)
@@ -162,21 +183,49 @@ fn compile_backtracking(
         };
         let built = build(text).and_then(|_| build(&format!(r"\A(?:{text})\z")));
         match built {
-            Ok(regex) => return Ok((ChannelMatcher::Backtracking(regex), size * parts)),
+            Ok(regex) => {
+                let size = size * parts + STEP_SIZE * steps;
+                return Ok((ChannelMatcher::Backtracking(regex), size));
+            }
             Err(Error::CompileError(e)) => match *e {
                 CompileError::InnerError(_) | CompileError::PatternTooComplex => {}
                 other => return Err(SubscriptionError::Syntax(other.to_string())),
             },
-            // The other library says it better, unless it has no look-around and so on.
-            Err(e) => {
-                let reason = reason(error);
-                let is_missing = reason.contains("not supported");
-                let reason = if is_missing { e.to_string() } else { reason };
-                return Err(SubscriptionError::Syntax(reason));
-            }
+            Err(e) => return Err(syntax(e)),
         }
     }
     Err(SubscriptionError::TooBig)
+}
+
+/// About how many steps an expression takes on a name without backtracking, from one position.
+///
+/// `is_in_loop`: iterations of an endless repetition around it consume the name. Those within it,
+/// except in look-around, share the name, and end by one empty iteration.
+///
+/// `Err` for what Java does not have, some of which would make this wrong.
+fn steps_ahead(expr: &Expr, is_in_loop: bool) -> Result<usize, SubscriptionError> {
+    let (times, is_in_loop) = match *expr {
+        Expr::Repeat { lo, hi: usize::MAX, .. } => {
+            (lo.max(if is_in_loop { 2 } else { MAX_BACKTRACKING_NAME_LEN }), true)
+        }
+        Expr::Repeat { lo, hi, .. } => (lo.max(hi).max(1), is_in_loop),
+        Expr::LookAround(..) => (1, false),
+        Expr::SubroutineCall(_)
+        | Expr::DefineGroup { .. }
+        | Expr::Conditional { .. }
+        | Expr::BackrefExistsCondition { .. }
+        | Expr::BackrefWithRelativeRecursionLevel { .. }
+        | Expr::BacktrackingControlVerb(_)
+        | Expr::Absent(_)
+        | Expr::AstNode(..) => {
+            let reason =
+                "it contains a subroutine call, condition or other construct unknown to Java";
+            return Err(SubscriptionError::Syntax(reason.to_owned()));
+        }
+        _ => (1, is_in_loop),
+    };
+    let add = |steps: usize, child| Ok(steps.saturating_add(steps_ahead(child, is_in_loop)?));
+    Ok(expr.children_iter().try_fold(1, add)?.saturating_mul(times))
 }
 
 /// The expression with what is between `\Q` and `\E` escaped character by character.
@@ -257,6 +306,44 @@ mod tests {
     fn an_expression_that_backtracks_too_long_matches() {
         let names = "(?=a)(a*)*(a*)*\\1b";
         assert!(wants(names, &"a".repeat(63)) && !wants(names, "x"));
+    }
+
+    #[test]
+    fn an_expression_that_repeats_too_often_is_refused() {
+        let refused = |text: &str| {
+            let mut subscriptions = Subscriptions::default();
+            subscriptions.add(Bytes::copy_from_slice(text.as_bytes()), 10).unwrap_err()
+        };
+        for text in [
+            "((?=.)){4000000000}.*",
+            "((?=.)|x){0,4000000000}",
+            "((?=.)){4000000000,}.*",
+            "(((?=.)){200}){200}",
+            "(?=a)(?:aa){9223372036854775808}",
+            "(?=a)((a?){18446744073709551615})\\2",
+            // Empty iterations end loops without backtracking.
+            "(?:(?=(?:(?=(?:(?=.)[a-z]?)*)[a-z]?)*)[a-z]?)*",
+        ] {
+            assert_eq!(refused(text), SubscriptionError::TooManySteps, "{text}");
+        }
+        for text in ["(\\pL(?=x))(\\g<1>\\g<1>)", "(a)?(?(1)b|c)", "(?~a)(?=b)", "(*COMMIT)(?=a)"] {
+            let error = refused(text).to_string();
+            assert!(error.contains("unknown to Java"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn expressions_that_repeat_within_reason_are_served() {
+        let tempered = "(?:(?!RAW).)*_(?:(?!OLD|RAW).)*";
+        assert!(wants(tempered, "CAM_1") && !wants(tempered, "CAM_1_RAW"));
+        assert!(wants("(?!CAM)([A-Z]+_)*[A-Z]{1,20}", "LONG_CHANNEL_NAME"));
+        let all = "(?=.*A)(?=.*B)(?=.*C).*";
+        assert!(wants(all, "CAB") && !wants(all, "CAX"));
+    }
+
+    #[test]
+    fn names_too_long_to_backtrack_over_match() {
+        assert!(!wants("(?!a).*", &"a".repeat(256)) && wants("(?!a).*", &"a".repeat(257)));
     }
 
     #[test]

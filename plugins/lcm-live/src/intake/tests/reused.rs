@@ -160,6 +160,18 @@ fn a_restart_of_which_the_first_message_is_lost_loses_no_other() {
 }
 
 #[test]
+fn messages_lost_behind_the_equal_zero_of_a_restart_are_counted() {
+    for lost in 1..4 {
+        let mut harness = IntakeHarness::default();
+        harness.short(1, (0..10).chain([0]).chain(lost + 1..12));
+        let counts = harness.counts();
+        assert_eq!((counts.messages, counts.duplicates), (21 - u64::from(lost), 1));
+        assert_eq!((counts.restarts, counts.missing), (1, u64::from(lost)));
+        harness.check();
+    }
+}
+
+#[test]
 fn fragments_of_another_message_with_the_same_number_are_put_together() {
     let mut harness = IntakeHarness::default();
     let other = sent(4, b"D", &payload(200_000, 9));
