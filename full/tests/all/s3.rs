@@ -71,6 +71,13 @@ fn as_there(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// A table without the checksum of its footer, which contains names.
+fn without_footer_checksum(table: &[u8]) -> Vec<u8> {
+    let tail = table.len() - 8;
+    let len = u32::from_le_bytes(*table[tail..].first_chunk().unwrap()) as usize;
+    [&table[..tail - len - 4], &table[tail - len..]].concat()
+}
+
 #[test]
 fn remote_tables_and_manifests_equal_local_ones() {
     let (folder, server) = with_logs();
@@ -86,6 +93,8 @@ fn remote_tables_and_manifests_equal_local_ones() {
             // The hashed bytes contain the names.
             ours = without_hashes(&ours);
             theirs = without_hashes(&theirs);
+        } else {
+            [ours, theirs] = [ours, theirs].map(|table| without_footer_checksum(&table));
         }
         assert!(ours == theirs, "{key}");
         assert!(!theirs.windows(SECRET.len()).any(|word| word == SECRET.as_bytes()), "{key}");

@@ -8,20 +8,22 @@ const BLOCK: u64 = 8 << 10;
 /// The maximum number of blocks. Complete blocks are dropped first.
 const MAX_BLOCKS: usize = 1 << 10;
 
-/// The channels of an event that was sent.
+/// What is known of an event that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct SentChannels {
+pub(crate) struct SentEvent {
     /// The channel it was read on.
     pub(crate) origin: u32,
     /// The channel it was sent on.
     pub(crate) channel: u32,
+    /// Whether it had decoded fields.
+    pub(crate) is_decoded: bool,
 }
 
 /// What a number in a program's output stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// An event that was sent and now returns.
-    Returned(SentChannels),
+    Returned(SentEvent),
     /// An event that returned before; this one counts as new.
     Repeat,
 }
@@ -40,13 +42,13 @@ pub(crate) struct InFlight {
     open: usize,
     /// The index of the first block whose returned events are known.
     known: u64,
-    pairs: Vec<SentChannels>,
-    places: HashMap<SentChannels, u32>,
+    distinct: Vec<SentEvent>,
+    places: HashMap<SentEvent, u32>,
 }
 
 #[derive(Debug, Default)]
 struct SentBlock {
-    /// The index of each event's channels in `pairs`.
+    /// The index of what is known of each event in `distinct`.
     sent: Vec<u32>,
     /// Whether each event has returned.
     back: Vec<bool>,
@@ -59,10 +61,10 @@ impl InFlight {
         self.sent as i64
     }
 
-    /// Records events that are sent, with their channels.
-    pub(crate) fn send(&mut self, origins: &[u32], channels: &[u32]) {
-        for (origin, channel) in origins.iter().zip(channels) {
-            let place = self.place(SentChannels { origin: *origin, channel: *channel });
+    /// Records events that are sent.
+    pub(crate) fn send(&mut self, events: impl IntoIterator<Item = SentEvent>) {
+        for event in events {
+            let place = self.place(event);
             if self.sent.is_multiple_of(BLOCK) {
                 self.blocks.push_back(SentBlock::default());
                 self.open += 1;
@@ -107,8 +109,8 @@ impl InFlight {
         if std::mem::replace(back, true) {
             return Ok(Answer::Repeat);
         }
-        let pair = block.sent.get(at).and_then(|place| self.pairs.get(*place as usize)).copied();
-        let pair = pair.ok_or_else(unknown)?;
+        let event = block.sent.get(at).and_then(|place| self.distinct.get(*place as usize));
+        let event = *event.ok_or_else(unknown)?;
         block.count += 1;
         self.back += 1;
         if block.count == BLOCK {
@@ -116,14 +118,14 @@ impl InFlight {
             (block.sent, block.back) = (Vec::new(), Vec::new());
             self.open -= 1;
         }
-        Ok(Answer::Returned(pair))
+        Ok(Answer::Returned(event))
     }
 
-    fn place(&mut self, sent: SentChannels) -> u32 {
-        let next = self.pairs.len() as u32;
+    fn place(&mut self, sent: SentEvent) -> u32 {
+        let next = self.distinct.len() as u32;
         let place = *self.places.entry(sent).or_insert(next);
         if place == next {
-            self.pairs.push(sent);
+            self.distinct.push(sent);
         }
         place
     }
@@ -150,11 +152,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Events that were read and sent on the same channel.
+    fn events(count: u64) -> impl Iterator<Item = SentEvent> {
+        (0..count).map(|_| SentEvent { origin: 1, channel: 1, is_decoded: false })
+    }
+
     #[test]
     fn an_event_returns_once_and_then_counts_as_new() {
         let mut in_flight = InFlight::default();
-        in_flight.send(&[3, 4], &[3, 9]);
-        assert_eq!(in_flight.take(1), Ok(Answer::Returned(SentChannels { origin: 4, channel: 9 })));
+        let sent = [(3, 3, false), (4, 9, true)];
+        let sent =
+            sent.map(|(origin, channel, is_decoded)| SentEvent { origin, channel, is_decoded });
+        in_flight.send(sent);
+        assert_eq!(in_flight.take(1), Ok(Answer::Returned(sent[1])));
         assert_eq!(in_flight.take(1), Ok(Answer::Repeat));
         assert_eq!((in_flight.missing(), in_flight.next()), (1, 2));
         assert!(in_flight.take(2).is_err() && in_flight.take(-1).is_err());
@@ -163,10 +173,9 @@ mod tests {
     #[test]
     fn complete_blocks_are_dropped_but_remembered() {
         let mut in_flight = InFlight::default();
-        let some = vec![1; BLOCK as usize];
-        in_flight.send(&some, &some);
+        in_flight.send(events(BLOCK));
         (0..BLOCK as i64).for_each(|number| assert!(in_flight.take(number).is_ok()));
-        in_flight.send(&some, &some);
+        in_flight.send(events(BLOCK));
         assert_eq!((in_flight.blocks.len(), in_flight.open), (1, 1));
         assert_eq!(in_flight.take(7), Ok(Answer::Repeat));
     }
@@ -174,15 +183,14 @@ mod tests {
     #[test]
     fn events_that_never_return_take_bounded_memory() {
         let mut in_flight = InFlight::default();
-        let some = vec![1; BLOCK as usize];
         for _ in 0..MAX_BLOCKS + 3 {
-            in_flight.send(&some, &some);
+            in_flight.send(events(BLOCK));
         }
         assert_eq!(in_flight.blocks.len(), MAX_BLOCKS);
         assert!(in_flight.take(0).unwrap_err().contains("leave the column out"));
         assert_eq!(
             in_flight.take(in_flight.next() - 1),
-            Ok(Answer::Returned(SentChannels { origin: 1, channel: 1 }))
+            Ok(events(1).next().map(Answer::Returned).unwrap())
         );
     }
 
@@ -192,7 +200,7 @@ mod tests {
             takes in proptest::collection::vec(-3i64..20_000, 0..200), sent in 0usize..20_000)
         {
             let mut in_flight = InFlight::default();
-            in_flight.send(&vec![1; sent], &vec![2; sent]);
+            in_flight.send(events(sent as u64));
             let mut seen = std::collections::BTreeSet::new();
             for number in takes {
                 let known = in_flight.take(number);

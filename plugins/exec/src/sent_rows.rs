@@ -1,7 +1,8 @@
 //! Keeps the decoded fields of events that a stage sent to its program, until these return with the
 //! payloads they were sent with. Bounded in memory.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 use arrow_array::Int64Array;
 use sluice_model::{Batch, Payloads, Rows};
@@ -12,107 +13,128 @@ const MAX_BYTES: usize = 128 << 20;
 /// The decoded events that were sent to a program.
 #[derive(Debug, Default)]
 pub(crate) struct SentRows {
-    /// In the order of their numbers.
-    batches: VecDeque<SentBatch>,
+    /// By the number of their first event.
+    batches: BTreeMap<i64, SentBatch>,
     bytes: usize,
-    /// Events below this number may have been dropped.
-    dropped_below: i64,
 }
 
-/// A batch with decoded events.
+/// The decoded events of a batch.
 #[derive(Debug)]
 struct SentBatch {
-    /// The number of the first event.
-    first: i64,
-    /// The events, with those rows whose payloads the program got.
-    batch: Batch,
-    is_decoded: Vec<bool>,
-    /// How many events have not returned.
+    /// Their indices in the batch, ascending.
+    indices: Vec<u32>,
+    /// They themselves, with those rows whose payloads the program got.
+    decoded: Batch,
+    /// Which of them have payloads.
+    has_payload: Vec<bool>,
+    /// How many of them have not returned.
     left: usize,
     bytes: usize,
 }
 
-/// The decoded fields of events that returned.
+/// The decoded fields of events that returned, and how many events have none.
 #[derive(Debug, Default)]
 pub(crate) struct ReturnedRows {
     pub(crate) rows: Vec<Rows>,
     /// How many events lost their fields because the program changed the payload.
     pub(crate) changed: u64,
-    /// How many events returned too late to have their fields, if they had any.
+    /// How many events lost their fields because they returned too late.
     pub(crate) late: u64,
+    /// How many events lost their fields because they were sent without a payload.
+    pub(crate) without_payload: u64,
 }
 
 impl SentRows {
     /// Records events that are sent. `first` is the number of the first.
     pub(crate) fn send(&mut self, first: i64, batch: &Batch) {
-        if batch.rows().is_empty() {
+        let mask = (0..).zip(batch.decoded_mask());
+        let indices: Vec<u32> = mask.filter_map(|(at, is_it)| is_it.then_some(at)).collect();
+        if indices.is_empty() {
             return;
         }
         let kept = batch.rows().iter().filter(|rows| rows.payloads == Payloads::Kept);
-        let (is_decoded, left) = (batch.decoded_mask(), batch.len());
-        let batch = batch.clone().with_rows(kept.cloned().collect()).owned();
-        let bytes = batch.memory();
-        self.batches.push_back(SentBatch { first, batch, is_decoded, left, bytes });
+        let decoded = batch.clone().with_rows(kept.cloned().collect());
+        let decoded = decoded.take(indices.clone()).owned();
+        let (has_payload, left) = (decoded.decoded_mask(), decoded.len());
+        let bytes = decoded.memory() + size_of::<SentBatch>();
+        self.batches.insert(first, SentBatch { indices, decoded, has_payload, left, bytes });
         self.bytes += bytes;
         while self.bytes > MAX_BYTES && self.batches.len() > 1 {
-            let Some(oldest) = self.batches.pop_front() else { break };
+            let Some((_, oldest)) = self.batches.pop_first() else { break };
             self.bytes -= oldest.bytes;
-            self.dropped_below = oldest.first.saturating_add(oldest.batch.len() as i64);
         }
     }
 
-    /// The rows of the events of `batch`, which a program returned with these numbers. `is_known`
-    /// tells which of them were sent and return for the first time.
+    /// The rows of the events of `batch`, which a program returned with these numbers. `is_decoded`
+    /// tells which of them were sent with decoded fields and return for the first time.
     pub(crate) fn take(
         &mut self,
         batch: &Batch,
         numbers: &Int64Array,
-        is_known: impl Fn(usize) -> bool,
+        is_decoded: impl Fn(usize) -> bool,
     ) -> ReturnedRows {
-        let (mut returned, mut decoded) = (ReturnedRows::default(), 0);
+        let mut returned = ReturnedRows::default();
         let (mut picks, mut events) = (Vec::new(), Vec::new());
-        for event in (0..batch.len()).filter(|event| is_known(*event)) {
-            let number = numbers.value(event);
-            let Some((at, row)) = self.find(number) else {
-                returned.late += u64::from(number < self.dropped_below);
+        let mut finished = Vec::new();
+        for event in (0..batch.len()).filter(|event| is_decoded(*event)) {
+            let Some((first, row, sent)) = self.find(numbers.value(event)) else {
+                returned.late += 1;
                 continue;
             };
-            let Some(sent) = self.batches.get_mut(at) else { continue };
             sent.left -= 1;
-            if !sent.is_decoded.get(row).copied().unwrap_or_default() {
-                continue;
+            if sent.left == 0 {
+                finished.push(first);
             }
-            decoded += 1;
-            if sent.batch.payload(row) == batch.payload(event) {
-                picks.push((at as u32, row as u32));
+            if sent.has_payload.get(row) != Some(&true) {
+                returned.without_payload += 1;
+            } else if sent.decoded.payload(row) == batch.payload(event) {
+                picks.push((first, row));
                 events.push(event as u32);
+            } else {
+                returned.changed += 1;
             }
         }
-        if !picks.is_empty() {
-            let sent: Vec<Batch> = self.batches.iter().map(|sent| sent.batch.clone()).collect();
-            let picked = Batch::interleave(&sent, &picks);
-            let back = |rows: &Rows| {
-                let place = |pick: &u32| events.get(*pick as usize).copied();
-                Rows { events: rows.events.iter().filter_map(place).collect(), ..rows.clone() }
-            };
-            returned.rows = picked.rows().iter().map(back).collect();
+        let place = |pick: &u32| events.get(*pick as usize).copied();
+        let back =
+            |rows: Rows| Rows { events: rows.events.iter().filter_map(place).collect(), ..rows };
+        returned.rows = self.pick(&picks).into_iter().map(back).collect();
+        for first in finished {
+            self.bytes -= self.batches.remove(&first).map_or(0, |sent| sent.bytes);
         }
-        let kept: usize = returned.rows.iter().map(|rows| rows.events.len()).sum();
-        returned.changed = (decoded - kept) as u64;
-        let bytes = &mut self.bytes;
-        self.batches.retain(|sent| {
-            *bytes -= if sent.left == 0 { sent.bytes } else { 0 };
-            sent.left > 0
-        });
         returned
     }
 
-    /// The batch with the event of this number, and its index there.
-    fn find(&self, number: i64) -> Option<(usize, usize)> {
-        let at = self.batches.partition_point(|sent| sent.first <= number).checked_sub(1)?;
-        let sent = self.batches.get(at)?;
-        let row = usize::try_from(number - sent.first).ok()?;
-        (row < sent.batch.len()).then_some((at, row))
+    /// The rows of these events, given as the first number of their batch and their index there.
+    fn pick(&self, picks: &[(i64, usize)]) -> Vec<Rows> {
+        if picks.is_empty() {
+            return Vec::new();
+        }
+        // Only what is between the first and the last pick of a batch is looked at: a program may
+        // answer event by event.
+        let mut ranges: BTreeMap<i64, Range<usize>> = BTreeMap::new();
+        for (first, row) in picks {
+            let range = ranges.entry(*first).or_insert(*row..*row);
+            *range = range.start.min(*row)..range.end.max(*row + 1);
+        }
+        let slices = ranges.iter().filter_map(|(first, range)| {
+            Some(self.batches.get(first)?.decoded.slice(range.start, range.len()))
+        });
+        let slices: Vec<Batch> = slices.collect();
+        let places: BTreeMap<i64, (u32, usize)> =
+            (0..).zip(&ranges).map(|(at, (first, range))| (*first, (at, range.start))).collect();
+        let picks = picks.iter().filter_map(|(first, row)| {
+            let (at, start) = places.get(first)?;
+            Some((*at, (row - start) as u32))
+        });
+        Batch::interleave(&slices, &picks.collect::<Vec<_>>()).rows().to_vec()
+    }
+
+    /// The batch with the decoded event of this number, its first number, and the event's index.
+    fn find(&mut self, number: i64) -> Option<(i64, usize, &mut SentBatch)> {
+        let (first, sent) = self.batches.range_mut(..=number).next_back()?;
+        let index = u32::try_from(number - first).ok()?;
+        let row = sent.indices.binary_search(&index).ok()?;
+        Some((*first, row, sent))
     }
 }
 
@@ -156,11 +178,12 @@ mod tests {
         sent.send(0, &batch(&[b"", b"a", b"bb", b"ccc"], Payloads::Kept));
         sent.send(4, &batch(&[b"dddd"], Payloads::Kept));
         let numbers = Int64Array::from(vec![Some(4), None, Some(1), Some(2)]);
-        let first = sent.take(&returned(&[b"dddd", b"bb", b"a", b"bb"]), &numbers, |at| at != 1);
+        let first =
+            sent.take(&returned(&[b"dddd", b"bb", b"a", b"bb"]), &numbers, |at| at % 3 == 0);
         assert_eq!((fields(&first.rows), first.changed), (vec![(0, 4), (3, 2)], 0));
         assert_eq!(sent.batches.len(), 1, "what has returned is not kept");
         let numbers = Int64Array::from(vec![3, 0]);
-        let rest = sent.take(&returned(&[b"ccc", b"new"]), &numbers, |_| true);
+        let rest = sent.take(&returned(&[b"ccc", b"new"]), &numbers, |at| at == 1);
         assert_eq!((rest.rows.len(), rest.changed, rest.late), (0, 1, 0));
         assert_eq!((sent.batches.len(), sent.bytes), (0, 0));
     }
@@ -169,8 +192,24 @@ mod tests {
     fn events_without_payloads_lose_their_fields() {
         let mut sent = SentRows::default();
         sent.send(0, &batch(&[b"", b""], Payloads::Gone));
-        let back = sent.take(&returned(&[b"", b""]), &Int64Array::from(vec![0, 1]), |_| true);
-        assert_eq!((back.rows.len(), back.changed), (0, 1));
+        let back = sent.take(&returned(&[b"", b""]), &Int64Array::from(vec![0, 1]), |at| at == 0);
+        assert_eq!((back.rows.len(), back.changed, back.without_payload), (0, 0, 1));
+        assert_eq!((sent.batches.len(), sent.bytes), (0, 0));
+    }
+
+    #[test]
+    fn payloads_of_events_that_are_not_decoded_are_not_kept() {
+        let mut sent = SentRows::default();
+        let image = vec![7; 1 << 20];
+        for number in [0, 3, 6] {
+            sent.send(number, &batch(&[b"a", &image, b"bb"], Payloads::Kept));
+        }
+        assert!(sent.bytes < 4096, "{}", sent.bytes);
+        let numbers = Int64Array::from(vec![0, 1, 2, 8]);
+        let decoded = |at| at != 1;
+        let back = sent.take(&returned(&[b"a", &image, b"bb", b"bb"]), &numbers, decoded);
+        assert_eq!(fields(&back.rows), [(0, 1), (2, 2), (3, 2)]);
+        assert_eq!((back.changed, back.late), (0, 0));
     }
 
     #[test]

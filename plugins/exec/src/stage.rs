@@ -14,7 +14,7 @@ use sluice_model::{
 
 use crate::columns::EventColumns;
 use crate::events::{Defaults, ProgramColumns, refuse_without_payload, to_batch, with_origins};
-use crate::in_flight::{Answer, InFlight, SentChannels};
+use crate::in_flight::{Answer, InFlight, SentEvent};
 use crate::launch::{self, LaunchOptions, here, program, timeout};
 use crate::process::{POLL_INTERVAL, Process, StdinMode};
 use crate::sent_rows::{ReturnedRows, SentRows};
@@ -72,6 +72,11 @@ const CHANGED: &str = "events lost their decoded fields because a program change
                        `decode` after it decodes payloads that have a type";
 const LATE: &str = "events that a program holds back for long return without decoded fields; put \
                     `decode` after it";
+const WITHOUT_PAYLOAD: &str =
+    "events that are sent to a program without payloads return without decoded fields";
+const NEW: &str = "new events of a program (without a `number`, or with one that has returned \
+                   before) have no decoded fields; `decode` after it decodes payloads that have a \
+                   type";
 
 /// How many bytes of a program's output to pass on at a time.
 const MAX_BYTES: usize = 8 << 20;
@@ -252,13 +257,11 @@ impl ProgramSession {
         let node = context.run.node();
         let added = &mut context.report.added;
         match self.answers.take(event_columns, node, context.channels, added) {
-            Ok((batch, ReturnedRows { rows, changed, late })) => {
-                for (note, count) in [(CHANGED, changed), (LATE, late)] {
-                    if count > 0 {
-                        context.note(note, count);
-                    }
+            Ok(answered) => {
+                for (note, count) in answered.notes() {
+                    context.note(note, count);
                 }
-                Ok(batch.with_rows(rows))
+                Ok(answered.batch.with_rows(answered.rows.rows))
             }
             Err(what) => Err(self.wrong(&what, context)),
         }
@@ -306,26 +309,55 @@ fn send(
 struct AnswerTracker {
     in_flight: InFlight,
     sent_rows: SentRows,
+    /// Whether any event that was sent had decoded fields.
+    has_decoded: bool,
     /// The sequence number of the next event that has none.
     sequence: i64,
+}
+
+/// A program's output as events of the run.
+struct AnsweredEvents {
+    /// The events, without rows.
+    batch: Batch,
+    rows: ReturnedRows,
+    /// How many of them are new, if any that were sent had decoded fields.
+    new: u64,
+}
+
+impl AnsweredEvents {
+    /// Which events have no decoded fields, and why.
+    fn notes(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let ReturnedRows { changed, late, without_payload, .. } = self.rows;
+        let counts = [changed, late, without_payload, self.new];
+        [CHANGED, LATE, WITHOUT_PAYLOAD, NEW]
+            .into_iter()
+            .zip(counts)
+            .filter(|(_, count)| *count > 0)
+    }
 }
 
 impl AnswerTracker {
     /// Records events that are sent.
     fn send(&mut self, batch: &Batch) {
+        self.has_decoded |= !batch.rows().is_empty();
         self.sent_rows.send(self.in_flight.next(), batch);
-        self.in_flight.send(batch.origins(), batch.channels());
+        let channels = batch.origins().iter().zip(batch.channels()).zip(batch.decoded_mask());
+        self.in_flight.send(channels.map(|((origin, channel), is_decoded)| SentEvent {
+            origin: *origin,
+            channel: *channel,
+            is_decoded,
+        }));
     }
 
-    /// A program's output as events of the run, and their rows. Adds the origins of new events to
-    /// `added`. `Err` says what is wrong.
+    /// A program's output as events of the run. Adds the origins of new events to `added`. `Err`
+    /// says what is wrong.
     fn take(
         &mut self,
         event_columns: &EventColumns,
         node: &str,
         channels: &Channels,
         added: &mut Vec<u32>,
-    ) -> Result<(Batch, ReturnedRows), String> {
+    ) -> Result<AnsweredEvents, String> {
         let known = self.known(event_columns)?;
         let sent = known.iter().map(|sent| sent.map(|sent| ChannelId(sent.channel)));
         let defaults = Defaults::new(node, event_columns).sent(sent, channels);
@@ -333,21 +365,24 @@ impl AnswerTracker {
         let batch = batch.map_err(|error| error.to_string())?;
         self.sequence = self.sequence.saturating_add(batch.len() as i64);
         let rows = event_columns.numbers.as_ref().map_or_else(ReturnedRows::default, |numbers| {
+            let sent = |event: usize| known.get(event).copied().flatten();
             self.sent_rows
-                .take(&batch, numbers, |event| known.get(event).is_some_and(Option::is_some))
+                .take(&batch, numbers, |event| sent(event).is_some_and(|sent| sent.is_decoded))
         });
+        let new = known.iter().filter(|sent| sent.is_none() && self.has_decoded).count() as u64;
         let mut origins = batch.channels().to_vec();
         for (origin, sent) in origins.iter_mut().zip(known) {
             match sent {
-                Some(SentChannels { origin: read, .. }) => *origin = read,
+                Some(SentEvent { origin: read, .. }) => *origin = read,
                 None => added.push(*origin),
             }
         }
-        Ok((with_origins(&batch, event_columns, origins), rows))
+        let batch = with_origins(&batch, event_columns, origins);
+        Ok(AnsweredEvents { batch, rows, new })
     }
 
-    /// The channels that each event was sent with; `None` for new events.
-    fn known(&mut self, event_columns: &EventColumns) -> Result<Vec<Option<SentChannels>>, String> {
+    /// What is known of each event that was sent; `None` for new events.
+    fn known(&mut self, event_columns: &EventColumns) -> Result<Vec<Option<SentEvent>>, String> {
         let Some(numbers) = &event_columns.numbers else {
             return Ok(vec![None; event_columns.len()]);
         };
@@ -384,8 +419,8 @@ pub fn read_answers(
     let (mut batches, mut added) = (Vec::new(), Vec::new());
     while let Some(event_columns) = stream.next()? {
         let (source, channels) = (&context.source, &context.channels);
-        let (batch, rows) = answers.take(&event_columns, source, channels, &mut added)?;
-        batches.push(batch.with_rows(rows.rows));
+        let answered = answers.take(&event_columns, source, channels, &mut added)?;
+        batches.push(answered.batch.with_rows(answered.rows.rows));
     }
     stream.end()?;
     Ok(ReturnedEvents { batches, added, missing: answers.in_flight.missing() })
@@ -438,7 +473,9 @@ mod tests {
     use crate::events::write_stream;
     use arrow_array::*;
     use arrow_ipc::writer::StreamWriter;
-    use sluice_model::{BatchBuilder, Channel, Encoding, Name};
+    use sluice_model::{
+        BatchBuilder, Channel, Encoding, MessageType, Name, Payloads, Rows, TypeKey,
+    };
 
     /// Three events on two channels.
     fn sent(context: &ReadContext) -> Batch {
@@ -462,6 +499,18 @@ mod tests {
             ("payload", Arc::new(BinaryArray::from(vec![&b"x"[..]; len])), true),
         ];
         columns.extend(more.into_iter().map(|(name, column)| (name, column, true)));
+        stream(columns)
+    }
+
+    fn without_numbers(len: usize) -> Vec<u8> {
+        stream(vec![
+            ("timestamp", Arc::new(Int64Array::from(vec![7; len])), true),
+            ("channel", Arc::new(StringArray::from(vec!["C"; len])), true),
+            ("payload", Arc::new(BinaryArray::from(vec![&b"x"[..]; len])), true),
+        ])
+    }
+
+    fn stream(columns: Vec<(&str, ArrayRef, bool)>) -> Vec<u8> {
         let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
         let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
         writer.write(&batch).unwrap();
@@ -526,6 +575,35 @@ mod tests {
         };
         assert_eq!(plain(&answered.batches), plain(&sent));
         assert_eq!((answered.added.len(), answered.missing), (0, 0));
+    }
+
+    #[test]
+    fn events_that_lose_their_fields_are_noted() {
+        let context = ReadContext::standalone("keep");
+        let lens: ArrayRef = Arc::new(Int64Array::from(vec![1, 1]));
+        let decoded = |payloads| Rows {
+            message: Arc::new(MessageType::named("t", TypeKey(1))),
+            payloads,
+            events: vec![0, 2],
+            columns: RecordBatch::try_from_iter([("len", Arc::clone(&lens))]).unwrap(),
+        };
+        let notes = |rows: Vec<Rows>, bytes: &[u8]| {
+            let mut answers = AnswerTracker::default();
+            answers.send(&sent(&context).with_rows(rows));
+            let event_columns = EventStream::new(bytes).next().unwrap().unwrap();
+            let added = &mut Vec::new();
+            let answered = answers.take(&event_columns, "keep", &context.channels, added).unwrap();
+            answered.notes().collect::<Vec<_>>()
+        };
+        let (kept, gone) = (decoded(Payloads::Kept), decoded(Payloads::Gone));
+        // All payloads are changed. Number 1 is not decoded, and 0 returns twice.
+        let bytes = answer(vec![Some(0), Some(1), None, Some(0)], Vec::new());
+        assert_eq!(notes(vec![kept.clone()], &bytes), [(CHANGED, 1), (NEW, 2)]);
+        assert_eq!(notes(vec![gone], &bytes), [(WITHOUT_PAYLOAD, 1), (NEW, 2)]);
+        assert_eq!(notes(Vec::new(), &bytes), []);
+        let without_numbers = without_numbers(3);
+        assert_eq!(notes(vec![kept], &without_numbers), [(NEW, 3)]);
+        assert_eq!(notes(Vec::new(), &without_numbers), []);
     }
 
     #[test]

@@ -135,14 +135,15 @@ impl RecordFormat {
             Ok(len) => len,
             Err(outcome) => return outcome,
         };
-        match self.classify_len((number, kind), bytes, len) {
-            Classification::Rejected(rejection) if self.may_contain_sync(kind) => {
-                let end = usize::try_from(len).unwrap_or(usize::MAX);
+        let outcome = self.classify_len((number, kind), bytes, len);
+        if matches!(outcome, Classification::Rejected(_)) && self.may_contain_sync(kind) {
+            let end = usize::try_from(len).unwrap_or(usize::MAX);
+            if !kind.has_correct_checksum(bytes.get(..end).unwrap_or_default()) {
                 let found = self.end_past_sync((number, kind), bytes, is_all, end);
-                found.unwrap_or(Classification::Rejected(rejection))
+                return found.unwrap_or(outcome);
             }
-            outcome => outcome,
         }
+        outcome
     }
 
     /// Classifies the start of `bytes` as a record of this kind and length.
@@ -173,9 +174,12 @@ impl RecordFormat {
         self.ends_at_sync(kind) && kind.checksum.as_ref().is_some_and(is_strong)
     }
 
-    /// The record at the start of `bytes` that ends after `end`, where the first sync word is: at
-    /// one of the next sync words, or at the end of the log. `None` if its checksum is wrong at all
-    /// of these.
+    /// Classifies the start of `bytes` as a record that ends after `end`, where the first sync word
+    /// is: at the first of the next sync words, or at the end of the log, where its checksum is
+    /// correct. `None` if it is wrong at all of these.
+    ///
+    /// It must not end later, even if it is rejected there: after an intact record, some CRCs start
+    /// anew, so that they are correct after the next one, too.
     #[cold]
     fn end_past_sync(
         &self,
@@ -195,9 +199,8 @@ impl RecordFormat {
                 None if is_all => return None,
                 None => return Some(Classification::Incomplete(next_search(bytes, most))),
             }
-            let found = self.classify_len(kind, bytes, end as i128);
-            if kind.1.is_checked(end) && matches!(found, Classification::Record { .. }) {
-                return Some(found);
+            if kind.1.has_correct_checksum(bytes.get(..end)?) {
+                return Some(self.classify_len(kind, bytes, end as i128));
             }
         }
         None

@@ -191,6 +191,12 @@ impl RecordKind {
     pub(crate) fn is_checked(&self, len: usize) -> bool {
         self.checksum.is_some_and(|checksum| !checksum.covers_nothing(len))
     }
+
+    /// Whether a checksum protects `record`, and is correct.
+    pub(crate) fn has_correct_checksum(&self, record: &[u8]) -> bool {
+        let sums = self.checksum.and_then(|checksum| checksum.sums(record));
+        self.is_checked(record.len()) && sums.is_some_and(|sums| sums.stored == sums.computed)
+    }
 }
 
 /// A checksum of a record.

@@ -49,7 +49,7 @@ pub struct ParquetSink {
     #[serde(default = "usual_level", deserialize_with = "level")]
     level: i32,
     /// Whether tables have a column with the events' bytes: `auto` if they were not decoded, or
-    /// only in part, `keep` always, `drop` never.
+    /// are described in part, `keep` always, `drop` never.
     #[serde(default)]
     payload: PayloadColumn,
     /// The fields of decoded messages to write as flat columns, in this order, named by their

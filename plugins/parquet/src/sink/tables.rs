@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use sluice_kit::unnest::UnnestPiece;
 use sluice_model::{
-    Batch, ChannelId, ChannelSet, Channels, Error, Name, Payloads, PrepareContext, Rows,
-    SinkContext, TypeKey, Written,
+    Batch, Channel, ChannelId, ChannelSet, Channels, Encoding, Error, Name, Payloads,
+    PrepareContext, Rows, SinkContext, TypeKey, Written,
 };
 
 use super::ParquetSink;
@@ -23,7 +23,8 @@ pub(super) type TableKey = Option<(Arc<str>, Option<TableType>, u32)>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TableType {
     pub(super) key: TypeKey,
-    /// Whether the columns are parts of messages whose payloads hold the rest.
+    /// Whether the columns are parts of records whose payloads hold the rest, and no codec reads
+    /// those.
     pub(super) is_partial: bool,
 }
 
@@ -90,7 +91,10 @@ impl ParquetSink {
         let parts = by_name.into_iter().map(|((name, kind), mut events)| {
             events.sort_unstable();
             let rows = batch.rows().get(kind).cloned();
-            let key = Some((name, rows.as_ref().map(|rows| self.table_type(rows)), 0));
+            let channel = events.first().map(|event| ChannelId(batch.channels()[*event as usize]));
+            let channel = channel.map(|channel| context.channels.get(channel));
+            let table_type = |rows| self.table_type(rows, channel.as_deref());
+            let key = Some((name, rows.as_ref().map(table_type), 0));
             let part = batch.clone().with_rows(rows.into_iter().collect()).take(events);
             let keeps_payloads = self.has_payload_column(&key);
             (key, if keeps_payloads { part.owned() } else { part.without_payloads() })
@@ -98,9 +102,12 @@ impl ParquetSink {
         Ok(parts.collect())
     }
 
-    /// The type of the table for these rows. Whoever selects fields needs no payloads.
-    fn table_type(&self, rows: &Rows) -> TableType {
-        let is_partial = rows.message.is_part() && rows.payloads == Payloads::Kept;
+    /// The type of the table for these rows of a channel. Whoever selects fields needs no payloads.
+    fn table_type(&self, rows: &Rows, channel: Option<&Channel>) -> TableType {
+        // Stages make parts of whole messages, too.
+        let is_undescribed = channel.is_some_and(|channel| channel.encoding == Encoding::Unknown);
+        let is_partial =
+            is_undescribed && rows.message.is_part() && rows.payloads == Payloads::Kept;
         TableType { key: rows.message.key, is_partial: is_partial && self.fields.is_none() }
     }
 }

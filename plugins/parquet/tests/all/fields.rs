@@ -12,7 +12,9 @@ use arrow_schema::{Field, Schema};
 use parquet::file::reader::FileReader;
 use serde_json::json;
 use sluice_kit::contract::PlainEvent;
-use sluice_model::{MessageType, Payloads, ReadContext, Rows, TypeKey};
+use sluice_model::{
+    Channel, ChannelId, Encoding, MessageType, Name, Payloads, ReadContext, Rows, TypeKey,
+};
 
 use crate::kit::{batch, context, event, footer, read, source, write, write_with_notes};
 
@@ -220,17 +222,25 @@ fn partial_messages_do_not_claim_to_be_complete() {
 }
 
 #[test]
-fn payloads_of_messages_of_which_only_parts_are_decoded_are_kept() {
+fn payloads_of_records_that_are_described_in_part_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let path = format!("{}/", folder.path().display());
-    for (options, is_kept) in [
-        (json!({ "path": path }), true),
-        (json!({ "path": path, "unnest": "points" }), false),
-        (json!({ "path": path, "fields": ["utime"] }), false),
-        (json!({ "path": path, "payload": "drop" }), false),
+    for (options, encoding, is_kept) in [
+        (json!({ "path": path }), Encoding::Unknown, true),
+        (json!({ "path": path }), Encoding::Lcm, false),
+        (json!({ "path": path, "unnest": "points" }), Encoding::Unknown, false),
+        (json!({ "path": path, "fields": ["utime"] }), Encoding::Unknown, false),
+        (json!({ "path": path, "payload": "drop" }), Encoding::Unknown, false),
     ] {
         let context = context(64 << 20);
+        let channel = Channel::new(Name::from_text("A"), "log", encoding);
+        let channel = context.channels.intern(channel).unwrap();
         let batch = scans(0, 50, &context.channels);
+        let is_first = |id: u32| context.channels.get(ChannelId(id)).name.text() == "A";
+        let channels =
+            batch.channels().iter().map(|id| if is_first(*id) { channel.0 } else { *id });
+        let channels = channels.collect();
+        let batch = batch.with_channels(channels);
         let rows = batch.rows()[0].clone();
         let message = MessageType::part("scan", TypeKey(5)).into();
         let gone = rows.pick(&[0]);

@@ -146,3 +146,31 @@ fn more_sync_words_and_weaker_checksums_do_not_tell_the_end() {
         assert_eq!((found.events.len(), found.damage.len()), (2, 1), "{name}: {:?}", found.damage);
     }
 }
+
+#[test]
+fn an_intact_record_that_does_not_match_its_kind_contains_no_other_one() {
+    const SYNC: [u8; 2] = [0xa5, 0x5a];
+    // These CRCs are 0 after a record and its CRC: the sums of two such records are correct, too.
+    for (name, algorithm) in
+        [("crc16-arc", Algorithm::Crc16Arc), ("crc16-kermit", Algorithm::Crc16Kermit)]
+    {
+        let sum = (algorithm, 16);
+        let fields =
+            r#"{ name = "n", type = "u32" }, { name = "b", type = "bytes", size = "rest" }"#;
+        let mut format = ended_by_sync(name, 16);
+        format["fields"] = toml(&format!("fields = [{fields}]"))["fields"].take();
+        // Both are shorter than their kind; the second one contains a sync word.
+        for short in [&b"ab"[..], &SYNC] {
+            let payloads = [&b"1234 first"[..], short, b"1234 last"];
+            let records = payloads.iter().zip(1..).map(|(p, t)| record_ended_by_sync(t, p, sum));
+            let records: Vec<Vec<u8>> = records.collect();
+            let found = read(&format, &records.concat());
+            let events: Vec<_> = found.events.iter().map(|event| &event.payload).collect();
+            assert_eq!(events, [&records[0], &records[2]], "{name} {short:?}");
+            let [(at, len, reason)] = &found.damage[..] else { panic!("{:?}", found.damage) };
+            let (start, short_len) = (records[0].len() as u64, records[1].len() as u64);
+            assert_eq!((*at, *len), (start, short_len), "{name} {short:?}: {reason}");
+            assert!(reason.contains("its fields need at least 4 bytes"), "{name}: {reason}");
+        }
+    }
+}
