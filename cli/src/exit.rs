@@ -68,7 +68,7 @@ pub enum Failure {
     /// Options of the command line are invalid, as the pipeline generated from them shows.
     Options(String),
     /// The file that describes the format of the inputs is invalid.
-    Description(Mistakes),
+    Description(Box<Mistakes>),
     /// An input is no log that this program reads, unless the command line says how.
     NotALog(String),
     /// A pipeline file is invalid.
@@ -113,7 +113,8 @@ impl Failure {
             Self::Error(error) => {
                 shell.error_with_fields("failure", &error.to_string(), error_location(error))
             }
-            Self::Description(mistakes) | Self::Mistakes(mistakes) => shell.mistakes(mistakes),
+            Self::Description(mistakes) => shell.mistakes(mistakes),
+            Self::Mistakes(mistakes) => shell.mistakes(mistakes),
             Self::Interrupted { what, code } => {
                 shell.warn_with_fields("interrupted", what, json!({ "exit": code }));
             }
@@ -130,7 +131,8 @@ impl Failure {
             | Self::Failed(message)
             | Self::Interrupted { what: message, .. } => message.clone(),
             Self::Error(error) => error.to_string(),
-            Self::Description(mistakes) | Self::Mistakes(mistakes) => mistakes.to_string(),
+            Self::Description(mistakes) => mistakes.to_string(),
+            Self::Mistakes(mistakes) => mistakes.to_string(),
             Self::StdoutClosed => "standard output was closed".to_owned(),
         }
     }

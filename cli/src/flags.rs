@@ -121,7 +121,7 @@ pub(crate) fn mistakes_with_flags(mistakes: &Mistakes) -> Failure {
     };
     let found = file.and_then(|(_, file)| mistakes_in(Path::new(file), mistakes, is_described));
     if let Some(found) = found {
-        return Failure::Description(found);
+        return Failure::Description(found.into());
     }
     let messages: Vec<String> =
         mistakes.list.iter().map(|mistake| mistake_text(mistake, text)).collect();
