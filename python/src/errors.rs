@@ -16,6 +16,9 @@ pub(crate) fn from_failure(py: Python<'_>, failure: Failure) -> PyErr {
             config_error(py, &message, Vec::new())
         }
         Failure::NotALog(message) => input_error(py, message, None, None),
+        Failure::Description(mistakes) => {
+            config_error(py, mistakes.to_string().trim_end(), diagnostics(&mistakes))
+        }
         Failure::Mistakes(mistakes) => {
             config_error(py, mistakes.to_string().trim_end(), diagnostics(&mistakes))
         }
