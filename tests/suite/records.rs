@@ -365,7 +365,9 @@ fn described_logs_are_verified_and_played() {
     assert!(run_sluice(&folder, &verify).expect(0).text().contains("in.bin: ok"));
     // Without a description the format is unknown.
     run_sluice(&folder, &["verify", "in.bin"]).expect(1);
-    run_sluice(&folder, &["verify", "in.bin", "--from", "records"]).expect(1);
+    run_sluice(&folder, &["verify", "in.bin", "--from", "records"])
+        .expect(2)
+        .expect_stderr("give them with --describe FILE.toml");
     run_sluice(&folder, &["verify", "in.bin", "--describe", "in.bin"])
         .expect(2)
         .expect_stderr("not UTF-8");
@@ -417,7 +419,7 @@ fields = [
     for verb in ["cat", "verify", "info"] {
         let ran = run_sluice(&folder, &[verb, "in.bin", "--describe", "my.toml"]).expect(2);
         let ran = ran.expect_stderr("my.toml:7:24").expect_stderr("my.toml:8:24");
-        let ran = ran.expect_stderr("--describe my.toml: `kinds.1.fields.0.type`: expected u8");
+        let ran = ran.expect_stderr("--describe my.toml: `kinds.1.fields.0.type`: expected `u8`");
         let ran = ran.expect_stderr("2 mistakes in my.toml");
         assert!(!ran.stderr.contains("needs `kinds`"), "{}", ran.stderr);
     }

@@ -229,7 +229,7 @@ fn a_run_that_sends_to_where_it_receives_from_says_so() {
     let circulating = |to: &str| {
         let convert = ["convert", URL, "--to", to, "--source-option", "limit=5"];
         let listener = Listener::start(network.sluice(&folder, &convert), "listening");
-        let play = ["play", "in.lcm", "--to", URL, "--speed", "0", "--rounds", "3"];
+        let play = ["play", "in.lcm", "--to", URL, "--speed", "0"];
         let played = network.sluice(&folder, &play).output().unwrap();
         ProgramOutput::from_output(played).expect(0);
         listener.end().expect(0).stderr.contains("a message circulates without end")

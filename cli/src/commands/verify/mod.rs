@@ -31,12 +31,15 @@ pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> CommandResult {
     let logs = expand(args, shell)?;
     refuse_wrong_format(args, &logs, &format, shell)?;
     let reader = LogReader { format, allow_exec: args.allow_exec, shell };
+    // Other logs do not take wrong options either; that a log needs some concerns itself.
+    let has_options = args.format.describe.is_some() || !args.format.source_option.is_empty();
     for (path, found) in logs {
         let result = match found.and_then(|found| reader.verify(&found)) {
             Ok(result) => result,
-            Err(
-                failure @ (Failure::Options(_) | Failure::Description(_) | Failure::StdoutClosed),
-            ) => return Err(failure),
+            Err(failure @ Failure::Options(_)) if has_options => return Err(failure),
+            Err(failure @ (Failure::Description(_) | Failure::StdoutClosed)) => {
+                return Err(failure);
+            }
             Err(failure) => VerifyResult::different(failure.message()),
         };
         match args.json {
