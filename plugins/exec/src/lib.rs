@@ -5,6 +5,7 @@
 //! here.
 
 mod activity;
+mod answers;
 mod child_stderr;
 mod columns;
 mod dictionaries;
@@ -24,7 +25,7 @@ mod wire;
 /// What tests and fuzz targets need. Not part of the API.
 #[doc(hidden)]
 pub mod fuzzing {
+    pub use crate::answers::{ReturnedEvents, read_answers};
     pub use crate::events::write_stream;
-    pub use crate::stage::{ReturnedEvents, read_answers};
     pub use crate::stream::read_events;
 }
