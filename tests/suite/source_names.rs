@@ -194,7 +194,8 @@ fn columns_of_a_csv_or_a_described_log_that_no_output_writes_are_reported() {
     folder.write(
         "in.toml",
         "plugin = \"records\"\nfields = [\n\
-         {name = \"s\", type = \"u32\", role = \"time\", unit = \"s\"}, {name = \"a\", type = \"u8\"}]\n",
+         {name = \"s\", type = \"u32\", role = \"time\", unit = \"s\"},\n\
+         {name = \"a\", type = \"u8\"}]\n",
     );
     for input in [&["in.csv"][..], &["in.bin", "--describe", "in.toml"]] {
         let convert = |more: &[&str]| {
