@@ -1,6 +1,7 @@
 //! Recordings that find no room: full disks, limits of file sizes, quotas.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -19,18 +20,33 @@ fn channel_totals(report: &Value) -> [u64; 3] {
     })
 }
 
-/// Sends until the recorder has ended.
-fn send_until_the_end(sender: &mut Sender, mut recorder: Recorder) -> ProgramOutput {
+/// Sends until the recorder has ended: one message, and the others once that is in its file.
+/// Otherwise one flush on a busy machine may hold all that the disk has room for, and nothing
+/// is recorded.
+fn send_until_the_end(sender: &mut Sender, mut recorder: Recorder, file: &Path) -> ProgramOutput {
+    // As the recorder sees it, which may have a disk of its own.
+    let root = PathBuf::from(format!("/proc/{}/root", recorder.child.id()));
+    let file = root.join(file.strip_prefix("/").unwrap());
     let mut rng = SeededRng(5);
     let deadline = Instant::now() + PATIENCE;
+    let mut first_is_written = false;
     while recorder.child.try_wait().unwrap().is_none() {
         assert!(Instant::now() < deadline, "it goes on: {}", recorder.said);
-        let payload: Vec<u8> = (0..5_000).map(|_| rng.below(256) as u8).collect();
-        sender.send("A", &payload);
+        if sender.sent == 0 || first_is_written {
+            // Random bytes, which no format makes shorter.
+            let payload: Vec<u8> = (0..PAYLOAD).map(|_| rng.below(256) as u8).collect();
+            sender.send("A", &payload);
+        } else {
+            first_is_written = fs::metadata(&file).is_ok_and(|found| found.len() >= PAYLOAD);
+        }
         std::thread::sleep(Duration::from_micros(200));
     }
+    assert!(first_is_written, "{}", recorder.said);
     recorder.end()
 }
+
+/// The bytes of each message.
+const PAYLOAD: u64 = 5_000;
 
 #[test]
 fn a_file_size_limit_ends_a_recording_with_correct_counts() {
@@ -40,7 +56,7 @@ fn a_file_size_limit_ends_a_recording_with_correct_counts() {
         let mut limited = Command::new("sh");
         limited.args(["-c", "ulimit -f 600 && exec \"$0\" \"$@\""]);
         limited.arg(record.get_program()).args(record.get_args()).current_dir(folder.path());
-        let ended = send_until_the_end(&mut sender, Recorder::start(limited));
+        let ended = send_until_the_end(&mut sender, Recorder::start(limited), &folder.at(name));
         ended.expect(3).expect_stderr("everything recorded before is kept");
         check_full(&folder, &report(&folder), name);
     }
@@ -93,7 +109,7 @@ fn a_full_disk_ends_a_recording_with_correct_counts() {
         let to = format!("small/{name}");
         let record = sender.record(&folder, &[&["--to", &to], &REPORTED[..]].concat());
         let Some(record) = on_small_disk(&folder, &record, 400) else { return };
-        let ended = send_until_the_end(&mut sender, Recorder::start(record));
+        let ended = send_until_the_end(&mut sender, Recorder::start(record), &folder.at(&to));
         ended.expect(3).expect_stderr("no space left");
         check_full(&folder, &report(&folder), &format!("kept/{name}"));
     }
@@ -105,7 +121,8 @@ fn a_disk_quota_ends_a_recording_well() {
     let arguments = ["--to", "small/a.lcm", "--disk-quota", "63000KiB", "--report", "report.json"];
     let record = sender.record(&folder, &arguments);
     let Some(record) = on_small_disk(&folder, &record, 64_000) else { return };
-    let ended = send_until_the_end(&mut sender, Recorder::start(record));
+    let file = folder.at("small/a.lcm");
+    let ended = send_until_the_end(&mut sender, Recorder::start(record), &file);
     ended.expect(0).expect_stderr("less than the quota of 64.5 MB: stopping");
     let [came, written, missing] = channel_totals(&report(&folder));
     assert_eq!((came, missing), (written, 0));
