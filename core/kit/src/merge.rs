@@ -17,8 +17,9 @@ pub enum MergeWait {
     /// Until it has events or ends: for streams that advance independently, because they have
     /// different sources or one of them is delayed.
     Source,
-    /// Until the current step is over: for streams that were split from one and advance together.
-    /// Events at the latest time wait for those of the same time in the next step.
+    /// Until the current step is over: for streams that were split from one and advance together,
+    /// perhaps [shifted](Merge::with_shifts). Events that the next step may precede wait for it:
+    /// those at the latest time, and those of streams that are shifted further than others.
     Step,
 }
 
@@ -40,7 +41,7 @@ pub struct Merge {
     inputs: Vec<MergeInput>,
     /// The most bytes to buffer; above it, empty streams are no longer waited for.
     limit: usize,
-    /// The latest time so far.
+    /// The latest time so far, without the shifts.
     newest: i64,
 }
 
@@ -50,6 +51,8 @@ struct MergeInput {
     /// The next event in the first batch.
     next: usize,
     bytes: usize,
+    /// What was added to the times of its events since the streams were split.
+    shift: i64,
     ended: bool,
     /// A live stream that is silent for now.
     idle: bool,
@@ -75,6 +78,14 @@ impl Merge {
         Self { wait, inputs, limit, newest: i64::MIN }
     }
 
+    /// Streams that were split from one, and whose times were shifted differently since.
+    pub fn with_shifts(mut self, shifts: &[i64]) -> Self {
+        for (input, shift) in self.inputs.iter_mut().zip(shifts) {
+            input.shift = *shift;
+        }
+        self
+    }
+
     /// Adds the next batch of a stream. Returns the number of late events: later ones of other
     /// streams were returned already.
     pub fn push(&mut self, input: usize, batch: Batch) -> u64 {
@@ -84,7 +95,9 @@ impl Merge {
         let (batch, waiting) = (batch.compact(), &mut self.inputs[input]);
         let is_late = |time: &&i64| waiting.overtaken_by.is_some_and(|by| (**time, input) < by);
         let late = batch.timestamps().iter().filter(is_late).count() as u64;
-        self.newest = batch.timestamps().iter().copied().fold(self.newest, i64::max);
+        if let Some(newest) = batch.timestamps().iter().max() {
+            self.newest = self.newest.max(newest.saturating_sub(waiting.shift));
+        }
         waiting.bytes += batch.memory();
         waiting.batches.push_back(batch);
         late
@@ -115,7 +128,8 @@ impl Merge {
 
     /// The stream that must advance before anything can be returned, if any.
     pub fn starved(&self) -> Option<usize> {
-        if self.is_full() {
+        // What one step brings has to be buffered in any case.
+        if self.wait == MergeWait::Source && self.is_full() {
             return None;
         }
         self.inputs.iter().position(MergeInput::is_waited_for)
@@ -139,8 +153,9 @@ impl Merge {
         let mut places: Vec<Option<u32>> = vec![None; self.inputs.len()];
         while picks.len() < BATCH {
             let is_waiting = self.starved().is_some();
-            // Where one step ends and the next begins must not decide the order of equal times.
-            let end = (is_waiting && pause == MergePause::StepOver).then_some(self.newest);
+            let is_full = self.is_full();
+            let ends = is_waiting && pause == MergePause::StepOver && !is_full;
+            let end = ends.then(|| self.earliest_next());
             let Some((time, first)) = self.earliest() else { break };
             if is_waiting && !forced || end.is_some_and(|end| time >= end) {
                 break;
@@ -153,7 +168,7 @@ impl Merge {
             if self.pick_run(first, (place, end), &mut picks) {
                 places[first] = None;
             }
-            if !forced {
+            if !forced || is_full {
                 self.note_overtaken(first, &picks[begun..], &used);
             }
         }
@@ -166,6 +181,13 @@ impl Merge {
 
     fn is_full(&self) -> bool {
         self.bytes() > self.limit
+    }
+
+    /// The earliest time that the next step may bring, if the times of its source do not step
+    /// back. Where one step ends must not decide the order of equal times.
+    fn earliest_next(&self) -> i64 {
+        let shift = self.inputs.iter().map(|input| input.shift).min().unwrap_or(0);
+        self.newest.saturating_add(shift)
     }
 
     /// Records which streams were overtaken by these events of stream `first`.
@@ -293,6 +315,42 @@ mod tests {
             assert_eq!(&merged, wanted.get_or_insert_with(|| merged.clone()), "{end}");
         }
         assert_eq!(wanted.unwrap(), [(1, 0), (2, 0), (2, 0), (2, 1), (2, 1), (3, 1)]);
+    }
+
+    #[test]
+    fn shifted_streams_of_one_source_wait_for_what_the_next_steps_bring() {
+        let merged = |shift: i64| {
+            let mut merge = Merge::new(2, MergeWait::Step, 1 << 20).with_shifts(&[0, shift]);
+            let mut merged = Vec::new();
+            // In each step, an event of the second stream follows one of the first.
+            for step in 0..20 {
+                merge.push(0, batch(&[step * 10], 0));
+                merge.push(1, batch(&[step * 10 + 5 + shift], 1));
+                merged.extend(drain(&mut merge, MergePause::StepOver));
+                let waiting = merge.inputs.iter().flat_map(|input| &input.batches).count() as i64;
+                assert!(waiting <= shift.abs() / 10 + 2, "{shift}: {waiting}");
+            }
+            (0..2).for_each(|stream| merge.end(stream));
+            merged.extend(drain(&mut merge, MergePause::None));
+            merged.into_iter().map(|(time, _)| time).collect::<Vec<_>>()
+        };
+        for shift in [0, 5, 100, -4, -5, -100] {
+            let times = merged(shift);
+            assert!(times.len() == 40 && times.is_sorted(), "{shift}: {times:?}");
+        }
+    }
+
+    #[test]
+    fn a_step_is_merged_whole_and_no_more_than_the_limit_waits_for_the_next() {
+        let mut merge = Merge::new(2, MergeWait::Step, 100);
+        // An absurd time, behind which all later events of its stream wait.
+        merge.push(0, batch(&[1, i64::MAX, 2, 3, 4, 5, 6], 0));
+        assert!(drain(&mut merge, MergePause::None).is_empty());
+        assert_eq!(merge.push(1, batch(&[2, 3], 1)), 0);
+        let first = drain(&mut merge, MergePause::StepOver);
+        assert_eq!(first[..3], [(1, 0), (2, 1), (3, 1)]);
+        assert_eq!((first.len(), merge.bytes()), (9, 0));
+        assert_eq!(merge.push(1, batch(&[4, 5], 1)), 2, "later than the absurd time");
     }
 
     #[test]

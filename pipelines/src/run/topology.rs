@@ -147,8 +147,7 @@ struct TopologyBuilder<'o> {
     stage_factories: Vec<Option<StageFactory>>,
     from: Vec<Vec<usize>>,
     roots: Vec<BTreeSet<usize>>,
-    /// For each node, the node that decides when its events arrive.
-    paces: Vec<usize>,
+    paces: Vec<Pace>,
     /// For nodes with several inputs, the port of each input, once it exists.
     inlets: Vec<Option<Vec<usize>>>,
     origins: &'o [Option<i64>],
@@ -278,59 +277,67 @@ impl<'o> TopologyBuilder<'o> {
         let inputs = self.from[node].clone();
         let mut groups: Vec<(usize, Vec<usize>)> = Vec::new();
         for (place, input) in inputs.iter().enumerate() {
-            let pace = self.paces[*input];
-            match groups.iter_mut().find(|(known, _)| *known == pace) {
+            let by = self.paces[*input].by;
+            match groups.iter_mut().find(|(known, _)| *known == by) {
                 Some((_, places)) => places.push(place),
-                None => groups.push((pace, vec![place])),
+                None => groups.push((by, vec![place])),
             }
         }
         let entry = vec![self.branch_into(node)?];
         let mut inlets = vec![0; inputs.len()];
-        if let [(pace, places)] = &groups[..] {
-            let roots = vec![self.roots[*pace].clone(); places.len()];
-            let merge = self.merge(node, MergeWait::Step, roots, entry);
-            self.connect(merge, places, &mut inlets);
+        if let [(by, places)] = &groups[..] {
+            self.merge_steps(node, (*by, places), entry, &mut inlets);
         } else {
-            let roots = groups.iter().map(|(pace, _)| self.roots[*pace].clone()).collect();
-            let outer = self.merge(node, MergeWait::Source, roots, entry);
-            for (n, (pace, places)) in groups.iter().enumerate() {
+            let roots: Vec<_> = groups.iter().map(|(by, _)| self.roots[*by].clone()).collect();
+            // Only if a source feeds two inputs can one of them grow while the other is waited for.
+            let shares = |(n, set): (usize, &BTreeSet<usize>)| {
+                roots.iter().take(n).any(|other| !other.is_disjoint(set))
+            };
+            let grows = roots.iter().enumerate().any(shares);
+            let limit = if grows { self.merge_limit } else { usize::MAX };
+            let merge = Merge::new(groups.len(), MergeWait::Source, limit);
+            let outer = self.merge(node, merge, roots, entry);
+            for (n, (by, places)) in groups.iter().enumerate() {
                 let port = self.port(Port::Merge(outer, n));
                 if let [only] = places[..] {
                     inlets[only] = port;
                     continue;
                 }
-                let roots = vec![self.roots[*pace].clone(); places.len()];
-                let inner = self.merge(node, MergeWait::Step, roots, vec![Branch::Port(port)]);
-                self.connect(inner, places, &mut inlets);
+                self.merge_steps(node, (*by, places), vec![Branch::Port(port)], &mut inlets);
             }
         }
         self.inlets[node] = Some(inlets.clone());
         Ok(inlets)
     }
 
-    fn merge(
+    /// Merges inputs of `node`, given by their places, that have the same pace.
+    fn merge_steps(
         &mut self,
         node: usize,
-        patience: MergeWait,
-        roots: Vec<BTreeSet<usize>>,
+        (by, places): (usize, &[usize]),
         segment: Vec<Branch>,
-    ) -> usize {
-        // Only if a source feeds two inputs can one of them grow while the other is waited for.
-        let shares = |(n, set): (usize, &BTreeSet<usize>)| {
-            roots.iter().take(n).any(|other| !other.is_disjoint(set))
-        };
-        let grows = patience == MergeWait::Source && roots.iter().enumerate().any(shares);
-        let limit = if grows { self.merge_limit } else { usize::MAX };
-        let (merge, fed_by) = (Merge::new(roots.len(), patience, limit), vec![None; roots.len()]);
-        let segment = Arc::new(segment);
-        self.built.merges.push(MergeNode { node, merge, roots, fed_by, segment });
-        self.built.merges.len() - 1
-    }
-
-    fn connect(&mut self, merge: usize, places: &[usize], inlets: &mut [usize]) {
+        inlets: &mut [usize],
+    ) {
+        let shift = |place: &usize| self.paces[self.from[node][*place]].shift;
+        let shifts: Vec<i64> = places.iter().map(shift).collect();
+        let merge = Merge::new(places.len(), MergeWait::Step, self.merge_limit);
+        let roots = vec![self.roots[by].clone(); places.len()];
+        let merge = self.merge(node, merge.with_shifts(&shifts), roots, segment);
         for (input, place) in places.iter().enumerate() {
             inlets[*place] = self.port(Port::Merge(merge, input));
         }
+    }
+
+    fn merge(
+        &mut self,
+        node: usize,
+        merge: Merge,
+        roots: Vec<BTreeSet<usize>>,
+        segment: Vec<Branch>,
+    ) -> usize {
+        let (fed_by, segment) = (vec![None; roots.len()], Arc::new(segment));
+        self.built.merges.push(MergeNode { node, merge, roots, fed_by, segment });
+        self.built.merges.len() - 1
     }
 
     fn port(&mut self, port: Port) -> usize {
@@ -339,19 +346,33 @@ impl<'o> TopologyBuilder<'o> {
     }
 }
 
-/// For each node, the node that decides when its events arrive: its source, or the last node that
-/// held them back, a fold or a merge that waits for its inputs. Events of one pace arrive within
-/// one step.
-fn paces(nodes: &[PipelineNode]) -> Vec<usize> {
-    let mut paces: Vec<usize> = (0..nodes.len()).collect();
+/// When the events of a node arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pace {
+    /// The node that decides it: the source, or the last node that held them back, a fold or a
+    /// merge that waits for its inputs. Events of one such node arrive within one step.
+    by: usize,
+    /// What was added to their times since then.
+    shift: i64,
+}
+
+fn paces(nodes: &[PipelineNode]) -> Vec<Pace> {
+    let mut paces: Vec<Pace> = (0..nodes.len()).map(|by| Pace { by, shift: 0 }).collect();
     // Each round settles at least the successors of settled nodes.
     loop {
         let before = paces.clone();
         for (place, node) in nodes.iter().enumerate() {
             let mut inputs = node.from.iter().map(|input| paces[*input]);
             let Some(first) = inputs.next() else { continue };
-            let holds = matches!(&node.instance, PluginInstance::Stage(stage) if holds(stage));
-            paces[place] = if holds || inputs.any(|other| other != first) { place } else { first };
+            let (holds, shift) = match &node.instance {
+                PluginInstance::Stage(stage) => (holds(stage), stage.shift()),
+                _ => (false, 0),
+            };
+            paces[place] = if holds || inputs.any(|other| other != first) {
+                Pace { by: place, shift: 0 }
+            } else {
+                Pace { shift: first.shift.saturating_add(shift), ..first }
+            };
         }
         if paces == before {
             return paces;

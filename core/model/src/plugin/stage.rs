@@ -94,17 +94,21 @@ impl Stage {
         })
     }
 
+    /// What it adds to the time of every event: see [`Map::shift`].
+    pub fn shift(&self) -> i64 {
+        match self {
+            Self::Map(map) => map.shift().0,
+            Self::Fold(fold) => fold.shift().0,
+            Self::Chain(chain) => chain.iter().map(Self::shift).fold(0, i64::saturating_add),
+        }
+    }
+
     /// The time of the first event before each of its [parts](Self::parts), and after the last,
     /// given the time before the stage; saturating.
     pub fn origins(&self, before: Option<i64>) -> Vec<Option<i64>> {
-        let shift = |part: &Self| match part {
-            Self::Map(map) => map.shift().0,
-            Self::Fold(fold) => fold.shift().0,
-            Self::Chain(_) => 0,
-        };
         let mut origins = vec![before];
         for (place, part) in self.parts().into_iter().enumerate() {
-            origins.push(origins[place].map(|origin| origin.saturating_add(shift(part))));
+            origins.push(origins[place].map(|origin| origin.saturating_add(part.shift())));
         }
         origins
     }

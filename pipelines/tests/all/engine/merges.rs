@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use sluice_model::options::ByteSize;
+use sluice_model::time::TimeLength;
 use sluice_model::{Batch, ChannelId, DynSink, Error, Fold, Map, Stage, StageContext};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Pipeline, PluginInstance, Report};
@@ -60,6 +61,20 @@ impl Fold for DelayingFold {
 
     fn finish(&mut self, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         Ok(self.give_all_but(0))
+    }
+}
+
+/// Adds to each time.
+struct Shift(i64);
+
+impl Map for Shift {
+    fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
+        let shifted = batch.timestamps().iter().map(|time| time + self.0).collect();
+        Ok(batch.with_timestamps(shifted))
+    }
+
+    fn shift(&self) -> TimeLength {
+        TimeLength(self.0)
     }
 }
 
@@ -146,6 +161,25 @@ fn a_stage_that_holds_nothing_back_is_merged_by_time() {
     let (lines, report) = ran(parted(&made, fold, &lines), &lines, 2, 64);
     assert_eq!(lines.len(), 30 * 90);
     assert!(times(&lines).is_sorted() && report.notes.is_empty());
+}
+
+#[test]
+fn a_branch_whose_times_are_shifted_is_merged_by_time() {
+    let second = 1_000_000_000;
+    for shift in [-7 * second, -1, 1, second / 2, 7 * second] {
+        for (jobs, mib) in [(1, 16), (8, 64)] {
+            let made =
+                MadeUpSource { seconds: 30, per_second: 90, split: 1, ..MadeUpSource::default() };
+            let lines = LineSink::default();
+            let mut pipeline = parted(&made, Stage::Map(Box::new(Shift(shift))), &lines);
+            // Behind it, the merged branches meet the first ones.
+            pipeline.nodes[4].from.push(0);
+            let (lines, report) = ran(pipeline, &lines, jobs, mib);
+            assert_eq!(lines.len(), 2 * 30 * 90);
+            assert!(times(&lines).is_sorted(), "{shift}, {jobs} jobs, {mib} MiB");
+            assert!(report.notes.is_empty());
+        }
+    }
 }
 
 #[test]
