@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_json as _;
@@ -180,6 +182,18 @@ fn schema_of(value: &Value) -> Value {
 }
 
 proptest! {
+    #[test]
+    fn numbers_keep_their_last_digit(n in any::<f64>().prop_filter("finite", |n| n.is_finite())) {
+        let of = embedded(Some(r#"{ "properties": { "n": { "type": "number" } } }"#)).unwrap();
+        // The shortest digits that name it.
+        let payload = format!(r#"{{"n":{}}}"#, Value::from(n));
+        let (all, bad) = decode(&of, &[payload.as_bytes()]);
+        prop_assert_eq!((all.len(), bad), (1, vec![]));
+        let column = all[0].columns.column_by_name("n").unwrap().as_primitive::<Float64Type>();
+        prop_assert_eq!(column.value(0).to_bits(), n.to_bits());
+        prop_assert!(all[0].columns.column_by_name("raw_payload").is_none());
+    }
+
     #[test]
     fn any_value_comes_back_in_any_spelling(example in value(), other in value()) {
         let of = embedded(Some(&schema_of(&example).to_string())).unwrap();
