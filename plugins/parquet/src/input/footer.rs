@@ -50,7 +50,7 @@ pub(super) fn read(file: &TableBytes) -> Option<Footer> {
     };
     let index_len = checksum_at.checked_sub(checksum.start);
     let fault = match index_len.filter(|len| *len <= MAX_KEPT_INDEX.max(checksum_at / 4)) {
-        None => Some("its checksum is not that of a page index and a footer".to_owned()),
+        None => Some(damaged("its checksum is not that of a page index and a footer")),
         Some(index_len) => {
             if index_len <= MAX_KEPT_INDEX {
                 let len = usize::try_from(file.len() - checksum.start).ok()?;
@@ -60,11 +60,16 @@ pub(super) fn read(file: &TableBytes) -> Option<Footer> {
             add_bytes(&mut found, &file, checksum.start..checksum_at)?;
             add_bytes(&mut found, &file, start..file.len())?;
             let (expected, found) = (checksum.crc32, found.finalize());
-            (found != expected)
-                .then(|| format!("expected the checksum {expected:08x}, found {found:08x}"))
+            (found != expected).then(|| {
+                damaged(&format!("expected the checksum {expected:08x}, found {found:08x}"))
+            })
         }
     };
     Some(Footer { bytes: file.get_bytes(start, len).ok()?, file, fault })
+}
+
+fn damaged(reason: &str) -> String {
+    format!("the footer is damaged, so that names, types and rows may be wrong: {reason}")
 }
 
 /// Adds a range of a file to a checksum. `None` if it cannot be read.

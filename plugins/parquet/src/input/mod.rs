@@ -101,12 +101,24 @@ impl ParquetInput {
             }
             None => (Vec::new(), bytes.clone(), None),
         };
-        let policy = match options.page_index {
-            true => PageIndexPolicy::Optional,
-            false => PageIndexPolicy::Skip,
+        let load = |index: PageIndexPolicy| {
+            let reading = ArrowReaderOptions::new().with_page_index_policy(index);
+            load_columns(&in_memory, reading, options.words)
         };
-        let reading = ArrowReaderOptions::new().with_page_index_policy(policy);
-        let loaded = load_columns(&in_memory, reading, options.words)?.map_err(incomplete)?;
+        let (mut footer_fault, mut loaded) = (footer_fault, None);
+        // Only the way to rows is shorter with an index, so one that is damaged is left out.
+        if options.page_index && footer_fault.is_none() {
+            match load(PageIndexPolicy::Optional)? {
+                Ok(with_index) => loaded = Some(with_index),
+                Err(reason) => {
+                    footer_fault = Some(format!("the page index cannot be read: {reason}"));
+                }
+            }
+        }
+        let loaded = match loaded {
+            Some(loaded) => loaded,
+            None => load(PageIndexPolicy::Skip)?.map_err(incomplete)?,
+        };
         let groups = loaded.footer.metadata().row_groups();
         let spans = GroupSpan::of_all(groups, len).map_err(incomplete)?;
         if let Some(codec) = codec::unread_codec(groups) {
@@ -187,8 +199,9 @@ impl ParquetInput {
         ))
     }
 
-    /// How the footer or the page index differs from its checksum, if it has one: what they say of
-    /// names, types and rows may be wrong.
+    /// How the footer or the page index differs from its checksum, if it has one, or why the page
+    /// index cannot be read. Then the index is not used, and what the footer says of rows may be
+    /// wrong.
     pub(crate) fn footer_fault(&self) -> Option<&str> {
         self.footer_fault.as_deref()
     }

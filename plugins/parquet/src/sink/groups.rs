@@ -9,7 +9,9 @@ use sluice_io::escape::{portable, short_path_escaped};
 use sluice_kit::unnest::UnnestPiece;
 use sluice_model::{Batch, Error, Job, SinkContext};
 
-use super::tables::{GroupLimits, OpenTables, SequenceOrder, TableBuffer, TableKey, TableType};
+use super::tables::{
+    ChannelVariants, GroupLimits, OpenTables, SequenceOrder, TableBuffer, TableKey, TableType,
+};
 use super::{ParquetSink, TableLayout};
 use crate::columns;
 use crate::file::TableFile;
@@ -142,7 +144,8 @@ impl ParquetSink {
         let bytes = std::mem::take(&mut table.bytes);
         tables.buffered -= bytes;
         table.rows = 0;
-        let encoder = self.encoder(table, &pieces, &tables.context.channels)?;
+        let known = (&tables.context.channels, &tables.variants);
+        let encoder = self.encoder(table, &pieces, known)?;
         let columns = &encoder.table_columns;
         let has_place = columns.nanos || self.timestamp_ns == Some(false);
         let batches = || pieces.iter().map(UnnestPiece::batch);
@@ -156,8 +159,9 @@ impl ParquetSink {
         let mut ids = batches().flat_map(Batch::channels);
         if table.key.is_none() && !columns.variant && ids.any(|id| tables.variants.get(*id) > 0) {
             return Err(Error::invalid(format!(
-                "two channels of the same name and source have different metadata, and follow a \
-                 whole row group of channels without metadata; write one table per channel: {}",
+                "two channels of the same name and source differ in their encoding, type or \
+                 metadata, and the second one follows a whole row group without such channels; \
+                 write one table per channel: {}",
                 self.path.0.display()
             )));
         }
@@ -174,7 +178,7 @@ impl ParquetSink {
     ) -> Result<(), Error> {
         let table = &mut tables.tables[group.place];
         table.rows_by_channel.push(std::mem::take(&mut group.channels));
-        let mut file = self.take_file(table, &tables.context)?;
+        let mut file = self.take_file(table, &tables.context, &tables.variants)?;
         file.append(group)?;
         table.file = Some(file);
         Ok(())
@@ -186,6 +190,7 @@ impl ParquetSink {
         &self,
         table: &mut TableBuffer,
         context: &SinkContext,
+        variants: &ChannelVariants,
     ) -> Result<TableFile, Error> {
         if let Some(file) = table.file.take() {
             return Ok(file);
@@ -195,7 +200,7 @@ impl ParquetSink {
         } else {
             context.outputs.create_as_is(&self.path.0)?
         };
-        let encoder = self.encoder(table, &[], &context.channels)?;
+        let encoder = self.encoder(table, &[], (&context.channels, variants))?;
         let ColumnWriters { parquet, properties, .. } = &encoder.writers;
         TableFile::new(file, Arc::clone(parquet), Arc::clone(properties))
     }
@@ -273,7 +278,7 @@ impl ParquetSink {
     ) -> Result<(), Error> {
         let OpenTables { tables, context, variants, sequence_order, .. } = tables;
         let table = &mut tables[place];
-        let file = self.take_file(table, context)?;
+        let file = self.take_file(table, context, variants)?;
         let (channels, rows) = table.channels(&context.channels, variants);
         let encoder = table.encoder.take();
         let fields = encoder.as_ref().map(|encoder| encoder.table_columns.field_metadata());

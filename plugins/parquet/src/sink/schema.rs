@@ -10,7 +10,7 @@ use sluice_kit::event_table::PAYLOAD;
 use sluice_kit::unnest::UnnestPiece;
 use sluice_model::{Batch, ChannelId, Channels, Error};
 
-use super::tables::{TableBuffer, TableKey};
+use super::tables::{ChannelVariants, TableBuffer, TableKey};
 use super::{Compression, ParquetSink, RowSorting};
 use crate::column_types::check_types;
 use crate::columns::{self, TableColumns};
@@ -35,14 +35,13 @@ impl ParquetSink {
         key: &TableKey,
         first: &[UnnestPiece],
         sample: &Batch,
-        channels: &Channels,
+        (channels, variants): (&Channels, &ChannelVariants),
     ) -> TableColumns {
         let has_nanos = || first.iter().map(UnnestPiece::batch).any(columns::has_sub_micros);
         TableColumns {
             nanos: self.timestamp_ns.unwrap_or_else(has_nanos),
             channel: key.is_none(),
-            // Formats with channel metadata may have several channels of one name.
-            variant: key.is_none() && has_channel_metadata(first, channels),
+            variant: key.is_none() && has_variants(first, channels, variants),
             fields: sample.rows().first().map(columns::message_fields).unwrap_or_default(),
             payload: self.has_payload_column(key),
         }
@@ -72,7 +71,7 @@ impl ParquetSink {
         &self,
         table: &mut TableBuffer,
         first: &[UnnestPiece],
-        channels: &Arc<Channels>,
+        channels: (&Arc<Channels>, &ChannelVariants),
     ) -> Result<Arc<GroupEncoder>, Error> {
         if let Some(encoder) = &table.encoder {
             return Ok(Arc::clone(encoder));
@@ -86,11 +85,11 @@ impl ParquetSink {
         &self,
         key: &TableKey,
         first: &[UnnestPiece],
-        channels: &Arc<Channels>,
+        (channels, variants): (&Arc<Channels>, &ChannelVariants),
     ) -> Result<GroupEncoder, Error> {
         let projection = self.projection();
         let sample = sample(first, &projection)?;
-        let table_columns = self.table_columns(key, first, &sample, channels);
+        let table_columns = self.table_columns(key, first, &sample, (channels, variants));
         let arrow = table_columns.schema();
         let schema = ArrowSchemaConverter::new().convert(&arrow).map_err(encode_error)?;
         let mut properties = WriterProperties::builder()
@@ -125,11 +124,13 @@ impl ParquetSink {
     }
 }
 
-/// Whether any channel of these events has metadata.
-fn has_channel_metadata(pieces: &[UnnestPiece], channels: &Channels) -> bool {
+/// Whether rows need the number of their channel's variant: a channel of these events is one of
+/// several of a name, or is of a format with metadata of channels, where others may follow.
+fn has_variants(pieces: &[UnnestPiece], channels: &Channels, variants: &ChannelVariants) -> bool {
     let all = pieces.iter().flat_map(|piece| piece.batch().channels());
     let used: BTreeSet<u32> = all.copied().collect();
-    used.into_iter().any(|id| !channels.get(ChannelId(id)).metadata.is_empty())
+    let has_metadata = |id: u32| !channels.get(ChannelId(id)).metadata.is_empty();
+    used.into_iter().any(|id| variants.get(id) > 0 || has_metadata(id))
 }
 
 /// The first rows of these pieces, from which encodings are chosen.

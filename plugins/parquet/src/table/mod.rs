@@ -32,8 +32,8 @@ pub(crate) struct ParquetTable {
     input: ParquetInput,
     /// Our metadata in the footer.
     pub(crate) meta: FooterMeta,
-    /// What is wrong with the footer: how it differs from its checksum, and the entries of our
-    /// metadata that are there but cannot be read.
+    /// What is wrong with the footer and the page index, and the entries of our metadata that are
+    /// there but cannot be read.
     pub(crate) faults: Vec<String>,
     /// The columns that are fields of a message, by their places, with the fields' own names and
     /// metadata.
@@ -59,11 +59,9 @@ impl ParquetTable {
             meta = meta.for_rewritten_file();
             faults.retain(EntryFault::stays_in_rewritten_file);
         }
-        let mismatch = input.footer_fault().map(|reason| {
-            format!("the footer is damaged, so that names, types and rows may be wrong: {reason}")
-        });
+        let of_footer = input.footer_fault().map(str::to_owned);
         let faults = faults.iter().map(ToString::to_string);
-        let faults = mismatch.into_iter().chain(faults).collect();
+        let faults = of_footer.into_iter().chain(faults).collect();
         let channel = channel_of(path, &meta);
         let fields = message_fields(&input, &meta);
         let by_name = OnceLock::new();

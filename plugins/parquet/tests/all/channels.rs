@@ -7,7 +7,9 @@ use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use parquet::file::reader::FileReader;
 use serde_json::json;
 use sluice_kit::contract::PlainEvent;
-use sluice_model::{MessageType, Payloads, Query, ReadContext, Rows, SinkContext, TypeKey};
+use sluice_model::{
+    Channel, MessageType, Payloads, Query, ReadContext, Rows, SinkContext, TypeKey,
+};
 
 use crate::kit::{batch, context, drive, event, files, footer, read, source, write};
 
@@ -78,12 +80,35 @@ fn a_channel_of_one_type_has_no_folder_for_it() {
     assert_eq!(read(&table).unwrap().events.len(), 60);
 }
 
-/// Events of two channels with one name and one source, which only their versions tell apart.
-fn of_two_versions(context: &SinkContext) -> Vec<sluice_model::Batch> {
+/// What tells two channels with one name and one source apart.
+#[derive(Clone, Copy, Debug)]
+enum Difference {
+    Metadata,
+    Type,
+}
+
+impl Difference {
+    fn set(self, channel: &mut Channel, version: &str) {
+        match self {
+            Self::Metadata => _ = channel.metadata.insert("version".into(), version.into()),
+            Self::Type => channel.type_name = Some(version.into()),
+        }
+    }
+
+    fn get(self, channel: &Channel) -> Option<String> {
+        match self {
+            Self::Metadata => channel.metadata.get("version").cloned(),
+            Self::Type => channel.type_name.as_deref().map(str::to_owned),
+        }
+    }
+}
+
+/// Events of two channels with one name and one source.
+fn of_two_versions(context: &SinkContext, by: Difference) -> Vec<sluice_model::Batch> {
     let channel = |version: &str| {
         let name = sluice_model::Name::from_text("SCAN");
-        let mut channel = sluice_model::Channel::new(name, "laser", sluice_model::Encoding::Vel);
-        channel.metadata.insert("version".into(), version.into());
+        let mut channel = Channel::new(name, "laser", sluice_model::Encoding::Vel);
+        by.set(&mut channel, version);
         context.channels.intern(channel).unwrap()
     };
     let (old, new) = (channel("101"), channel("102"));
@@ -99,7 +124,7 @@ fn of_two_versions(context: &SinkContext) -> Vec<sluice_model::Batch> {
 }
 
 /// The number of each event, and the version of its channel.
-fn versions(path: &Path) -> Vec<(i64, Option<String>)> {
+fn versions(path: &Path, by: Difference) -> Vec<(i64, Option<String>)> {
     let (source, context) = (source(path), ReadContext::standalone("test"));
     let mut found = Vec::new();
     for split in source.splits(u64::MAX, &Query::default()).unwrap() {
@@ -107,7 +132,7 @@ fn versions(path: &Path) -> Vec<(i64, Option<String>)> {
         while let Some(batch) = reader.next_batch().unwrap() {
             found.extend(batch.iter().map(|event| {
                 let channel = context.channels.get(event.channel);
-                (event.sequence, channel.metadata.get("version").cloned())
+                (event.sequence, by.get(&channel))
             }));
         }
     }
@@ -117,19 +142,34 @@ fn versions(path: &Path) -> Vec<(i64, Option<String>)> {
 #[test]
 fn channels_of_one_name_and_source_stay_separate() {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["by-channel.parquet", "by-time.parquet", "tables/"] {
-        let (path, context) = (folder.path().join(name), context(64 << 20));
-        let order = if name == "by-time.parquet" { "time" } else { "channel" };
-        let options = json!({ "path": path, "order": order, "row_group_rows": 130 });
-        assert_eq!(write(options, of_two_versions(&context), &context).unwrap(), 500);
-        let mut found = versions(&path);
-        found.sort();
-        for (number, version) in &found {
-            let expected = if -number % 7 == 3 { "101" } else { "102" };
-            assert_eq!(version.as_deref(), Some(expected), "{name}: {number}");
+    for by in [Difference::Metadata, Difference::Type] {
+        for name in ["by-channel.parquet", "by-time.parquet", "tables/"] {
+            let (path, context) = (folder.path().join(format!("{by:?}/{name}")), context(64 << 20));
+            let order = if name == "by-time.parquet" { "time" } else { "channel" };
+            let options = json!({ "path": path, "order": order, "row_group_rows": 130 });
+            assert_eq!(write(options, of_two_versions(&context, by), &context).unwrap(), 500);
+            let mut found = versions(&path, by);
+            found.sort();
+            for (number, version) in &found {
+                let expected = if -number % 7 == 3 { "101" } else { "102" };
+                assert_eq!(version.as_deref(), Some(expected), "{by:?}, {name}: {number}");
+            }
+            assert_eq!(found.len(), 500);
         }
-        assert_eq!(found.len(), 500);
     }
+}
+
+#[test]
+fn a_second_channel_of_a_name_after_the_first_row_group_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = context(64 << 20);
+    let mut batches = of_two_versions(&context, Difference::Type);
+    let first = batches[0].channels()[0];
+    batches[0] = batches[0].retain(|row| batches[0].channels()[row] == first);
+    let options = json!({ "path": folder.path().join("all.parquet"), "row_group_rows": 10 });
+    let error = write(options, batches, &context).unwrap_err().to_string();
+    let wanted = "differ in their encoding, type or metadata";
+    assert!(error.contains(wanted) && error.contains("all.parquet"), "{error}");
 }
 
 #[test]

@@ -73,6 +73,39 @@ fn a_flipped_bit_of_the_footer_never_panics() {
 }
 
 #[test]
+fn rows_come_back_whatever_a_page_index_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.parquet");
+    let (events, bytes) = table(&path, 60);
+    let (checksum, footer) = (checksum_start(&bytes), footer_start(&bytes));
+    let first = bytes[checksum..].first_chunk::<16>().unwrap()[8..].try_into().unwrap();
+    let first = u64::from_le_bytes(first) as usize;
+    // As other programs write tables: without a checksum.
+    let mut unchecked = bytes.clone();
+    unchecked[checksum..footer].fill(0);
+    let mut unread = 0;
+    for bit in sample_positions((checksum - first) * 8, 150) {
+        let (at, bit) = (first + bit / 8, bit % 8);
+        let contents = |mut wrong: Vec<u8>| {
+            wrong[at] ^= 1 << bit;
+            overwrite(&path, &wrong).unwrap();
+            read(&path).unwrap()
+        };
+        let with_checksum = contents(bytes.clone());
+        assert_eq!(with_checksum.events, events, "byte {at} bit {bit}");
+        let [(.., reason)] = &with_checksum.damage[..] else { panic!("{with_checksum:?}") };
+        assert!(reason.starts_with("the footer is damaged"), "{reason}");
+        let without = contents(unchecked.clone());
+        let cannot = |reason: &String| reason.starts_with("the page index cannot be read");
+        if without.damage.iter().any(|(.., reason)| cannot(reason)) {
+            assert_eq!(without.events, events, "byte {at} bit {bit}");
+            unread += 1;
+        }
+    }
+    assert!(unread > 0);
+}
+
+#[test]
 fn negative_places_are_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("all.parquet");
