@@ -201,6 +201,34 @@ fn a_wrong_byte_in_a_seek_table_is_damage_and_costs_no_event() {
 }
 
 #[test]
+fn a_wrong_byte_in_the_seek_table_of_compressed_text_is_damage_and_costs_no_event() {
+    let folder = folder();
+    for (name, payload) in [("out.jsonl.zst", "payload=true"), ("out.csv.zst", "payload=hex")] {
+        let convert = ["convert", "in.lcm", "--to", name, "--sink-option", payload];
+        run_sluice(&folder, &convert).expect(0);
+        run_sluice(&folder, &["verify", name]).expect(0);
+        let (good, whole) = (folder.read(name), lines(&folder, name, 0));
+        let count = u32::from_le_bytes(*good[good.len() - 9..].first_chunk().unwrap()) as usize;
+        let table = good.len() - 17 - count * 8;
+        // The lengths of the first frame, and the count.
+        for at in [table + 8, table + 13, good.len() - 9] {
+            let mut bad = good.clone();
+            bad[at] ^= 16;
+            folder.write(name, bad);
+            let verified = run_sluice(&folder, &["verify", name]).expect(3).text();
+            assert!(verified.contains("the seek table"), "byte {at} of {name}: {verified}");
+        }
+        assert!(lines(&folder, name, 3) == whole, "{name}");
+        // Other programs make none.
+        folder.write(name, &good[..table]);
+        run_sluice(&folder, &["verify", name]).expect(0);
+    }
+    let twice = folder.read("out.jsonl.zst").repeat(2);
+    folder.write("twice.jsonl.zst", twice);
+    run_sluice(&folder, &["verify", "twice.jsonl.zst"]).expect(0);
+}
+
+#[test]
 fn a_compressed_log_of_which_nothing_is_left_is_cut_off() {
     let folder = Folder::new();
     for name in ["log.lcm.zst", "log.vel.zst", "log.mcap.zst"] {

@@ -28,6 +28,8 @@ pub const DEFAULT_LEN: usize = 1 << 20;
 pub const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// The magic of our skippable frames, including the seek table.
 pub(crate) const SKIPPABLE: [u8; 4] = [0x5e, 0x2a, 0x4d, 0x18];
+/// The longest header of a frame.
+const LONGEST_HEADER: usize = 18;
 /// The length of the header of a skippable frame.
 pub const SKIPPABLE_HEADER: u64 = 8;
 
@@ -239,6 +241,52 @@ fn spans(table: &[u8], each: usize) -> Option<Vec<FrameSpan>> {
     entries.chunks_exact(each).map(span).collect()
 }
 
+/// How the seek table at the end of a file contradicts the headers of its frames. `None` if it does
+/// not, or there is none.
+///
+/// Reads the table, and the first bytes of each frame.
+pub fn table_fault(log: &mut LogFile) -> Result<Option<String>, Error> {
+    let Some(len) = log.len() else { return Ok(None) };
+    let ends_with_magic = |log: &mut LogFile, end: u64| {
+        let (mut magic, at) = ([0; FOOTER_MAGIC.len()], end.checked_sub(FOOTER_MAGIC.len() as u64));
+        let read = at.map_or(Ok(0), |at| log.read_at(at, &mut magic))?;
+        Ok::<_, Error>(read == magic.len() && magic == FOOTER_MAGIC)
+    };
+    if !ends_with_magic(log, len)? {
+        return Ok(None);
+    }
+    let Some((spans, table)) = seek_table(log)? else {
+        return Ok(Some("it cannot be read".to_owned()));
+    };
+    // Positions count from the start of the file that the table was made for: `cat` may have put
+    // others in front of it.
+    let base = table - spans.last().map_or(0, FrameSpan::end);
+    if base > 0 && !ends_with_magic(log, base)? {
+        return Ok(Some(format!("its frames have {} bytes, and the file {table}", table - base)));
+    }
+    for (number, span) in (1..).zip(&spans) {
+        let (start, content_len) = (base + span.start, span.content_len);
+        let mut header = [0; LONGEST_HEADER];
+        let read = log.read_at(start, &mut header)?;
+        if !is_header_of(span, header.get(..read).unwrap_or_default()) {
+            return Ok(Some(format!(
+                "frame {number}, of {content_len} bytes uncompressed, is not at byte {start}"
+            )));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a frame that starts with these bytes may be the one in the table, which may have
+/// skippable frames as ones without content.
+fn is_header_of(span: &FrameSpan, header: &[u8]) -> bool {
+    let (len, content_len) = (u64::from(span.compressed_len), u64::from(span.content_len));
+    match skippable_len(header) {
+        Some(skipped) => (skipped, 0) == (len, content_len),
+        None => header.starts_with(&MAGIC) && content_size(header).is_none_or(|n| n == content_len),
+    }
+}
+
 /// The seek table of a file that is being written.
 #[derive(Clone, Debug, Default)]
 pub struct SeekTableBuilder(Vec<u8>);
@@ -388,6 +436,45 @@ mod tests {
         }
         for cut in 0..len {
             assert_eq!(read_table(&good[..cut]), None, "{cut}");
+        }
+    }
+
+    fn fault(bytes: &[u8]) -> Option<String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        table_fault(&mut LogFile::open_plain(file.path()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn any_wrong_byte_of_a_seek_table_contradicts_the_frames() {
+        let good = seekable(3);
+        let (_, table) = read_table(&good).unwrap();
+        // Behind another file, too.
+        for front in [vec![], seekable(2)] {
+            for at in table as usize..good.len() - FOOTER_MAGIC.len() {
+                let mut bad = good.clone();
+                bad[at] ^= 1;
+                let fault = fault(&[&front[..], &bad].concat());
+                // This is not a reserved flag.
+                assert_eq!(fault.is_none(), at == good.len() - 5, "{at}: {fault:?}");
+            }
+        }
+        // Sound, without a table, a frame that the table does not have, and one that is missing.
+        assert_eq!((fault(&good), fault(&good[..table as usize])), (None, None));
+        let frame = frame_len(&good).unwrap();
+        assert!(fault(&[&good[..frame], &good].concat()).unwrap().contains("its frames have"));
+        assert!(fault(&good[frame..]).unwrap().contains("cannot be read"));
+    }
+
+    #[test]
+    fn a_seek_table_may_have_skippable_frames() {
+        let (frame, skipped) = (compress(&[7; 100], 3).unwrap(), skippable(b"index").unwrap());
+        for (content_len, is_right) in [(0, true), (5, false)] {
+            let mut table = SeekTableBuilder::default();
+            table.push(skipped.len(), content_len).unwrap();
+            table.push(frame.len(), 100).unwrap();
+            let fault = fault(&[&skipped[..], &frame, &table.finish()].concat());
+            assert_eq!(fault.is_none(), is_right, "{fault:?}");
         }
     }
 

@@ -176,7 +176,8 @@ impl RecordFormat {
 
     /// Classifies the start of `bytes` as a record that ends after `end`, where the first sync word
     /// is: at the first of the next sync words, or at the end of the log, where its checksum is
-    /// correct. `None` if it is wrong at all of these.
+    /// correct. `None` if it is wrong at all of these, or up to where two records with correct
+    /// checksums end: these are not part of it, and readers of live logs need not wait for more.
     ///
     /// It must not end later, even if it is rejected there: after an intact record, some CRCs start
     /// anew, so that they are correct after the next one, too.
@@ -190,8 +191,9 @@ impl RecordFormat {
     ) -> Option<Classification> {
         let most = self.max_len.min(LONG_RECORD).saturating_add(self.sync.needle().len());
         let searched = bytes.get(..most).unwrap_or(bytes);
+        let mut intact = 0;
         for _ in 0..MAX_INNER_SYNCS {
-            let from = end.checked_add(1)?;
+            let (start, from) = (end, end.checked_add(1)?);
             match self.sync.find(searched.get(from..).unwrap_or_default()) {
                 Some(at) => end = from + at,
                 None if bytes.len() >= most => return None,
@@ -201,6 +203,13 @@ impl RecordFormat {
             }
             if kind.1.has_correct_checksum(bytes.get(..end)?) {
                 return Some(self.classify_len(kind, bytes, end as i128));
+            }
+            let next = bytes.get(start..end)?;
+            let kind = self.kind_of(next).and_then(|number| self.kinds.get(number));
+            let is_intact = kind.is_some_and(|kind| kind.has_correct_checksum(next));
+            intact = if is_intact { intact + 1 } else { 0 };
+            if intact == INTACT_SUCCESSORS {
+                return None;
             }
         }
         None
@@ -438,6 +447,8 @@ fn next_search(bytes: &[u8], most: usize) -> usize {
 const FIRST_SEARCH: usize = 256;
 /// How many sync words a record may contain.
 const MAX_INNER_SYNCS: usize = 8;
+/// How many consecutive records with correct checksums do not belong to the record before them.
+const INTACT_SUCCESSORS: usize = 2;
 /// The weakest checksum that may tell where such a record ends: with weaker ones, damaged records
 /// would swallow intact ones.
 const MIN_CHECKSUM_BITS: usize = 16;

@@ -12,6 +12,7 @@ mod file;
 mod jsonl;
 mod leading_columns;
 mod line;
+mod seek_table;
 mod table;
 mod templates;
 mod text;

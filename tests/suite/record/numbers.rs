@@ -1,6 +1,8 @@
 //! Several recordings with one name.
 
-use crate::kit::{Folder, run_sluice};
+use sluice_kit::contract::trials;
+
+use crate::kit::{Folder, ProgramOutput, run_sluice};
 use crate::recorder::{Recorder, Sender};
 
 #[test]
@@ -25,4 +27,32 @@ fn recordings_with_one_name_take_different_numbers() {
         assert!(files.len() >= 4 * 10, "{names:?}");
         run_sluice(&folder, &[&["verify"], &files[..]].concat()).expect(0);
     }
+}
+
+#[test]
+fn recordings_that_start_at_once_in_a_new_folder_take_different_numbers() {
+    let sender = Sender::new();
+    for _ in 0..trials(5, 100) {
+        let folder = Folder::new();
+        let record = || sender.record(&folder, &["--to", "new/a.lcm", "--increment"]);
+        let recorders = std::thread::scope(|scope| {
+            let start = |command| scope.spawn(move || Recorder::start(command));
+            [record(), record()].map(start).map(|recorder| recorder.join().unwrap())
+        });
+        for recorder in recorders {
+            recorder.stop().expect(0);
+        }
+        for name in ["new/a.lcm.00", "new/a.lcm.01"] {
+            assert!(folder.at(name).is_file(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_recording_that_cannot_start_leaves_no_new_folder() {
+    let folder = Folder::new();
+    let too_long = format!("new/deep/{}.lcm", "a".repeat(300));
+    let output = Sender::new().record(&folder, &["--to", &too_long]).output().unwrap();
+    ProgramOutput::from_output(output).expect(1).expect_stderr("aaaa");
+    assert_eq!(folder.names(), [""; 0]);
 }

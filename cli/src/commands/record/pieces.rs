@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Zoned;
-use sluice_io::output::ReservedName;
+use sluice_io::output::{ReservedName, sync_folder};
+use sluice_io::store::is_address;
 use sluice_model::Error;
 use sluice_pipeline::run::{self, PieceProgress, Stop};
 
@@ -41,6 +42,7 @@ pub(super) struct State {
     reserves_names: bool,
     /// The folder of the next file, while other recordings must not choose names in it.
     locked: Option<File>,
+    created: CreatedFolders,
     /// The name of the current file.
     current: PathBuf,
     /// That file, if it grows under its name.
@@ -56,6 +58,7 @@ impl State {
             reserved: None,
             reserves_names,
             locked: None,
+            created: CreatedFolders::default(),
             current: PathBuf::new(),
             watched: None,
         })
@@ -120,10 +123,9 @@ impl WatchedFile {
 /// as long as it runs.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Locks the folder of this file, if possible: two recordings would choose the same free number.
-fn lock_folder(target: &Path) -> Option<File> {
-    let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let folder = File::open(parent.unwrap_or(Path::new("."))).ok()?;
+/// Locks a folder, if possible: two recordings would choose the same free number.
+fn lock_folder(folder: &Path) -> Option<File> {
+    let folder = File::open(folder).ok()?;
     let started = Instant::now();
     while let Err(TryLockError::WouldBlock) = folder.try_lock() {
         if started.elapsed() >= LOCK_TIMEOUT {
@@ -132,6 +134,41 @@ fn lock_folder(target: &Path) -> Option<File> {
         std::thread::sleep(Duration::from_millis(1));
     }
     Some(folder)
+}
+
+/// The folders that were created for the files of a recording, so that they could be locked. Those
+/// without a file are removed again.
+#[derive(Default)]
+struct CreatedFolders(Vec<PathBuf>);
+
+impl CreatedFolders {
+    /// Creates a folder if it is missing. Opening the output reports why it cannot be created.
+    fn create(&mut self, folder: &Path) {
+        if is_address(folder) {
+            return;
+        }
+        let missing = folder.ancestors().take_while(|f| !f.as_os_str().is_empty() && !f.exists());
+        let missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
+        if !missing.is_empty() {
+            drop(fs::create_dir_all(folder));
+        }
+        for created in missing.into_iter().rev().filter(|folder| folder.is_dir()) {
+            sync_folder(folder_of(&created));
+            self.0.push(created);
+        }
+    }
+}
+
+impl Drop for CreatedFolders {
+    fn drop(&mut self) {
+        self.0.iter().rev().for_each(|folder| drop(fs::remove_dir(folder)));
+    }
+}
+
+/// The folder of a file.
+fn folder_of(file: &Path) -> &Path {
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
 }
 
 impl PieceLimits {
@@ -161,7 +198,10 @@ impl run::PiecePolicy for PieceCutter {
     fn name(&self, target: &Path) -> Result<PathBuf, Error> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (target, now) = (target.to_string_lossy(), Zoned::now());
-        state.locked = lock_folder(Path::new(&state.naming.base(&target, &now)?));
+        let base = PathBuf::from(state.naming.base(&target, &now)?);
+        // Recordings that start at once must lock the same folder.
+        state.created.create(folder_of(&base));
+        state.locked = lock_folder(folder_of(&base));
         let name = state.naming.next(&target, &now)?;
         let continues = state.naming.existing == ExistingOutput::Continue;
         let existing = fs::metadata(&name).ok().filter(|meta| continues && meta.is_file());

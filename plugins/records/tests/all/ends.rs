@@ -1,9 +1,13 @@
 //! Where the first record starts if the log's start is damaged, and where undescribed records end.
 
-use serde_json::Value;
-use sluice_records::fuzzing::Algorithm;
+use std::path::Path;
 
-use crate::reading::{places, read, toml};
+use serde_json::Value;
+use sluice_kit::window::ReadAt;
+use sluice_model::Error;
+use sluice_records::fuzzing::{Algorithm, tile_at};
+
+use crate::reading::{places, read, source, toml};
 
 #[test]
 fn a_log_that_does_not_start_with_its_magic_is_damage_up_to_the_first_record() {
@@ -172,5 +176,44 @@ fn an_intact_record_that_does_not_match_its_kind_contains_no_other_one() {
             assert_eq!((*at, *len), (start, short_len), "{name} {short:?}: {reason}");
             assert!(reason.contains("its fields need at least 4 bytes"), "{name}: {reason}");
         }
+    }
+}
+
+/// Bytes, and how far they were read.
+struct ReachedBytes<'b>(&'b [u8], u64);
+
+impl ReadAt for ReachedBytes<'_> {
+    fn read_at(&mut self, pos: u64, into: &mut [u8]) -> Result<usize, Error> {
+        self.1 = self.1.max(pos + into.len() as u64);
+        self.0.read_at(pos, into)
+    }
+}
+
+#[test]
+fn a_damaged_record_is_reported_once_two_intact_ones_have_followed() {
+    let crc = (Algorithm::Crc32, 32);
+    let records = (0..9).map(|t| record_ended_by_sync(t, &[7; 990], crc));
+    let mut log: Vec<u8> = records.flatten().collect();
+    log[500] ^= 1;
+    let mut log = ReachedBytes(&log, 0);
+    let source = source(&ended_by_sync("crc32", 32), Path::new("-"));
+    let tile = tile_at(&source, &mut log, 0).unwrap().unwrap();
+    assert!(tile.damage.is_some());
+    assert_eq!(tile.range, 0..1000);
+    // Three records and a sync word, as a number of bytes to wait for that doubles.
+    assert_eq!(log.1, 4096);
+}
+
+#[test]
+fn two_intact_records_in_another_one_do_not_split_it_but_three_do() {
+    let crc = (Algorithm::Crc32, 32);
+    for (count, expected) in [(2, (3, 0)), (3, (4, 2))] {
+        let inner = record_ended_by_sync(7, b"inner", crc).repeat(count);
+        let payloads = [b"first".to_vec(), inner, b"last".to_vec()];
+        let records = payloads.iter().zip(1..).map(|(p, t)| record_ended_by_sync(t, p, crc));
+        let log: Vec<u8> = records.flatten().collect();
+        let found = read(&ended_by_sync("crc32", 32), &log);
+        let counts = (found.events.len(), found.damage.len());
+        assert_eq!(counts, expected, "{count}: {:?}", found.damage);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use sluice_io::files::InputContent;
@@ -17,6 +18,7 @@ use sluice_model::{
 use super::columns::CsvColumns;
 use super::options::CsvSource;
 use super::scan::{Cell, RowScan, scan};
+use crate::seek_table;
 
 /// How much of a file to read to learn its columns, unless rows may be longer.
 const HEAD_LEN: usize = 64 << 10;
@@ -29,6 +31,9 @@ pub(super) struct CellReader<'s> {
     rows: Option<FramedReader<RowFraming<'s>>>,
     options: &'s CsvSource,
     columns: Option<Arc<CsvColumns>>,
+    /// A compressed file whose seek table is not compared yet.
+    packed: Option<PathBuf>,
+    context: ReadContext,
 }
 
 impl<'s> CellReader<'s> {
@@ -39,6 +44,8 @@ impl<'s> CellReader<'s> {
         context: &ReadContext,
     ) -> Result<Self, Error> {
         let mut log = context.open_log(&split.input, InputContent::Marked)?;
+        let packed = (!log.is_seekable()).then(|| split.input.clone());
+        let context = context.clone();
         let longest = usize::try_from(options.max_row.0).unwrap_or(usize::MAX);
         let mut head = vec![0; HEAD_LEN.max(longest)];
         let read = log.read_at(0, &mut head)?;
@@ -51,7 +58,7 @@ impl<'s> CellReader<'s> {
                 let input: Arc<str> = split.input.to_string_lossy().into();
                 context.damage.report(Damage::new(&input, read as u64, 0, reason));
             }
-            return Ok(Self { rows: None, options, columns: None });
+            return Ok(Self { rows: None, options, columns: None, packed, context });
         };
         let entry = match entry {
             SplitStart::At(at) => SplitStart::At(at.max(columns.first_row)),
@@ -66,8 +73,8 @@ impl<'s> CellReader<'s> {
             channels: Arc::clone(&context.channels),
             cache: HashMap::new(),
         };
-        let rows = FramedReader::new(log, split, entry, framing, context)?;
-        Ok(Self { rows: Some(rows), options, columns: Some(columns) })
+        let rows = FramedReader::new(log, split, entry, framing, &context)?;
+        Ok(Self { rows: Some(rows), options, columns: Some(columns), packed, context })
     }
 
     /// `batch` with the fields of its events.
@@ -94,6 +101,12 @@ impl<'s> CellReader<'s> {
 impl Reader for CellReader<'_> {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
         let batch = self.rows.as_mut().map(FramedReader::next_batch).transpose()?.flatten();
+        if batch.is_none()
+            && let Some(path) = self.packed.take()
+        {
+            let end = self.seam().ended.unwrap_or_default();
+            seek_table::report_fault(&path, end, &self.context)?;
+        }
         match (batch, &self.columns) {
             (Some(batch), Some(columns)) if columns.has_fields() => {
                 self.with_fields(batch, columns).map(Some)

@@ -12,7 +12,7 @@ use sluice_model::{
 };
 
 use super::event::{EventHead, EventLines, LineContent};
-use crate::without_mark;
+use crate::{seek_table, without_mark};
 
 /// Reads one split of a file of JSON lines.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl JsonLineReader {
                 if self.pass_gap()? {
                     continue;
                 }
-                self.end_early();
+                self.end_early()?;
                 break;
             };
             if let Some(head) = self.event(line, &mut payloads)? {
@@ -146,12 +146,15 @@ impl JsonLineReader {
     }
 
     /// Handles a file that ends before the split does, and cancellation.
-    fn end_early(&mut self) {
+    fn end_early(&mut self) -> Result<(), Error> {
         self.done = true;
         if self.lines.log().is_cancelled() {
-            return;
+            return Ok(());
         }
         let at = self.lines.position();
+        if !self.lines.log().is_seekable() {
+            seek_table::report_fault(self.lines.log().path(), at, &self.context)?;
+        }
         // Each split reports its own part.
         let from = at.max(self.start);
         if from < self.expected && self.lines.log().is_shorter_than(self.expected) {
@@ -159,6 +162,7 @@ impl JsonLineReader {
                 (self.expected - from, "the file became shorter while it was read");
             self.context.damage.report(Damage::new(&self.input, from, length, reason));
         }
+        Ok(())
     }
 }
 
