@@ -2,6 +2,7 @@
 
 mod sniffing;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -83,10 +84,10 @@ pub(crate) fn find_source_of_usable<'s>(
         Ok(plugin) => plugin,
         Err(differ) => {
             let (by_head, unknown) = sniff_all(shell, &files, SniffMethod::Head, failing)?;
-            let is_unknown = |input: &Input| unknown.iter().any(|(path, _)| *path == input.path);
+            let unknown: BTreeSet<&Path> = unknown.iter().map(|(path, _)| &**path).collect();
             // The source of the others would not be theirs.
             if failing == FailurePolicy::Continue
-                && known.iter().any(|(input, _)| is_unknown(input))
+                && known.iter().any(|(input, _)| unknown.contains(&*input.path))
             {
                 return Err(differ);
             }

@@ -5,9 +5,12 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use rustix::io::ioctl_fionread;
+
 use crate::kit::{
     BEGIN, Folder, LcmEvent, ProgramOutput, drive, log, report_skip, run_sluice, sluice,
 };
+use crate::live::{PATIENCE, until};
 
 /// The first bytes of files in these formats, and the advice in the error.
 fn foreign() -> Vec<(&'static str, Vec<u8>, &'static str)> {
@@ -202,7 +205,8 @@ fn a_stream_that_begins_with_few_bytes_is_detected_all_the_same() {
         let mut pipe = child.stdin.take().unwrap();
         for piece in [&bytes[..2], &bytes[2..7], &bytes[7..]] {
             pipe.write_all(piece).unwrap();
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            let is_read = || ioctl_fionread(&pipe).unwrap() == 0;
+            assert!(until(PATIENCE, is_read), "{name} is not read");
         }
         drop(pipe);
         ProgramOutput::from_output(child.wait_with_output().unwrap()).expect(0);

@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
 use super::running::EngineArgs;
-use super::values::{Assignment, assignment, channel_pattern, channel_type, duration, time};
+use super::values::{Assignment, assignment, channel_pattern, channel_type, time};
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
@@ -98,7 +98,7 @@ pub(crate) struct AlignArgs {
     pub(crate) align: Option<String>,
 
     /// How old a value may be. Rows without a value for some field are left out. Default: 100ms.
-    #[arg(long, value_name = "DURATION", requires = "align", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", requires = "align")]
     pub(crate) tolerance: Option<String>,
 
     /// Cut the rows into episodes, numbered in a field `episode`: gap=5s, where='vel[0] > 0.1',

@@ -178,6 +178,7 @@ Exit codes, the first that applies:
   1  a batch is incomplete: inputs failed, were interrupted or not started, it was killed or is
      still running, or its parts have not been merged
   1  no manifest names the file, and no source reads it
+  1  a log does not take a --source-option that others take
   2  invalid command line
   3  a log is damaged, or its index is wrong
   0  no differences and no damage")]

@@ -53,7 +53,7 @@ pub use format::ByteFormat;
 pub use loss::LossLog;
 pub use message::{MessageType, TypeKey};
 pub use name::Name;
-pub use pattern::{Pattern, Patterns};
+pub use pattern::{Pattern, Patterns, whole_name_regex};
 pub use payload_type::{PayloadForm, PayloadType};
 pub use plugin::{
     ChannelLog, ChannelQuery, DynSink, Fold, FoldQuery, LiveBatches, Map, MapQuery, OpenSink,

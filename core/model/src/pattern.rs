@@ -8,12 +8,14 @@ use regex::Regex;
 use regex::bytes::{Regex as BytesRegex, RegexBuilder};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sluice_io::escape::{escaped, printable_sentence};
 
 use crate::options::CHANNELS_FORMAT;
 
 /// A pattern of names: a glob (`POSE`, `CAM_*`, `BROOM_{L,R}`), or `re:` and a regular expression
 /// that must match the whole name (`re:CAM_[0-9]+`). Both match characters, of names that are not
-/// UTF-8 those of their [text](crate::Name::text).
+/// UTF-8 those of their [text](crate::Name::text). `\xNN` in a glob is such a byte. A name that is
+/// spelled like a glob is matched by it, among others (`L[0]` also matches `L0`, `L\[0\]` does not).
 #[derive(Clone, Debug)]
 pub struct Pattern {
     text: String,
@@ -36,10 +38,7 @@ impl Pattern {
     /// Parses a pattern. `Err` says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let form = match text.strip_prefix("re:") {
-            Some(regex) => Matcher::Regex(
-                Regex::new(&format!("^(?:{regex})$"))
-                    .map_err(|e| format!("`{regex}` is not a regular expression: {e}"))?,
-            ),
+            Some(regex) => Matcher::Regex(whole_name_regex(regex)?),
             // Most patterns are names, for which nothing needs to be compiled.
             None if !text.contains(GLOB_CHARACTERS) => Matcher::Name,
             None => Matcher::Glob(glob(text).map_err(|e| format!("`{text}` is not a glob: {e}"))?),
@@ -68,9 +67,39 @@ impl Pattern {
     }
 }
 
+/// A regular expression that must match the whole name. `Err` says what is wrong with it, in one
+/// line.
+pub fn whole_name_regex(text: &str) -> Result<Regex, String> {
+    // First as it is: `A)|(B` is invalid, but would be valid in parentheses.
+    let compiled = Regex::new(text).and_then(|_| Regex::new(&format!("^(?:{text})$")));
+    compiled.map_err(|error| {
+        let (text, reason) = (printable_sentence(text), reason(&error));
+        format!("`{text}` is not a regular expression: {reason}")
+    })
+}
+
+/// What is wrong with a regular expression, and where, unless it has several lines.
+fn reason(error: &regex::Error) -> String {
+    if let regex::Error::CompiledTooBig(limit) = error {
+        return format!("it needs more than {} MiB of memory", limit >> 20);
+    }
+    let text = error.to_string();
+    let Some((drawing, reason)) = text.rsplit_once("error: ") else { return text };
+    // Below a title and the expression, which is indented by four, carets mark the place.
+    let carets = drawing.lines().nth(2).and_then(|line| line.strip_prefix("    "));
+    match carets.filter(|line| line.chars().all(|c| matches!(c, ' ' | '^'))) {
+        Some(line) => {
+            format!("{reason}, at character {}", line.trim_end_matches('^').len() + 1)
+        }
+        None => reason.to_owned(),
+    }
+}
+
 fn glob(text: &str) -> Result<BytesRegex, String> {
+    // The backslash of `\xNN` is one of the name, not an escape of the `x`.
+    let literal = escaped(text.as_bytes()).replace(r"\x5c", r"\\");
     // A `*` also matches `/`: channel names are not paths.
-    let glob = GlobBuilder::new(text).literal_separator(false).build();
+    let glob = GlobBuilder::new(&literal).literal_separator(false).build();
     let glob = glob.map_err(|e| e.kind().to_string())?;
     // Over bytes, it compiles ten times as fast, and means the same without `?` and `[…]`.
     let is_over_bytes = !text.contains(['?', '[']);
@@ -188,6 +217,32 @@ mod tests {
     }
 
     #[test]
+    fn mistakes_in_regular_expressions_are_one_line_with_their_place() {
+        for (text, mistake) in [
+            ("(", "unclosed group, at character 1"),
+            (
+                "é[z-a]",
+                "invalid character class range, the start must be <= the end, at character 3",
+            ),
+            (
+                "CAM(?!_X).*",
+                "look-around, including look-ahead and look-behind, is not supported, \
+                 at character 4",
+            ),
+            (r"CAM\1", "backreferences are not supported, at character 4"),
+            ("(?P<n>a)(?P<n>b)", "duplicate capture group name, at character 13"),
+            // Valid in the parentheses that make it match whole names.
+            ("A)|(B", "unopened group, at character 2"),
+            ("a{9999}{9999}", "it needs more than 10 MiB of memory"),
+        ] {
+            let expected = format!("`{text}` is not a regular expression: {mistake}");
+            assert_eq!(Pattern::parse(&format!("re:{text}")).unwrap_err(), expected);
+        }
+        let of_lines = Pattern::parse("re:a\n(").unwrap_err();
+        assert_eq!(of_lines, r"`a\n(` is not a regular expression: unclosed group");
+    }
+
+    #[test]
     fn globs_count_characters() {
         let names = ["é", "日", "a", "\u{10ffff}", "", "éé", "aé", "\n"];
         let matched = |pattern: &str| -> Vec<&str> {
@@ -218,6 +273,34 @@ mod tests {
             assert!(is_match(pattern), "{pattern}");
         }
         assert!(!is_match("CAM?") && !is_match("re:CAM."));
+    }
+
+    #[test]
+    fn globs_name_bytes_that_are_not_utf8_by_their_escapes() {
+        let names = ["A\\xe9", "Axe9", "B\\xe9", "\\xff\\xfe", "\\xffB", "xffB", "\\", "A\\xE9"];
+        let matched = |pattern: &str| -> Vec<&str> {
+            let pattern = Pattern::parse(pattern).unwrap();
+            names.into_iter().filter(|name| pattern.matches(name)).collect()
+        };
+        assert_eq!(matched(r"A\xe9"), [r"A\xe9"]);
+        assert_eq!(matched(r"*\xe9"), [r"A\xe9", r"B\xe9"]);
+        assert_eq!(matched(r"?\xe9"), [r"A\xe9", r"B\xe9"]);
+        assert_eq!(matched(r"{A,B}\xe9"), [r"A\xe9", r"B\xe9"]);
+        assert_eq!(matched(r"{A\xe9,\xff*}"), [r"A\xe9", r"\xff\xfe", r"\xffB"]);
+        assert_eq!(matched(r"\xff*"), [r"\xff\xfe", r"\xffB"]);
+        // The backslash may be escaped, and escapes of anything else are those of globs.
+        assert_eq!(matched(r"A\\xe9*"), [r"A\xe9"]);
+        assert_eq!(matched(r"\\"), [r"\"]);
+        assert_eq!(matched(r"\xffB\*"), Vec::<&str>::new());
+        assert_eq!(matched(r"\Axe9"), ["Axe9"]);
+        assert!(Pattern::parse(r"\x5cxe9*").unwrap().matches(r"\x5cxe9"));
+    }
+
+    #[test]
+    fn a_name_spelled_like_a_glob_is_matched_by_it_and_alone_by_escapes() {
+        let matches = |pattern: &str, name: &str| Pattern::parse(pattern).unwrap().matches(name);
+        assert!(matches("L[0]", "L[0]") && matches("L[0]", "L0"));
+        assert!(matches(r"L\[0\]", "L[0]") && !matches(r"L\[0\]", "L0"));
     }
 
     #[test]

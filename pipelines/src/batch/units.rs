@@ -230,7 +230,7 @@ pub(super) fn batch_units(
         let has_name = input
             .path
             .to_str()
-            .is_some_and(|path| failure.is_none() || !files::is_glob_of_paths(Path::new(path)));
+            .is_some_and(|path| failure.is_none() || !files::is_only_glob(Path::new(path)));
         let outputs = match has_name {
             true => blueprint.outputs(&input.path, index, registry)?,
             false => Vec::new(),

@@ -9,7 +9,7 @@ use sluice_model::options::CHANNELS_FORMAT;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
     Batch, Channel, ChannelId, Channels, Error, Map, Name, OptionsError, Pattern, PerChannel,
-    RowsEffect, Stage, StageContext, plugin,
+    RowsEffect, Stage, StageContext, plugin, whole_name_regex,
 };
 
 /// Options of `rename`. `map` takes precedence over `channels`; `prefix`, `suffix` and `source`
@@ -107,8 +107,7 @@ impl RenameRule {
             let from = Pattern::parse(&from).map_err(|message| ("from", message))?;
             return Ok(Self::Glob { from, to });
         };
-        let whole = Regex::new(&format!("^(?:{regex})$"))
-            .map_err(|e| ("from", format!("`{regex}` is not a regular expression: {e}")))?;
+        let whole = whole_name_regex(regex).map_err(|message| ("from", message))?;
         match unknown_group(&to, &whole) {
             None => Ok(Self::Regex { from: whole, to }),
             Some(group) => Err((

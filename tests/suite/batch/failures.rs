@@ -310,6 +310,17 @@ fn globs_that_match_nothing_have_no_outputs_and_hide_no_input() {
 }
 
 #[test]
+fn globs_of_objects_that_cannot_be_listed_have_no_outputs() {
+    let folder = folder();
+    // This program reads no such addresses.
+    let inputs = ["convert", "s3://a/*.lcm", "s3://b/*.lcm", "in/1.lcm", "--keep-going"];
+    let to = ["--to", "out/{stem}.lcm", "--report", "report.json"];
+    run_sluice(&folder, &[&inputs[..], &to].concat()).expect(1);
+    let expected = ["failed", "failed", "done"];
+    assert_eq!(statuses(&json(&folder.read("report.json"))), expected);
+}
+
+#[test]
 fn run_goes_on_without_inputs_of_its_list_that_are_missing() {
     let folder = folder();
     let paths = "path = [\"in/1.lcm\", \"in/lost.lcm\", \"none/*.lcm\", \"in/[34].lcm\"]";

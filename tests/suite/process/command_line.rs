@@ -37,6 +37,35 @@ fn no_verb_runs_with_a_memory_of_nothing() {
 }
 
 #[test]
+fn a_mistake_in_a_channel_pattern_is_one_line() {
+    let refused = run_sluice(&folder_with_log(), &["cat", "in.lcm", "--channel", "re:(?!A).*"]);
+    refused.expect(2).expect_stderr(
+        "'--channel <GLOB>': `(?!A).*` is not a regular expression: look-around, including \
+         look-ahead and look-behind, is not supported, at character 1\n\n",
+    );
+}
+
+#[test]
+fn rows_may_tolerate_no_distance() {
+    let folder = Folder::new();
+    let events = ["0,A,0", "100000000,A,1", "250000000,A,2", "300000000,A,3"];
+    folder.write("in.csv", format!("timestamp_ns,channel,v\n{}\n", events.join("\n")));
+    let align = |tolerance: &str| {
+        let convert = ["convert", "in.csv", "--align", "10Hz", "-f", "A.v", "--to", "out.jsonl"];
+        let tolerance = ["--overwrite", "--tolerance", tolerance];
+        run_sluice(&folder, &[&convert[..], &tolerance].concat())
+    };
+    align("0").expect(0);
+    let rows = String::from_utf8(folder.read("out.jsonl")).unwrap();
+    assert_eq!(rows.lines().count(), 3, "{rows}");
+    for (tolerance, expected) in
+        [("2h", "expected a duration from 0 to 1h"), ("soon", "`soon` is not a duration")]
+    {
+        align(tolerance).expect(2).expect_stderr("--tolerance: ").expect_stderr(expected);
+    }
+}
+
+#[test]
 fn force_replaces_outputs_as_overwrite_does() {
     let folder = folder_with_log();
     folder.write("out.lcm", "of yesterday");

@@ -198,6 +198,25 @@ fn verify_finds_changed_files() {
 }
 
 #[test]
+fn verify_goes_on_behind_a_log_whose_source_does_not_take_an_option() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(1, 200)));
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "in.vel"]).expect(0);
+    folder.write("more.vel", folder.read("in.vel"));
+    let verify = ["verify", "in.vel", "in.lcm", "more.vel", "--source-option", "epoch=0s"];
+    let text = run_sluice(&folder, &verify).expect(1).text();
+    let lines: Vec<&str> = text.lines().collect();
+    let refused = "in.lcm: differs: --source-option epoch: `lcm-log` has no option `epoch`";
+    assert!(lines[0].starts_with("in.vel: ok") && lines[2].starts_with("more.vel: ok"), "{text}");
+    assert!(lines[1].starts_with(refused), "{text}");
+    // An option that the source of no log takes is a mistake of the command line.
+    for logs in [&["in.vel", "in.lcm"][..], &["in.vel", "in.lcm", "--from", "vel"]] {
+        let refused = run_sluice(&folder, &[&["verify", "--source-option", "x=1"], logs].concat());
+        assert_eq!(refused.expect(2).expect_stderr("has no option `x`").text(), "");
+    }
+}
+
+#[test]
 fn verify_compares_files_that_no_source_reads_with_their_manifest() {
     let folder = Folder::new();
     folder.write("in.lcm", log(&drive(1, 3)));

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use sluice_io::files;
 use sluice_kit::InputFaults;
 use sluice_model::{DynSink, Input, Plugin, PluginKind};
-use sluice_pipeline::batch;
 use sluice_pipeline::run::Options;
+use sluice_pipeline::{PipelineNode, batch};
 
 use crate::args::{FormatArgs, VerifyArgs};
 use crate::commands::generated;
@@ -31,12 +31,14 @@ pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> CommandResult {
     let logs = expand(args, shell)?;
     refuse_wrong_format(args, &logs, &format, shell)?;
     let reader = LogReader { format, allow_exec: args.allow_exec, shell };
-    // Other logs do not take wrong options either; that a log needs some concerns itself.
-    let has_options = args.format.describe.is_some() || !args.format.source_option.is_empty();
+    reader.refuse_wrong_options(&logs)?;
     for (path, found) in logs {
         let result = match found.and_then(|found| reader.verify(&found)) {
             Ok(result) => result,
-            Err(failure @ Failure::Options(_)) if has_options => return Err(failure),
+            // All logs are of this format.
+            Err(failure @ Failure::Options(_)) if reader.format.from.is_some() => {
+                return Err(failure);
+            }
             Err(failure @ (Failure::Description(_) | Failure::StdoutClosed)) => {
                 return Err(failure);
             }
@@ -128,6 +130,31 @@ struct LogReader<'s> {
 }
 
 impl LogReader<'_> {
+    /// Refuses options that the source of no log takes.
+    fn refuse_wrong_options(&self, found: &[FoundPath]) -> Result<(), Failure> {
+        let mut taken = Ok(());
+        if self.format.options.is_empty() {
+            return taken;
+        }
+        let found = found.iter().filter_map(|(_, found)| found.as_ref().ok());
+        for Input { path, .. } in found.filter(|found| is_log(&found.path, self.shell)) {
+            let source = self.format.source_for(path, self.shell);
+            match source.and_then(|source| self.source_node(source, path)) {
+                Ok(_) => return Ok(()),
+                Err(failure @ (Failure::Options(_) | Failure::Description(_))) => {
+                    taken = taken.and(Err(failure));
+                }
+                // A failure of the log, which is reported in its place.
+                Err(_) => {}
+            }
+        }
+        taken
+    }
+
+    fn source_node(&self, source: &Plugin, log: &Path) -> Result<PipelineNode, Failure> {
+        generated::source_node("sluice verify", &self.format, (source, log), self.shell)
+    }
+
     fn verify(&self, found: &Input) -> Result<VerifyResult, Failure> {
         let path = &found.path;
         if files::is_folder(path) {
@@ -171,8 +198,7 @@ impl LogReader<'_> {
         source: &Plugin,
         result: &mut VerifyResult,
     ) -> Result<(), Failure> {
-        let place = (source, &*log.path);
-        let node = || generated::source_node("sluice verify", &self.format, place, self.shell);
+        let node = || self.source_node(source, &log.path);
         let counting = DynSink::new(CensusSink::new(Arc::default(), TypeNames::default()));
         let found = Arc::new(InputFaults::collecting());
         let (allow_exec, input_faults) = (self.allow_exec, Arc::clone(&found));

@@ -122,9 +122,13 @@ pub fn folders(name: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(if has_file { Vec::new() } else { found })
 }
 
-/// Whether a name is a glob, and nothing has that name.
-pub fn is_glob_of_paths(name: &Path) -> bool {
-    is_glob(name.as_os_str()) && !store::is_address(name) && !name.exists()
+/// Whether a name is a glob, and no file, folder or object has that name. True on errors.
+pub fn is_only_glob(name: &Path) -> bool {
+    is_glob(name.as_os_str()) && !exists(name)
+}
+
+fn is_glob_of_paths(name: &Path) -> bool {
+    !store::is_address(name) && is_only_glob(name)
 }
 
 fn matches(name: &Path) -> Result<Vec<Input>, Error> {

@@ -230,10 +230,8 @@ fn read_table(
         rules.fields = checked_fields(rules.fields)?;
         let offset = span.start;
         let pattern = Pattern::parse(name.get_ref());
-        let pattern = pattern.map_err(|message| {
-            let message = without_drawing(&message).into_owned();
-            Mistake { span, message, help: None, detail: None }
-        })?;
+        let pattern =
+            pattern.map_err(|message| Mistake { span, message, help: None, detail: None })?;
         Ok(ChannelExpectation { pattern, offset, rules })
     };
     let channels = file.channels.into_iter().map(channel);
@@ -300,8 +298,7 @@ fn rendered(mistakes: &[Mistake], name: &str, text: &str) -> String {
 /// The parser's error with its place, in plain words.
 fn toml_mistake(error: &toml::de::Error, text: &str) -> Mistake {
     let span = error.span().unwrap_or(text.len()..text.len());
-    let message = without_drawing(error.message());
-    let message = message.lines().next().unwrap_or_default();
+    let message = error.message().lines().next().unwrap_or_default();
     let unknown = unknown_key(message);
     let help = unknown.and_then(|(key, known)| {
         let near = suggestion::nearest(key, &known).map(|near| format!("did you mean `{near}`?"));
@@ -313,13 +310,6 @@ fn toml_mistake(error: &toml::de::Error, text: &str) -> Mistake {
         None => plainly(message),
     };
     Mistake { span: first_line(span, text), message, help, detail: None }
-}
-
-/// A message without the drawing that mistakes in regular expressions come with.
-fn without_drawing(message: &str) -> Cow<'_, str> {
-    let drawn = message.split_once("regex parse error:");
-    let parts = drawn.and_then(|(what, drawing)| Some((what, drawing.rsplit_once("error: ")?.1)));
-    parts.map_or(message.into(), |(what, reason)| format!("{what}{reason}").into())
 }
 
 /// The key that `message` says is unknown, and the known ones.
@@ -385,7 +375,7 @@ mod tests {
         assert!(message.contains("not a duration"), "{message}");
         let (line, _, message, _) = mistake("[log]\ndamage = 0\n[channels.\"re:(\"]\n");
         assert_eq!(line, 3);
-        assert_eq!(message, "`(` is not a regular expression: unclosed group");
+        assert_eq!(message, "`(` is not a regular expression: unclosed group, at character 1");
         let (line, _, message, _) = mistake("[channels.A]\ntype = \"re:(\"\n");
         assert_eq!(line, 2);
         assert!(message.contains("`(` is not a regular expression: unclosed group"), "{message}");

@@ -73,6 +73,8 @@ fn names_without_an_object_are_errors() {
 fn an_object_whose_name_looks_like_a_glob_is_itself() {
     MEMORY.set("odd", "a[1].lcm", "x");
     assert_eq!(expand(&[at("odd", "a[1].lcm")]).unwrap()[0].bytes, Some(1));
+    assert!(!is_only_glob(&at("odd", "a[1].lcm")) && is_only_glob(&at("odd", "a[2].lcm")));
+    assert!(!is_only_glob(&at("odd", "none.lcm")));
 }
 
 #[test]
