@@ -74,7 +74,7 @@ fn a_channel_not_received_is_reported_with_those_received() {
     let all: u64 = drive(&folder).values().sum();
     let limit = (all / 4).to_string();
     for (strict, code) in [(&["--strict"][..], 2), (&[], 0)] {
-        let arguments = ["-c", "POES", "-c", "BROOM_L", "-n", &limit, "--idle-timeout", "2s"];
+        let arguments = ["-c", "POES", "-c", "BROOM_L", "-n", &limit];
         let spy = spy(&network, &folder, &[&arguments[..], strict].concat());
         play(&network, &folder, &["--speed", "0"]).expect(0);
         spy.end()
@@ -108,9 +108,10 @@ fn losses_are_reported_with_reasons_and_by_the_exit_code() {
     folder.write("drive.lcm", log(&(0..60).map(large).collect::<Vec<_>>()));
     // The system's buffer is too small for any of these messages.
     let url = format!("{URL}&recv_buf_size=4096");
-    let arguments = ["spy", &url, "--json", "--idle-timeout", "2s"];
+    let arguments = ["spy", &url, "--json"];
     let spy = Listener::start(network.sluice(&folder, &arguments), "listening");
     play(&network, &folder, &["--speed", "0"]).expect(0);
+    spy.signal(Signal::INT);
     let spied = spy.end().expect(3).expect_stderr("lost");
     let line = last_line(&spied);
     let losses = line["losses"].as_object().unwrap();
@@ -173,6 +174,7 @@ fn a_hub_says_where_it_listens_hands_on_and_ends_when_asked_to() {
     let hub = Listener::start(hub, "listening on tcpq://127.0.0.1:7700");
     let spy = network.sluice(&folder, &["spy", &url, "--json", "-n", "9"]);
     let spy = Listener::start(spy, "listening");
+    network.wait_for_hub(7700, 1);
     let arguments = ["play", "drive.lcm", "--to", &url, "--speed", "0"];
     ProgramOutput::from_output(network.sluice(&folder, &arguments).output().unwrap()).expect(0);
     let spied = last_line(&spy.end().expect(0));

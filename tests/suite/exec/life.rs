@@ -61,14 +61,16 @@ fn signal(run: &std::process::Child, signal: Signal) {
 #[test]
 fn a_program_that_does_nothing_is_ended_with_all_it_started() {
     let folder = with_log(9000);
-    let timeout = "timeout = \"300ms\"";
+    // Long enough for any machine to start the programs.
+    let timeout = "timeout = \"2s\"";
     for text in [
         source_pipeline(HANGS, timeout),
         sink_pipeline(HANGS, timeout),
         stage_pipeline(HANGS).replace("folder =", &format!("{timeout}\nfolder =")),
     ] {
-        assert_contains(&failure(&text, &folder), &["inactive for 0.3 s", "`timeout`"]);
+        assert_contains(&failure(&text, &folder), &["inactive for 2 s", "`timeout`"]);
         expect_gone(read_pid(&folder.at("child")));
+        fs::remove_file(folder.at("child")).unwrap();
     }
 }
 
@@ -271,7 +273,7 @@ fn a_child_of_a_sink_program_may_not_keep_its_output_open() {
     let folder = with_log(10);
     let command = r#"["sh", "-c", "cat > raw; sleep 1000 & echo $! > child"]"#;
     let message =
-        failure(&sink_pipeline(command, "path = \"${DIR}/out.txt\"\ntimeout = \"300ms\""), &folder);
+        failure(&sink_pipeline(command, "path = \"${DIR}/out.txt\"\ntimeout = \"2s\""), &folder);
     assert_contains(&message, &["a child of it kept its output open", "`timeout`"]);
     expect_gone(read_pid(&folder.at("child")));
 }
@@ -297,10 +299,10 @@ fn a_sink_may_do_without_the_mark_that_ends_its_events() {
 #[test]
 fn a_program_that_says_how_far_it_is_is_at_work() {
     let folder = with_log(10);
-    // Twice the timeout.
+    // More than the timeout.
     let command =
-        r#"["sh", "-c", "cat > raw; for n in 1 2 3 4 5 6 7 8; do sleep 0.25; echo $n >&2; done"]"#;
-    allowed(&sink_pipeline(command, "timeout = \"1s\""), &folder, 2).unwrap();
+        r#"["sh", "-c", "cat > raw; for n in 1 2 3 4 5 6 7; do sleep 0.5; echo $n >&2; done"]"#;
+    allowed(&sink_pipeline(command, "timeout = \"3s\""), &folder, 2).unwrap();
 }
 
 #[test]

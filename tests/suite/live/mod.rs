@@ -73,6 +73,22 @@ impl Network {
         assert!(until(PATIENCE, || members() >= count), "{count} programs never receive");
     }
 
+    /// Waits until a hub at this port has read all that these clients have sent so far, such as
+    /// subscriptions, which it does not confirm.
+    pub(crate) fn wait_for_hub(&self, port: u16, clients: usize) {
+        // The address, the state "established", and no bytes to read, as the system prints them.
+        let address = format!("{:08X}:{port:04X}", u32::from_ne_bytes([127, 0, 0, 1]));
+        let is_served = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words.get(1) == Some(&&*address)
+                && words.get(3) == Some(&"01")
+                && words.get(4).is_some_and(|queues| queues.ends_with(":00000000"))
+        };
+        let sockets = || std::fs::read_to_string(format!("/proc/{}/net/tcp", self.holder.id()));
+        let served = || sockets().unwrap().lines().filter(|line| is_served(line)).count();
+        assert!(until(PATIENCE, || served() == clients), "{clients} clients are not served");
+    }
+
     /// The program, to run in this network and this folder.
     pub(crate) fn sluice(&self, folder: &Folder, arguments: &[&str]) -> Command {
         self.enter(sluice(folder).args(arguments))

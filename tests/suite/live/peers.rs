@@ -189,7 +189,7 @@ fn messages_dropped_by_the_system_are_counted() {
     messages.push(("GAP", 8, 1500));
     messages.push(("LAST", 8, 0));
     folder.write("spec.json", spec(&messages));
-    let options = format!("url = \"{URL}&recv_buf_size=65536\"\nidle_timeout = 5\nduration = 60");
+    let options = format!("url = \"{URL}&recv_buf_size=65536\"");
     let listener = receive(&peers.network, &folder, &options);
     // It receives the first, loses those that follow, and continues before the last.
     let stopping = std::thread::scope(|scope| {
@@ -201,6 +201,7 @@ fn messages_dropped_by_the_system_are_counted() {
         publisher.join()
     });
     assert!(stopping.is_ok());
+    listener.signal(Signal::INT);
     let ran = listener.end();
     let (events, live) = (received_events(&folder), report(&folder)["sources"]["live"].clone());
     let lost = live["lost"].as_u64().unwrap();
@@ -216,7 +217,7 @@ fn we_receive_the_real_player_and_the_real_logger_receives_us() {
     let folder = Folder::new();
     let events: Vec<LcmEvent> = (0..50)
         .map(|n| {
-            LcmEvent::new(n, BEGIN + n * 2_000, if n % 3 == 0 { "A" } else { "B" }, &[n as u8; 40])
+            LcmEvent::new(n, BEGIN + n * 10_000, if n % 3 == 0 { "A" } else { "B" }, &[n as u8; 40])
         })
         .collect();
     folder.write("in.lcm", log(&events));
@@ -236,8 +237,8 @@ fn we_receive_the_real_player_and_the_real_logger_receives_us() {
     listener.end().expect(0);
     let heard = received_events(&folder);
     assert_eq!(plain(&heard), plain(&events));
-    // The player kept the gaps, as far as a busy machine allows.
-    assert!(heard[49].utime - heard[0].utime >= 98_000 - 5_000);
+    // The player kept the gaps, as far as a busy machine allows: only the first may be late.
+    assert!(heard[49].utime - heard[0].utime >= 490_000 / 2);
 
     let mut logger = peers.tool("lcm-logger");
     let theirs = folder.at("theirs.lcm");
@@ -289,9 +290,10 @@ fn a_recording_equals_that_of_the_real_logger() {
     assert_eq!((theirs.len(), ours.len()), (300, 300));
     for (theirs, ours) in theirs.iter().zip(&ours) {
         assert_eq!((&theirs.channel, &theirs.payload), (&ours.channel, &ours.payload));
-        // The logger uses the time of reading, we use the time at which the system received the
-        // message.
-        assert!((theirs.utime - ours.utime).abs() < 500_000, "{} {}", theirs.utime, ours.utime);
+        // The logger uses the time of reading, which a busy machine delays; we use the time at
+        // which the system received the message.
+        let apart = Duration::from_micros(theirs.utime.abs_diff(ours.utime));
+        assert!(apart < PATIENCE, "{} {}", theirs.utime, ours.utime);
     }
 }
 
@@ -309,8 +311,7 @@ fn the_real_client_talks_through_our_hub() {
     let client = Listener::start(client, "ready");
     let ours = ["record", url, "--to", "ours.lcm", "--limit", &count];
     let ours = Listener::start(peers.network.sluice(&folder, &ours), "listening");
-    // Subscriptions are not confirmed.
-    std::thread::sleep(Duration::from_millis(500));
+    peers.network.wait_for_hub(7700, 2);
     let sent = peers.publish_to(url, &folder);
     client.end().expect(0);
     ours.end().expect(0);

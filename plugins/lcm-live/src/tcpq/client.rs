@@ -298,6 +298,8 @@ pub(super) fn write_all_vectored(
 mod tests {
     use std::net::TcpListener;
 
+    use socket2::{Domain, Socket, Type};
+
     use super::*;
 
     const LONG: Duration = Duration::from_secs(20);
@@ -438,7 +440,8 @@ mod tests {
                 assert!(matches!(error, ClientError::Stalled(_)), "{error}");
                 assert!(matches!(client.publish(b"A", &payload), Err(ClientError::Closed { .. })));
             },
-            Duration::from_millis(200),
+            // Also that of the handshake.
+            Duration::from_secs(2),
         );
     }
 
@@ -465,9 +468,9 @@ mod tests {
 
     #[test]
     fn a_port_nobody_listens_on_is_reported() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
+        let silent = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        silent.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        let port = silent.local_addr().unwrap().as_socket().unwrap().port();
         let error = HubClient::connect("127.0.0.1", port, LONG).unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot connect to 127.0.0.1:{port}: ")), "{error}");
     }

@@ -254,11 +254,8 @@ fn a_client_that_never_reads_is_disconnected() {
 
 #[test]
 fn only_clients_that_break_the_protocol_are_disconnected() {
-    let limits =
-        HubLimits { handshake_timeout: Duration::from_millis(200), ..HubLimits::default() };
-    with_hub(limits, |hub, log| {
+    with_hub(HubLimits::default(), |hub, log| {
         let mut other = receiver(hub, &["A"]);
-        let _silent = TcpStream::connect(hub.local_addr()).unwrap();
         let mut web = TcpStream::connect(hub.local_addr()).unwrap();
         web.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         let mut of_type = raw(hub);
@@ -271,7 +268,6 @@ fn only_clients_that_break_the_protocol_are_disconnected() {
         cut.write_all(&[0, 0, 0, 1, 0]).unwrap();
         cut.shutdown(Shutdown::Write).unwrap();
         for words in [
-            "the handshake of an lcm client within 200ms, found nothing",
             "found 47 45 54 20 2f 20 48 54 (`GET / HT`)",
             "found type 9 (0x00000009) at byte 8 of the stream",
             "regular expression of 4278190080 bytes is longer than the 65536 allowed at byte 12",
@@ -284,6 +280,18 @@ fn only_clients_that_break_the_protocol_are_disconnected() {
         until(|| hub.counts().clients == 1);
         send(&mut other, "A", b"still here");
         assert_eq!(next(&mut other).1, b"still here");
+    });
+}
+
+#[test]
+fn a_silent_client_is_disconnected() {
+    let limits =
+        HubLimits { handshake_timeout: Duration::from_millis(200), ..HubLimits::default() };
+    with_hub(limits, |hub, log| {
+        let _silent = TcpStream::connect(hub.local_addr()).unwrap();
+        let line = log.line("the handshake of an lcm client within 200ms, found nothing");
+        assert!(line.contains(" was disconnected: "), "{line}");
+        until(|| hub.counts().clients == 0);
     });
 }
 
