@@ -1,6 +1,7 @@
 //! Computes sums, differences and products of integers of up to 32 bits in 64 bits. DataFusion
 //! computes them in the type of their operands, where they wrap around: `x * x` of 16 bits would be
-//! wrong from 182 on. Integers of 64 bits are left to it.
+//! wrong from 182 on. Differences of unsigned integers of 64 bits are signed, and exact. Other
+//! integers of 64 bits are left to it.
 
 use arrow_schema::DataType;
 use datafusion::common::DFSchema;
@@ -24,9 +25,26 @@ impl ExprPlanner for WideArithmetic {
         let is_widened = matches!(op, Plus | Minus | Multiply)
             && is_narrow(&left, schema)
             && is_narrow(&right, schema);
+        if !is_widened && op == Minus && is_unsigned(&left, schema) && is_unsigned(&right, schema) {
+            let exact = |operand| cast(operand, DataType::Decimal128(20, 0));
+            let difference = cast(exact(left) - exact(right), DataType::Int64);
+            return Ok(PlannerResult::Planned(difference));
+        }
         let wide = |operand| if is_widened { cast(operand, DataType::Int64) } else { operand };
         let (left, right) = (wide(left), wide(right));
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+    }
+}
+
+fn is_unsigned(operand: &Expr, schema: &DFSchema) -> bool {
+    use Operator::{Minus, Multiply, Plus};
+    match operand {
+        // None is: differences of unsigned integers are casts.
+        Expr::BinaryExpr(BinaryExpr { op: Minus, .. }) => false,
+        Expr::BinaryExpr(BinaryExpr { left, op: Plus | Multiply, right }) => {
+            is_unsigned(left, schema) && is_unsigned(right, schema)
+        }
+        operand => operand.get_type(schema).is_ok_and(|kind| kind.is_unsigned_integer()),
     }
 }
 
@@ -43,44 +61,59 @@ fn is_narrow(operand: &Expr, schema: &DFSchema) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
+    use crate::session::SessionOptions;
+    use crate::testing::printed_rows;
 
-    use arrow_array::RecordBatch;
-    use datafusion::arrow::util::pretty::pretty_format_batches;
-
-    use crate::session::{Session, SessionOptions};
-
-    fn answer(what: &str, kind: &str) -> String {
-        let session = Session::new(SessionOptions::default()).unwrap();
+    /// The only cell of the result, or the message.
+    fn answer(what: &str, kind: &str) -> Result<String, String> {
         let sql = format!(
             "with t as (select arrow_cast(x, '{kind}') as x, k from (values (100, 1), (3, 2)) t(x, \
              k)) select {what} from t"
         );
-        let mut batches: Vec<RecordBatch> = Vec::new();
-        let mut take = |batch| {
-            batches.push(batch);
-            Ok(())
-        };
-        session.run(&sql, &AtomicBool::new(false), &mut take).unwrap();
-        let table = pretty_format_batches(&batches).unwrap().to_string();
-        table.lines().nth(3).unwrap_or_default().trim_matches(['|', ' ']).to_owned()
+        let rows = printed_rows(&sql, SessionOptions::default())?;
+        Ok(rows.first().map(|row| row.concat()).unwrap_or_default())
     }
 
     #[test]
-    fn narrow_integers_do_not_wrap_around() {
-        for kind in ["Int8", "UInt8", "Int16", "UInt16", "Int32", "UInt32", "Int64"] {
+    fn integers_that_64_bits_can_hold_do_not_wrap_around() {
+        for kind in ["Int8", "UInt8", "Int16", "UInt16", "Int32", "UInt32", "Int64", "UInt64"] {
             for (what, expected) in [
                 ("max(x + x + x)", "300"),
                 ("max(x * x * x * x)", "100000000"),
                 ("min(x - x - x)", "-100"),
+                ("min(x + x - x * x)", "-9800"),
+                ("min(k - x)", "-99"),
                 ("sum(x * x)", "10009"),
                 ("max((x / x) * x + x)", "200"),
                 ("max(x * 3)", "300"),
                 ("min(d) from (select x - lag(x) over (order by k) as d from t) q --", "-97"),
                 ("max(x + x) as m from t group by x + x order by x + x desc --", "200"),
             ] {
-                assert_eq!(answer(what, kind), expected, "{what}, {kind}");
+                assert_eq!(answer(what, kind).as_deref(), Ok(expected), "{what}, {kind}");
             }
         }
+    }
+
+    #[test]
+    fn differences_of_unsigned_integers_are_exact_signed_integers() {
+        let greatest = "18446744073709551615";
+        for (what, expected) in [
+            ("arrow_typeof(x - x)", "Int64"),
+            ("arrow_typeof(sum(x) - sum(x))", "Int64"),
+            ("arrow_typeof(x - arrow_cast(k, 'UInt8'))", "Int64"),
+            ("(x - 3::bigint unsigned) / 2", "48"),
+            ("{greatest} - (x + 18446744073709551500)", "15"),
+            ("(x + 18446744073709551500) - {greatest}", "-15"),
+            ("x - (x + 9223372036854775808)", "-9223372036854775808"),
+            (
+                "max(x - y) from (select 5::bigint unsigned as x, null::bigint unsigned as y) q --",
+                "",
+            ),
+        ] {
+            let what = what.replace("{greatest}", greatest);
+            assert_eq!(answer(&what, "UInt64").as_deref(), Ok(expected), "{what}");
+        }
+        let message = answer(&format!("{greatest} - x"), "UInt64").unwrap_err();
+        assert!(message.contains("18446744073709551515 is out of range"), "{message}");
     }
 }

@@ -67,35 +67,20 @@ impl Extreme {
 }
 
 impl AggregateUDFImpl for Extreme {
-    fn name(&self) -> &str {
-        self.function.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.function.signature()
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.function.return_type(arg_types)
-    }
-
-    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        self.function.coerce_types(arg_types)
-    }
-
-    fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        self.function.accumulator(args)
-    }
-
-    fn create_sliding_accumulator(
-        &self,
-        args: AccumulatorArgs<'_>,
-    ) -> Result<Box<dyn Accumulator>> {
-        self.function.create_sliding_accumulator(args)
-    }
-
-    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        self.function.groups_accumulator_supported(args)
+    delegate_to_function! {
+        name() -> &str;
+        signature() -> &Signature;
+        return_type(types: &[DataType]) -> Result<DataType>;
+        coerce_types(types: &[DataType]) -> Result<Vec<DataType>>;
+        accumulator(args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>>;
+        create_sliding_accumulator(args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>>;
+        groups_accumulator_supported(args: AccumulatorArgs<'_>) -> bool;
+        is_descending() -> Option<bool>;
+        order_sensitivity() -> AggregateOrderSensitivity;
+        reverse_expr() -> ReversedUDAF;
+        value_from_stats(statistics: &StatisticsArgs<'_>) -> Option<ScalarValue>;
+        documentation() -> Option<&Documentation>;
+        set_monotonicity(kind: &DataType) -> SetMonotonicity;
     }
 
     fn create_groups_accumulator(
@@ -110,55 +95,18 @@ impl AggregateUDFImpl for Extreme {
             _ => return self.function.create_groups_accumulator(args),
         })
     }
-
-    fn is_descending(&self) -> Option<bool> {
-        self.function.is_descending()
-    }
-
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        self.function.order_sensitivity()
-    }
-
-    fn reverse_expr(&self) -> ReversedUDAF {
-        ReversedUDAF::Identical
-    }
-
-    fn value_from_stats(&self, statistics: &StatisticsArgs<'_>) -> Option<ScalarValue> {
-        self.function.value_from_stats(statistics)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.function.documentation()
-    }
-
-    fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
-        self.function.inner().set_monotonicity(data_type)
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
-
-    use arrow_array::RecordBatch;
-    use datafusion::arrow::util::pretty::pretty_format_batches;
-
-    use crate::session::{Session, SessionOptions};
+    use crate::session::SessionOptions;
+    use crate::testing::printed_rows;
 
     /// The rows of a query.
     fn rows(sql: &str, partitions: usize) -> Vec<String> {
         let options = SessionOptions { partitions, ..SessionOptions::default() };
-        let session = Session::new(options).unwrap();
-        let mut batches: Vec<RecordBatch> = Vec::new();
-        let mut take = |batch| {
-            batches.push(batch);
-            Ok(())
-        };
-        session.run(sql, &AtomicBool::new(false), &mut take).unwrap();
-        let table = pretty_format_batches(&batches).unwrap().to_string();
-        let rows = table.lines().skip(3).filter(|line| line.starts_with('|'));
-        let cells = rows.map(|row| row.replace('|', " ").replace(".0", ""));
-        cells.map(|row| row.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+        let rows = printed_rows(sql, options).unwrap();
+        rows.iter().map(|row| row.join(" ").replace(".0", "").trim_end().to_owned()).collect()
     }
 
     #[test]

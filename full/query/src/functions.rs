@@ -97,29 +97,15 @@ impl ScalarUDFImpl for OctetLength {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
-
-    use arrow_array::RecordBatch;
-    use datafusion::arrow::util::pretty::pretty_format_batches;
-
-    use crate::session::{Session, SessionOptions};
+    use crate::session::SessionOptions;
+    use crate::testing::printed_rows;
 
     fn answer(what: &str) -> Result<String, String> {
-        let session = Session::new(SessionOptions::default()).unwrap();
         let sql = format!(
             "with t as (select arrow_cast('éé', 'Binary') as b, 'éé' as s, X'ff' as f) \
              select {what} as x from t"
         );
-        let mut batches: Vec<RecordBatch> = Vec::new();
-        let mut take = |batch| {
-            batches.push(batch);
-            Ok(())
-        };
-        let done = session.run(&sql, &AtomicBool::new(false), &mut take);
-        done.map_err(|error| error.to_string())?;
-        let table = pretty_format_batches(&batches).unwrap().to_string();
-        let row = table.lines().nth(3).unwrap_or_default();
-        Ok(row.trim_matches(['|', ' ']).to_owned())
+        Ok(printed_rows(&sql, SessionOptions::default())?.concat().concat())
     }
 
     #[test]

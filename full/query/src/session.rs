@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use datafusion::common::config::ConfigOptions;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
@@ -27,6 +28,7 @@ use datafusion::execution::{
     FunctionRegistry, SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext,
 };
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
@@ -42,8 +44,10 @@ pub(crate) use interruption::{StopCheck, stoppable};
 pub(crate) use order_by::statement_to_plan;
 
 use crate::arithmetic::WideArithmetic;
+use crate::dates::TimesOfDates;
 use crate::extremes::{max, min};
 use crate::functions::octet_length;
+use crate::precedence::correct_statement;
 use crate::refusals::{check_numbers, check_subqueries, check_types};
 use crate::table::{Catalog, Findings, LogTables, ROOT_SCHEMA, ReadResources};
 
@@ -168,16 +172,13 @@ impl Session {
             .with_batch_size(options.batch_rows.max(1))
             .with_extension(Arc::clone(&resources));
         let settings = config.options_mut();
-        // Names keep their case: fields of messages are case-sensitive.
-        settings.sql_parser.enable_ident_normalization = false;
-        settings.sql_parser.collect_spans = true;
-        // A LIMIT after a subquery takes its first rows.
-        settings.sql_parser.enable_subquery_sort_elimination = false;
+        set_semantics(settings);
         settings.execution.sort_spill_reservation_bytes = (operator_memory / 8).min(10 << 20);
         let mut context =
             SessionContext::new_with_config_rt(config, runtime(&options, operator_memory)?);
         context.register_udf((*octet_length()).clone());
-        let registered = context.register_expr_planner(Arc::new(WideArithmetic));
+        let planners: [Arc<dyn ExprPlanner>; 2] = [Arc::new(WideArithmetic), Arc::new(TimesOfDates)];
+        let registered = planners.into_iter().try_for_each(|of| context.register_expr_planner(of));
         registered.map_err(|error| Error::from(QueryError::from_datafusion(error)))?;
         context.register_udaf((*min()).clone());
         context.register_udaf((*max()).clone());
@@ -437,6 +438,19 @@ async fn logical_plan(state: &SessionState, sql: &str) -> datafusion::error::Res
     Ok(plan)
 }
 
+/// Sets what decides the meaning of queries, in sessions and in stages.
+pub(crate) fn set_semantics(settings: &mut ConfigOptions) {
+    // Names keep their case: channels and fields of messages are case-sensitive.
+    settings.sql_parser.enable_ident_normalization = false;
+    settings.sql_parser.collect_spans = true;
+    // A LIMIT after a subquery takes its first rows.
+    settings.sql_parser.enable_subquery_sort_elimination = false;
+    // It would refuse queries that are right, for whether their `x IS TRUE` can be NULL.
+    settings.execution.skip_physical_aggregate_schema_check = true;
+    // It loses columns of joins on an expression of a field of a struct.
+    settings.optimizer.enable_leaf_expression_pushdown = false;
+}
+
 /// Parses a text of exactly one statement.
 fn statement(state: &SessionState, sql: &str) -> datafusion::error::Result<Statement> {
     let limit = state.config_options().sql_parser.recursion_limit.get();
@@ -444,7 +458,10 @@ fn statement(state: &SessionState, sql: &str) -> datafusion::error::Result<State
     let mut statements = parser.parse_statements()?;
     let plan_error = |what: &str| datafusion::error::DataFusionError::Plan(what.to_owned());
     match (statements.pop_front(), statements.len()) {
-        (Some(statement), 0) => Ok(statement),
+        (Some(mut statement), 0) => {
+            correct_statement(&mut statement);
+            Ok(statement)
+        }
         (None, _) => Err(plan_error("there is no query")),
         (Some(_), more) => Err(plan_error(&format!("one statement at a time: {more} more follow"))),
     }

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     Cte, Expr, GroupByExpr, Join, JoinConstraint, JoinOperator, NamedWindowExpr, PipeOperator,
     Query, Select, SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, SetOperator,
-    SetQuantifier, TableFactor, TableWithJoins, Visit, Visitor, WildcardAdditionalOptions,
+    SetQuantifier, TableFactor, TableWithJoins, UnaryOperator, Value, ValueWithSpan, Visit, Visitor,
+    WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
@@ -66,9 +67,43 @@ impl Visitor for SyntaxCheck {
                  text, `x ~ '^(a|b)$'`",
             ),
             Expr::Function(function) => calls::check_call(function),
+            Expr::Like { escape_char: Some(escape), .. }
+            | Expr::ILike { escape_char: Some(escape), .. } => refuse_if(
+                !matches!(&escape.value, Value::SingleQuotedString(text) if text == "\\"),
+                "ESCAPE is only supported with the backslash, which escapes without it, too: \
+                 `x like 'C\\_%'`",
+            ),
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match number(expr) {
+                Some(digits) => check_integer(digits, 1 << 63, "-"),
+                None => ControlFlow::Continue(()),
+            },
+            Expr::Value(_) => match number(expr) {
+                Some(digits) => check_integer(digits, u64::MAX, ""),
+                None => ControlFlow::Continue(()),
+            },
             _ => ControlFlow::Continue(()),
         }
     }
+}
+
+/// The digits of a number.
+fn number(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Value(ValueWithSpan { value: Value::Number(digits, _), .. }) => Some(digits),
+        _ => None,
+    }
+}
+
+/// Refuses integers that would be rounded to floating-point numbers.
+fn check_integer(digits: &str, max: u64, sign: &str) -> Refusal {
+    let is_integer = digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_integer || digits.parse::<u64>().is_ok_and(|value| value <= max) {
+        return ControlFlow::Continue(());
+    }
+    refuse(format!(
+        "the integer {sign}{digits} is beyond 64 bits: write `{sign}{digits}.0` for a \
+         floating-point number, or `'{sign}{digits}'::decimal(38, 0)`"
+    ))
 }
 
 pub(super) fn refuse(what: impl Into<String>) -> Refusal {

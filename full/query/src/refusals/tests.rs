@@ -2,12 +2,8 @@
 
 mod subqueries;
 
-use std::sync::atomic::AtomicBool;
-
-use arrow_array::RecordBatch;
-use datafusion::arrow::util::pretty::pretty_format_batches;
-
-use crate::session::{Session, SessionOptions};
+use crate::session::SessionOptions;
+use crate::testing::printed_rows;
 
 /// `t` has numbers, texts and times; `u` names some of the numbers.
 const TABLES: &str = "t(n, s, x, ts) as (values \
@@ -22,16 +18,8 @@ fn run(sql: &str) -> Result<Vec<String>, String> {
         (None, Some(rest)) => format!("with {TABLES}, {rest}"),
         _ => format!("with {TABLES} {sql}"),
     };
-    let session = Session::new(SessionOptions::default()).unwrap();
-    let mut batches: Vec<RecordBatch> = Vec::new();
-    let taken = session.run(&sql, &AtomicBool::new(false), &mut |batch| {
-        batches.push(batch);
-        Ok(())
-    });
-    taken.map_err(|error| error.to_string())?;
-    let table = pretty_format_batches(&batches).unwrap().to_string();
-    let rows = table.lines().skip(3).filter(|line| line.starts_with('|'));
-    Ok(rows.map(|row| row.split_whitespace().filter(|cell| *cell != "|").collect()).collect())
+    let rows = printed_rows(&sql, SessionOptions::default())?;
+    Ok(rows.into_iter().map(|row| row.concat()).collect())
 }
 
 #[track_caller]
@@ -334,14 +322,14 @@ fn intervals_that_are_the_same_in_all_rows_are_sorted_and_grouped() {
     ] {
         answers(&format!("select n {rest}"), &["1", "2", "3", "4"]);
     }
-    answers("select n, interval '1 day' as d from t order by d, n limit 1", &["11days"]);
+    answers("select n, interval '1 day' as d from t order by d, n limit 1", &["11 days"]);
     for call in [
         "max(interval '1 day')",
         "min(interval '1 day') over ()",
         "first_value(interval '1 day' order by interval '2 days')",
         "max(interval '1 day') over (order by interval '1 day' rows 1 preceding)",
     ] {
-        answers(&format!("select {call} from t limit 1"), &["1days"]);
+        answers(&format!("select {call} from t limit 1"), &["1 days"]);
     }
     for sql in [
         "select n from t order by case when n > 1 then interval '1 day' else interval '1 h' end",
@@ -400,6 +388,50 @@ fn numbers_end_at_a_blank() {
     refused("select 0b11", "`0b11`");
     refused("select n from t limit 1offset 1", "`1offset`");
     answers("select 1e3 k, 1.5, [n][1], 'x1_000' from t limit 1", &["1000.01.51x1_000"]);
+}
+
+#[test]
+fn integers_beyond_64_bits_are_refused() {
+    answers("select 18446744073709551615", &["18446744073709551615"]);
+    answers("select -9223372036854775808", &["-9223372036854775808"]);
+    answers("select 18446744073709551615 - 18446744073709551615", &["0"]);
+    let huge = "18446744073709551616";
+    refused(&format!("select {huge}"), "write `18446744073709551616.0` for a floating");
+    refused(&format!("select 1 where 1 < {huge}"), "'18446744073709551616'::decimal(38, 0)");
+    answers(&format!("select '{huge}'::decimal(38, 0)"), &[huge]);
+    answers(&format!("select {huge}.0 > 1"), &["true"]);
+    refused("select 1 where 1 > -9223372036854775809", "the integer -9223372036854775809 is");
+}
+
+#[test]
+fn other_escape_characters_are_refused() {
+    refused("select 'C$%' like 'C$%' escape '$'", "ESCAPE is only supported with the backslash");
+    refused("select 'C$%' not ilike 'C$%' escape '$'", "ESCAPE is only supported");
+    answers(r"select 'C_' like 'C\_' escape '\', 'Cx' like 'C\_'", &["truefalse"]);
+}
+
+#[test]
+fn whether_a_condition_can_be_null_matters_to_no_group() {
+    let table = "(values (true), (null), (false), (true)) t(x)";
+    let conditions = format!("select x is true as b from {table}");
+    answers(
+        &format!("select b, count(*) as n from ({conditions}) group by b order by b"),
+        &["false2", "true2"],
+    );
+    answers(&format!("select distinct b from ({conditions}) order by b"), &["false", "true"]);
+}
+
+#[test]
+fn joins_may_compute_with_fields_of_structs() {
+    let table = "(select named_struct('name', 'B', 'n', 1) as s, 'b' as k)";
+    answers(
+        &format!("select count(*) from {table} a join {table} b on a.k = lower(b.s['name'])"),
+        &["1"],
+    );
+    answers(
+        &format!("select count(*) from {table} a join {table} b on a.s['n'] + 1 = b.s['n'] + 1"),
+        &["1"],
+    );
 }
 
 #[test]

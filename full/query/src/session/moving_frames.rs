@@ -72,40 +72,18 @@ impl Hash for ExactAggregate {
 }
 
 impl AggregateUDFImpl for ExactAggregate {
-    fn name(&self) -> &str {
-        self.function.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.function.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.function.signature()
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.function.return_type(arg_types)
-    }
-
-    fn return_field(&self, arg_fields: &[FieldRef]) -> Result<FieldRef> {
-        self.function.return_field(arg_fields)
-    }
-
-    fn is_nullable(&self) -> bool {
-        self.function.is_nullable()
-    }
-
-    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        self.function.coerce_types(arg_types)
-    }
-
-    fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
-        self.function.default_value(data_type)
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        self.function.state_fields(args)
+    delegate_to_function! {
+        name() -> &str;
+        aliases() -> &[String];
+        signature() -> &Signature;
+        return_type(types: &[DataType]) -> Result<DataType>;
+        return_field(fields: &[FieldRef]) -> Result<FieldRef>;
+        is_nullable() -> bool;
+        coerce_types(types: &[DataType]) -> Result<Vec<DataType>>;
+        default_value(kind: &DataType) -> Result<ScalarValue>;
+        state_fields(args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>>;
+        // For frames that only grow.
+        accumulator(args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>>;
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {
@@ -113,11 +91,6 @@ impl AggregateUDFImpl for ExactAggregate {
             ReversedUDAF::Identical => ReversedUDAF::Identical,
             _ => ReversedUDAF::NotSupported,
         }
-    }
-
-    /// For frames that only grow.
-    fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        self.function.accumulator(args)
     }
 
     fn create_sliding_accumulator(

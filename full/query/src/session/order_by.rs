@@ -5,7 +5,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::ControlFlow;
 
 use datafusion::common::{Column, TableReference};
@@ -32,8 +32,9 @@ type KnownColumns = BTreeMap<usize, Vec<Column>>;
 /// Plans a statement.
 pub(crate) async fn statement_to_plan(
     state: &SessionState,
-    statement: DfStatement,
+    mut statement: DfStatement,
 ) -> Result<LogicalPlan> {
+    for_each_query(&mut statement, &mut |_, query| remove_repeats(query));
     let mut known = known_columns(state, &statement).await?;
     let resolved = qualified(&statement, &known);
     let error = match state.statement_to_plan(resolved).await {
@@ -90,6 +91,14 @@ async fn known_columns(state: &SessionState, statement: &DfStatement) -> Result<
         }
     }
     Ok(known)
+}
+
+/// Removes what ORDER BY has already, which decides nothing, and with which DISTINCT ON panics.
+fn remove_repeats(query: &mut Query) {
+    if let Some(OrderBy { kind: OrderByKind::Expressions(by), .. }) = &mut query.order_by {
+        let mut known = HashSet::new();
+        by.retain(|next| known.insert(next.expr.clone()));
+    }
 }
 
 /// The statement with tables at the ambiguous names of queries whose columns are known.

@@ -6,9 +6,10 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow_schema::DataType;
+use arrow_schema::{DataType, FieldRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Column, DFSchemaRef, ExprSchema};
 use datafusion::error::Result;
@@ -41,11 +42,29 @@ fn has_views(window: &Window) -> bool {
     window.input.schema().fields().iter().any(|field| copied_type(field.data_type()).is_some())
 }
 
-/// The type of the same values that is no view; `None` if the type is none.
+/// The type of the same values without views; `None` if the type has none.
 fn copied_type(data_type: &DataType) -> Option<DataType> {
+    let copied = |field: &FieldRef| {
+        let copied = copied_type(field.data_type())?;
+        Some(Arc::new(field.as_ref().clone().with_data_type(copied)))
+    };
     match data_type {
         DataType::Utf8View => Some(DataType::LargeUtf8),
         DataType::BinaryView => Some(DataType::LargeBinary),
+        DataType::List(element) => copied(element).map(DataType::List),
+        DataType::LargeList(element) => copied(element).map(DataType::LargeList),
+        DataType::FixedSizeList(element, len) => {
+            copied(element).map(|element| DataType::FixedSizeList(element, *len))
+        }
+        DataType::Struct(fields) => {
+            let copies: Vec<_> = fields.iter().map(copied).collect();
+            let names: BTreeSet<_> = fields.iter().map(|field| field.name()).collect();
+            // Casts find fields by name.
+            let can_cast = names.len() == fields.len() && copies.iter().any(Option::is_some);
+            let fields = copies.into_iter().zip(fields);
+            let fields = fields.map(|(copy, field)| copy.unwrap_or_else(|| Arc::clone(field)));
+            can_cast.then(|| DataType::Struct(fields.collect()))
+        }
         _ => None,
     }
 }

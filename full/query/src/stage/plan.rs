@@ -19,10 +19,11 @@ use super::lineage;
 use super::query::Query;
 use super::query_input::QueryInput;
 use crate::arithmetic::WideArithmetic;
+use crate::dates::TimesOfDates;
 use crate::extremes::aggregate_functions;
 use crate::functions::scalar_functions;
 use crate::refusals::{check_subqueries, check_types};
-use crate::session::{optimized, statement_to_plan, with_deep_stack};
+use crate::session::{optimized, set_semantics, statement_to_plan, with_deep_stack};
 
 /// Plans queries with a configuration and a runtime environment.
 #[derive(Clone, Debug)]
@@ -43,11 +44,8 @@ impl Planner {
     /// A planner whose plans process `batch_rows` at a time, with the limits of `runtime`.
     pub(super) fn new(batch_rows: usize, runtime: Arc<RuntimeEnv>) -> Self {
         let mut options = ConfigOptions::default();
-        // Channels and fields are case-sensitive.
-        options.sql_parser.enable_ident_normalization = false;
+        set_semantics(&mut options);
         options.sql_parser.map_string_types_to_utf8view = false;
-        options.sql_parser.collect_spans = true;
-        options.sql_parser.enable_subquery_sort_elimination = false;
         let config = SessionConfig::from(options)
             .with_target_partitions(1)
             .with_batch_size(batch_rows)
@@ -101,6 +99,7 @@ impl Planner {
     fn state(&self, query: &Query, inputs: &[QueryInput]) -> Result<SessionState> {
         let mut expr_planners = SessionStateDefaults::default_expr_planners();
         expr_planners.push(Arc::new(WideArithmetic));
+        expr_planners.push(Arc::new(TimesOfDates));
         let state = SessionStateBuilder::new()
             .with_config(self.config.clone())
             .with_runtime_env(Arc::clone(&self.runtime))

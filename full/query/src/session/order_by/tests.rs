@@ -1,15 +1,10 @@
 //! Which columns ORDER BY means.
 
-use std::sync::atomic::AtomicBool;
-
-use arrow_array::RecordBatch;
-use datafusion::arrow::util::pretty::pretty_format_batches;
-
-use crate::session::{Session, SessionOptions};
+use crate::session::SessionOptions;
+use crate::testing::printed_rows;
 
 /// The first column of the result, or the message.
 fn first_column(sql: &str) -> Result<Vec<String>, String> {
-    let session = Session::new(SessionOptions::default()).unwrap();
     let (explain, sql) = match sql.strip_prefix("explain ") {
         Some(rest) => ("explain ", rest),
         None => ("", sql),
@@ -18,15 +13,8 @@ fn first_column(sql: &str) -> Result<Vec<String>, String> {
         "{explain}with t(s, x, y) as (values ('a', 1, 5), ('a', 2, -9), ('b', -9, 1), ('c', 4, \
          2)), u(k, z) as (values (1, 3), (2, 2), (4, 1)) {sql}"
     );
-    let mut batches: Vec<RecordBatch> = Vec::new();
-    let taken = session.run(&sql, &AtomicBool::new(false), &mut |batch| {
-        batches.push(batch);
-        Ok(())
-    });
-    taken.map_err(|error| error.to_string())?;
-    let table = pretty_format_batches(&batches).unwrap().to_string();
-    let rows = table.lines().skip(3).filter(|line| line.starts_with('|'));
-    Ok(rows.map(|row| row.split_whitespace().nth(1).unwrap_or_default().to_owned()).collect())
+    let rows = printed_rows(&sql, SessionOptions::default())?;
+    Ok(rows.into_iter().map(|mut row| row.swap_remove(0)).collect())
 }
 
 #[track_caller]
@@ -54,6 +42,12 @@ fn aggregates_in_order_by_are_of_columns_of_the_table() {
     orders(joined, &["c", "a"]);
     let nested = "select * from (select s, sum(x) as x from t group by s order by sum(x) limit 1)";
     orders(nested, &["b"]);
+}
+
+#[test]
+fn what_order_by_has_already_decides_nothing() {
+    orders("select distinct on (s) x from t order by s, y, s desc, y + 0, y", &["2", "-9", "4"]);
+    orders("select x from t order by x desc, x", &["4", "2", "1", "-9"]);
 }
 
 #[test]

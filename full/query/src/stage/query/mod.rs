@@ -16,6 +16,7 @@ pub(super) use analyze::{EVENTS, Functions, PipelineBreaker, QueryTable};
 pub(super) use sql_mistake::SqlMistake;
 
 use super::columns::{self, EventColumn};
+use crate::precedence::correct_precedence;
 use crate::refusals::{check_numbers, check_syntax};
 use analyze::QueryAnalysis;
 
@@ -183,7 +184,10 @@ fn parse_single_query(text: &str) -> Result<Ast, SqlMistake> {
     let refused = "only a query is allowed: it starts with SELECT or WITH";
     let DfStatement::Statement(statement) = statement else { return Err(SqlMistake::new(refused)) };
     match *statement {
-        Statement::Query(query) => Ok(*query),
+        Statement::Query(mut query) => {
+            correct_precedence(&mut *query);
+            Ok(*query)
+        }
         _ => Err(SqlMistake::new(refused)),
     }
 }

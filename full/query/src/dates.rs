@@ -1,0 +1,59 @@
+//! Adds intervals to dates as SQL does: the result has a time of day. DataFusion returns a date, and
+//! drops hours and what is smaller.
+
+use arrow_schema::{DataType, TimeUnit};
+use datafusion::common::DFSchema;
+use datafusion::error::Result;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{Expr, ExprSchemable, cast};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+
+/// Plans sums and differences of dates and intervals.
+#[derive(Debug)]
+pub(crate) struct TimesOfDates;
+
+impl ExprPlanner for TimesOfDates {
+    fn plan_binary_op(
+        &self,
+        expr: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawBinaryExpr>> {
+        let RawBinaryExpr { op, mut left, mut right } = expr;
+        let kind = |operand: &Expr| operand.get_type(schema).ok();
+        let is_date =
+            |operand: &Expr| matches!(kind(operand), Some(DataType::Date32 | DataType::Date64));
+        let is_interval = |operand: &Expr| matches!(kind(operand), Some(DataType::Interval(_)));
+        let time = |date| cast(date, DataType::Timestamp(TimeUnit::Nanosecond, None));
+        match op {
+            BinaryOperator::Plus | BinaryOperator::Minus
+                if is_date(&left) && is_interval(&right) =>
+            {
+                left = time(left);
+            }
+            BinaryOperator::Plus if is_interval(&left) && is_date(&right) => right = time(right),
+            _ => {}
+        }
+        Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::session::SessionOptions;
+    use crate::testing::printed_rows;
+
+    #[test]
+    fn dates_and_intervals_are_times() {
+        for (what, expected) in [
+            ("date '2007-11-03' + interval '14 hours'", "2007-11-03T14:00:00"),
+            ("interval '36 hours' + date '2007-11-03'", "2007-11-04T12:00:00"),
+            ("date '2007-11-03' - interval '1 millisecond'", "2007-11-02T23:59:59.999"),
+            ("date '2007-01-31' + interval '1 month'", "2007-02-28T00:00:00"),
+            ("timestamp '2007-11-03T14:00:00'::date + interval '1 hour'", "2007-11-03T01:00:00"),
+            ("date '2007-11-03' + 2", "2007-11-05"),
+        ] {
+            let rows = printed_rows(&format!("select {what}"), SessionOptions::default());
+            assert_eq!(rows, Ok(vec![vec![expected.to_owned()]]), "{what}");
+        }
+    }
+}
