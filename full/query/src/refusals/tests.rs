@@ -422,6 +422,24 @@ fn whether_a_condition_can_be_null_matters_to_no_group() {
 }
 
 #[test]
+fn windows_may_divide_and_sort_by_conditions() {
+    let table = "(values ('a', 1), ('bbb', 2), ('cccc', 4)) t(s, x)";
+    for (window, sums) in [
+        ("partition by length(s) > 2", ["1", "6", "6"]),
+        ("partition by power(x, 2) <= 4", ["3", "3", "4"]),
+        ("order by length(s) < 2", ["7", "6", "6"]),
+        (
+            "partition by length(s) > 2 order by x rows between 1 preceding and current row",
+            ["1", "2", "6"],
+        ),
+    ] {
+        answers(&format!("select sum(x) over ({window}) as n from {table} order by x"), &sums);
+        let filtered = format!("sum(x) filter (where x > 0) over ({window})");
+        answers(&format!("select {filtered} as n from {table} order by x"), &sums);
+    }
+}
+
+#[test]
 fn joins_may_compute_with_fields_of_structs() {
     let table = "(select named_struct('name', 'B', 'n', 1) as s, 'b' as k)";
     answers(

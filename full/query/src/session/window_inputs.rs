@@ -1,7 +1,7 @@
 //! Lets windows drop the texts and payloads that they no longer need. DataFusion concatenates the
 //! rows that wait in a window with each batch, and a concatenation of views keeps the buffers of
-//! every batch before. Windows get columns that are no views, which are copied instead. Plans only:
-//! computes nothing.
+//! every batch before. Windows get columns that are no views, which are copied instead, and columns
+//! of the conditions that they divide and sort by. Plans only: computes nothing.
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,8 @@ use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr::{WindowFunction, WindowFunctionDefinition};
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, LogicalPlan, Projection, Window, WindowFrameBound, cast,
+    BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Window, WindowFrameBound,
+    cast,
 };
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::{Optimizer, OptimizerConfig};
@@ -25,7 +26,9 @@ use datafusion::optimizer::{Optimizer, OptimizerConfig};
 /// plans.
 pub(super) fn with_copied_inputs(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
     let plan = plan.transform_up_with_subqueries(|node| match node {
-        LogicalPlan::Window(window) if has_views(&window) && !needs_all_rows(&window) => {
+        LogicalPlan::Window(window)
+            if has_views(&window) && !needs_all_rows(&window) || has_conditions(&window) =>
+        {
             Ok(Transformed::yes(without_views(window, state)?))
         }
         node => Ok(Transformed::no(node)),
@@ -36,6 +39,22 @@ pub(super) fn with_copied_inputs(plan: LogicalPlan, state: &SessionState) -> Res
     // Columns that only arguments needed do not wait in the window.
     let unused_columns = Optimizer::with_rules(vec![Arc::new(OptimizeProjections::new())]);
     unused_columns.optimize(plan.data, state, |_, _| {})
+}
+
+/// Whether a window divides or sorts by conditions. DataFusion loses the order that it gave its
+/// input if they compute with the result of a function, as in `partition by length(s) > 2`.
+fn has_conditions(window: &Window) -> bool {
+    window.window_expr.iter().any(|expr| {
+        let Expr::WindowFunction(call) = expr.clone().unalias() else { return false };
+        let params = &call.params;
+        let order_by = params.order_by.iter().map(|order| &order.expr);
+        params.partition_by.iter().chain(order_by).any(is_condition)
+    })
+}
+
+fn is_condition(expr: &Expr) -> bool {
+    use Operator::{And, Gt, GtEq, Lt, LtEq, Or};
+    matches!(expr, Expr::BinaryExpr(BinaryExpr { op: And | Gt | GtEq | Lt | LtEq | Or, .. }))
 }
 
 fn has_views(window: &Window) -> bool {
@@ -121,8 +140,8 @@ fn without_views(window: Window, state: &SessionState) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Projection(Projection::try_new(outputs, window)?))
 }
 
-/// Makes a call use copied columns. What it computes from views is computed before the window, as
-/// one of `columns`.
+/// Makes a call use copied columns. What it computes from views, and its conditions, are computed
+/// before the window, as some of `columns`.
 fn call_with_copies(
     call: &mut WindowFunction,
     views: &DFSchemaRef,
@@ -131,11 +150,12 @@ fn call_with_copies(
 ) -> Result<()> {
     let params = &mut call.params;
     // Arguments may fail for rows that a filter leaves out.
-    let computes_before = params.filter.is_none();
+    let has_filter = params.filter.is_some();
     let order_by = params.order_by.iter_mut().map(|order| &mut order.expr);
+    let of_all_rows = params.partition_by.iter_mut().chain(order_by).map(|expr| (expr, true));
     let filter = params.filter.iter_mut().map(|filter| &mut **filter);
-    for expr in params.args.iter_mut().chain(&mut params.partition_by).chain(order_by).chain(filter)
-    {
+    let of_some_rows = params.args.iter_mut().chain(filter).map(|expr| (expr, !has_filter));
+    for (expr, computes_before) in of_all_rows.chain(of_some_rows) {
         if let Expr::Literal(value, _) = expr {
             // Some functions need literals as they are.
             if let Some(copied) = copied_type(&value.data_type()) {
@@ -146,7 +166,8 @@ fn call_with_copies(
         let is_view = |column: &&Column| {
             views.field_from_column(column).is_ok_and(|f| copied_type(f.data_type()).is_some())
         };
-        if matches!(expr, Expr::Column(_)) || expr.column_refs().iter().all(|c| !is_view(c)) {
+        let stays = !is_condition(expr) && expr.column_refs().iter().all(|c| !is_view(c));
+        if matches!(expr, Expr::Column(_)) || stays {
             continue;
         }
         let copied = copied_type(&expr.get_type(views)?);
