@@ -36,6 +36,20 @@ fn a_bag_and_its_mcap_file_have_equal_events() {
 }
 
 #[test]
+fn messages_whose_declaration_is_empty_come_back_from_tables() {
+    let folder = Folder::new();
+    let bag = root().join("plugins/ros/testdata/bag-empty-declaration/log.bag");
+    folder.write("drive.bag", std::fs::read(bag).unwrap());
+    run_sluice(&folder, &["convert", "drive.bag", "--to", "direct.mcap"]).expect(0);
+    for tables in ["tables/", "table.parquet", "table.arrow.zst"] {
+        run_sluice(&folder, &["convert", "drive.bag", "--to", tables]).expect(0);
+        let args = ["convert", tables, "--to", "back.mcap", "--overwrite"];
+        run_sluice(&folder, &args).expect(0).expect_stderr("6 events");
+        assert_eq!(decoded(&folder, "back.mcap"), decoded(&folder, "direct.mcap"), "{tables}");
+    }
+}
+
+#[test]
 fn a_folder_of_ros2_has_the_events_of_its_parts() {
     let folder = Folder::new();
     recording(&folder, "wbag_0.mcap");

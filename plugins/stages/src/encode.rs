@@ -98,7 +98,9 @@ impl Encode {
             return self.find_type(|known| *known.message_type.name == *type_name);
         }
         if !message.codec.is_empty() {
-            return self.find_type(|known| known.message_type.key == message.key);
+            let found = self.find_type(|known| known.message_type.key == message.key);
+            // An empty text may be a whole description: of a ROS type without members.
+            return found.or_else(|why| self.adopt(rows).map_err(|_| why));
         }
         // Rows of another program: the only type with exactly these fields.
         let schema = rows.columns.schema();

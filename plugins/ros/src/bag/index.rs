@@ -1,7 +1,8 @@
 //! What is known of a bag before its messages are read: where its chunks are, and its connections.
 //!
 //! Bags describe both at their end. That is compared with a walk over the heads of all records,
-//! and with what the chunks declare, and used only if they agree.
+//! and with what the chunks declare, and used only if they agree. If chunks are damaged or missing,
+//! only the connections are used, and only if nothing else contradicts them.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -19,7 +20,9 @@ use super::chunk::unpack;
 use super::connections::{Connections, MAX_DESCRIPTION};
 use super::skip::bytes;
 use super::window::{BagWindow, FoundAt};
-use super::wire::{BagCompression, ChunkSummary, RecordHeader, max_packed, whole_records};
+use super::wire::{
+    BagCompression, ChunkSummary, MAGIC, Record, RecordHeader, max_packed, whole_records,
+};
 
 /// A chunk of a bag.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +71,8 @@ pub(crate) struct BagIndex {
     pub(crate) messages: u64,
     /// The connections declared behind the chunks.
     pub(crate) connections: Connections,
+    /// Whether these are all connections of the bag, even if the index cannot be used otherwise.
+    pub(crate) declares_all: bool,
     /// Whether the end of the bag contradicts a chunk in which a connection has its first message:
     /// then no chunk can be skipped.
     pub(crate) has_wrong_summary: bool,
@@ -75,83 +80,182 @@ pub(crate) struct BagIndex {
     pub(crate) fault: Option<String>,
 }
 
+/// Why an index cannot be used.
+const APPENDED: &str = "another bag was appended";
+const CUT: &str = "it ends in a record";
+
+/// What a walk over the records of a bag finds, besides its index.
+#[derive(Default)]
+struct BagWalk {
+    /// What the head says: where the index begins, and how many chunks and connections there are.
+    head: Option<(u64, usize, usize)>,
+    /// How many chunks precede the last index of one.
+    counted: usize,
+    /// The connections that have messages, and the chunks in which they have their first.
+    used: BTreeSet<u32>,
+    first_uses: BTreeSet<usize>,
+    /// Where the connections behind the chunks begin.
+    end_at: Option<u64>,
+    /// The positions of the chunks that the end of the bag describes.
+    described: BTreeSet<u64>,
+    /// What is wrong first. The walk goes on behind it.
+    fault: Option<String>,
+}
+
+impl BagWalk {
+    fn note(&mut self, why: &str) {
+        self.fault.get_or_insert_with(|| why.to_owned());
+    }
+}
+
+/// What is wrong with the length of the record at `at`. Of chunks and connections, only a record
+/// behind them tells that it is right.
+fn length_fault(
+    window: &mut BagWindow,
+    at: u64,
+    record: &Record,
+) -> Result<Option<&'static str>, Error> {
+    let next = at + record.len();
+    if !window.reaches(next)? {
+        return Ok(Some(CUT));
+    }
+    match record.header {
+        RecordHeader::Chunk { .. } | RecordHeader::Connection { .. } => {
+            let found = window.place(next)?;
+            Ok(if let FoundAt::Garbage(why) = found { Some(why) } else { None })
+        }
+        _ => Ok(None),
+    }
+}
+
 impl BagIndex {
     /// Walks over the heads of all records. `None` for streams.
     fn read(log: LogFile, max_chunk: ByteSize) -> Result<Option<Self>, Error> {
-        let mut window = BagWindow::new(log, u64::MAX);
+        let mut window = BagWindow::new(log, max_packed(max_chunk));
         if !window.is_seekable() {
             return Ok(None);
         }
-        let mut index = Self::default();
-        index.fault = index.walk(&mut window, max_chunk)?;
+        // A search behind damage needs no messages.
+        window.set_packed(true);
+        let (mut index, mut walk) = (Self::default(), BagWalk::default());
+        let stopped = index.walk(&mut walk, &mut window)?;
+        let has_end = stopped.is_none() && index.has_complete_end(&walk);
+        index.fault = walk.fault.take().or(stopped).or_else(|| index.count_fault(&walk));
+        if index.fault.is_none() || has_end {
+            let wrong = index.check_declarations(&mut window, &walk.first_uses, max_chunk)?;
+            index.declares_all = wrong.is_none();
+            index.fault = index.fault.or(wrong);
+        }
         Ok(Some(index))
     }
 
-    /// Returns what is wrong with the bag or its index.
+    /// Walks to the end, or returns why what follows is of no use.
     fn walk(
         &mut self,
+        walk: &mut BagWalk,
         window: &mut BagWindow,
-        max_chunk: ByteSize,
     ) -> Result<Option<String>, Error> {
-        let (mut at, mut expected, mut counted) = (0, None, 0);
-        // The connections that have messages, and the chunks in which they have their first.
-        let (mut used, mut first_uses) = (BTreeSet::new(), BTreeSet::new());
-        let wrong = |what: &str| Ok(Some(what.to_owned()));
-        loop {
+        let mut at = 0;
+        while !window.is_cancelled() {
             self.len = at;
-            let record = match window.place(at)? {
-                FoundAt::End => break,
+            let wrong = match window.place(at)? {
+                FoundAt::End => return Ok(None),
                 FoundAt::Magic if at == 0 => {
-                    at += super::wire::MAGIC.len() as u64;
+                    at += MAGIC.len() as u64;
                     continue;
                 }
-                FoundAt::Magic => return wrong("another bag was appended"),
-                FoundAt::Garbage(why) => return wrong(why),
-                FoundAt::Cut => return wrong("it ends in a record"),
-                FoundAt::Record(record) => record,
+                FoundAt::Magic => return Ok(Some(APPENDED.to_owned())),
+                FoundAt::Garbage(why) if walk.head.is_none() => return Ok(Some(why.to_owned())),
+                FoundAt::Garbage(why) => why,
+                FoundAt::Cut => CUT,
+                FoundAt::Record(record) => match length_fault(window, at, &record)? {
+                    Some(why) => why,
+                    None => {
+                        let next = at + record.len();
+                        if let Some(why) = self.add_record(walk, window, (at, record))? {
+                            return Ok(Some(why));
+                        }
+                        at = next;
+                        continue;
+                    }
+                },
             };
-            let next = at + record.len();
-            if !window.reaches(next)? {
-                return wrong("it ends in a record");
-            }
-            match record.header {
-                RecordHeader::Bag { index_at: 0, .. } => {
-                    return wrong("it was not closed, so it has none");
-                }
-                RecordHeader::Bag { connections, chunks, .. } => {
-                    expected = Some((chunks as usize, connections as usize));
-                }
-                RecordHeader::Chunk { compression, plain_len } => {
-                    if counted < self.chunks.len() {
-                        return wrong("a chunk is not followed by its index");
-                    }
-                    self.add_chunk(at, plain_len, compression);
-                }
-                RecordHeader::Index { connection, messages } => {
-                    counted = self.chunks.len();
-                    if used.insert(connection) {
-                        first_uses.insert(counted.saturating_sub(1));
-                    }
-                    self.messages += u64::from(messages);
-                }
-                RecordHeader::Connection { id, topic } => {
-                    let data = (at + record.data_at as u64, record.data_len);
-                    if let Some(why) = self.add_connection(id, topic, window, data)? {
-                        return Ok(Some(why));
-                    }
-                }
-                RecordHeader::Message { .. } => return wrong("it has messages outside of chunks"),
-                RecordHeader::ChunkInfo(summary) => {
-                    let counts = (at + record.data_at as u64, record.data_len);
-                    self.note_summary(summary, counts);
-                }
-            }
-            at = next;
+            walk.note(wrong);
+            at = window.search(at + 1)?;
         }
-        match self.count_fault(&used, expected) {
-            None => self.check_declarations(window, &first_uses, max_chunk),
-            fault => Ok(fault),
+        Ok(Some("it was not read to its end".to_owned()))
+    }
+
+    /// Adds a record. Returns why those behind it are of no use.
+    fn add_record(
+        &mut self,
+        walk: &mut BagWalk,
+        window: &mut BagWindow,
+        (at, record): (u64, Record),
+    ) -> Result<Option<String>, Error> {
+        let data = (at + record.data_at as u64, record.data_len);
+        match record.header {
+            RecordHeader::Bag { index_at: 0, .. } => {
+                return Ok(Some("it was not closed, so it has none".to_owned()));
+            }
+            RecordHeader::Bag { .. } if walk.head.is_some() => {
+                return Ok(Some(APPENDED.to_owned()));
+            }
+            RecordHeader::Bag { index_at, connections, chunks } => {
+                walk.head = Some((index_at, chunks as usize, connections as usize));
+            }
+            RecordHeader::Chunk { compression, plain_len } => {
+                if walk.counted < self.chunks.len() {
+                    walk.note("a chunk is not followed by its index");
+                }
+                self.leave_end(walk);
+                self.add_chunk(at, plain_len, compression);
+            }
+            RecordHeader::Index { connection, messages } => {
+                self.leave_end(walk);
+                walk.counted = self.chunks.len();
+                if walk.used.insert(connection) {
+                    walk.first_uses.insert(walk.counted.saturating_sub(1));
+                }
+                self.messages += u64::from(messages);
+            }
+            RecordHeader::Connection { id, topic } => {
+                walk.end_at.get_or_insert(at);
+                return self.add_connection(id, topic, window, data);
+            }
+            RecordHeader::Message { .. } => walk.note("it has messages outside of chunks"),
+            RecordHeader::ChunkInfo(summary) => {
+                walk.described.insert(summary.chunk_at);
+                self.note_summary(summary, data);
+            }
         }
+        Ok(None)
+    }
+
+    /// What came before was not the end: a chunk follows, or is damaged.
+    fn leave_end(&mut self, walk: &mut BagWalk) {
+        if walk.end_at.take().is_some() {
+            self.connections = Connections::default();
+            walk.described.clear();
+        }
+    }
+
+    /// Whether the bag has one end, which belongs to its head and its chunks: it describes as many
+    /// as the head says, among them all that were found, which may have moved by as many bytes as
+    /// are missing.
+    fn has_complete_end(&self, walk: &BagWalk) -> bool {
+        let (Some((index_at, chunks, connections)), Some(end_at)) = (walk.head, walk.end_at) else {
+            return false;
+        };
+        // Behind its own end, another bag may have begun in damage, and have one just like it.
+        let Some(missing) = index_at.checked_sub(end_at) else { return false };
+        let is_described = |chunk: &ChunkEntry| {
+            let places = [chunk.at, chunk.at.saturating_add(missing)];
+            places.iter().any(|place| walk.described.contains(place))
+        };
+        (chunks, connections) == (walk.described.len(), self.connections.all.len())
+            && (missing == 0 || !self.chunks.is_empty())
+            && self.chunks.iter().all(is_described)
     }
 
     fn add_chunk(&mut self, at: u64, plain_len: u32, compression: BagCompression) {
@@ -161,8 +265,8 @@ impl BagIndex {
     }
 
     /// Notes what the end of the bag says of a chunk.
-    fn note_summary(&mut self, summary: Option<ChunkSummary>, counts: (u64, u32)) {
-        let Some(ChunkSummary { chunk_at, times }) = summary else { return };
+    fn note_summary(&mut self, summary: ChunkSummary, counts: (u64, u32)) {
+        let ChunkSummary { chunk_at, times } = summary;
         let found = self.position(chunk_at).and_then(|found| self.chunks.get_mut(found));
         if let Some(chunk) = found {
             chunk.summary = Some(SummaryPlace { times, counts });
@@ -187,18 +291,14 @@ impl BagIndex {
     }
 
     /// What is wrong with the numbers of chunks and connections, which the head says.
-    fn count_fault(
-        &self,
-        used: &BTreeSet<u32>,
-        expected: Option<(usize, usize)>,
-    ) -> Option<String> {
-        if let Some(id) = used.iter().find(|id| !self.connections.all.contains_key(id)) {
+    fn count_fault(&self, walk: &BagWalk) -> Option<String> {
+        if let Some(id) = walk.used.iter().find(|id| !self.connections.all.contains_key(id)) {
             return Some(format!("it lacks the connection {id}"));
         }
         let found = (self.chunks.len(), self.connections.all.len());
-        match expected {
-            Some(expected) if expected == found => None,
-            Some((chunks, connections)) => Some(format!(
+        match walk.head {
+            Some((_, chunks, connections)) if (chunks, connections) == found => None,
+            Some((_, chunks, connections)) => Some(format!(
                 "expected {chunks} chunks and {connections} connections, found {} and {}",
                 found.0, found.1
             )),

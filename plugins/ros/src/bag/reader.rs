@@ -37,7 +37,11 @@ pub(crate) struct BagReader {
     context: ReadContext,
     input: Arc<str>,
     index: Option<Arc<BagIndex>>,
+    /// The index whose connections are those of the bag. Damage elsewhere may make it unusable
+    /// otherwise.
+    declaring: Option<Arc<BagIndex>>,
     max_chunk: ByteSize,
+    /// Without such an index, the connections declared so far.
     connections: Connections,
     channels: BagChannels,
     at: u64,
@@ -88,7 +92,8 @@ impl BagReader {
             window: BagWindow::new(log, max_record).keeping_bytes(context.damage.keeps_bytes()),
             context: context.clone(),
             input: path.to_string_lossy().into(),
-            index: index.filter(|index| index.usable().is_some()),
+            index: index.clone().filter(|index| index.usable().is_some()),
+            declaring: index.filter(|index| index.declares_all),
             max_chunk,
             connections: Connections::default(),
             channels: BagChannels::default(),
@@ -109,10 +114,7 @@ impl BagReader {
             loose_bytes: 0,
             seam: Seam { began: Some(at), ended: None },
         };
-        // Before the first chunk that is read, the index tells.
-        let compressions = reader.index.iter().flat_map(|index| index.compressions().into_keys());
-        let is_packed = compressions.into_iter().any(|kind| kind != BagCompression::None);
-        reader.window.set_packed(is_packed);
+        reader.expect_compression();
         if at == 0 {
             reader.check_start(path)?;
         }
@@ -193,8 +195,7 @@ impl BagReader {
     /// Reads a record that is not a chunk.
     fn read_record(&mut self, record: Record) -> Result<(), Error> {
         let (at, next) = (self.at, self.at + record.len());
-        let is_content =
-            matches!(record.header, RecordHeader::Message { .. } | RecordHeader::Connection { .. });
+        let is_content = record.header.is_content();
         let max = if is_content { self.max_chunk.0 } else { max_packed(self.max_chunk) };
         if u64::from(record.data_len) > max {
             let reason = format!("a record exceeds `max_chunk` ({})", self.max_chunk);
@@ -254,7 +255,7 @@ impl BagReader {
     }
 
     fn declare(&mut self, id: u32, topic: Vec<u8>, description: &[u8]) -> Result<(), String> {
-        if let Some(index) = &self.index {
+        if let Some(index) = &self.declaring {
             let checked = index.connections.check(id, &topic, description);
             if checked.is_err() {
                 self.connections.note_conflict(id);
@@ -274,7 +275,7 @@ impl BagReader {
             return Ok(None);
         }
         self.connections.note_use(connection);
-        let all = self.index.as_ref().map_or(&self.connections, |index| &index.connections);
+        let all = self.declaring.as_ref().map_or(&self.connections, |index| &index.connections);
         self.channels.get(connection, all, &self.context)
     }
 

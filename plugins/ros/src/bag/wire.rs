@@ -65,8 +65,8 @@ pub(crate) enum RecordHeader {
         connection: u32,
         messages: u32,
     },
-    /// What a chunk has; `None` if that is not whole.
-    ChunkInfo(Option<ChunkSummary>),
+    /// What a chunk has.
+    ChunkInfo(ChunkSummary),
 }
 
 /// What the end of a bag says of a chunk.
@@ -107,12 +107,17 @@ impl RecordHeader {
                 compression: BagCompression::parse(field(b"compression")?)?,
                 plain_len: number(b"size")?,
             },
-            CHUNK_INFO => Self::ChunkInfo(ChunkSummary::parse(header)),
+            CHUNK_INFO => Self::ChunkInfo(ChunkSummary::parse(header)?),
             CONNECTION => {
                 Self::Connection { id: number(b"conn")?, topic: field(b"topic")?.to_owned() }
             }
             _ => return None,
         })
+    }
+
+    /// Whether it is one of those in chunks.
+    pub(crate) fn is_content(&self) -> bool {
+        matches!(self, Self::Message { .. } | Self::Connection { .. })
     }
 }
 
@@ -172,6 +177,16 @@ pub(crate) fn fields(mut header: &[u8]) -> impl Iterator<Item = Option<(&[u8], &
     })
 }
 
+/// Whether a header of this length may begin with these bytes: none of its fields is longer.
+fn may_begin_header(mut bytes: &[u8], mut len: usize) -> bool {
+    while let Some((field, rest)) = bytes.split_first_chunk() {
+        let field = usize::try_from(u32::from_le_bytes(*field)).unwrap_or(usize::MAX);
+        let Some(left) = len.checked_sub(field.saturating_add(LENGTH)) else { return false };
+        (bytes, len) = (rest.get(field..).unwrap_or_default(), left);
+    }
+    true
+}
+
 fn find<'h>(header: &'h [u8], name: &[u8]) -> Option<&'h [u8]> {
     let mut found = None;
     for field in fields(header) {
@@ -217,8 +232,10 @@ impl Record {
         if len > MAX_HEADER {
             return Err(NoRecord::Wrong("the header of a record is too long"));
         }
-        let (header, rest) = rest.split_at_checked(len).ok_or(NoRecord::Short)?;
         let wrong = NoRecord::Wrong("the header of a record is not valid");
+        let Some((header, rest)) = rest.split_at_checked(len) else {
+            return Err(if may_begin_header(rest, len) { NoRecord::Short } else { wrong });
+        };
         let header = RecordHeader::parse(header).ok_or(wrong)?;
         let data_len = rest.first_chunk().ok_or(NoRecord::Short)?;
         let (data_at, data_len) = (2 * LENGTH + len, u32::from_le_bytes(*data_len));
@@ -231,14 +248,14 @@ impl Record {
     }
 }
 
-/// Whether these bytes are whole records.
+/// Whether these bytes are whole records of a chunk.
 pub(crate) fn is_chain(bytes: &[u8]) -> bool {
     let last = whole_records(bytes).last();
     last.map_or(0, |(at, record, data)| at + record.data_at + data.len()) == bytes.len()
 }
 
-/// The records at the start of these bytes, with their places and data, up to the first one that is
-/// not whole.
+/// The records at the start of a chunk, with their places and data, up to the first one that is not
+/// whole, or not one of those in chunks.
 pub(crate) fn whole_records(bytes: &[u8]) -> impl Iterator<Item = (usize, Record, &[u8])> {
     let mut next = 0;
     std::iter::from_fn(move || {
@@ -249,9 +266,9 @@ pub(crate) fn whole_records(bytes: &[u8]) -> impl Iterator<Item = (usize, Record
     })
 }
 
-/// The record at the start of these bytes, and its data.
+/// The record of a chunk at the start of these bytes, and its data.
 pub(crate) fn whole_record(bytes: &[u8]) -> Option<(Record, &[u8])> {
-    let record = Record::parse(bytes).ok()?;
+    let record = Record::parse(bytes).ok().filter(|record| record.header.is_content())?;
     let end = record.data_at.checked_add(record.data_len as usize)?;
     let data = bytes.get(record.data_at..end)?;
     Some((record, data))

@@ -221,12 +221,12 @@ fn bag_time(seconds: u32) -> Vec<u8> {
     [seconds.to_le_bytes(), [0; 4]].concat()
 }
 
-fn message(id: u32, seconds: u32) -> Vec<u8> {
+pub(crate) fn message(id: u32, seconds: u32) -> Vec<u8> {
     let time = bag_time(seconds);
     bag_record(&[("op", &[2]), ("conn", &id.to_le_bytes()), ("time", &time)], b"data")
 }
 
-fn bag_chunk(records: &[u8]) -> Vec<u8> {
+pub(crate) fn bag_chunk(records: &[u8]) -> Vec<u8> {
     let len = (records.len() as u32).to_le_bytes();
     bag_record(&[("op", &[5]), ("compression", b"none"), ("size", &len)], records)
 }

@@ -115,7 +115,7 @@ fn outline(found: &SourceContents) -> ([usize; 2], Vec<&str>) {
 }
 
 /// Where the index of a bag begins, behind its chunks.
-fn index(bag: &[u8]) -> usize {
+pub(crate) fn index(bag: &[u8]) -> usize {
     let at = memchr::memmem::find(bag, b"index_pos=").unwrap() + b"index_pos=".len();
     u64::from_le_bytes(bag[at..at + 8].try_into().unwrap()) as usize
 }
@@ -173,7 +173,7 @@ fn connections_that_are_declared_only_before_a_gap_are_noted_if_messages_behind_
 
 /// Two bags after each other, whose connections have the same numbers, and the messages of the
 /// second are a second later.
-fn two_bags() -> Vec<u8> {
+pub(crate) fn two_bags() -> Vec<u8> {
     const SECONDS: &[u8] = b"time=\x00\xf1Se";
     let first = bag("bag-plain");
     let mut second = other(&first);
@@ -184,7 +184,7 @@ fn two_bags() -> Vec<u8> {
 }
 
 /// Whether messages have connections of the other bag, which has to be told.
-fn is_wrong_and_told(found: &SourceContents, notes: &[String]) -> bool {
+pub(crate) fn is_wrong_and_told(found: &SourceContents, notes: &[String]) -> bool {
     let is_wrong = found.events.iter().any(|event| {
         let is_second = event.timestamp >= 1_700_000_001_000_000_000;
         event.channel == if is_second { "/chatter" } else { "/Chatter" }

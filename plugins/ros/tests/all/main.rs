@@ -4,6 +4,8 @@
 
 mod bags;
 mod cases;
+mod connections;
 mod gaps;
+mod operations;
 mod packed;
 mod peers;

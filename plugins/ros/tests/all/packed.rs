@@ -8,7 +8,7 @@ use sluice_kit::contract::{SourceContents, gather, overwrite};
 
 use crate::bags::{bag_record, connection, source};
 
-fn packed_chunk(records: &[u8]) -> Vec<u8> {
+pub(crate) fn packed_chunk(records: &[u8]) -> Vec<u8> {
     let info = FrameInfo::new().content_checksum(true);
     let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
     encoder.write_all(records).unwrap();

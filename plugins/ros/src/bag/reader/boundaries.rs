@@ -10,7 +10,7 @@ use sluice_model::Error;
 
 use super::BagReader;
 use crate::bag::connections::BagChannels;
-use crate::bag::wire::MAGIC;
+use crate::bag::wire::{BagCompression, MAGIC};
 
 /// The note about connections that may be those of another bag.
 const UNSURE: &str = "messages behind damage have connections that are declared only before it: if \
@@ -54,7 +54,14 @@ impl BagReader {
         (self.connections, self.channels) = Default::default();
         (self.index_at, self.chunks_expected, self.chunks_found) = (0, 0, 0);
         (self.is_summary, self.has_gap) = (false, false);
-        self.window.set_packed(false);
+        self.expect_compression();
+    }
+
+    /// Before the first chunk that is read, the index tells whether chunks are compressed.
+    pub(super) fn expect_compression(&mut self) {
+        let mut compressions = self.declaring.iter().flat_map(|index| index.compressions());
+        let is_packed = compressions.any(|(kind, _)| kind != BagCompression::None);
+        self.window.set_packed(is_packed);
     }
 
     /// Forgets what was declared before damage: another bag has begun in there.

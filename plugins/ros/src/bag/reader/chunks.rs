@@ -64,7 +64,7 @@ impl BagReader {
         let next = at + record.len();
         self.indexed = self.number;
         // Other splits do not know what this chunk declares.
-        if self.index.is_some() {
+        if self.declaring.is_some() {
             self.connections.forget_conflicts();
         }
         if self.may_skip(at, next)? {
@@ -93,28 +93,16 @@ impl BagReader {
                 return Ok(());
             }
         }
-        let end = if reaches { next } else { self.window.search(data_at)?.min(next) };
-        let len = u32::try_from(end.saturating_sub(data_at)).unwrap_or(record.data_len);
-        let there = Record { header: RecordHeader::ChunkInfo(None), data_len: len, ..*record };
-        let packed = self.data(at, &there)?;
-        let limits = (&self.context.blocks, max);
-        match unpack(compression, packed, plain_len, !reaches, limits) {
-            Ok(Unpacked { plain, cut }) => {
-                if let Some(chunk) = self.index.as_ref().and_then(|index| index.chunk(at)) {
-                    self.number = i64::try_from(chunk.messages_before).unwrap_or(i64::MAX);
-                }
-                let index =
-                    self.skipping_index().filter(|_| !self.context.query.window().is_open());
-                let summary = index.and_then(|index| index.chunk(at)?.summary);
-                let plain_at = (compression == BagCompression::None).then_some(data_at);
-                // The rest of it would have come.
-                let cut = cut.filter(|_| reaches || !self.window.was_stopped());
-                let fault = cut.map(|why| format!("a chunk is not complete: {why}"));
-                let len = end - at;
-                let unit = Unit { plain, pos: 0, at, len, plain_at, summary, undeclared: 0, fault };
-                self.unit = Some(unit);
-                self.at = end;
+        let packing = (compression, plain_len, !reaches);
+        let mut unpacked = Err(String::new());
+        for end in self.possible_ends(record, compression, reaches, goes_on)? {
+            unpacked = self.unpack(record, end, packing)?.map(|unpacked| (end, unpacked));
+            if unpacked.is_ok() {
+                break;
             }
+        }
+        match unpacked {
+            Ok((end, unpacked)) => self.start_unit(record, compression, end, unpacked),
             Err(why) => {
                 let reason = format!("a chunk cannot be read: {why}");
                 if !goes_on {
@@ -125,6 +113,71 @@ impl BagReader {
             }
         }
         Ok(())
+    }
+
+    /// Where the chunk here may end: if no record follows it, its length may be wrong.
+    fn possible_ends(
+        &mut self,
+        record: &Record,
+        compression: BagCompression,
+        reaches: bool,
+        goes_on: bool,
+    ) -> Result<Vec<u64>, Error> {
+        let (data_at, next) = (self.at + record.data_at as u64, self.at + record.len());
+        // A search would find the records in an uncompressed chunk, or have passed a stream.
+        let is_searched = compression != BagCompression::None && self.window.is_seekable();
+        if goes_on || reaches && !is_searched {
+            return Ok(vec![next]);
+        }
+        let found = self.window.search(data_at)?;
+        let is_possible = found.saturating_sub(data_at) <= max_packed(self.max_chunk);
+        Ok(match found < next {
+            true => vec![found, next],
+            false if is_possible => vec![next, found],
+            false => vec![next],
+        })
+    }
+
+    /// Unpacks the chunk here, whose data end at `end`.
+    fn unpack(
+        &mut self,
+        record: &Record,
+        end: u64,
+        (compression, plain_len, is_cut): (BagCompression, u32, bool),
+    ) -> Result<Result<Unpacked, String>, Error> {
+        let len = end.saturating_sub(self.at + record.data_at as u64);
+        let data_len = u32::try_from(len).unwrap_or(record.data_len);
+        let there = Record { header: record.header.clone(), data_len, ..*record };
+        let packed = self.data(self.at, &there)?;
+        let limits = (&self.context.blocks, self.max_chunk);
+        Ok(unpack(compression, packed, plain_len, is_cut, limits))
+    }
+
+    /// Goes on with the messages of the chunk here, which ends at `end`.
+    fn start_unit(
+        &mut self,
+        record: &Record,
+        compression: BagCompression,
+        end: u64,
+        Unpacked { plain, cut }: Unpacked,
+    ) {
+        let (at, data_at) = (self.at, self.at + record.data_at as u64);
+        if let Some(chunk) = self.index.as_ref().and_then(|index| index.chunk(at)) {
+            self.number = i64::try_from(chunk.messages_before).unwrap_or(i64::MAX);
+        }
+        let index = self.skipping_index().filter(|_| !self.context.query.window().is_open());
+        let summary = index.and_then(|index| index.chunk(at)?.summary);
+        let plain_at = (compression == BagCompression::None).then_some(data_at);
+        let fault = match cut {
+            Some(why) => Some(format!("a chunk is not complete: {why}")),
+            None if end != at + record.len() => Some("the length of a chunk is wrong".to_owned()),
+            None => None,
+        };
+        // The rest of it would have come.
+        let fault = fault.filter(|_| !self.window.was_stopped());
+        let len = end - at;
+        self.unit = Some(Unit { plain, pos: 0, at, len, plain_at, summary, undeclared: 0, fault });
+        self.at = end;
     }
 
     /// The next events of a chunk.

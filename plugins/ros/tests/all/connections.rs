@@ -1,0 +1,105 @@
+//! Which connections the source `ros1-bag` knows if what declares them is damaged or missing.
+
+use memchr::memmem;
+use sluice_kit::contract::{PlainEvent, SourceContents, gather_with, overwrite, sample_positions};
+use sluice_model::ReadContext;
+
+use crate::bags::{bag, source};
+use crate::gaps::{index, is_wrong_and_told, two_bags};
+
+const CASES: [&str; 3] = ["bag-plain", "bag-bz2", "bag-lz4"];
+
+/// What is read of a bag, and the notes.
+fn read_noted(bytes: &[u8]) -> (SourceContents, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.bag");
+    overwrite(&path, bytes).unwrap();
+    let context = ReadContext::standalone("test");
+    let found = gather_with(&*source(&path), u64::MAX, &context).unwrap();
+    (found, context.losses.take_notes().into_iter().map(|(what, _)| what).collect())
+}
+
+/// The events of a bag without their numbers, which damage may change, and how much is damaged.
+fn read(bytes: &[u8]) -> (Vec<PlainEvent>, usize) {
+    let (found, _) = read_noted(bytes);
+    let events = found.events.into_iter().map(|event| PlainEvent { sequence: 0, ..event });
+    (events.collect(), found.damage.len())
+}
+
+/// Where records with this operation begin, whose headers begin with it.
+fn records(bag: &[u8], operation: u8) -> Vec<usize> {
+    let field = [b"\x04\0\0\0op=", &[operation][..]].concat();
+    memmem::find_iter(bag, &field).map(|at| at - 4).collect()
+}
+
+/// The events of a bag by chunk, each of which holds those up to the next.
+fn events_by_chunk(bag: &[u8]) -> Vec<Vec<PlainEvent>> {
+    let chunks = records(bag, 5);
+    let before = chunks.iter().map(|at| read(&bag[..*at]).0.len());
+    let (all, _) = read(bag);
+    let bounds: Vec<usize> = before.chain([all.len()]).collect();
+    bounds.windows(2).map(|two| all[two[0]..two[1]].to_vec()).collect()
+}
+
+/// The events of all chunks but one.
+fn without(chunks: &[Vec<PlainEvent>], lost: usize) -> Vec<PlainEvent> {
+    let others = chunks.iter().enumerate().filter(|(n, _)| *n != lost);
+    others.flat_map(|(_, events)| events.clone()).collect()
+}
+
+#[test]
+fn a_changed_bit_in_the_head_of_a_chunk_loses_no_messages_of_other_chunks() {
+    for case in CASES {
+        let whole = bag(case);
+        let (chunks, starts) = (events_by_chunk(&whole), records(&whole, 5));
+        for (n, start) in starts.iter().enumerate() {
+            let header = u32::from_le_bytes(whole[*start..start + 4].try_into().unwrap());
+            // The lengths of the header and of the data are part of it.
+            let len = header as usize + 8;
+            for place in sample_positions(len, if n == 0 { len } else { 12 }) {
+                let place = start + place;
+                let mut bytes = whole.clone();
+                bytes[place] ^= 1 << (place % 8);
+                let (found, damage) = read(&bytes);
+                let others = without(&chunks, n);
+                let rest = found.iter().filter(|event| !chunks[n].contains(event));
+                assert!(rest.eq(&others), "{case}, byte {place} of chunk {n}");
+                assert!(damage > 0 || found.len() > others.len(), "{case}, byte {place}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_missing_chunk_loses_no_messages_of_other_chunks() {
+    for case in CASES {
+        let whole = bag(case);
+        let (chunks, mut bounds) = (events_by_chunk(&whole), records(&whole, 5));
+        // The connections behind the last index.
+        let last = *records(&whole, 4).last().unwrap();
+        bounds.push(*records(&whole, 7).iter().find(|at| **at > last).unwrap());
+        for (n, bounds) in bounds.windows(2).enumerate() {
+            let bytes = [&whole[..bounds[0]], &whole[bounds[1]..]].concat();
+            let (found, _) = read(&bytes);
+            assert_eq!(found, without(&chunks, n), "{case} without chunk {n}");
+        }
+    }
+}
+
+/// The first chunk of the first bag, which has its declarations, is lost, and so are its end and
+/// the start of the second bag.
+#[test]
+fn connections_at_the_end_of_another_bag_are_not_used() {
+    let both = two_bags();
+    let (starts, end) = (records(&both, 5), index(&both));
+    let step = both.len() / 60;
+    for from in sample_positions(end - starts[1], 12).into_iter().map(|from| starts[1] + from) {
+        for to in (both.len() / 2 + step..both.len()).step_by(step) {
+            let mut bytes = both.clone();
+            bytes[starts[0]..starts[1]].fill(0xff);
+            bytes[from..to].fill(0xff);
+            let (found, notes) = read_noted(&bytes);
+            assert!(!is_wrong_and_told(&found, &notes), "{from} to {to}");
+        }
+    }
+}
