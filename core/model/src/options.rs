@@ -114,6 +114,17 @@ impl JsonSchema for InPaths {
 pub struct OutPath(pub PathBuf);
 
 impl OutPath {
+    /// Deserializes the path of a sink that writes one file: refuses folders.
+    pub fn without_folder<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let path = Self::deserialize(deserializer)?;
+        if path.is_folder() {
+            let path = path.0.display();
+            let what = format!("expected a file, found a folder: {path}");
+            return Err(serde::de::Error::custom(what));
+        }
+        Ok(path)
+    }
+
     /// Whether it was written as a folder, with a trailing slash.
     pub fn is_folder(&self) -> bool {
         self.0.as_os_str().as_encoded_bytes().ends_with(b"/")

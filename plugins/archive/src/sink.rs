@@ -25,6 +25,7 @@ use crate::source::DEFAULT_MAX_FRAME;
 #[serde(deny_unknown_fields)]
 pub(crate) struct ArchiveSink {
     /// The archive, under any name; `-` is standard output.
+    #[serde(deserialize_with = "OutPath::without_folder")]
     path: OutPath,
     /// The compression level, from 1 (fast) to 22 (small). With the default, frames have a lower
     /// level where that is as small.

@@ -19,6 +19,7 @@ use crate::schema::VIEW;
 #[serde(deny_unknown_fields)]
 pub(crate) struct FoxgloveLayout {
     /// The file to write, such as `drive.foxglove.json`.
+    #[serde(deserialize_with = "OutPath::without_folder")]
     path: OutPath,
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use sluice_io::files;
 use sluice_model::options::{OutPath, above_zero};
 use sluice_model::plugin::TimeWindow;
@@ -23,7 +23,7 @@ use crate::scan::ScanLimits;
 ///
 /// Unchanged events of an LCM log are written byte for byte as they were read.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct LcmLogSink {
     /// The log; `-` is standard output, a name ending in `.zst` is compressed, and a folder (ending
     /// in a slash) gets numbered logs.
@@ -71,6 +71,26 @@ pub struct LcmOutput {
     rows: u64,
     /// The number of the next event, if events are renumbered.
     number: i64,
+}
+
+impl<'de> Deserialize<'de> for LcmLogSink {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let sink = Self::deserialize(deserializer)?;
+        let is_single = !sink.path.is_folder() && !sink.path.is_stdout();
+        if sink.append && (sink.split_mb.is_some() || !is_single) {
+            return Err(serde::de::Error::custom(
+                "`append` continues a single file; it cannot be combined with `split_mb`, a \
+                 folder or `-`",
+            ));
+        }
+        if sink.split_mb.is_some() && sink.path.is_stdout() {
+            return Err(serde::de::Error::custom(
+                "`split_mb` writes several files, and standard output is one; name a file or a \
+                 folder",
+            ));
+        }
+        Ok(sink)
+    }
 }
 
 impl LcmLogSink {
@@ -208,14 +228,6 @@ impl Sink for LcmLogSink {
     }
 
     fn open(&self, context: &SinkContext) -> Result<LcmOutput, Error> {
-        if self.append
-            && (self.split_mb.is_some() || self.path.is_folder() || self.path.is_stdout())
-        {
-            return Err(Error::invalid(
-                "`append` continues a single file; it cannot be combined with `split_mb`, a \
-                 folder or `-`",
-            ));
-        }
         let outputs = Arc::clone(&context.outputs);
         if self.append && outputs.replaces() && outputs.actual_path(&self.path.0).exists() {
             return Err(Error::refused(format!(

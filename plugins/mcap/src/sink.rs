@@ -30,7 +30,7 @@ use crate::source::DEFAULT_MAX_CHUNK;
 #[serde(deny_unknown_fields)]
 pub struct McapSink {
     /// The file; `-` is standard output, and a name ending in `.zst` is compressed as a whole.
-    #[serde(deserialize_with = "file")]
+    #[serde(deserialize_with = "OutPath::without_folder")]
     path: OutPath,
     /// The profile that the header names. Default: that of the MCAP files that the run reads, or
     /// none.
@@ -82,15 +82,6 @@ const LONG_SEQUENCES: &str = "numbers of events below 0 or beyond 32 bits are wr
 
 fn default_chunk() -> ByteSize {
     ByteSize(DEFAULT_CHUNK)
-}
-
-fn file<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OutPath, D::Error> {
-    let path = OutPath::deserialize(deserializer)?;
-    if path.is_folder() {
-        let path = path.0.display();
-        return Err(D::Error::custom(format!("expected a file, found a folder: {path}")));
-    }
-    Ok(path)
 }
 
 fn chunk<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {

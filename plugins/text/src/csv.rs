@@ -26,6 +26,7 @@ use crate::write::{self, TimestampWriter};
 #[schemars(crate = "sluice_model::schemars")]
 pub(crate) struct Csv {
     /// The file to write; `-` is standard output.
+    #[serde(deserialize_with = "OutPath::without_folder")]
     path: OutPath,
     /// The columns that every event has, in this order. Default: all of them.
     #[serde(default = "all_columns", deserialize_with = "distinct_columns")]
@@ -153,6 +154,13 @@ impl<'de> Deserialize<'de> for Csv {
         if sink.payload != PayloadFormat::None && sink.unnest.is_some() {
             return Err(serde::de::Error::custom(
                 "`unnest` writes elements, which have no payload; leave out `payload` or `unnest`",
+            ));
+        }
+        if sink.leading().names.is_empty()
+            && sink.fields.as_ref().is_some_and(|f| f.paths().is_empty())
+        {
+            return Err(serde::de::Error::custom(
+                "the table would have no column; name some in `event_columns` or `fields`",
             ));
         }
         Ok(sink)

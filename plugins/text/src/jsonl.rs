@@ -24,6 +24,7 @@ use crate::line::{JsonLines, JsonParts};
 #[schemars(crate = "sluice_model::schemars")]
 pub(crate) struct Jsonl {
     /// The file to write; `-` is standard output.
+    #[serde(deserialize_with = "OutPath::without_folder")]
     path: OutPath,
     /// Whether to write payloads, in base64, and everything else that is needed to read the events
     /// back.

@@ -21,7 +21,7 @@ use crate::templates::{LineTemplates, MissingFieldPolicy, SkippedLines};
 #[schemars(crate = "sluice_model::schemars")]
 pub(crate) struct TextSink {
     /// The file to write; `-`, the default, is standard output.
-    #[serde(default = "stdout")]
+    #[serde(default = "stdout", deserialize_with = "OutPath::without_folder")]
     path: OutPath,
     /// The template of a line: text with fields in braces, such as `{utime} {pos[0]:.6}`; or a
     /// table of templates by channel, of which the first match counts. Default: lines for people.

@@ -19,7 +19,7 @@ use crate::front::HeadAndIndex;
 use crate::index::IndexBuilder;
 use crate::mapping::{BatchUsage, ChannelMapping, HashedNames, TypeVersion, decoded_types};
 use crate::original::OriginalLog;
-use crate::sink_options::{EpochTime, IndexLen, MAX_SECONDS, one_log};
+use crate::sink_options::{EpochTime, IndexLen, MAX_SECONDS};
 use crate::time::{to_wide_millis, to_wide_nanos};
 use crate::wire::{END_MARK, HEADER_LEN, MessageHeader, TIME_AT, VERSION, append_message};
 
@@ -34,7 +34,7 @@ const RECORDING_SECONDS: u32 = 3600;
 #[serde(deny_unknown_fields)]
 pub struct VelSink {
     /// The log; `-` is standard output, and a name ending in `.zst` is compressed.
-    #[serde(deserialize_with = "one_log")]
+    #[serde(deserialize_with = "OutPath::without_folder")]
     path: OutPath,
     /// Seconds in the index: all (`exact`), none (`none`), or a number.
     #[serde(default)]

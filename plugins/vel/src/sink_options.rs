@@ -5,21 +5,10 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
-use sluice_model::options::OutPath;
 use sluice_model::time::TimePoint;
 
 /// Most seconds in an index.
 pub(crate) const MAX_SECONDS: u32 = 10_000_000;
-
-/// Parses a path that is not a folder.
-pub(crate) fn one_log<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OutPath, D::Error> {
-    let path = OutPath::deserialize(deserializer)?;
-    if path.is_folder() {
-        let path = path.0.display();
-        return Err(serde::de::Error::custom(format!("expected a file, found a folder: {path}")));
-    }
-    Ok(path)
-}
 
 /// The number of seconds in an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -134,3 +134,34 @@ fn a_condition_in_its_former_form_is_noted_by_check_and_run_whether_it_holds_or_
             .expect_stderr("write `when = { W = \"yes\" }`");
     }
 }
+
+#[test]
+fn outputs_that_a_sink_cannot_write_are_mistakes_of_the_file() {
+    let folder = Folder::new();
+    folder.write("a.lcm", log(&drive(3, 10)));
+    let no_folder = "expected a file, found a folder: x/";
+    let cases = [
+        ("jsonl", "path = \"x/\"", no_folder),
+        ("csv", "path = \"x/\"", no_folder),
+        ("text", "line = \"{channel}\"\npath = \"x/\"", no_folder),
+        ("archive", "path = \"x/\"", no_folder),
+        ("expectations", "path = \"x/\"", no_folder),
+        ("mcap", "path = \"x/\"", no_folder),
+        ("vel", "path = \"x/\"", no_folder),
+        ("csv", "path = \"x.csv\"\nevent_columns = []\nfields = []", "would have no column"),
+        ("lcm-log", "path = \"-\"\nsplit_mb = 1", "standard output is one"),
+        ("lcm-log", "path = \"-\"\nappend = true", "continues a single file"),
+        ("lcm-log", "path = \"x/\"\nappend = true", "continues a single file"),
+        ("lcm-log", "path = \"x.lcm\"\nappend = true\nsplit_mb = 1", "continues a single file"),
+    ];
+    for (sink, options, message) in cases {
+        let source = "[sources.log]\nplugin = \"lcm-log\"\npath = \"a.lcm\"\n";
+        let sink = format!("[sinks.out]\nplugin = \"{sink}\"\nfrom = \"log\"\n{options}\n");
+        folder.write("p.toml", format!("{source}{sink}"));
+        for verb in ["check", "run"] {
+            let refused = run_sluice(&folder, &[verb, "p.toml"]).expect(2);
+            refused.expect_stderr(message).expect_stderr("--> p.toml:");
+        }
+    }
+    assert_eq!(folder.names(), ["a.lcm", "p.toml"]);
+}

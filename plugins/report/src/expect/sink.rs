@@ -20,6 +20,7 @@ use crate::origin;
 #[schemars(crate = "sluice_model::schemars")]
 pub(crate) struct ExpectationsSink {
     /// The file to write; `-` is standard output.
+    #[serde(deserialize_with = "OutPath::without_folder")]
     path: OutPath,
     #[serde(skip)]
     collector: Collector,
