@@ -98,7 +98,7 @@ fn any_of_kind<'p>(kind: PluginKind, plugins: impl Iterator<Item = &'p Plugin>) 
     }
     let mut properties = Map::new();
     for key in reference::node_keys(kind) {
-        properties.insert(key.name.to_owned(), key.schema());
+        properties.insert(key.name.to_owned(), node_key(key));
     }
     let about = format!("The {kind} plugin.");
     let plugin = json!({ "anyOf": [{ "enum": names }, variable()], "description": about });
@@ -131,7 +131,7 @@ fn node(plugin: &Plugin) -> Value {
     let options = fields.entry("properties").or_insert_with(|| json!({}));
     if let Some(options) = options.as_object_mut() {
         let keys = reference::node_keys(plugin.kind());
-        options.extend(keys.map(|key| (key.name.to_owned(), key.schema())));
+        options.extend(keys.map(|key| (key.name.to_owned(), node_key(key))));
         let name = json!({ "const": plugin.name, "description": plugin.about });
         options.insert("plugin".to_owned(), name);
     }
@@ -142,6 +142,13 @@ fn extend(fields: &mut Map<String, Value>, list: &str, more: Vec<Value>) {
     if let Some(list) = fields.entry(list).or_insert_with(|| json!([])).as_array_mut() {
         list.extend(more);
     }
+}
+
+/// The schema of a key that is not an option.
+fn node_key(key: &FileKey) -> Value {
+    let mut schema = key.schema();
+    allow_variable(&Value::Null, &mut schema);
+    schema
 }
 
 /// Accepted in place of any scalar: a string with a variable in it.

@@ -2,18 +2,21 @@
 
 use sluice_io::escape::{printable, printable_sentence};
 use sluice_model::programs::Program;
-use sluice_pipeline::Pipeline;
+use sluice_pipeline::{Document, Pipeline};
 
 use crate::args::CheckArgs;
-use crate::commands::{document, variables};
+use crate::commands::{document, variables, warn_unused};
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::shell::Shell;
 use crate::stdout;
 
 pub(crate) fn run(args: &CheckArgs, shell: &Shell) -> CommandResult {
     let mut worst = ExitStatus::Done;
-    for file in &args.files {
-        match check(file, args, shell) {
+    let documents: Vec<_> = args.files.iter().map(|file| (file, document(file))).collect();
+    let opened = documents.iter().filter_map(|(_, document)| document.as_ref().ok());
+    warn_unused(&opened.collect::<Vec<_>>(), &args.variables, shell);
+    for (file, document) in documents {
+        match document.and_then(|document| check(&document, args, shell)) {
             Ok(pipeline) => {
                 stdout::text(&text(file, &pipeline), shell)?;
             }
@@ -51,6 +54,6 @@ fn text(file: &str, pipeline: &Pipeline) -> String {
     lines.join("\n") + "\n"
 }
 
-fn check(file: &str, args: &CheckArgs, shell: &Shell) -> Result<Pipeline, Failure> {
-    Ok(Pipeline::read(&document(file)?, &variables(&args.variables), &shell.registry)?)
+fn check(document: &Document, args: &CheckArgs, shell: &Shell) -> Result<Pipeline, Failure> {
+    Ok(Pipeline::read(document, &variables(&args.variables), &shell.registry)?)
 }

@@ -10,7 +10,7 @@ use crate::stdout;
 
 pub(crate) fn run(args: &GraphArgs, shell: &Shell) -> CommandResult {
     let document = document(&args.file)?;
-    warn_unused(&document, &args.variables, shell);
+    warn_unused(&[&document], &args.variables, shell);
     let variables = variables(&args.variables);
     let pipeline = Outline::read(&document, &variables, &shell.registry)?;
     warn_unset(&pipeline, shell);

@@ -40,14 +40,17 @@ fn pipeline(file: &str, set: &SetArgs, shell: &Shell) -> Result<Pipeline, Failur
 }
 
 fn read(document: &Document, set: &SetArgs, shell: &Shell) -> Result<Pipeline, Failure> {
-    warn_unused(document, set, shell);
+    warn_unused(&[document], set, shell);
     Ok(Pipeline::read(document, &variables(set), &shell.registry)?)
 }
 
-/// Warns of variables that were set but do not occur in the file.
-fn warn_unused(document: &Document, set: &SetArgs, shell: &Shell) {
-    for name in unused(document, set) {
-        shell.warn(&format!("the variable `{name}` is not used in {}", document.name));
+/// Warns of variables that were set but occur in none of the files.
+fn warn_unused(documents: &[&Document], set: &SetArgs, shell: &Shell) {
+    let files: Vec<&str> = documents.iter().map(|document| document.name.as_str()).collect();
+    let is_used = |name: &str| documents.iter().any(|document| document.names_variable(name));
+    let names = set.set.iter().map(|given| given.name.as_str());
+    for name in names.filter(|name| !documents.is_empty() && !is_used(name)) {
+        shell.warn(&format!("the variable `{name}` is not used in {}", files.join(" or ")));
     }
 }
 
@@ -71,10 +74,4 @@ fn document(file: &str) -> Result<Document, Failure> {
 fn variables(set: &SetArgs) -> Variables {
     let given = set.set.iter().map(|given| (given.name.clone(), given.value.clone()));
     Variables { set: given.collect(), environment: true }
-}
-
-/// The variables that were set but do not occur in the file.
-fn unused<'s>(document: &Document, set: &'s SetArgs) -> Vec<&'s str> {
-    let given = set.set.iter().map(|given| given.name.as_str());
-    given.filter(|name| !document.names_variable(name)).collect()
 }

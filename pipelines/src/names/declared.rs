@@ -6,7 +6,16 @@ use sluice_model::{DeclaredColumns, FieldPath, RowsEffect, Stage};
 
 use super::NameOption;
 use crate::mistake::Mistake;
-use crate::spec::{PipelineNode, PluginInstance};
+use crate::spec::PluginInstance;
+
+/// A node of the graph, as far as it could be read.
+pub(crate) struct GraphNode<'n> {
+    /// The nodes that it reads from; none if not all of them are known.
+    pub(crate) from: Vec<usize>,
+    /// `None` after a mistake in its options.
+    pub(crate) instance: Option<&'n PluginInstance>,
+    pub(crate) names: Vec<NameOption>,
+}
 
 /// The columns that decoded rows may have at a point of the graph.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +31,7 @@ enum RowColumns {
 const MAX_SUGGESTED: usize = 3;
 
 /// Finds fields in options that none of the types at that point has.
-pub(crate) fn undeclared(nodes: &[PipelineNode]) -> Vec<Mistake> {
+pub(crate) fn undeclared(nodes: &[GraphNode<'_>]) -> Vec<Mistake> {
     let mut columns: Vec<Option<RowColumns>> = vec![None; nodes.len()];
     let mut mistakes = Vec::new();
     for at in topological_order(nodes) {
@@ -32,8 +41,9 @@ pub(crate) fn undeclared(nodes: &[PipelineNode]) -> Vec<Mistake> {
             mistakes.extend(node.names.iter().filter_map(|name| mistake(name, types)));
         }
         let after = match &node.instance {
-            PluginInstance::Stage(stage) => columns_after(stage, before),
-            PluginInstance::Source(_) | PluginInstance::Sink(_) => before,
+            Some(PluginInstance::Stage(stage)) => columns_after(stage, before),
+            Some(PluginInstance::Source(_) | PluginInstance::Sink(_)) => before,
+            None => RowColumns::Unknown,
         };
         if let Some(place) = columns.get_mut(at) {
             *place = Some(after);
@@ -43,7 +53,7 @@ pub(crate) fn undeclared(nodes: &[PipelineNode]) -> Vec<Mistake> {
 }
 
 /// The nodes, each after all nodes that it reads from.
-fn topological_order(nodes: &[PipelineNode]) -> Vec<usize> {
+fn topological_order(nodes: &[GraphNode<'_>]) -> Vec<usize> {
     let mut waits: Vec<usize> = nodes.iter().map(|node| node.from.len()).collect();
     let mut order: Vec<usize> = (0..nodes.len()).filter(|at| waits.get(*at) == Some(&0)).collect();
     let mut done = 0;
@@ -61,10 +71,13 @@ fn topological_order(nodes: &[PipelineNode]) -> Vec<usize> {
 }
 
 /// The columns of rows that enter a node.
-fn columns_before(node: &PipelineNode, columns: &[Option<RowColumns>]) -> RowColumns {
-    if let PluginInstance::Source(source) = &node.instance {
+fn columns_before(node: &GraphNode<'_>, columns: &[Option<RowColumns>]) -> RowColumns {
+    if let Some(PluginInstance::Source(source)) = node.instance {
         let none = RowColumns::Types(DeclaredColumns::default());
         return if source.is_undecoded() { none } else { RowColumns::Unknown };
+    }
+    if node.from.is_empty() {
+        return RowColumns::Unknown;
     }
     let mut all = DeclaredColumns::default();
     for from in &node.from {

@@ -15,7 +15,7 @@ use sluice_model::{FieldPath, Pattern, Stage};
 use crate::spec::PluginInstance;
 use crate::spec::schema_view::SchemaView;
 
-pub(crate) use declared::undeclared;
+pub(crate) use declared::{GraphNode, undeclared};
 pub use option::{NameOption, SearchedName};
 pub use report::{MatchOutcome, NameKind, NameReport};
 pub(crate) use report::{NodeNames, RunFacts, match_names};
@@ -35,8 +35,14 @@ pub(crate) fn names_in_options(
     if let PluginInstance::Stage(stage) = part {
         let fields = fields_of(stage).into_iter();
         names.extend(fields.map(|(option, field)| (option, SearchedName::NeededField(field))));
-        let channels = channels_of(stage).into_iter();
-        names.extend(channels.map(|(option, channel)| (option, SearchedName::Channel(channel))));
+        for (option, channel) in channels_of(stage) {
+            let is_it =
+                |name: &SearchedName| matches!(name, SearchedName::Channel(c) if *c == channel);
+            // Stages also name the channel of an option that is left out.
+            if !names.iter().any(|(of, name)| *of == option && is_it(name)) {
+                names.push((option, SearchedName::Channel(channel)));
+            }
+        }
     }
     let named = |(option, name): (&str, SearchedName)| NameOption {
         option: option.to_owned(),

@@ -20,6 +20,7 @@ use super::schema_view::SchemaView;
 use super::templates::TemplateUse;
 use super::when::Condition;
 use super::{OnDamage, PipelineNode, PluginInstance};
+use crate::names::{NameOption, names_in_options};
 use crate::report::Note;
 
 /// A node as far as it could be read. Mistakes leave gaps, so that later checks can go on.
@@ -83,6 +84,13 @@ impl NodeDraft {
             add_files(options, &SchemaView::from_schema(&self.schema), &mut files);
         }
         files
+    }
+
+    /// The names in its options; none after a mistake in them.
+    pub(super) fn names(&self) -> Vec<NameOption> {
+        let Some((instance, options)) = &self.instance else { return Vec::new() };
+        let span = |option: &str| self.option_spans.get(option).unwrap_or(&self.header).clone();
+        names_in_options(&self.schema, options, instance, span)
     }
 
     /// Its plugin instance.

@@ -1,5 +1,5 @@
 //! Prunes nodes whose condition fails, and the nodes that depend on them. Works on the graph of the
-//! whole file; mistakes in pruned nodes have been reported before.
+//! whole file; mistakes in pruned nodes are reported elsewhere.
 
 use std::collections::BTreeSet;
 
@@ -26,29 +26,27 @@ enum Cause {
 }
 
 impl Check<'_> {
-    /// The remaining nodes, their links renumbered, and the pruned nodes.
+    /// For each node whether it remains, and the pruned nodes.
     pub(super) fn prune(
         &mut self,
-        nodes: Vec<NodeDraft>,
-        links: Links,
-    ) -> (Vec<NodeDraft>, Links, Vec<PrunedNode>) {
+        nodes: &[NodeDraft],
+        links: &Links,
+    ) -> (Vec<bool>, Vec<PrunedNode>) {
         let fails = |node: &NodeDraft| node.when.as_ref().is_some_and(|when| !when.holds());
-        if !nodes.iter().any(fails) {
-            return (nodes, links, Vec::new());
-        }
         let mut kept: Vec<bool> = nodes.iter().map(|node| !fails(node)).collect();
+        if !nodes.iter().any(fails) {
+            return (kept, Vec::new());
+        }
         let mut causes = vec![None; nodes.len()];
-        let readers = readers(&links);
+        let readers = readers(links);
         note(Cause::Fails, &kept, &mut causes);
-        drop_unfed(&nodes, &links, &mut kept);
+        drop_unfed(nodes, links, &mut kept);
         note(Cause::Unfed, &kept, &mut causes);
         drop_unread(&readers, &mut kept);
         note(Cause::Unread, &kept, &mut causes);
-        self.expect_sink_left(&nodes, &kept);
-        let left_out =
-            Pruning { nodes: &nodes, links: &links, readers: &readers, causes }.describe_pruned();
-        let (nodes, links) = renumbered(nodes, links, &kept);
-        (nodes, links, left_out)
+        self.expect_sink_left(nodes, &kept);
+        let left_out = Pruning { nodes, links, readers: &readers, causes }.describe_pruned();
+        (kept, left_out)
     }
 
     /// Reports that no sink is left, if conditions are the reason.
@@ -181,7 +179,12 @@ fn drop_until_stable(kept: &mut [bool], stays: impl Fn(usize, &[bool]) -> bool) 
     }
 }
 
-fn renumbered(nodes: Vec<NodeDraft>, links: Links, kept: &[bool]) -> (Vec<NodeDraft>, Links) {
+/// The remaining nodes, and their links renumbered.
+pub(super) fn remaining(
+    nodes: Vec<NodeDraft>,
+    links: Links,
+    kept: &[bool],
+) -> (Vec<NodeDraft>, Links) {
     let mut places = vec![None; kept.len()];
     let stay = (0..kept.len()).filter(|at| kept[*at]);
     stay.enumerate().for_each(|(place, at)| places[at] = Some(place));

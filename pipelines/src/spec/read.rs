@@ -7,15 +7,17 @@ use sluice_model::{PluginKind, Registry};
 use toml::de::{DeTable, DeValue};
 
 use super::check::{Check, TextEdit, TomlKey, TomlValue};
+use super::links::Links;
 use super::messages::{nearest, plainly, suggest};
 use super::node::NodeDraft;
+use super::prune::remaining;
 use super::reference::TOP_LEVEL;
 use super::schema_view::SchemaView;
 use super::syntax::{self, SyntaxFault};
 use super::templates::TemplateUse;
 use super::{Document, GROUPS, Outline, Pipeline, PrunedNode, TemplateSlot, Variables};
 use crate::mistake::{Mistake, Mistakes};
-use crate::names::undeclared;
+use crate::names::{GraphNode, undeclared};
 use crate::report::Note;
 
 const NO_TOML: &str = "this is not a pipeline file; if it is a log, `sluice convert` reads it";
@@ -36,8 +38,7 @@ struct Graph {
     name: Option<String>,
     memory: Option<ByteSize>,
     nodes: Vec<NodeDraft>,
-    /// What each node reads from, as indices of nodes.
-    links: Vec<Vec<usize>>,
+    links: Links,
     left_out: Vec<PrunedNode>,
     notes: Vec<Note>,
 }
@@ -67,10 +68,6 @@ impl Check<'_> {
         let nodes = nodes.into_iter().zip(links);
         let nodes = nodes.filter_map(|(node, from)| node.finish(from, registry));
         let (nodes, text): (Vec<_>, _) = (nodes.collect(), self.document.text.clone());
-        let undeclared = undeclared(&nodes);
-        if !undeclared.is_empty() {
-            return Err(Mistakes::new(self.document.clone(), undeclared));
-        }
         let unreadable = BTreeMap::new();
         Ok(Pipeline { name, memory, nodes, pruned, notes, text, files, templates, unreadable })
     }
@@ -115,12 +112,30 @@ impl Check<'_> {
         }
         let links = self.links(&top.nodes);
         let notes = top.nodes.iter().filter_map(NodeDraft::condition_note).collect();
-        let (nodes, links, left_out) = self.prune(top.nodes, links);
+        let (kept, left_out) = self.prune(&top.nodes, &links);
+        self.check_fields(&top.nodes, &links, &kept);
+        let (nodes, links) = remaining(top.nodes, links, &kept);
         self.check_outputs(&nodes);
         self.check_standard_input(&nodes);
         self.check_batch(&nodes);
         let TopLevel { name, memory, .. } = top;
         Some(Graph { name, memory, nodes, links, left_out, notes })
+    }
+
+    /// Reports fields in options that no declared type has, also in pruned nodes.
+    fn check_fields(&mut self, nodes: &[NodeDraft], links: &Links, kept: &[bool]) {
+        // A type may be declared in a line that cannot be read.
+        if !self.broken_lines.is_empty() {
+            return;
+        }
+        let mut graph = Vec::new();
+        for ((node, links), is_kept) in nodes.iter().zip(links).zip(kept) {
+            let is_complete = node.from.as_ref().is_some_and(|from| from.len() == links.len());
+            let feeds = |from: &usize| !is_kept || kept.get(*from) == Some(&true);
+            let from = links.iter().copied().filter(|from| is_complete && feeds(from)).collect();
+            graph.push(GraphNode { from, instance: node.instance(), names: node.names() });
+        }
+        undeclared(&graph).into_iter().for_each(|mistake| self.note(mistake));
     }
 
     fn note_syntax_faults(&mut self, broken: Vec<SyntaxFault>, help: Option<&str>) {

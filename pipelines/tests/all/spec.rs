@@ -382,6 +382,13 @@ fn the_schema_has_every_option_of_every_plugin() {
         assert_eq!(when[0]["type"], "object");
         assert_eq!(when[2], json!({ "type": "string", "deprecated": true }));
     }
+    // A variable may be in every string, also where only some words are valid.
+    for node in ["source-log", "source"] {
+        let damage = &schema["$defs"][node]["properties"]["on_damage"];
+        assert_eq!(damage["anyOf"][0]["enum"][0], "skip");
+        assert_eq!(damage["anyOf"][1]["pattern"], r"\$\{");
+        assert_eq!(damage["default"], "skip");
+    }
     let demo = &schema["$defs"]["source-demo"]["properties"]["seconds"];
     assert_eq!(demo["anyOf"][1]["type"], "string");
     assert_eq!(demo["description"], "How long the drive is.");

@@ -179,6 +179,83 @@ fn a_field_that_no_type_declares_is_refused_before_anything_is_read() {
 }
 
 #[test]
+fn a_field_that_no_type_declares_is_a_mistake_like_any_other() {
+    let folder = demo();
+    let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"drive.lcm\"\n\
+        [stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"mit-dgc\"\n\
+        [stages.fast]\nplugin = \"filter\"\nfrom = \"typed\"\nwhere = \"vell[0] > 3\"\n\
+        [sinks.out]\nplugin = \"jsonl\"\nfrom = \"fast\"\npath = \"${OUT}\"\n\
+        [sinks.no]\nplugin = \"csv\"\nfrom = \"typed\"\nwhen = { NO = \"1\" }\n\
+        path = \"no.csv\"\nfields = [\"nope\"]\n";
+    folder.write("p.toml", text);
+    folder.write("q.toml", text.replace("path = \"${OUT}\"", "path = \"x.jsonl\"\npayload = 1"));
+    let mistake = "no declared type has a field `vell[0]`";
+    let also_left_out = "no declared type has a field `nope`";
+    for verb in ["check", "plan", "graph", "run"] {
+        for arguments in [&[verb, "p.toml", "--set", "OUT=x.jsonl"], &[verb, "p.toml"][..]] {
+            let refused = run_sluice(&folder, arguments).expect(2);
+            refused.expect_stderr(mistake).expect_stderr(also_left_out);
+        }
+        let all = run_sluice(&folder, &[verb, "q.toml"]).expect(2);
+        all.expect_stderr(mistake).expect_stderr(also_left_out).expect_stderr("3 mistakes");
+    }
+}
+
+#[test]
+fn fields_are_those_of_the_inputs_that_are_left() {
+    let folder = demo();
+    let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"drive.lcm\"\n\
+        [stages.own]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"t.lcm\"\n\
+        when = { OWN = \"1\" }\n\
+        [stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"mit-dgc\"\n\
+        [sinks.out]\nplugin = \"jsonl\"\nfrom = [\"own\", \"typed\"]\npath = \"x.jsonl\"\n\
+        fields = [\"only_here\"]\n";
+    folder.write("t.lcm", "struct t { int32_t only_here; }\n");
+    folder.write("p.toml", text);
+    run_sluice(&folder, &["check", "p.toml", "--set", "OWN=1"]).expect(0);
+    run_sluice(&folder, &["check", "p.toml", "--set", "OWN=0"])
+        .expect(2)
+        .expect_stderr("no declared type has a field `only_here`");
+}
+
+#[test]
+fn a_variable_that_no_file_uses_is_a_warning_of_check() {
+    let folder = demo();
+    let text = |input: &str| {
+        format!(
+            "[sources.log]\nplugin = \"lcm-log\"\npath = \"{input}\"\n\
+             [sinks.out]\nplugin = \"jsonl\"\nfrom = \"log\"\npath = \"x.jsonl\"\n"
+        )
+    };
+    folder.write("p.toml", text("drive.lcm"));
+    folder.write("q.toml", text("${IN}"));
+    run_sluice(&folder, &["check", "p.toml", "--set", "FOO=1"])
+        .expect(0)
+        .expect_stderr("the variable `FOO` is not used in p.toml");
+    let both = ["check", "p.toml", "q.toml", "--set", "IN=x", "--set", "FOO=1"];
+    let said = run_sluice(&folder, &both).expect(0).stderr;
+    assert!(said.contains("the variable `FOO` is not used in p.toml or q.toml"), "{said}");
+    assert!(!said.contains("`IN`"), "{said}");
+}
+
+#[test]
+fn episodes_without_the_channel_that_they_cut_are_a_warning() {
+    let folder = demo();
+    let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"drive.lcm\"\n\
+        [stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"mit-dgc\"\n\
+        [stages.cut]\nplugin = \"episodes\"\nfrom = \"typed\"\n\
+        [sinks.out]\nplugin = \"jsonl\"\nfrom = \"cut\"\npath = \"x.jsonl\"\n";
+    folder.write("p.toml", text);
+    let said = run_sluice(&folder, &["run", "p.toml", "--strict"]).expect(2).stderr;
+    assert!(said.contains("no channel matches `aligned`"), "{said}");
+    let said = run_sluice(&folder, &["run", "p.toml"]).expect(0).stderr;
+    assert!(said.contains("cut: no episodes\n"), "{said}");
+    folder.write("q.toml", text.replace("[sinks", "channel = \"aligned\"\n[sinks"));
+    let said = run_sluice(&folder, &["run", "q.toml", "--overwrite"]).expect(0).stderr;
+    assert_eq!(said.matches("no channel matches `aligned`").count(), 1, "{said}");
+}
+
+#[test]
 fn every_format_reports_a_channel_without_events_in_the_window() {
     let folder = demo();
     run_sluice(&folder, &["convert", "drive.lcm", "--to", "drive.lcm.zst"]).expect(0);

@@ -216,6 +216,10 @@ fn a_missing_channel_fails_or_warns_as_the_rule_says() {
     let warned = compare(&parse("[channels.CAM]\nmust_exist = \"warn\""), &log);
     assert_eq!((warned.unmet.len(), warned.notes.len()), (0, 1));
     assert!(warned.notes[0].contains("no channel matches `CAM`"), "{:?}", warned.notes);
+    assert!(warned.notes[0].ends_with("expect.toml:2)"), "{:?}", warned.notes);
+    // Rules in a pipeline file have no place.
+    let own = Expectations::parse("", "[channels.CAM]\nmust_exist = \"warn\"").unwrap();
+    assert_eq!(compare(&own, &log).notes, ["no channel matches `CAM`"]);
 }
 
 #[test]

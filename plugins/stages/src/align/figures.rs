@@ -101,7 +101,9 @@ impl RowFigures {
 
     /// Notes everything.
     pub(super) fn report(&self, plan: &AlignPlan, context: &mut StageContext<'_>) {
-        context.note("rows on the grid", self.due);
+        // Notes do not show a count of 0.
+        let due = if self.due == 0 { "no rows on the grid" } else { "rows on the grid" };
+        context.note(due, self.due);
         if self.due > self.made {
             context
                 .note("rows left out, because a field has no value for them", self.due - self.made);

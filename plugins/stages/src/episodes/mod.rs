@@ -293,10 +293,16 @@ impl Fold for Episodes {
         needed.chain(change).collect()
     }
 
+    fn named_channels(&self) -> Vec<(&'static str, Pattern)> {
+        // Also the default: without such a channel, every event is dropped.
+        vec![("channel", self.channel.clone())]
+    }
+
     fn finish(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         self.end_last();
         let ready = self.take_decided(context)?;
-        context.note("episodes", self.kept);
+        // Notes do not show a count of 0.
+        context.note(if self.kept == 0 { "no episodes" } else { "episodes" }, self.kept);
         if self.short > 0 {
             let note = format!("episodes with fewer than {} rows are dropped", self.min_rows);
             context.note(note, self.short);

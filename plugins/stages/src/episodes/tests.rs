@@ -121,6 +121,12 @@ fn events_of_other_channels_and_without_rows_are_dropped_and_end_nothing() {
 }
 
 #[test]
+fn no_episodes_are_a_note_without_a_count() {
+    let (found, runner) = run(&json!({ "where": "v > 4" }), &[&[(0, 1)]]);
+    assert_eq!((found, runner.notes), (vec![], vec![("no episodes".to_owned(), 0)]));
+}
+
+#[test]
 fn rows_of_several_types_keep_theirs() {
     let mut run = StageRunner::new("episodes", json!({ "channel": "R", "change": "v" }));
     let batch = run.batch(&[("R", 0), ("R", 1), ("R", 2)]);

@@ -106,6 +106,13 @@ impl Comparing<'_> {
         self.found.push(ExpectationFailure { unmet, offset, silence: None });
     }
 
+    /// Adds a note about the rule at an offset.
+    fn note(&mut self, what: String, offset: usize) {
+        let place = self.expectations.place(offset);
+        let place = if place.is_empty() { place } else { format!(" ({place})") };
+        self.notes.push(what + &place);
+    }
+
     /// From `start` to `end`.
     fn when(&self, start: i64, end: i64) -> UnmetTime {
         UnmetTime::new(start, end, self.figures.start.unwrap_or(start))
@@ -136,11 +143,8 @@ impl Comparing<'_> {
         for (rule, name, found) in [jumps, back] {
             let Some(Rule { value, offset }) = rule else { continue };
             let Some(found) = found else {
-                let place = self.expectations.place(offset);
-                self.notes.push(format!(
-                    "`{name}` cannot be compared: no event has the number after that of the event \
-                     before it ({place})"
-                ));
+                let what = "no event has the number after that of the event before it";
+                self.note(format!("`{name}` cannot be compared: {what}"), offset);
                 continue;
             };
             if value.is_exceeded(found, figures.events) {
@@ -185,8 +189,7 @@ impl Comparing<'_> {
         match must_exist {
             MustExist::No => {}
             MustExist::Warn => {
-                let place = self.expectations.place(offset);
-                self.notes.push(format!("no channel matches `{text}`{near} ({place})"));
+                self.note(format!("no channel matches `{text}`{near}"), offset);
             }
             MustExist::Yes => {
                 let found = format!("none{near}");

@@ -45,6 +45,8 @@ fn rows_lie_on_whole_periods_and_take_the_last_values() {
     assert_eq!(out.notes["rows on the grid"], 3);
     assert_eq!(out.notes["`A.v`: rows whose last value is older than 100.0 ms"], 1);
     assert_eq!(out.notes["`A.v`: the farthest value is 50.0 ms away from its row"], 0);
+    let none = aligned(tenths(json!({ "a": "A.v" })), &[]);
+    assert_eq!(none.notes["no rows on the grid"], 0);
 }
 
 #[test]
