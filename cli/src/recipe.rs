@@ -2,6 +2,7 @@
 
 mod pipeline_text;
 
+pub(crate) use pipeline_text::rate;
 use sluice_model::{ConversionStage, PluginKind};
 pub(crate) use sluice_pipeline::spec::string_literal as string;
 
@@ -170,7 +171,6 @@ pub(crate) fn toml_value(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::pipeline_text::is_rate;
     use super::*;
     use crate::args::{ChannelPatternArgs, DecodingArgs};
     use sluice_model::Registry;
@@ -397,7 +397,8 @@ plugin = \"null\"
 from = \"episodes\"
 ";
         assert!(recipe.text().ends_with(expected), "{}", recipe.text());
-        assert!(is_rate("50hz") && is_rate("30") && !is_rate("CAM_1") && !is_rate("inf"));
+        let rates = ["50hz", "29.97 Hz", "30", "CAM_1", "inf"].map(rate);
+        assert_eq!(rates, [Some(50.0), Some(29.97), Some(30.0), None, None]);
     }
 
     #[test]

@@ -217,6 +217,27 @@ fn a_log_that_starts_more_than_a_second_earlier_begins_an_episode() {
 }
 
 #[test]
+fn the_rate_of_aligned_rows_is_that_of_the_dataset() {
+    let folder = Folder::new();
+    let rows = [0].into_iter().chain(11..20).map(|n| format!("{},A,{n}\n", n * 100_000_000_i64));
+    let text: String = ["timestamp_ns,channel,x\n".to_owned()].into_iter().chain(rows).collect();
+    folder.write("log.csv", text);
+    let fps = |to: &str, more: &[&str]| {
+        let arguments = ["convert", "log.csv", "--align", "10 Hz", "--tolerance", "50ms"];
+        let output = ["-f", "x=A.x", "--to", to, "--as", "lerobot", "--sink-option", "task=t"];
+        run_sluice(&folder, &[&arguments[..], &output, more].concat()).expect(0);
+        let info = folder.read(&format!("{to}meta/info.json"));
+        let info: serde_json::Value = serde_json::from_slice(&info).unwrap();
+        (info["fps"].clone(), info["total_frames"].clone())
+    };
+    // The first row is an episode of one frame.
+    assert_eq!(fps("set/", &[]), (10.into(), 9.into()));
+    // An option comes first.
+    let given = ["--sink-option", "fps=10.0001"];
+    assert_eq!(fps("given/", &given).0, serde_json::json!(10.0001));
+}
+
+#[test]
 fn fields_that_a_dataset_would_lose_are_refused() {
     let folder = Folder::new();
     let text = "timestamp_ns,channel,x\n0,A,1\n1,B,70\n100000000,A,2\n100000001,B,80\n";

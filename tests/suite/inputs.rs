@@ -315,6 +315,25 @@ fn other_formats_inside_compressed_files_are_reported() {
 }
 
 #[test]
+fn a_damaged_start_that_hides_the_format_is_told() {
+    let folder = Folder::new();
+    let whole = log(&drive(3, 2_000));
+    let (first, rest) = whole.split_at(whole.len() / 2);
+    let mut packed = zstd::encode_all(first, 1).unwrap();
+    // The header of the first block.
+    packed[8] ^= 0x80;
+    packed.extend(zstd::encode_all(rest, 1).unwrap());
+    folder.write("odd.zst", &packed);
+    let told = "its zstd data is damaged near the start; name the format with --from";
+    let convert = |input| ["convert", input, "--to", "out.lcm", "--overwrite"];
+    run_sluice(&folder, &convert("odd.zst")).expect(2).expect_stderr(told);
+    with_input(&folder, &convert("-"), &packed).expect(2).expect_stderr(told);
+    let named = [&convert("-")[..], &["--from", "lcm-log"]].concat();
+    with_input(&folder, &named, &packed).expect(3);
+    assert!(!folder.read("out.lcm").is_empty());
+}
+
+#[test]
 fn standard_input_is_known_by_its_first_bytes() {
     let folder = Folder::new();
     let whole = log(&drive(3, 200));

@@ -112,6 +112,28 @@ fn other_outputs_have_the_nearest_time_and_say_so_for_each_channel() {
 }
 
 #[test]
+fn tables_without_nanoseconds_have_the_nearest_microseconds() {
+    let folder = Folder::new();
+    let times = [BEGIN, BEGIN + 1, i64::MAX, i64::MIN, BEGIN + 2];
+    let event = |n: usize| LcmEvent::new(n as i64, times[n], "A", b"payload");
+    folder.write("in.lcm", log(&(0..times.len()).map(event).collect::<Vec<_>>()));
+    let nearest = |time: i64| time.clamp(i64::MIN / 1_000, i64::MAX / 1_000);
+    for (to, rows) in [("one.parquet", "1"), ("by_channel/", "1"), ("all.parquet", "5")] {
+        let option = format!("row_group_rows={rows}");
+        let line = ["convert", "in.lcm", "--to", to, "--sink-option", &option];
+        run_sluice(&folder, &[&line[..], &["--report", "report.json"]].concat()).expect(3);
+        assert_eq!(report(&folder)["clamped_times"], 2, "{to}");
+        run_sluice(&folder, &["convert", to, "--to", "back.lcm", "--overwrite"]).expect(0);
+        let mut back: Vec<i64> =
+            events(&folder.read("back.lcm")).iter().map(|event| event.utime).collect();
+        back.sort_unstable();
+        let mut expected = times.map(nearest);
+        expected.sort_unstable();
+        assert_eq!(back, expected, "{to}");
+    }
+}
+
+#[test]
 fn a_stage_that_moves_times_brings_them_back() {
     let folder = Folder::new();
     let right = drive(3, 100);

@@ -13,7 +13,7 @@ use crate::exit::{CommandResult, Failure};
 use crate::flags::PipelineOrigin;
 use crate::input_format::InputFormat;
 use crate::inputs::{self, FailedInputs, FoundSource, OpenMode};
-use crate::recipe::Recipe;
+use crate::recipe::{Recipe, rate};
 use crate::shell::Shell;
 
 pub(crate) fn run(args: &ConvertArgs, shell: &Shell) -> CommandResult {
@@ -110,13 +110,18 @@ pub(crate) fn pipeline_text(
     Ok((text, failed))
 }
 
-/// The options that follow from the output, and from rows on one time base: these are one channel.
+/// The options that follow from the output, and from rows on one time base: these are one channel,
+/// and may have a rate.
 fn sink_defaults(sink: &OutputTarget<'_>, args: &ConvertArgs) -> Vec<Assignment> {
+    let align = args.alignment.align.as_deref();
+    let of_channel =
+        sink.plugin.for_one_channel.iter().map(|(name, value)| (*name, (*value).into()));
+    let of_channel = of_channel.filter(|_| align.is_some() && !sink.path.ends_with('/'));
+    let rate = align.and_then(rate);
+    let of_rate = sink.plugin.rate_option.zip(rate).map(|(name, rate)| (name, rate.to_string()));
     let is_given = |name: &str| args.sink_option.iter().any(|option| option.name == name);
-    let is_one = args.alignment.align.is_some() && !sink.path.ends_with('/');
-    let defaults = sink.plugin.for_one_channel.iter().filter(|(name, _)| is_one && !is_given(name));
-    let defaults =
-        defaults.map(|(name, value)| Assignment { name: (*name).into(), value: (*value).into() });
+    let defaults = of_channel.chain(of_rate).filter(|(name, _)| !is_given(name));
+    let defaults = defaults.map(|(name, value)| Assignment { name: name.into(), value });
     sink.options.iter().cloned().chain(defaults).collect()
 }
 

@@ -103,11 +103,23 @@ fn sniff_by<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<&'s Pl
     let by_extension =
         || extension(path).0.and_then(|e| shell.registry.by_extension(PluginKind::Source, &e));
     sniffed.or_else(by_extension).ok_or_else(|| {
+        let input = path;
         let path = if is_stdin { "standard input".into() } else { path.display().to_string() };
         if let Some(why) = shell.registry.iter().find_map(|plugin| (plugin.refusal)(&head)) {
             return Failure::NotALog(format!("cannot read {path} as a log: {why}"));
         }
         let names = sources_of_plain_files(shell).join(", ");
+        // Nothing is taken from terminals and other devices.
+        let can_read = match is_stdin {
+            true => !io::stdin().is_terminal(),
+            false => files::is_address_or_file(input),
+        };
+        if can_read && files::has_damaged_start(input).unwrap_or(false) {
+            return Failure::NotALog(format!(
+                "cannot detect the format of {path}: its zstd data is damaged near the start; \
+                 name the format with --from, to read what is not: {names}"
+            ));
+        }
         Failure::NotALog(format!(
             "cannot detect the format of {path}; name it with --from: {names}; or describe it with \
              --describe FILE.toml"

@@ -95,7 +95,7 @@ impl PipelineText {
     }
 
     fn alignment(&mut self, rows: &str, tolerance: Option<&str>, fields: &[String]) {
-        self.option(if is_rate(rows) { "rate" } else { "clock" }, &string(rows));
+        self.option(if rate(rows).is_some() { "rate" } else { "clock" }, &string(rows));
         tolerance.iter().for_each(|tolerance| self.option("tolerance", &string(tolerance)));
         let mut named: Vec<(&str, Vec<String>)> = Vec::new();
         for field in fields {
@@ -157,11 +157,11 @@ pub(super) fn list(texts: &[String]) -> String {
     format!("[\n{lines}]")
 }
 
-/// Whether this is a rate, such as `50Hz`, and not the name of a channel.
-pub(super) fn is_rate(text: &str) -> bool {
+/// The rows per second, if this is a rate, such as `50Hz`, and not the name of a channel.
+pub(crate) fn rate(text: &str) -> Option<f64> {
     let lower = text.to_ascii_lowercase();
     let number = lower.strip_suffix("hz").unwrap_or(&lower).trim_end();
-    number.parse::<f64>().is_ok_and(f64::is_finite)
+    number.parse::<f64>().ok().filter(|rate| rate.is_finite())
 }
 
 /// The name of the option for an input or output.

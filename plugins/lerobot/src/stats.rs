@@ -21,7 +21,7 @@ pub(crate) struct FeatureStats {
     pub(crate) max: Vec<f64>,
     pub(crate) mean: Vec<f64>,
     /// The population's.
-    pub(crate) variance: Vec<f64>,
+    pub(crate) std: Vec<f64>,
     /// In the order of [`QUANTILES`].
     pub(crate) quantiles: [Vec<f64>; 5],
 }
@@ -51,13 +51,16 @@ impl FeatureStats {
     fn push_column(&mut self, column: &[f64], histogram: &mut Histogram) {
         let rows = column.len() as f64;
         let (min, max) = bounds(column.iter().copied());
-        let mean = column.iter().sum::<f64>() / rows;
-        let variance = column.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / rows;
+        let scale = scale_of_squares([min, max]);
+        let scaled = || column.iter().map(|value| value * scale);
+        let scaled_mean = scaled().sum::<f64>() / rows;
+        let variance = scaled().map(|value| (value - scaled_mean).powi(2)).sum::<f64>() / rows;
+        let (mean, std) = (scaled_mean / scale, variance.sqrt() / scale);
         let quantiles = match column.len() {
             1 => [mean; 5],
             _ => histogram.quantiles(min, max, column.iter().map(|value| (*value, 1))),
         };
-        self.push([min, max, mean, variance], quantiles);
+        self.push([min, max, mean, std], quantiles);
     }
 
     /// Of images of which each channel has these counts of the values 0 to 255, as numbers from 0
@@ -74,19 +77,19 @@ impl FeatureStats {
             };
             let (min, max) = bounds(values().map(|(value, _)| value));
             let mean = sum(&|value| value);
-            let variance = sum(&|value| (value - mean).powi(2));
+            let std = sum(&|value| (value - mean).powi(2)).sqrt();
             let quantiles = histogram.quantiles(min, max, values());
-            let scaled = [min / 255.0, max / 255.0, mean / 255.0, variance / (255.0 * 255.0)];
-            stats.push(scaled, quantiles.map(|value| value / 255.0));
+            let of_one = |value: f64| value / 255.0;
+            stats.push([min, max, mean, std].map(of_one), quantiles.map(of_one));
         }
         stats
     }
 
-    fn push(&mut self, [min, max, mean, variance]: [f64; 4], quantiles: [f64; 5]) {
+    fn push(&mut self, [min, max, mean, std]: [f64; 4], quantiles: [f64; 5]) {
         self.min.push(min);
         self.max.push(max);
         self.mean.push(mean);
-        self.variance.push(variance);
+        self.std.push(std);
         self.quantiles.iter_mut().zip(quantiles).for_each(|(all, one)| all.push(one));
     }
 
@@ -101,10 +104,14 @@ impl FeatureStats {
         }
         let all = (self.count + other.count) as f64;
         let (ours, theirs) = (self.count as f64 / all, other.count as f64 / all);
-        let pairs = self.variance.iter_mut().zip(&other.variance);
+        let pairs = self.std.iter_mut().zip(&other.std);
         let means = self.mean.iter().zip(&other.mean);
-        for ((variance, more), (mean, next)) in pairs.zip(means) {
-            *variance = *variance * ours + more * theirs + (next - mean).powi(2) * ours * theirs;
+        for ((std, more), (mean, next)) in pairs.zip(means) {
+            let scale = scale_of_squares([*std, *more, *mean, *next]);
+            let square = |number: f64| (number * scale).powi(2);
+            let apart = (next * scale - mean * scale).powi(2);
+            let variance = square(*std) * ours + square(*more) * theirs + apart * ours * theirs;
+            *std = variance.sqrt() / scale;
         }
         join(&mut self.min, &other.min, f64::min);
         join(&mut self.max, &other.max, f64::max);
@@ -117,10 +124,10 @@ impl FeatureStats {
 
     /// The statistics by name, in the order of the columns of episodes.
     pub(crate) fn named(&self) -> [(&'static str, Vec<f64>); 9] {
-        let std = self.variance.iter().map(|variance| variance.max(0.0).sqrt()).collect();
         let [q01, q10, q50, q90, q99] = self.quantiles.clone();
         let [(n01, _), (n10, _), (n50, _), (n90, _), (n99, _)] = QUANTILES;
-        let (min, max, mean) = (self.min.clone(), self.max.clone(), self.mean.clone());
+        let (min, max) = (self.min.clone(), self.max.clone());
+        let (mean, std) = (self.mean.clone(), self.std.clone());
         [
             ("min", min),
             ("max", max),
@@ -155,17 +162,23 @@ impl FeatureStats {
         };
         let count = entry.get("count")?;
         let count = count.as_u64().or_else(|| count.get(0)?.as_u64())?;
-        let std = list("std")?;
         let [q01, q10, q50, q90, q99] = QUANTILES.map(|(name, _)| list(name));
         Some(Self {
             count,
             min: list("min")?,
             max: list("max")?,
             mean: list("mean")?,
-            variance: std.into_iter().map(|std| std * std).collect(),
+            std: list("std")?,
             quantiles: [q01?, q10?, q50?, q90?, q99?],
         })
     }
+}
+
+/// The factor with which the squares of these numbers, and sums of them, are finite: a power of
+/// two, which changes no digit.
+fn scale_of_squares<const N: usize>(numbers: [f64; N]) -> f64 {
+    let most = numbers.into_iter().map(f64::abs).fold(0.0, f64::max);
+    if most < 1e140 { 1.0 } else { 2f64.powi(-600) }
 }
 
 fn join(ours: &mut [f64], theirs: &[f64], with: impl Fn(f64, f64) -> f64) {
@@ -273,7 +286,7 @@ mod tests {
         let values: Vec<f64> = (0..100).map(f64::from).collect();
         let found = stats(&values);
         assert_eq!((found.min[0], found.max[0], found.mean[0]), (0.0, 99.0, 49.5));
-        assert!((found.variance[0] - 833.25).abs() < 1e-9);
+        assert!((found.std[0].powi(2) - 833.25).abs() < 1e-9);
         // The first bin gives its lower end.
         assert_eq!(found.quantiles[0][0], -1e-10);
         // The 50th value is 49, near the middle of its bin.
@@ -304,7 +317,7 @@ mod tests {
         counts[0][255] = 1;
         let found = FeatureStats::from_counts(4, &counts);
         assert_eq!((found.count, found.min[0], found.max[0], found.mean[0]), (4, 0.0, 1.0, 0.5));
-        assert!((found.variance[0] - 0.25).abs() < 1e-12);
+        assert!((found.std[0].powi(2) - 0.25).abs() < 1e-12);
         assert_eq!(found.to_json(true)["mean"], json!([[[0.5]]]));
     }
 
@@ -315,6 +328,23 @@ mod tests {
         let thousand = sampled_frames(1000);
         assert_eq!((thousand.len(), thousand[0], thousand[176]), (177, 0, 999));
         assert_eq!((sampled_step(299, 1), sampled_step(480, 640), sampled_step(300, 1)), (1, 4, 2));
+    }
+
+    #[test]
+    fn statistics_of_large_numbers_are_finite() {
+        let large = [1.0, 1.0, 1e160, 1.0, 1.0];
+        let found = stats(&large);
+        assert!((found.mean[0] / 2e159 - 1.0).abs() < 1e-12, "{found:?}");
+        assert!((found.std[0] / 4e159 - 1.0).abs() < 1e-12, "{found:?}");
+        let extreme = stats(&[f64::MAX, -f64::MAX, f64::MAX, -f64::MAX]);
+        assert_eq!((extreme.mean[0], extreme.std[0]), (0.0, f64::MAX));
+        let mut joined = stats(&[1e160]);
+        joined.add(&stats(&[-1e160]));
+        assert!(joined.mean[0] == 0.0 && (joined.std[0] / 1e160 - 1.0).abs() < 1e-12);
+        for stats in [found, extreme, joined] {
+            let read = FeatureStats::from_json(&stats.to_json(false), 1);
+            assert_eq!(read, Some(stats));
+        }
     }
 
     proptest! {
@@ -328,10 +358,10 @@ mod tests {
             let all = stats(&[&one[..], &other[..]].concat());
             prop_assert_eq!((joined.count, joined.min[0], joined.max[0]), (all.count, all.min[0], all.max[0]));
             prop_assert!((joined.mean[0] - all.mean[0]).abs() < 1e-6);
-            prop_assert!((joined.variance[0] - all.variance[0]).abs() <= 1e-9 * all.variance[0].max(1.0));
+            let (variance, of_all) = (joined.std[0].powi(2), all.std[0].powi(2));
+            prop_assert!((variance - of_all).abs() <= 1e-9 * of_all.max(1.0));
             let read = FeatureStats::from_json(&joined.to_json(false), 1).unwrap();
-            prop_assert!((read.variance[0] - joined.variance[0]).abs() <= 1e-9 * joined.variance[0].max(1.0));
-            prop_assert_eq!(read.quantiles, joined.quantiles);
+            prop_assert_eq!(read, joined);
         }
 
         #[test]

@@ -77,7 +77,7 @@ impl TableColumns {
     ) -> Result<Vec<ArrayRef>, Error> {
         let nanos = batch.timestamp_column();
         let micros: TimestampMicrosecondArray =
-            nanos.values().iter().map(|nanos| nanos.div_euclid(MICRO)).collect::<Vec<_>>().into();
+            nanos.values().iter().map(|nanos| whole_micros(*nanos)).collect::<Vec<_>>().into();
         let mut columns: Vec<ArrayRef> = vec![Arc::new(micros.with_timezone("UTC"))];
         if self.nanos {
             columns.push(Arc::new(Int64Array::new(nanos.values().clone(), None)));
@@ -156,9 +156,16 @@ fn cast_without_loss(column: &ArrayRef, data_type: &DataType) -> Option<ArrayRef
     (*back == **column).then_some(there)
 }
 
-/// Whether a batch has times that are not whole microseconds.
+/// Whether a batch has times that are not whole microseconds. Clamped times do not count: they are
+/// wrong by more than that.
 pub(crate) fn has_sub_micros(batch: &Batch) -> bool {
-    batch.timestamps().iter().any(|time| time % MICRO != 0)
+    let is_finer = |(row, time): (usize, &i64)| time % MICRO != 0 && batch.wide_time(row).is_none();
+    batch.timestamps().iter().enumerate().any(is_finer)
+}
+
+/// A time in whole microseconds, rounded down unless 64 bits of nanoseconds would not hold that.
+fn whole_micros(nanos: i64) -> i64 {
+    nanos.div_euclid(MICRO).max(i64::MIN / MICRO)
 }
 
 /// The leaves of these columns, in Parquet's order.

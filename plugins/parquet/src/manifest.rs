@@ -1,20 +1,19 @@
-//! What the manifest beside the tables of a folder says of them. Opens no table.
+//! What the manifests beside the tables of a folder say of them. Opens no table.
 
-use std::collections::HashSet;
-use std::fs;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 use sluice_io::escape::printable;
-use sluice_io::files;
+use sluice_io::files::{self, PathKind};
 use sluice_io::output::MANIFEST;
-use sluice_model::{Error, units};
+use sluice_model::{Error, Input, units};
 
-use crate::source::{NAME, is_table_below, tables_below};
+use crate::source::{NAME, files_below, is_plain_table, is_table_below};
 
 /// A longer file is not believed to be a manifest: a million tables take less.
 const MAX_MANIFEST: u64 = 256 << 20;
-/// How many missing tables a note names.
+/// How many tables a note names.
 const MOST_NAMES: usize = 3;
 
 #[derive(Deserialize)]
@@ -27,14 +26,17 @@ struct Manifest {
 #[derive(Deserialize)]
 struct ListedFile {
     path: Option<String>,
+    bytes: Option<u64>,
 }
+
+/// Tables and their lengths.
+type TableLengths = BTreeMap<PathBuf, Option<u64>>;
 
 /// The manifest of a folder; `None` if it has none that can be understood.
 fn read(folder: &Path) -> Result<Option<Manifest>, Error> {
     let path = folder.join(MANIFEST);
-    if fs::metadata(&path).is_ok_and(|meta| !meta.is_file() || meta.len() > MAX_MANIFEST) {
-        return Ok(None);
-    }
+    // Of what is at an address, nothing is read before its length is known, either.
+    let Some(PathKind::File(..=MAX_MANIFEST)) = files::path_kind(&path)? else { return Ok(None) };
     let text = files::read_if_exists(&path)?;
     Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
 }
@@ -47,32 +49,77 @@ pub(crate) fn is_empty_output(folder: &Path) -> Result<bool, Error> {
     }))
 }
 
-/// A note about the tables that the manifest of a folder lists and that are not there: a copy may
-/// be incomplete, or somebody removed them.
-pub(crate) fn missing_tables(folder: &Path) -> Option<String> {
-    let listed = read(folder).ok()??.files.into_iter().filter_map(|file| file.path);
+/// Notes about how the tables below a folder differ in name or length from those that manifests
+/// there list: a copy may be incomplete, or somebody removed, replaced or added some.
+pub(crate) fn differences(folder: &Path) -> Result<Vec<String>, Error> {
+    let files = files_below(folder, |path| is_manifest(path) || is_plain_table(path))?;
+    let (manifests, tables): (Vec<Input>, Vec<Input>) =
+        files.into_iter().partition(|file| is_manifest(&file.path));
+    let found: TableLengths = tables.into_iter().map(|table| (table.path, table.bytes)).collect();
+    let folders = manifests.iter().filter_map(|manifest| manifest.path.parent());
+    let listed: BTreeMap<&Path, TableLengths> = folders
+        .map(|folder| (folder, listed_tables(folder)))
+        .filter(|(_, tables)| !tables.is_empty())
+        .collect();
+    let all: HashSet<&PathBuf> = listed.values().flat_map(BTreeMap::keys).collect();
+    let mut added: BTreeMap<&Path, Vec<&PathBuf>> = BTreeMap::new();
+    for table in found.keys().filter(|table| !all.contains(table)) {
+        // Its own folder is the nearest one with a manifest.
+        if let Some(folder) = table.ancestors().find(|above| listed.contains_key(above)) {
+            added.entry(folder).or_default().push(table);
+        }
+    }
+    let mut notes = Vec::new();
+    for (folder, tables) in &listed {
+        let missing = tables.keys().filter(|table| !found.contains_key(*table)).collect();
+        let has_other_length = |(table, length): &(&PathBuf, &Option<u64>)| {
+            let found = found.get(*table).copied().flatten();
+            found.zip(**length).is_some_and(|(found, listed)| found != listed)
+        };
+        let changed = tables.iter().filter(has_other_length).map(|(table, _)| table).collect();
+        let added = added.remove(folder).unwrap_or_default();
+        let count = |tables: &Vec<&PathBuf>| units::count(tables.len() as u64);
+        for (what, of) in [
+            (format!("{} of them missing", count(&missing)), missing),
+            (format!("{} of them with another length", count(&changed)), changed),
+            (format!("and {} more in the folder", count(&added)), added),
+        ] {
+            notes.extend(note(folder, tables.len(), &what, &of));
+        }
+    }
+    Ok(notes)
+}
+
+fn is_manifest(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == MANIFEST)
+}
+
+/// The tables that the manifest of a folder lists.
+fn listed_tables(folder: &Path) -> TableLengths {
+    let Ok(Some(manifest)) = read(folder) else { return TableLengths::new() };
     let is_plain =
         |name: &str| Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
     let is_table = |name: &String| is_plain(name) && is_table_below(folder, &folder.join(name));
-    let listed: Vec<String> = listed.filter(is_table).collect();
-    if listed.is_empty() {
+    let tables = manifest.files.into_iter().filter_map(|file| {
+        let name = file.path.filter(is_table)?;
+        Some((folder.join(name), file.bytes))
+    });
+    tables.collect()
+}
+
+/// A note about some tables, if there are any, below a folder whose manifest lists `listed`.
+fn note(folder: &Path, listed: usize, what: &str, tables: &[&PathBuf]) -> Option<String> {
+    if tables.is_empty() {
         return None;
     }
-    let found: HashSet<PathBuf> =
-        tables_below(folder).ok()?.into_iter().map(|input| input.path).collect();
-    let all = listed.len();
-    let mut missing = listed;
-    missing.retain(|name| !found.contains(&folder.join(name)));
-    if missing.is_empty() {
-        return None;
-    }
-    let names = missing.iter().take(MOST_NAMES).map(|name| printable(name));
-    let names = names.collect::<Vec<_>>().join(", ");
-    let such_as = if missing.len() > MOST_NAMES { ", such as " } else { ": " };
+    let name = |table: &&PathBuf| {
+        printable(&table.strip_prefix(folder).unwrap_or(table).to_string_lossy()).to_string()
+    };
+    let names = tables.iter().take(MOST_NAMES).map(name).collect::<Vec<_>>().join(", ");
+    let such_as = if tables.len() > MOST_NAMES { ", such as " } else { ": " };
     Some(format!(
-        "{} lists {}, {} of them missing{such_as}{names}; `sluice verify` checks the folder",
+        "{} lists {}, {what}{such_as}{names}; `sluice verify` checks the folder",
         folder.join(MANIFEST).display(),
-        units::pluralize(all as u64, "table"),
-        units::count(missing.len() as u64),
+        units::pluralize(listed as u64, "table"),
     ))
 }

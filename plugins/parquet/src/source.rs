@@ -12,11 +12,12 @@ use serde::Deserialize;
 use sluice_io::files;
 use sluice_model::options::InPaths;
 use sluice_model::{
-    Batch, Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
+    Batch, Damage, Error, ErrorKind, Input, Query, ReadContext, Reader, SniffResult, Source, Split,
+    SplitStart,
 };
 
 use crate::input::{GroupSpan, TimeUnits};
-use crate::manifest::{is_empty_output, missing_tables};
+use crate::manifest::{differences, is_empty_output};
 use crate::merge::{MergeReader, TableMerge};
 use crate::table::{GroupReader, ParquetTable, TARGET_BYTES};
 
@@ -38,9 +39,9 @@ pub struct Parquet {
     /// The units of INT96 times of tables opened before: choosing them reads whole columns.
     #[serde(skip)]
     time_units: Mutex<HashMap<PathBuf, TimeUnits>>,
-    /// The folders in which tables are missing, and a note about each.
+    /// The folders whose tables differ from their manifests, and notes about each.
     #[serde(skip)]
-    missing: OnceLock<Vec<(PathBuf, String)>>,
+    differences: OnceLock<Vec<(PathBuf, String)>>,
 }
 
 sluice_model::register! {
@@ -75,9 +76,13 @@ fn may_declare_types(path: &Path) -> Result<bool, Error> {
         false if files::is_address_or_file(path) => vec![path.to_owned()],
         false => Vec::new(),
     };
-    for table in tables {
-        if ParquetTable::open(&table)?.may_declare_types() {
-            return Ok(true);
+    let is_alone = tables.len() == 1;
+    for path in tables {
+        match ParquetTable::open(&path) {
+            Ok(table) if table.may_declare_types() => return Ok(true),
+            // Reading reports those that cannot be opened.
+            Err(error) if is_alone || whole_damage(&path, &error).is_none() => return Err(error),
+            _ => {}
         }
     }
     Ok(false)
@@ -90,7 +95,14 @@ enum TableInput {
     /// A single table.
     Single(PathBuf),
     /// The tables of one path, merged.
-    Merged { name: PathBuf, tables: Vec<ParquetTable> },
+    Merged { name: PathBuf, tables: ChannelTables },
+}
+
+/// Tables of one channel each.
+struct ChannelTables {
+    opened: Vec<ParquetTable>,
+    /// Those that are damaged as a whole: without a footer, nothing of a table can be read.
+    damage: Vec<Damage>,
 }
 
 impl Parquet {
@@ -137,14 +149,17 @@ impl Parquet {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes which tables are missing in the folder of an input.
-    fn note_missing_tables(&self, input: &Path, context: &ReadContext) {
-        let missing = self.missing.get_or_init(|| {
+    /// Notes how the tables in the folder of an input differ from those that were written.
+    fn note_differences(&self, input: &Path, context: &ReadContext) {
+        let differences = self.differences.get_or_init(|| {
             let folders = self.path.0.iter().flat_map(|name| files::folders(name).ok());
-            let note = |folder: PathBuf| missing_tables(&folder).map(|note| (folder, note));
-            folders.flatten().filter_map(note).collect()
+            let notes = |folder: PathBuf| {
+                let notes = differences(&folder).unwrap_or_default();
+                notes.into_iter().map(move |note| (folder.clone(), note))
+            };
+            folders.flatten().flat_map(notes).collect()
         });
-        for (_, note) in missing.iter().filter(|(folder, _)| input.starts_with(folder)) {
+        for (_, note) in differences.iter().filter(|(folder, _)| input.starts_with(folder)) {
             context.losses.note(note, 0);
         }
     }
@@ -162,27 +177,51 @@ impl Parquet {
     }
 }
 
-/// Opens several tables if each holds one channel.
-fn open_channel_tables(paths: &[PathBuf]) -> Result<Option<Vec<ParquetTable>>, Error> {
+/// Opens several tables if each holds one channel. `Err` if none of them can be read.
+fn open_channel_tables(paths: &[PathBuf]) -> Result<Option<ChannelTables>, Error> {
     if paths.len() < 2 {
         return Ok(None);
     }
-    let mut tables = Vec::new();
+    let (mut opened, mut damage, mut first_error) = (Vec::new(), Vec::new(), None);
     for path in paths {
-        let table = ParquetTable::open(path)?;
-        if table.has_channels() {
-            return Ok(None);
+        match ParquetTable::open(path) {
+            Ok(table) if table.has_channels() => return Ok(None),
+            Ok(table) => opened.push(table),
+            Err(error) => {
+                let Some(whole) = whole_damage(path, &error) else { return Err(error) };
+                damage.push(whole);
+                first_error.get_or_insert(error);
+            }
         }
-        tables.push(table);
     }
-    Ok(Some(tables))
+    match first_error {
+        Some(error) if opened.is_empty() => Err(error),
+        _ => Ok(Some(ChannelTables { opened, damage })),
+    }
+}
+
+/// The damage of a table that cannot be opened, if it is what its file contains that is wrong.
+fn whole_damage(path: &Path, error: &Error) -> Option<Damage> {
+    let ErrorKind::Malformed { at: end, what, .. } = error.kind() else { return None };
+    let reason = format!("{what}; restore the table, or remove it");
+    Some(Damage::new(&path.to_string_lossy().into(), 0, *end, reason))
 }
 
 /// Every Parquet file below a folder, by name. Names that start with a dot or an underscore are
 /// skipped.
 pub(crate) fn tables_below(folder: &Path) -> Result<Vec<Input>, Error> {
+    files_below(folder, is_plain_table)
+}
+
+/// The wanted files below a folder, by name. Folders are skipped like tables.
+pub(crate) fn files_below(
+    folder: &Path,
+    is_wanted: fn(&Path) -> bool,
+) -> Result<Vec<Input>, Error> {
     if let Some(mut objects) = files::objects_below(folder)? {
-        objects.retain(|object| is_table_below(folder, &object.path));
+        let below = |object: &Path| object.strip_prefix(folder).unwrap_or(object).to_owned();
+        let is_below = |path: &Path| path.parent().is_none_or(|parent| parent.iter().all(is_plain));
+        objects.retain(|object| is_below(&below(&object.path)) && is_wanted(&object.path));
         return Ok(objects);
     }
     let fail = |e| Error::io("list", folder, e);
@@ -193,13 +232,11 @@ pub(crate) fn tables_below(folder: &Path) -> Result<Vec<Input>, Error> {
     names.sort();
     let mut found = Vec::new();
     for path in names {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name.starts_with(['.', '_']) {
-            continue;
-        }
         if path.is_dir() {
-            found.append(&mut tables_below(&path)?);
-        } else if is_table(&path) {
+            if is_plain(path.file_name().unwrap_or_default()) {
+                found.append(&mut files_below(&path, is_wanted)?);
+            }
+        } else if is_wanted(&path) {
             let bytes = fs::metadata(&path).map_err(|e| Error::io("open", &path, e))?.len();
             found.push(Input { path, bytes: Some(bytes) });
         }
@@ -207,11 +244,18 @@ pub(crate) fn tables_below(folder: &Path) -> Result<Vec<Input>, Error> {
     Ok(found)
 }
 
+fn is_plain(name: &OsStr) -> bool {
+    !name.to_string_lossy().starts_with(['.', '_'])
+}
+
 /// Whether an object is a table, and no part of its path below the folder is hidden.
 pub(crate) fn is_table_below(folder: &Path, object: &Path) -> bool {
-    let below = object.strip_prefix(folder).unwrap_or(object);
-    let is_plain = |part: &OsStr| !part.to_string_lossy().starts_with(['.', '_']);
-    below.iter().all(is_plain) && is_table(object)
+    object.strip_prefix(folder).unwrap_or(object).iter().all(is_plain) && is_table(object)
+}
+
+/// Whether a file is a table, and not hidden.
+pub(crate) fn is_plain_table(path: &Path) -> bool {
+    path.file_name().is_some_and(is_plain) && is_table(path)
 }
 
 fn is_table(path: &Path) -> bool {
@@ -248,7 +292,8 @@ impl Source for Parquet {
         for piece in self.table_inputs()? {
             match piece {
                 TableInput::Merged { name, tables } => {
-                    let bytes = tables.iter().map(ParquetTable::bytes).fold(0, u64::saturating_add);
+                    let bytes = tables.opened.iter().map(ParquetTable::bytes);
+                    let bytes = bytes.fold(0, u64::saturating_add);
                     splits.push(Split::whole(name, Some(bytes)));
                 }
                 TableInput::Single(path) => {
@@ -271,10 +316,15 @@ impl Source for Parquet {
     }
 
     /// What is wrong with the footer of a table without rows: the first split of another reports it
-    /// as damage.
+    /// as damage. Of a table with rows, what is wrong with its statistics.
     fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
-        let table = ParquetTable::open(input)?;
-        Ok(if table.rows() == 0 { table.faults } else { Vec::new() })
+        match ParquetTable::open(input) {
+            Ok(table) if table.rows() == 0 => Ok(table.faults),
+            Ok(table) => table.statistics_faults(),
+            // Reading reports it.
+            Err(error) if whole_damage(input, &error).is_some() => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
     }
 
     fn read<'s>(
@@ -290,7 +340,7 @@ impl Source for Parquet {
             let is_it =
                 |group: &GroupSpan| group.start == split.start && Some(group.end) == split.end;
             if table.first_start(&context.query) == Some(split.start) {
-                self.note_missing_tables(&split.input, context);
+                self.note_differences(&split.input, context);
                 if table.has_footer_faults() {
                     table.report_footer(context);
                 }
@@ -305,9 +355,11 @@ impl Source for Parquet {
             if let TableInput::Merged { name, tables } = piece
                 && name == split.input
             {
-                self.note_missing_tables(&name, context);
-                tables.iter().for_each(|table| table.report_footer(context));
-                let tables = tables.into_iter().map(Arc::new).collect();
+                self.note_differences(&name, context);
+                let ChannelTables { opened, damage } = tables;
+                damage.into_iter().for_each(|whole| context.damage.report(whole));
+                opened.iter().for_each(|table| table.report_footer(context));
+                let tables = opened.into_iter().map(Arc::new).collect();
                 let merge = TableMerge::new(tables, &context.query, context)?;
                 return Ok(Box::new(MergeReader { merge, context: context.clone() }));
             }

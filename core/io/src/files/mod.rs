@@ -36,8 +36,8 @@ pub use inputs::InputFiles;
 pub use log::LogFile;
 pub(crate) use objects::forget;
 pub use objects::{forget_states, objects_below};
-pub use peek::stream_head;
 use peek::stream_identity;
+pub use peek::{has_damaged_start, stream_head};
 
 /// A file or stream that a source reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

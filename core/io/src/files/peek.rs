@@ -44,6 +44,18 @@ pub fn stream_head(
     Ok(Some(head))
 }
 
+/// Whether the first frame of a compressed file or stream is damaged: then its first bytes may be
+/// missing or wrong. Of a stream, all can still be read.
+pub fn has_damaged_start(path: &Path) -> Result<bool, Error> {
+    let identity = stream_identity(path);
+    let mut log = LogFile::open(path)?;
+    let is_damaged = log.has_damaged_start()?;
+    if let Some(identity) = identity {
+        peeked().insert(identity, log);
+    }
+    Ok(is_damaged)
+}
+
 /// The stream at `path`, if it was looked at.
 pub(super) fn take_peeked(path: &Path) -> Option<LogFile> {
     // Most inputs are files, which need not be asked for their identity.

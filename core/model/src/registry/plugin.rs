@@ -200,6 +200,8 @@ pub struct Plugin {
     /// Defaults of options, as TOML values, for a sink that writes the rows of one channel to a
     /// file.
     pub for_one_channel: &'static [(&'static str, &'static str)],
+    /// The option for the number of rows per second, if it is a sink that has one.
+    pub rate_option: Option<&'static str>,
     /// The stages that conversions go through behind this source, or in front of this sink, given
     /// its options, and the sinks beside this one. They stand in pipelines that the program
     /// generates, where users see them; a conversion from a format to itself without types has
@@ -243,6 +245,7 @@ impl Plugin {
             when_recorded: &[],
             is_for_reading_only: false,
             for_one_channel: &[],
+            rate_option: None,
             conversion: |_| ConversionNodes { stages: Vec::new(), sinks: Vec::new() },
             program: None,
             schema,

@@ -29,6 +29,7 @@ sluice_model::register! {
     sink "lerobot": LeRobotSink,
     about: "writes the rows of one channel as a LeRobot dataset, for training policies",
     sample: include_str!("../../samples/lerobot-sink.toml"),
+    rate_option: Some("fps"),
 }
 
 /// A dataset that is being written.

@@ -195,6 +195,12 @@ impl ParquetSink {
                  `layout = \"rows\"` for a table of one channel",
             );
         }
+        if self.path.is_stdout() && self.layout() == TableLayout::Channel {
+            return Err(
+                "`layout = \"channel\"` writes a folder, found `-`, which is standard output: name \
+                 a folder in `path`",
+            );
+        }
         if self.layout() == TableLayout::Rows && self.path.is_folder() {
             return Err("`layout = \"rows\"` writes one file: `path` must not end with a slash");
         }

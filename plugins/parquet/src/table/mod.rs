@@ -20,6 +20,7 @@ use crate::meta::{CREATED_BY, ChannelMeta, EntryFault, FooterMeta};
 
 mod channel_resolver;
 mod group_reader;
+mod statistics;
 
 use channel_resolver::ChannelResolver;
 pub(crate) use group_reader::{GroupReader, TARGET_BYTES};
@@ -177,16 +178,23 @@ impl ParquetTable {
 
     /// The first and the last time of a row group in nanoseconds, if there are statistics.
     fn times(&self, group: &RowGroupMetaData) -> Option<(i64, i64)> {
-        let (place, field) = self.input.read_schema().column_with_name(TIMESTAMP)?;
+        let (_, field) = self.input.read_schema().column_with_name(TIMESTAMP)?;
         let DataType::Timestamp(unit, _) = field.data_type() else { return None };
+        let nanos = nanos_of(*unit);
+        let (least, most) = self.stored_times(group)?;
+        // Times finer than the unit were cut off.
+        Some((least.checked_mul(nanos)?, most.checked_mul(nanos)?.checked_add(nanos - 1)?))
+    }
+
+    /// The first and the last time of a row group in the unit of the column, if there are
+    /// statistics.
+    fn stored_times(&self, group: &RowGroupMetaData) -> Option<(i64, i64)> {
+        let (place, _) = self.input.read_schema().column_with_name(TIMESTAMP)?;
         let leaf = self.leaf(place)?;
         let Some(Statistics::Int64(found)) = group.columns().get(leaf)?.statistics() else {
             return None;
         };
-        let nanos = nanos_of(*unit);
-        let (least, most) = (*found.min_opt()?, *found.max_opt()?);
-        // Times finer than the unit were cut off.
-        Some((least.checked_mul(nanos)?, most.checked_mul(nanos)?.checked_add(nanos - 1)?))
+        Some((*found.min_opt()?, *found.max_opt()?))
     }
 
     /// The Parquet column of a top-level field without children.

@@ -21,7 +21,7 @@ use sluice_kit::contract::{PlainEvent, overwrite, sample_positions};
 use sluice_model::{Query, ReadContext, Split, SplitStart};
 
 use crate::kit::nested::write_nested;
-use crate::kit::{drive, read, source, write_single};
+use crate::kit::{batch, context, drive, read, source, write, write_single};
 
 /// The most levels of a column.
 const MAX_NESTING: usize = 80;
@@ -96,6 +96,31 @@ fn a_truncated_file_is_reported_as_incomplete() {
 }
 
 #[test]
+fn a_truncated_table_of_a_folder_loses_only_its_own_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tables/");
+    let (events, context) = (drive(300), context(64 << 20));
+    write(json!({ "path": path }), vec![batch(&events, &context.channels)], &context).unwrap();
+    let part = |channel: char| path.join(format!("channel={channel}/part-00000.parquet"));
+    let mut rest = events;
+    for (n, channel) in ['A', 'C'].into_iter().enumerate() {
+        let bytes = fs::read(part(channel)).unwrap();
+        fs::write(part(channel), &bytes[..bytes.len() / 2]).unwrap();
+        rest.retain(|event| !event.channel.starts_with(channel));
+        let found = read(&path).unwrap();
+        assert!(found.events == rest, "{} events", found.events.len());
+        assert_eq!(found.damage.len(), n + 1, "{:?}", found.damage);
+        let (offset, length, reason) = found.damage.last().unwrap();
+        assert_eq!((*offset, *length), (0, bytes.len() as u64 / 2));
+        assert!(reason.contains("not a complete Parquet file"), "{reason}");
+    }
+    // Without any that can be read, there is nothing to go on with.
+    ['B', 'D', 'E'].into_iter().for_each(|channel| fs::write(part(channel), "PAR1").unwrap());
+    let error = read(&path).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("channel=A") && error.contains("not a complete"), "{error}");
+}
+
+#[test]
 fn any_bytes_for_a_footer_are_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("all.parquet");
@@ -151,6 +176,32 @@ fn tables_of_others_are_events_if_they_have_times() {
     let found = read(&path).unwrap().events;
     assert_eq!(found[1].channel, "b");
     assert_eq!(found[1].payload, b"b");
+}
+
+#[test]
+fn statistics_that_exclude_rows_are_a_fault() {
+    const FIRST: i64 = 0x01_2345_6789;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("GPS.parquet");
+    let times = (0..40).map(|n| FIRST + n);
+    foreign(&path, &[("timestamp", Arc::new(TimestampMillisecondArray::from_iter_values(times)))]);
+    let faults = || source(&path).faults(&path).unwrap();
+    assert_eq!(faults(), [""; 0]);
+    let mut bytes = fs::read(&path).unwrap();
+    let (rest, magic) = bytes.split_at(bytes.len() - 4);
+    assert_eq!(magic, b"PAR1");
+    let len = u32::from_le_bytes(*rest.last_chunk().unwrap()) as usize;
+    let footer = rest.len() - 4 - len;
+    // The last time in the statistics, eight steps earlier.
+    let last = (FIRST + 39).to_le_bytes();
+    let places: Vec<usize> =
+        (footer..rest.len()).filter(|at| rest[*at..].starts_with(&last)).collect();
+    assert!(!places.is_empty());
+    places.into_iter().for_each(|at| bytes[at] -= 8);
+    overwrite(&path, &bytes).unwrap();
+    assert_eq!(read(&path).unwrap().events.len(), 40);
+    let [fault] = &faults()[..] else { panic!("{:?}", faults()) };
+    assert!(fault.contains("row group 0") && fault.contains("exclude 8 of its rows"), "{fault}");
 }
 
 #[test]

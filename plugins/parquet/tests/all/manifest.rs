@@ -1,4 +1,4 @@
-//! Tables that the manifest of their folder lists and that are missing are told.
+//! Tables that differ from what the manifest of their folder says are told.
 
 use std::fs;
 use std::path::Path;
@@ -43,6 +43,52 @@ fn tables_that_are_missing_beside_a_manifest_are_noted() {
     }
     fs::remove_file(path.join("_manifest.json")).unwrap();
     assert_eq!(notes(&path).0, [""; 0]);
+}
+
+#[test]
+fn tables_that_were_replaced_or_added_are_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tables/");
+    let (events, context) = (drive(500), context(64 << 20));
+    write(json!({ "path": path }), vec![batch(&events, &context.channels)], &context).unwrap();
+    let tables = files(&path).into_iter().filter(|(name, _)| name.ends_with(".parquet"));
+    let listed: Vec<_> =
+        tables.map(|(name, bytes)| json!({ "path": name, "bytes": bytes.len() })).collect();
+    fs::write(path.join("_manifest.json"), json!({ "files": listed }).to_string()).unwrap();
+    assert_eq!(notes(&path), (vec![], 500));
+    let part = |channel: &str| path.join(format!("channel={channel}/part-00000.parquet"));
+    fs::copy(part("B"), part("A")).unwrap();
+    fs::copy(part("C"), path.join("channel=C/copy.parquet")).unwrap();
+    let (notes, _) = notes(&path);
+    let [replaced, added] = &notes[..] else { panic!("{notes:?}") };
+    let expected = "lists 5 tables, 1 of them with another length: channel=A/part-00000.parquet;";
+    assert!(replaced.contains(expected), "{replaced}");
+    let expected = "lists 5 tables, and 1 more in the folder: channel=C/copy.parquet;";
+    assert!(added.contains(expected), "{added}");
+}
+
+#[test]
+fn tables_that_are_missing_beside_manifests_in_subfolders_are_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (events, context) = (drive(50), context(64 << 20));
+    let batch = batch(&events, &context.channels);
+    let mut written = 0;
+    for piece in ["piece=00000", "piece=00001", "_hidden"] {
+        let path = folder.path().join(piece);
+        write(json!({ "path": path.join("") }), vec![batch.clone()], &context).unwrap();
+        let mut names: Vec<String> = files(&path).into_keys().collect();
+        names.retain(|name| name.ends_with(".parquet"));
+        written = names.len();
+        names.push("channel=GONE/part-00000.parquet".to_owned());
+        let listed: Vec<_> = names.iter().map(|name| json!({ "path": name })).collect();
+        fs::write(path.join("_manifest.json"), json!({ "files": listed }).to_string()).unwrap();
+    }
+    let (notes, _) = notes(folder.path());
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    for (note, piece) in notes.iter().zip(["piece=00000", "piece=00001"]) {
+        let expected = format!("{piece}/_manifest.json lists {} tables, 1 of them", written + 1);
+        assert!(note.contains(&expected) && note.contains("channel=GONE/"), "{note}");
+    }
 }
 
 #[test]

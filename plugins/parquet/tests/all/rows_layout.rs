@@ -96,6 +96,16 @@ fn without_rows_the_table_is_empty() {
 }
 
 #[test]
+fn a_table_per_channel_on_standard_output_is_refused() {
+    let sink = |options| Registry::linked().sink("parquet", options).map(|_| ());
+    let error = sink(json!({ "path": "-", "layout": "channel" })).unwrap_err();
+    assert!(error.to_string().contains("which is standard output"), "{error}");
+    for options in [json!({ "path": "-" }), json!({ "path": "t", "layout": "channel" })] {
+        assert!(sink(options).is_ok());
+    }
+}
+
+#[test]
 fn a_folder_is_refused() {
     let registry = Registry::linked();
     let options = json!({ "path": "tables/", "layout": "rows" });

@@ -153,6 +153,23 @@ fn times_between_microseconds_have_a_column_of_their_own() {
 }
 
 #[test]
+fn clamped_times_do_not_need_the_column_of_nanoseconds() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.parquet");
+    let (events, context) = (drive(4), context(64 << 20));
+    let times = [0, i128::MAX, i128::MIN, 1_000];
+    let events = batch(&events, &context.channels).with_wide_times(times.to_vec());
+    let nearest = [0, i64::MAX / 1_000, i64::MIN / 1_000, 1].map(|micros| micros * 1_000);
+    for more in [json!(1), json!(4)] {
+        let options = json!({ "path": path, "row_group_rows": more });
+        write(options, vec![events.clone()], &context).unwrap();
+        let back = read(&path).unwrap();
+        let times: Vec<i64> = back.events.iter().map(|event| event.timestamp).collect();
+        assert_eq!((times, back.damage), (nearest.to_vec(), vec![]));
+    }
+}
+
+#[test]
 fn only_row_groups_and_rows_that_are_asked_for_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("all.parquet");

@@ -102,8 +102,6 @@ const MAX_SNIFF: usize = 64 << 20;
 fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
     let mut len = 1 << 10;
     match files::path_kind(path)? {
-        // Without a line, only the name says what it is.
-        Some(PathKind::File(0)) if has_extension(path) => return Ok(SniffResult::Yes),
         Some(PathKind::File(_)) => {}
         _ => return Ok(SniffResult::No),
     }
@@ -115,13 +113,20 @@ fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
         }
         if memchr(b'\n', text).is_some() || head.len() < len || len >= MAX_SNIFF {
             // `sniff` has already seen a short head.
-            return Ok(if len > HEAD_LEN { sniff(&head) } else { SniffResult::No });
+            return Ok(match len > HEAD_LEN {
+                true => sniff(&head),
+                // Without a line, or with a damaged start, only the name says what it is.
+                false if text.is_empty() && has_extension(path) => SniffResult::Yes,
+                false => SniffResult::No,
+            });
         }
         len = if len < HEAD_LEN { HEAD_LEN + 1 } else { len * 4 };
     }
 }
 
 fn has_extension(path: &Path) -> bool {
+    let is_packed = path.extension().is_some_and(|extension| extension == "zst");
+    let path = if is_packed { &path.with_extension("") } else { path };
     let extension = path.extension().and_then(|extension| extension.to_str());
     extension.is_some_and(|found| EXTENSIONS.iter().any(|own| own.eq_ignore_ascii_case(found)))
 }
@@ -357,16 +362,24 @@ mod tests {
     #[test]
     fn files_without_a_line_are_recognised_by_their_name() {
         let folder = tempfile::tempdir().unwrap();
-        let sniffed = |name: &str, text: &str| {
+        let sniffed = |name: &str, bytes: &[u8]| {
             let path = folder.path().join(name);
-            std::fs::write(&path, text).unwrap();
+            std::fs::write(&path, bytes).unwrap();
             sniff_path(&path).unwrap()
         };
         for name in ["empty.jsonl", "empty.NDJSON"] {
-            assert_eq!(sniffed(name, ""), SniffResult::Yes, "{name}");
+            assert_eq!(sniffed(name, b""), SniffResult::Yes, "{name}");
         }
-        assert_eq!(sniffed("other.jsonl", "{}\n"), SniffResult::No);
-        assert_eq!(sniffed("empty.json", ""), SniffResult::No);
+        assert_eq!(sniffed("other.jsonl", b"{}\n"), SniffResult::No);
+        assert_eq!(sniffed("empty.json", b""), SniffResult::No);
+        // A zstd frame without content, and one whose checksum is cut off before another one.
+        let empty = b"\x28\xb5\x2f\xfd\x24\0\x01\0\0\x99\xe9\xd8\x51";
+        let line = b"\x28\xb5\x2f\xfd\x04\x58\x19\0\0{}\n\xba\xd3\x11\x9c";
+        assert_eq!(sniffed("empty.jsonl.zst", empty), SniffResult::Yes);
+        assert_eq!(sniffed("empty.json.zst", empty), SniffResult::No);
+        assert_eq!(sniffed("other.jsonl.zst", line), SniffResult::No);
+        let damaged = [&empty[..12], line].concat();
+        assert_eq!(sniffed("damaged.jsonl.zst", &damaged), SniffResult::Yes);
     }
 
     /// An event with all that is known of its channel.
