@@ -154,8 +154,13 @@ impl Merge {
         while picks.len() < BATCH {
             let is_waiting = self.starved().is_some();
             let is_full = self.is_full();
-            let ends = is_waiting && pause == MergePause::StepOver && !is_full;
-            let end = ends.then(|| self.earliest_next());
+            let end = match pause {
+                _ if !is_waiting || is_full => None,
+                MergePause::None => None,
+                MergePause::StepOver => Some(self.earliest_next()),
+                // Nothing later than what came is known to come at the same time.
+                MergePause::Silence => Some(self.earliest_next().saturating_add(1)),
+            };
             let Some((time, first)) = self.earliest() else { break };
             if is_waiting && !forced || end.is_some_and(|end| time >= end) {
                 break;
@@ -319,14 +324,14 @@ mod tests {
 
     #[test]
     fn shifted_streams_of_one_source_wait_for_what_the_next_steps_bring() {
-        let merged = |shift: i64| {
+        let merged = |shift: i64, pause| {
             let mut merge = Merge::new(2, MergeWait::Step, 1 << 20).with_shifts(&[0, shift]);
             let mut merged = Vec::new();
             // In each step, an event of the second stream follows one of the first.
             for step in 0..20 {
                 merge.push(0, batch(&[step * 10], 0));
                 merge.push(1, batch(&[step * 10 + 5 + shift], 1));
-                merged.extend(drain(&mut merge, MergePause::StepOver));
+                merged.extend(drain(&mut merge, pause));
                 let waiting = merge.inputs.iter().flat_map(|input| &input.batches).count() as i64;
                 assert!(waiting <= shift.abs() / 10 + 2, "{shift}: {waiting}");
             }
@@ -335,8 +340,10 @@ mod tests {
             merged.into_iter().map(|(time, _)| time).collect::<Vec<_>>()
         };
         for shift in [0, 5, 100, -4, -5, -100] {
-            let times = merged(shift);
-            assert!(times.len() == 40 && times.is_sorted(), "{shift}: {times:?}");
+            for pause in [MergePause::StepOver, MergePause::Silence] {
+                let times = merged(shift, pause);
+                assert!(times.len() == 40 && times.is_sorted(), "{shift}, {pause:?}: {times:?}");
+            }
         }
     }
 

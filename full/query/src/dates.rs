@@ -1,8 +1,8 @@
-//! Adds intervals to dates as SQL does: the result has a time of day. DataFusion returns a date, and
-//! drops hours and what is smaller.
+//! Adds intervals with a time of day to dates: the result has a time, too. DataFusion returns a
+//! date, and drops hours and what is smaller.
 
 use arrow_schema::{DataType, TimeUnit};
-use datafusion::common::DFSchema;
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, cast};
@@ -22,7 +22,9 @@ impl ExprPlanner for TimesOfDates {
         let kind = |operand: &Expr| operand.get_type(schema).ok();
         let is_date =
             |operand: &Expr| matches!(kind(operand), Some(DataType::Date32 | DataType::Date64));
-        let is_interval = |operand: &Expr| matches!(kind(operand), Some(DataType::Interval(_)));
+        let is_interval = |operand: &Expr| {
+            matches!(kind(operand), Some(DataType::Interval(_))) && !has_whole_days(operand)
+        };
         let time = |date| cast(date, DataType::Timestamp(TimeUnit::Nanosecond, None));
         match op {
             BinaryOperator::Plus | BinaryOperator::Minus
@@ -37,6 +39,14 @@ impl ExprPlanner for TimesOfDates {
     }
 }
 
+/// Whether an interval is a constant of days and months alone.
+fn has_whole_days(interval: &Expr) -> bool {
+    match interval {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(value)), _) => value.nanoseconds == 0,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::session::SessionOptions;
@@ -48,7 +58,13 @@ mod tests {
             ("date '2007-11-03' + interval '14 hours'", "2007-11-03T14:00:00"),
             ("interval '36 hours' + date '2007-11-03'", "2007-11-04T12:00:00"),
             ("date '2007-11-03' - interval '1 millisecond'", "2007-11-02T23:59:59.999"),
-            ("date '2007-01-31' + interval '1 month'", "2007-02-28T00:00:00"),
+            ("date '2007-01-31' + interval '1 month'", "2007-02-28"),
+            ("date '9999-12-30' + interval '1 day'", "9999-12-31"),
+            (
+                "generate_series(date '2007-11-03', date '2007-11-03' + interval '1 day', \
+                 interval '1 day')",
+                "[2007-11-03, 2007-11-04]",
+            ),
             ("timestamp '2007-11-03T14:00:00'::date + interval '1 hour'", "2007-11-03T01:00:00"),
             ("date '2007-11-03' + 2", "2007-11-05"),
         ] {

@@ -1,4 +1,4 @@
-//! Methods of DataFusion's traits that leave a call to the function that is replaced in part.
+//! Delegates methods of an aggregate to the function that it wraps.
 
 /// Defines methods of an aggregate that are those of its field `function`, an `Arc<AggregateUDF>`.
 macro_rules! delegate_to_function {

@@ -59,12 +59,13 @@ fn precedence(expr: &Expr) -> Option<u8> {
     }
 }
 
-/// The precedence of an operator with a right side.
+/// The precedence of an operator with a right side, of which only that of logic differs.
 fn right_precedence(expr: &Expr) -> Option<u8> {
     match expr {
         Expr::UnaryOp { op: UnaryOperator::Not, .. } => Some(2),
-        Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..) => Some(3),
-        _ => precedence(expr),
+        Expr::BinaryOp { .. } => Some(precedence(expr).unwrap_or(3)),
+        Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..) | Expr::UnaryOp { .. } => Some(3),
+        _ => None,
     }
 }
 
@@ -125,6 +126,7 @@ mod tests {
             ("a is distinct from b and c or d", "((a is distinct from b) and c) or d"),
             ("p and a is distinct from b or c", "(p and (a is distinct from b)) or c"),
             ("p or a is distinct from b and c or d", "(p or ((a is distinct from b) and c)) or d"),
+            ("p = not a is distinct from b and c", "(p = (not (a is distinct from b))) and c"),
             ("p and (a is distinct from b or c)", "p and ((a is distinct from b) or c)"),
             ("not a is distinct from b and c", "(not (a is distinct from b)) and c"),
             (

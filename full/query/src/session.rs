@@ -177,8 +177,9 @@ impl Session {
         let mut context =
             SessionContext::new_with_config_rt(config, runtime(&options, operator_memory)?);
         context.register_udf((*octet_length()).clone());
-        let planners: [Arc<dyn ExprPlanner>; 2] = [Arc::new(WideArithmetic), Arc::new(TimesOfDates)];
-        let registered = planners.into_iter().try_for_each(|of| context.register_expr_planner(of));
+        let registered = expr_planners()
+            .into_iter()
+            .try_for_each(|planner| context.register_expr_planner(planner));
         registered.map_err(|error| Error::from(QueryError::from_datafusion(error)))?;
         context.register_udaf((*min()).clone());
         context.register_udaf((*max()).clone());
@@ -436,6 +437,11 @@ async fn logical_plan(state: &SessionState, sql: &str) -> datafusion::error::Res
     check_types(&plan)?;
     check_subqueries(&plan)?;
     Ok(plan)
+}
+
+/// How operators differ from DataFusion's, in sessions and in stages.
+pub(crate) fn expr_planners() -> [Arc<dyn ExprPlanner>; 2] {
+    [Arc::new(WideArithmetic), Arc::new(TimesOfDates)]
 }
 
 /// Sets what decides the meaning of queries, in sessions and in stages.

@@ -166,8 +166,8 @@ impl<'o> TopologyBuilder<'o> {
         let from: Vec<Vec<usize>> = nodes.iter().map(|node| node.from.clone()).collect();
         let (roots, paces) = (roots(&from), paces(&nodes));
         // Each of several merges gets its share of the memory for waiting events.
-        let waits = |from: &&Vec<usize>| from.iter().any(|input| paces[*input] != paces[from[0]]);
-        let merge_limit = merge_limit / from.iter().filter(waits).count().max(1);
+        let waiting: usize = from.iter().map(|inputs| waiting_merges(inputs, &paces)).sum();
+        let merge_limit = merge_limit / waiting.max(1);
         let inlets = vec![None; nodes.len()];
         let about =
             nodes.iter().map(|node| (node.name.as_str().into(), node.damage.clone())).collect();
@@ -275,14 +275,7 @@ impl<'o> TopologyBuilder<'o> {
     /// Inputs of the same pace are merged first, step by step; then the groups are merged by time.
     fn merge_into(&mut self, node: usize) -> Result<Vec<usize>, Error> {
         let inputs = self.from[node].clone();
-        let mut groups: Vec<(usize, Vec<usize>)> = Vec::new();
-        for (place, input) in inputs.iter().enumerate() {
-            let by = self.paces[*input].by;
-            match groups.iter_mut().find(|(known, _)| *known == by) {
-                Some((_, places)) => places.push(place),
-                None => groups.push((by, vec![place])),
-            }
-        }
+        let groups = pace_groups(&inputs, &self.paces);
         let entry = vec![self.branch_into(node)?];
         let mut inlets = vec![0; inputs.len()];
         if let [(by, places)] = &groups[..] {
@@ -320,7 +313,10 @@ impl<'o> TopologyBuilder<'o> {
     ) {
         let shift = |place: &usize| self.paces[self.from[node][*place]].shift;
         let shifts: Vec<i64> = places.iter().map(shift).collect();
-        let merge = Merge::new(places.len(), MergeWait::Step, self.merge_limit);
+        // Without shifts, nothing waits but equal times, and what follows a time that steps back.
+        let holds = shifts.iter().any(|shift| *shift != shifts[0]);
+        let limit = if holds { self.merge_limit } else { usize::MAX };
+        let merge = Merge::new(places.len(), MergeWait::Step, limit);
         let roots = vec![self.roots[by].clone(); places.len()];
         let merge = self.merge(node, merge.with_shifts(&shifts), roots, segment);
         for (input, place) in places.iter().enumerate() {
@@ -378,6 +374,28 @@ fn paces(nodes: &[PipelineNode]) -> Vec<Pace> {
             return paces;
         }
     }
+}
+
+/// The inputs of a node, by their places, that have the same pace.
+fn pace_groups(inputs: &[usize], paces: &[Pace]) -> Vec<(usize, Vec<usize>)> {
+    let mut groups: Vec<(usize, Vec<usize>)> = Vec::new();
+    for (place, input) in inputs.iter().enumerate() {
+        let by = paces[*input].by;
+        match groups.iter_mut().find(|(known, _)| *known == by) {
+            Some((_, places)) => places.push(place),
+            None => groups.push((by, vec![place])),
+        }
+    }
+    groups
+}
+
+/// How many merges in front of a node wait for more than a step.
+fn waiting_merges(inputs: &[usize], paces: &[Pace]) -> usize {
+    let groups = pace_groups(inputs, paces);
+    let is_shifted = |(_, places): &&(usize, Vec<usize>)| {
+        places.iter().any(|place| paces[inputs[*place]] != paces[inputs[places[0]]])
+    };
+    usize::from(groups.len() > 1) + groups.iter().filter(is_shifted).count()
 }
 
 fn holds(stage: &Stage) -> bool {

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     Cte, Expr, GroupByExpr, Join, JoinConstraint, JoinOperator, NamedWindowExpr, PipeOperator,
     Query, Select, SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, SetOperator,
-    SetQuantifier, TableFactor, TableWithJoins, UnaryOperator, Value, ValueWithSpan, Visit, Visitor,
-    WildcardAdditionalOptions,
+    SetQuantifier, TableFactor, TableWithJoins, UnaryOperator, Value, ValueWithSpan, Visit,
+    Visitor, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
@@ -67,6 +67,10 @@ impl Visitor for SyntaxCheck {
                  text, `x ~ '^(a|b)$'`",
             ),
             Expr::Function(function) => calls::check_call(function),
+            Expr::IsDistinctFrom(_, right) | Expr::IsNotDistinctFrom(_, right) => refuse_if(
+                is_test(right),
+                "IS after IS DISTINCT FROM can be read in two ways: put one of them into parentheses",
+            ),
             Expr::Like { escape_char: Some(escape), .. }
             | Expr::ILike { escape_char: Some(escape), .. } => refuse_if(
                 !matches!(&escape.value, Value::SingleQuotedString(text) if text == "\\"),
@@ -84,6 +88,23 @@ impl Visitor for SyntaxCheck {
             _ => ControlFlow::Continue(()),
         }
     }
+}
+
+/// Whether it is an operator that begins with IS, without parentheses.
+fn is_test(expr: &Expr) -> bool {
+    matches!(
+        expr,
+        Expr::IsNull(_)
+            | Expr::IsNotNull(_)
+            | Expr::IsTrue(_)
+            | Expr::IsNotTrue(_)
+            | Expr::IsFalse(_)
+            | Expr::IsNotFalse(_)
+            | Expr::IsUnknown(_)
+            | Expr::IsNotUnknown(_)
+            | Expr::IsDistinctFrom(..)
+            | Expr::IsNotDistinctFrom(..)
+    )
 }
 
 /// The digits of a number.

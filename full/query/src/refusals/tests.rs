@@ -404,6 +404,14 @@ fn integers_beyond_64_bits_are_refused() {
 }
 
 #[test]
+fn tests_after_is_distinct_from_need_parentheses() {
+    refused("select 1 is distinct from null is true", "put one of them into parentheses");
+    refused("select 1 is distinct from 2 is not distinct from true and true", "parentheses");
+    answers("select true is distinct from (null is true)", &["true"]);
+    answers("select (1 is distinct from null) is true and true", &["true"]);
+}
+
+#[test]
 fn other_escape_characters_are_refused() {
     refused("select 'C$%' like 'C$%' escape '$'", "ESCAPE is only supported with the backslash");
     refused("select 'C$%' not ilike 'C$%' escape '$'", "ESCAPE is only supported");
@@ -422,12 +430,16 @@ fn whether_a_condition_can_be_null_matters_to_no_group() {
 }
 
 #[test]
-fn windows_may_divide_and_sort_by_conditions() {
+fn windows_may_compute_what_they_divide_and_sort_by() {
     let table = "(values ('a', 1), ('bbb', 2), ('cccc', 4)) t(s, x)";
     for (window, sums) in [
         ("partition by length(s) > 2", ["1", "6", "6"]),
         ("partition by power(x, 2) <= 4", ["3", "3", "4"]),
         ("order by length(s) < 2", ["7", "6", "6"]),
+        ("partition by not (abs(x) > 2)", ["3", "3", "4"]),
+        ("partition by case when length(s) > 2 then 1 end", ["1", "6", "6"]),
+        ("partition by (length(s) > 2)::int", ["1", "6", "6"]),
+        ("partition by -abs(x), length(s) > 2", ["1", "2", "4"]),
         (
             "partition by length(s) > 2 order by x rows between 1 preceding and current row",
             ["1", "2", "6"],

@@ -1,7 +1,7 @@
 //! Lets windows drop the texts and payloads that they no longer need. DataFusion concatenates the
 //! rows that wait in a window with each batch, and a concatenation of views keeps the buffers of
 //! every batch before. Windows get columns that are no views, which are copied instead, and columns
-//! of the conditions that they divide and sort by. Plans only: computes nothing.
+//! of what they compute to divide and sort by. Plans only: computes nothing.
 
 #[cfg(test)]
 mod tests;
@@ -16,8 +16,7 @@ use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr::{WindowFunction, WindowFunctionDefinition};
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Window, WindowFrameBound,
-    cast,
+    Expr, ExprSchemable, LogicalPlan, Projection, Window, WindowFrameBound, cast,
 };
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::{Optimizer, OptimizerConfig};
@@ -27,7 +26,7 @@ use datafusion::optimizer::{Optimizer, OptimizerConfig};
 pub(super) fn with_copied_inputs(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
     let plan = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Window(window)
-            if has_views(&window) && !needs_all_rows(&window) || has_conditions(&window) =>
+            if has_views(&window) && !needs_all_rows(&window) || has_computed_keys(&window) =>
         {
             Ok(Transformed::yes(without_views(window, state)?))
         }
@@ -41,20 +40,19 @@ pub(super) fn with_copied_inputs(plan: LogicalPlan, state: &SessionState) -> Res
     unused_columns.optimize(plan.data, state, |_, _| {})
 }
 
-/// Whether a window divides or sorts by conditions. DataFusion loses the order that it gave its
-/// input if they compute with the result of a function, as in `partition by length(s) > 2`.
-fn has_conditions(window: &Window) -> bool {
+/// Whether a window divides or sorts by anything but columns. DataFusion loses the order that it
+/// gave its input for some expressions, such as `length(s) > 2`.
+fn has_computed_keys(window: &Window) -> bool {
     window.window_expr.iter().any(|expr| {
         let Expr::WindowFunction(call) = expr.clone().unalias() else { return false };
         let params = &call.params;
         let order_by = params.order_by.iter().map(|order| &order.expr);
-        params.partition_by.iter().chain(order_by).any(is_condition)
+        params.partition_by.iter().chain(order_by).any(is_computed)
     })
 }
 
-fn is_condition(expr: &Expr) -> bool {
-    use Operator::{And, Gt, GtEq, Lt, LtEq, Or};
-    matches!(expr, Expr::BinaryExpr(BinaryExpr { op: And | Gt | GtEq | Lt | LtEq | Or, .. }))
+fn is_computed(expr: &Expr) -> bool {
+    !matches!(expr, Expr::Column(_) | Expr::Literal(..))
 }
 
 fn has_views(window: &Window) -> bool {
@@ -140,7 +138,7 @@ fn without_views(window: Window, state: &SessionState) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Projection(Projection::try_new(outputs, window)?))
 }
 
-/// Makes a call use copied columns. What it computes from views, and its conditions, are computed
+/// Makes a call use copied columns. What it computes from views or divides and sorts by is computed
 /// before the window, as some of `columns`.
 fn call_with_copies(
     call: &mut WindowFunction,
@@ -152,10 +150,11 @@ fn call_with_copies(
     // Arguments may fail for rows that a filter leaves out.
     let has_filter = params.filter.is_some();
     let order_by = params.order_by.iter_mut().map(|order| &mut order.expr);
-    let of_all_rows = params.partition_by.iter_mut().chain(order_by).map(|expr| (expr, true));
+    let keys = params.partition_by.iter_mut().chain(order_by).map(|expr| (expr, true));
     let filter = params.filter.iter_mut().map(|filter| &mut **filter);
-    let of_some_rows = params.args.iter_mut().chain(filter).map(|expr| (expr, !has_filter));
-    for (expr, computes_before) in of_all_rows.chain(of_some_rows) {
+    let values = params.args.iter_mut().chain(filter).map(|expr| (expr, false));
+    for (expr, is_key) in keys.chain(values) {
+        let computes_before = is_key || !has_filter;
         if let Expr::Literal(value, _) = expr {
             // Some functions need literals as they are.
             if let Some(copied) = copied_type(&value.data_type()) {
@@ -166,8 +165,8 @@ fn call_with_copies(
         let is_view = |column: &&Column| {
             views.field_from_column(column).is_ok_and(|f| copied_type(f.data_type()).is_some())
         };
-        let stays = !is_condition(expr) && expr.column_refs().iter().all(|c| !is_view(c));
-        if matches!(expr, Expr::Column(_)) || stays {
+        let uses_views = || expr.column_refs().iter().any(is_view);
+        if !is_computed(expr) || !is_key && !uses_views() {
             continue;
         }
         let copied = copied_type(&expr.get_type(views)?);

@@ -18,8 +18,6 @@ use super::columns;
 use super::lineage;
 use super::query::Query;
 use super::query_input::QueryInput;
-use crate::arithmetic::WideArithmetic;
-use crate::dates::TimesOfDates;
 use crate::extremes::aggregate_functions;
 use crate::functions::scalar_functions;
 use crate::refusals::{check_subqueries, check_types};
@@ -98,8 +96,7 @@ impl Planner {
     /// A state with the query's tables and functions only: no files, formats or settings.
     fn state(&self, query: &Query, inputs: &[QueryInput]) -> Result<SessionState> {
         let mut expr_planners = SessionStateDefaults::default_expr_planners();
-        expr_planners.push(Arc::new(WideArithmetic));
-        expr_planners.push(Arc::new(TimesOfDates));
+        expr_planners.extend(crate::session::expr_planners());
         let state = SessionStateBuilder::new()
             .with_config(self.config.clone())
             .with_runtime_env(Arc::clone(&self.runtime))

@@ -172,8 +172,8 @@ fn a_branch_whose_times_are_shifted_is_merged_by_time() {
                 MadeUpSource { seconds: 30, per_second: 90, split: 1, ..MadeUpSource::default() };
             let lines = LineSink::default();
             let mut pipeline = parted(&made, Stage::Map(Box::new(Shift(shift))), &lines);
-            // Behind it, the merged branches meet the first ones.
-            pipeline.nodes[4].from.push(0);
+            // The merged branches meet the first events in another merge.
+            pipeline.nodes[5].from.push(0);
             let (lines, report) = ran(pipeline, &lines, jobs, mib);
             assert_eq!(lines.len(), 2 * 30 * 90);
             assert!(times(&lines).is_sorted(), "{shift}, {jobs} jobs, {mib} MiB");

@@ -94,7 +94,7 @@ impl ParquetInput {
         let found = footer::read(&bytes);
         bytes.failure().check()?;
         // Without a footer, the library says what is wrong with the file.
-        let (encrypted, in_memory, footer_fault) = match found {
+        let (encrypted, in_memory, mut footer_fault) = match found {
             Some(Footer { bytes, file, fault }) => {
                 nesting::check_footer(&bytes).map_err(malformed)?;
                 (footer::encrypted_columns(&bytes), file, fault)
@@ -105,19 +105,17 @@ impl ParquetInput {
             let reading = ArrowReaderOptions::new().with_page_index_policy(index);
             load_columns(&in_memory, reading, options.words)
         };
-        let (mut footer_fault, mut loaded) = (footer_fault, None);
         // Only the way to rows is shorter with an index, so one that is damaged is left out.
-        if options.page_index && footer_fault.is_none() {
-            match load(PageIndexPolicy::Optional)? {
-                Ok(with_index) => loaded = Some(with_index),
-                Err(reason) => {
-                    footer_fault = Some(format!("the page index cannot be read: {reason}"));
-                }
+        let uses_index = options.page_index && footer_fault.is_none();
+        let with_index = uses_index.then(|| load(PageIndexPolicy::Optional)).transpose()?;
+        let loaded = match with_index {
+            Some(Ok(loaded)) => loaded,
+            without => {
+                let reason = without.and_then(Result::err);
+                let fault = reason.map(|why| format!("the page index cannot be read: {why}"));
+                footer_fault = footer_fault.or(fault);
+                load(PageIndexPolicy::Skip)?.map_err(incomplete)?
             }
-        }
-        let loaded = match loaded {
-            Some(loaded) => loaded,
-            None => load(PageIndexPolicy::Skip)?.map_err(incomplete)?,
         };
         let groups = loaded.footer.metadata().row_groups();
         let spans = GroupSpan::of_all(groups, len).map_err(incomplete)?;

@@ -73,7 +73,7 @@ fn a_flipped_bit_of_the_footer_never_panics() {
 }
 
 #[test]
-fn rows_come_back_whatever_a_page_index_says() {
+fn a_page_index_that_is_known_to_be_damaged_costs_no_rows() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("all.parquet");
     let (events, bytes) = table(&path, 60);
