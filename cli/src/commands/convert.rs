@@ -117,7 +117,8 @@ fn sink_defaults(sink: &OutputTarget<'_>, args: &ConvertArgs) -> Vec<Assignment>
     let of_channel =
         sink.plugin.for_one_channel.iter().map(|(name, value)| (*name, (*value).into()));
     let of_channel = of_channel.filter(|_| align.is_some() && !sink.path.ends_with('/'));
-    let rate = align.and_then(rate);
+    // Other rates are refused where they were given.
+    let rate = align.and_then(rate).filter(|rate| *rate > 0.0 && *rate <= 1e6);
     let of_rate = sink.plugin.rate_option.zip(rate).map(|(name, rate)| (name, rate.to_string()));
     let is_given = |name: &str| args.sink_option.iter().any(|option| option.name == name);
     let defaults = of_channel.chain(of_rate).filter(|(name, _)| !is_given(name));

@@ -70,11 +70,16 @@ impl Pattern {
 /// A regular expression that must match the whole name. `Err` says what is wrong with it, in one
 /// line.
 pub fn whole_name_regex(text: &str) -> Result<Regex, String> {
+    let refused = |reason: String| {
+        format!("`{}` is not a regular expression: {reason}", printable_sentence(text))
+    };
     // First as it is: `A)|(B` is invalid, but would be valid in parentheses.
-    let compiled = Regex::new(text).and_then(|_| Regex::new(&format!("^(?:{text})$")));
-    compiled.map_err(|error| {
-        let (text, reason) = (printable_sentence(text), reason(&error));
-        format!("`{text}` is not a regular expression: {reason}")
+    Regex::new(text).map_err(|error| refused(reason(&error)))?;
+    Regex::new(&format!("^(?:{text})$")).map_err(|error| {
+        refused(match error {
+            regex::Error::CompiledTooBig(_) => reason(&error),
+            _ => "it ends with a comment, which `re:` cannot have".to_owned(),
+        })
     })
 }
 
@@ -233,6 +238,7 @@ mod tests {
             ("(?P<n>a)(?P<n>b)", "duplicate capture group name, at character 13"),
             // Valid in the parentheses that make it match whole names.
             ("A)|(B", "unopened group, at character 2"),
+            ("(?x)A # all", "it ends with a comment, which `re:` cannot have"),
             ("a{9999}{9999}", "it needs more than 10 MiB of memory"),
         ] {
             let expected = format!("`{text}` is not a regular expression: {mistake}");

@@ -68,6 +68,17 @@ fn run(text: &str, folder: &Folder, options: &Options) -> Report {
     run::run(pipeline(text, folder.path()), options).unwrap()
 }
 
+/// Ends a run if the thread beside it fails: the test would wait for it without end.
+struct OnFailure<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnFailure<F> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            (self.0)();
+        }
+    }
+}
+
 /// Waits until the live sources of a run listen, and until they have received.
 #[derive(Default)]
 struct Readiness {
@@ -155,6 +166,7 @@ fn asking_a_live_run_to_end_is_its_end() {
     let options = Options { stop: Arc::clone(&stop), ..readiness.options() };
     let report = std::thread::scope(|scope| {
         scope.spawn(|| {
+            let _guard = OnFailure(|| stop.request());
             readiness.wait_for(1);
             send(port, 0..200);
             stop.request();
@@ -174,6 +186,7 @@ fn what_a_receiver_tells_at_its_end_is_reported() {
     let options = Options { stop: Arc::clone(&stop), ..readiness.options() };
     let report = std::thread::scope(|scope| {
         scope.spawn(|| {
+            let _guard = OnFailure(|| stop.request());
             readiness.wait_for(1);
             let socket = sender();
             // Each message twice, of a sender that does not start anew.
@@ -215,6 +228,7 @@ fn playback_continues_after_a_seek_and_every_event_is_counted() {
     let options = Options { playback: Arc::clone(&playback), ..Options::default() };
     let report = std::thread::scope(|scope| {
         scope.spawn(|| {
+            let _guard = OnFailure(|| playback.end());
             let at = |hour: i64| (BEGIN + hour * HOUR) * 1_000;
             let wait_for = |events| {
                 assert!(until(PATIENCE, || playback.played() >= events), "{events} events");
@@ -245,6 +259,7 @@ fn a_loop_goes_on_after_a_seek_behind_its_end() {
     let options = Options { playback: Arc::clone(&playback), ..Options::default() };
     let report = std::thread::scope(|scope| {
         scope.spawn(|| {
+            let _guard = OnFailure(|| playback.end());
             let at = |hour: i64| (BEGIN + hour * HOUR) * 1_000;
             let has_played = |events| until(PATIENCE, || playback.played() >= events);
             assert!(has_played(1));
@@ -269,6 +284,7 @@ fn late_messages_of_a_live_source_are_received_at_once() {
     let options = Options { stop: Arc::clone(&stop), ..readiness.options() };
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let _guard = OnFailure(|| stop.request());
             readiness.wait_for(2);
             send(busy, 0..300);
             readiness.wait_for_events(300);
