@@ -153,6 +153,17 @@ impl BagWindow {
         Ok(!matches!(self.place(at)?, FoundAt::Garbage(_)))
     }
 
+    /// Whether these positions are the bounds of whole records of an uncompressed chunk.
+    pub(crate) fn is_chain(&mut self, mut at: u64, end: u64) -> Result<bool, Error> {
+        while at < end {
+            match self.place(at)? {
+                FoundAt::Record(record) if record.header.is_content() => at += record.len(),
+                _ => return Ok(false),
+            }
+        }
+        Ok(at == end)
+    }
+
     /// The position of the next record from `from` on that another one follows, or the end of the
     /// bag. No message if chunks [are compressed](Self::set_packed).
     pub(crate) fn search(&mut self, from: u64) -> Result<u64, Error> {

@@ -248,12 +248,6 @@ impl Record {
     }
 }
 
-/// Whether these bytes are whole records of a chunk.
-pub(crate) fn is_chain(bytes: &[u8]) -> bool {
-    let last = whole_records(bytes).last();
-    last.map_or(0, |(at, record, data)| at + record.data_at + data.len()) == bytes.len()
-}
-
 /// The records at the start of a chunk, with their places and data, up to the first one that is not
 /// whole, or not one of those in chunks.
 pub(crate) fn whole_records(bytes: &[u8]) -> impl Iterator<Item = (usize, Record, &[u8])> {

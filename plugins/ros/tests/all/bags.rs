@@ -253,9 +253,9 @@ fn messages_of_a_connection_that_is_declared_again_differently_are_not_read() {
 
 /// A chunk of a closed bag: when its messages are, when the index behind it says that they are, and
 /// from when to when the end of the bag says so.
-type IndexedChunk = ([u32; 3], [u32; 3], (u32, u32));
+pub(crate) type IndexedChunk = ([u32; 3], [u32; 3], (u32, u32));
 
-fn closed_bag(chunks: &[IndexedChunk]) -> Vec<u8> {
+pub(crate) fn closed_bag(chunks: &[IndexedChunk]) -> Vec<u8> {
     let magic = b"#ROSBAG V2.0\n".to_vec();
     let (zero, one, three) = (0u32.to_le_bytes(), 1u32.to_le_bytes(), 3u32.to_le_bytes());
     let chunk_count = (chunks.len() as u32).to_le_bytes();

@@ -4,7 +4,7 @@ use memchr::memmem;
 use sluice_kit::contract::{PlainEvent, SourceContents, gather_with, overwrite, sample_positions};
 use sluice_model::ReadContext;
 
-use crate::bags::{bag, source};
+use crate::bags::{bag, bag_chunk, closed_bag, connection, message, source};
 use crate::gaps::{index, is_wrong_and_told, two_bags};
 
 const CASES: [&str; 3] = ["bag-plain", "bag-bz2", "bag-lz4"];
@@ -102,4 +102,22 @@ fn connections_at_the_end_of_another_bag_are_not_used() {
             assert!(!is_wrong_and_told(&found, &notes), "{from} to {to}");
         }
     }
+}
+
+/// The end of the first bag is whole, but that of the second one, which would tell, is missing.
+#[test]
+fn messages_of_a_bag_whose_start_is_overwritten_do_not_have_the_connections_of_the_bag_before() {
+    let first = closed_bag(&[([1, 2, 3], [1, 2, 3], (1, 3))]);
+    let (front, messages) = (connection(0, b"/b"), [message(0, 4), message(0, 5)].concat());
+    let chunk = bag_chunk(&[&front[..], &messages].concat());
+    let second = [&first[..records(&first, 5)[0]], &chunk].concat();
+    let mut bytes = [&first[..], &second].concat();
+    let behind = bytes.len() - messages.len();
+    bytes[first.len()..behind].fill(0xff);
+    let (found, _) = read_noted(&bytes);
+    let topics: Vec<&str> = found.events.iter().map(|event| &*event.channel).collect();
+    assert_eq!(topics, ["/a"; 3], "{:?}", found.damage);
+    let places: Vec<u64> = found.damage.iter().map(|(at, ..)| *at).collect();
+    let second_message = bytes.len() - messages.len() / 2;
+    assert_eq!(places, [first.len(), behind, second_message].map(|at| at as u64));
 }

@@ -3,6 +3,8 @@
 
 use std::io::Write;
 
+use bzip2::Compression;
+use bzip2::write::BzEncoder;
 use lz4_flex::frame::{FrameEncoder, FrameInfo};
 use sluice_kit::contract::{SourceContents, gather, overwrite};
 
@@ -81,4 +83,68 @@ fn a_chunk_behind_a_packed_one_with_a_wrong_length_is_read() {
     bag[start + 4 + header + 2] ^= 1;
     let found = read(&bag);
     assert_eq!(found.events, whole.events);
+}
+
+/// A chunk that has more compressed bytes than a search reads at once, in several blocks.
+fn long_chunk(from: u32) -> Vec<u8> {
+    let mut state = from;
+    let mut noise = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    let mut records = connection(0, b"/a");
+    for seconds in from..from + 300 {
+        let text: Vec<u8> = (0..1000).map(|_| noise()).collect();
+        records.extend(message(seconds, &text));
+    }
+    let mut encoder = BzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(&records).unwrap();
+    let len = (records.len() as u32).to_le_bytes();
+    let header: [(&str, &[u8]); 3] = [("op", &[5]), ("compression", b"bz2"), ("size", &len)];
+    bag_record(&header, &encoder.finish().unwrap())
+}
+
+/// What is read of a bag, which is the same if it is compressed, so that it is read once, in order.
+fn read_both(bag: &[u8], what: &str) -> SourceContents {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.bag.zst");
+    overwrite(&path, &sluice_io::frames::compress(bag, 1).unwrap()).unwrap();
+    let (stream, found) = (gather(&*source(&path), u64::MAX).unwrap(), read(bag));
+    assert!(stream.events == found.events, "{what}: {} events", stream.events.len());
+    assert_eq!(stream.damage, found.damage, "{what}");
+    found
+}
+
+#[test]
+fn a_long_chunk_that_is_cut_off_is_read_up_to_the_cut_in_a_stream() {
+    let (mut bag, _) = bag();
+    let start = bag.len();
+    bag.extend(long_chunk(3));
+    for percent in [1, 30, 60, 99] {
+        let cut = start + (bag.len() - start) * percent / 100;
+        let found = read_both(&bag[..cut], &format!("cut at {cut}"));
+        assert_eq!(found.damage.len(), 1, "{:?}", found.damage);
+        assert_eq!(found.events.len() > 2, percent >= 60, "cut at {cut}");
+    }
+    // Nothing of the first block can be read.
+    bag[start + 1000] ^= 1;
+    let found = read_both(&bag[..start + (bag.len() - start) / 2], "changed and cut");
+    assert_eq!((found.events.len(), found.damage.len()), (2, 1), "{:?}", found.damage);
+}
+
+#[test]
+fn a_chunk_behind_a_long_one_whose_length_exceeds_the_bag_is_read_in_a_stream() {
+    let (mut bag, _) = bag();
+    let start = bag.len();
+    bag.extend([long_chunk(3), long_chunk(303)].concat());
+    let whole = read(&bag);
+    // The most significant byte but one of the length of its data, behind the header.
+    let header = u32::from_le_bytes(bag[start..start + 4].try_into().unwrap()) as usize;
+    bag[start + 4 + header + 2] ^= 0x80;
+    let found = read_both(&bag, "a wrong length");
+    assert!(found.events == whole.events, "{} events", found.events.len());
+    // Without its first block, it cannot be read.
+    bag[start + 1000] ^= 1;
+    let found = read_both(&bag, "a wrong length and a changed bit");
+    assert_eq!((found.events.len(), found.damage.len()), (302, 1), "{:?}", found.damage);
 }

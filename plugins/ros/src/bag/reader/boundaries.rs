@@ -104,6 +104,7 @@ impl BagReader {
             && at >= self.last_chunk_end;
         if self.is_summary || has_all_chunks {
             self.start_bag();
+            self.declaring = None;
         }
         self.connections.pass_damage();
     }

@@ -11,7 +11,7 @@ use super::{BATCH_EVENTS, BagReader};
 use crate::bag::chunk::{Unpacked, unpack};
 use crate::bag::index::{BagIndex, SummaryPlace};
 use crate::bag::skip;
-use crate::bag::wire::{BagCompression, Record, RecordHeader, is_chain, max_packed, whole_record};
+use crate::bag::wire::{BagCompression, Record, RecordHeader, max_packed, whole_record};
 
 /// What is wrong if a message contradicts the index by which chunks were skipped.
 const MISINDEXED: &str = "the index says other times than those of a chunk's messages: further \
@@ -34,6 +34,10 @@ pub(super) struct Unit {
     /// What is wrong with it.
     fault: Option<String>,
 }
+
+/// Where a chunk ends, and its records. `Err` says from where on another record may follow, and why
+/// the chunk cannot be read.
+type UnpackedTo = Result<(u64, Unpacked), (u64, String)>;
 
 impl BagReader {
     /// The index, if chunks are skipped by it.
@@ -83,7 +87,7 @@ impl BagReader {
         let goes_on = self.window.goes_on(next)?;
         let reaches = self.window.reaches(next)?;
         if !goes_on && compression == BagCompression::None {
-            let is_whole = reaches && is_chain(&self.data(at, record)?);
+            let is_whole = reaches && self.window.is_chain(data_at, next)?;
             if !is_whole {
                 let reason = "the length of a chunk is wrong, or the bag ends in it";
                 if !self.window.was_stopped() {
@@ -93,20 +97,12 @@ impl BagReader {
                 return Ok(());
             }
         }
-        let packing = (compression, plain_len, !reaches);
-        let mut unpacked = Err(String::new());
-        for end in self.possible_ends(record, compression, reaches, goes_on)? {
-            unpacked = self.unpack(record, end, packing)?.map(|unpacked| (end, unpacked));
-            if unpacked.is_ok() {
-                break;
-            }
-        }
-        match unpacked {
+        match self.unpack(record, (compression, plain_len), (reaches, goes_on))? {
             Ok((end, unpacked)) => self.start_unit(record, compression, end, unpacked),
-            Err(why) => {
+            Err((from, why)) => {
                 let reason = format!("a chunk cannot be read: {why}");
                 if !goes_on {
-                    return self.recover(at, at + 1, &reason);
+                    return self.recover(at, from, &reason);
                 }
                 self.report(at, next - at, reason);
                 self.at = next;
@@ -138,19 +134,34 @@ impl BagReader {
         })
     }
 
-    /// Unpacks the chunk here, whose data end at `end`.
+    /// Unpacks the chunk here.
     fn unpack(
         &mut self,
         record: &Record,
-        end: u64,
-        (compression, plain_len, is_cut): (BagCompression, u32, bool),
-    ) -> Result<Result<Unpacked, String>, Error> {
-        let len = end.saturating_sub(self.at + record.data_at as u64);
-        let data_len = u32::try_from(len).unwrap_or(record.data_len);
-        let there = Record { header: record.header.clone(), data_len, ..*record };
-        let packed = self.data(self.at, &there)?;
-        let limits = (&self.context.blocks, self.max_chunk);
-        Ok(unpack(compression, packed, plain_len, is_cut, limits))
+        (compression, plain_len): (BagCompression, u32),
+        (reaches, goes_on): (bool, bool),
+    ) -> Result<UnpackedTo, Error> {
+        let (at, data_at) = (self.at, self.at + record.data_at as u64);
+        // Of a stream, only the end is left after a search.
+        let rest = (!reaches).then(|| self.data(at, record)).transpose()?;
+        let ends = self.possible_ends(record, compression, reaches, goes_on)?;
+        let found = ends.first().filter(|_| !reaches).copied();
+        let mut fault = String::new();
+        for end in ends {
+            let len = end.saturating_sub(data_at);
+            let packed = if let Some(rest) = &rest {
+                rest.slice(..usize::try_from(len).map_or(rest.len(), |len| len.min(rest.len())))
+            } else {
+                let data_len = u32::try_from(len).unwrap_or(record.data_len);
+                self.data(at, &Record { header: record.header.clone(), data_len, ..*record })?
+            };
+            let limits = (&self.context.blocks, self.max_chunk);
+            match unpack(compression, packed, plain_len, !reaches, limits) {
+                Ok(unpacked) => return Ok(Ok((end, unpacked))),
+                Err(why) => fault = why,
+            }
+        }
+        Ok(Err((found.unwrap_or(at + 1), fault)))
     }
 
     /// Goes on with the messages of the chunk here, which ends at `end`.
