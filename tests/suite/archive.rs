@@ -222,10 +222,12 @@ fn a_wrong_byte_in_the_seek_table_of_compressed_text_is_damage_and_costs_no_even
         // Other programs make none.
         folder.write(name, &good[..table]);
         run_sluice(&folder, &["verify", name]).expect(0);
+        // As of `cat`, behind a file with a table or without one. A CSV has a header.
+        for front in [&good[..], &good[..table]].into_iter().filter(|_| name == "out.jsonl.zst") {
+            folder.write(name, [front, &good].concat());
+            run_sluice(&folder, &["verify", name]).expect(0);
+        }
     }
-    let twice = folder.read("out.jsonl.zst").repeat(2);
-    folder.write("twice.jsonl.zst", twice);
-    run_sluice(&folder, &["verify", "twice.jsonl.zst"]).expect(0);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::ops::Range;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -42,6 +43,8 @@ const TABLE_HAS_CHECKSUMS: u8 = 1 << 7;
 const RESERVED_FLAGS: u8 = 0b0111_1100;
 /// The compressed length of a frame, and the length of what it holds.
 const ENTRY: usize = 8;
+/// The entries of a table that are read at a time, if it is not kept.
+const ENTRIES_AT_ONCE: usize = 4096;
 /// The most frames in a table.
 const MAX_FRAMES: usize = 0x0800_0000;
 
@@ -231,59 +234,95 @@ fn spans(table: &[u8], each: usize) -> Option<Vec<FrameSpan>> {
     }
     let (mut start, mut content_start) = (0, 0);
     let span = |entry: &[u8]| {
-        let (packed, rest) = entry.split_first_chunk()?;
-        let (packed, plain) = (u32::from_le_bytes(*packed), rest.first_chunk()?);
-        let content_len = u32::from_le_bytes(*plain);
-        let span = FrameSpan { start, compressed_len: packed, content_len, content_start };
+        let (compressed_len, content_len) = entry_lengths(entry)?;
+        let span = FrameSpan { start, compressed_len, content_len, content_start };
         (start, content_start) = (span.end(), content_start + u64::from(content_len));
         Some(span)
     };
     entries.chunks_exact(each).map(span).collect()
 }
 
+/// The compressed length of a frame, and the length of what it holds.
+fn entry_lengths(entry: &[u8]) -> Option<(u32, u32)> {
+    let (packed, rest) = entry.split_first_chunk()?;
+    Some((u32::from_le_bytes(*packed), u32::from_le_bytes(*rest.first_chunk()?)))
+}
+
 /// How the seek table at the end of a file contradicts the headers of its frames. `None` if it does
 /// not, or there is none.
 ///
-/// Reads the table, and the first bytes of each frame.
+/// Reads the table twice, in pieces, and the first bytes of each frame up to one that it
+/// contradicts. A damaged frame contradicts a right table, too.
 pub fn table_fault(log: &mut LogFile) -> Result<Option<String>, Error> {
     let Some(len) = log.len() else { return Ok(None) };
-    let ends_with_magic = |log: &mut LogFile, end: u64| {
-        let (mut magic, at) = ([0; FOOTER_MAGIC.len()], end.checked_sub(FOOTER_MAGIC.len() as u64));
-        let read = at.map_or(Ok(0), |at| log.read_at(at, &mut magic))?;
-        Ok::<_, Error>(read == magic.len() && magic == FOOTER_MAGIC)
-    };
-    if !ends_with_magic(log, len)? {
+    let Some(entries_end) = len.checked_sub(FOOTER) else { return Ok(None) };
+    let mut footer = [0; FOOTER as usize];
+    let is_whole = log.read_at(entries_end, &mut footer)? == footer.len();
+    if !is_whole || !footer.ends_with(&FOOTER_MAGIC) {
         return Ok(None);
     }
-    let Some((spans, table)) = seek_table(log)? else {
+    let table = locate_table(log)?.filter(|_| footer[4] & RESERVED_FLAGS == 0);
+    let Some((table, each)) = table else {
         return Ok(Some("it cannot be read".to_owned()));
     };
-    // Positions count from the start of the file that the table was made for: `cat` may have put
-    // others in front of it.
-    let base = table - spans.last().map_or(0, FrameSpan::end);
-    if base > 0 && !ends_with_magic(log, base)? {
-        return Ok(Some(format!("its frames have {} bytes, and the file {table}", table - base)));
-    }
-    for (number, span) in (1..).zip(&spans) {
-        let (start, content_len) = (base + span.start, span.content_len);
+    let (entries, mut frames_len) = (table + SKIPPABLE_HEADER..entries_end, 0);
+    fault_in_entries(log, entries.clone(), each, |_, (packed, _)| {
+        frames_len += u64::from(packed);
+        Ok(None)
+    })?;
+    // The frames end where the table begins. `cat` may have put other files in front of them.
+    let Some(mut start) = table.checked_sub(frames_len) else {
+        return Ok(Some(format!("its frames have {frames_len} bytes, and the file {table}")));
+    };
+    let mut number = 0u64;
+    fault_in_entries(log, entries, each, |log, (packed, content_len)| {
         let mut header = [0; LONGEST_HEADER];
         let read = log.read_at(start, &mut header)?;
-        if !is_header_of(span, header.get(..read).unwrap_or_default()) {
+        number += 1;
+        if !is_header_of(packed, content_len, header.get(..read).unwrap_or_default()) {
             return Ok(Some(format!(
                 "frame {number}, of {content_len} bytes uncompressed, is not at byte {start}"
             )));
         }
+        start += u64::from(packed);
+        Ok(None)
+    })
+}
+
+/// The first fault that `find` finds in the lengths of an entry. A file that became shorter ends
+/// early.
+fn fault_in_entries(
+    log: &mut LogFile,
+    mut entries: Range<u64>,
+    each: usize,
+    mut find: impl FnMut(&mut LogFile, (u32, u32)) -> Result<Option<String>, Error>,
+) -> Result<Option<String>, Error> {
+    let mut piece = vec![0; each * ENTRIES_AT_ONCE];
+    while !entries.is_empty() {
+        let read = log.read_at(entries.start, &mut piece)? as u64;
+        let len = read.min(entries.end - entries.start) as usize;
+        for entry in piece.get(..len).unwrap_or_default().chunks_exact(each) {
+            let Some(lengths) = entry_lengths(entry) else { continue };
+            let fault = find(log, lengths)?;
+            if fault.is_some() {
+                return Ok(fault);
+            }
+        }
+        entries.start += piece.len() as u64;
     }
     Ok(None)
 }
 
 /// Whether a frame that starts with these bytes may be the one in the table, which may have
 /// skippable frames as ones without content.
-fn is_header_of(span: &FrameSpan, header: &[u8]) -> bool {
-    let (len, content_len) = (u64::from(span.compressed_len), u64::from(span.content_len));
+fn is_header_of(packed: u32, content_len: u32, header: &[u8]) -> bool {
+    let (len, content_len) = (u64::from(packed), u64::from(content_len));
     match skippable_len(header) {
         Some(skipped) => (skipped, 0) == (len, content_len),
-        None => header.starts_with(&MAGIC) && content_size(header).is_none_or(|n| n == content_len),
+        None => {
+            let is_right_len = content_size(header).is_none_or(|size| size == content_len);
+            len > 0 && header.starts_with(&MAGIC) && is_right_len
+        }
     }
 }
 
@@ -326,175 +365,4 @@ impl SeekTableBuilder {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn frames_and_table_are_one_ordinary_compressed_file() {
-        let (mut file, mut table) = (Vec::new(), SeekTableBuilder::default());
-        for n in 0..5u8 {
-            let plain = vec![n; 1000 * usize::from(n)];
-            let frame = compress(&plain, 3 + i32::from(n % 2)).unwrap();
-            table.push(frame.len(), plain.len()).unwrap();
-            file.extend(frame);
-        }
-        file.extend(skippable(b"index").unwrap());
-        file.extend(table.finish());
-        let mut plain = Vec::new();
-        zstd::stream::copy_decode(&file[..], &mut plain).unwrap();
-        let expected: Vec<u8> = (0..5u8).flat_map(|n| vec![n; 1000 * usize::from(n)]).collect();
-        assert_eq!(plain, expected);
-        let (spans, _) = read_table(&file).unwrap();
-        assert_eq!((spans.len(), spans.iter().map(|span| span.content_len).sum()), (5, 10_000));
-    }
-
-    #[test]
-    fn a_flipped_bit_in_a_frame_is_noticed() {
-        let plain: Vec<u8> = (0..5000u32).flat_map(|n| (n * n).to_le_bytes()).collect();
-        let mut frame = compress(&plain, 3).unwrap();
-        for at in 10..frame.len() {
-            frame[at] ^= 4;
-            let mut found = vec![0; plain.len()];
-            let read = decompress(&frame, &mut found);
-            // Some bits of a frame have no effect.
-            assert!(read.is_err() || found == plain, "byte {at}");
-            frame[at] ^= 4;
-        }
-    }
-
-    #[test]
-    fn a_seek_table_is_laid_out_as_zstd_has_it() {
-        let mut table = SeekTableBuilder::default();
-        table.push(0x0102, 0x03_0405).unwrap();
-        table.push(0x0607, 0).unwrap();
-        assert!(table.push(1 << 32, 0).is_err());
-        assert_eq!(table.content_len(), 0x03_0405);
-        let expected = [
-            &[0x5e, 0x2a, 0x4d, 0x18, 25, 0, 0, 0][..],
-            &[0x02, 0x01, 0, 0, 0x05, 0x04, 0x03, 0],
-            &[0x07, 0x06, 0, 0, 0, 0, 0, 0],
-            &[2, 0, 0, 0, 0, 0xb1, 0xea, 0x92, 0x8f],
-        ];
-        assert_eq!(table.finish(), expected.concat());
-    }
-
-    fn seekable(frames: u8) -> Vec<u8> {
-        let (mut file, mut table) = (Vec::new(), SeekTableBuilder::default());
-        for n in 0..frames {
-            let frame = compress(&[n; 100], 3).unwrap();
-            table.push(frame.len(), 100).unwrap();
-            file.extend(frame);
-        }
-        file.extend(table.finish());
-        file
-    }
-
-    fn read_table(bytes: &[u8]) -> Option<(Vec<FrameSpan>, u64)> {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), bytes).unwrap();
-        seek_table(&mut LogFile::open_plain(file.path()).unwrap()).unwrap()
-    }
-
-    #[test]
-    fn a_seek_table_tells_where_frames_lie() {
-        for frames in [0, 1, 5] {
-            let file = seekable(frames);
-            let (spans, start) = read_table(&file).unwrap();
-            assert_eq!(spans.len(), usize::from(frames));
-            for (n, span) in spans.iter().enumerate() {
-                let frame = &file[span.start as usize..span.end() as usize];
-                let mut plain = vec![0; span.content_len as usize];
-                decompress(frame, &mut plain).unwrap();
-                assert_eq!((plain, frame_len(frame)), (vec![n as u8; 100], Some(frame.len())));
-                assert_eq!(span.content_start, n as u64 * 100);
-            }
-            assert_eq!(spans.last().map_or(0, FrameSpan::end), start);
-        }
-    }
-
-    #[test]
-    fn an_invalid_seek_table_is_none() {
-        let good = seekable(3);
-        let len = good.len();
-        let patched = |at: usize, bytes: &[u8]| {
-            let mut file = good.clone();
-            file[at..at + bytes.len()].copy_from_slice(bytes);
-            read_table(&file)
-        };
-        assert!(patched(0, &[0]).is_some(), "frames are not looked at");
-        // The number of frames, the flags, the magic, the length, and a frame as long as can be.
-        for (at, bytes) in [
-            (len - 9, &[0xff; 4][..]),
-            (len - 9, &[2, 0, 0, 0]),
-            (len - 5, &[0x80]),
-            (len - 5, &[0x04]),
-            (len - 1, &[0]),
-            (len - 37, &[1]),
-            (len - 33, &[0xff; 4]),
-        ] {
-            assert_eq!(patched(at, bytes), None, "{at}");
-        }
-        for cut in 0..len {
-            assert_eq!(read_table(&good[..cut]), None, "{cut}");
-        }
-    }
-
-    fn fault(bytes: &[u8]) -> Option<String> {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), bytes).unwrap();
-        table_fault(&mut LogFile::open_plain(file.path()).unwrap()).unwrap()
-    }
-
-    #[test]
-    fn any_wrong_byte_of_a_seek_table_contradicts_the_frames() {
-        let good = seekable(3);
-        let (_, table) = read_table(&good).unwrap();
-        // Behind another file, too.
-        for front in [vec![], seekable(2)] {
-            for at in table as usize..good.len() - FOOTER_MAGIC.len() {
-                let mut bad = good.clone();
-                bad[at] ^= 1;
-                let fault = fault(&[&front[..], &bad].concat());
-                // This is not a reserved flag.
-                assert_eq!(fault.is_none(), at == good.len() - 5, "{at}: {fault:?}");
-            }
-        }
-        // Sound, without a table, a frame that the table does not have, and one that is missing.
-        assert_eq!((fault(&good), fault(&good[..table as usize])), (None, None));
-        let frame = frame_len(&good).unwrap();
-        assert!(fault(&[&good[..frame], &good].concat()).unwrap().contains("its frames have"));
-        assert!(fault(&good[frame..]).unwrap().contains("cannot be read"));
-    }
-
-    #[test]
-    fn a_seek_table_may_have_skippable_frames() {
-        let (frame, skipped) = (compress(&[7; 100], 3).unwrap(), skippable(b"index").unwrap());
-        for (content_len, is_right) in [(0, true), (5, false)] {
-            let mut table = SeekTableBuilder::default();
-            table.push(skipped.len(), content_len).unwrap();
-            table.push(frame.len(), 100).unwrap();
-            let fault = fault(&[&skipped[..], &frame, &table.finish()].concat());
-            assert_eq!(fault.is_none(), is_right, "{fault:?}");
-        }
-    }
-
-    #[test]
-    fn a_frame_never_decompresses_to_another_length() {
-        let frame = compress(&[7; 1000], 3).unwrap();
-        for due in [0, 999, 1001] {
-            assert!(decompress(&frame, &mut vec![0; due]).unwrap_err().contains("1000 bytes"));
-        }
-        let twice = [frame.clone(), frame].concat();
-        assert!(decompress(&twice, &mut [0; 1000]).is_err());
-        assert!(decompress(b"no frame", &mut []).unwrap_err().contains("no length"));
-    }
-
-    #[test]
-    fn what_was_skipped_comes_back() {
-        let frame = [skippable(b"index").unwrap(), b"more".to_vec()].concat();
-        assert_eq!(skippable_content(&frame), Some(&b"index"[..]));
-        assert_eq!(skippable_content(&frame[..10]), None);
-        assert_eq!(skippable_content(b"PAR1"), None);
-        assert_eq!((skippable_len(&frame), skippable_len(b"PAR1....")), (Some(13), None));
-    }
-}
+mod tests;

@@ -14,8 +14,9 @@ use crate::options::CHANNELS_FORMAT;
 
 /// A pattern of names: a glob (`POSE`, `CAM_*`, `BROOM_{L,R}`), or `re:` and a regular expression
 /// that must match the whole name (`re:CAM_[0-9]+`). Both match characters, of names that are not
-/// UTF-8 those of their [text](crate::Name::text). `\xNN` in a glob is such a byte. A glob also
-/// matches the name that is spelled like it: `L[0]` matches `L0` and `L[0]`, `L\[0\]` only `L[0]`.
+/// UTF-8 those of their [text](crate::Name::text). `\xNN` in a glob is such a byte, if its digits
+/// are lower-case. A glob also matches the name that is spelled like it: `L[0]` matches `L0` and
+/// `L[0]`, `L\[0\]` only `L[0]`.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     text: String,

@@ -122,7 +122,8 @@ impl Check<'_> {
         Some(Graph { name, memory, nodes, links, left_out, notes })
     }
 
-    /// Reports fields in options that no declared type has, also in pruned nodes.
+    /// Reports fields in options that no declared type has. Not in pruned nodes: with the variables
+    /// that keep them, other types may be declared in front of them.
     fn check_fields(&mut self, nodes: &[NodeDraft], links: &Links, kept: &[bool]) {
         // A type may be declared in a line that cannot be read.
         if !self.broken_lines.is_empty() {
@@ -131,9 +132,10 @@ impl Check<'_> {
         let mut graph = Vec::new();
         for ((node, links), is_kept) in nodes.iter().zip(links).zip(kept) {
             let is_complete = node.from.as_ref().is_some_and(|from| from.len() == links.len());
-            let feeds = |from: &usize| !is_kept || kept.get(*from) == Some(&true);
-            let from = links.iter().copied().filter(|from| is_complete && feeds(from)).collect();
-            graph.push(GraphNode { from, instance: node.instance(), names: node.names() });
+            let feeds = |from: &usize| is_complete && kept.get(*from) == Some(&true);
+            let from = links.iter().copied().filter(feeds).collect();
+            let names = if *is_kept { node.names() } else { Vec::new() };
+            graph.push(GraphNode { from, instance: node.instance(), names });
         }
         undeclared(&graph).into_iter().for_each(|mistake| self.note(mistake));
     }

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sluice_io::files::{self, InputFiles, LogFile};
-use sluice_io::store::is_address;
 use sluice_kit::gap::{self, GapEnd};
 use sluice_model::options::ByteSize;
 use sluice_model::{BlockPool, Error, RunHandle, RunInput};
@@ -32,9 +31,9 @@ pub(crate) fn mcap_inputs(inputs: &[RunInput]) -> impl Iterator<Item = &Path> {
 }
 
 fn is_mcap(path: &Path) -> bool {
-    let is_there = is_address(path) || files::is_file(path);
     // Whoever reads the file reports errors.
-    is_there && LogFile::open(path).and_then(|log| starts_file(log, path)).unwrap_or_default()
+    files::is_address_or_file(path)
+        && LogFile::open(path).and_then(|log| starts_file(log, path)).unwrap_or_default()
 }
 
 /// Whether the first bytes are those of a file that the source reads, even if they are damaged.

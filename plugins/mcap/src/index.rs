@@ -8,7 +8,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sluice_io::files::{self, FileCache, InputFiles, LogFile};
-use sluice_io::store::is_address;
 use sluice_model::Error;
 
 use crate::summary::{FileEnd, Summary};
@@ -45,27 +44,28 @@ impl FileIndex {
         path: &Path,
         inputs: &InputFiles,
     ) -> Result<Option<Arc<Self>>, Error> {
-        if path == Path::new("-")
-            || !is_address(path) && !files::is_file(path)
-            || files::is_zstd(path)?
-        {
+        if path == Path::new("-") || !files::is_address_or_file(path) || files::is_zstd(path)? {
             return Ok(None);
         }
         cache.get(inputs.open_plain(path)?, |log| Self::read(log).map(Arc::new)).map(Some)
     }
 
     fn read(log: &mut LogFile) -> Result<Self, Error> {
+        let is_cheap = is_seeking_cheap(log);
+        Self::read_seeking(log, is_cheap)
+    }
+
+    /// Where seeking is not cheap, the checksum of the summary has to do.
+    fn read_seeking(log: &mut LogFile, is_cheap: bool) -> Result<Self, Error> {
         let len = log.len().unwrap_or_default();
         let end = FileEnd::read(log, len)?;
-        // Where seeking is expensive, a checksum has to do.
-        let is_cheap = is_seeking_cheap(log);
-        let has_crc = matches!(&end, FileEnd::Summary(summary) if summary.has_crc);
+        let is_certain = end.summary().is_some_and(Summary::is_certain);
         Self::new(
             len,
             end,
             !is_cheap,
             |entry| {
-                if is_cheap { is_chunk(log, entry) } else { Ok(has_crc) }
+                if is_cheap { is_chunk(log, entry) } else { Ok(is_certain) }
             },
         )
     }
@@ -95,6 +95,9 @@ impl FileIndex {
             FileEnd::Unfinished | FileEnd::NoSummary => (Vec::new(), Vec::new()),
         };
         let summary = end.summary();
+        if summary.is_some_and(|summary| summary.is_misplaced) {
+            faults.insert(0, "the summary is not where the footer says".to_owned());
+        }
         let missing = summary.map(missing_channels);
         let are_complete = matches!(missing, Some(Ok(())));
         faults.extend(missing.and_then(Result::err).flatten());
@@ -111,12 +114,12 @@ impl FileIndex {
     /// All channels of the file, if the summary has them and a checksum: then reading can start at
     /// any chunk. Without a checksum, a changed byte could give messages another channel.
     pub(crate) fn sure_declarations(&self) -> Option<&Arc<Declarations>> {
-        let is_sure = self.are_complete && self.summary().is_some_and(|summary| summary.has_crc);
+        let is_sure = self.are_complete && self.summary().is_some_and(Summary::is_certain);
         self.declarations.as_ref().filter(|_| is_sure)
     }
 
-    /// The channels of a summary that has not all of them, or no checksum: for messages whose
-    /// declarations are damaged.
+    /// The channels of a summary that has not all of them, no checksum, or another place than the
+    /// footer says: for messages whose declarations are damaged.
     pub(crate) fn hints(&self) -> Option<&Arc<Declarations>> {
         self.declarations.as_ref().filter(|_| self.sure_declarations().is_none())
     }
@@ -219,3 +222,58 @@ pub(crate) fn starts_chunk(bytes: &[u8], entry: &ChunkIndexRecord) -> bool {
 
 /// The indexes of the last files.
 pub(crate) type IndexCache = FileCache<Arc<FileIndex>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Append, MAGIC};
+
+    fn record(opcode: u8, content: &[u8]) -> Vec<u8> {
+        let mut record = vec![opcode];
+        record.u64(content.len() as u64);
+        record.extend(content);
+        record
+    }
+
+    /// A file with a chunk without records, before which this many bytes were lost.
+    fn file_that_lost(lost: u64) -> Vec<u8> {
+        let mut chunk = Vec::new();
+        for number in [7, 8, 0] {
+            chunk.u64(number);
+        }
+        chunk.extend([0; 16]);
+        let chunk = record(op::CHUNK, &chunk);
+        let start = MAGIC.len() as u64;
+        let mut entry = Vec::new();
+        for number in [7, 8, start + lost, chunk.len() as u64] {
+            entry.u64(number);
+        }
+        entry.extend([0; 32]);
+        let summary = record(op::CHUNK_INDEX, &entry);
+        let mut file = [&MAGIC[..], &chunk, &record(op::DATA_END, &[0; 4])].concat();
+        let mut footer = Vec::new();
+        footer.u64(file.len() as u64 + lost);
+        footer.extend([0; 12]);
+        let footer = record(op::FOOTER, &footer);
+        let (footer, _) = footer.split_last_chunk::<4>().unwrap();
+        let hashed = [&summary[..], footer].concat();
+        let crc = crc32fast::hash(&hashed).to_le_bytes();
+        file.extend([&hashed[..], &crc, &MAGIC].concat());
+        file
+    }
+
+    #[test]
+    fn chunks_of_a_misplaced_summary_are_not_believed_even_where_seeking_is_expensive() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.mcap");
+        for (lost, anchors) in [(0, &[MAGIC.len() as u64][..]), (3, &[]), (5000, &[])] {
+            std::fs::write(&path, file_that_lost(lost)).unwrap();
+            for is_cheap in [true, false] {
+                let mut log = LogFile::open_plain(&path).unwrap();
+                let index = FileIndex::read_seeking(&mut log, is_cheap).unwrap();
+                assert_eq!(index.summary().unwrap().is_misplaced, lost > 0);
+                assert_eq!(&index.anchors[..], anchors, "{lost} bytes lost, {is_cheap}");
+            }
+        }
+    }
+}

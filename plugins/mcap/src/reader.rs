@@ -15,9 +15,11 @@ use crate::chunk;
 use crate::index::FileIndex;
 use crate::skip;
 use crate::table::ChannelTable;
-use crate::unit::{Batcher, Unit};
+use crate::unit::{Batcher, Unit, looks_like_message, may_be_message};
 use crate::walk::{FoundAt, Walk, refers_back};
-use crate::wire::{CHUNK_HEAD, HEAD, Head, looks_like_message_index, min_len, op, record_name};
+use crate::wire::{
+    CHUNK_HEAD, HEAD, Head, looks_like_channel, looks_like_message_index, min_len, op, record_name,
+};
 
 mod boundaries;
 mod chunks;
@@ -63,6 +65,8 @@ pub(crate) struct RecordReader {
     has_ended: bool,
     /// Whether the file has chunks.
     is_chunked: bool,
+    /// Whether no checksum says that what was declared is right.
+    has_unverified: bool,
     /// Whether the last record was a chunk, or one of its message indexes.
     follows_chunk: bool,
     /// Whether the header of the file comes next.
@@ -113,6 +117,7 @@ impl RecordReader {
             is_after_footer: false,
             has_ended: false,
             is_chunked,
+            has_unverified: false,
             follows_chunk: false,
             is_start: split.start == 0,
             has_gap: false,
@@ -154,6 +159,19 @@ impl RecordReader {
         Ok(())
     }
 
+    /// Reports the record at `at`, which is not what it says. If one of an unknown kind leads to
+    /// another record, only its kind is wrong.
+    fn pass_suspicious(&mut self, at: u64, head: Head, reason: &str) -> Result<(), Error> {
+        let end = at.saturating_add(head.record_len());
+        if min_len(head.opcode).is_some() || !self.walk.goes_on(end)? {
+            return self.recover(at, at + 1, reason);
+        }
+        self.report(at, end - at, reason);
+        self.doubt_channels(end - at);
+        self.at = end;
+        Ok(())
+    }
+
     /// Whether a slow stream has not brought what comes next, for which events should not wait.
     fn would_wait(&mut self) -> Result<bool, Error> {
         let is_between = self.chunk.is_none() && !self.batcher.is_empty();
@@ -178,7 +196,7 @@ impl RecordReader {
                 (self.is_after_footer, self.has_ended) = (false, false);
                 self.is_chunked |= head.opcode == op::CHUNK;
                 match self.suspicion(at, head, is_start)? {
-                    Some(reason) => self.recover(at, at + 1, &reason)?,
+                    Some(reason) => self.pass_suspicious(at, head, &reason)?,
                     None => self.read_record(at, head)?,
                 }
             }
@@ -212,7 +230,8 @@ impl RecordReader {
                     format!("a record of the unknown kind {opcode:02x} looks like a {kind}")
                 };
                 if min_len(opcode).is_none() {
-                    if self.batcher.looks_like_message(&self.table, &content) {
+                    let times = self.batcher.likely_times(&content);
+                    if may_be_message(opcode) && looks_like_message(&self.table, &content, &times) {
                         looks_like("message")
                     } else if chunk::looks_like_chunk(&content, head.len) {
                         looks_like("chunk")
@@ -298,9 +317,14 @@ impl RecordReader {
             let (start, len) = (start + HEAD as usize, head.len as usize);
             let content = block.get(start..start.saturating_add(len)).unwrap_or_default();
             match head.opcode {
+                op::MESSAGE if looks_like_channel(content) => {
+                    Err("a Message record looks like a Channel record".to_owned())
+                }
                 op::MESSAGE => self.batcher.add(&mut self.table, &block, start, len)?,
-                op::SCHEMA => self.table.declare_schema(content),
-                _ => self.table.declare_channel(content),
+                opcode => {
+                    self.has_unverified = true;
+                    self.table.declare(opcode, content)
+                }
             }
         };
         match read {

@@ -10,13 +10,18 @@ use sluice_model::Error;
 
 use crate::channel::StoredChannel;
 use crate::table::Declarations;
+use crate::walk::MAX_DATA_END;
 use crate::wire::{
-    ChannelRecord, ChunkIndexRecord, FOOTER, HEAD, Head, MAGIC, RecordFields, SchemaRecord,
-    Statistics, op, record_name,
+    ChannelRecord, ChunkIndexRecord, DATA_END, FOOTER, HEAD, Head, MAGIC, RecordFields,
+    SchemaRecord, Statistics, op, record_name,
 };
 
 /// The longest summary that is read.
 pub(crate) const MAX_SUMMARY: u64 = 128 << 20;
+/// The bytes before a footer that are searched for a summary.
+const MAX_SEARCHED: u64 = 16 << 20;
+/// How many places are tried.
+const MAX_TRIES: usize = 16;
 /// The length of a footer with its head.
 pub(crate) const FOOTER_RECORD: u64 = HEAD + FOOTER;
 /// The length of the checksum at the end of a footer.
@@ -44,6 +49,8 @@ pub(crate) struct Summary {
     pub(crate) statistics: Option<Statistics>,
     /// Whether a checksum says that it is intact.
     pub(crate) has_crc: bool,
+    /// Whether it is not where the footer says.
+    pub(crate) is_misplaced: bool,
 }
 
 /// What is at the end of a file.
@@ -72,16 +79,54 @@ impl FileEnd {
             return Ok(Self::Unfinished);
         }
         let footer = tail.get(..FOOTER_RECORD as usize).unwrap_or_default();
-        let start = match summary_start(footer, at) {
-            Ok(Some(start)) => start,
+        let end = match summary_start(footer, at) {
             Ok(None) => return Ok(Self::NoSummary),
-            Err(why) => return Ok(Self::Broken(why)),
+            Err(why) => Self::Broken(why),
+            Ok(Some(start)) => {
+                let mut bytes = vec![0; at.saturating_sub(start) as usize];
+                if log.read_at(start, &mut bytes)? < bytes.len() {
+                    return Ok(Self::Unfinished);
+                }
+                Self::parse(start, &bytes, footer)
+            }
         };
-        let mut bytes = vec![0; at.saturating_sub(start) as usize];
-        if log.read_at(start, &mut bytes)? < bytes.len() {
-            return Ok(Self::Unfinished);
+        match end {
+            Self::Broken(why) => Self::search(log, (at, footer), why),
+            end => Ok(end),
         }
-        Ok(Self::parse(start, &bytes, footer))
+    }
+
+    /// Searches for the summary before the footer at `at`, behind the record DataEnd: it is not
+    /// where the footer says, for this reason, if bytes before it were lost.
+    fn search(log: &mut LogFile, (at, footer): (u64, &[u8]), why: String) -> Result<Self, Error> {
+        let from = at.saturating_sub(MAX_SEARCHED);
+        let mut bytes = vec![0; (at - from) as usize];
+        let read = log.read_at(from, &mut bytes)?;
+        bytes.truncate(read);
+        let ends_data = |head: &Head| {
+            head.opcode == op::DATA_END && (DATA_END..=MAX_DATA_END).contains(&head.len)
+        };
+        let ends = bytes.windows(HEAD as usize).enumerate().rev().filter_map(|(place, window)| {
+            let head = Head::parse(window).filter(ends_data)?;
+            Some(place + head.record_len() as usize)
+        });
+        for place in ends.take(MAX_TRIES) {
+            let rest = bytes.get(place..).filter(|rest| !rest.is_empty());
+            let found = rest.map(|rest| Self::parse(from + place as u64, rest, footer));
+            if let Some(Self::Summary(mut summary)) = found {
+                let named = RecordFields(footer.get(HEAD as usize..).unwrap_or_default()).u64();
+                let shift = summary.start.saturating_sub(named.unwrap_or_default());
+                let mut first = [0; MAGIC.len()];
+                let read = log.read_at(shift, &mut first)?;
+                // Of a file that was appended to another, positions count from its own start.
+                if shift > 0 && first.get(..read) == Some(&MAGIC[..]) {
+                    break;
+                }
+                summary.is_misplaced = true;
+                return Ok(Self::Summary(summary));
+            }
+        }
+        Ok(Self::Broken(why))
     }
 
     /// The summary, if it is intact.
@@ -127,6 +172,11 @@ pub(crate) fn summary_start(footer: &[u8], at: u64) -> Result<Option<u64>, Strin
 }
 
 impl Summary {
+    /// Whether its checksum says that it is right, also about where chunks are.
+    pub(crate) fn is_certain(&self) -> bool {
+        self.has_crc && !self.is_misplaced
+    }
+
     /// The channels without messages, as far as the statistics tell, or the indexes of chunks if
     /// there are none.
     pub(crate) fn silent_channels(&self) -> impl Iterator<Item = &Arc<StoredChannel>> {

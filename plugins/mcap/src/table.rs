@@ -14,7 +14,13 @@ const MAX_DECLARED: usize = 64 << 20;
 
 /// The note about messages that the summary alone gives a channel.
 const BY_HINTS: &str = "messages whose declarations are damaged are read by the summary, which is \
-                        incomplete or has no checksum: their channels may be wrong";
+                        incomplete, has no checksum, or is not where the footer says: their \
+                        channels may be wrong";
+
+/// What is wrong if a summary differs from the file.
+pub(crate) fn declared_otherwise(kind: &str, id: u16) -> String {
+    format!("the summary declares {kind} {id} otherwise than the data before it")
+}
 
 /// Declarations by their numbers.
 #[derive(Clone, Debug, Default)]
@@ -196,8 +202,15 @@ impl ChannelTable {
         self.channel(id).or_else(|| self.hinted_channel(id)).is_some()
     }
 
-    /// Takes note of a schema. `Err` says what is wrong with it.
-    pub(crate) fn declare_schema(&mut self, content: &[u8]) -> Result<(), String> {
+    /// Takes note of a schema or a channel. `Err` says what is wrong with it.
+    pub(crate) fn declare(&mut self, opcode: u8, content: &[u8]) -> Result<(), String> {
+        match opcode {
+            op::SCHEMA => self.declare_schema(content),
+            _ => self.declare_channel(content),
+        }
+    }
+
+    fn declare_schema(&mut self, content: &[u8]) -> Result<(), String> {
         let record = SchemaRecord::parse(content);
         let record = record.ok_or("the fields of a Schema record are cut off or not UTF-8")?;
         if record.id == 0 {
@@ -215,8 +228,7 @@ impl ChannelTable {
         }
     }
 
-    /// Takes note of a channel. `Err` says what is wrong with it.
-    pub(crate) fn declare_channel(&mut self, content: &[u8]) -> Result<(), String> {
+    fn declare_channel(&mut self, content: &[u8]) -> Result<(), String> {
         let record = ChannelRecord::parse(content);
         let record = record.ok_or("the fields of a Channel record are cut off or not UTF-8")?;
         let (id, stored) = (record.id, StoredChannel::from_record(record));
@@ -244,15 +256,22 @@ impl ChannelTable {
         Err(format!("channel {id} names schema {schema}, which is not declared before it"))
     }
 
-    /// Compares a schema or a channel of the summary with what was declared before damage.
-    pub(crate) fn compare_summary(&mut self, opcode: u8, content: &[u8]) {
-        if opcode == op::SCHEMA {
-            if let Some(record) = SchemaRecord::parse(content) {
-                self.compare_schema(&record);
-            }
-        } else if let Some(record) = ChannelRecord::parse(content) {
-            self.compare_channel(record.id, &StoredChannel::from_record(record));
-        }
+    /// Compares a schema or a channel of the summary with what was declared. `Err` says how that
+    /// differs, unless it is of another file: before damage.
+    pub(crate) fn compare_summary(&mut self, opcode: u8, content: &[u8]) -> Result<(), String> {
+        let other = if opcode == op::SCHEMA {
+            let Some(record) = SchemaRecord::parse(content) else { return Ok(()) };
+            self.compare_schema(&record);
+            let known = self.schema(record.id).filter(|known| !known.is_record(&record));
+            known.map(|_| ("schema", record.id))
+        } else {
+            let Some(record) = ChannelRecord::parse(content) else { return Ok(()) };
+            let (id, stored) = (record.id, StoredChannel::from_record(record));
+            self.compare_channel(id, &stored);
+            let known = self.channel(id).filter(|known| ***known != stored);
+            known.filter(|_| !self.conflicting.contains(&id)).map(|_| ("channel", id))
+        };
+        other.map_or(Ok(()), |(kind, id)| Err(declared_otherwise(kind, id)))
     }
 
     fn compare_schema(&mut self, record: &SchemaRecord<'_>) {

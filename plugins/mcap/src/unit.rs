@@ -2,16 +2,24 @@
 
 #![warn(clippy::indexing_slicing)]
 
+use std::ops::RangeInclusive;
+
 use bytes::Bytes;
 use sluice_model::plugin::TimeWindow;
 use sluice_model::{Batch, BatchBuilder, Error, PayloadOffset};
 
 use crate::salvage::CutChunk;
 use crate::table::{ChannelTable, Slot};
-use crate::wire::{HEAD, Head, MESSAGE_HEAD, MessageHead, op, record_name};
+use crate::wire::{HEAD, Head, MESSAGE_HEAD, MessageHead, min_len, op, record_name};
+
+mod no_crc;
+
+pub(crate) use no_crc::NoCrc;
 
 /// The most events of a batch.
 const MAX_EVENTS: usize = 8192;
+/// A day in nanoseconds.
+const DAY: u64 = 86_400_000_000_000;
 /// The bytes of payloads after which a batch is complete.
 const MAX_BYTES: usize = 1 << 20;
 
@@ -34,7 +42,7 @@ pub(crate) struct Batcher {
     bytes: usize,
     window: TimeWindow,
     /// The time of the last message.
-    last_time: i64,
+    last_time: Option<i64>,
     /// Messages whose time of publishing is lost.
     pub(crate) published: u64,
 }
@@ -73,16 +81,19 @@ impl Batcher {
         number
     }
 
-    /// Whether a record whose content starts with these bytes may be a message: one of a declared
-    /// channel, within a day of the last one, and not just zeros.
-    pub(crate) fn looks_like_message(&self, table: &ChannelTable, content: &[u8]) -> bool {
-        const DAY: i64 = 86_400_000_000_000;
-        let is_blank = content.iter().take(MESSAGE_HEAD).all(|byte| *byte == 0);
-        !is_blank
-            && MessageHead::parse(content).is_some_and(|(head, _)| {
-                let time = i64::try_from(head.log_time).unwrap_or(i64::MAX);
-                table.has_channel(head.channel) && time.saturating_sub(self.last_time).abs() < DAY
-            })
+    /// The times that a message whose content starts with these bytes may have: within a day of
+    /// the last one. That of the first one is near its time of publishing.
+    pub(crate) fn likely_times(&self, content: &[u8]) -> RangeInclusive<u64> {
+        let published = || MessageHead::parse(content).map(|(head, _)| head.publish_time);
+        let near = match self.last_time {
+            Some(time) => time.unsigned_abs(),
+            // Small numbers may be anything.
+            None => match published().filter(|time| *time > 365 * DAY) {
+                Some(time) => time,
+                None => return RangeInclusive::new(1, 0),
+            },
+        };
+        near.saturating_sub(DAY)..=near.saturating_add(DAY)
     }
 
     /// Adds the message whose content is `block[at..at + len]`. `Err` says why it is damage.
@@ -120,7 +131,7 @@ impl Batcher {
                 head.log_time
             )));
         };
-        self.last_time = time;
+        self.last_time = Some(time);
         if !self.window.wants_time(time) {
             return Ok(Ok(()));
         }
@@ -138,6 +149,25 @@ impl Batcher {
     }
 }
 
+/// Whether one wrong bit makes a record of this unknown kind of a message. Others are private to
+/// their writers, and may have fields like those of messages.
+pub(crate) fn may_be_message(opcode: u8) -> bool {
+    min_len(opcode).is_none() && (opcode ^ op::MESSAGE).is_power_of_two()
+}
+
+/// Whether a record whose content starts with these bytes may be a message: one of a declared
+/// channel, with one of these times, and not just zeros.
+pub(crate) fn looks_like_message(
+    table: &ChannelTable,
+    content: &[u8],
+    times: &RangeInclusive<u64>,
+) -> bool {
+    MessageHead::parse(content).is_some_and(|(head, _)| {
+        let is_blank = content.iter().take(MESSAGE_HEAD).all(|byte| *byte == 0);
+        times.contains(&head.log_time) && table.has_channel(head.channel) && !is_blank
+    })
+}
+
 /// The records of a chunk, which are read until the batch is full.
 pub(crate) struct Unit {
     plain: Bytes,
@@ -147,20 +177,22 @@ pub(crate) struct Unit {
     more_problems: u64,
     /// What else is known of a chunk that is cut off.
     cut: Option<CutChunk>,
+    /// Or of a whole one without a checksum.
+    no_crc: Option<NoCrc>,
 }
 
 /// The most problems of a chunk that are told apart.
 const MAX_PROBLEMS: usize = 16;
 
 impl Unit {
-    pub(crate) fn new(plain: Bytes) -> Self {
-        Self { plain, at: 0, problems: Vec::new(), more_problems: 0, cut: None }
+    pub(crate) fn new(plain: Bytes, no_crc: Option<NoCrc>) -> Self {
+        Self { plain, at: 0, problems: Vec::new(), more_problems: 0, cut: None, no_crc }
     }
 
     /// The records of a chunk that is cut off, and which its checksum cannot verify. They are read
     /// up to the first one that is incomplete or wrong.
     pub(crate) fn unverified(cut: CutChunk) -> Self {
-        Self { cut: Some(cut.clone()), ..Self::new(cut.plain) }
+        Self { cut: Some(cut.clone()), ..Self::new(cut.plain, None) }
     }
 
     /// Where the damage to a chunk that is cut off starts, and why; `None` for others.
@@ -195,6 +227,13 @@ impl Unit {
                 return Ok(false);
             }
             let (at, left) = (self.at, rest.len() as u64);
+            let damage =
+                self.no_crc.as_ref().and_then(|no_crc| no_crc.damage(&plain, at, (batcher, table)));
+            if let Some((end, reason)) = damage {
+                self.problem(at, (end - at) as u64, reason);
+                self.at = end;
+                continue;
+            }
             let head = Head::parse(rest).filter(|head| head.record_len() <= left);
             let Some(head) = head.filter(|head| head.opcode != 0) else {
                 if self.cut.is_some() {
@@ -215,8 +254,7 @@ impl Unit {
             }
             let read = match head.opcode {
                 op::MESSAGE => batcher.add(table, &plain, content_at, len)?,
-                op::SCHEMA => table.declare_schema(content),
-                op::CHANNEL => table.declare_channel(content),
+                op::SCHEMA | op::CHANNEL => table.declare(head.opcode, content),
                 op::HEADER..=op::DATA_END => {
                     Err(format!("a {} record is in a chunk", record_name(head.opcode)))
                 }

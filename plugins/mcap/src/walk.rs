@@ -19,13 +19,17 @@ use crate::wire::{CHUNK_HEAD, HEAD, Head, MAGIC, min_len, op, record_name};
 mod search;
 mod shape;
 
-use shape::{MAX_CUT, fields_len, has_fields_len, implausible, may_be_cut, may_follow};
-pub(crate) use shape::{MAX_DATA_END, refers_back};
+use shape::{MAX_CUT, fields_len, has_fields_len, may_be_cut, may_follow};
+pub(crate) use shape::{MAX_DATA_END, implausible, refers_back};
 
 /// As many bytes as decide what a record looks like.
 const LOOK: usize = HEAD as usize + CHUNK_HEAD;
 /// How many records have to follow what a search finds.
 const CHAIN: u32 = 2;
+/// How many records of unknown kinds may precede one of another.
+const MAX_UNKNOWN: u32 = 4;
+/// The first kind of records that are private to their writers.
+const PRIVATE: u8 = 0x80;
 /// The most bytes kept of one damaged range of a stream.
 const MAX_KEPT: u64 = 64 << 20;
 /// As many bytes as usually have the fields of a record that lengths depend on.
@@ -200,8 +204,8 @@ impl Walk {
 
     /// Whether reading the record at `at` would wait for more of a stream.
     pub(crate) fn would_wait(&mut self, mut at: u64) -> Result<bool, Error> {
-        // Outside of chunks, a record is believed once the next one is there.
-        for _ in 0..2 {
+        // Outside of chunks, a record is believed once the next one of a known kind is there.
+        for number in 0..=MAX_UNKNOWN {
             if self.awaits(at.saturating_add(LOOK as u64 - 1))? {
                 return Ok(true);
             }
@@ -215,7 +219,7 @@ impl Walk {
             if self.awaits(at - 1)? {
                 return Ok(true);
             }
-            if head.opcode == op::CHUNK {
+            if head.opcode == op::CHUNK || number > 0 && min_len(head.opcode).is_some() {
                 break;
             }
         }
@@ -359,9 +363,42 @@ impl Walk {
             return Ok(true);
         }
         Ok(match self.place(at)? {
-            FoundAt::End | FoundAt::Magic | FoundAt::Record(_) | FoundAt::Cut(_) => true,
-            FoundAt::Garbage(_) => self.len.is_some_and(|len| len.saturating_sub(at) < HEAD),
+            FoundAt::End | FoundAt::Magic => true,
+            FoundAt::Record(head) | FoundAt::Cut(head) if min_len(head.opcode).is_some() => true,
+            FoundAt::Garbage(_) if self.len.is_some_and(|len| len.saturating_sub(at) < HEAD) => {
+                true
+            }
+            _ => self.leads_past(at)?,
         })
+    }
+
+    /// Whether what is at `at` is a record of another kind than its content shows, or of a kind
+    /// that is unknown: one whose length leads to records.
+    fn leads_past(&mut self, mut at: u64) -> Result<bool, Error> {
+        for _ in 0..MAX_UNKNOWN {
+            let mut look = [0; HEAD as usize];
+            let head = Head::parse(self.peek(at, &mut look)?).filter(|head| head.opcode != 0);
+            let Some(head) = head.filter(|head| !self.is_too_long(*head)) else {
+                return Ok(false);
+            };
+            let end = at.saturating_add(head.record_len());
+            if !self.reaches(head, end)? {
+                // One that is private to the writer may be cut off.
+                let may_be_last = head.opcode >= PRIVATE && may_be_cut(head);
+                return Ok(may_be_last && self.is_rest(at)?);
+            }
+            if self.before_anchor(at, end) < end {
+                return Ok(false);
+            }
+            match self.examine(end)? {
+                FoundAt::Record(head) | FoundAt::Cut(head) if min_len(head.opcode).is_none() => {
+                    at = end;
+                }
+                FoundAt::Cut(head) => return Ok(may_be_cut(head)),
+                next => return Ok(!matches!(next, FoundAt::Garbage(_))),
+            }
+        }
+        Ok(true)
     }
 
     /// Whether the header of a file and a further record are here.

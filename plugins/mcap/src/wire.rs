@@ -316,6 +316,18 @@ pub(crate) fn looks_like_message_index(content: &[u8], len: u64) -> bool {
     !pairs.is_empty() && is_whole && pairs.iter().all(is_in_chunk)
 }
 
+/// Whether the content of a message reads as that of a channel: one wrong bit turns the one record
+/// into the other.
+pub(crate) fn looks_like_channel(content: &[u8]) -> bool {
+    ChannelRecord::parse(content).is_some_and(|record| {
+        let ChannelRecord { topic, encoding, .. } = record;
+        let is_text = |text: &str| !text.contains(char::is_control);
+        let topic = std::str::from_utf8(topic).unwrap_or("\0");
+        // A topic and an encoding are rarely the bytes of a number and a time.
+        !topic.is_empty() && is_text(topic) && is_text(encoding)
+    })
+}
+
 /// Numbers about a whole file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Statistics {

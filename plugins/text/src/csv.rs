@@ -159,9 +159,7 @@ impl<'de> Deserialize<'de> for Csv {
         if sink.leading().names.is_empty()
             && sink.fields.as_ref().is_some_and(|f| f.paths().is_empty())
         {
-            return Err(serde::de::Error::custom(
-                "the table would have no column; name some in `event_columns` or `fields`",
-            ));
+            return Err(serde::de::Error::custom(table::NO_COLUMN));
         }
         Ok(sink)
     }

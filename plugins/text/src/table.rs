@@ -20,6 +20,10 @@ use crate::file::{TextBlock, TextFile};
 use crate::leading_columns::{EMPTY, LeadingColumns, end_line};
 use crate::write;
 
+/// Why a table is refused that would have no column.
+pub(crate) const NO_COLUMN: &str = "the table would have no column; name some in `event_columns` \
+     or `fields`, or set `payload`";
+
 /// The lines of a piece of a batch.
 #[derive(Debug)]
 pub(crate) struct TableBlock {
@@ -409,9 +413,7 @@ impl CsvTable {
             TableLayout::FirstType(type_columns) => &type_columns.leaves,
         };
         if self.leading.names.is_empty() && fields.is_empty() {
-            return Err(Error::invalid(
-                "the table would have no column; name some in `event_columns` or `fields`",
-            ));
+            return Err(Error::invalid(NO_COLUMN));
         }
         let header = self.leading.header(fields);
         if self.has_header {

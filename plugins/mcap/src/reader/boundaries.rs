@@ -4,12 +4,15 @@
 #![warn(clippy::indexing_slicing)]
 
 use std::path::Path;
+use std::sync::Arc;
 
 use sluice_kit::gap::{self, GapEnd};
 use sluice_model::Error;
 
 use super::RecordReader;
+use crate::index::FileIndex;
 use crate::inspect::{NO_FOOTER, not_an_mcap_file};
+use crate::summary::FileEnd;
 use crate::wire::{HEAD, Head, MAGIC};
 
 /// The note about channels that may be those of another file.
@@ -99,6 +102,7 @@ impl RecordReader {
         self.note_unsure_messages();
         (self.is_summary, self.is_start, self.is_chunked) = (false, true, false);
         (self.may_be_summary, self.held_report) = (false, None);
+        self.has_unverified = false;
         self.table.start_file();
         // Positions are those of the first file.
         self.checks = None;
@@ -119,13 +123,24 @@ impl RecordReader {
         self.at = at + MAGIC.len() as u64;
     }
 
-    /// Compares a declaration in the summary with what was declared, if that was before damage.
+    /// Compares a declaration in the summary with what was declared, if that was before damage, or
+    /// has no checksum. A summary that is known to be wrong is not compared with the latter.
     pub(super) fn compare_summary(&mut self, at: u64, head: Head) -> Result<(), Error> {
-        if !self.table.has_damage() || head.len > self.max_chunk.0 {
+        let is_broken = |index: &Arc<FileIndex>| matches!(index.end, FileEnd::Broken(_));
+        let is_unsure = self.has_unverified && !self.index.as_ref().is_some_and(is_broken);
+        if !is_unsure && !self.table.has_damage() || head.len > self.max_chunk.0 {
             return Ok(());
         }
         let content = self.content(at, head.record_len())?;
-        self.table.compare_summary(head.opcode, &content);
+        let compared = self.table.compare_summary(head.opcode, &content);
+        // Whoever compares the whole file with its summary says so.
+        if let Err(reason) = compared
+            && is_unsure
+            && self.checks.is_none()
+        {
+            let reason = format!("{reason}: its messages may be wrong");
+            self.report(at, head.record_len(), reason);
+        }
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use sluice_model::Error;
 
 use super::RecordReader;
 use crate::salvage::CutChunk;
-use crate::unit::Unit;
+use crate::unit::{NoCrc, Unit};
 use crate::wire::{ChunkHead, HEAD, Head, op, record_name};
 use crate::{chunk, skip};
 
@@ -66,7 +66,9 @@ impl RecordReader {
                 // Fields that are not known are short.
                 let behind = if added > chunk.content_len() { added } else { 0 };
                 let place = ChunkPlace { at, len: len - behind, behind, records };
-                self.chunk = Some((Unit::new(plain), place));
+                let no_crc = NoCrc::of_chunk(&chunk);
+                self.has_unverified |= no_crc.is_some();
+                self.chunk = Some((Unit::new(plain, no_crc), place));
                 Ok(())
             }
             Err(reason) if goes_on => {

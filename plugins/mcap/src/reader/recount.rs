@@ -8,7 +8,7 @@ use crate::channel::StoredChannel;
 use crate::checksums::misplaced_record;
 use crate::index::starts_chunk;
 use crate::summary::{Listed, Summary};
-use crate::table::Declarations;
+use crate::table::{Declarations, declared_otherwise};
 use crate::wire::{
     ChannelRecord, ChunkIndexRecord, HEAD, Head, MessageHead, SchemaRecord, op, parse_message_index,
 };
@@ -175,9 +175,6 @@ impl Recount {
 
     fn declaration_faults(&self, summary: &Summary) -> Vec<String> {
         let (listed, found) = (&summary.declarations, &self.declared);
-        let other = |kind: &str, id: &u16| {
-            format!("the summary declares {kind} {id} otherwise than the data before it")
-        };
         let schema = listed
             .schemas
             .iter()
@@ -186,8 +183,9 @@ impl Recount {
             .channels
             .iter()
             .find(|(id, of)| found.channels.get(id).is_some_and(|found| found != *of));
-        let schema = schema.map(|(id, _)| other("schema", id));
-        schema.into_iter().chain(channel.map(|(id, _)| other("channel", id))).collect()
+        let schema = schema.map(|(id, _)| declared_otherwise("schema", *id));
+        let channel = channel.map(|(id, _)| declared_otherwise("channel", *id));
+        schema.into_iter().chain(channel).collect()
     }
 
     /// What is wrong with the message indexes that the index of chunks names.

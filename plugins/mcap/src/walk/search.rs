@@ -45,6 +45,22 @@ impl Walk {
         }
     }
 
+    /// Whether the file ends soon, and has no record that can be believed behind the first byte at
+    /// `at`.
+    pub(super) fn is_rest(&mut self, at: u64) -> Result<bool, Error> {
+        if self.end().saturating_sub(at) > SEARCH_STEP {
+            return Ok(false);
+        }
+        let view = self.view(at, SEARCH_STEP)?;
+        for (place, window) in view.windows(HEAD as usize).enumerate().skip(1) {
+            let here = at.saturating_add(place as u64);
+            if may_start(window) && self.is_believable(here, Some(&|_| true))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     fn is_believable(
         &mut self,
         at: u64,

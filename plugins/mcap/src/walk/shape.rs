@@ -57,7 +57,7 @@ pub(super) fn may_start(bytes: &[u8]) -> bool {
 }
 
 /// Why these cannot be the head and the first bytes of a record; `None` if they can.
-pub(super) fn implausible(head: Head, content: &[u8]) -> Option<String> {
+pub(crate) fn implausible(head: Head, content: &[u8]) -> Option<String> {
     let Head { opcode, len } = head;
     if opcode == 0 {
         return Some("no record starts with a zero".to_owned());

@@ -11,5 +11,6 @@ mod kit;
 mod lost_declarations;
 mod reading;
 mod summaries;
+mod unverified;
 mod variants;
 mod writing;

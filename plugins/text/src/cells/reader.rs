@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sluice_io::files::InputContent;
 use sluice_kit::framed::{
@@ -33,6 +34,8 @@ pub(super) struct CellReader<'s> {
     columns: Option<Arc<CsvColumns>>,
     /// A compressed file whose seek table is not compared yet.
     packed: Option<PathBuf>,
+    /// Whether compressed data was damaged; the framing sets it.
+    has_gap: Arc<AtomicBool>,
     context: ReadContext,
 }
 
@@ -45,7 +48,7 @@ impl<'s> CellReader<'s> {
     ) -> Result<Self, Error> {
         let mut log = context.open_log(&split.input, InputContent::Marked)?;
         let packed = (!log.is_seekable()).then(|| split.input.clone());
-        let context = context.clone();
+        let (context, has_gap) = (context.clone(), Arc::<AtomicBool>::default());
         let longest = usize::try_from(options.max_row.0).unwrap_or(usize::MAX);
         let mut head = vec![0; HEAD_LEN.max(longest)];
         let read = log.read_at(0, &mut head)?;
@@ -57,8 +60,9 @@ impl<'s> CellReader<'s> {
             if let Some(reason) = log.decompression_error() {
                 let input: Arc<str> = split.input.to_string_lossy().into();
                 context.damage.report(Damage::new(&input, read as u64, 0, reason));
+                has_gap.store(true, Ordering::Relaxed);
             }
-            return Ok(Self { rows: None, options, columns: None, packed, context });
+            return Ok(Self { rows: None, options, columns: None, packed, has_gap, context });
         };
         let entry = match entry {
             SplitStart::At(at) => SplitStart::At(at.max(columns.first_row)),
@@ -72,9 +76,10 @@ impl<'s> CellReader<'s> {
             source: Arc::clone(&context.source),
             channels: Arc::clone(&context.channels),
             cache: HashMap::new(),
+            has_gap: Arc::clone(&has_gap),
         };
         let rows = FramedReader::new(log, split, entry, framing, &context)?;
-        Ok(Self { rows: Some(rows), options, columns: Some(columns), packed, context })
+        Ok(Self { rows: Some(rows), options, columns: Some(columns), packed, has_gap, context })
     }
 
     /// `batch` with the fields of its events.
@@ -103,6 +108,7 @@ impl Reader for CellReader<'_> {
         let batch = self.rows.as_mut().map(FramedReader::next_batch).transpose()?.flatten();
         if batch.is_none()
             && let Some(path) = self.packed.take()
+            && !self.has_gap.load(Ordering::Relaxed)
         {
             let end = self.seam().ended.unwrap_or_default();
             seek_table::report_fault(&path, end, &self.context)?;
@@ -130,6 +136,8 @@ struct RowFraming<'s> {
     channels: Arc<Channels>,
     /// Channel ids by name in the file; empty if an option names the channel.
     cache: HashMap<Vec<u8>, ChannelId>,
+    /// Set once compressed data was damaged.
+    has_gap: Arc<AtomicBool>,
 }
 
 impl RowFraming<'_> {
@@ -243,6 +251,7 @@ impl Framing for RowFraming<'_> {
         log: &mut dyn ReadAt,
         range: Range<u64>,
     ) -> Result<Option<u64>, Error> {
+        self.has_gap.store(true, Ordering::Relaxed);
         // Whatever comes first may be the rest of a row.
         let (start, end) = (range.start, range.end);
         Ok(Some(next_line(log, start, end)?).filter(|at| *at < end))

@@ -28,6 +28,8 @@ pub(crate) struct JsonLineReader {
     /// The known end of the split in the file.
     expected: u64,
     began: Option<u64>,
+    /// Whether compressed data was damaged.
+    has_gap: bool,
     done: bool,
 }
 
@@ -61,6 +63,7 @@ impl JsonLineReader {
             end,
             expected: split.end.unwrap_or(expected),
             began,
+            has_gap: false,
             done: began.is_none(),
         })
     }
@@ -141,6 +144,7 @@ impl JsonLineReader {
         let Some(reason) = self.lines.log().decompression_error().map(str::to_owned) else {
             return Ok(false);
         };
+        self.has_gap = true;
         self.context.damage.report(Damage::new(&self.input, self.lines.position(), 0, reason));
         self.lines.resume()
     }
@@ -152,7 +156,7 @@ impl JsonLineReader {
             return Ok(());
         }
         let at = self.lines.position();
-        if !self.lines.log().is_seekable() {
+        if !self.has_gap && !self.lines.log().is_seekable() {
             seek_table::report_fault(self.lines.log().path(), at, &self.context)?;
         }
         // Each split reports its own part.

@@ -143,7 +143,8 @@ impl BagReader {
     ) -> Result<UnpackedTo, Error> {
         let (at, data_at) = (self.at, self.at + record.data_at as u64);
         // Of a stream, only the end is left after a search.
-        let rest = (!reaches).then(|| self.data(at, record)).transpose()?;
+        let is_passed = !reaches && !self.window.is_seekable();
+        let rest = is_passed.then(|| self.data(at, record)).transpose()?;
         let ends = self.possible_ends(record, compression, reaches, goes_on)?;
         let found = ends.first().filter(|_| !reaches).copied();
         let mut fault = String::new();
