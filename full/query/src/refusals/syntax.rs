@@ -69,7 +69,8 @@ impl Visitor for SyntaxCheck {
             Expr::Function(function) => calls::check_call(function),
             Expr::IsDistinctFrom(_, right) | Expr::IsNotDistinctFrom(_, right) => refuse_if(
                 is_test(right),
-                "IS after IS DISTINCT FROM can be read in two ways: put one of them into parentheses",
+                "IS after IS DISTINCT FROM can be read in two ways: put one of them into \
+                 parentheses",
             ),
             Expr::Like { escape_char: Some(escape), .. }
             | Expr::ILike { escape_char: Some(escape), .. } => refuse_if(
