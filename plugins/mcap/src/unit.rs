@@ -149,10 +149,11 @@ impl Batcher {
     }
 }
 
-/// Whether one wrong bit makes a record of this unknown kind of a message. Others are private to
-/// their writers, and may have fields like those of messages.
+/// Whether a record of this unknown kind may be a damaged message. Kinds from 0x80 on are private to
+/// their writers, and may have fields like those of messages: of these, one wrong bit has to make
+/// the kind of that of a message.
 pub(crate) fn may_be_message(opcode: u8) -> bool {
-    min_len(opcode).is_none() && (opcode ^ op::MESSAGE).is_power_of_two()
+    min_len(opcode).is_none() && (opcode < 0x80 || (opcode ^ op::MESSAGE).is_power_of_two())
 }
 
 /// Whether a record whose content starts with these bytes may be a message: one of a declared
