@@ -10,8 +10,8 @@ use sluice_model::{Damage, Error, ReadContext};
 /// Compares the seek table of a compressed file that was read to `end` with its frames, of which
 /// none was damaged: such frames contradict a right table.
 ///
-/// Of an object nothing: each frame would be a request. Nor if the run is cancelled, or the file
-/// cannot be opened again as it was.
+/// Skips objects, of which each frame would be a request, and files that cannot be opened again as
+/// they were. Compares nothing once the run is cancelled.
 pub(crate) fn report_fault(path: &Path, end: u64, context: &ReadContext) -> Result<(), Error> {
     if context.run.is_cancelled() || files::is_stream(path) || store::is_address(path) {
         return Ok(());

@@ -19,6 +19,21 @@ pub(crate) fn source(path: &Path) -> Box<dyn Source> {
     Registry::linked().source("ros1-bag", json!({ "path": path })).unwrap()
 }
 
+/// What is read of a bag, and the notes; `name` is that of its file.
+pub(crate) fn read_noted(name: &str, bytes: &[u8]) -> (SourceContents, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    overwrite(&path, bytes).unwrap();
+    let context = ReadContext::standalone("test");
+    let found = gather_with(&*source(&path), u64::MAX, &context).unwrap();
+    (found, context.losses.take_notes().into_iter().map(|(what, _)| what).collect())
+}
+
+/// What is read of a bag that is not compressed as a whole.
+pub(crate) fn read(bytes: &[u8]) -> SourceContents {
+    read_noted("a.bag", bytes).0
+}
+
 fn contents(path: &Path) -> SourceContents {
     any_splitting_is_the_same(&*source(path), &[1, 100, 300, 5000])
 }

@@ -1,27 +1,16 @@
 //! Which connections the source `ros1-bag` knows if what declares them is damaged or missing.
 
 use memchr::memmem;
-use sluice_kit::contract::{PlainEvent, SourceContents, gather_with, overwrite, sample_positions};
-use sluice_model::ReadContext;
+use sluice_kit::contract::{PlainEvent, sample_positions};
 
-use crate::bags::{bag, bag_chunk, closed_bag, connection, message, source};
+use crate::bags::{self, bag, bag_chunk, closed_bag, connection, message};
 use crate::gaps::{index, is_wrong_and_told, two_bags};
 
 const CASES: [&str; 3] = ["bag-plain", "bag-bz2", "bag-lz4"];
 
-/// What is read of a bag, and the notes.
-fn read_noted(bytes: &[u8]) -> (SourceContents, Vec<String>) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.bag");
-    overwrite(&path, bytes).unwrap();
-    let context = ReadContext::standalone("test");
-    let found = gather_with(&*source(&path), u64::MAX, &context).unwrap();
-    (found, context.losses.take_notes().into_iter().map(|(what, _)| what).collect())
-}
-
 /// The events of a bag without their numbers, which damage may change, and how much is damaged.
 fn read(bytes: &[u8]) -> (Vec<PlainEvent>, usize) {
-    let (found, _) = read_noted(bytes);
+    let found = bags::read(bytes);
     let events = found.events.into_iter().map(|event| PlainEvent { sequence: 0, ..event });
     (events.collect(), found.damage.len())
 }
@@ -98,7 +87,7 @@ fn connections_at_the_end_of_another_bag_are_not_used() {
             let mut bytes = both.clone();
             bytes[starts[0]..starts[1]].fill(0xff);
             bytes[from..to].fill(0xff);
-            let (found, notes) = read_noted(&bytes);
+            let (found, notes) = bags::read_noted("a.bag", &bytes);
             assert!(!is_wrong_and_told(&found, &notes), "{from} to {to}");
         }
     }
@@ -114,7 +103,7 @@ fn messages_of_a_bag_whose_start_is_overwritten_do_not_have_the_connections_of_t
     let mut bytes = [&first[..], &second].concat();
     let behind = bytes.len() - messages.len();
     bytes[first.len()..behind].fill(0xff);
-    let (found, _) = read_noted(&bytes);
+    let found = bags::read(&bytes);
     let topics: Vec<&str> = found.events.iter().map(|event| &*event.channel).collect();
     assert_eq!(topics, ["/a"; 3], "{:?}", found.damage);
     let places: Vec<u64> = found.damage.iter().map(|(at, ..)| *at).collect();

@@ -5,7 +5,7 @@ use sluice_kit::contract::{
 };
 use sluice_model::ReadContext;
 
-use crate::bags::{bag, source};
+use crate::bags::{self, bag, source};
 
 /// What is read of these parts of a bag if those with these numbers are damaged.
 fn read(parts: &[&[u8]], damaged: &[usize]) -> SourceContents {
@@ -14,14 +14,10 @@ fn read(parts: &[&[u8]], damaged: &[usize]) -> SourceContents {
 
 /// The same, and the notes.
 fn read_noted(parts: &[&[u8]], damaged: &[usize]) -> (SourceContents, Vec<String>) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.bag.zst");
-    overwrite(&path, &frames(parts, damaged)).unwrap();
-    let context = ReadContext::standalone("test");
-    let found = gather_with(&*source(&path), u64::MAX, &context).unwrap();
+    let (found, notes) = bags::read_noted("a.bag.zst", &frames(parts, damaged));
     let runs = damaged.iter().filter(|part| !damaged.contains(&(*part + 1))).count();
     assert_eq!(found.gaps(), runs, "{:?}", found.damage);
-    (found, context.losses.take_notes().into_iter().map(|(what, _)| what).collect())
+    (found, notes)
 }
 
 /// Events without their numbers, which are unknown behind a gap.

@@ -2,17 +2,9 @@
 //! are.
 
 use memchr::memmem;
-use sluice_kit::contract::{SourceContents, gather, overwrite};
 
-use crate::bags::{bag, bag_chunk, bag_record, connection, message, source};
+use crate::bags::{bag, bag_chunk, bag_record, connection, message, read};
 use crate::packed::packed_chunk;
-
-fn read(bytes: &[u8]) -> SourceContents {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.bag");
-    overwrite(&path, bytes).unwrap();
-    gather(&*source(&path), u64::MAX).unwrap()
-}
 
 #[test]
 fn a_changed_bit_in_the_operation_of_a_message_is_damage() {

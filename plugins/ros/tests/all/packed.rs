@@ -6,9 +6,9 @@ use std::io::Write;
 use bzip2::Compression;
 use bzip2::write::BzEncoder;
 use lz4_flex::frame::{FrameEncoder, FrameInfo};
-use sluice_kit::contract::{SourceContents, gather, overwrite};
+use sluice_kit::contract::SourceContents;
 
-use crate::bags::{bag_record, connection, source};
+use crate::bags::{bag_record, connection, read, read_noted};
 
 pub(crate) fn packed_chunk(records: &[u8]) -> Vec<u8> {
     let info = FrameInfo::new().content_checksum(true);
@@ -34,13 +34,6 @@ fn bag() -> (Vec<u8>, usize) {
     let last = packed_chunk(&message(2, b"the second: 111111111111111"));
     let start = front.len();
     ([front, last].concat(), start)
-}
-
-fn read(bag: &[u8]) -> SourceContents {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.bag");
-    overwrite(&path, bag).unwrap();
-    gather(&*source(&path), u64::MAX).unwrap()
 }
 
 #[test]
@@ -106,10 +99,8 @@ fn long_chunk(from: u32) -> Vec<u8> {
 
 /// What is read of a bag, which is the same if it is compressed, so that it is read once, in order.
 fn read_both(bag: &[u8], what: &str) -> SourceContents {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.bag.zst");
-    overwrite(&path, &sluice_io::frames::compress(bag, 1).unwrap()).unwrap();
-    let (stream, found) = (gather(&*source(&path), u64::MAX).unwrap(), read(bag));
+    let compressed = sluice_io::frames::compress(bag, 1).unwrap();
+    let ((stream, _), found) = (read_noted("a.bag.zst", &compressed), read(bag));
     assert!(stream.events == found.events, "{what}: {} events", stream.events.len());
     assert_eq!(stream.damage, found.damage, "{what}");
     found
