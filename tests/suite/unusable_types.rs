@@ -1,7 +1,9 @@
 //! Folders of type files, some with mistakes: the others are used, and the unusable ones are
 //! reported.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 
 use serde_json::Value;
 
@@ -45,6 +47,20 @@ fn expect_each_message_once(ran: &ProgramOutput) {
         assert_eq!(output.matches(says).count(), 1, "{says}\n{output}");
     }
     assert!(!output.contains("good_t") && !output.contains("beside_t"), "{output}");
+}
+
+#[test]
+fn a_file_whose_name_is_not_utf_8_is_named() {
+    let folder = mixed();
+    fs::write(folder.at("types").join(OsStr::from_bytes(b"Gr\xfcn.lcm")), "struct a {}\n").unwrap();
+    for arguments in [
+        &["types", "types"][..],
+        &["info", "in.lcm", "--types", "types"],
+        &["convert", "in.lcm", "--types", "types/*.lcm", "--to", "out.jsonl"],
+    ] {
+        let message = run_sluice(&folder, arguments).expect(2).stderr;
+        assert!(message.contains("n.lcm is not UTF-8; rename it"), "{message}");
+    }
 }
 
 #[test]

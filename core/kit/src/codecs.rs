@@ -328,6 +328,10 @@ fn make(
     files: &[PathBuf],
     given: &CodecOptions,
 ) -> Result<Box<dyn Codec>, OptionsError> {
+    if let Some(file) = files.iter().find(|file| file.to_str().is_none()) {
+        let message = format!("the name of {} is not UTF-8; rename it", file.display());
+        return Err(OptionsError::at("types", message));
+    }
     let mut options = serde_json::Map::from_iter([("types".to_owned(), json!(files))]);
     let mut given = given.values().peekable();
     // Most have none, and the schema of the options is made for their names.

@@ -113,6 +113,27 @@ mod tests {
     }
 
     #[test]
+    fn a_new_file_with_the_inode_of_an_input_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        fs::write(&path, "one").unwrap();
+        let created = || fs::metadata(&path).unwrap().created().ok();
+        let Some(first) = created() else {
+            println!("skipped: the file system does not know when a file was created");
+            return;
+        };
+        let inputs = noted(&path);
+        // The clock of file systems has ticks of some milliseconds.
+        while created() == Some(first) {
+            fs::remove_file(&path).unwrap();
+            fs::write(&path, "two").unwrap();
+        }
+        let reason = inputs.open(&path).unwrap_err().to_string();
+        assert!(reason.contains("replaced by another file"), "{reason}");
+        assert_eq!(inputs.growth(&path), None);
+    }
+
+    #[test]
     fn what_is_added_to_an_input_is_told_and_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let read = |log: Result<LogFile, Error>| {

@@ -21,6 +21,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -327,6 +328,8 @@ enum IdentityKey {
     File {
         device: u64,
         inode: u64,
+        /// Where the file system knows it: a new file can get the inode of one that was removed.
+        created: Option<SystemTime>,
     },
     /// The hash of its address.
     Object([u8; blake3::OUT_LEN]),
@@ -345,7 +348,13 @@ impl FileIdentity {
     }
 
     fn from_metadata(meta: &fs::Metadata) -> Option<Self> {
-        meta.is_file().then(|| Self(IdentityKey::File { device: meta.dev(), inode: meta.ino() }))
+        meta.is_file().then(|| {
+            Self(IdentityKey::File {
+                device: meta.dev(),
+                inode: meta.ino(),
+                created: meta.created().ok(),
+            })
+        })
     }
 
     /// Whether a regular file is at `path`, and one of `others` is another name of it.
