@@ -82,6 +82,9 @@ impl Visitor for SyntaxCheck {
                 Some(digits) => check_integer(digits, 1 << 63, "-"),
                 None => ControlFlow::Continue(()),
             },
+            Expr::Value(ValueWithSpan { value: Value::Placeholder(name), .. }) => refuse(format!(
+                "`{name}` would stand for a value that is given later: write the value itself"
+            )),
             Expr::Value(_) => match number(expr) {
                 Some(digits) => check_integer(digits, u64::MAX, ""),
                 None => ControlFlow::Continue(()),

@@ -45,6 +45,14 @@ fn similar_to_is_refused_because_it_would_match_parts() {
 }
 
 #[test]
+fn placeholders_are_refused() {
+    for sql in ["select $1", "select n from t where n = $n", "select n from t limit $1"] {
+        refused(sql, "write the value itself");
+    }
+    answers("select '$1'", &["$1"]);
+}
+
+#[test]
 fn windows_that_extend_named_ones_are_refused() {
     for sql in [
         "select sum(x) over (w) from t window w as (partition by s)",

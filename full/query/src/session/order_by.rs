@@ -14,8 +14,8 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, SelectItem, SetExpr,
-    VisitMut, VisitorMut,
+    Expr, FunctionArgumentClause, FunctionArguments, Ident, OrderBy, OrderByExpr, OrderByKind,
+    OrderByOptions, Query, SelectItem, SetExpr, VisitMut, VisitorMut, WindowType,
 };
 
 use super::identifiers;
@@ -34,7 +34,7 @@ pub(crate) async fn statement_to_plan(
     state: &SessionState,
     mut statement: DfStatement,
 ) -> Result<LogicalPlan> {
-    for_each_query(&mut statement, &mut |_, query| remove_repeats(query));
+    remove_repeats(&mut statement);
     let mut known = known_columns(state, &statement).await?;
     let resolved = qualified(&statement, &known);
     let error = match state.statement_to_plan(resolved).await {
@@ -93,12 +93,49 @@ async fn known_columns(state: &SessionState, statement: &DfStatement) -> Result<
     Ok(known)
 }
 
-/// Removes what ORDER BY has already, which decides nothing, and with which DISTINCT ON panics.
-fn remove_repeats(query: &mut Query) {
-    if let Some(OrderBy { kind: OrderByKind::Expressions(by), .. }) = &mut query.order_by {
-        let mut known = HashSet::new();
-        by.retain(|next| known.insert(next.expr.clone()));
+/// Removes what an ORDER BY has already: it decides nothing, and DISTINCT ON and `first_value` panic
+/// with it.
+fn remove_repeats(statement: &mut DfStatement) {
+    struct Repeats;
+    impl VisitorMut for Repeats {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+            if let Some(OrderBy { kind: OrderByKind::Expressions(by), .. }) = &mut query.order_by {
+                retain_first(by);
+            }
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
+            if let FunctionArguments::List(arguments) = &mut function.args {
+                for clause in &mut arguments.clauses {
+                    if let FunctionArgumentClause::OrderBy(by) = clause {
+                        retain_first(by);
+                    }
+                }
+            }
+            if let Some(WindowType::WindowSpec(window)) = &mut function.over {
+                retain_first(&mut window.order_by);
+            }
+            retain_first(&mut function.within_group);
+            ControlFlow::Continue(())
+        }
     }
+    match statement {
+        DfStatement::Statement(statement) => {
+            let visited = statement.visit(&mut Repeats);
+            debug_assert!(visited.is_continue());
+        }
+        DfStatement::Explain(explain) => remove_repeats(&mut explain.statement),
+        _ => {}
+    }
+}
+
+fn retain_first(by: &mut Vec<OrderByExpr>) {
+    let mut known = HashSet::new();
+    by.retain(|next| known.insert(next.expr.clone()));
 }
 
 /// The statement with tables at the ambiguous names of queries whose columns are known.
