@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use memchr::memmem;
 use sluice_io::files::{self, FileCache, InputFiles, LogFile};
 use sluice_io::frames::{self, FrameSpan, MAGIC};
+use sluice_io::store;
 use sluice_model::{ByteFormat, Error, Registry, SniffResult};
 
 use crate::format;
@@ -67,9 +68,12 @@ impl ArchiveFooter {
         })?;
         let heads = usize::from(!format.head()?.is_empty());
         let tails = usize::from(!format.tail()?.is_empty());
-        let content_len = spans.last().map_or(0, FrameSpan::content_end);
         let adds_up = spans.len() == heads + index.frames.len() + tails
-            && index.content_len.is_none_or(|len| len == content_len);
+            && match index.content_len {
+                Some(len) => len == spans.last().map_or(0, FrameSpan::content_end),
+                // Each frame of an object would be a request.
+                None => store::is_address(log.path()) || are_lengths_right(log, &spans)?,
+            };
         let table = table..log.len().unwrap_or(table);
         let (head_frames, actual_spans) = (heads, Mutex::default());
         let footer = Self { spans, table, index, format, head_frames, actual_spans };
@@ -105,6 +109,20 @@ impl ArchiveFooter {
         };
         Ok(spans.get(frame).copied())
     }
+}
+
+/// Whether frames declare the uncompressed lengths that a seek table has for them. Reads the start
+/// of each.
+fn are_lengths_right(log: &mut LogFile, spans: &[FrameSpan]) -> Result<bool, Error> {
+    for span in spans {
+        let mut header = [0; scan::MAX_FRAME_HEADER];
+        let read = log.read_at(span.start, &mut header)?;
+        let declared = frames::content_size(header.get(..read).unwrap_or_default());
+        if declared != Some(span.content_len.into()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The index, if it is all that is between two positions.

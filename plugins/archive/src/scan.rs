@@ -439,7 +439,7 @@ fn detect_format(
 }
 
 /// The maximum length of a frame header, magic included.
-const MAX_FRAME_HEADER: usize = 18;
+pub(crate) const MAX_FRAME_HEADER: usize = 18;
 
 fn is_unsupported(frame: &[u8], unpacker: &Unpacker<'_>) -> bool {
     let is_frame = frame.len() >= MAX_FRAME_HEADER && frame.starts_with(&MAGIC);

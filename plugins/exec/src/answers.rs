@@ -10,8 +10,8 @@ use crate::stream::EventStream;
 
 const CHANGED: &str = "events lost their decoded fields because a program changed their payloads; \
                        `decode` after it decodes payloads that have a type";
-const LATE: &str = "events that a program holds back for long return without decoded fields; put \
-                    `decode` after it";
+const LATE: &str = "events that a program holds back, behind more than 128 MiB of decoded events, \
+                    lost their decoded fields; `decode` after it decodes payloads that have a type";
 const WITHOUT_PAYLOAD: &str =
     "events that are sent to a program without payloads return without decoded fields";
 const NEW: &str = "new events of a program (without a `number`, or with one that has returned \
@@ -279,6 +279,35 @@ mod tests {
         let without_numbers = without_numbers(3);
         assert_eq!(notes(vec![kept], &without_numbers), [(NEW, 3)]);
         assert_eq!(notes(Vec::new(), &without_numbers), []);
+    }
+
+    #[test]
+    fn events_that_return_late_without_their_fields_are_noted() {
+        let context = ReadContext::standalone("keep");
+        let of_all = |batch: Batch| {
+            let lens = Int64Array::from_iter_values((0..batch.len()).map(|n| n as i64));
+            let columns: ArrayRef = Arc::new(lens);
+            let rows = Rows {
+                message: Arc::new(MessageType::named("t", TypeKey(1))),
+                payloads: Payloads::Kept,
+                events: (0..batch.len() as u32).collect(),
+                columns: RecordBatch::try_from_iter([("n", columns)]).unwrap(),
+            };
+            batch.with_rows(vec![rows])
+        };
+        let mut long = BatchBuilder::default();
+        long.push_copy(0, 3, ChannelId(0), &vec![0; 129 << 20]);
+        let batches = [of_all(sent(&context)), of_all(long.finish())];
+        let bytes = write_stream(&batches[..1], &context.channels).unwrap();
+        let event_columns = EventStream::new(&bytes[..]).next().unwrap().unwrap();
+        let notes = [0, 1].map(|more| {
+            let mut answers = AnswerTracker::default();
+            batches[..=more].iter().for_each(|batch| answers.send(batch));
+            let added = &mut Vec::new();
+            let answered = answers.take(&event_columns, "keep", &context.channels, added).unwrap();
+            answered.notes().collect::<Vec<_>>()
+        });
+        assert_eq!(notes, [vec![], vec![(LATE, 3)]]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use sluice_io::frames::{self, SeekTableBuilder};
 use sluice_kit::contract::{gather, gather_with};
 use sluice_model::{PluginKind, Query, ReadContext, Registry, SniffResult};
 
-use crate::kit::{ArchiveBuilder, Folder, are_among, log, plain, read, source, spans};
+use crate::kit::{ArchiveBuilder, Folder, are_among, log, plain, read, source, spans, unpacked};
 
 /// An archive of 60 events in frames of `toy` without its footer, and the positions of its frames.
 fn frames_only(folder: &Folder) -> (Vec<u8>, Vec<frames::FrameSpan>) {
@@ -28,6 +28,11 @@ fn table_of(frames: &[(u32, u32)]) -> Vec<u8> {
         table.push(*packed as usize, *plain as usize).unwrap();
     });
     table.finish()
+}
+
+/// Where the seek table of an archive starts.
+fn table_start(archive: &[u8], spans: &[frames::FrameSpan]) -> usize {
+    archive.len() - (8 + spans.len() * 8 + 9)
 }
 
 fn sizes(spans: &[frames::FrameSpan]) -> Vec<(u32, u32)> {
@@ -128,12 +133,12 @@ fn a_wrong_length_in_the_seek_table_loses_no_event() {
             let path = folder.write(&[&bytes[..], &honest, &table_of(&sizes)].concat());
             let read = gather(&source(&path), 300).unwrap();
             assert_eq!(read.events, plain(&log(60)), "{frame} {wrong}");
-            // Later numbers may be positions.
             assert_eq!(read.damage.len(), usize::from(wrong > 0), "{frame} {wrong}");
             for (offset, length, reason) in read.damage {
-                let number = format!("frame {} has {} bytes", frame + 1, spans[frame].content_len);
+                let (number, len) = (frame + 1, spans[frame].content_len);
                 assert_eq!(offset + length, std::fs::metadata(&path).unwrap().len());
-                assert!(reason.contains(&number) && reason.contains("may be wrong"), "{reason}");
+                assert!(reason.contains(&format!("damaged: frame {number}, at byte")), "{reason}");
+                assert!(reason.contains(&format!("long, {len} uncompressed, is at")), "{reason}");
             }
         }
     }
@@ -150,7 +155,7 @@ fn any_byte_of_a_seek_table_may_be_wrong_and_is_damage() {
         let good = ArchiveBuilder::new("toy").archive(&named(name).collect::<Vec<_>>());
         let (whole, spans) = (read(&folder, &good), spans(&folder, &good));
         assert!(whole.damage.is_empty());
-        let table = good.len() - (8 + spans.len() * 8 + 9);
+        let table = table_start(&good, &spans);
         for at in table..good.len() {
             for flip in [0x04, 0x10, 0x80] {
                 let mut bad = good.clone();
@@ -195,7 +200,7 @@ fn lengths_that_compensate_each_other_lose_no_event_where_frames_are_skipped() {
     let events: Vec<_> = log(60).into_iter().map(|(time, _, p)| (time, "AT".into(), p)).collect();
     let good = ArchiveBuilder::new("toy").archive(&events);
     let (whole, spans) = (read(&folder, &good), spans(&folder, &good));
-    let table = good.len() - (8 + spans.len() * 8 + 9);
+    let table = table_start(&good, &spans);
     for by in [1, u32::MAX] {
         let mut sizes = sizes(&spans);
         sizes[2].0 = sizes[2].0.wrapping_add(by);
@@ -266,6 +271,42 @@ fn a_wrong_seek_table_leaves_numbers_right_where_frames_are_skipped() {
     let late = gather_with(&source(&path), 300, &context).unwrap();
     assert!(late.events.len() >= 10 && are_among(&late.events, &whole.events));
     assert_eq!(late.damage.len(), 1, "{:?}", late.damage);
+}
+
+/// An archive as earlier versions wrote it: its index has no uncompressed length.
+fn without_content_len(archive: &[u8], spans: &[frames::FrameSpan]) -> Vec<u8> {
+    let (end, table) = (spans.last().unwrap().end() as usize, table_start(archive, spans));
+    let packed = frames::skippable_content(&archive[end..table]).unwrap();
+    let text = unpacked(&packed[..packed.len() - 12]);
+    let mut text: Value = serde_json::from_slice(&text).unwrap();
+    text.as_object_mut().unwrap().remove("content_len").unwrap();
+    [&archive[..end], &index(text.to_string().as_bytes()), &archive[table..]].concat()
+}
+
+#[test]
+fn a_wrong_seek_table_of_an_earlier_version_leaves_numbers_right_where_frames_are_skipped() {
+    let folder = Folder::new();
+    let events: Vec<_> = log(60).into_iter().map(|(time, _, p)| (time, "AT".into(), p)).collect();
+    let good = ArchiveBuilder::new("toy").archive(&events);
+    let (whole, spans) = (read(&folder, &good), spans(&folder, &good));
+    let mut old = without_content_len(&good, &spans);
+    let late = |archive: &[u8]| {
+        let path = folder.write(archive);
+        let mut context = ReadContext::standalone("test");
+        context.query = Query { start: Some(50_000_000), ..Query::default() };
+        let source = source(&path);
+        let late = gather_with(&source, 300, &context).unwrap();
+        assert!(late.events.len() >= 10);
+        assert!(are_among(&late.events, &whole.events), "{:?}", late.damage);
+        (late.damage, source.frames_read())
+    };
+    let (damage, unpacked) = late(&old);
+    assert!(damage.is_empty() && unpacked < spans.len() as u64, "{unpacked}: {damage:?}");
+    // The length of the content of the first frame.
+    let at = old.len() - 9 - spans.len() * 8 + 5;
+    old[at] ^= 16;
+    let (damage, _) = late(&old);
+    assert!(damage.len() == 1 && damage[0].2.contains("the seek table"), "{damage:?}");
 }
 
 #[test]
