@@ -10,7 +10,9 @@ use sluice_kit::{EMBEDDED_IF_ANY, EMBEDDED_TYPES, TypePaths};
 use sluice_model::{CompanionSink, ConversionNodes, ConversionStage, Input, Plugin};
 
 use crate::args::{Assignment, DecodingArgs};
-use crate::inputs;
+use crate::exit::Failure;
+use crate::flags::{self, SINK_NAME};
+use crate::inputs::{self, SOURCE_NAME};
 use crate::recipe::toml_value;
 use crate::shell::Shell;
 
@@ -40,39 +42,49 @@ impl Conversion {
         output: &str,
         declare: impl FnOnce() -> bool,
         has_types: bool,
-    ) -> Self {
+    ) -> Result<Self, Failure> {
         let ((source, _), (sink, _)) = ends;
-        let all = Self::of_rows(ends, output, Vec::new());
+        let all = Self::of_rows(ends, output, Vec::new())?;
         // A format's own form needs no conversion, unless it is asked for.
         if source.name == sink.name && !has_types {
-            return Self { sink_options: all.sink_options, ..Self::default() };
+            return Ok(Self { sink_options: all.sink_options, ..Self::default() });
         }
         // Programs know messages whose types the log itself declares.
         let is_kept = !has_types && !all.to_sink.is_empty() && all.from_source.is_empty();
         if is_kept && declare() {
-            return Self { sink_options: all.sink_options, ..Self::default() };
+            return Ok(Self { sink_options: all.sink_options, ..Self::default() });
         }
-        Self { types: types(source, has_types), ..all }
+        Ok(Self { types: types(source, has_types), ..all })
     }
 
     /// The stages between this source and this sink for rows that are made of several messages:
     /// their types are in no log. `types` are those to decode with.
-    pub(crate) fn of_rows(ends: Ends<'_>, output: &str, types: Vec<String>) -> Self {
+    pub(crate) fn of_rows(
+        ends: Ends<'_>,
+        output: &str,
+        types: Vec<String>,
+    ) -> Result<Self, Failure> {
         let ((source, source_options), (sink, given)) = ends;
-        let from_source = behind(source, source_options);
+        let from_source = behind(source, source_options)?;
         let mut options = values(given);
-        let ConversionNodes { stages: to_sink, sinks } = (sink.conversion)(&mut options);
+        let nodes = (sink.conversion)(&mut options);
+        let ConversionNodes { stages: to_sink, sinks } =
+            nodes.map_err(|error| flags::options_error(SINK_NAME, &error))?;
         let taken = |option: &&Assignment| options.contains_key(&option.name);
         let sink_options = given.iter().filter(taken).cloned().collect();
         let sinks = if to_sink.is_empty() { Vec::new() } else { sinks };
         let companions = companions(&sinks, sink, output);
-        Self { from_source, to_sink, companions, sink_options, types }
+        Ok(Self { from_source, to_sink, companions, sink_options, types })
     }
 }
 
 /// The stages behind a source, for verbs without a sink of their own.
-pub(crate) fn behind(source: &Plugin, options: &[Assignment]) -> Vec<ConversionStage> {
-    (source.conversion)(&mut values(options)).stages
+pub(crate) fn behind(
+    source: &Plugin,
+    options: &[Assignment],
+) -> Result<Vec<ConversionStage>, Failure> {
+    let nodes = (source.conversion)(&mut values(options));
+    Ok(nodes.map_err(|error| flags::options_error(SOURCE_NAME, &error))?.stages)
 }
 
 /// The companions of an output, named after it. An output without an extension of its sink has

@@ -164,7 +164,7 @@ fn pipeline_text(args: &CatArgs, form: EventForm, shell: &Shell) -> Result<Strin
             source.name
         )));
     }
-    let from_source = conversion::behind(source, &format.options);
+    let from_source = conversion::behind(source, &format.options)?;
     let types = match form {
         EventForm::Payloads if selection.condition.is_none() => Vec::new(),
         _ => conversion::decoding_types(source, &inputs, &selection.decoding, shell),

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use sluice_kit::mistake::Mistake;
+use sluice_model::OptionsError;
 use sluice_pipeline::names::{NameKind, NameReport};
 use sluice_pipeline::report::Note;
 use sluice_pipeline::{Mistakes, Pipeline};
@@ -29,7 +30,7 @@ pub(crate) const DESCRIBED_BY: &str = " # --describe ";
 const REGEX_OPTION: &str = "regex";
 
 /// The name of the sink in generated pipelines.
-const SINK_NAME: &str = "out";
+pub(crate) const SINK_NAME: &str = "out";
 
 /// The flag that an option of a generated node comes from.
 pub(crate) fn flag(node: &str, option: &str) -> String {
@@ -126,6 +127,12 @@ pub(crate) fn mistakes_with_flags(mistakes: &Mistakes) -> Failure {
     let messages: Vec<String> =
         mistakes.list.iter().map(|mistake| mistake_text(mistake, text)).collect();
     Failure::Options(messages.join("\n"))
+}
+
+/// Turns what is wrong with an option of a generated node into an error that names its flag.
+pub(crate) fn options_error(node: &str, error: &OptionsError) -> Failure {
+    let option = error.path.first().map_or("", String::as_str);
+    Failure::Options(format!("{}: {}", flag(node, option), error.message))
 }
 
 fn mistake_text(mistake: &Mistake, text: &str) -> String {

@@ -212,6 +212,19 @@ fn mistakes_in_expectations_have_a_line_and_are_told_once() {
     run_sluice(&folder, &["check-log", "in/good.lcm"]).expect(2).expect_stderr("--expect");
 }
 
+#[test]
+fn mistakes_in_expectations_of_a_pipeline_file_are_shown_where_they_are() {
+    let rules = "log = { damge = 0 }\n[stages.gate.channels.POSE]\nrate = 0\nmax_gab = \"1s\"\n\
+                 [stages.gate.channels.\"re:(\"]\ncount = 1\n";
+    let folder = folder();
+    folder.write("gate.toml", BATCH.replace("file = \"expect.toml\"\n", rules));
+    let mut ran = run_sluice(&folder, &["check", "gate.toml"]).expect(2);
+    for place in ["8:17", "10:8", "11:11", "12:1"] {
+        ran = ran.expect_stderr(&format!("--> gate.toml:{place}\n"));
+    }
+    ran.expect_stderr("did you mean `max_gap`?").expect_stderr("4 mistakes in gate.toml");
+}
+
 const BATCH: &str = r#"
 [sources.log]
 plugin = "lcm-log"

@@ -61,7 +61,8 @@ fn a_conversion_for_viewers_writes_a_layout_beside_the_file() {
     convert(&["--to", "unnamed", "--as", "mcap"], 0);
     convert(&["--to", "c/drive.mcap", "--sink-option", "view=auto"], 0);
     assert!(folder.read("c/drive.mcap") == folder.read("a/drive.mcap"));
-    convert(&["--to", "d/drive.mcap", "--sink-option", "view=only"], 2);
+    convert(&["--to", "d/drive.mcap", "--sink-option", "view=only"], 2)
+        .expect_stderr("--sink-option view: expected `auto` or `none`, found `only`");
     assert!(!has_layout("plain") && !has_layout("unnamed") && folder.at("unnamed").exists());
     // Nothing of this log can be shown.
     folder.write("other.lcm", log(&drive(7, 10)));

@@ -99,7 +99,7 @@ fn print_group(
     let source = group.source;
     let role = if args.json { DefaultRole::PrintJson } else { DefaultRole::Print };
     let sink = inputs::default_plugin(shell, PluginKind::Sink, role)?;
-    let from_source = conversion::behind(source, &format.options);
+    let from_source = conversion::behind(source, &format.options)?;
     let own = conversion::own_types(source, &group.inputs, shell);
     let recipe = Recipe {
         source: source.name,

@@ -56,11 +56,11 @@ pub(crate) fn pipeline_text(
         true => {
             let given = &selection.decoding;
             let types = conversion::decoding_types(source, &names, given, shell);
-            Conversion::of_rows(ends, &sink.path, types)
+            Conversion::of_rows(ends, &sink.path, types)?
         }
         false => {
             let declare = || conversion::declare_types(source, &names, shell);
-            Conversion::between(ends, &sink.path, declare, has_types)
+            Conversion::between(ends, &sink.path, declare, has_types)?
         }
     };
     let recipe = Recipe {

@@ -101,7 +101,7 @@ fn pipeline_text(
     let FoundSource { plugin: source, names, failed } =
         inputs::find_source_of_usable(&inputs, &format, failing, shell)?;
     let types = conversion::decoding_types(source, &names, &selection.decoding, shell);
-    let from_source = conversion::behind(source, &format.options);
+    let from_source = conversion::behind(source, &format.options)?;
     let option = |(name, text): (&str, &Option<String>)| {
         text.as_ref().map(|text| Assignment { name: name.into(), value: string(text) })
     };

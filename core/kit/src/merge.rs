@@ -30,8 +30,9 @@ pub enum MergePause {
     None,
     /// All events of the current step have been pushed.
     StepOver,
-    /// The sources are silent.
-    Silence,
+    /// The sources are silent. What follows is later by more than so many nanoseconds than what
+    /// came.
+    Silence(i64),
 }
 
 /// Merges several streams into one.
@@ -66,8 +67,11 @@ impl MergeInput {
         self.batches.front().map(|batch| batch.timestamps()[self.next])
     }
 
-    fn is_waited_for(&self) -> bool {
-        !self.ended && !self.idle && self.batches.is_empty()
+    /// Whether it may bring events that precede those of other streams.
+    fn is_waited_for(&self, wait: MergeWait) -> bool {
+        // Streams that were split from one are idle together, and what they bring has an order.
+        let is_idle = self.idle && wait == MergeWait::Source;
+        !self.ended && !is_idle && self.batches.is_empty()
     }
 }
 
@@ -108,7 +112,8 @@ impl Merge {
         self.inputs[input].ended = true;
     }
 
-    /// Marks a live stream as idle or not. Idle streams are not waited for.
+    /// Marks a live stream as idle or not. Idle streams are not waited for, unless they were split
+    /// from one: those follow [`MergePause::Silence`].
     pub fn set_idle(&mut self, input: usize, idle: bool) {
         self.inputs[input].idle = idle;
     }
@@ -126,13 +131,18 @@ impl Merge {
         self.inputs.iter().all(|waiting| waiting.ended && waiting.batches.is_empty())
     }
 
-    /// The stream that must advance before anything can be returned, if any.
+    /// The stream that must advance before anything can be returned, if any, and is not idle.
     pub fn starved(&self) -> Option<usize> {
+        self.awaited().filter(|stream| !self.inputs[*stream].idle)
+    }
+
+    /// The stream whose events may precede those of all others, if any.
+    fn awaited(&self) -> Option<usize> {
         // What one step brings has to be buffered in any case.
         if self.wait == MergeWait::Source && self.is_full() {
             return None;
         }
-        self.inputs.iter().position(MergeInput::is_waited_for)
+        self.inputs.iter().position(|waiting| waiting.is_waited_for(self.wait))
     }
 
     /// The number of buffered bytes.
@@ -152,14 +162,15 @@ impl Merge {
         // For each stream, the index in `used` of its current batch.
         let mut places: Vec<Option<u32>> = vec![None; self.inputs.len()];
         while picks.len() < BATCH {
-            let is_waiting = self.starved().is_some();
+            let is_waiting = self.awaited().is_some();
             let is_full = self.is_full();
             let end = match pause {
                 _ if !is_waiting || is_full => None,
                 MergePause::None => None,
                 MergePause::StepOver => Some(self.earliest_next()),
-                // Nothing later than what came is known to come at the same time.
-                MergePause::Silence => Some(self.earliest_next().saturating_add(1)),
+                MergePause::Silence(by) => {
+                    Some(self.earliest_next().saturating_add(by).saturating_add(1))
+                }
             };
             let Some((time, first)) = self.earliest() else { break };
             if is_waiting && !forced || end.is_some_and(|end| time >= end) {
@@ -197,8 +208,9 @@ impl Merge {
 
     /// Records which streams were overtaken by these events of stream `first`.
     fn note_overtaken(&mut self, first: usize, picks: &[(u32, u32)], used: &[Batch]) {
+        let wait = self.wait;
         let silent =
-            |(n, waiting): &(usize, &mut MergeInput)| *n != first && waiting.is_waited_for();
+            |(n, waiting): &(usize, &mut MergeInput)| *n != first && waiting.is_waited_for(wait);
         for (_, waiting) in self.inputs.iter_mut().enumerate().filter(silent) {
             let times = picks.iter().map(|(batch, row)| {
                 let batch = &used[*batch as usize];
@@ -298,7 +310,7 @@ mod tests {
         merge.push(0, batch(&[1, 2], 0));
         assert!(drain(&mut merge, MergePause::None).is_empty());
         assert_eq!(drain(&mut merge, MergePause::StepOver), [(1, 0)]);
-        assert_eq!(drain(&mut merge, MergePause::Silence), [(2, 0)]);
+        assert_eq!(drain(&mut merge, MergePause::Silence(0)), [(2, 0)]);
     }
 
     #[test]
@@ -340,11 +352,22 @@ mod tests {
             merged.into_iter().map(|(time, _)| time).collect::<Vec<_>>()
         };
         for shift in [0, 5, 100, -4, -5, -100] {
-            for pause in [MergePause::StepOver, MergePause::Silence] {
+            for pause in [MergePause::StepOver, MergePause::Silence(0)] {
                 let times = merged(shift, pause);
                 assert!(times.len() == 40 && times.is_sorted(), "{shift}, {pause:?}: {times:?}");
             }
         }
+    }
+
+    #[test]
+    fn shifted_streams_wait_in_a_silence_until_what_they_wait_for_would_be_later() {
+        let mut merge = Merge::new(2, MergeWait::Step, 1 << 20).with_shifts(&[0, 100]);
+        merge.push(0, batch(&[7], 0));
+        merge.push(1, batch(&[105], 1));
+        (0..2).for_each(|stream| merge.set_idle(stream, true));
+        assert_eq!(drain(&mut merge, MergePause::None), [(7, 0)]);
+        assert!(drain(&mut merge, MergePause::Silence(97)).is_empty());
+        assert_eq!(drain(&mut merge, MergePause::Silence(98)), [(105, 1)]);
     }
 
     #[test]

@@ -64,6 +64,8 @@ pub(crate) struct MergeNode {
     pub(crate) merge: Merge,
     /// For each input, the sources (by index in [`Topology::sources`]) that feed it.
     pub(crate) roots: Vec<BTreeSet<usize>>,
+    /// Whether it merges branches of one source, before any stage that delays events.
+    pub(crate) is_undelayed: bool,
     /// For each input, the nearest merge before it.
     pub(crate) fed_by: Vec<Option<usize>>,
     pub(crate) segment: Arc<Vec<Branch>>,
@@ -319,6 +321,7 @@ impl<'o> TopologyBuilder<'o> {
         let merge = Merge::new(places.len(), MergeWait::Step, limit);
         let roots = vec![self.roots[by].clone(); places.len()];
         let merge = self.merge(node, merge.with_shifts(&shifts), roots, segment);
+        self.built.merges[merge].is_undelayed = self.from[by].is_empty();
         for (input, place) in places.iter().enumerate() {
             inlets[*place] = self.port(Port::Merge(merge, input));
         }
@@ -332,7 +335,8 @@ impl<'o> TopologyBuilder<'o> {
         segment: Vec<Branch>,
     ) -> usize {
         let (fed_by, segment) = (vec![None; roots.len()], Arc::new(segment));
-        self.built.merges.push(MergeNode { node, merge, roots, fed_by, segment });
+        let is_undelayed = false;
+        self.built.merges.push(MergeNode { node, merge, roots, is_undelayed, fed_by, segment });
         self.built.merges.len() - 1
     }
 

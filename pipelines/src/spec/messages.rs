@@ -87,15 +87,6 @@ fn given_and_allowed<'m>(message: &'m str, start: &str) -> Option<(&'m str, Vec<
     Some((given.trim_matches('`'), expected.split('`').skip(1).step_by(2).collect()))
 }
 
-/// Whether this one value was refused, whatever others are.
-pub(crate) fn is_of_value(message: &str) -> bool {
-    let starts = ["invalid type: ", "invalid value: ", "unknown variant ", "unknown field "];
-    let is_unreadable = ["` is not a duration: ", "` is not a size: "];
-    starts.iter().any(|start| message.starts_with(start))
-        || is_unreadable.iter().any(|what| message.contains(what))
-        || is_expectation(message)
-}
-
 /// The field that `message` says is missing or unknown.
 pub(crate) fn field<'m>(message: &'m str, what: &str) -> Option<&'m str> {
     let (_, rest) = message.split_once(what)?;

@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 use super::PluginInstance;
 use super::check::{Check, TextEdit, TomlKey, TomlValue};
 use super::messages::{
-    did_you_mean, field, is_of_value, lines, listed, nearest, plainly, unknown_key, variants,
+    did_you_mean, field, lines, listed, nearest, plainly, unknown_key, variants,
 };
 use super::outline::as_written;
 use super::reference;
@@ -41,8 +41,8 @@ struct OptionTrial<'w, 't> {
     written: &'w [WrittenOption<'w, 't>],
     header: &'w Range<usize>,
     options: Map<String, Value>,
-    /// Keys reported as wrong or missing; consequences are not reported.
-    noted: BTreeSet<String>,
+    /// Paths of keys reported as wrong or missing; consequences are not reported.
+    noted: BTreeSet<Vec<String>>,
 }
 
 impl<'t> Check<'_> {
@@ -106,7 +106,7 @@ impl<'t> Check<'_> {
             return Vec::new();
         }
         let Some(mut json) = json else {
-            check.noted.insert(name.to_owned());
+            check.noted.insert(vec![name.to_owned()]);
             return Vec::new();
         };
         let found = if check.plugin.kind() == PluginKind::Sink {
@@ -137,12 +137,12 @@ impl<'t> Check<'_> {
         });
         self.mistake_at(key.span(), message, Some(help));
         // The key it was most likely meant to be is not missing.
-        check.noted.extend(nearest(name, &free).map(str::to_owned));
+        check.noted.extend(nearest(name, &free).map(|near| vec![near.to_owned()]));
     }
 
     fn required(&mut self, check: &mut OptionTrial<'_, 't>, key: &str, shape: &SchemaView<'_>) {
         let is_there = check.has(key) || check.options.contains_key(key);
-        if !is_there && check.noted.insert(key.to_owned()) {
+        if !is_there && check.noted.insert(vec![key.to_owned()]) {
             let help = example(check.plugin.sample, key)
                 .map(|line| format!("for example `{line}`"))
                 .unwrap_or_else(|| format!("add `{key} = …` ({})", shape.property(key).words()));
@@ -153,7 +153,7 @@ impl<'t> Check<'_> {
 
     /// Creates the plugin; as long as one key is wrong, reports it and retries without it. Of the
     /// keys in a table only the innermost is left out: another value in the same option may be
-    /// wrong, too. Anything else the plugin then says of this option may follow from what it lacks.
+    /// wrong, too. What the plugin then says of what it was in may follow from what is lacking.
     fn try_make(&mut self, mut check: OptionTrial<'_, 't>) -> Option<(PluginInstance, Value)> {
         loop {
             let options = Value::Object(check.options.clone());
@@ -161,15 +161,17 @@ impl<'t> Check<'_> {
                 Ok(part) => return check.noted.is_empty().then_some((part, options)),
                 Err(error) => error,
             };
-            let first = error.path.first();
-            let is_own =
-                is_of_value(&error.message) || first.is_none_or(|key| !check.noted.contains(key));
-            let removed = remove_inner(&mut check.options, &error.path)
-                .or_else(|| first.and_then(|key| check.options.shift_remove(key)));
-            if is_own {
+            let mut path = &error.path[..];
+            let mut removed = remove_inner(&mut check.options, path);
+            if removed.is_none() {
+                path = path.get(..1).unwrap_or_default();
+                removed = path.first().and_then(|key| check.options.shift_remove(key));
+            }
+            let follows = |noted: &Vec<String>| noted.starts_with(path) || path.starts_with(noted);
+            if path.is_empty() || !check.noted.iter().any(follows) {
                 self.note_refusal(&check, &error, removed.as_ref());
             }
-            check.noted.extend(first.cloned());
+            check.noted.extend((!path.is_empty()).then(|| path.to_vec()));
             removed?;
         }
     }

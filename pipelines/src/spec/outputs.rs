@@ -1,4 +1,4 @@
-//! Checks that no two nodes write to one file, or read standard input.
+//! Checks that no two nodes write to one file or folder, or read standard input.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -37,12 +37,15 @@ impl Check<'_> {
         }
         for (path, writer) in &writers {
             let above = path.ancestors().skip(1).find_map(|folder| writers.get(folder));
-            if let Some(other) = above.filter(|other| !other.is_folder) {
-                let (file, node) = (other.node, writer.node);
-                let message = format!("`{file}` writes a file where `{node}` needs a folder");
-                let help = Some("give each a path of its own".to_owned());
-                self.mistake_at(writer.span.clone(), message, help);
-            }
+            let Some(&Writer { node: other, is_folder, .. }) = above else { continue };
+            let node = writer.node;
+            let message = match is_folder {
+                false => format!("`{other}` writes a file where `{node}` needs a folder"),
+                true if !writer.is_folder || node == other => continue,
+                true => format!("`{node}` writes a folder within that of `{other}`"),
+            };
+            let help = Some("give each a path of its own".to_owned());
+            self.mistake_at(writer.span.clone(), message, help);
         }
     }
 }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::{Map, Value};
 use sluice_io::escape::printable;
 use sluice_io::frames::{self, LEVELS};
 use sluice_io::level::FrameLevels;
 use sluice_model::options::{ByteSize, OutPath};
 use sluice_model::{
-    Batch, Channels, CompanionSink, ConversionNodes, ConversionStage, Error, Job, PrepareContext,
-    RunHandle, RunOrigin, Sink, SinkContext, SinkInput, SinkTraits, Written,
+    Batch, Channels, CompanionSink, ConversionNodes, ConversionStage, Error, Job, OptionsError,
+    PrepareContext, RunHandle, RunOrigin, Sink, SinkContext, SinkInput, SinkTraits, Written,
 };
 
 use crate::carry;
@@ -58,16 +59,20 @@ sluice_model::register! {
 
 /// The stages by which viewers show messages of any format, and a layout beside the file.
 /// `view = "none"` leaves out what is added for showing, `view = "auto"` does not.
-fn conversion(options: &mut serde_json::Map<String, serde_json::Value>) -> ConversionNodes {
+fn conversion(options: &mut Map<String, Value>) -> Result<ConversionNodes, OptionsError> {
     let [typed, view] = ["to-protobuf", "foxglove"].map(ConversionStage::named);
     let layout = CompanionSink { plugin: "foxglove-layout", extension: ".foxglove.json" };
-    let has_views = options.get("view").is_none_or(|asked| asked != "none");
-    if options.get("view").is_some_and(|asked| asked == "none" || asked == "auto") {
-        options.remove("view");
-    }
-    match has_views {
-        true => ConversionNodes { stages: vec![typed, view], sinks: vec![layout] },
-        false => ConversionNodes { stages: vec![typed], sinks: Vec::new() },
+    let views = match options.remove("view") {
+        Some(Value::String(views)) => views,
+        views => views.map_or_else(|| "auto".to_owned(), |views| views.to_string()),
+    };
+    match views.as_str() {
+        "auto" => Ok(ConversionNodes { stages: vec![typed, view], sinks: vec![layout] }),
+        "none" => Ok(ConversionNodes { stages: vec![typed], sinks: Vec::new() }),
+        _ => {
+            let message = format!("expected `auto` or `none`, found `{views}`");
+            Err(OptionsError::at("view", message))
+        }
     }
 }
 

@@ -58,12 +58,11 @@ sluice_model::register! {
     extensions: &["mcap"],
     sniff: sniff,
     types: &["embedded"],
-    conversion: |_| ConversionNodes {
-        stages: vec![ConversionStage {
-            with_named_channels: vec![("note_views", "true".to_owned())],
-            ..ConversionStage::named("from-protobuf")
-        }],
-        ..ConversionNodes::default()
+    conversion: |_| {
+        let views = vec![("note_views", "true".to_owned())];
+        let stage = ConversionStage::named("from-protobuf");
+        let stages = vec![ConversionStage { with_named_channels: views, ..stage }];
+        Ok(ConversionNodes { stages, ..ConversionNodes::default() })
     },
     sensors_share_names: true,
 }

@@ -509,6 +509,12 @@ fn two_sinks_of_one_file_are_a_mistake_in_the_pipeline() {
     folder.write("two.toml", text.replace("./out.lcm", "out.lcm/x.lcm"));
     let told = "`one` writes a file where `other` needs a folder";
     run_sluice(&folder, &["check", "two.toml"]).expect(2).expect_stderr(told);
+    let within = text.replace("\"jsonl\"", "\"files\"").replace("./out.lcm", "out/files/");
+    folder.write("two.toml", within.replace("\"out.lcm\"", "\"out/\""));
+    let told = "`other` writes a folder within that of `one`";
+    run_sluice(&folder, &["check", "two.toml"]).expect(2).expect_stderr(told);
+    folder.write("two.toml", within.replace("\"out.lcm\"", "\"out/a.lcm\""));
+    run_sluice(&folder, &["check", "two.toml"]).expect(0);
     // A device that drops everything may have several.
     folder
         .write("two.toml", text.replace("./out.lcm", "/dev/null").replace("out.lcm", "/dev/null"));

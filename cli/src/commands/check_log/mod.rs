@@ -248,7 +248,7 @@ fn pipeline(
     format: &InputFormat,
     shell: &Shell,
 ) -> Result<Pipeline, Failure> {
-    let from_source = conversion::behind(source, &format.options);
+    let from_source = conversion::behind(source, &format.options)?;
     let decoding = target.decodes.then(|| args.decoding.clone());
     let own_types =
         decoding.as_ref().map(|given| conversion::decoding_types(source, inputs, given, shell));

@@ -1,7 +1,6 @@
 //! The overview of several logs: one line per log, and a total. Paths are the last column, as their
 //! widths vary.
 
-use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use sluice_io::escape::printable;
@@ -9,7 +8,7 @@ use sluice_model::{Clock, time, units};
 
 use super::layout::{LineLayout, line};
 use super::summary::LogSummary;
-use crate::terminal::width;
+use crate::terminal::{stdout_width, width};
 
 /// Marks a damaged log.
 const DAMAGED: char = '!';
@@ -102,7 +101,7 @@ fn shown_path(path: &Path, max_width: usize) -> String {
     const LEAST: usize = 12;
     let path = path.to_string_lossy();
     let path = printable(&path);
-    if !io::stdout().is_terminal() || width(&path) <= max_width.max(LEAST) {
+    if stdout_width().is_none() || width(&path) <= max_width.max(LEAST) {
         return path.into_owned();
     }
     let mut end: Vec<char> = Vec::new();

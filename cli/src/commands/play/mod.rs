@@ -90,7 +90,7 @@ fn text(args: &PlayArgs, shell: &Shell) -> Result<(String, f64), Failure> {
     let source = inputs::find_source(&files, &format, shell)?;
     let speed = speed(args)?;
     let source_options = playback_options(source, format.options);
-    let from_source = conversion::behind(source, &source_options);
+    let from_source = conversion::behind(source, &source_options)?;
     let recipe = Recipe {
         source: source.name,
         from_source: &from_source,

@@ -207,8 +207,10 @@ pub struct Plugin {
     /// generates, where users see them; a conversion from a format to itself without types has
     /// none. A sink's stages need decoded messages.
     ///
-    /// Options that are only for these nodes are removed: they do not reach the plugin.
-    pub conversion: fn(&mut serde_json::Map<String, Value>) -> ConversionNodes,
+    /// Options that are only for these nodes are removed: they do not reach the plugin. `Err` if
+    /// one of them has no such value.
+    pub conversion:
+        fn(&mut serde_json::Map<String, Value>) -> Result<ConversionNodes, OptionsError>,
     /// The program it runs with these options, if any. Such a plugin takes the working directory
     /// from its option `folder`, which defaults to the folder of the pipeline file.
     pub program: Option<fn(&Value) -> Program>,
@@ -246,7 +248,7 @@ impl Plugin {
             is_for_reading_only: false,
             for_one_channel: &[],
             rate_option: None,
-            conversion: |_| ConversionNodes { stages: Vec::new(), sinks: Vec::new() },
+            conversion: |_| Ok(ConversionNodes::default()),
             program: None,
             schema,
             make,

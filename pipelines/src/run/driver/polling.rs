@@ -5,6 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crossbeam_channel::Select;
+use sluice_kit::merge::MergePause;
 use sluice_model::Error;
 
 use super::super::topology::MergeNode;
@@ -15,9 +16,6 @@ const DATA_PATIENCE: Duration = Duration::from_millis(20);
 
 /// How long to wait for a step before checking whether the run was stopped.
 const STEP_PATIENCE: Duration = Duration::from_millis(100);
-
-/// How long a live source may be silent before merges go on without it.
-const SILENCE_TIMEOUT: Duration = Duration::from_millis(50);
 
 impl RunDriver<'_> {
     /// The source to poll next: one that a merge waits for, otherwise the one with the fewest
@@ -124,8 +122,7 @@ impl RunDriver<'_> {
     /// Marks merge inputs as idle whose live sources are all silent; merges do not wait for these.
     pub(super) fn note_silence(&mut self) {
         for source in &mut self.sources {
-            let silent = source.steps.is_live() && source.last_data.elapsed() >= SILENCE_TIMEOUT;
-            source.silent = silent && !source.ended;
+            source.silent = !source.ended && source.silence().is_some();
         }
         let sources = &self.sources;
         for MergeNode { merge, roots, .. } in &mut self.merges {
@@ -133,6 +130,21 @@ impl RunDriver<'_> {
                 let mut open = roots.iter().map(|root| &sources[*root]).filter(|root| !root.ended);
                 merge.set_idle(input, open.all(|root| root.silent));
             }
+        }
+    }
+
+    /// Why nothing may follow in a merge after a step, or because source `asked` had no data.
+    pub(super) fn merge_pause(&self, merge: usize, asked: Option<usize>) -> MergePause {
+        let MergeNode { roots, is_undelayed, .. } = &self.merges[merge];
+        let mut roots = roots.iter().flatten();
+        let open = roots.clone().map(|root| &self.sources[*root]).filter(|root| !root.ended);
+        match open.map(RunningSource::silence).min().flatten() {
+            // Live events have the times at which they arrive.
+            Some(by) if *is_undelayed => {
+                MergePause::Silence(i64::try_from(by.as_nanos()).unwrap_or(i64::MAX))
+            }
+            None if !roots.any(|root| Some(*root) == asked) => MergePause::StepOver,
+            _ => MergePause::Silence(0),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sluice_io::files::is_stream;
 use sluice_kit::reading::{ReadAhead, ReadLimits, ReadStep};
@@ -16,6 +16,9 @@ use super::super::segment::{Branch, SegmentOutcome};
 use super::super::setup::{Setup, run_task};
 use super::super::topology::SourceNode;
 use crate::spec::OnDamage;
+
+/// How long a live source may be silent before merges go on without it.
+const SILENCE_TIMEOUT: Duration = Duration::from_millis(50);
 
 pub(super) struct RunningSource {
     pub(super) node: usize,
@@ -104,6 +107,12 @@ impl RunningSource {
     /// Whether it is live, as planned.
     pub(super) fn is_live(&self) -> bool {
         self.plan.0.iter().any(|split| split.live)
+    }
+
+    /// How much longer than usual it has been silent, if it is live and that long.
+    pub(super) fn silence(&self) -> Option<Duration> {
+        let silence = self.last_data.elapsed().checked_sub(SILENCE_TIMEOUT);
+        silence.filter(|_| self.steps.is_live())
     }
 
     /// Each of its inputs.

@@ -82,14 +82,11 @@ impl RunDriver<'_> {
         }
     }
 
-    /// Passes on what merges hold, after a step, or because a source is silent.
-    pub(super) fn drain_merges(&mut self, silent: Option<usize>) -> Result<(), Error> {
+    /// Passes on what merges hold, after a step, or because source `asked` had no data.
+    pub(super) fn drain_merges(&mut self, asked: Option<usize>) -> Result<(), Error> {
         // Merges that feed others were created after those they feed.
         for merge in (0..self.merges.len()).rev() {
-            let mut roots = self.merges[merge].roots.iter();
-            let is_silent = silent.is_some_and(|source| roots.any(|roots| roots.contains(&source)));
-            let pause = if is_silent { MergePause::Silence } else { MergePause::StepOver };
-            self.drain_merge(merge, pause)?;
+            self.drain_merge(merge, self.merge_pause(merge, asked))?;
         }
         Ok(())
     }

@@ -1,14 +1,19 @@
 //! Merges of delayed and undelayed streams.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
 
+use crossbeam_channel::Sender;
 use sluice_model::options::ByteSize;
 use sluice_model::time::TimeLength;
-use sluice_model::{Batch, ChannelId, DynSink, Error, Fold, Map, Stage, StageContext};
+use sluice_model::{
+    Batch, BatchBuilder, Channel, ChannelId, DynSink, Encoding, Error, Fold, Input, LiveBatches,
+    Map, Name, Query, ReadContext, Reader, Source, Split, SplitStart, Stage, StageContext,
+};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Pipeline, PluginInstance, Report};
 
-use crate::engine::kit::{LineSink, MadeUpSource, node};
+use crate::engine::kit::{LineSink, MadeUpSource, SECOND, node};
 
 /// Lets some channels pass.
 struct OnlyChannels(&'static [&'static str]);
@@ -88,6 +93,77 @@ impl Fold for UnbufferedFold {
 
     fn delays_events(&self) -> bool {
         false
+    }
+}
+
+/// Live events, of which the second step arrives when something has been seen.
+#[derive(Clone)]
+struct LiveSource {
+    /// The times and channels of the events of each step.
+    steps: [&'static [(i64, &'static str)]; 2],
+    /// What is still to arrive.
+    held: Arc<Mutex<Option<HeldStep>>>,
+}
+
+/// A step, and where it is to arrive.
+type HeldStep = (Sender<Result<Batch, Error>>, Batch);
+
+impl LiveSource {
+    fn new(steps: [&'static [(i64, &'static str)]; 2]) -> Self {
+        Self { steps, held: Arc::default() }
+    }
+
+    /// Sends the second step, and ends.
+    fn go_on(&self) {
+        let held = self.held.lock().unwrap().take();
+        held.into_iter().for_each(|(sender, batch)| sender.send(Ok(batch)).unwrap());
+    }
+}
+
+impl Source for LiveSource {
+    fn inputs(&self) -> Result<Vec<Input>, Error> {
+        Ok(Vec::new())
+    }
+
+    fn splits(&self, _: u64, _: &Query) -> Result<Vec<Split>, Error> {
+        Ok(vec![Split::live("live")])
+    }
+
+    fn read<'s>(
+        &'s self,
+        split: &Split,
+        _: SplitStart,
+        context: &ReadContext,
+    ) -> Result<Box<dyn Reader + 's>, Error> {
+        Ok(Box::new(self.listen(split, context)?.into_iter()))
+    }
+
+    fn listen(&self, _: &Split, context: &ReadContext) -> Result<LiveBatches, Error> {
+        let (sender, batches) = crossbeam_channel::unbounded();
+        let mut steps = self.steps.iter().map(|events| {
+            let mut batch = BatchBuilder::default();
+            for (time, name) in *events {
+                let channel = Channel::new(Name::from_text(name), "live", Encoding::Unknown);
+                batch.push_copy(*time, 0, context.channels.intern(channel)?, b"");
+            }
+            Ok(batch.finish())
+        });
+        sender.send(steps.next().unwrap()).unwrap();
+        *self.held.lock().unwrap() = Some((sender, steps.next().unwrap()?));
+        Ok(batches)
+    }
+}
+
+/// Lets live sources go on behind an event of a channel.
+struct WhenSeen(&'static str, [LiveSource; 2]);
+
+impl Map for WhenSeen {
+    fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
+        let mut channels = batch.channels().iter().map(|id| context.channels.get(ChannelId(*id)));
+        if channels.any(|channel| channel.name.text() == self.0) {
+            self.1.iter().for_each(LiveSource::go_on);
+        }
+        Ok(batch)
     }
 }
 
@@ -227,4 +303,40 @@ fn merges_behind_merges_of_two_sources_are_in_order() {
         assert_eq!(lines.len(), 30 * 60 + 20 * 120);
         assert!(times(&lines).is_sorted() && report.notes.is_empty(), "{jobs} jobs, {mib} MiB");
     }
+}
+
+/// The events that come out of a merge of two live sources, in whose first one B is shifted. Both
+/// go on behind an event of `seen`.
+fn merged_live(sources: [LiveSource; 2], shift: i64, seen: &'static str) -> Vec<String> {
+    let lines = LineSink::default();
+    let [live, other] = sources.clone().map(|source| PluginInstance::Source(Box::new(source)));
+    let shifted = Stage::Chain(vec![only(&["B"]), Stage::Map(Box::new(Shift(shift)))]);
+    let nodes = vec![
+        node("live", &[], live, None),
+        node("other", &[], other, None),
+        stage("keep", &[0], only(&["A"])),
+        stage("shifted", &[0], shifted),
+        stage("all", &[2, 3, 1], Stage::Map(Box::new(WhenSeen(seen, sources)))),
+        node("out", &[4], PluginInstance::Sink(DynSink::new(lines.clone())), None),
+    ];
+    let (lines, _) = ran(Pipeline { nodes, ..Pipeline::default() }, &lines, 2, 64);
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
+#[test]
+fn shifted_branches_of_a_live_source_are_in_order_behind_a_silence() {
+    let live = LiveSource::new([&[(0, "B"), (10, "A")], &[(20, "A")]]);
+    // C is merged when the first source has been silent for long.
+    let other = LiveSource::new([&[(15, "C")], &[]]);
+    let mut merged = merged_live([live, other], 3600 * SECOND, "C");
+    merged.retain(|line| !line.starts_with('C'));
+    assert_eq!(merged, ["A 0 10", "A 0 20", "B 0 3600000000000"]);
+}
+
+#[test]
+fn shifted_branches_of_a_live_source_come_out_once_nothing_can_precede_them() {
+    let live = LiveSource::new([&[(0, "B"), (10, "A")], &[(SECOND, "A")]]);
+    let other = LiveSource::new([&[], &[]]);
+    let merged = merged_live([live, other], SECOND / 10, "B");
+    assert_eq!(merged, ["A 0 10", "B 0 100000000", "A 0 1000000000"]);
 }

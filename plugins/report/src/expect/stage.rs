@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use sluice_kit::mistake::Mistake;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{Batch, Error, Fold, OptionsError, RowsEffect, Stage, StageContext};
+use toml::de::DeTable;
 
 use super::compare::compare;
 use super::rules::{ChannelRules, Expectations, LogRules};
@@ -79,26 +80,36 @@ fn expectations(options: ExpectOptions) -> Result<Expectations, OptionsError> {
         None => {
             let log = log.map(|log| ("log".to_owned(), log));
             let channels = ("channels".to_owned(), Value::Object(channels));
-            // Rules know their place in a text only.
-            parse(log.clone()).map_err(|message| OptionsError::at("log", message))?;
-            parse(log.into_iter().chain([channels]))
-                .map_err(|message| OptionsError::at("channels", message))
+            parse(&log.into_iter().chain([channels]).collect())
         }
     }
 }
 
-/// Parses tables of the pipeline file.
-fn parse(tables: impl IntoIterator<Item = (String, Value)>) -> Result<Expectations, String> {
-    let tables: Map<String, Value> = tables.into_iter().collect();
-    let text = toml::to_string(&tables).map_err(|error| error.to_string())?;
+/// Parses tables of the pipeline file. `Err` is the first mistake.
+fn parse(tables: &Map<String, Value>) -> Result<Expectations, OptionsError> {
+    // Rules know their place in a text only.
+    let text = toml::to_string(tables).map_err(|e| OptionsError::at("channels", e.to_string()))?;
     Expectations::parse("", &text).map_err(|mistakes| {
-        let sentence = |mistake: Mistake| {
-            let rule = text.lines().nth(mistake.position(&text).0 - 1).unwrap_or_default();
-            let help = mistake.help.map_or(String::new(), |help| format!(" ({help})"));
-            format!("`{rule}`: {}{help}", mistake.message)
-        };
-        mistakes.into_iter().map(sentence).collect::<Vec<_>>().join("; ")
+        let first = mistakes.into_iter().next();
+        let at = first.as_ref().map_or(0, |mistake| mistake.span.start);
+        let path = DeTable::parse(&text).map(|table| path_at(table.get_ref(), at));
+        let message = first.map_or(String::new(), |Mistake { message, help, .. }| match help {
+            Some(help) => format!("{message} ({help})"),
+            None => message,
+        });
+        OptionsError { path: path.unwrap_or_default(), message }
     })
+}
+
+/// The keys that lead to what is written at this offset.
+fn path_at(table: &DeTable<'_>, at: usize) -> Vec<String> {
+    let found = table.iter().find_map(|(key, value)| {
+        let inner = value.get_ref().as_table().map(|inner| path_at(inner, at)).unwrap_or_default();
+        let is_here =
+            !inner.is_empty() || [key.span(), value.span()].iter().any(|s| s.contains(&at));
+        is_here.then(|| [vec![key.get_ref().to_string()], inner].concat())
+    });
+    found.unwrap_or_default()
 }
 
 impl Fold for Expect {
@@ -194,11 +205,14 @@ mod tests {
         assert_eq!(refusal(json!({ "file": "x", "log": {} })).path, ["file"]);
         assert!(refusal(json!({})).message.contains("needed"));
         let wrong = refusal(json!({ "log": { "damge": 0 } }));
-        assert_eq!(wrong.path, ["log"]);
+        assert_eq!(wrong.path, ["log", "damge"]);
         assert!(wrong.message.contains("did you mean `damage`?"), "{wrong}");
-        let wrong = refusal(json!({ "channels": { "A": { "rate": 0 } } }));
-        assert_eq!(wrong.path, ["channels"]);
-        let wrong = refusal(json!({ "channels": { "A": { "rate": 0, "count": -1 } } }));
-        assert!(wrong.message.contains("`rate = 0`: expected a rate above 0; `count = -1`: "));
+        let wrong = refusal(json!({ "channels": { "A": { "rate": 0, "count": 1 } } }));
+        assert_eq!(wrong.path, ["channels", "A", "rate"]);
+        assert!(wrong.message.contains("expected a rate above 0"), "{wrong}");
+        let wrong = refusal(json!({ "channels": { "re:(": { "rate": 1 } } }));
+        assert_eq!(wrong.path, ["channels", "re:("]);
+        let wrong = refusal(json!({ "channels": { "A": { "fields": { "a[": { "min": 1 } } } } }));
+        assert_eq!(wrong.path, ["channels", "A", "fields", "a["]);
     }
 }
