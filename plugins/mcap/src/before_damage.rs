@@ -30,10 +30,6 @@ impl BeforeDamage {
         }
     }
 
-    pub(crate) fn has_damage(&self) -> bool {
-        self.has_damage
-    }
-
     pub(crate) fn has_schema(&self, id: u16) -> bool {
         self.has_damage && !self.schemas.contains(&id)
     }

@@ -119,9 +119,11 @@ impl FileIndex {
     }
 
     /// The channels of a summary that has not all of them, no checksum, or another place than the
-    /// footer says: for messages whose declarations are damaged.
-    pub(crate) fn hints(&self) -> Option<&Arc<Declarations>> {
-        self.declarations.as_ref().filter(|_| self.sure_declarations().is_none())
+    /// footer says: for messages whose declarations are damaged, from this position on. Before it
+    /// is another file.
+    pub(crate) fn hints(&self) -> Option<(u64, &Arc<Declarations>)> {
+        let hints = self.declarations.as_ref().filter(|_| self.sure_declarations().is_none());
+        Some(self.summary()?.file_from).zip(hints)
     }
 
     /// The entry of the chunk at this position.

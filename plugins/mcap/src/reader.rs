@@ -14,7 +14,7 @@ use sluice_model::{Batch, Damage, Error, ReadContext, Reader, Seam, Split};
 use crate::chunk;
 use crate::index::FileIndex;
 use crate::skip;
-use crate::table::ChannelTable;
+use crate::table::{ChannelTable, Declarations};
 use crate::unit::{Batcher, Unit, looks_like_message, may_be_message};
 use crate::walk::{FoundAt, Walk, refers_back};
 use crate::wire::{
@@ -41,6 +41,9 @@ const MAX_PROFILE: u64 = 1 << 10;
 pub(crate) struct RecordReader {
     walk: Walk,
     table: ChannelTable,
+    /// What the summary declares that may be wrong or incomplete, up to the position from which on
+    /// it counts.
+    hints: Option<(u64, Arc<Declarations>)>,
     batcher: Batcher,
     context: ReadContext,
     input: Arc<str>,
@@ -65,8 +68,10 @@ pub(crate) struct RecordReader {
     has_ended: bool,
     /// Whether the file has chunks.
     is_chunked: bool,
-    /// Whether no checksum says that what was declared is right.
-    has_unverified: bool,
+    /// Where the summary begins, behind the data.
+    summary_at: u64,
+    /// Whether it is wrong by its checksum, if that was of interest.
+    has_broken_summary: Option<bool>,
     /// Whether the last record was a chunk, or one of its message indexes.
     follows_chunk: bool,
     /// Whether the header of the file comes next.
@@ -93,7 +98,8 @@ impl RecordReader {
         let anchors = index.as_ref().map(|index| Arc::clone(&index.anchors)).unwrap_or_default();
         let tools = (context.blocks.clone(), context.run.clone());
         let declarations = index.as_ref().and_then(|index| index.sure_declarations().cloned());
-        let hints = index.as_ref().and_then(|index| index.hints().cloned());
+        let hints = index.as_ref().and_then(|index| index.hints());
+        let hints = hints.map(|(from, hints)| (from, Arc::clone(hints)));
         let is_chunked = !anchors.is_empty();
         let uncopied = Uncopied::new(path, split, index.as_deref(), context);
         let faults = Some(context.run.shared::<InputFaults>())
@@ -102,7 +108,8 @@ impl RecordReader {
         let mut reader = Self {
             walk: Walk::new(log, anchors, max_chunk, tools)
                 .keeping_bytes(context.damage.keeps_bytes()),
-            table: ChannelTable::new(context, declarations).with_hints(hints),
+            table: ChannelTable::new(context, declarations),
+            hints,
             batcher: Batcher::new(context.query.window()),
             context: context.clone(),
             input: path.to_string_lossy().into(),
@@ -117,7 +124,8 @@ impl RecordReader {
             is_after_footer: false,
             has_ended: false,
             is_chunked,
-            has_unverified: false,
+            summary_at: 0,
+            has_broken_summary: None,
             follows_chunk: false,
             is_start: split.start == 0,
             has_gap: false,
@@ -144,8 +152,11 @@ impl RecordReader {
 
     /// The next record that can be believed, from `from` on.
     fn search(&mut self, from: u64) -> Result<u64, Error> {
-        let table = &self.table;
-        let has_channel: &dyn Fn(u16) -> bool = &|id| table.has_channel(id);
+        let (table, hints) = (&self.table, &self.hints);
+        // What is found may be where they count.
+        let is_hinted =
+            |id| hints.as_ref().is_some_and(|(_, hints)| hints.channels.contains_key(&id));
+        let has_channel: &dyn Fn(u16) -> bool = &|id| table.has_channel(id) || is_hinted(id);
         let is_channel = (!self.is_chunked).then_some(has_channel);
         self.walk.search(from, is_channel)
     }
@@ -154,7 +165,7 @@ impl RecordReader {
     fn recover(&mut self, at: u64, from: u64, reason: &str) -> Result<(), Error> {
         let next = self.search(from)?.max(at);
         self.report(at, next - at, reason);
-        self.doubt_channels(next - at);
+        self.doubt_channels();
         self.at = next;
         Ok(())
     }
@@ -167,7 +178,7 @@ impl RecordReader {
             return self.recover(at, at + 1, reason);
         }
         self.report(at, end - at, reason);
-        self.doubt_channels(end - at);
+        self.doubt_channels();
         self.at = end;
         Ok(())
     }
@@ -186,6 +197,9 @@ impl RecordReader {
         }
         if self.walk.is_anchor(at) {
             self.table.start_chunk();
+        }
+        if let Some((_, hints)) = self.hints.take_if(|(from, _)| *from <= at) {
+            self.table.add_hints(hints);
         }
         self.walk.forget(at);
         let is_start = std::mem::take(&mut self.is_start);
@@ -258,12 +272,11 @@ impl RecordReader {
         }
         match head.opcode {
             op::CHUNK => {
-                self.is_summary = false;
-                self.report_held();
+                self.leave_summary();
                 return self.read_chunk(at, head, end);
             }
-            op::DATA_END
-            | op::CHUNK_INDEX
+            op::DATA_END => (self.is_summary, self.summary_at) = (true, end),
+            op::CHUNK_INDEX
             | op::ATTACHMENT_INDEX
             | op::STATISTICS
             | op::METADATA_INDEX
@@ -306,9 +319,8 @@ impl RecordReader {
 
     /// Reads a message or a declaration outside of chunks.
     fn read_content(&mut self, at: u64, head: Head) -> Result<(), Error> {
-        self.is_summary = false;
         if head.opcode == op::MESSAGE {
-            self.report_held();
+            self.leave_summary();
         }
         let read = if head.len > self.max_chunk.0 {
             Err(self.too_long(head))
@@ -321,10 +333,7 @@ impl RecordReader {
                     Err("a Message record looks like a Channel record".to_owned())
                 }
                 op::MESSAGE => self.batcher.add(&mut self.table, &block, start, len)?,
-                opcode => {
-                    self.has_unverified = true;
-                    self.table.declare(opcode, content)
-                }
+                opcode => self.table.declare(opcode, content),
             }
         };
         match read {

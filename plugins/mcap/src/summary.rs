@@ -51,6 +51,8 @@ pub(crate) struct Summary {
     pub(crate) has_crc: bool,
     /// Whether it is not where the footer says.
     pub(crate) is_misplaced: bool,
+    /// Where its file may begin at the earliest, if no bytes were added to that.
+    pub(crate) file_from: u64,
 }
 
 /// What is at the end of a file.
@@ -111,22 +113,28 @@ impl FileEnd {
             Some(place + head.record_len() as usize)
         });
         for place in ends.take(MAX_TRIES) {
-            let rest = bytes.get(place..).filter(|rest| !rest.is_empty());
-            let found = rest.map(|rest| Self::parse(from + place as u64, rest, footer));
-            if let Some(Self::Summary(mut summary)) = found {
-                let named = RecordFields(footer.get(HEAD as usize..).unwrap_or_default()).u64();
-                let shift = summary.start.saturating_sub(named.unwrap_or_default());
+            let rest = bytes.get(place..).unwrap_or_default();
+            if let Some(summary) = Self::parse_misplaced(from + place as u64, rest, footer) {
                 let mut first = [0; MAGIC.len()];
-                let read = log.read_at(shift, &mut first)?;
+                let read = log.read_at(summary.file_from, &mut first)?;
                 // Of a file that was appended to another, positions count from its own start.
-                if shift > 0 && first.get(..read) == Some(&MAGIC[..]) {
+                if summary.file_from > 0 && first.get(..read) == Some(&MAGIC[..]) {
                     break;
                 }
-                summary.is_misplaced = true;
                 return Ok(Self::Summary(summary));
             }
         }
         Ok(Self::Broken(why))
+    }
+
+    /// The summary that starts at `start`, which is not where this footer record says; `None` if
+    /// there is none.
+    pub(crate) fn parse_misplaced(start: u64, bytes: &[u8], footer: &[u8]) -> Option<Box<Summary>> {
+        let Self::Summary(mut summary) = Self::parse(start, bytes, footer) else { return None };
+        let named = RecordFields(footer.get(HEAD as usize..).unwrap_or_default()).u64();
+        summary.is_misplaced = true;
+        summary.file_from = start.saturating_sub(named.unwrap_or_default());
+        (!bytes.is_empty()).then_some(summary)
     }
 
     /// The summary, if it is intact.

@@ -17,6 +17,10 @@ const BY_HINTS: &str = "messages whose declarations are damaged are read by the 
                         incomplete, has no checksum, or is not where the footer says: their \
                         channels may be wrong";
 
+/// What is wrong with messages that had channels of a file behind them.
+const OF_THE_LAST_FILE: &str = "another file begins: messages before it, whose declarations are \
+                                damaged, were read by the summary of the last one";
+
 /// What is wrong if a summary differs from the file.
 pub(crate) fn declared_otherwise(kind: &str, id: u16) -> String {
     format!("the summary declares {kind} {id} otherwise than the data before it")
@@ -116,9 +120,11 @@ impl ChannelTable {
         }
     }
 
-    /// With declarations that may be wrong.
-    pub(crate) fn with_hints(self, hints: Option<Arc<Declarations>>) -> Self {
-        Self { hints, ..self }
+    /// Adds declarations that may be wrong.
+    pub(crate) fn add_hints(&mut self, hints: Arc<Declarations>) {
+        self.hints = Some(hints);
+        let undeclared = self.slots.iter_mut().filter(|slot| **slot == Some(Slot::Undeclared));
+        undeclared.for_each(|slot| *slot = None);
     }
 
     /// Forgets what was met on the way, if the summary has the channels of the whole file: then
@@ -139,11 +145,13 @@ impl ChannelTable {
     }
 
     /// Forgets everything: another file follows in the same input. What the summary says counts
-    /// again where it lists a chunk.
+    /// again where it lists a chunk. One that may be wrong is of the last file.
     pub(crate) fn start_file(&mut self) {
         let set_aside = self.summary.take().or(self.set_aside.take());
-        let contradiction = self.contradiction.take();
-        *self = Self { set_aside, contradiction, ..Self::new(&self.context, None) };
+        let used_hints = || self.has_used_hints.then(|| OF_THE_LAST_FILE.to_owned());
+        let contradiction = self.contradiction.take().or_else(used_hints);
+        let hints = self.hints.take();
+        *self = Self { set_aside, contradiction, hints, ..Self::new(&self.context, None) };
     }
 
     /// Damage is here: channels are only likely until they are declared again.
@@ -154,11 +162,6 @@ impl ChannelTable {
                 *slot = None;
             }
         }
-    }
-
-    /// Whether damage precedes, so that a summary may tell of another file.
-    pub(crate) fn has_damage(&self) -> bool {
-        self.before_damage.has_damage()
     }
 
     /// Whether messages behind damage had channels that only what precedes it declares: at the end

@@ -204,8 +204,9 @@ impl Walk {
 
     /// Whether reading the record at `at` would wait for more of a stream.
     pub(crate) fn would_wait(&mut self, mut at: u64) -> Result<bool, Error> {
-        // Outside of chunks, a record is believed once the next one of a known kind is there.
-        for number in 0..=MAX_UNKNOWN {
+        // Outside of chunks, a record is believed once the next one of a known kind is there, or
+        // one more of unknown kinds than may precede it.
+        for number in 0..=MAX_UNKNOWN + 1 {
             if self.awaits(at.saturating_add(LOOK as u64 - 1))? {
                 return Ok(true);
             }
@@ -432,17 +433,21 @@ impl Walk {
         Ok(if may_end && self.leads_on(exact, CHAIN)? { exact } else { end })
     }
 
-    /// Whether records lead from here to the end of the file, even in a chunk, or on by so many.
+    /// Whether records lead from here to the end of the file, even in a chunk, or on by so many of
+    /// known kinds.
     fn leads_on(&mut self, mut at: u64, chain: u32) -> Result<bool, Error> {
-        for _ in 0..chain {
+        let (mut known, mut unknown) = (0, 0);
+        while known < chain {
             match self.examine(at)? {
                 FoundAt::End | FoundAt::Magic => return Ok(true),
                 FoundAt::Cut(head) if head.opcode == op::CHUNK => return Ok(may_be_cut(head)),
                 // What is behind an attachment of any length is not waited for.
                 FoundAt::Record(head) if self.is_too_long(head) => return Ok(false),
-                FoundAt::Record(head) if min_len(head.opcode).is_some() => {
+                FoundAt::Record(head) => {
+                    let is_known = min_len(head.opcode).is_some();
+                    (known, unknown) = if is_known { (known + 1, 0) } else { (known, unknown + 1) };
                     let end = at.saturating_add(head.record_len());
-                    if self.before_anchor(at, end) < end {
+                    if unknown > MAX_UNKNOWN || self.before_anchor(at, end) < end {
                         return Ok(false);
                     }
                     at = end;

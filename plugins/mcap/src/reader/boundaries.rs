@@ -4,22 +4,19 @@
 #![warn(clippy::indexing_slicing)]
 
 use std::path::Path;
-use std::sync::Arc;
 
 use sluice_kit::gap::{self, GapEnd};
 use sluice_model::Error;
 
 use super::RecordReader;
-use crate::index::FileIndex;
 use crate::inspect::{NO_FOOTER, not_an_mcap_file};
-use crate::summary::FileEnd;
-use crate::wire::{HEAD, Head, MAGIC};
+use crate::summary::{FOOTER_RECORD, FileEnd, MAX_SUMMARY};
+use crate::walk::FoundAt;
+use crate::wire::{Head, MAGIC, op};
 
 /// The note about channels that may be those of another file.
 const UNSURE: &str = "messages behind damage have channels that are declared only before it: if \
                       another file began in there, they are wrong";
-/// The least bytes at the start of a file that tell that it is another one.
-const MIN_START: u64 = MAGIC.len() as u64 + HEAD;
 
 impl RecordReader {
     /// Reads the first bytes of a file. `Err` if it has another format.
@@ -63,7 +60,7 @@ impl RecordReader {
             }
             return Ok(false);
         };
-        self.doubt_channels(u64::MAX);
+        self.doubt_channels();
         (self.has_gap, self.is_after_footer, self.follows_chunk) = (true, false, false);
         let resume = |reader: &mut Self| reader.walk.resume();
         let end = gap::pass_gap(self, at, resume, |reader, from| {
@@ -76,11 +73,9 @@ impl RecordReader {
         Ok(end.is_found)
     }
 
-    /// Takes note of damage of this length: another file may have begun in it.
-    pub(super) fn doubt_channels(&mut self, len: u64) {
-        if len < MIN_START {
-            return;
-        }
+    /// Takes note of damage: another file may have begun in it. However short it is, any number of
+    /// bytes may be missing there.
+    pub(super) fn doubt_channels(&mut self) {
         // Whatever follows the messages of a file may belong to another one.
         if self.is_summary {
             self.start_file();
@@ -89,8 +84,12 @@ impl RecordReader {
         self.table.pass_damage();
     }
 
-    /// Takes note of a message behind damage in a summary: what was declared is of another file.
-    pub(super) fn report_held(&mut self) {
+    /// Takes note of messages, which no summary has: those behind one are of another file, and so
+    /// is what was declared behind damage in one.
+    pub(super) fn leave_summary(&mut self) {
+        if std::mem::take(&mut self.is_summary) {
+            self.table.pass_damage();
+        }
         self.may_be_summary = false;
         if let Some((at, len, reason)) = self.held_report.take() {
             self.report(at, len, reason);
@@ -102,7 +101,7 @@ impl RecordReader {
         self.note_unsure_messages();
         (self.is_summary, self.is_start, self.is_chunked) = (false, true, false);
         (self.may_be_summary, self.held_report) = (false, None);
-        self.has_unverified = false;
+        self.has_broken_summary = None;
         self.table.start_file();
         // Positions are those of the first file.
         self.checks = None;
@@ -123,25 +122,53 @@ impl RecordReader {
         self.at = at + MAGIC.len() as u64;
     }
 
-    /// Compares a declaration in the summary with what was declared, if that was before damage, or
-    /// has no checksum. A summary that is known to be wrong is not compared with the latter.
+    /// Compares a declaration in the summary with what was declared. If they differ, the latter is
+    /// wrong and has no checksum, or bytes are missing in which another file began.
     pub(super) fn compare_summary(&mut self, at: u64, head: Head) -> Result<(), Error> {
-        let is_broken = |index: &Arc<FileIndex>| matches!(index.end, FileEnd::Broken(_));
-        let is_unsure = self.has_unverified && !self.index.as_ref().is_some_and(is_broken);
-        if !is_unsure && !self.table.has_damage() || head.len > self.max_chunk.0 {
+        if head.len > self.max_chunk.0 {
             return Ok(());
         }
         let content = self.content(at, head.record_len())?;
         let compared = self.table.compare_summary(head.opcode, &content);
         // Whoever compares the whole file with its summary says so.
         if let Err(reason) = compared
-            && is_unsure
             && self.checks.is_none()
+            && !self.has_broken_summary(at)?
         {
             let reason = format!("{reason}: its messages may be wrong");
             self.report(at, head.record_len(), reason);
         }
         Ok(())
+    }
+
+    /// Whether the summary of this file, of which a record is at `at`, is wrong by its checksum.
+    /// That of a stream is behind it.
+    fn has_broken_summary(&mut self, at: u64) -> Result<bool, Error> {
+        if !self.walk.is_seekable() {
+            return Ok(false);
+        }
+        if let Some(known) = self.has_broken_summary {
+            return Ok(known);
+        }
+        let (start, mut end) = (self.summary_at, at);
+        let is_broken = loop {
+            match self.walk.place(end)? {
+                FoundAt::Garbage(_) => break true,
+                _ if end - start > MAX_SUMMARY => break true,
+                FoundAt::Record(head) if head.opcode == op::FOOTER => {
+                    let summary = self.walk.read(start, end - start)?;
+                    let footer = self.walk.read(end, FOOTER_RECORD)?;
+                    let parsed = FileEnd::parse(start, &summary, &footer);
+                    break matches!(parsed, FileEnd::Broken(_));
+                }
+                FoundAt::Record(head) if matches!(head.opcode, op::CHUNK | op::MESSAGE) => {
+                    break false;
+                }
+                FoundAt::Record(head) => end = end.saturating_add(head.record_len()),
+                _ => break false,
+            }
+        };
+        Ok(*self.has_broken_summary.insert(is_broken))
     }
 }
 

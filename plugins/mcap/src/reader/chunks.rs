@@ -38,7 +38,7 @@ impl RecordReader {
         }
         if len > self.longest_chunk() {
             self.report(at, len, self.too_long(head));
-            self.doubt_channels(len);
+            self.doubt_channels();
             self.at = end;
             return Ok(());
         }
@@ -67,7 +67,6 @@ impl RecordReader {
                 let behind = if added > chunk.content_len() { added } else { 0 };
                 let place = ChunkPlace { at, len: len - behind, behind, records };
                 let no_crc = NoCrc::of_chunk(&chunk);
-                self.has_unverified |= no_crc.is_some();
                 self.chunk = Some((Unit::new(plain, no_crc), place));
                 Ok(())
             }
@@ -75,7 +74,7 @@ impl RecordReader {
                 self.report(at, len, format!("a chunk cannot be read: {reason}"));
                 // Its records end before it does: its length may be wrong.
                 if chunk.content_len() < head.len {
-                    self.doubt_channels(len);
+                    self.doubt_channels();
                 }
                 self.at = end;
                 Ok(())
@@ -108,7 +107,7 @@ impl RecordReader {
         let chunk = ChunkHead::parse(&content).filter(|_| next >= end);
         let Some(chunk) = chunk else {
             self.report(at, next - at, reason);
-            self.doubt_channels(next - at);
+            self.doubt_channels();
             return Ok(());
         };
         let (blocks, max) = (&self.context.blocks, self.max_chunk);

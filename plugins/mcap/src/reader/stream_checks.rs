@@ -65,14 +65,21 @@ impl StreamChecks {
         let (begin, bytes) = self.summary.take().unwrap_or((at, Vec::new()));
         let end = match summary_start(footer, at) {
             Ok(None) => return Ok(()),
-            Err(why) => FileEnd::Broken(why),
+            Err(why) => Some(FileEnd::Broken(why)),
             Ok(Some(start)) => {
                 let skipped = start.checked_sub(begin).and_then(|len| usize::try_from(len).ok());
-                // Without a record DataEnd, nothing tells where to begin.
-                let Some(summary) = skipped.and_then(|len| bytes.get(len..)) else { return Ok(()) };
-                FileEnd::parse(start, summary, footer)
+                let summary = skipped.and_then(|len| bytes.get(len..));
+                summary.map(|summary| FileEnd::parse(start, summary, footer))
             }
         };
+        let end = match end {
+            Some(FileEnd::Broken(_)) | None => {
+                FileEnd::parse_misplaced(begin, &bytes, footer).map(FileEnd::Summary).or(end)
+            }
+            end => end,
+        };
+        // Without a record DataEnd, nothing tells where to begin.
+        let Some(end) = end else { return Ok(()) };
         let len = at + FOOTER_RECORD + MAGIC.len() as u64;
         let recount = std::mem::take(&mut self.recount);
         let index = FileIndex::of_stream(len, end, |entry| recount.has_chunk(entry))?;

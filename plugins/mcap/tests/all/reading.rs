@@ -1,16 +1,10 @@
 //! What the source makes of unusual files.
 
-use std::io::Write;
-use std::process::Command;
-use std::sync::{Arc, mpsc};
-use std::time::Duration;
-use std::{fs, thread};
+use std::sync::Arc;
 
 use sluice_kit::InputFaults;
 use sluice_kit::contract::{frames, gather, gather_with};
-use sluice_model::{
-    ChannelQuery, Pattern, Patterns, Query, ReadContext, Registry, Split, SplitStart,
-};
+use sluice_model::{ChannelQuery, Pattern, Patterns, Query, ReadContext, Registry, Split};
 
 use crate::kit::{
     Folder, MAGIC, channel, chunk, chunk_with, end, event, fields, header, message, read, schema,
@@ -443,46 +437,4 @@ fn what_looks_like_the_start_of_a_file_is_the_same_in_every_split() {
         at += len;
     }
     assert!(changed > 3);
-}
-
-#[test]
-fn messages_of_a_slow_stream_do_not_wait_for_those_that_have_not_come() {
-    let folder = tempfile::tempdir().unwrap();
-    let pipe = folder.path().join("pipe.mcap");
-    let made = Command::new("mkfifo").arg(&pipe).status();
-    if !made.is_ok_and(|made| made.success()) {
-        eprintln!("skipped: a named pipe: there is no mkfifo");
-        return;
-    }
-    let messages = |times: std::ops::Range<u64>| -> Vec<u8> {
-        times.flat_map(|n| message(1, n as u32, n, &[7; 100])).collect()
-    };
-    let first = [front(), messages(0..10)].concat();
-    // The last record that has come is cut.
-    let (second, third) = (messages(10..20), [chunk_of(20..25), end()].concat());
-    let (cut, rest) = second.split_at(130);
-    let (start, rest) = ([&first, cut].concat(), [rest, &third].concat());
-    let (has_read, may_write) = mpsc::channel();
-    let writer = pipe.clone();
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            let mut pipe = fs::OpenOptions::new().write(true).open(writer).unwrap();
-            pipe.write_all(&start).unwrap();
-            // Long enough for any machine: it is waited for only if the reader waits, too.
-            let is_in_time = may_write.recv_timeout(Duration::from_secs(30)).is_ok();
-            pipe.write_all(&rest).unwrap();
-            assert!(is_in_time, "the messages waited for those behind them");
-        });
-        let (source, context) = (source(&pipe), ReadContext::standalone("test"));
-        let splits = source.splits(u64::MAX, &context.query).unwrap();
-        let mut reader = source.read(&splits[0], SplitStart::At(0), &context).unwrap();
-        let mut times = reader.next_batch().unwrap().unwrap().timestamps().to_vec();
-        assert!((9..=11).contains(&times.len()), "{times:?}");
-        has_read.send(()).unwrap();
-        while let Some(batch) = reader.next_batch().unwrap() {
-            times.extend(batch.timestamps());
-        }
-        assert_eq!(times, (0..25).collect::<Vec<i64>>());
-        assert_eq!(context.damage.take(), []);
-    });
 }

@@ -158,6 +158,24 @@ fn any_number_of_records_of_unknown_kinds_may_follow_a_message() {
     }
 }
 
+#[test]
+fn records_of_unknown_kinds_between_messages_behind_damage_are_passed() {
+    for (kind, count) in [(0x90, 1), (0x90, 4), (0x70, 1), (0x70, 4)] {
+        let unknown = fields().raw(&[0x31; 7]).record(kind).repeat(count);
+        let messages = (0..COUNT).map(message_at);
+        let records: Vec<u8> =
+            messages.flat_map(|message| [message, unknown.clone()].concat()).collect();
+        let at = front().len() + records.len() / COUNT as usize * 7;
+        let mut file = [front(), records, end()].concat();
+        // A length that leads nowhere.
+        file[at + 1] ^= 0x80;
+        for found in [read(&file), read_stream(&file)] {
+            assert_eq!(numbers(&found), all_but(7), "{kind:x} {count}: {:?}", found.damage);
+            assert_eq!(found.damage.len(), 1, "{kind:x} {count}: {:?}", found.damage);
+        }
+    }
+}
+
 /// A record of this kind with the fields of a message.
 fn like_message(kind: u8, n: u64) -> Vec<u8> {
     fields().u16(1).u32(n as u32).u64(START + n).u64(0).raw(b"note").record(kind)

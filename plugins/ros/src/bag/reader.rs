@@ -134,7 +134,7 @@ impl BagReader {
         if !self.window.was_stopped() || self.window.reaches(next.saturating_add(1))? {
             self.report(at, next - at, reason);
         }
-        self.doubt_connections(at, next - at);
+        self.doubt_connections(at);
         self.at = next;
         Ok(())
     }
@@ -177,9 +177,9 @@ impl BagReader {
             FoundAt::Record(record) => record,
         };
         if let RecordHeader::Chunk { compression, plain_len } = record.header {
+            self.leave_summary();
             self.chunks_found = self.chunks_found.saturating_add(1);
             self.last_chunk_end = at.saturating_add(record.len());
-            self.is_summary = false;
             self.window.set_packed(compression != BagCompression::None);
             let is_excess = self.index_at > 0 && self.chunks_found > self.chunks_expected;
             if is_excess && self.connections.are_unsure() {
@@ -211,6 +211,7 @@ impl BagReader {
         self.at = next;
         let declared = match record.header {
             RecordHeader::Message { connection, time } => {
+                self.leave_summary();
                 let data = self.data(at, &record)?;
                 return self.add_loose(at, connection, time, data);
             }

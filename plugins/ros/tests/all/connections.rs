@@ -110,3 +110,60 @@ fn messages_of_a_bag_whose_start_is_overwritten_do_not_have_the_connections_of_t
     let second_message = bytes.len() - messages.len() / 2;
     assert_eq!(places, [first.len(), behind, second_message].map(|at| at as u64));
 }
+
+/// Where the records of a bag begin, behind the magic bytes, and the length of the bag.
+fn bounds(bag: &[u8]) -> Vec<usize> {
+    let len = |at: usize| u32::from_le_bytes(bag[at..at + 4].try_into().unwrap()) as usize + 4;
+    let mut all = vec![b"#ROSBAG V2.0\n".len()];
+    while let Some(at) = all.last().copied().filter(|at| *at < bag.len()) {
+        let data_at = at + len(at);
+        all.push(data_at + len(data_at));
+    }
+    all
+}
+
+/// The end of the first bag and the start of the second one are missing, and few bytes are left of
+/// the records that are cut.
+#[test]
+fn no_message_silently_has_the_connection_of_a_bag_whose_end_is_missing() {
+    let both = two_bags();
+    let (first, second) = both.split_at(both.len() / 2);
+    let (firsts, seconds) = (bounds(first), bounds(second));
+    // Messages in chunks, too, whose length is then wrong.
+    let messages: Vec<usize> = records(second, 2);
+    let mut told = 0;
+    for from in firsts.iter().step_by(2) {
+        for to in seconds.iter().step_by(2).chain(messages.iter().step_by(3)) {
+            for (before, behind) in [(0, 0), (9, 0), (0, 9), (20, 50)] {
+                let from = first.len().min(from + before);
+                let whole = [&first[..from], &second[to - behind.min(*to)..]].concat();
+                let (found, notes) = bags::read_noted("a.bag", &whole);
+                told += usize::from(is_wrong_and_told(&found, &notes));
+                // Without its end, only damage tells.
+                if (before, behind) != (0, 0) && *to < index(second) {
+                    let len = whole.len() - (second.len() - index(second));
+                    let (found, notes) = bags::read_noted("a.bag", &whole[..len]);
+                    told += usize::from(is_wrong_and_told(&found, &notes));
+                }
+            }
+        }
+    }
+    assert!(told > 10, "{told}");
+}
+
+#[test]
+fn bytes_that_were_added_in_the_last_chunk_lose_only_the_message_before_them() {
+    let bag = bag("bag-one-chunk");
+    let all = read(&bag).0;
+    let messages = records(&bag, 2);
+    // No connection is declared between the last ones.
+    for (number, at) in messages.iter().enumerate().skip(messages.len() - 6) {
+        let mut expected = all.clone();
+        expected.remove(number - 1);
+        for added in [1, 20, 60, 76, 77, 100, 400] {
+            let bytes = [&bag[..*at], &vec![0xff; added], &bag[*at..]].concat();
+            let (found, damage) = read(&bytes);
+            assert_eq!((&found, damage), (&expected, 2), "{added} bytes before message {number}");
+        }
+    }
+}

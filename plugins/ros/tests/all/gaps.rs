@@ -185,7 +185,9 @@ pub(crate) fn is_wrong_and_told(found: &SourceContents, notes: &[String]) -> boo
         let is_second = event.timestamp >= 1_700_000_001_000_000_000;
         event.channel == if is_second { "/chatter" } else { "/Chatter" }
     });
-    let is_told = found.damage.iter().any(|(.., why)| why.contains("another bag"))
+    let is_contradiction =
+        |why: &str| ["another bag", "is declared again"].iter().any(|what| why.contains(what));
+    let is_told = found.damage.iter().any(|(.., why)| is_contradiction(why))
         || notes.iter().any(|what| what.contains("declared only before"));
     assert!(is_told || !is_wrong, "{:?}", found.damage);
     is_wrong

@@ -15,8 +15,6 @@ use crate::bag::wire::{BagCompression, MAGIC};
 /// The note about connections that may be those of another bag.
 const UNSURE: &str = "messages behind damage have connections that are declared only before it: if \
                       another bag began in there, they are wrong";
-/// The least bytes at the start of a bag that tell that it is another one: any head is longer.
-const MIN_START: u64 = MAGIC.len() as u64 + 64;
 
 impl BagReader {
     /// `Err` if the file has another format.
@@ -87,26 +85,30 @@ impl BagReader {
             Ok(GapEnd { at: reader.at, is_found })
         })?;
         self.report(at, end.at - at, reason);
-        self.doubt_connections(at, u64::MAX);
+        self.doubt_connections(at);
         // Chunks may be missing, and positions are not those that the head says.
         self.has_gap = true;
         Ok(end.is_found)
     }
 
-    /// Takes note of damage of this length at `at`: another bag may have begun in it.
-    pub(super) fn doubt_connections(&mut self, at: u64, len: u64) {
-        if len < MIN_START {
-            return;
-        }
+    /// Takes note of damage at `at`: another bag may have begun in it. However short it is, any
+    /// number of bytes may be missing there.
+    pub(super) fn doubt_connections(&mut self, at: u64) {
         // Whatever follows the messages of a bag belongs to another one.
         let has_all_chunks = self.index_at > 0
             && self.chunks_found >= self.chunks_expected
             && at >= self.last_chunk_end;
-        if self.is_summary || has_all_chunks {
+        self.is_summary |= has_all_chunks;
+        self.leave_summary();
+        self.connections.pass_damage();
+    }
+
+    /// Takes note of what follows the description of the chunks: it is of another bag.
+    pub(super) fn leave_summary(&mut self) {
+        if self.is_summary {
             self.start_bag();
             self.declaring = None;
         }
-        self.connections.pass_damage();
     }
 
     /// Whether the bag ends at `at`, between two chunks that its head says it has. Not if there is
