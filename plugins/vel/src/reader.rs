@@ -185,7 +185,7 @@ impl Framing for VelFraming {
         }
         match start::messages_start(log, &self.rules)? {
             Some(body) => Ok(Some(body)),
-            None => scan::find(log, range.start.max(HEAD_LEN as u64)..range.end, &self.rules),
+            None => scan::find(log, range.start.max(start::FIRST_MESSAGE)..range.end, &self.rules),
         }
     }
 

@@ -17,13 +17,13 @@
 //! | 2 | fewer than 4 bytes, or than the size claims | damage: cut off |
 //! | | a size below 17 or above [`Rules::max_message`] | damage |
 //! | 3 | a message begins inside its payload, where its layout ends | damage up to there |
-//! | 4 | another marker than `0x31`; confirmed | **deleted**: damage of this message, or an event with `deleted = "keep"` |
-//! | | another marker; not confirmed | damage |
+//! | 4 | another marker than `0x31`; confirmed, of a known type or with a version from 0 to 65535 and a time | **deleted**: damage of this message, or an event with `deleted = "keep"` |
+//! | | any other with another marker | damage |
 //! | 5 | an invalid time; confirmed | damage of this message |
 //! | | an invalid time; not confirmed | damage |
 //! | 6 | confirmed | **message** |
 //! | | not confirmed, and its payload contradicts its size | damage |
-//! | | not confirmed, its layout is unknown, and a message in it contradicts its size | damage |
+//! | | not confirmed, and a message in it contradicts its size | damage |
 //! | | not confirmed, and nothing contradicts its size | **message**, with damage after it |
 //! | 7 | other damage extends to | the next plausible message, or the end of the file |
 //! | | with `after_damage = "stop"`, all damage but that of rules 4 and 5 that is confirmed, to | the end of the file |
@@ -32,14 +32,15 @@
 //! 21 bytes with a possible size, the end mark, or a header with a possible size, the marker and a
 //! time. Deleted messages are skipped as long as they end within 16 MiB, and four in a row confirm,
 //! too. A message of a known type and version is also confirmed if its payload ends exactly where
-//! its layout says.
+//! its layout says, unless a message in it contradicts that: its lengths stay as they were where
+//! bytes are missing, and then cover what follows.
 //!
 //! A payload *contradicts* its size if its known layout ends elsewhere. That alone is no damage of
 //! a confirmed message: what follows shows that its size is right, and its payload is passed on.
 //! But if a message begins where the layout ends, that is where this message ends: one that is
 //! plausible, that leads exactly to the end that the size claims, or that was deleted and is of a
-//! known type. A message inside contradicts the size of the one around it, whose layout is unknown,
-//! if it is plausible and ends outside; so do 64 plausible messages inside.
+//! known type. A message inside contradicts the size of the one around it, whose layout is unknown
+//! or ends with it, if it is plausible and ends outside; so do 64 plausible messages inside.
 //!
 //! # What is plausible after damage
 //!
@@ -59,7 +60,7 @@
 //!
 //! Linear in the damage and in what follows an erased block. A candidate is a byte `0x31` after a
 //! possible size, and costs at most five headers and four counts, at most 16 MiB after its own end:
-//! a stream has to buffer all that is in between. Only an unconfirmed message of unknown layout is
+//! a stream has to buffer all that is in between. Only a message that nothing valid follows is
 //! searched inside, until 64 plausible messages are found, so no byte is searched by more than 65
 //! of them. No allocation depends on a length in the log: a search holds one window of up to 64
 //! KiB.
@@ -68,7 +69,7 @@
 
 use std::ops::Range;
 
-use sluice_kit::window::{ReadAt, Search, bytes_from};
+use sluice_kit::window::{ReadAt, bytes_from};
 use sluice_model::Error;
 
 use crate::hash::is_built_in;
@@ -76,7 +77,10 @@ use crate::layout::{PayloadFit, may_end, payload_fit};
 use crate::rules::{AfterDamage, DeletedMessages, Rules};
 use crate::wire::{END_MARK, HEADER_LEN, MARKER, MIN_SIZE, MessageHeader, SIZE_LEN};
 
+mod candidates;
 mod damage;
+
+use candidates::CandidateSearch;
 
 pub use damage::MessageDamage;
 
@@ -261,7 +265,16 @@ fn check_message(
             AfterDamage::Stop => MessageCheck::Resync(reason),
         });
     }
-    let is_confirmed = fit == PayloadFit::Exact || is_followed(log, end, rules)?;
+    let is_followed = is_followed(log, end, rules)?;
+    let inner = match fit {
+        PayloadFit::TooLong { .. } | PayloadFit::TooShort => None,
+        // Lengths in a payload are still right where a part of it is missing.
+        _ if !is_followed && (fit == PayloadFit::Exact || rules.is_sound(header)) => {
+            contradiction(log, pos..end, rules)?
+        }
+        _ => None,
+    };
+    let is_confirmed = is_followed || (fit == PayloadFit::Exact && inner.is_none());
     let skip_or_resync = |reason| match is_confirmed {
         true => MessageCheck::Skip { end, reason },
         false => MessageCheck::Resync(reason),
@@ -269,7 +282,8 @@ fn check_message(
     let bad_time = rules.time(header.ms).is_none().then_some(MessageDamage::Time(header.ms));
     if header.marker != MARKER {
         let marker = header.marker;
-        return Ok(match (is_confirmed, bad_time, rules.deleted) {
+        let is_deleted = is_confirmed && may_be_deleted(header, rules);
+        return Ok(match (is_deleted, bad_time, rules.deleted) {
             (false, ..) => MessageCheck::Resync(MessageDamage::Marker(marker)),
             (true, _, DeletedMessages::Skip) => skip_or_resync(MessageDamage::Deleted(marker)),
             (true, Some(reason), DeletedMessages::Keep) => skip_or_resync(reason),
@@ -279,16 +293,14 @@ fn check_message(
     if let Some(reason) = bad_time {
         return Ok(skip_or_resync(reason));
     }
-    if is_confirmed {
-        return Ok(MessageCheck::Valid);
-    }
-    if matches!(fit, PayloadFit::TooLong { .. } | PayloadFit::TooShort) {
-        return Ok(MessageCheck::Resync(MessageDamage::Payload(size)));
-    }
-    let at = contradiction(log, pos..end, rules)?;
-    Ok(at.map_or(MessageCheck::Valid, |at| {
-        MessageCheck::Resync(MessageDamage::Contradicted { size, at })
-    }))
+    Ok(match (fit, inner) {
+        _ if is_confirmed => MessageCheck::Valid,
+        (PayloadFit::TooLong { .. } | PayloadFit::TooShort, _) => {
+            MessageCheck::Resync(MessageDamage::Payload(size))
+        }
+        (_, Some(at)) => MessageCheck::Resync(MessageDamage::Contradicted { size, at }),
+        (_, None) => MessageCheck::Valid,
+    })
 }
 
 /// Start of a message inside another, where the layout of that one ends.
@@ -320,7 +332,10 @@ fn is_followed(log: &mut dyn ReadAt, mut at: u64, rules: &Rules) -> Result<bool,
             PositionHeader::Message(header) if header.marker == MARKER => {
                 return Ok(rules.is_sound(&header));
             }
-            PositionHeader::Message(header) => at = end_of(at, &header),
+            PositionHeader::Message(header) if may_be_deleted(&header, rules) => {
+                at = end_of(at, &header);
+            }
+            PositionHeader::Message(_) => return Ok(false),
         }
         if at > limit || !reaches(log, at)? {
             return Ok(false);
@@ -432,6 +447,11 @@ fn is_known_type(
     Ok(rules.names.name(header.type_id).is_some())
 }
 
+/// Whether a header without the marker may be that of a deleted message.
+fn may_be_deleted(header: &MessageHeader, rules: &Rules) -> bool {
+    rules.names.name(header.type_id).is_some() || is_plausible(&undeleted(*header), rules)
+}
+
 /// Whether the type of a message, or what follows it, shows that it is one.
 fn is_recognized(
     log: &mut dyn ReadAt,
@@ -472,37 +492,4 @@ fn starts_chain(
         }
     }
     Ok(true)
-}
-
-/// Searches a range for positions where a message may start, front to back: with a possible size
-/// before a marker.
-struct CandidateSearch {
-    search: Search,
-    max_message: u64,
-}
-
-impl CandidateSearch {
-    fn new(range: Range<u64>, rules: &Rules) -> Self {
-        Self { search: Search::new(range, SIZE_LEN), max_message: rules.max_message }
-    }
-
-    /// The next candidate.
-    fn next(&mut self, log: &mut dyn ReadAt) -> Result<Option<u64>, Error> {
-        self.search.next(log, |bytes| find_candidate(bytes, self.max_message))
-    }
-}
-
-/// The first candidate in these bytes, and how many of them have then been searched.
-fn find_candidate(bytes: &[u8], max_message: u64) -> Option<(usize, usize)> {
-    let mut at = 0;
-    loop {
-        let rest = bytes.get(at..)?;
-        at += memchr::memchr(MARKER, rest.get(SIZE_LEN..)?)?;
-        let (size, _) = bytes.get(at..)?.split_first_chunk()?;
-        let size = u32::from_le_bytes(*size);
-        if size >= MIN_SIZE && u64::from(size) <= max_message {
-            return Some((at, at + 1));
-        }
-        at += 1;
-    }
 }

@@ -12,6 +12,9 @@ use crate::wire::{ENTRY_LEN, FileHead, HEAD_LEN, MAGIC, UNUSED, VERSION};
 /// Most index entries accepted: half a year of seconds.
 pub(crate) const MAX_ENTRIES: u32 = 1 << 24;
 
+/// Where the first message may start, if bytes of the head are missing.
+pub(crate) const FIRST_MESSAGE: u64 = MAGIC.len() as u64;
+
 /// How a file starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileStart {
@@ -128,11 +131,11 @@ fn index_hides_messages(
     rules: &Rules,
 ) -> Result<bool, Error> {
     let is_right = plausible_end(log, head.body(), rules)?.is_some();
-    Ok(!is_right && find(log, HEAD_LEN as u64..head.body(), rules)?.is_some())
+    Ok(!is_right && find(log, FIRST_MESSAGE..head.body(), rules)?.is_some())
 }
 
 fn damaged_start(log: &mut dyn ReadAt, reason: String, rules: &Rules) -> Result<FileStart, Error> {
-    let end = resume_position(log, HEAD_LEN as u64, rules)?;
+    let end = resume_position(log, FIRST_MESSAGE, rules)?;
     Ok(FileStart::Damaged { end, reason })
 }
 

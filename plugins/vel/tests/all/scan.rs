@@ -166,6 +166,64 @@ fn a_message_is_kept_whose_layout_does_not_tell_that_it_swallows_others() {
     }
 }
 
+/// An image of a known layout with this content.
+fn image(ms: f64, content: &[u8]) -> Vec<u8> {
+    let len = (content.len() as u32).to_le_bytes();
+    message(simple_hash(b"ImageM"), 102, ms, &[&[0; 20][..], &len, content].concat())
+}
+
+#[test]
+fn bytes_missing_inside_a_message_do_not_cost_those_that_its_lengths_then_cover() {
+    for marker in [MARKER, 0x30] {
+        for messages in [2, 10, 70] {
+            let image = image(1.0, &[0xd8; 4000]);
+            let mut log: Vec<u8> =
+                [image.clone(), (2..99).flat_map(|n| imu(f64::from(n))).collect()].concat();
+            log[4] = marker;
+            // As many bytes as the messages and a part of the next one have.
+            let missing = messages * imu(0.0).len() + 3;
+            log.drain(50..50 + missing);
+            let own = (image.len() - missing) as u64;
+            let MessageScan::Damage { end, .. } = at(&log, 0) else { panic!("{:?}", at(&log, 0)) };
+            assert_eq!(end, own, "{messages} {marker:#x}");
+        }
+    }
+}
+
+#[test]
+fn a_message_with_a_log_inside_is_kept_where_another_follows_or_the_log_ends() {
+    let inner: Vec<u8> = (0..70).flat_map(|n| imu(f64::from(n))).collect();
+    for outer in [image(1.0, &inner), message(ODOMETRY, 7, 1.0, &inner)] {
+        for next in [imu(2.0), other(2.0), vec![0xff; 4], vec![]] {
+            let log = [outer.clone(), next].concat();
+            let MessageScan::Message { end, .. } = at(&log, 0) else { panic!("{:?}", at(&log, 0)) };
+            assert_eq!(end, outer.len() as u64);
+        }
+    }
+}
+
+#[test]
+fn bytes_that_lead_to_a_message_are_no_deleted_one_without_a_possible_time_and_version() {
+    let deleted = |version: i32, ms: f64| {
+        let mut message = message(0x6e65_5358, version, ms, b"payload");
+        message[4] = 0;
+        message
+    };
+    for (version, ms) in [(7, 1e99), (0x544d_5f73, 1.0)] {
+        let torn = deleted(version, ms);
+        let log = [torn.clone(), imu(2.0), imu(3.0)].concat();
+        let reason = MessageDamage::Marker(0);
+        assert_eq!(at(&log, 0), MessageScan::Damage { end: torn.len() as u64, reason });
+        // Nor do they confirm a message whose layout ends elsewhere.
+        let mut before = message(IMU_STATE, 102, 1.0, &[0; 40]);
+        let own = before.len() as u64;
+        before.extend(&log);
+        let reason = MessageDamage::Payload(57);
+        let end = own + torn.len() as u64;
+        assert_eq!(at(&before, 0), MessageScan::Damage { end, reason });
+    }
+}
+
 #[test]
 fn a_marker_that_nothing_confirms_is_no_deleted_message() {
     let mut log = [other(1.0), imu(2.0)].concat();
@@ -201,6 +259,20 @@ fn a_head_that_is_none_is_refused_or_damage() {
     assert_eq!(log(&file), FileStart::Sound { body: 12, head: FileHead::new(0) });
     file[4] = 3;
     assert!(matches!(log(&file), FileStart::Refused { at: 4, .. }));
+}
+
+#[test]
+fn bytes_missing_in_the_head_do_not_cost_the_first_message() {
+    for count in [1, 10] {
+        let messages: Vec<u8> = (0..count).flat_map(|n| imu(f64::from(n))).collect();
+        for missing in 1..=4 {
+            let head = FileHead::new(0).write();
+            let log = [&head[..12 - missing], &messages].concat();
+            let start = read_start(&mut &log[..], &rules()).unwrap();
+            let FileStart::Damaged { end, .. } = start else { panic!("{missing}: {start:?}") };
+            assert_eq!(end, 12 - missing as u64);
+        }
+    }
 }
 
 /// Nested messages that all end at one mark, far before the next message.
@@ -253,14 +325,24 @@ fn hostile_logs_cost_no_more_than_in_proportion_to_their_length() {
         let mut log = vec![9; len];
         for n in 0..count {
             // Each ends one byte before the one around it, in bytes that are no message.
-            let size = (len - n * step - n - 10 - 4) as u32;
+            let size = (len - n * step - n - 30 - 4) as u32;
             let mut head = message(type_id, version, 1.0, b"");
             head[..4].copy_from_slice(&size.to_le_bytes());
             log[n * step..n * step + 21].copy_from_slice(&head);
         }
         log
     };
+    // The same with numbers of ranges that agree with the sizes.
+    let mut counted = nested(LASER_DATA, 100, 27);
+    counted.extend([9; 3]);
+    for n in 0..count {
+        let size = (counted.len() - n * 28 - 34) as u32;
+        counted[n * 27..n * 27 + 4].copy_from_slice(&size.to_le_bytes());
+        counted[n * 27 + 21..n * 27 + 25].copy_from_slice(&((size - 21) / 4).to_le_bytes());
+    }
+    assert!(matches!(classify(&mut &counted[..], 0, &large), Ok(MessageScan::Damage { .. })));
     for (what, log) in [
+        ("nested, of an exact layout", counted),
         ("nested, of a given name", nested(ODOMETRY, 7, 21)),
         ("nested and far apart", nested(ODOMETRY, 7, 200)),
         ("nested, of a newer version", nested(LASER_DATA, 110, 30)),
