@@ -67,11 +67,11 @@ pub(crate) fn decide_config_count(facts: ConfigEvidence<'_>) -> (u64, bool) {
         return (count, left == Some(count));
     }
     match known {
+        Some(_) if facts.starts_with_object => (0, left == Some(0)),
         Some([count]) => match facts.by_name {
             Some(named) if left != Some(*count) => (named, left == Some(named)),
             _ => (*count, left == Some(*count)),
         },
-        Some(_) if facts.starts_with_object => (0, left == Some(0)),
         Some(counts) => decide_optional(counts, facts.lengths, left),
         None => decide_unknown(facts.lengths, left),
     }
@@ -198,6 +198,11 @@ mod tests {
             measured(ConfigEvidence { starts_with_object: true, ..evidence }, lengths)
         };
         assert_eq!([localise(5), localise(4)], [(0, true), (0, false)]);
+        let camera = |indexed| {
+            let evidence = facts(Dialect::B, "Camera", 5, indexed);
+            decide_config_count(ConfigEvidence { starts_with_object: true, ..evidence })
+        };
+        assert_eq!([camera(5), camera(4)], [(0, true), (0, false)]);
     }
 
     #[test]

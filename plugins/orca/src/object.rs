@@ -2,6 +2,8 @@
 
 #![warn(clippy::indexing_slicing)]
 
+use crate::master::is_file_name;
+
 /// The maximum end of a class name in an object.
 pub(crate) const CLASS_NAME_END: usize = 12 + u8::MAX as usize;
 
@@ -26,6 +28,30 @@ pub(crate) fn is_localise2d(object: &[u8], len: u64) -> bool {
     count.is_some_and(|count| len == 8 + 1 + u64::from(*count) * HYPOTHESIS + 1)
 }
 
+/// The name of the picture that a camera's record is about.
+pub(crate) fn picture_name(record: &[u8]) -> Option<&[u8]> {
+    split_picture_info(record).map(|(name, _)| name)
+}
+
+/// Whether a record is about a picture, to its last byte.
+pub(crate) fn is_picture_info(record: &[u8]) -> bool {
+    split_picture_info(record).is_some_and(|(_, rest)| rest == [0])
+}
+
+/// The picture name in a camera's record: length-prefixed, after four integers and a time. And what
+/// is behind it.
+fn split_picture_info(record: &[u8]) -> Option<(&[u8], &[u8])> {
+    let text = record.get(4 * size_of::<i32>() + size_of::<f64>()..)?;
+    let (len, text) = match text.split_first()? {
+        (0xff, rest) => {
+            let (len, rest) = rest.split_first_chunk()?;
+            (usize::try_from(i32::from_le_bytes(*len)).ok()?, rest)
+        }
+        (len, rest) => (usize::from(*len), rest),
+    };
+    text.split_at_checked(len).filter(|(name, _)| is_file_name(name))
+}
+
 #[cfg(test)]
 #[expect(clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 mod tests {
@@ -44,6 +70,20 @@ mod tests {
         for cut in 0..20 {
             assert_eq!(class_name(&object("::orca::LaserData")[..cut]), None);
         }
+    }
+
+    #[test]
+    fn a_record_about_a_picture_ends_behind_its_name() {
+        let info = [&[0; 24][..], b"\x05a.jpg\0"].concat();
+        assert_eq!((picture_name(&info), is_picture_info(&info)), (Some(&b"a.jpg"[..]), true));
+        let longer = [&info[..], &[0]].concat();
+        assert_eq!((picture_name(&longer), is_picture_info(&longer)), (Some(&b"a.jpg"[..]), false));
+        for cut in 0..info.len() {
+            assert!(!is_picture_info(&info[..cut]), "{cut}");
+        }
+        assert!(
+            !is_picture_info(&[0; 31]) && !is_picture_info(&[&[0; 24][..], b"\x01/\0"].concat())
+        );
     }
 
     #[test]

@@ -18,7 +18,7 @@ mod unfold;
 mod tests;
 
 use bodies::push_parts;
-use flat::{FIRST_INSTANCE, NO_EMPTY_LIST, NOT_CANONICAL, TOO_LARGE, TRAILING_BYTES, skip_flat};
+use flat::{NO_EMPTY_LIST, NOT_CANONICAL, TOO_LARGE, TRAILING_BYTES, skip_flat};
 use fold::fold;
 use instances::Instances;
 use unfold::Unfolder;
@@ -177,7 +177,7 @@ pub(crate) fn from_linear(
 /// instance.
 pub(crate) fn first_instance_classes(record: &[u8]) -> Option<Vec<&[u8]>> {
     let mut reader = IceReader::new(record);
-    let is_one = reader.int().ok()? == FIRST_INSTANCE && reader.byte().ok()? == 1;
+    let is_one = reader.int().ok()? < 0 && reader.byte().ok()? == 1;
     let mut instances = Instances::default();
     instances.read(&mut reader).ok().filter(|()| is_one)?;
     Some(instances.names)

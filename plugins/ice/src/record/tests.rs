@@ -160,6 +160,17 @@ fn a_record_that_is_cut_off_or_too_long_is_refused() {
 }
 
 #[test]
+fn a_record_whose_ids_do_not_start_at_1_names_its_type_and_is_refused() {
+    let (mut scan, laser) = (scan(), top(LASER, "::orca::LaserData"));
+    scan[0] = 249;
+    scan[5] = 7;
+    assert_eq!(first_instance_classes(&scan).unwrap()[0], b"::orca::LaserData");
+    assert_eq!(refused(&laser, &scan), BAD_INSTANCE_IDS);
+    scan[..4].copy_from_slice(&[7, 0, 0, 0]);
+    assert_eq!(first_instance_classes(&scan), None);
+}
+
+#[test]
 fn non_canonical_records_are_refused() {
     let (scan, laser) = (scan(), top(LASER, "::orca::LaserData"));
     let with = |at: usize, byte: u8| {

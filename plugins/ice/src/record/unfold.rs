@@ -32,18 +32,18 @@ impl<'r> Unfolder<'r> {
         out: &mut Vec<u8>,
     ) -> Result<bool, RecordFault> {
         let mut reader = IceReader::new(record).with_booleans(booleans);
+        let mut reference = FIRST_INSTANCE;
         match top {
             PlanRoot::Flat(plain) => skip_flat(plain, &mut reader)?,
             PlanRoot::Struct(parts) => skip_parts(parts, &mut reader)?,
-            PlanRoot::Class(_) => {
-                if reader.int()? != FIRST_INSTANCE {
-                    return Err(NO_FIRST_REFERENCE);
-                }
-            }
+            PlanRoot::Class(_) => reference = reader.int()?,
         }
         let Self { instances, places, used, references } = self;
         instances.read_all(&mut reader)?;
         instances.places(places)?;
+        if reference != FIRST_INSTANCE {
+            return Err(NO_FIRST_REFERENCE);
+        }
         used.clear();
         used.resize(places.len(), false);
         references.clear();

@@ -26,7 +26,9 @@ mod content;
 mod probe;
 
 pub(crate) use content::{RecordKind, SubfileContent, is_picture};
-use probe::{class_names, picture_folder, record_lengths, starts_with_localise2d};
+use probe::{
+    class_names, picture_folder, record_lengths, starts_with_localise2d, starts_with_picture_info,
+};
 
 /// The maximum number of record offsets kept for all subfiles of a log: 16 MiB.
 const MAX_OFFSETS: usize = 2 << 20;
@@ -317,7 +319,7 @@ impl OrcaLog {
         let mut notes = Vec::new();
         if index.has_ambiguous_length {
             let note = format!(
-                "the length of the only record of `{name}` may have four bytes or eight; set \
+                "the length of the only whole record of `{name}` may have four bytes or eight; set \
                  `subfile_prefix` if the wrong one is assumed"
             );
             notes.push((note, 0));
@@ -404,13 +406,15 @@ impl OrcaLog {
         }
         let (dialect, interface) = (self.header.dialect, &file.line.interface[..]);
         let is_localise2d = (dialect, interface) == (Dialect::C, b"Localise2d");
+        let is_camera = file.content == SubfileContent::PictureRecords;
         let facts = ConfigEvidence {
             dialect,
             interface,
             records: index.records,
             indexed,
             by_name: config::count_by_class(&class_names(index, log)?),
-            starts_with_object: is_localise2d && starts_with_localise2d(index, log)?,
+            starts_with_object: (is_localise2d && starts_with_localise2d(index, log)?)
+                || (is_camera && starts_with_picture_info(index, log)?),
             lengths: &record_lengths(index, log)?,
         };
         let (config, is_sure) = config::decide_config_count(facts);

@@ -12,7 +12,7 @@ use sluice_model::Error;
 use crate::config;
 use crate::display::display_name;
 use crate::master;
-use crate::object::{CLASS_NAME_END, class_name, is_localise2d};
+use crate::object::{CLASS_NAME_END, class_name, is_localise2d, is_picture_info};
 use crate::subfile::{IndexCursor, RecordFraming, RecordIndex};
 
 /// The first bytes of a record, at most `most`.
@@ -66,6 +66,16 @@ pub(super) fn starts_with_localise2d(
 ) -> Result<bool, Error> {
     let len = record_lengths(index, log)?.first().copied().unwrap_or_default();
     Ok(is_localise2d(&object_start(index, 0, log)?, len))
+}
+
+/// Whether the first record is about a picture.
+pub(super) fn starts_with_picture_info(
+    index: &RecordIndex,
+    log: &mut LogFile,
+) -> Result<bool, Error> {
+    let bytes = read_record_start(index, 0, master::LONGEST_LINE, log)?;
+    let payload = index.framing.payload(0, &bytes);
+    Ok(payload.and_then(|(_, payload)| bytes.get(payload)).is_some_and(is_picture_info))
 }
 
 /// The class names of the first records.

@@ -6,7 +6,7 @@ use sluice_model::Error;
 
 use super::data::DataLine;
 use super::dialect::Dialect;
-use super::lines::{LONGEST_LINE, MasterLine, MasterLines};
+use super::lines::{LONGEST_LINE, MasterLine, MasterLines, ZERO_BYTES, has_zero_byte};
 use super::writer_comment::WriterComment;
 use super::{is_file_name, strip_bom, words};
 use crate::display::display_name;
@@ -130,6 +130,7 @@ impl HeaderParser {
         }
         match text.trim_ascii().split_first() {
             None => {}
+            Some((b'#', _)) if has_zero_byte(text) => self.add_damage(line, ZERO_BYTES.to_owned()),
             Some((b'#', comment)) => self.add_comment(comment),
             Some(_) if matches!(DataLine::parse(text), Ok(Some(_))) => {
                 return HeaderStep::FirstLine;
@@ -170,6 +171,10 @@ impl HeaderParser {
                 FileLine { refused: Some(reason), ..FileLine::default() }
             }
         };
+        if file.refused.is_none() && has_zero_byte(text) {
+            self.add_damage(line, ZERO_BYTES.to_owned());
+            file.refused = Some(format!("the header line of the subfile has {ZERO_BYTES}"));
+        }
         (file.proxy, file.comment) = (self.proxy.take(), self.comment.take());
         file.enabled &= !file.comment.as_ref().is_some_and(|own| own.is_disabled);
         if file.refused.is_none() {

@@ -10,7 +10,7 @@ use sluice_kit::lines::LineReader;
 use sluice_model::Error;
 
 use super::data::DataLine;
-use super::is_blank;
+use super::{is_blank, next_word};
 
 /// The maximum length of a line without its end; longer ones are damage.
 pub(crate) const LONGEST_LINE: usize = 64 << 10;
@@ -36,18 +36,52 @@ impl MasterLine<'_> {
     pub(crate) fn data(&self) -> Result<Option<ParsedLine>, String> {
         let too_long = || format!("a line is longer than {LONGEST_LINE} bytes");
         let text = self.text.ok_or_else(too_long)?;
-        let Some((data, rest)) = DataLine::parse_prefix(text)? else { return Ok(None) };
+        let (data, rest) = match DataLine::parse_prefix(text) {
+            Ok(Some(parsed)) => parsed,
+            Ok(None) | Err(_) if has_zero_byte(text) => return Err(ZERO_BYTES.to_owned()),
+            Ok(None) => return Ok(None),
+            Err(reason) => return Err(reason.to_owned()),
+        };
         if rest.is_empty() && self.is_unterminated {
             return Err("the last line has no line break: its index may be cut off".to_owned());
         }
-        let is_line = matches!(DataLine::parse_prefix(rest), Ok(Some(_)));
-        let blanks = rest.iter().take_while(|byte| is_blank(**byte)).count();
-        let swallowed = text.len() - rest.len() + blanks;
-        let swallowed =
-            is_line.then(|| (self.offset + swallowed as u64, self.len - swallowed as u64));
+        let damage = find_damage(rest).map(|(at, reason)| {
+            let at = (text.len() - rest.len() + at) as u64;
+            LineDamage { range: (self.offset + at, self.len - at), reason }
+        });
         let extra = rest.trim_ascii();
-        let has_extra_columns = !is_line && !extra.is_empty() && !extra.starts_with(b"#");
-        Ok(Some(ParsedLine { data, swallowed, has_extra_columns }))
+        let has_extra_columns = damage.is_none() && !extra.is_empty() && !extra.starts_with(b"#");
+        Ok(Some(ParsedLine { data, damage, has_extra_columns }))
+    }
+}
+
+/// Why a line with zero bytes is damage: loggers write text.
+pub(super) const ZERO_BYTES: &str = "zero bytes in the master: lines may be missing there";
+
+/// Whether a text has zero bytes, as a part of a file that was never written.
+pub(super) fn has_zero_byte(text: &[u8]) -> bool {
+    memchr::memchr(0, text).is_some()
+}
+
+/// Where in the columns after the fourth damage begins, and why: at zero bytes, or at another data
+/// line that is not in a comment.
+fn find_damage(rest: &[u8]) -> Option<(usize, &'static str)> {
+    let zero = memchr::memchr(0, rest).map(|at| (at, ZERO_BYTES));
+    let line = find_line(rest).map(|at| (at, "the line break before a data line is missing"));
+    [zero, line].into_iter().flatten().min()
+}
+
+/// The offset of the first data line in a text, unless a comment is before it.
+fn find_line(text: &[u8]) -> Option<usize> {
+    let mut rest = text;
+    loop {
+        let begin = rest.iter().position(|byte| !is_blank(*byte))?;
+        rest = rest.get(begin..)?;
+        match DataLine::parse_prefix(rest) {
+            Ok(None) => return None,
+            Ok(Some(_)) => return Some(text.len() - rest.len()),
+            Err(_) => next_word(&mut rest)?,
+        };
     }
 }
 
@@ -56,10 +90,19 @@ impl MasterLine<'_> {
 pub(crate) struct ParsedLine {
     /// The first four numbers.
     pub(crate) data: DataLine,
-    /// The offset and length of a further data line whose preceding line break is missing.
-    pub(crate) swallowed: Option<(u64, u64)>,
+    /// Damage in the columns after the fourth.
+    pub(crate) damage: Option<LineDamage>,
     /// Whether more columns follow, which are ignored.
     pub(crate) has_extra_columns: bool,
+}
+
+/// The damaged end of a data line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LineDamage {
+    /// Its offset and length.
+    pub(crate) range: (u64, u64),
+    /// The reason.
+    pub(crate) reason: &'static str,
 }
 
 /// Reads the lines of a master in order.

@@ -9,7 +9,7 @@
 //! The first header line decides the dialect of the log. The header ends with the line `#data`.
 //! Other lines that start with `#` are comments everywhere, and blank lines are ignored. A data
 //! line is `seconds microseconds subfile index`; anything after it is ignored, unless it is another
-//! data line.
+//! data line or has zero bytes.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -27,7 +27,7 @@ use sluice_io::escape::percent_encoded;
 pub(crate) use data::DataLine;
 pub(crate) use dialect::{Dialect, is_encoding_of_payloads, looks_like_master};
 pub(crate) use header::{FileLine, MasterHeader};
-pub(crate) use lines::{LONGEST_LINE, MasterLines, ParsedLine, open};
+pub(crate) use lines::{LONGEST_LINE, LineDamage, MasterLines, ParsedLine, open};
 pub(crate) use writer_comment::WriterComment;
 
 /// Text without the UTF-8 byte order mark that some editors add.

@@ -149,20 +149,51 @@ fn a_last_index_that_may_be_cut_off_is_malformed() {
 
 #[test]
 fn a_line_without_a_line_break_before_it_is_reported_where_it_starts() {
-    let swallowed =
-        |text: &[u8]| lines(text).next().unwrap().unwrap().data().unwrap().unwrap().swallowed;
+    let swallowed = |text: &[u8]| {
+        let damage = lines(text).next().unwrap().unwrap().data().unwrap().unwrap().damage;
+        damage.map(|damage| damage.range)
+    };
     for blank in [b' ', b'\t', 0x0b, 0x0c, b'\r'] {
         let text = [b"1 2 3 4", &[blank][..], b"1 2 3 5\n"].concat();
         assert_eq!(swallowed(&text), Some((8, 8)), "{blank}");
     }
-    for rest in ["", " more", " 1 2 3", " # 1 2 3 4"] {
+    for rest in ["", " more", " 1 2 3", " # 1 2 3 4", " a # 1 2 3 4"] {
         assert_eq!(swallowed(format!("1 2 3 4{rest}\n").as_bytes()), None, "{rest}");
     }
+    assert_eq!(swallowed(b"1 2 3 4 more and 1 2 3 5\n"), Some((17, 8)));
     let says_more = |text: &[u8]| {
         lines(text).next().unwrap().unwrap().data().unwrap().unwrap().has_extra_columns
     };
     assert!(says_more(b"1 2 3 4 5 6 7\n") && !says_more(b"1 2 3 4 # 5\n"));
     assert!(!says_more(b"1 2 3 4 \n"));
+}
+
+#[test]
+fn zero_bytes_are_damage_from_there_to_the_end_of_the_line() {
+    let parsed = |text: &[u8]| lines(text).next().unwrap().unwrap().data();
+    // Of the line behind them, the start may be missing.
+    for (text, from) in [
+        (&b"1 2 3 4 \0\0\0 1 2 3 6\n"[..], 8),
+        (b"1 2 3 4 \0\0\x001 2 3 6\n", 8),
+        (b"1 2 3 4 \0\n", 8),
+        (b"1 2 3 4 # \0\0 1 2 3 6\n", 10),
+        (b"1 2 3 4 more \0", 13),
+    ] {
+        let (at, len) = parsed(text).unwrap().unwrap().damage.unwrap().range;
+        assert_eq!((at, at + len), (from, text.len() as u64), "{}", display_name(text));
+    }
+    for text in [&b"\0\0 1 2 3 4\n"[..], b"# host\0\0 1 2 3 4\n", b" \0\n", b"1 2 3 4\0 1\n"] {
+        assert!(parsed(text).is_err(), "{}", display_name(text));
+    }
+}
+
+#[test]
+fn a_header_line_with_zero_bytes_is_damage_and_keeps_its_number() {
+    let read =
+        header("a.log Power ice 1\nb.log P\0\0er ice 1\n# x\0\0\nc.log Power ice 1\n#data\n");
+    let lens: Vec<u64> = read.damage.iter().map(|damage| damage.len).collect();
+    assert_eq!((read.files.len(), &lens[..]), (3, &[18, 6][..]));
+    assert!(read.files[1].refused.is_some() && read.files[2].refused.is_none());
 }
 
 #[test]
@@ -257,7 +288,7 @@ proptest! {
         general.next().unwrap();
         while let Some((data, at)) = plain.next_plain() {
             let line = general.next().unwrap().unwrap();
-            let parsed = ParsedLine { data, swallowed: None, has_extra_columns: false };
+            let parsed = ParsedLine { data, damage: None, has_extra_columns: false };
             prop_assert_eq!((at, line.data()), ((line.offset, line.len), Ok(Some(parsed))));
             prop_assert_eq!(plain.position(), general.position());
         }

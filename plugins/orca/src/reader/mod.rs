@@ -14,7 +14,7 @@ use sluice_io::files::InputFiles;
 use sluice_model::{Batch, ChannelId, Damage, Error, ReadContext, Reader, Seam, Split, SplitStart};
 
 use crate::log::{IndexOutcome, IndexedSubfile, OrcaLog, RecordKind, is_picture};
-use crate::master::{DataLine, MasterLines, ParsedLine};
+use crate::master::{DataLine, LineDamage, MasterLines, ParsedLine};
 use crate::subfile::{IndexCursor, RecordFraming};
 
 mod assemble;
@@ -249,7 +249,7 @@ impl OrcaReader {
             return Ok(true);
         };
         let at = (line.offset, line.len);
-        let ParsedLine { data, swallowed, has_extra_columns } = match line.data() {
+        let ParsedLine { data, damage, has_extra_columns } = match line.data() {
             Err(reason) => {
                 out.push(LocatedEvent::Damage(self.damage(at, reason)));
                 return Ok(true);
@@ -262,11 +262,11 @@ impl OrcaReader {
                 "lines of the master have extra columns; columns after the fourth are ignored";
             self.context.losses.note(what, 0);
         }
-        if let Some(range) = swallowed {
-            let reason = "the line break before a data line is missing".to_owned();
-            self.pending.push_back(LocatedEvent::Damage(self.damage(range, reason)));
+        if let Some(LineDamage { range, reason }) = damage {
+            let damage = self.damage(range, reason.to_owned());
+            self.pending.push_back(LocatedEvent::Damage(damage));
         }
-        let own = (at.0, swallowed.map_or(at.1, |(from, _)| from - at.0));
+        let own = (at.0, damage.map_or(at.1, |damage| damage.range.0 - at.0));
         self.locate_line(data, own, out).map(|()| true)
     }
 

@@ -10,7 +10,8 @@ use sluice_model::Error;
 
 use super::{LocatedEvent, OrcaReader, RecordRequest};
 use crate::log::{IndexedSubfile, open_subfile};
-use crate::master::{LONGEST_LINE, is_file_name};
+use crate::master::LONGEST_LINE;
+use crate::object::picture_name;
 use crate::subfile::LONGEST_RECORD;
 
 impl OrcaReader {
@@ -59,17 +60,4 @@ impl OrcaReader {
         self.context.run.count_read(read as u64);
         Ok(Ok(picture.into()))
     }
-}
-
-/// The picture name in a camera record: length-prefixed, after four integers and a time.
-fn picture_name(record: &[u8]) -> Option<&[u8]> {
-    let text = record.get(4 * size_of::<i32>() + size_of::<f64>()..)?;
-    let (len, text) = match text.split_first()? {
-        (0xff, rest) => {
-            let (len, rest) = rest.split_first_chunk()?;
-            (usize::try_from(i32::from_le_bytes(*len)).ok()?, rest)
-        }
-        (len, rest) => (usize::from(*len), rest),
-    };
-    text.get(..len).filter(|name| is_file_name(name))
 }

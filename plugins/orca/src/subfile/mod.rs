@@ -4,12 +4,12 @@
 //! A subfile of objects is `[id] [length] [bytes]` repeated, without a header. The length is as
 //! wide as the recording machine's words, and some loggers wrote no id, so the prefix is detected
 //! from the file: it is the one behind which the first object names its class, or else the one that
-//! leads exactly to the end of the file. If several do, or none does because the end is damaged, it
-//! is the one that finds the most records whose last byte is 0, as that of every object is, then
-//! the one with the smallest length of a record that is cut off, and the first in
-//! [`RecordPrefix::ALL`] among equals. A length of 0 is no record, except between whole objects:
-//! four zeros follow a length that is four bytes too short, as objects of classes end with five. A
-//! subfile of text consists of lines.
+//! leads exactly to the end of the file. If none does because of damage, the ones that do so behind
+//! the damage are preferred. Among several it is the one that finds the most records whose last
+//! byte is 0, as that of every object is, then the one with the smallest length of a record that is
+//! cut off, and the first in [`RecordPrefix::ALL`] among equals. A length of 0 is no record, except
+//! between whole objects: four zeros follow a length that is four bytes too short, as objects of
+//! classes end with five. A subfile of text consists of lines.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -19,6 +19,7 @@ use std::ops::Range;
 use sluice_model::Error;
 
 mod framing;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -28,6 +29,7 @@ pub(crate) use walk::{ALIGNMENT, LONGEST_RECORD};
 
 use crate::object::{CLASS_NAME_END, class_name};
 use framing::LONGEST_PREFIX;
+use tail::{TAIL_LEN, leads_to_end};
 use walk::{ReadAtFn, ReadWindow, WalkStep};
 
 /// The positions of the records of a subfile.
@@ -45,7 +47,7 @@ pub(crate) struct RecordIndex {
     pub(crate) end: u64,
     /// The length of the rest of the file if that is not a record, and why.
     pub(crate) damage: Option<(u64, String)>,
-    /// Whether the length of the only record may have four bytes or eight.
+    /// Whether the length of the only whole record may have four bytes or eight.
     pub(crate) has_ambiguous_length: bool,
 }
 
@@ -88,7 +90,6 @@ impl RecordIndex {
         read: ReadAtFn<'_>,
         max_offsets: usize,
     ) -> Result<Self, Error> {
-        let FramingHints { byte_order: order, may_be_empty, .. } = hints;
         let count = if hints.first_may_lack_id { 6 } else { 4 };
         let mut start = vec![0; LONGEST_PREFIX + CLASS_NAME_END];
         let start_len = read(0, &mut start)?;
@@ -102,6 +103,34 @@ impl RecordIndex {
         if prefixes.iter().any(is_before_class) {
             prefixes.retain(is_before_class);
         }
+        let mut found = Self::walk_all(&prefixes, hints, len, &mut *read, max_offsets)?;
+        if !found.0.is_sound && prefixes.len() > 1 {
+            let mut tail = vec![0; len.min(TAIL_LEN) as usize];
+            let tail_len = read(len.saturating_sub(TAIL_LEN), &mut tail)?;
+            tail.truncate(tail_len);
+            let leads = |prefix: &RecordPrefix| leads_to_end(*prefix, hints.byte_order, &tail);
+            if prefixes.iter().any(leads) {
+                prefixes.retain(leads);
+                found = Self::walk_all(&prefixes, hints, len, &mut *read, max_offsets)?;
+            }
+        }
+        let (_, prefix, mut best) = found;
+        let [narrow, wide] = [false, true].map(|wide| RecordPrefix { wide, ..prefix });
+        best.has_ambiguous_length = best.records == 1
+            && prefixes.contains(&narrow)
+            && prefixes.contains(&wide)
+            && first(narrow).starts_with(&[0; 4]);
+        Ok(best)
+    }
+
+    /// The index for the best of these prefixes, and what speaks for it.
+    fn walk_all(
+        prefixes: &[RecordPrefix],
+        FramingHints { byte_order: order, may_be_empty, .. }: FramingHints,
+        len: u64,
+        read: ReadAtFn<'_>,
+        max_offsets: usize,
+    ) -> Result<(FramingScore, RecordPrefix, Self), Error> {
         let mut found: Option<(FramingScore, RecordPrefix, Self)> = None;
         for prefix in prefixes.iter().copied() {
             let framing = RecordFraming::Framed { prefix, order, may_be_empty };
@@ -110,15 +139,7 @@ impl RecordIndex {
                 found = Some((score, prefix, index));
             }
         }
-        let (_, prefix, mut best) =
-            found.ok_or_else(|| Error::internal("no record framing was tried"))?;
-        let [narrow, wide] = [false, true].map(|wide| RecordPrefix { wide, ..prefix });
-        best.has_ambiguous_length = best.records == 1
-            && best.damage.is_none()
-            && prefixes.contains(&narrow)
-            && prefixes.contains(&wide)
-            && first(narrow).starts_with(&[0; 4]);
-        Ok(best)
+        found.ok_or_else(|| Error::internal("no record framing was tried"))
     }
 
     /// Scans a subfile of lines.

@@ -187,6 +187,43 @@ fn one_record_whose_length_may_have_four_bytes_or_eight_is_noted() {
     }
 }
 
+/// A struct of whole numbers, as of a computer's load.
+fn load(n: u32) -> Vec<u8> {
+    let numbers = [1_154_412_007 + n, 500, 10 + n, 20 + n, 70 - n, 41.5_f32.to_bits()];
+    numbers.iter().flat_map(|number| number.to_le_bytes()).chain([0]).collect()
+}
+
+#[test]
+fn damage_behind_the_first_record_does_not_hide_the_form() {
+    let prefixes = RecordPrefix::ALL.into_iter().filter(|prefix| !prefix.first_lacks_id);
+    for (prefix, count) in prefixes.flat_map(|prefix| [(prefix, 11), (prefix, 1000)]) {
+        let records: Vec<Vec<u8>> = (0..count).map(|n| load(n % 60)).collect();
+        let bytes = framed(prefix, &records);
+        let second = prefix.len(0) + records[0].len();
+        for at in second..second + prefix.len(1) {
+            for byte in [1, 0xee] {
+                let mut bytes = bytes.clone();
+                let end = (at + 4).min(second + prefix.len(1) + 1);
+                bytes[at..end].fill(byte);
+                let index = index_with(&bytes, FramingHints::default(), 1 << 20);
+                let found = all(&index, &bytes);
+                let shown = format!("{prefix:?} {at} {byte}: {:?}", prefix_of(&index));
+                assert!(found.first() == records.first(), "{shown}");
+                assert!(!index.has_ambiguous_length, "{shown}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_record_before_damage_whose_length_may_have_four_bytes_or_eight_is_noted() {
+    let prefix = RecordPrefix { id: true, wide: true, first_lacks_id: false };
+    let mut bytes = framed(prefix, &[load(0), load(1)]);
+    // In the second length.
+    bytes[40..44].fill(0xee);
+    assert!(index(&bytes).has_ambiguous_length);
+}
+
 #[test]
 fn many_regular_records_are_more_evidence_than_one_that_ends_with_the_file() {
     let prefix = RecordPrefix { id: true, ..RecordPrefix::default() };
