@@ -158,11 +158,23 @@ pub(crate) fn sniff(path: &Path) -> Result<SniffResult, Error> {
     let is_ours = match frames::table_start(&mut log)? {
         Some(table) => {
             let at = table.saturating_sub(mark.len() as u64);
-            log.read_at(at, &mut mark)? == mark.len() && index::is_marked(&mark)
+            let is_marked = log.read_at(at, &mut mark)? == mark.len() && index::is_marked(&mark);
+            is_marked || has_unmarked_index(&mut log)?
         }
         None => ends_with_index(&mut log)?,
     };
     Ok(if is_ours { SniffResult::Yes } else { SniffResult::No })
+}
+
+/// Whether all that is between the frames of a file and its seek table starts like an index.
+fn has_unmarked_index(log: &mut LogFile) -> Result<bool, Error> {
+    let Some((spans, table)) = frames::seek_table(log)? else { return Ok(false) };
+    let start = spans.last().map_or(0, FrameSpan::end);
+    let mut bytes = [0; frames::SKIPPABLE_HEADER as usize + MAGIC.len()];
+    let is_read = log.read_at(start, &mut bytes)? == bytes.len();
+    let (header, contents) = bytes.split_at(frames::SKIPPABLE_HEADER as usize);
+    let is_all = is_read && frames::skippable_len(header) == table.checked_sub(start);
+    Ok(is_all && index::starts_like_index(contents))
 }
 
 /// Whether no frame follows an index near the end of a file, but at most a damaged seek table.

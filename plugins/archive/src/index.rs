@@ -174,6 +174,11 @@ pub(crate) fn is_marked(bytes: &[u8]) -> bool {
     bytes.ends_with(&MARK)
 }
 
+/// Whether the contents of a skippable frame start like an index: with a compressed frame.
+pub(crate) fn starts_like_index(contents: &[u8]) -> bool {
+    contents.starts_with(&frames::MAGIC)
+}
+
 /// The end of the last index in these bytes, and the length of the skippable frame it is in.
 pub(crate) fn last_index(bytes: &[u8]) -> Option<(usize, u64)> {
     let mark = memmem::rfind(bytes, &MARK)?;

@@ -314,11 +314,17 @@ impl<'s> FrameScan<'s> {
     fn skip(&mut self, len: u64) -> Result<(), Error> {
         let at = self.walk.at;
         let is_last = at + len == self.walk.len;
+        let rest = self.walk.len - (at + len);
+        let is_before_last = skippable_len(self.walk.bytes(at + len, 8)?) == Some(rest);
         let bytes = self.walk.bytes(at, len.min(self.walk.longest))?;
         let Some(frame) = usize::try_from(len).ok().and_then(|len| bytes.get(..len)) else {
             return Ok(());
         };
-        if !is_last && index::is_marked(frame) && ArchiveIndex::read(frame).is_none() {
+        // Only an index is a compressed frame inside a skippable one, in front of the seek table.
+        let contents = frames::skippable_content(frame).unwrap_or_default();
+        let is_index =
+            index::is_marked(frame) || (is_before_last && index::starts_like_index(contents));
+        if !is_last && is_index && ArchiveIndex::read(frame).is_none() {
             self.unpacker.report_damage(at, at + len, "the index of the archive cannot be read");
         }
         let is_table = frames::is_table(frame);

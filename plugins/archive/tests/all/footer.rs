@@ -340,3 +340,29 @@ fn an_index_that_cannot_be_read_is_damage_and_costs_no_event() {
     assert_eq!((*offset, *length), (bytes.len() as u64, len));
     assert!(reason.contains("index"), "{reason}");
 }
+
+#[test]
+fn an_index_without_its_mark_is_damage_and_costs_no_event() {
+    let folder = Folder::new();
+    let sniff = Registry::linked().get(PluginKind::Source, "archive").unwrap().sniff_path;
+    let good = ArchiveBuilder::new("toy").archive(&log(60));
+    let spans = spans(&folder, &good);
+    let (index, table) = (spans.last().unwrap().end() as usize, table_start(&good, &spans));
+    // Bytes of the mark and of the length before it, and all of them.
+    let ranges =
+        (table - 12..table).map(|at| at..at + 1).chain([table - 8..table, table - 12..table]);
+    for range in ranges {
+        let mut bad = good.clone();
+        bad[range.clone()].iter_mut().for_each(|byte| *byte ^= 0x10);
+        let all = read(&folder, &bad);
+        assert_eq!(all.events, plain(&log(60)));
+        let [(offset, length, reason)] = &all.damage[..] else { panic!("{:?}", all.damage) };
+        assert_eq!((*offset, *length), (index as u64, (table - index) as u64), "{range:?}");
+        assert!(reason.contains("index"), "{reason}");
+        assert_eq!(sniff(&folder.at("in.zst")).unwrap(), SniffResult::Yes, "{range:?}");
+    }
+    // What another program wrote there.
+    let other = [&good[..index], &frames::skippable(b"other").unwrap(), &good[table..]].concat();
+    assert_eq!(read(&folder, &other).damage, []);
+    assert_eq!(sniff(&folder.at("in.zst")).unwrap(), SniffResult::No);
+}
