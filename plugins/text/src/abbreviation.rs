@@ -8,7 +8,7 @@ use std::fmt::Write;
 const MAX_ELEMENTS: usize = 8;
 
 /// The maximum number of characters of a text to show, including base64.
-const MAX_CHARACTERS: usize = 64;
+pub(crate) const MAX_CHARACTERS: usize = 64;
 
 /// An open list or object.
 struct OpenNode {

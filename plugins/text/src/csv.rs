@@ -17,6 +17,7 @@ use sluice_model::{
 use crate::fields::GonePayloads;
 use crate::file::{Blocks, LinePiece, TextBlock, TextFile};
 use crate::leading_columns::{self, LeadingColumns};
+use crate::payload::CsvPayload;
 use crate::table::{self, ColumnValues, CsvTable, DetachedFields, TableBlock};
 use crate::write::{self, TimestampWriter};
 
@@ -33,7 +34,7 @@ pub(crate) struct Csv {
     event_columns: Vec<EventColumn>,
     /// How to write payloads in a column `payload`; `none`, the default, leaves the column out.
     #[serde(default)]
-    payload: PayloadFormat,
+    payload: CsvPayload,
     /// The fields to write as columns, in this order. Default: all fields of the first event's
     /// type, if it is decoded; an event with other fields then ends the run.
     #[serde(default)]
@@ -71,20 +72,6 @@ pub(crate) enum EventColumn {
     Size,
     /// The CRC-32 of its payload.
     Crc32,
-}
-
-/// How to write payloads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(crate = "sluice_model::schemars")]
-pub(crate) enum PayloadFormat {
-    /// Not at all.
-    #[default]
-    None,
-    /// Two lower-case hexadecimal digits per byte.
-    Hex,
-    /// Base64 with padding.
-    Base64,
 }
 
 /// Source and channel, quoted if needed.
@@ -151,7 +138,7 @@ sluice_model::register! {
 impl<'de> Deserialize<'de> for Csv {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let sink = Self::deserialize(deserializer)?;
-        if sink.payload != PayloadFormat::None && sink.unnest.is_some() {
+        if sink.payload != CsvPayload::None && sink.unnest.is_some() {
             return Err(serde::de::Error::custom(
                 "`unnest` writes elements, which have no payload; leave out `payload` or `unnest`",
             ));
@@ -171,7 +158,7 @@ impl Csv {
         let name = |wanted: &EventColumn| {
             COLUMNS.into_iter().find(|(column, _)| column == wanted).map(|(_, name)| name)
         };
-        let payload = (self.payload != PayloadFormat::None).then_some("payload");
+        let payload = (self.payload != CsvPayload::None).then_some("payload");
         let names = self.event_columns.iter().filter_map(name).chain(payload).collect();
         LeadingColumns { names, delimiter: self.delimiter }
     }
@@ -242,15 +229,10 @@ impl Csv {
     }
 
     fn write_payload(&self, payload: &[u8], out: &mut Vec<u8>) {
-        let write = match self.payload {
-            PayloadFormat::None => return,
-            PayloadFormat::Hex => write::hex,
-            PayloadFormat::Base64 => write::base64,
-        };
-        if !self.event_columns.is_empty() {
+        if self.payload != CsvPayload::None && !self.event_columns.is_empty() {
             write::delimiter(out, self.delimiter);
         }
-        write(out, payload);
+        self.payload.write(payload, self.delimiter, out);
     }
 
     fn encode_selected(
@@ -311,7 +293,7 @@ impl Sink for Csv {
     type Output = CsvTable;
 
     fn traits(&self) -> SinkTraits {
-        TextFile::traits(&self.path, self.payload == PayloadFormat::None)
+        TextFile::traits(&self.path, self.payload == CsvPayload::None)
     }
 
     fn open(&self, context: &SinkContext) -> Result<CsvTable, Error> {
@@ -380,6 +362,7 @@ mod tests {
         };
         assert_eq!(last("hex"), ["payload", "00ff10"]);
         assert_eq!(last("base64"), ["payload", "AP8Q"]);
+        assert_eq!(last("text"), ["payload", "\\x00\\xff\u{10}"]);
         assert_eq!(last("none")[0], "crc32");
     }
 

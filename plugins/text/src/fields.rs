@@ -126,15 +126,7 @@ fn table_strings<'c>(
     array: impl arrow_array::ArrayAccessor<Item = &'c str> + 'c,
     delimiter: char,
 ) -> WriteCell<'c> {
-    Box::new(move |row, out| match array.value(row) {
-        // A cell of blanks is read as null unless it is quoted.
-        blank if blank.trim_ascii().is_empty() => {
-            out.push(b'"');
-            out.extend_from_slice(blank.as_bytes());
-            out.push(b'"');
-        }
-        text => write::csv_value(out, text, delimiter),
-    })
+    Box::new(move |row, out| write::csv_text(out, array.value(row), delimiter))
 }
 
 fn table_json(array: &ArrayRef, delimiter: char) -> Result<WriteCell<'_>, Error> {

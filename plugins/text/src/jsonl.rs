@@ -17,6 +17,7 @@ use sluice_model::{
 
 use crate::file::{Blocks, LinePiece, TextBlock, TextFile};
 use crate::line::{JsonLines, JsonParts};
+use crate::payload::JsonPayload;
 
 /// Options of `jsonl`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -26,10 +27,11 @@ pub(crate) struct Jsonl {
     /// The file to write; `-` is standard output.
     #[serde(deserialize_with = "OutPath::without_folder")]
     path: OutPath,
-    /// Whether to write payloads, in base64, and everything else that is needed to read the events
-    /// back.
+    /// Whether to write payloads, and everything else that is needed to read the events back:
+    /// `true` or `base64` in base64, `text` as text where they are UTF-8 without zero bytes, and
+    /// otherwise in base64.
     #[serde(default)]
-    payload: bool,
+    payload: JsonPayload,
     /// Whether to write the CRC-32 of payloads.
     #[serde(default = "yes")]
     crc32: bool,
@@ -81,7 +83,7 @@ sluice_model::register! {
 impl<'de> Deserialize<'de> for Jsonl {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let sink = Self::deserialize(deserializer)?;
-        if sink.payload && sink.unnest.is_some() {
+        if sink.payload != JsonPayload::None && sink.unnest.is_some() {
             return Err(serde::de::Error::custom(
                 "`unnest` writes elements, which have no payload; leave out `payload` or `unnest`",
             ));
@@ -133,7 +135,7 @@ impl Sink for Jsonl {
     type Output = JsonlFile;
 
     fn traits(&self) -> SinkTraits {
-        TextFile::traits(&self.path, !self.payload)
+        TextFile::traits(&self.path, self.payload == JsonPayload::None)
     }
 
     fn open(&self, context: &SinkContext) -> Result<JsonlFile, Error> {
@@ -148,7 +150,7 @@ impl Sink for Jsonl {
         context: &mut PrepareContext<'_>,
     ) -> Result<Blocks<JsonlBlock>, Error> {
         // What is printed is mostly for people.
-        if self.payload && !self.path.is_stdout() {
+        if self.payload != JsonPayload::None && !self.path.is_stdout() {
             context.note_schemas_lost(&batch);
         }
         let encode = |piece, context: &PrepareContext<'_>| self.encode_piece(piece, context);
@@ -194,6 +196,7 @@ mod tests {
         assert_eq!(keys(json!({})), format!("{common} crc32"));
         assert_eq!(keys(json!({ "crc32": false })), common);
         assert_eq!(keys(json!({ "payload": true })), format!("{common} crc32 payload"));
+        assert_eq!(keys(json!({ "payload": "text" })), format!("{common} crc32 payload_text"));
     }
 
     fn fields(log: &SampleLog, options: Value) -> Vec<String> {

@@ -12,6 +12,7 @@ mod file;
 mod jsonl;
 mod leading_columns;
 mod line;
+mod payload;
 mod seek_table;
 mod table;
 mod templates;
@@ -31,4 +32,5 @@ fn without_mark(text: &[u8]) -> &[u8] {
 pub mod fuzzing {
     pub use crate::jsonl::source::JsonlSource;
     pub use crate::line::{JsonLines, JsonParts};
+    pub use crate::payload::JsonPayload;
 }

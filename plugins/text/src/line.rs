@@ -6,8 +6,9 @@ use std::sync::Arc;
 use sluice_io::escape::{json_escaped, printable};
 use sluice_model::{Batch, Channel, Channels, Clock, Encoding, Error, Event, PerChannel};
 
-use crate::abbreviation::abbreviated;
+use crate::abbreviation::{MAX_CHARACTERS, abbreviated};
 use crate::fields::{DecodedRows, GonePayloads};
+use crate::payload::{JsonPayload, is_readable};
 use crate::write::{self, TimestampWriter};
 
 /// Optional parts of a JSON line.
@@ -15,9 +16,9 @@ use crate::write::{self, TimestampWriter};
 pub struct JsonParts {
     /// `crc32`: the CRC-32 of the payload as a number, as in zip and PNG.
     pub crc32: bool,
-    /// `payload`: the payload in base64, preceded by what is needed to read the event back:
-    /// `encoding`, `type`, `clock` and `metadata` of its channel, if they differ from the default.
-    pub payload: bool,
+    /// The payload, preceded by what is needed to read the event back: `encoding`, `type`, `clock`
+    /// and `metadata` of its channel, if they differ from the default.
+    pub payload: JsonPayload,
 }
 
 /// The encoding of channels whose lines name none.
@@ -71,11 +72,9 @@ impl JsonLines {
             if shared.is_relative {
                 out.extend_from_slice(b",\"clock\":\"relative\"");
             }
-            if parts.payload {
+            if parts.payload != JsonPayload::None {
                 out.extend_from_slice(&shared.facts);
-                out.extend_from_slice(b",\"payload\":\"");
-                write::base64(out, event.payload);
-                out.push(b'"');
+                parts.payload.write(event.payload, out);
             }
             out.extend_from_slice(b"}\n");
         }
@@ -161,11 +160,19 @@ pub(crate) enum Detail {
     Abbreviated,
 }
 
-/// Writes events as lines for people, with decoded fields or the first payload bytes. Can be used
-/// from any thread.
+/// Writes events as lines for people, with decoded fields, payloads that are text, or the first
+/// bytes of others. Can be used from any thread.
 #[derive(Debug, Default)]
 pub(crate) struct TextLines {
-    names: PerChannel<(Arc<str>, Clock)>,
+    channels: PerChannel<ShownChannel>,
+}
+
+/// What the lines of a channel share.
+#[derive(Clone, Debug)]
+struct ShownChannel {
+    name: Arc<str>,
+    clock: Clock,
+    is_readable: bool,
 }
 
 impl TextLines {
@@ -179,21 +186,20 @@ impl TextLines {
         detail: Detail,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        let name = |channel: &Channel| Ok((printable(channel.name.text()).into(), channel.clock));
-        let names = self.names.table(channels, name)?;
+        let shown = self.channels.table(channels, |channel| Ok(ShownChannel::new(channel)))?;
         let (mut decoded, mut timestamps) =
             (DecodedRows::from_batch(batch)?, TimestampWriter::default());
         let (gone_payloads, mut fields) = (GonePayloads::from_batch(batch), Vec::new());
         for (row, event) in batch.iter().enumerate() {
-            let (name, clock) = &names[event.channel.index()];
-            write_text_head(&mut timestamps, (name, *clock), &event, out);
+            let channel = &shown[event.channel.index()];
+            write_text_head(&mut timestamps, channel, &event, out);
             if !gone_payloads.has(row) {
                 write_size(event.payload, out);
             }
             fields.clear();
             match decoded.write(row, "  ", &mut fields) {
                 true => write_printable(&fields, detail, out),
-                false => write_shown_bytes(event.payload, out),
+                false => channel.write_payload(event.payload, detail, out),
             }
             out.push(b'\n');
         }
@@ -201,18 +207,32 @@ impl TextLines {
     }
 }
 
+impl ShownChannel {
+    fn new(channel: &Channel) -> Self {
+        let name = printable(channel.name.text()).into();
+        Self { name, clock: channel.clock, is_readable: is_readable(channel) }
+    }
+
+    fn write_payload(&self, payload: &[u8], detail: Detail, out: &mut Vec<u8>) {
+        match self.is_readable.then(|| std::str::from_utf8(payload)) {
+            Some(Ok(text)) => write_shown_text(text, detail, out),
+            _ => write_shown_bytes(payload, out),
+        }
+    }
+}
+
 fn write_text_head(
     timestamps: &mut TimestampWriter,
-    (name, clock): (&str, Clock),
+    channel: &ShownChannel,
     event: &Event<'_>,
     out: &mut Vec<u8>,
 ) {
-    match clock {
+    match channel.clock {
         Clock::Utc => timestamps.write(out, event.timestamp),
         Clock::Relative => write_seconds(event.timestamp, out),
     }
     out.extend_from_slice(b"  ");
-    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(channel.name.as_bytes());
     out.extend_from_slice(b"  #");
     write::integer(out, event.sequence);
 }
@@ -242,6 +262,21 @@ fn write_shown_bytes(payload: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+fn write_shown_text(text: &str, detail: Detail, out: &mut Vec<u8>) {
+    let cut = match detail {
+        Detail::Whole => None,
+        Detail::Abbreviated => text.char_indices().nth(MAX_CHARACTERS),
+    };
+    let shown = cut.and_then(|(end, _)| text.get(..end)).unwrap_or(text);
+    if !shown.is_empty() {
+        out.extend_from_slice(b"  ");
+        out.extend_from_slice(printable(shown).as_bytes());
+    }
+    if cut.is_some() {
+        out.extend_from_slice("…".as_bytes());
+    }
+}
+
 /// JSON may contain control characters in names of fields, which a terminal would obey.
 fn write_printable(json: &[u8], detail: Detail, out: &mut Vec<u8>) {
     let mut text = String::from_utf8_lossy(json);
@@ -267,10 +302,10 @@ mod tests {
 
     /// The line of one event, written without [`TextLines`].
     fn text_line(channel: &Channel, event: &Event<'_>, out: &mut Vec<u8>) {
-        let name = printable(channel.name.text());
-        write_text_head(&mut TimestampWriter::default(), (&name, channel.clock), event, out);
+        let channel = ShownChannel::new(channel);
+        write_text_head(&mut TimestampWriter::default(), &channel, event, out);
         write_size(event.payload, out);
-        write_shown_bytes(event.payload, out);
+        channel.write_payload(event.payload, Detail::Whole, out);
         out.push(b'\n');
     }
 
@@ -303,7 +338,8 @@ mod tests {
         let plain = json!({ "timestamp_ns": -5, "source": "log \"1\"", "channel": "POSE",
             "sequence": 0, "size": 9 });
         assert_eq!(json_lines(&log, JsonParts::default()), [plain]);
-        let full = &json_lines(&log, JsonParts { crc32: true, payload: true })[0];
+        let parts = JsonParts { crc32: true, payload: JsonPayload::Base64 };
+        let full = &json_lines(&log, parts)[0];
         // The check value of CRC-32.
         assert_eq!(full["crc32"], 0xcbf4_3926u32);
         assert_eq!(full["payload"], "MTIzNDU2Nzg5");
@@ -324,7 +360,8 @@ mod tests {
         for channel in [plain, full] {
             batch.push_copy(0, 0, channels.intern(channel).unwrap(), b"");
         }
-        let (mut out, parts) = (Vec::new(), JsonParts { crc32: false, payload: true });
+        let parts = JsonParts { crc32: false, payload: JsonPayload::Base64 };
+        let mut out = Vec::new();
         JsonLines::default().write(&batch.finish(), &channels, parts, &mut out).unwrap();
         let ends = String::from_utf8(out).unwrap();
         let ends: Vec<&str> =
@@ -375,6 +412,31 @@ mod tests {
     }
 
     #[test]
+    fn payloads_that_are_text_are_shown_as_text_on_one_line() {
+        let lines = |encoding: Encoding, payload: &[u8], detail: Detail| {
+            let (channels, mut batch) =
+                (Channels::default(), sluice_model::BatchBuilder::default());
+            let channel = Channel::new(sluice_model::Name::from_text("A"), "log", encoding);
+            batch.push_copy(0, 0, channels.intern(channel).unwrap(), payload);
+            let mut out = Vec::new();
+            TextLines::default().write(&batch.finish(), &channels, detail, &mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            text.split_once(" B").unwrap().1.to_owned()
+        };
+        for encoding in [Encoding::Text, Encoding::Json] {
+            let shown = lines(encoding, "a=0 \"é\"\n\x1b[2J".as_bytes(), Detail::Whole);
+            assert_eq!(shown, "  a=0 \"é\"\\n\\u{1b}[2J\n");
+        }
+        assert_eq!(lines(Encoding::Text, b"a\xff", Detail::Whole), "  61ff\n");
+        assert_eq!(lines(Encoding::Text, b"", Detail::Whole), "\n");
+        assert_eq!(lines(Encoding::Unknown, b"ab", Detail::Whole), "  6162\n");
+        let long = "é".repeat(65);
+        assert_eq!(lines(Encoding::Text, long.as_bytes(), Detail::Whole), format!("  {long}\n"));
+        let cut = format!("  {}…\n", "é".repeat(64));
+        assert_eq!(lines(Encoding::Text, long.as_bytes(), Detail::Abbreviated), cut);
+    }
+
+    #[test]
     fn a_text_line_alone_is_the_same_as_among_others() {
         let log = SampleLog::new(&[(b"A\x1b[2J", 5, b"payload"), (b"B", 6, &[0; 40])]);
         let batch = log.batch();
@@ -398,7 +460,7 @@ mod tests {
         let log = SampleLog::new(&[(b"A", 0, b"x"), (b"B", 1, b"yz")]).decoded(&[0], &[7]);
         let batch = log.batch().without_payloads();
         let (mut json_out, mut text_out) = (Vec::new(), Vec::new());
-        let parts = JsonParts { crc32: true, payload: false };
+        let parts = JsonParts { crc32: true, payload: JsonPayload::None };
         JsonLines::default().write(&batch, &log.channels, parts, &mut json_out).unwrap();
         let lines = String::from_utf8(json_out).unwrap();
         let line: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();

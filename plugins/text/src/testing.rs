@@ -224,7 +224,7 @@ mod properties {
     use serde_json::json;
 
     proptest! {
-        // Each case syncs twelve files to the disk.
+        // Each case syncs many files to the disk.
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
         fn batch_boundaries_do_not_matter(
@@ -246,7 +246,10 @@ mod properties {
             let sinks = [
                 ("jsonl", json!({ "payload": true })),
                 ("jsonl", json!({ "fields": fields, "flatten": true })),
+                ("jsonl", json!({ "payload": "text" })),
                 ("csv", json!({ "payload": "hex" })),
+                ("csv", json!({ "payload": "text" })),
+                ("csv", json!({ "event_columns": [], "payload": "text" })),
                 ("csv", json!({ "event_columns": ["size"] })),
                 ("csv", json!({ "event_columns": [], "fields": fields })),
                 ("text", json!({})),

@@ -28,6 +28,18 @@ pub(crate) fn csv_value(out: &mut Vec<u8>, text: &str, delimiter: char) {
     quote_csv(out, start, delimiter);
 }
 
+/// Like [`csv_value`], for a text that is no null: readers take a cell of blanks for null unless it
+/// is quoted.
+pub(crate) fn csv_text(out: &mut Vec<u8>, text: &str, delimiter: char) {
+    if text.trim_ascii().is_empty() {
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+    } else {
+        csv_value(out, text, delimiter);
+    }
+}
+
 /// Quotes what `out` has from `start` on, if a CSV needs it. It is UTF-8.
 pub(crate) fn quote_csv(out: &mut Vec<u8>, start: usize, delimiter: char) {
     let text = out.get(start..).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default();

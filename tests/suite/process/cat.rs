@@ -123,3 +123,47 @@ fn a_limit_that_ends_inside_a_log_leaves_the_others_unread() {
         run_sluice(&folder, &["cat", "a.lcm", "c.lcm", "-n", "3", "--json"]).expect(0).text();
     assert_eq!(printed_numbers(&text), numbers(&folder.read("a.lcm"))[..3]);
 }
+
+#[test]
+fn payloads_of_text_are_words_wherever_they_are_written() {
+    let folder = Folder::new();
+    let line = |number: usize, encoding: &str, payload: &str| {
+        let size = payload.len();
+        let head = format!("{{\"timestamp_ns\":{number},\"source\":\"log\",\"channel\":\"NOTES\"");
+        let size = format!("\"sequence\":{number},\"size\":{size},\"encoding\":\"{encoding}\"");
+        let payload = Value::from(payload);
+        format!("{head},{size},\"payload_text\":{payload}}}\n")
+    };
+    let long = "word ".repeat(20);
+    let texts = [line(0, "text", "a=0 b"), line(1, "text", "two\nlines"), line(2, "text", &long)];
+    // What is not UTF-8 stays in base64.
+    let bytes = line(3, "text", "ab").replace("payload_text\":\"ab", "payload\":\"/wA=");
+    folder.write("in.jsonl", texts.concat() + &bytes);
+
+    let shown = |arguments: &[&str]| {
+        let text =
+            run_sluice(&folder, &[&["cat", "in.jsonl"], arguments].concat()).expect(0).text();
+        let behind = |line: &str| line.split_once(" B  ").unwrap().1.to_owned();
+        text.lines().map(behind).collect::<Vec<_>>()
+    };
+    let cut = format!("{}…", &long[..64]);
+    assert_eq!(shown(&[]), ["a=0 b", r"two\nlines", &cut, "ff00"]);
+    assert_eq!(shown(&["--full"])[2], long);
+
+    let convert = |from: &str, to: &str| {
+        run_sluice(&folder, &["convert", from, "--to", to, "--sink-option", "payload=text"])
+            .expect(0);
+        String::from_utf8(folder.read(to)).unwrap()
+    };
+    let lines = convert("in.jsonl", "out.jsonl");
+    assert!(lines.contains(r#""payload_text":"two\nlines""#) && lines.contains("/wA="), "{lines}");
+    run_sluice(&folder, &["convert", "in.jsonl", "--to", "in.parquet"]).expect(0);
+    run_sluice(&folder, &["convert", "out.jsonl", "--to", "out.parquet"]).expect(0);
+    let payloads =
+        |file: &str| run_sluice(&folder, &["cat", "--json", "--payload", file]).expect(0).text();
+    assert_eq!(payloads("in.parquet"), payloads("out.parquet"));
+    let table = convert("in.jsonl", "out.csv");
+    for cell in [",a=0 b\n", ",\"two\nlines\"\n", "word \n", ",\\xff\\x00\n"] {
+        assert!(table.contains(cell), "{cell:?}: {table}");
+    }
+}

@@ -13,8 +13,9 @@ use sluice_io::escape::{escaped, printable};
 use sluice_model::time::{self, TimePoint};
 use sluice_model::{Error, MessageType, TypeKey};
 
+use super::advice::{no_time, other_characters, other_delimiter, out_of_range, setting};
 use super::cell_type::{CellSample, CellType, ColumnBuilder, describe_cell, guess, parsed};
-use super::options::{CsvSource, TimeUnit};
+use super::options::{ColumnNames, CsvSource, TimeUnit};
 use super::scan::{Cell, RowScan, scan};
 use crate::without_mark;
 
@@ -25,7 +26,8 @@ const SAMPLED_ROWS: usize = 256;
 
 const CHANNEL: &str = "channel";
 const SEQUENCE: &str = "sequence";
-const TIMES: [&str; 4] = ["timestamp_ns", "timestamp", "time", "t"];
+/// The names of time columns that need no option.
+pub(super) const TIMES: [&str; 4] = ["timestamp_ns", "timestamp", "time", "t"];
 
 /// A position in the file, and what is wrong there.
 pub(super) type HeaderError = (u64, String);
@@ -72,6 +74,9 @@ impl CsvColumns {
         head: &[u8],
         is_whole: bool,
     ) -> Result<Option<Self>, HeaderError> {
+        if let Some(what) = other_characters(head) {
+            return Err((0, what.to_owned()));
+        }
         let at = head.len() - without_mark(head).len();
         let mut rows = HeadRows { options, bytes: head, at, is_whole };
         for _ in 0..options.skip {
@@ -81,13 +86,17 @@ impl CsvColumns {
         let wrong = |what| (at, what);
         check_names(&names).map_err(wrong)?;
         let first_row = rows.at as u64;
-        let roles = ColumnRoles::new(options, &names).map_err(wrong)?;
+        let roles = ColumnRoles::new(options, &names).map_err(|what| {
+            let in_file = options.columns.is_none();
+            let delimiter = in_file.then(|| other_delimiter(options, &names)).flatten();
+            wrong(delimiter.unwrap_or(what))
+        })?;
         if options.columns.is_some() && rows.header_has_time(at, &roles) {
-            return Err(wrong(
-                "the first line has a time where names are expected: set `header = false`, and \
-                 `skip = 1` if it is no row"
-                    .to_owned(),
-            ));
+            return Err(wrong(format!(
+                "the first line has a time where names are expected: set {}, and `skip = 1` if it \
+                 is no row",
+                setting("header", "false")
+            )));
         }
         let samples = rows.sample(names.len());
         let fields = roles.fields(options, &names, &samples).map_err(wrong)?;
@@ -176,13 +185,7 @@ impl ColumnRoles {
         };
         let time = match &options.timestamp {
             Some(name) => named("timestamp", name)?,
-            None => TIMES.into_iter().find_map(place).ok_or_else(|| {
-                format!(
-                    "no column is called {}: name the time column with `timestamp`; found {}",
-                    TIMES.map(|name| format!("`{name}`")).join(", "),
-                    list_names(names)
-                )
-            })?,
+            None => TIMES.into_iter().find_map(place).ok_or_else(|| no_time(names))?,
         };
         let own = names.get(time).map(String::as_str).unwrap_or_default();
         let unit = options.unit.unwrap_or_else(|| TimeUnit::from_name(own)).nanos();
@@ -205,13 +208,13 @@ impl ColumnRoles {
         samples: &[Vec<CellSample>],
     ) -> Result<Vec<FieldColumn>, String> {
         let exists = |name: &&String| names.contains(name);
-        let mut named = options.types.keys().chain(options.fields.iter().flatten());
+        let mut named = options.types.keys().chain(options.fields.iter().flat_map(|f| &f.0));
         if let Some(unknown) = named.find(|name| !exists(name)) {
             return Err(format!("no column `{unknown}`; found {}", list_names(names)));
         }
         let roles = [Some(self.time), self.channel, self.sequence];
         let is_field = |(at, name): &(usize, &String)| match &options.fields {
-            Some(fields) => fields.contains(name),
+            Some(ColumnNames(fields)) => fields.contains(name),
             None => !roles.contains(&Some(*at)),
         };
         let column = |(at, name): (usize, &String)| {
@@ -223,7 +226,7 @@ impl ColumnRoles {
     }
 }
 
-fn list_names(names: &[String]) -> String {
+pub(super) fn list_names(names: &[String]) -> String {
     const SHOWN: usize = 12;
     let shown: Vec<String> =
         names.iter().take(SHOWN).map(|name| format!("`{}`", printable(name))).collect();
@@ -277,7 +280,7 @@ impl HeadRows<'_> {
 
     /// The names of all columns, and the position of the header.
     fn names(&mut self) -> Result<Option<(u64, Vec<String>)>, HeaderError> {
-        if let (false, Some(columns)) = (self.options.header, &self.options.columns) {
+        if let (false, Some(ColumnNames(columns))) = (self.options.header, &self.options.columns) {
             return Ok(Some((self.at as u64, columns.clone())));
         }
         while !self.rest().is_empty() && self.options.is_blank(self.rest()) {
@@ -308,14 +311,16 @@ impl HeadRows<'_> {
             let name = escaped(text.trim_ascii()).into_owned();
             if name.is_empty() { format!("column_{}", n + 1) } else { name }
         };
-        let names: Vec<String> = match &self.options.columns {
-            Some(columns) => columns.clone(),
-            None => cells.iter().enumerate().map(name).collect(),
+        let found: Vec<String> = cells.iter().enumerate().map(name).collect();
+        let names = match &self.options.columns {
+            Some(ColumnNames(columns)) if columns.len() != found.len() => {
+                let (given, len) = (columns.len(), found.len());
+                let what = format!("`columns` names {given} columns, but the header has {len}");
+                return wrong(other_delimiter(self.options, &found).unwrap_or(what));
+            }
+            Some(ColumnNames(columns)) => columns.clone(),
+            None => found,
         };
-        if self.options.columns.is_some() && names.len() != cells.len() {
-            let (given, found) = (names.len(), cells.len());
-            return wrong(format!("`columns` names {given} columns, but the header has {found}"));
-        }
         self.at = at + len;
         Ok(Some((at as u64, names)))
     }
@@ -385,10 +390,8 @@ fn parse_time(text: &[u8], unit: i64) -> Result<i64, String> {
     match scaled.or_else(|| time::scaled(&without_exponent(&text)?, unit)) {
         Some(Some(nanos)) => return Ok(nanos),
         Some(None) => {
-            return Err(describe_cell(
-                text.as_bytes(),
-                "out of the range of times; is `unit` right?",
-            ));
+            let fits = |unit| matches!(time::scaled(&text, unit), Some(Some(_)));
+            return Err(describe_cell(text.as_bytes(), &out_of_range(unit, fits)));
         }
         None => {}
     }

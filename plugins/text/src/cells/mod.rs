@@ -3,6 +3,7 @@
 //! The syntax is RFC 4180. Types of columns are guessed from the first rows unless options give
 //! them; a row with a cell of another type is damage.
 
+mod advice;
 mod cell_type;
 mod columns;
 mod options;
@@ -31,7 +32,8 @@ sluice_model::register! {
 fn make(options: Value, _: &Registry) -> Result<Box<dyn Source>, OptionsError> {
     let source: CsvSource = core_options::read(options)?;
     if !source.header && source.columns.is_none() {
-        let what = "without a header, `columns` has to name all columns";
+        let columns = advice::text_setting("columns", "t,x,y");
+        let what = format!("without a header, `columns` has to name all columns, as in {columns}");
         return Err(OptionsError::at("header", what));
     }
     Ok(Box::new(source))

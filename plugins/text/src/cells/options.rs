@@ -23,9 +23,10 @@ pub(crate) struct CsvSource {
     /// Whether the first line names the columns. Otherwise, `columns` does.
     #[serde(default = "yes")]
     pub(super) header: bool,
-    /// The names of all columns, in order, if the file has no header or a wrong one.
+    /// The names of all columns, in order, if the file has no header or a wrong one: a list, or a
+    /// text with commas.
     #[serde(default)]
-    pub(super) columns: Option<Vec<String>>,
+    pub(super) columns: Option<ColumnNames>,
     /// How many lines to skip at the start of each file.
     #[serde(default)]
     pub(super) skip: u32,
@@ -58,9 +59,10 @@ pub(crate) struct CsvSource {
     /// each file.
     #[serde(default)]
     pub(super) types: ColumnTypes,
-    /// The columns to read as fields. Default: all but time, channel and sequence number.
+    /// The columns to read as fields: a list, or a text with commas. Default: all but time, channel
+    /// and sequence number.
     #[serde(default)]
-    pub(super) fields: Option<Vec<String>>,
+    pub(super) fields: Option<ColumnNames>,
     /// The maximum length of a row; a longer one is damage.
     #[serde(default = "longest_row", deserialize_with = "row_len")]
     pub(super) max_row: ByteSize,
@@ -116,6 +118,10 @@ pub(crate) enum TimeUnit {
 }
 
 impl TimeUnit {
+    /// All units, the largest first, and their names.
+    pub(super) const ALL: [(Self, &str); 4] =
+        [(Self::S, "s"), (Self::Ms, "ms"), (Self::Us, "us"), (Self::Ns, "ns")];
+
     pub(super) fn nanos(self) -> i64 {
         match self {
             Self::S => 1_000_000_000,
@@ -130,6 +136,32 @@ impl TimeUnit {
         let units = [("_ns", Self::Ns), ("_us", Self::Us), ("_ms", Self::Ms)];
         let named = units.into_iter().find(|(end, _)| name.ends_with(end));
         named.map_or(Self::S, |(_, unit)| unit)
+    }
+}
+
+/// Names of columns, in order.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema)]
+#[schemars(crate = "sluice_model::schemars", with = "ColumnNamesOption")]
+pub(super) struct ColumnNames(pub(super) Vec<String>);
+
+/// Names of columns as they are written.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "a list of names, or a text with commas between them")]
+#[schemars(crate = "sluice_model::schemars")]
+enum ColumnNamesOption {
+    Text(String),
+    List(Vec<String>),
+}
+
+impl<'de> Deserialize<'de> for ColumnNames {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(match ColumnNamesOption::deserialize(deserializer)? {
+            ColumnNamesOption::Text(text) if text.trim().is_empty() => Vec::new(),
+            ColumnNamesOption::Text(text) => {
+                text.split(',').map(|name| name.trim().to_owned()).collect()
+            }
+            ColumnNamesOption::List(names) => names,
+        }))
     }
 }
 

@@ -155,10 +155,45 @@ fn columns_of_a_file_without_header_come_from_options() {
 }
 
 #[test]
+fn names_of_columns_are_a_list_or_a_text_with_commas() {
+    let read = |columns: Value| {
+        let options = json!({ "header": false, "columns": columns, "fields": "y, x" });
+        let columns = fields("1,2,3,4\n", options);
+        columns.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(read(json!("x, t,y,z")), ["x", "y"]);
+    assert_eq!(read(json!(["x", "t", "y", "z"])), ["x", "y"]);
+}
+
+#[test]
+fn a_time_that_fits_a_smaller_unit_is_refused_with_that_unit() {
+    for (time, unit) in
+        [("1194098400123", "ms"), ("1194098400123456", "us"), ("1194098400123456789", "ns")]
+    {
+        let all = gathered(&format!("t,x\n{time},1\n"), json!({}));
+        let set =
+            format!("`unit = \"{unit}\"` (on the command line: `--source-option unit={unit}`)");
+        assert!(all.damage[0].2.contains(&set), "{:?}", all.damage);
+    }
+    let all = gathered("t,x\n99999999999999999999,1\n", json!({}));
+    assert!(all.damage[0].2.ends_with("is out of the range of times"), "{:?}", all.damage);
+}
+
+#[test]
+fn a_file_of_utf_16_is_refused_with_what_to_do() {
+    for bytes in [&b"\xff\xfet\0,\0x\0\n\0"[..], b"\xfe\xff\0t\0,\0x\0\n"] {
+        let (_folder, source) = csv(bytes, json!({}));
+        let message = gather(&*source, u64::MAX).unwrap_err().to_string();
+        assert!(message.contains("UTF-16") && message.contains("`iconv"), "{message}");
+    }
+}
+
+#[test]
 fn a_file_without_header_needs_columns() {
     let options = json!({ "path": "table.csv", "header": false });
     let message = Registry::linked().source("csv", options).err().unwrap().to_string();
     assert!(message.contains("`columns` has to name all columns"), "{message}");
+    assert!(message.contains("`--source-option columns=t,x,y`"), "{message}");
 }
 
 #[test]
@@ -203,7 +238,23 @@ fn a_file_whose_columns_cannot_be_known_is_refused_with_what_to_do() {
         assert!(says.iter().all(|part| message.contains(part)), "{message}");
         assert!(message.contains("table.csv: at byte"), "{message}");
     };
-    refused("a,b\n1,2\n", json!({}), &["`timestamp`", "`a`, `b`"]);
+    let set = "`timestamp = \"NAME\"` (on the command line: `--source-option timestamp=NAME`)";
+    refused("a,b\n1,2\n", json!({}), &["`timestamp`", "`a`, `b`", set]);
+    for (name, given) in
+        [("%time", "timestamp=%time"), ("Timestamp", "timestamp=Timestamp"), ("T", "timestamp=T")]
+    {
+        let meant = format!("did you mean `{name}`?");
+        refused(&format!("a,{name}\n1,2\n"), json!({}), &[&meant, given]);
+    }
+    let set = "`--source-option 'delimiter=;'`";
+    refused("time;x\n1;2\n", json!({}), &["';' and no ','", "`delimiter = \";\"`", set]);
+    refused("t\tx\n1\t2\n", json!({}), &["`delimiter = \"\\t\"`", "'delimiter=\"\\t\"'"]);
+    refused("t,x\n1,2\n", json!({ "delimiter": ";" }), &["`delimiter = \",\"`"]);
+    refused("t;x\n1;2\n", json!({ "columns": "a,b" }), &["`delimiter = \";\"`"]);
+    refused("t;x\n1;2\n", json!({ "timestamp": "t" }), &["`delimiter = \";\"`"]);
+    let named = json!({ "header": false, "columns": ["a b"] });
+    refused("1\n", named, &["no column is called"]);
+    refused("1,2\n3,4\n", json!({}), &["header=false", "`columns = \"t,x,y\"`"]);
     for text in ["1,2\n3,4\n", "\u{feff}1,2\n3,4\n"] {
         refused(text, json!({ "columns": ["t", "x"] }), &["a time", "`header = false`"]);
         let all = gathered(text, json!({ "header": false, "columns": ["t", "x"] }));

@@ -66,7 +66,8 @@ const KEYS: [&str; 2] = ["timestamp_ns", "channel"];
 fn sniff(head: &[u8]) -> SniffResult {
     let (line, is_whole) = first_line(head);
     let has = |part: &str| memmem::find(line, part.as_bytes()).is_some();
-    if !has("\"payload\"") && !has("\"size\":0,") && !has("\"size\": 0,") {
+    let payloads = ["\"payload\"", "\"payload_text\"", "\"size\":0,", "\"size\": 0,"];
+    if !payloads.into_iter().any(has) {
         return SniffResult::No;
     }
     match has_keys(line).filter(|_| is_whole) {
@@ -186,6 +187,7 @@ mod tests {
 
     use super::*;
     use crate::line::{JsonLines, JsonParts};
+    use crate::payload::JsonPayload;
 
     const LINE: &str = r#"{"timestamp_ns":1,"source":"log","channel":"A","sequence":0,"size":2,"crc32":2659403885,"payload":"YWI="}"#;
 
@@ -336,6 +338,7 @@ mod tests {
             &format!("\n{longer}"),
             &format!("\u{feff}{longer}"),
             "{\"channel\":\"\",\"timestamp_ns\":1,\"payload\":",
+            "{\"channel\":\"\",\"timestamp_ns\":1,\"payload_text\":",
         ] {
             assert_eq!(sniff(yes.as_bytes()), SniffResult::Yes, "{yes}");
         }
@@ -401,13 +404,13 @@ mod tests {
         events
     }
 
-    fn written(events: &[Plain], crc32: bool) -> Vec<u8> {
+    fn written(events: &[Plain], crc32: bool, payload: JsonPayload) -> Vec<u8> {
         let (channels, mut batch) = (Arc::new(Channels::default()), BatchBuilder::default());
         for (channel, timestamp, sequence, payload) in events {
             let id = channels.intern(channel.clone()).unwrap();
             batch.push_copy(*timestamp, *sequence, id, payload);
         }
-        let (mut out, parts) = (Vec::new(), JsonParts { crc32, payload: true });
+        let (mut out, parts) = (Vec::new(), JsonParts { crc32, payload });
         JsonLines::default().write(&batch.finish(), &channels, parts, &mut out).unwrap();
         out
     }
@@ -428,20 +431,26 @@ mod tests {
         })
     }
 
+    /// Bytes or text.
+    fn payload() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![vec(any::<u8>(), 0..40), ".{0,20}".prop_map(String::into_bytes)]
+    }
+
     proptest! {
         #[test]
         fn written_events_are_read_back_unchanged(
             channels in vec(channel(), 1..5),
             events in vec(
-                (any::<usize>(), any::<i64>(), any::<i64>(), vec(any::<u8>(), 0..40)), 0..20),
+                (any::<usize>(), any::<i64>(), any::<i64>(), payload()), 0..20),
             crc32: bool,
+            form in prop::sample::select(vec![JsonPayload::Base64, JsonPayload::Text]),
             target in 1u64..2_000)
         {
             let named = |(n, time, number, payload): (usize, i64, i64, Vec<u8>)| {
                 (channels[n % channels.len()].clone(), time, number, payload)
             };
             let events: Vec<Plain> = events.into_iter().map(named).collect();
-            let file = file(&written(&events, crc32));
+            let file = file(&written(&events, crc32, form));
             let source = source(&file);
             prop_assert_eq!(&read(&source, target), &events);
             prop_assert_eq!(&read(&source, u64::MAX), &events);
