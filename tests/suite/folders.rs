@@ -21,6 +21,45 @@ fn tables() -> Folder {
     folder
 }
 
+#[test]
+fn logs_in_a_folder_with_tables_are_never_left_out_silently() {
+    let folder = tables();
+    run_sluice(&folder, &["convert", "a.lcm", "--to", "p/old/export.parquet"]).expect(0);
+    folder.write("p/drive.lcm", folder.read("b.lcm"));
+    run_sluice(&folder, &["convert", "p", "--to", "all.jsonl"])
+        .expect(1)
+        .expect_stderr("pass its files, such as p/*");
+    let text = run_sluice(&folder, &["info", "p/*"]).expect(0).text();
+    assert!(text.contains("drive.lcm"), "{text}");
+    run_sluice(&folder, &["info", "p/old"]).expect(0);
+    // Tables that are found first tell what the folder is.
+    fs::create_dir(folder.at("p/old/deep")).unwrap();
+    folder.write("p/old/deep/drive.lcm", folder.read("b.lcm"));
+    for input in ["p/old", "p/*/"] {
+        run_sluice(&folder, &["info", input])
+            .expect(1)
+            .expect_stderr("other files beside them, such as p/old/deep/drive.lcm");
+    }
+    // One who names the format, or whose tables have a manifest, is told of them.
+    folder.write("runs/log=a/drive.lcm", folder.read("b.lcm"));
+    for arguments in [&["info", "runs/log=a"][..], &["cat", "p/old", "--from", "parquet"]] {
+        let ran = run_sluice(&folder, arguments).expect(0);
+        let text = ran.text() + &ran.stderr;
+        assert!(text.contains("also has 1 other file, not read: "), "{text}");
+    }
+    // The source that is sure of a folder reads it, whatever other tables are in it.
+    folder.write("set.toml", DATASET);
+    run_sluice(&folder, &["run", "set.toml"]).expect(0);
+    fs::copy(folder.at("p/old/export.parquet"), folder.at("set/export.parquet")).unwrap();
+    let text = run_sluice(&folder, &["info", "set"]).expect(0).text();
+    assert!(text.contains("lerobot"), "{text}");
+    fs::create_dir(folder.at("above")).unwrap();
+    fs::rename(folder.at("set"), folder.at("above/set")).unwrap();
+    run_sluice(&folder, &["info", "above"]).expect(1).expect_stderr("such as above/*");
+    let text = run_sluice(&folder, &["info", "above/*"]).expect(0).text();
+    assert!(text.contains("lerobot"), "{text}");
+}
+
 /// The file of each bag.
 const PART: &str = "part_0.mcap";
 

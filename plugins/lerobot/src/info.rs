@@ -6,7 +6,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
-use sluice_io::files;
+use sluice_io::files::{self, FileChoice};
+use sluice_io::store;
 use sluice_model::{Error, Input};
 
 use crate::feature::{self, Feature};
@@ -341,26 +342,15 @@ pub(crate) fn read_object(path: &Path) -> Result<Option<Map<String, Value>>, Err
 /// The Parquet files of one kind in a dataset, in the order in which they are read: by path.
 pub(crate) fn tables(folder: &Path, kind: &str) -> Result<Vec<Input>, Error> {
     let folder = folder.join(kind);
-    if let Some(mut objects) = files::objects_below(&folder)? {
+    if !store::is_address(&folder) && files::path_kind(&folder)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let choose = |file: &Path| {
         // Directly in a folder of the folder.
-        let depth =
-            |input: &Input| input.path.strip_prefix(&folder).map_or(0, |p| p.iter().count());
-        objects.retain(|input| is_table(&input.path) && depth(input) == 2);
-        objects.sort_by(|a, b| a.path.cmp(&b.path));
-        return Ok(objects);
-    }
-    let mut found = Vec::new();
-    for chunk in paths_in(&folder)? {
-        if !files::is_folder(&chunk) {
-            continue;
-        }
-        for path in paths_in(&chunk)?.into_iter().filter(|path| is_table(path)) {
-            let bytes = fs::metadata(&path).map_err(|e| Error::io("open", &path, e))?.len();
-            found.push(Input { path, bytes: Some(bytes) });
-        }
-    }
-    found.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(found)
+        let depth = file.strip_prefix(&folder).map_or(0, |below| below.iter().count());
+        if depth == 2 && is_table(file) { FileChoice::Take } else { FileChoice::Skip }
+    };
+    files::below(&folder, |_| true, choose)
 }
 
 /// What is in a folder; nothing if it does not exist.

@@ -4,14 +4,15 @@
 //! selects fields, `columns` defines the columns of a table and `column_types` their types, `group`
 //! encodes one row group on any thread by the `writers` of its columns, and `file` writes row
 //! groups and the footer, with its `footer_checksum`. [`source`] turns tables back into events:
-//! [`input`] reads a file, `table` makes its rows events, `merge` merges the files of a folder, and
-//! `manifest` tells which are missing. `meta` is the key-value metadata of the footer that both
-//! share.
+//! [`input`] reads a file, `table` makes its rows events, `folder` finds the files of a folder,
+//! `merge` merges them, and `manifest` tells which are missing. `meta` is the key-value metadata of
+//! the footer that both share.
 
 mod column_types;
 mod columns;
 mod encoding;
 mod file;
+mod folder;
 mod footer_checksum;
 mod group;
 pub mod input;

@@ -5,11 +5,12 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 use sluice_io::escape::printable;
-use sluice_io::files::{self, PathKind};
+use sluice_io::files::{self, FileChoice, PathKind};
 use sluice_io::output::MANIFEST;
 use sluice_model::{Error, Input, units};
 
-use crate::source::{NAME, files_below, is_plain_table, is_table_below};
+use crate::folder::{FolderFile, is_plain, is_table_below};
+use crate::source::NAME;
 
 /// A longer file is not believed to be a manifest: a million tables take less.
 const MAX_MANIFEST: u64 = 256 << 20;
@@ -20,6 +21,15 @@ const MOST_NAMES: usize = 3;
 struct Manifest {
     #[serde(default)]
     plugins: Vec<String>,
+    #[serde(default)]
+    files: Vec<ListedFile>,
+    /// The inputs of a batch, which have files each.
+    #[serde(default)]
+    units: Vec<ListedUnit>,
+}
+
+#[derive(Deserialize)]
+struct ListedUnit {
     files: Vec<ListedFile>,
 }
 
@@ -49,10 +59,34 @@ pub(crate) fn is_empty_output(folder: &Path) -> Result<bool, Error> {
     }))
 }
 
+/// Whether the manifest of a folder says that a run wrote tables there and nothing else, or that a
+/// batch wrote folders of tables there. Tables that a batch wrote may lie beside its inputs.
+pub(crate) fn lists_only_tables(folder: &Path) -> Result<bool, Error> {
+    let Some(Manifest { files, units, .. }) = read(folder)? else { return Ok(false) };
+    let of_batch = units.iter().flat_map(|unit| &unit.files);
+    let of_batch: Vec<&ListedFile> = of_batch.filter(|file| !file.is_manifest()).collect();
+    let is_table = |file: &ListedFile| file.table_below(folder).is_some();
+    let is_in_folder = |file: &&ListedFile| {
+        file.table_below(folder).is_some_and(|table| table.parent() != Some(folder))
+    };
+    let is_any = !files.is_empty() || !of_batch.is_empty();
+    Ok(is_any && files.iter().all(is_table) && of_batch.iter().all(is_in_folder))
+}
+
 /// Notes about how the tables below a folder differ in name or length from those that manifests
-/// there list: a copy may be incomplete, or somebody removed, replaced or added some.
+/// there list, as a copy may be incomplete, or somebody removed, replaced or added some; and about
+/// other files there.
 pub(crate) fn differences(folder: &Path) -> Result<Vec<String>, Error> {
-    let files = files_below(folder, |path| is_manifest(path) || is_plain_table(path))?;
+    let mut others = Vec::new();
+    let files = files::below(folder, is_plain, |path| match FolderFile::from_path(path) {
+        FolderFile::Table => FileChoice::Take,
+        FolderFile::Side if is_manifest(path) => FileChoice::Take,
+        FolderFile::Side => FileChoice::Skip,
+        FolderFile::Other => {
+            others.push(path.to_owned());
+            FileChoice::Skip
+        }
+    })?;
     let (manifests, tables): (Vec<Input>, Vec<Input>) =
         files.into_iter().partition(|file| is_manifest(&file.path));
     let found: TableLengths = tables.into_iter().map(|table| (table.path, table.bytes)).collect();
@@ -87,6 +121,14 @@ pub(crate) fn differences(folder: &Path) -> Result<Vec<String>, Error> {
             notes.extend(note(folder, tables.len(), &what, &of));
         }
     }
+    if !others.is_empty() {
+        notes.push(format!(
+            "{} also has {}, not read{}; logs among these are inputs of their own",
+            folder.display(),
+            units::pluralize(others.len() as u64, "other file"),
+            names(folder, &others.iter().collect::<Vec<_>>()),
+        ));
+    }
     Ok(notes)
 }
 
@@ -97,14 +139,22 @@ fn is_manifest(path: &Path) -> bool {
 /// The tables that the manifest of a folder lists.
 fn listed_tables(folder: &Path) -> TableLengths {
     let Ok(Some(manifest)) = read(folder) else { return TableLengths::new() };
-    let is_plain =
-        |name: &str| Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
-    let is_table = |name: &String| is_plain(name) && is_table_below(folder, &folder.join(name));
-    let tables = manifest.files.into_iter().filter_map(|file| {
-        let name = file.path.filter(is_table)?;
-        Some((folder.join(name), file.bytes))
-    });
-    tables.collect()
+    let tables = manifest.files.iter();
+    tables.filter_map(|file| Some((file.table_below(folder)?, file.bytes))).collect()
+}
+
+impl ListedFile {
+    fn is_manifest(&self) -> bool {
+        self.path.as_ref().is_some_and(|path| is_manifest(Path::new(path)))
+    }
+
+    /// Its path, if it is a table below the folder of the manifest.
+    fn table_below(&self, folder: &Path) -> Option<PathBuf> {
+        let name = Path::new(self.path.as_ref()?);
+        let is_plain = name.components().all(|part| matches!(part, Component::Normal(_)));
+        let path = folder.join(name);
+        (is_plain && is_table_below(folder, &path)).then_some(path)
+    }
 }
 
 /// A note about some tables, if there are any, below a folder whose manifest lists `listed`.
@@ -112,14 +162,20 @@ fn note(folder: &Path, listed: usize, what: &str, tables: &[&PathBuf]) -> Option
     if tables.is_empty() {
         return None;
     }
-    let name = |table: &&PathBuf| {
-        printable(&table.strip_prefix(folder).unwrap_or(table).to_string_lossy()).to_string()
-    };
-    let names = tables.iter().take(MOST_NAMES).map(name).collect::<Vec<_>>().join(", ");
-    let such_as = if tables.len() > MOST_NAMES { ", such as " } else { ": " };
     Some(format!(
-        "{} lists {}, {what}{such_as}{names}; `sluice verify` checks the folder",
+        "{} lists {}, {what}{}; `sluice verify` checks the folder",
         folder.join(MANIFEST).display(),
         units::pluralize(listed as u64, "table"),
+        names(folder, tables),
     ))
+}
+
+/// `: ` or `, such as `, and the names of the first few files below a folder.
+fn names(folder: &Path, files: &[&PathBuf]) -> String {
+    let name = |file: &&PathBuf| {
+        printable(&file.strip_prefix(folder).unwrap_or(file).to_string_lossy()).to_string()
+    };
+    let names = files.iter().take(MOST_NAMES).map(name).collect::<Vec<_>>().join(", ");
+    let such_as = if files.len() > MOST_NAMES { ", such as " } else { ": " };
+    format!("{such_as}{names}")
 }

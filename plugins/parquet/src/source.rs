@@ -2,8 +2,6 @@
 //! of a folder are merged.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -16,6 +14,7 @@ use sluice_model::{
     SplitStart,
 };
 
+use crate::folder::{sniff_path, tables_below};
 use crate::input::{GroupSpan, TimeUnits};
 use crate::manifest::{differences, is_empty_output};
 use crate::merge::{MergeReader, TableMerge};
@@ -61,13 +60,6 @@ fn sniff(head: &[u8]) -> SniffResult {
     if head.starts_with(MAGIC) { SniffResult::Yes } else { SniffResult::No }
 }
 
-/// Recognises a folder with tables, or one to which a run without events wrote none.
-fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
-    let has_tables =
-        files::is_folder(path) && (!tables_below(path)?.is_empty() || is_empty_output(path)?);
-    Ok(if has_tables { SniffResult::Yes } else { SniffResult::No })
-}
-
 /// Whether the channels of a table, or of one in a folder, may declare the types of messages that
 /// are not decoded.
 fn may_declare_types(path: &Path) -> Result<bool, Error> {
@@ -90,10 +82,10 @@ fn may_declare_types(path: &Path) -> Result<bool, Error> {
 
 pub(crate) const NAME: &str = "parquet";
 
-/// What is read as one unit.
+/// How the tables of a path are read.
 enum TableInput {
-    /// A single table.
-    Single(PathBuf),
+    /// The tables of one path, each read by itself.
+    Separate(Vec<PathBuf>),
     /// The tables of one path, merged.
     Merged { name: PathBuf, tables: ChannelTables },
 }
@@ -164,14 +156,41 @@ impl Parquet {
         }
     }
 
+    /// The splits of tables that are read by themselves: one per row group, and one for a whole
+    /// table that is damaged. `Err` if none of them can be read.
+    fn splits_of(&self, tables: &[PathBuf], query: &Query) -> Result<Vec<Split>, Error> {
+        let (mut splits, mut is_any_sound, mut first_error) = (Vec::new(), false, None);
+        for path in tables {
+            match self.reopen(path) {
+                Ok(table) => {
+                    is_any_sound = true;
+                    let groups = table.matching_groups(query, None, |_| true).into_iter();
+                    splits.extend(groups.map(|group| Split {
+                        input: path.clone(),
+                        start: group.start,
+                        end: Some(group.end),
+                        bytes: Some(group.plain_bytes),
+                        live: false,
+                    }));
+                }
+                Err(error) if whole_damage(path, &error).is_none() => return Err(error),
+                Err(error) => {
+                    splits.push(Split::whole(path, Some(0)));
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        first_error.filter(|_| !is_any_sound).map_or(Ok(splits), Err)
+    }
+
     fn table_inputs(&self) -> Result<Vec<TableInput>, Error> {
         let mut pieces = Vec::new();
         for (name, inputs) in self.files_by_name()? {
             let tables: Vec<PathBuf> = inputs.into_iter().map(|input| input.path).collect();
-            match open_channel_tables(&tables)? {
-                Some(tables) => pieces.push(TableInput::Merged { name, tables }),
-                None => pieces.extend(tables.into_iter().map(TableInput::Single)),
-            }
+            pieces.push(match open_channel_tables(&tables)? {
+                Some(tables) => TableInput::Merged { name, tables },
+                None => TableInput::Separate(tables),
+            });
         }
         Ok(pieces)
     }
@@ -205,61 +224,6 @@ fn whole_damage(path: &Path, error: &Error) -> Option<Damage> {
     let ErrorKind::Malformed { at: end, what, .. } = error.kind() else { return None };
     let reason = format!("{what}; restore the table, or remove it");
     Some(Damage::new(&path.to_string_lossy().into(), 0, *end, reason))
-}
-
-/// Every Parquet file below a folder, by name. Names that start with a dot or an underscore are
-/// skipped.
-pub(crate) fn tables_below(folder: &Path) -> Result<Vec<Input>, Error> {
-    files_below(folder, is_plain_table)
-}
-
-/// The wanted files below a folder, by name. Folders are skipped like tables.
-pub(crate) fn files_below(
-    folder: &Path,
-    is_wanted: fn(&Path) -> bool,
-) -> Result<Vec<Input>, Error> {
-    if let Some(mut objects) = files::objects_below(folder)? {
-        let below = |object: &Path| object.strip_prefix(folder).unwrap_or(object).to_owned();
-        let is_below = |path: &Path| path.parent().is_none_or(|parent| parent.iter().all(is_plain));
-        objects.retain(|object| is_below(&below(&object.path)) && is_wanted(&object.path));
-        return Ok(objects);
-    }
-    let fail = |e| Error::io("list", folder, e);
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).map_err(fail)? {
-        names.push(entry.map_err(fail)?.path());
-    }
-    names.sort();
-    let mut found = Vec::new();
-    for path in names {
-        if path.is_dir() {
-            if is_plain(path.file_name().unwrap_or_default()) {
-                found.append(&mut files_below(&path, is_wanted)?);
-            }
-        } else if is_wanted(&path) {
-            let bytes = fs::metadata(&path).map_err(|e| Error::io("open", &path, e))?.len();
-            found.push(Input { path, bytes: Some(bytes) });
-        }
-    }
-    Ok(found)
-}
-
-fn is_plain(name: &OsStr) -> bool {
-    !name.to_string_lossy().starts_with(['.', '_'])
-}
-
-/// Whether an object is a table, and no part of its path below the folder is hidden.
-pub(crate) fn is_table_below(folder: &Path, object: &Path) -> bool {
-    object.strip_prefix(folder).unwrap_or(object).iter().all(is_plain) && is_table(object)
-}
-
-/// Whether a file is a table, and not hidden.
-pub(crate) fn is_plain_table(path: &Path) -> bool {
-    path.file_name().is_some_and(is_plain) && is_table(path)
-}
-
-fn is_table(path: &Path) -> bool {
-    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("parquet"))
 }
 
 impl Source for Parquet {
@@ -296,15 +260,8 @@ impl Source for Parquet {
                     let bytes = bytes.fold(0, u64::saturating_add);
                     splits.push(Split::whole(name, Some(bytes)));
                 }
-                TableInput::Single(path) => {
-                    let groups = self.reopen(&path)?.matching_groups(query, None, |_| true);
-                    splits.extend(groups.into_iter().map(|group| Split {
-                        input: path.clone(),
-                        start: group.start,
-                        end: Some(group.end),
-                        bytes: Some(group.plain_bytes),
-                        live: false,
-                    }));
+                TableInput::Separate(tables) => {
+                    splits.append(&mut self.splits_of(&tables, query)?);
                 }
             }
         }
@@ -333,7 +290,7 @@ impl Source for Parquet {
         _entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        // A split of a single table ends where its row group does.
+        // A split of a table that is read by itself ends where its row group does.
         if split.end.is_some() {
             let table = self.table(&split.input)?;
             // A damaged footer may have row groups inside of others.
@@ -352,16 +309,23 @@ impl Source for Parquet {
             return Ok(Box::new(TableReader { table, groups, reader: None, context }));
         }
         for piece in self.table_inputs()? {
-            if let TableInput::Merged { name, tables } = piece
-                && name == split.input
-            {
-                self.note_differences(&name, context);
-                let ChannelTables { opened, damage } = tables;
-                damage.into_iter().for_each(|whole| context.damage.report(whole));
-                opened.iter().for_each(|table| table.report_footer(context));
-                let tables = opened.into_iter().map(Arc::new).collect();
-                let merge = TableMerge::new(tables, &context.query, context)?;
-                return Ok(Box::new(MergeReader { merge, context: context.clone() }));
+            match piece {
+                TableInput::Merged { name, tables } if name == split.input => {
+                    self.note_differences(&name, context);
+                    let ChannelTables { opened, damage } = tables;
+                    damage.into_iter().for_each(|whole| context.damage.report(whole));
+                    opened.iter().for_each(|table| table.report_footer(context));
+                    let tables = opened.into_iter().map(Arc::new).collect();
+                    let merge = TableMerge::new(tables, &context.query, context)?;
+                    return Ok(Box::new(MergeReader { merge, context: context.clone() }));
+                }
+                TableInput::Separate(tables) if tables.contains(&split.input) => {
+                    let Err(error) = ParquetTable::open(&split.input) else { break };
+                    let Some(whole) = whole_damage(&split.input, &error) else { return Err(error) };
+                    context.damage.report(whole);
+                    return Ok(Box::new(std::iter::empty()));
+                }
+                _ => {}
             }
         }
         Err(Error::refused(format!(

@@ -3,6 +3,7 @@
 //!
 //! Files are read, never mapped: a mapped file that shrinks kills the process.
 
+mod below;
 mod cache;
 mod compressed_input;
 mod foreign;
@@ -13,6 +14,7 @@ mod log;
 mod object_reader;
 mod objects;
 mod peek;
+mod small;
 mod stream;
 mod unpack;
 
@@ -30,6 +32,7 @@ use crate::escape::printable;
 use crate::globs::{self, is_glob};
 use crate::store::{self, StorePath};
 
+pub use below::{FileChoice, below};
 pub use cache::FileCache;
 pub use foreign::{ForeignFormat, InputContent, is_text, is_text_bytes, refuse_foreign};
 pub use hash::{InputHash, InputHashes, hash_file};
@@ -39,6 +42,7 @@ pub(crate) use objects::forget;
 pub use objects::{forget_states, objects_below};
 use peek::stream_identity;
 pub use peek::{has_damaged_start, stream_head};
+pub use small::read_small;
 
 /// A file or stream that a source reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,9 +170,6 @@ fn input(path: &Path, meta: &fs::Metadata) -> Result<Input, Error> {
     Ok(Input { path: path.to_owned(), bytes: meta.is_file().then_some(meta.len()) })
 }
 
-/// How much of a file is read at first if its beginning is asked for.
-const FIRST_READ: usize = 64 << 10;
-
 /// The first `len` bytes of a file, decompressed if necessary; fewer if the file is shorter.
 ///
 /// Returns nothing for pipes, and does not consume them.
@@ -180,19 +181,7 @@ pub fn head(path: &Path, len: usize) -> Result<Vec<u8>, Error> {
     }
     let mut log = LogFile::open(path)?;
     log.skip_checksums();
-    let mut bytes = Vec::new();
-    while bytes.len() < len {
-        let from = bytes.len();
-        // Most files are far shorter than what a caller accepts, and zeroing that would take longer
-        // than reading them.
-        bytes.resize(len.min((from * 2).max(FIRST_READ)), 0);
-        let found = from + log.read_at(from as u64, &mut bytes[from..])?;
-        if found < bytes.len() {
-            bytes.truncate(found);
-            break;
-        }
-    }
-    Ok(bytes)
+    log.first_bytes(len)
 }
 
 /// Whether a file is compressed with zstd, judging by its first bytes; by its name, if it ends
@@ -296,17 +285,11 @@ pub fn exists(path: &Path) -> bool {
     matches!(path_kind(path), Ok(Some(_)))
 }
 
-/// All bytes of a small file or object.
+/// All bytes of a small file or object, as they are. [`read_small`] reads what options name.
 pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
     match StorePath::parse(path)? {
         Some(place) => objects::read(&place).map_err(|e| Error::io("read", path, e)),
-        None => fs::read(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound if path == Path::new("-") => {
-                let what = "expected a file here; save the input to a file, and name that";
-                Error::io("read", path, io::Error::new(io::ErrorKind::NotFound, what))
-            }
-            _ => Error::io("read", path, error),
-        }),
+        None => fs::read(path).map_err(|error| Error::io("read", path, error)),
     }
 }
 

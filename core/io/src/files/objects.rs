@@ -74,11 +74,16 @@ pub(super) fn read(place: &StorePath) -> io::Result<Vec<u8>> {
 
 /// All objects below an address, sorted by path; `None` if the path is not an address.
 pub fn objects_below(folder: &Path) -> Result<Option<Vec<Input>>, Error> {
-    let Some(place) = StorePath::parse(folder)? else { return Ok(None) };
+    let place = StorePath::parse(folder)?;
+    place.map(|place| below(folder, &place, usize::MAX)).transpose()
+}
+
+/// At most this many objects below an address, sorted by path.
+pub(super) fn below(folder: &Path, place: &StorePath, most: usize) -> Result<Vec<Input>, Error> {
     let place = place.folder();
-    let found = place.store.list(&place.at, ListDepth::All, usize::MAX);
+    let found = place.store.list(&place.at, ListDepth::All, most);
     let found = found.map_err(|e| Error::io("list", folder, e))?;
-    Ok(Some(inputs(&place, found, |_| true)))
+    Ok(inputs(&place, found, |_| true))
 }
 
 /// The inputs that an address means: the object, or else those that match it as a glob.

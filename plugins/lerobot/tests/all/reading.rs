@@ -1,6 +1,7 @@
 //! The source: frames come back as rows, and what is no dataset is an error or damage.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use arrow_array::Array;
@@ -48,6 +49,22 @@ fn frames_come_back_as_rows() {
         let times: Vec<i64> = batches.iter().flat_map(|b| b.timestamps().to_vec()).collect();
         assert_eq!(times, (0..9).map(|n| n * 100_000_000).collect::<Vec<i64>>());
     }
+}
+
+#[test]
+fn frames_to_which_links_lead_are_read_once() {
+    let folder = tempfile::tempdir().unwrap();
+    dataset(folder.path(), 40);
+    for (to, link) in [
+        ("chunk-000", "data/chunk-001"),
+        ("..", "data/up"),
+        ("file-000.parquet", "data/chunk-000/file-001.parquet"),
+        ("chunk-000", "meta/episodes/chunk-001"),
+    ] {
+        symlink(to, folder.path().join(link)).unwrap();
+    }
+    let batches = read(json!(folder.path()), 1, &ReadContext::standalone("d")).unwrap();
+    assert_eq!(batches.iter().map(Batch::len).sum::<usize>(), 9);
 }
 
 #[test]

@@ -18,6 +18,8 @@ const TAIL_LEN: u64 = 8;
 const ROW_GROUPS: i16 = 4;
 const COLUMNS: i16 = 1;
 const CRYPTO_METADATA: i16 = 8;
+/// The type of a field that is a struct.
+const STRUCT: u8 = 12;
 
 /// The longest page index that is kept in memory from when its checksum is computed. A longer one
 /// is at most a quarter of the file.
@@ -30,15 +32,13 @@ pub(super) struct Footer {
     pub(super) bytes: Bytes,
     /// The bytes of its file for those who read it again, which are in memory from there on.
     pub(super) file: TableBytes,
-    /// How it differs from its checksum, if it has one.
-    pub(super) fault: Option<String>,
+    /// Whether it matches its checksum, if it has one. `Err` says how it differs.
+    pub(super) checksum: Option<Result<(), String>>,
 }
 
 /// Reads a footer. `None` if the file has none that is complete, or it is encrypted.
 pub(super) fn read(file: &TableBytes) -> Option<Footer> {
-    let end = file.len().checked_sub(TAIL_LEN)?;
-    let tail = file.get_bytes(end, TAIL_LEN as usize).ok()?;
-    let tail = FooterTail::try_from(&tail[..]).ok().filter(|tail| !tail.is_encrypted_footer())?;
+    let (tail, end) = tail_of(file).filter(|(tail, _)| !tail.is_encrypted_footer())?;
     let len = tail.metadata_length();
     let start = end.checked_sub(len as u64)?;
     let checksum_at = start.saturating_sub(FooterChecksum::LEN as u64);
@@ -46,11 +46,11 @@ pub(super) fn read(file: &TableBytes) -> Option<Footer> {
         file.fetched(checksum_at, usize::try_from(file.len() - checksum_at).ok()?).ok()?;
     let before = file.get_bytes(checksum_at, (start - checksum_at) as usize).ok()?;
     let Some(checksum) = FooterChecksum::from_bytes(&before) else {
-        return Some(Footer { bytes: file.get_bytes(start, len).ok()?, file, fault: None });
+        return Some(Footer { bytes: file.get_bytes(start, len).ok()?, file, checksum: None });
     };
     let index_len = checksum_at.checked_sub(checksum.start);
-    let fault = match index_len.filter(|len| *len <= MAX_KEPT_INDEX.max(checksum_at / 4)) {
-        None => Some(damaged("its checksum is not that of a page index and a footer")),
+    let matches = match index_len.filter(|len| *len <= MAX_KEPT_INDEX.max(checksum_at / 4)) {
+        None => Err(damaged("its checksum is not that of a page index and a footer")),
         Some(index_len) => {
             if index_len <= MAX_KEPT_INDEX {
                 let len = usize::try_from(file.len() - checksum.start).ok()?;
@@ -60,12 +60,24 @@ pub(super) fn read(file: &TableBytes) -> Option<Footer> {
             add_bytes(&mut found, &file, checksum.start..checksum_at)?;
             add_bytes(&mut found, &file, start..file.len())?;
             let (expected, found) = (checksum.crc32, found.finalize());
-            (found != expected).then(|| {
-                damaged(&format!("expected the checksum {expected:08x}, found {found:08x}"))
-            })
+            let differ =
+                || damaged(&format!("expected the checksum {expected:08x}, found {found:08x}"));
+            if found == expected { Ok(()) } else { Err(differ()) }
         }
     };
-    Some(Footer { bytes: file.get_bytes(start, len).ok()?, file, fault })
+    Some(Footer { bytes: file.get_bytes(start, len).ok()?, file, checksum: Some(matches) })
+}
+
+/// Whether a file has a footer that is encrypted.
+pub(super) fn is_encrypted(file: &TableBytes) -> bool {
+    tail_of(file).is_some_and(|(tail, _)| tail.is_encrypted_footer())
+}
+
+/// What follows the footer of a file, and where the footer ends.
+fn tail_of(file: &TableBytes) -> Option<(FooterTail, u64)> {
+    let end = file.len().checked_sub(TAIL_LEN)?;
+    let tail = file.get_bytes(end, TAIL_LEN as usize).ok()?;
+    Some((FooterTail::try_from(&tail[..]).ok()?, end))
 }
 
 fn damaged(reason: &str) -> String {
@@ -86,16 +98,16 @@ fn add_bytes(
     Some(())
 }
 
-/// The columns that a footer says are encrypted, as numbers of row groups and columns, in order.
-/// Only those before the first fault of the footer.
-pub(super) fn encrypted_columns(footer: &[u8]) -> Vec<(u64, u64)> {
-    let mut found = Vec::new();
-    add_encrypted(&mut CompactReader(footer), &mut found);
+/// The first column that a footer says is encrypted, as the numbers of its row group and itself.
+/// None behind the first fault of the footer.
+pub(super) fn encrypted_column(footer: &[u8]) -> Option<(u64, u64)> {
+    let mut found = None;
+    find_encrypted(&mut CompactReader(footer), &mut found);
     found
 }
 
 /// `None` if the footer is malformed, or has no row groups.
-fn add_encrypted(footer: &mut CompactReader<'_>, found: &mut Vec<(u64, u64)>) -> Option<()> {
+fn find_encrypted(footer: &mut CompactReader<'_>, found: &mut Option<(u64, u64)>) -> Option<()> {
     footer.seek(ROW_GROUPS)?;
     let (groups, _) = footer.list()?;
     // Each group and column takes a byte at least.
@@ -106,8 +118,8 @@ fn add_encrypted(footer: &mut CompactReader<'_>, found: &mut Vec<(u64, u64)>) ->
             }
             let (columns, _) = reader.list()?;
             (0..columns).try_for_each(|column| {
-                if is_encrypted(reader)? {
-                    found.push((group, column));
+                if is_column_encrypted(reader)? {
+                    found.get_or_insert((group, column));
                 }
                 Some(())
             })
@@ -116,10 +128,10 @@ fn add_encrypted(footer: &mut CompactReader<'_>, found: &mut Vec<(u64, u64)>) ->
 }
 
 /// Reads a `ColumnChunk`.
-fn is_encrypted(reader: &mut CompactReader<'_>) -> Option<bool> {
+fn is_column_encrypted(reader: &mut CompactReader<'_>) -> Option<bool> {
     let mut has_key = false;
     reader.for_each_field(|reader, id, kind| {
-        has_key |= id == CRYPTO_METADATA;
+        has_key |= id == CRYPTO_METADATA && kind == STRUCT;
         reader.skip_field(&[], id, kind)
     })?;
     Some(has_key)
@@ -136,9 +148,10 @@ mod tests {
         let columns = [&[0x19, 0x2c][..], &lists, &[0], &lists, &[0x7c, 0x1c, 0, 0, 0]].concat();
         let group = [&columns[..], &[0x16, 2, 0]].concat();
         let footer = [&[0x15, 4, 0x39, 0x2c][..], &group, &group, &[0]].concat();
-        assert_eq!(encrypted_columns(&footer), [(0, 1), (1, 1)]);
+        assert_eq!(encrypted_column(&footer), Some((0, 1)));
         // What precedes a cut is found.
-        assert_eq!(encrypted_columns(&footer[..4 + group.len() + 3]), [(0, 1)]);
+        assert_eq!(encrypted_column(&footer[..4 + group.len() + 3]), Some((0, 1)));
+        assert_eq!(encrypted_column(&footer[..4 + group.len() - 5]), None);
     }
 
     proptest::proptest! {
@@ -146,8 +159,8 @@ mod tests {
         fn any_bytes_are_searched(
             bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300),
         ) {
-            encrypted_columns(&bytes);
-            encrypted_columns(&[&[0x49, 0xfc, 3, 0x19, 0x4c], &bytes[..]].concat());
+            encrypted_column(&bytes);
+            encrypted_column(&[&[0x49, 0xfc, 3, 0x19, 0x4c], &bytes[..]].concat());
         }
     }
 }

@@ -38,8 +38,8 @@ use bytes::ReadFailure;
 pub use bytes::{TableByteReader, TableBytes};
 pub(crate) use expansion::EVENT;
 use footer::Footer;
+use nesting::SchemaFault;
 pub(crate) use nesting::check_fields;
-use pages::PagesFault;
 pub use span::GroupSpan;
 pub(crate) use stored::{as_stored, retyped};
 pub(crate) use time_units::TimeUnits;
@@ -49,6 +49,9 @@ pub(crate) use types::{map_leaves, word_dictionary};
 /// The maximum rows per batch.
 const MAX_ROWS: usize = 8 << 10;
 
+/// How to write a table that is encrypted.
+const UNENCRYPTED: &str = "without encryption";
+
 /// How a file is read, and what errors call it.
 #[derive(Clone, Copy, Debug)]
 pub struct InputOptions<'o> {
@@ -56,7 +59,8 @@ pub struct InputOptions<'o> {
     pub name: &'o str,
     /// The columns of texts that are read as dictionaries.
     pub words: &'o [&'o str],
-    /// Whether to read the page index, by which pages of rows that are not selected are skipped.
+    /// Whether to read the page index, by which pages of rows that are not selected are skipped. It
+    /// is read if it has a checksum that matches: a wrong one would lose rows.
     pub page_index: bool,
 }
 
@@ -72,8 +76,6 @@ pub struct ParquetInput {
     arrow_fault: Option<String>,
     footer_fault: Option<String>,
     spans: Vec<GroupSpan>,
-    /// The columns that are encrypted: see [`footer::encrypted_columns`].
-    encrypted: Vec<(u64, u64)>,
     /// The columns with INT96 times in nanoseconds, unless the writer stored their units.
     int96_columns: Vec<usize>,
     time_units: TimeUnits,
@@ -82,8 +84,8 @@ pub struct ParquetInput {
 impl ParquetInput {
     /// Opens a file and reads its footer.
     ///
-    /// `Err` if it is not a complete Parquet file, nests too deep, or is compressed with a codec
-    /// that this program is built without.
+    /// `Err` if it is not a complete Parquet file, which alone counts as malformed, nests too deep,
+    /// is encrypted, or is compressed with a codec that this program is built without.
     pub fn open(path: &Path, options: InputOptions<'_>) -> Result<Self, Error> {
         let bytes = TableBytes::open(path)?;
         let len = bytes.len();
@@ -91,41 +93,41 @@ impl ParquetInput {
         let incomplete = |what: String| {
             malformed(format!("{} is not a complete Parquet file: {what}", options.name))
         };
+        let refused = |what: String| Error::invalid(format!("{what}: {}", path.display()));
+        let unread = |what: &str, how: &str| {
+            let name = options.name;
+            refused(format!("{name} {what}, which this program does not read; write it {how}"))
+        };
         let found = footer::read(&bytes);
         bytes.failure().check()?;
-        // Without a footer, the library says what is wrong with the file.
-        let (encrypted, in_memory, mut footer_fault) = match found {
-            Some(Footer { bytes, file, fault }) => {
-                nesting::check_footer(&bytes).map_err(malformed)?;
-                (footer::encrypted_columns(&bytes), file, fault)
+        let (encrypted, in_memory, checksum) = match found {
+            Some(Footer { bytes, file, checksum }) => {
+                nesting::check_footer(&bytes).map_err(|fault| match fault {
+                    SchemaFault::Malformed(what) => malformed(what),
+                    SchemaFault::TooDeep(what) => refused(what),
+                })?;
+                (footer::encrypted_column(&bytes), file, checksum)
             }
-            None => (Vec::new(), bytes.clone(), None),
-        };
-        let load = |index: PageIndexPolicy| {
-            let reading = ArrowReaderOptions::new().with_page_index_policy(index);
-            load_columns(&in_memory, reading, options.words)
-        };
-        // Only the way to rows is shorter with an index, so one that is damaged is left out.
-        let uses_index = options.page_index && footer_fault.is_none();
-        let with_index = uses_index.then(|| load(PageIndexPolicy::Optional)).transpose()?;
-        let loaded = match with_index {
-            Some(Ok(loaded)) => loaded,
-            without => {
-                let reason = without.and_then(Result::err);
-                let fault = reason.map(|why| format!("the page index cannot be read: {why}"));
-                footer_fault = footer_fault.or(fault);
-                load(PageIndexPolicy::Skip)?.map_err(incomplete)?
+            None if footer::is_encrypted(&bytes) => {
+                return Err(unread("has an encrypted footer", UNENCRYPTED));
             }
+            // Without a footer, the library says what is wrong with the file.
+            None => (None, bytes.clone(), None),
         };
+        // Only the way to rows is shorter with an index, so one that may be wrong is left out.
+        let uses_index = options.page_index && checksum == Some(Ok(()));
+        let index = if uses_index { PageIndexPolicy::Optional } else { PageIndexPolicy::Skip };
+        let reading = ArrowReaderOptions::new().with_page_index_policy(index);
+        let loaded = load_columns(&in_memory, reading, options.words)?.map_err(incomplete)?;
+        let footer_fault = checksum.and_then(Result::err);
         let groups = loaded.footer.metadata().row_groups();
         let spans = GroupSpan::of_all(groups, len).map_err(incomplete)?;
+        if let Some(column) = encrypted.and_then(|place| column_at(groups, place)) {
+            return Err(unread(&format!("has an encrypted column, `{column}`"), UNENCRYPTED));
+        }
         if let Some(codec) = codec::unread_codec(groups) {
-            return Err(Error::invalid(format!(
-                "{} is compressed with {codec}, which this program does not read; write it with \
-                 zstd, snappy or no compression: {}",
-                options.name,
-                path.display()
-            )));
+            let how = "with zstd, snappy or no compression";
+            return Err(unread(&format!("is compressed with {codec}"), how));
         }
         let LoadedColumns { footer, schema, arrow_fault, int96_columns } = loaded;
         let (path, time_units) = (path.to_owned(), TimeUnits::default());
@@ -137,7 +139,6 @@ impl ParquetInput {
             arrow_fault,
             footer_fault,
             spans,
-            encrypted,
             int96_columns,
             time_units,
         })
@@ -197,9 +198,8 @@ impl ParquetInput {
         ))
     }
 
-    /// How the footer or the page index differs from its checksum, if it has one, or why the page
-    /// index cannot be read. Then the index is not used, and what the footer says of rows may be
-    /// wrong.
+    /// How the footer or the page index differs from its checksum, if it has one. Then the index is
+    /// not used, and what the footer says of rows may be wrong.
     pub(crate) fn footer_fault(&self) -> Option<&str> {
         self.footer_fault.as_deref()
     }
@@ -244,8 +244,7 @@ impl ParquetInput {
             }
         };
         let group = self.groups().get(number).ok_or("there is no such row group")?;
-        let measured = pages::measure(&bytes, self.metadata(), number, &mask)
-            .map_err(|fault| self.describe_fault(number, group, fault))?;
+        let measured = pages::measure(&bytes, self.metadata(), number, &mask)?;
         let row = expansion::bytes_per_row(group, &mask, &measured)?;
         let batch = (batch_bytes / row.max(1)).clamp(1, MAX_ROWS);
         catch_panics(|| {
@@ -259,20 +258,6 @@ impl ParquetInput {
             }
             builder.build()
         })
-    }
-
-    /// What is wrong with pages of a row group: those of an encrypted column look malformed.
-    fn describe_fault(
-        &self,
-        number: usize,
-        group: &RowGroupMetaData,
-        PagesFault { column, reason }: PagesFault,
-    ) -> String {
-        let reason = match self.encrypted.binary_search(&(number as u64, column as u64)) {
-            Ok(_) => "it is encrypted, which this program does not read".to_owned(),
-            Err(_) => reason,
-        };
-        format!("column `{}`: {reason}", group.column(column).column_path().string())
     }
 
     /// Calls a function with all rows, in order, in slices of about `batch_bytes` with the columns
@@ -349,6 +334,12 @@ impl GroupRows {
             }
         }
     }
+}
+
+/// The name of the column at this row group and place.
+fn column_at(groups: &[RowGroupMetaData], (group, column): (u64, u64)) -> Option<String> {
+    let columns = groups.get(usize::try_from(group).ok()?)?.columns();
+    Some(columns.get(usize::try_from(column).ok()?)?.column_path().string())
 }
 
 /// Calls the Parquet library, which panics on some malformed files.
@@ -456,19 +447,5 @@ mod tests {
         let lens: Vec<u64> = requests.iter().map(|range| range.end - range.start).collect();
         // The end of the file, which has the length of the footer, and the footer in two parts.
         assert!(matches!(lens[..], [65_536, 16_777_216, 300_000..310_000]), "{lens:?}");
-    }
-
-    #[test]
-    fn a_column_is_named_as_encrypted_without_another_request() {
-        let file = include_bytes!("../../tests/all/encrypted.parquet");
-        let path = test_store::object("encrypted.parquet", file.to_vec());
-        let options = InputOptions { name: "this", words: &[], page_index: false };
-        let input = ParquetInput::open(&path, options).unwrap();
-        let span = input.spans()[0];
-        let bytes = input.prefetch(span).unwrap();
-        test_store::take_requests(&path);
-        let reason = input.read(bytes, span, None, None, 1 << 20).unwrap().err();
-        assert!(reason.is_some_and(|reason| reason.contains("`secret`: it is encrypted")));
-        assert_eq!(test_store::take_requests(&path), []);
     }
 }

@@ -30,6 +30,14 @@ const NUM_CHILDREN: i16 = 5;
 /// The `FieldRepetitionType` of lists.
 const REPEATED: i32 = 2;
 
+/// Why a schema is not given to the library.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum SchemaFault {
+    Malformed(String),
+    /// It is sound, but nests too deep.
+    TooDeep(String),
+}
+
 /// An element of a schema: a group or a column.
 struct SchemaElement {
     children: u64,
@@ -93,8 +101,8 @@ pub(crate) fn check_fields<'f>(
 }
 
 /// Checks that the columns of a table do not nest too deep for the library, by its footer.
-pub(super) fn check_footer(footer: &[u8]) -> Result<(), String> {
-    let malformed = || "the schema in its footer is malformed".to_owned();
+pub(super) fn check_footer(footer: &[u8]) -> Result<(), SchemaFault> {
+    let malformed = || SchemaFault::Malformed("the schema in its footer is malformed".to_owned());
     let mut reader = CompactReader(footer);
     let elements = reader.schema_elements().ok_or_else(malformed)?;
     let mut open: Vec<OpenGroup> = Vec::new();
@@ -111,10 +119,10 @@ pub(super) fn check_footer(footer: &[u8]) -> Result<(), String> {
             group.levels + 1 + usize::from(is_repeated)
         });
         if levels > MAX_NESTING {
-            return Err(format!(
+            return Err(SchemaFault::TooDeep(format!(
                 "its columns nest deeper than {MAX_NESTING} levels, the most that are read: \
                  flatten them with the program that wrote it"
-            ));
+            )));
         }
         open.push(OpenGroup { children, levels });
     }
@@ -171,7 +179,8 @@ mod tests {
     fn a_column_may_nest_as_deep_as_the_limit_and_no_deeper() {
         let nested = |groups: usize| [vec![1; groups], vec![0]].concat();
         assert_eq!(check_footer(&footer(&nested(MAX_NESTING))), Ok(()));
-        let reason = check_footer(&footer(&nested(MAX_NESTING + 1))).unwrap_err();
+        let fault = check_footer(&footer(&nested(MAX_NESTING + 1))).unwrap_err();
+        let SchemaFault::TooDeep(reason) = fault else { panic!("{fault:?}") };
         assert!(reason.starts_with("its columns nest deeper than 80 levels, "), "{reason}");
     }
 
@@ -213,8 +222,9 @@ mod tests {
 
     #[test]
     fn children_that_are_not_there_are_refused() {
-        let reason = check_footer(&footer(&[3, 0, 0])).unwrap_err();
-        assert_eq!(reason, "the schema in its footer is malformed");
+        let fault = check_footer(&footer(&[3, 0, 0])).unwrap_err();
+        let malformed = "the schema in its footer is malformed".to_owned();
+        assert_eq!(fault, SchemaFault::Malformed(malformed));
     }
 
     #[test]

@@ -70,21 +70,13 @@ struct PageHeader {
     len: u64,
 }
 
-/// Why pages cannot be read.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct PagesFault {
-    /// The place of their column.
-    pub(super) column: usize,
-    pub(super) reason: String,
-}
-
 /// The pages of the column chunks of a row group that the mask selects, by column.
 pub(super) fn measure(
     bytes: &TableBytes,
     metadata: &ParquetMetaData,
     number: usize,
     mask: &ProjectionMask,
-) -> Result<Vec<ChunkPages>, PagesFault> {
+) -> Result<Vec<ChunkPages>, String> {
     let chunks = metadata.row_groups().get(number).map_or(&[][..], |group| group.columns());
     let index = metadata.offset_index().and_then(|index| index.get(number));
     let mut all = Vec::with_capacity(chunks.len());
@@ -96,7 +88,7 @@ pub(super) fn measure(
             continue;
         }
         let places = index.and_then(|index| index.get(column)).map(|i| &i.page_locations()[..]);
-        let fault = |reason| PagesFault { column, reason };
+        let fault = |reason| format!("column `{}`: {reason}", chunk.column_path().string());
         let pages = measure_chunk(&mut headers, chunk, places).map_err(fault)?;
         most = most.saturating_add(pages.most).saturating_add(pages.dictionaries);
         compressed = compressed.saturating_add(pages.compressed);

@@ -18,7 +18,7 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::SchemaDescriptor;
 use serde_json::json;
 use sluice_kit::contract::{PlainEvent, overwrite, sample_positions};
-use sluice_model::{Query, ReadContext, Split, SplitStart};
+use sluice_model::{ErrorKind, Query, ReadContext, Split, SplitStart};
 
 use crate::kit::nested::write_nested;
 use crate::kit::{batch, context, drive, read, source, write, write_single};
@@ -404,20 +404,75 @@ fn anything_but_a_file_is_refused() {
     assert!(empty.contains("no Parquet files in this folder"), "{empty}");
 }
 
+/// Tables of pyarrow 26 whose column `secret` is encrypted, and the footer is not; the second one
+/// has a page index.
+const ENCRYPTED: [&[u8]; 2] =
+    [include_bytes!("encrypted.parquet"), include_bytes!("encrypted-with-index.parquet")];
+
 #[test]
 fn an_encrypted_column_is_named() {
-    // Tables of pyarrow 26 whose column `secret` is encrypted, and the footer is not; the second
-    // one has a page index.
-    let tables =
-        [&include_bytes!("encrypted.parquet")[..], include_bytes!("encrypted-with-index.parquet")];
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("all.parquet");
-    for table in tables {
+    for table in ENCRYPTED {
         overwrite(&path, table).unwrap();
-        let found = read(&path).unwrap();
-        assert!(found.events.is_empty());
-        let [(4, _, reason)] = &found.damage[..] else { panic!("{:?}", found.damage) };
-        let says = "column `secret`: it is encrypted, which this program does not read";
-        assert!(reason.contains(says), "{reason}");
+        let reason = read(&path).unwrap_err().to_string();
+        let says = "an encrypted column, `secret`, which this program does not read";
+        assert!(reason.contains(says) && reason.contains("all.parquet"), "{reason}");
     }
+}
+
+#[test]
+fn a_table_of_a_folder_that_cannot_be_read_but_is_not_damaged_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let odd = folder.path().join("odd.parquet");
+    let times = ["required int64 timestamp (TIMESTAMP(MILLIS,true));"];
+    write_nested(&odd, &times, MAX_NESTING + 1, ("optional group a { ", "} "));
+    let nested = fs::read(&odd).unwrap();
+    let one_channel: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![5, 6]));
+    for all_channels in [false, true] {
+        let sound = folder.path().join("sound.parquet");
+        let mut encrypted = table(&sound).1;
+        *encrypted.last_mut().unwrap() = b'E';
+        if !all_channels {
+            foreign(&sound, &[("timestamp", Arc::clone(&one_channel))]);
+        }
+        let says_nested = "nest deeper than 80 levels, the most that are read: flatten them";
+        let says_footer = "has an encrypted footer, which this program does not read; write it";
+        for (table, says) in [
+            (&nested[..], says_nested),
+            (&encrypted, says_footer),
+            (ENCRYPTED[0], "has an encrypted column, `secret`, which this program"),
+        ] {
+            overwrite(&odd, table).unwrap();
+            let error = read(folder.path()).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Invalid(_)), "{error:?}");
+            let error = error.to_string();
+            assert!(error.contains(says) && error.contains("odd.parquet"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_table_beside_tables_of_all_events_loses_only_its_own_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["a", "b", "c"].map(|name| folder.path().join(name).with_extension("parquet"));
+    let (events, bytes) = table(&names[0]);
+    names[1..].iter().for_each(|name| fs::write(name, &bytes).unwrap());
+    for (n, name) in [&names[0], &names[2]].into_iter().enumerate() {
+        fs::write(name, &bytes[..bytes.len() / 2]).unwrap();
+        for path in [folder.path().to_owned(), folder.path().join("*.parquet")] {
+            let found = read(&path).unwrap();
+            assert_eq!(found.events.len(), (2 - n) * events.len());
+            assert_eq!(found.damage.len(), n + 1, "{:?}", found.damage);
+            let (offset, length, reason) = found.damage.last().unwrap();
+            assert_eq!((*offset, *length), (0, bytes.len() as u64 / 2));
+            assert!(reason.contains("not a complete Parquet file"), "{reason}");
+        }
+    }
+    // By itself, or without any that can be read, there is nothing to go on with.
+    let alone = read(&names[0]).unwrap_err().to_string();
+    assert!(alone.contains("a.parquet") && alone.contains("not a complete"), "{alone}");
+    fs::write(&names[1], "PAR1").unwrap();
+    let error = read(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("a.parquet") && error.contains("not a complete"), "{error}");
 }

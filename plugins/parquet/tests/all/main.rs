@@ -4,6 +4,7 @@
 
 mod channels;
 mod fields;
+mod folders;
 mod footer;
 mod foreign;
 mod hostile;
