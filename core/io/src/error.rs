@@ -171,6 +171,7 @@ fn explain(error: &io::Error) -> String {
         io::ErrorKind::NotFound => "no such file or folder",
         io::ErrorKind::PermissionDenied => "permission denied",
         io::ErrorKind::StorageFull => "no space left on the device; free some or write elsewhere",
+        io::ErrorKind::BrokenPipe => "whoever reads it has closed it before the end",
         io::ErrorKind::QuotaExceeded => "the disk quota is used up",
         io::ErrorKind::IsADirectory => "expected a file, found a folder",
         io::ErrorKind::NotADirectory => "a part of the path is a file, not a folder",

@@ -5,7 +5,7 @@ mod percent;
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serializer;
 
@@ -134,17 +134,13 @@ pub fn escaped(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Serializes a path as text, [`escaped`] if it is not UTF-8.
+/// Serializes a path as [`path_text`].
 pub fn path_as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&path_text(path))
 }
 
-/// Like [`path_as_text`], for a list of paths.
-pub fn paths_as_text<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(paths.iter().map(|path| path_text(path)))
-}
-
-fn path_text(path: &Path) -> Cow<'_, str> {
+/// A path as text, [`escaped`] if it is not UTF-8.
+pub fn path_text(path: &Path) -> Cow<'_, str> {
     let text = path.to_str().map(Cow::Borrowed);
     text.unwrap_or_else(|| escaped(path.as_os_str().as_bytes()))
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sluice_io::files;
+use sluice_io::files::{self, FileChoice, Input};
 use sluice_model::options::{self, TYPES_FORMAT};
 use sluice_model::registry::{type_set, type_sets};
 use sluice_model::{
@@ -71,7 +71,7 @@ fn texts(path: &Path, codec: &str, longest: usize) -> Result<Vec<TypeFile>, Erro
         };
         return Ok(set.files.iter().map(file).collect());
     }
-    let bytes = files::head(path, longest + 1)?;
+    let bytes = files::read_small(path, longest)?;
     if bytes.len() > longest {
         return Err(Error::invalid(format!("longer than any file of types: {}", path.display())));
     }
@@ -369,9 +369,17 @@ fn expanded(path: &Path, plugins: &[&Plugin]) -> Result<Vec<PathBuf>, Error> {
         return Ok(vec![path.to_owned()]);
     }
     if path.is_dir() {
-        let (mut found, mut seen) = (Vec::new(), HashSet::new());
-        below(path, plugins, &mut seen, &mut found)?;
-        found.sort();
+        let is_read = |file: &Path| plugins.iter().any(|plugin| reads(plugin, file));
+        let choose = |file: &Path| match is_read(file) {
+            true => FileChoice::Take,
+            false => FileChoice::Skip,
+        };
+        let mut found = Vec::new();
+        for Input { path, .. } in files::below(path, |_| true, choose)? {
+            if is_text(&path)? {
+                found.push(path);
+            }
+        }
         let none = || Error::refused(format!("no file below {} declares types", path.display()));
         return if found.is_empty() { Err(none()) } else { Ok(found) };
     }
@@ -392,30 +400,4 @@ fn near_set(path: &Path) -> Option<String> {
 /// Logs may have the extension of type files and lie next to them, but contain zero bytes.
 fn is_text(path: &Path) -> Result<bool, Error> {
     Ok(!files::head(path, 1024)?.contains(&0))
-}
-
-/// Each folder is visited once: links may form cycles.
-fn below(
-    folder: &Path,
-    plugins: &[&Plugin],
-    seen: &mut HashSet<PathBuf>,
-    found: &mut Vec<PathBuf>,
-) -> Result<(), Error> {
-    let list = |e| Error::io("list", folder, e);
-    if !seen.insert(folder.canonicalize().map_err(list)?) {
-        return Ok(());
-    }
-    let mut folders = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(list)? {
-        let path = entry.map_err(list)?.path();
-        if path.is_dir() {
-            folders.push(path);
-        } else if plugins.iter().any(|plugin| reads(plugin, &path)) && is_text(&path)? {
-            found.push(path);
-        }
-    }
-    // Which of two paths to a folder is used must not depend on the order in which the system lists
-    // them.
-    folders.sort();
-    folders.iter().try_for_each(|folder| below(folder, plugins, seen, found))
 }

@@ -5,6 +5,7 @@
 
 mod plugin;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,14 +30,14 @@ impl Registry {
     ///
     /// # Panics
     ///
-    /// If two linked plugins of one kind have one name: that is a mistake in the build, not in the
-    /// input.
+    /// If two linked plugins of one kind have one name, or two sinks one extension: that is a
+    /// mistake in the build, not in the input.
     pub fn linked() -> Self {
         Self::try_linked().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Every plugin linked into this program. `Err` says that two of one kind have one name, and
-    /// where both are registered.
+    /// Every plugin linked into this program. `Err` says that two of one kind have one name, or two
+    /// sinks one extension, and where both are registered.
     pub fn try_linked() -> Result<Self, Error> {
         Self::try_from_plugins(inventory::iter::<Plugin>.into_iter().copied())
     }
@@ -45,7 +46,7 @@ impl Registry {
     ///
     /// # Panics
     ///
-    /// If two of one kind have one name.
+    /// If two of one kind have one name, or two sinks one extension.
     pub fn from_plugins(plugins: impl IntoIterator<Item = Plugin>) -> Self {
         Self::try_from_plugins(plugins).unwrap_or_else(|error| panic!("{error}"))
     }
@@ -55,17 +56,18 @@ impl Registry {
         all.sort_by_key(|plugin| (plugin.name, plugin.kind(), plugin.module));
         let same =
             |pair: &&[Plugin]| (pair[0].name, pair[0].kind()) == (pair[1].name, pair[1].kind());
-        match all.windows(2).find(same) {
-            None => Ok(Self(all.into())),
-            Some(pair) => Err(Error::invalid(format!(
+        if let Some(pair) = all.windows(2).find(same) {
+            return Err(Error::invalid(format!(
                 "two {}s are registered as `{}`, in the modules `{}` and `{}`: give one of them \
                  another name in `register!`",
                 pair[0].kind(),
                 pair[0].name,
                 pair[0].module,
                 pair[1].module
-            ))),
+            )));
         }
+        check_sink_extensions(&all)?;
+        Ok(Self(all.into()))
     }
 
     /// The plugin of that kind and name.
@@ -150,12 +152,26 @@ impl Registry {
         best
     }
 
+    /// The sources that are certain to read a file that starts with `head`, by name.
+    pub fn sniff_sure(&self, head: &[u8]) -> Vec<&Plugin> {
+        let sources = self.iter().filter(|plugin| plugin.kind() == PluginKind::Source);
+        sources.filter(|plugin| (plugin.sniff)(head) == SniffResult::Yes).collect()
+    }
+
     /// The sources that recognize `path` by more than its first bytes, the most certain first.
+    ///
+    /// The first error, if there is one and no source recognizes it.
     pub fn sniff_path(&self, path: &Path) -> Result<Vec<&Plugin>, Error> {
-        let mut sure = Vec::new();
+        let (mut sure, mut first_error) = (Vec::new(), None);
         for plugin in self.iter().filter(|plugin| plugin.kind() == PluginKind::Source) {
-            let sniff = (plugin.sniff_path)(path)?;
-            sure.extend((sniff != SniffResult::No).then_some((sniff, plugin)));
+            match (plugin.sniff_path)(path) {
+                Ok(SniffResult::No) => {}
+                Ok(sniff) => sure.push((sniff, plugin)),
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        if let Some(error) = first_error.filter(|_| sure.is_empty()) {
+            return Err(error);
         }
         sure.sort_by_key(|(sniff, _)| std::cmp::Reverse(*sniff));
         Ok(sure.into_iter().map(|(_, plugin)| plugin).collect())
@@ -194,7 +210,103 @@ impl Registry {
     }
 }
 
+/// Checks that no two sinks have one extension: the name of an output chooses its sink. Sources may
+/// share one, because the bytes of a file choose its source.
+fn check_sink_extensions(plugins: &[Plugin]) -> Result<(), Error> {
+    let mut owners: BTreeMap<String, &Plugin> = BTreeMap::new();
+    for plugin in plugins.iter().filter(|plugin| plugin.kind() == PluginKind::Sink) {
+        for extension in plugin.extensions {
+            let extension = extension.to_ascii_lowercase();
+            match owners.insert(extension.clone(), plugin) {
+                Some(other) if other.name != plugin.name => {
+                    return Err(Error::invalid(format!(
+                        "the sinks `{}` and `{}`, in the modules `{}` and `{}`, both have the \
+                         extension `{extension}`, which has to choose one of them: remove it from \
+                         `extensions` of the other in `register!`",
+                        other.name, plugin.name, other.module, plugin.module
+                    )));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
 fn missing(kind: PluginKind, name: &str) -> OptionsError {
     let message = format!("this program has no {kind} `{name}`");
     OptionsError { path: Vec::new(), message }
+}
+
+#[cfg(test)]
+mod tests {
+    use schemars::Schema;
+
+    use super::*;
+
+    fn plugin(name: &'static str, make: PluginFactory) -> Plugin {
+        Plugin { module: name, extensions: &["toy", "Drive"], ..Plugin::new(name, make, no_schema) }
+    }
+
+    fn no_schema() -> Schema {
+        Schema::default()
+    }
+
+    fn source() -> PluginFactory {
+        PluginFactory::Source(|_, _| Err(missing(PluginKind::Source, "toy")))
+    }
+
+    fn sink() -> PluginFactory {
+        PluginFactory::Sink(|_, _| Err(missing(PluginKind::Sink, "toy")))
+    }
+
+    #[test]
+    fn two_sinks_of_one_extension_are_an_error_that_names_both() {
+        let plugins = [
+            plugin("one", sink()),
+            Plugin { extensions: &["log", "drive"], ..plugin("two", sink()) },
+        ];
+        let error = Registry::try_from_plugins(plugins).unwrap_err().to_string();
+        let what = "the sinks `one` and `two`, in the modules `one` and `two`, both have the \
+                    extension `drive`, which has to choose one of them: remove it from \
+                    `extensions` of the other in `register!`";
+        assert_eq!(error, what);
+    }
+
+    #[test]
+    fn a_sink_and_sources_may_share_an_extension() {
+        let plugins = [plugin("one", sink()), plugin("one", source()), plugin("two", source())];
+        assert_eq!(Registry::from_plugins(plugins).iter().count(), 3);
+    }
+
+    #[test]
+    fn an_error_of_a_source_hides_no_other_that_recognizes_the_path() {
+        let failing = |name| Plugin {
+            sniff_path: |path| Err(Error::refused(path.display().to_string())),
+            ..plugin(name, source())
+        };
+        let sure = Plugin { sniff_path: |_| Ok(SniffResult::Yes), ..plugin("b", source()) };
+        let sniff = |plugins: &[Plugin]| {
+            let registry = Registry::from_plugins(plugins.iter().copied());
+            let names = |found: Vec<&Plugin>| found.iter().map(|plugin| plugin.name).collect();
+            registry.sniff_path(Path::new("x")).map(names).map_err(|error| error.to_string())
+        };
+        let (a, c) = (failing("a"), failing("c"));
+        assert_eq!(sniff(&[a, sure, c]), Ok(vec!["b"]));
+        assert_eq!(sniff(&[a, plugin("b", source()), c]), Err("x".to_owned()));
+    }
+
+    #[test]
+    fn sources_that_are_all_sure_of_a_head_are_found() {
+        let sure = |name| Plugin {
+            sniff: |head| if head == b"A" { SniffResult::Yes } else { SniffResult::Maybe },
+            ..plugin(name, source())
+        };
+        let registry =
+            Registry::from_plugins([sure("b"), sure("a"), plugin("c", source()), sure("d")]);
+        let names = |head: &[u8]| -> Vec<&str> {
+            registry.sniff_sure(head).iter().map(|plugin| plugin.name).collect()
+        };
+        assert_eq!((names(b"A"), names(b"B")), (vec!["a", "b", "d"], vec![]));
+    }
 }

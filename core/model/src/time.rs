@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -13,7 +15,8 @@ const NANOS: i64 = 1_000_000_000;
 ///
 /// | written | means |
 /// |---|---|
-/// | `2007-11-03T14:00:00Z` (RFC 3339; a date means midnight UTC) | that time |
+/// | `2007-11-03T14:00:00Z` (RFC 3339, also with a space for the `T`) | that time |
+/// | `2007-11-03 14:00:00`, `2007-11-03` (midnight) | that time, in UTC |
 /// | `1194098400`, `1194098400.25` | seconds since 1970; by size also ms, us or ns |
 /// | `1194098400s`, `…ms`, `…us`, `…ns` | the same with a unit |
 /// | `+12.5`, `+12.5s`, `+1m30s` | after the first event |
@@ -35,16 +38,7 @@ impl TimePoint {
         if let Some(nanos) = number(text) {
             return nanos.map(Self::At);
         }
-        let date =
-            text.parse::<jiff::civil::Date>().ok().filter(|_| !text.contains([':', 'T', ' ']));
-        let moment = match date {
-            Some(date) => date
-                .to_datetime(jiff::civil::Time::midnight())
-                .to_zoned(jiff::tz::TimeZone::UTC)
-                .ok()
-                .map(|z| z.timestamp()),
-            None => text.parse::<Timestamp>().ok(),
-        };
+        let moment = text.parse::<Timestamp>().ok().or_else(|| without_zone(text));
         let moment = moment.ok_or_else(|| {
             format!(
                 "`{text}` is not a time: write 2007-11-03T14:00:00Z, seconds since 1970, or \
@@ -88,6 +82,14 @@ impl TimePoint {
 
 /// Numbers within this many nanoseconds of 1970 are durations whose `+` is missing.
 const FORGOTTEN_PLUS: u64 = 365 * 86_400 * NANOS.unsigned_abs();
+
+/// Parses a date, with or without a time of day, as UTC.
+fn without_zone(text: &str) -> Option<Timestamp> {
+    // The name of a zone would be ignored.
+    let is_plain = text.chars().all(|c| c.is_ascii_digit() || "-:.Tt ".contains(c));
+    let moment = is_plain.then(|| text.parse::<DateTime>().ok())??;
+    Some(moment.to_zoned(TimeZone::UTC).ok()?.timestamp())
+}
 
 /// Parses a number with or without a unit as nanoseconds; `None` if it is not one.
 fn number(text: &str) -> Option<Result<i64, String>> {
@@ -262,6 +264,11 @@ mod tests {
             "1194098400000000000",
             "1194098400s",
             "2007-11-03T15:00:00+01:00",
+            "2007-11-03 15:00:00+01:00",
+            "2007-11-03 14:00:00",
+            "2007-11-03 14:00:00.000",
+            "2007-11-03T14:00:00",
+            "2007-11-03T14:00",
             "1194098400.0",
         ] {
             assert_eq!(at(text), TimePoint::At(moment), "{text}");
@@ -271,7 +278,19 @@ mod tests {
         assert_eq!(at("-2.5"), TimePoint::At(-5 * NANOS / 2));
         assert_eq!(at("+1m30.5s"), TimePoint::After(90 * NANOS + NANOS / 2));
         assert_eq!(at("5"), TimePoint::At(5 * NANOS));
-        for wrong in ["", "noon", "1e9", "--1", "+", "99999999999999999999", "1..2"] {
+        for wrong in [
+            "",
+            "noon",
+            "1e9",
+            "--1",
+            "+",
+            "99999999999999999999",
+            "1..2",
+            "2007-11-03T14:00:00[Europe/Berlin]",
+            "2007-11-03 14:00:00 UTC",
+            "2007-11-03T14:00:00-1",
+            "2007-11-03 14:00:00 15:00:00",
+        ] {
             assert!(TimePoint::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -28,7 +28,7 @@ pub use image_files::{DecodedImage, ImageDecoding, encode_jpeg, jpeg_dimensions}
 pub use jpeg::{JpegFault, JpegSize, check_jpeg};
 pub use maps::{ViewNames, maps, parse_maps};
 pub use pictures::{ImageColumns, PixelLayout};
-pub use pixels::{PixelEncodings, compressed_format, row_bytes};
+pub use pixels::{DeclaredFormat, PixelEncodings, compressed_format, row_bytes};
 pub use points::PointLists;
 pub use rotation::{Placement, Rotation};
 pub use scans::ScanColumns;

@@ -4,7 +4,7 @@ use arrow_array::RecordBatch;
 
 use crate::columns::{Blobs, Numbers, count};
 use crate::fields::ImageFields;
-use crate::pixels::{PixelEncodings, row_bytes};
+use crate::pixels::{DeclaredFormat, PixelEncodings, row_bytes};
 
 /// How the pixels of a picture lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,6 +62,12 @@ impl ImageColumns {
         self.encoding.as_ref()?.at(row)
     }
 
+    /// What a row says about how its picture is stored.
+    pub fn declared(&self, row: usize) -> DeclaredFormat<'_> {
+        let encoding = self.encoding.as_ref();
+        encoding.map_or(DeclaredFormat::Missing, |encoding| encoding.declared(row))
+    }
+
     /// How the pixels of a row's picture lie; `None` if its `len` bytes are fewer than that.
     pub fn layout(&self, row: usize, len: usize) -> Option<PixelLayout<'_>> {
         let encoding = self.encoding.as_ref()?.at(row)?;
@@ -69,7 +75,12 @@ impl ImageColumns {
         let least = row_bytes(encoding, width)?;
         // A stride below the width of the picture means nothing.
         let step = count(self.step.as_ref(), row).filter(|step| *step >= least).unwrap_or(least);
-        let is_whole = width > 0 && height > 0 && u64::from(step) * u64::from(height) <= len as u64;
+        let lines = match encoding {
+            // Half as many lines of colours follow.
+            "nv12" => u64::from(height) + u64::from(height.div_ceil(2)),
+            _ => u64::from(height),
+        };
+        let is_whole = width > 0 && height > 0 && u64::from(step) * lines <= len as u64;
         is_whole.then_some(PixelLayout { width, height, step, encoding })
     }
 }

@@ -34,6 +34,40 @@ pub fn row_bytes(encoding: &str, width: u32) -> Option<u32> {
     width.checked_mul(per_pixel)
 }
 
+/// What a row says about how its picture is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeclaredFormat<'d> {
+    /// As pixels, whose encoding Foxglove calls this.
+    Pixels(&'d str),
+    /// As one of the files that [`compressed_format`] recognises.
+    Compressed,
+    /// In a way that is not known here, such as a frame of a video.
+    Unknown,
+    /// Nothing.
+    Missing,
+}
+
+impl DeclaredFormat<'static> {
+    fn named(name: &str) -> Self {
+        let trimmed = name.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+        match encoding_named(trimmed) {
+            Some(encoding) => Self::Pixels(encoding),
+            None if trimmed.is_empty() => Self::Missing,
+            None if names_file(trimmed) => Self::Compressed,
+            None => Self::Unknown,
+        }
+    }
+}
+
+/// Whether a format is that of JPEG, PNG or WebP files: `MJPG`, or `rgb8; jpeg compressed bgr8`.
+fn names_file(format: &str) -> bool {
+    let format = format.to_ascii_lowercase();
+    let mut words = format.split(|c: char| !c.is_ascii_alphanumeric());
+    // Depth images of ROS have a header before the file.
+    !format.contains("compresseddepth")
+        && words.any(|word| ["mjpg", "mjpeg", "jpeg", "jpg", "png", "webp"].contains(&word))
+}
+
 /// Foxglove's name of an encoding that a log names in its own way.
 fn encoding_named(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
@@ -83,14 +117,23 @@ impl PixelEncodings {
 
     /// `None` if Foxglove has no name for it.
     pub fn at(&self, row: usize) -> Option<&str> {
+        match self.declared(row) {
+            DeclaredFormat::Pixels(encoding) => Some(encoding),
+            _ => None,
+        }
+    }
+
+    /// What a row says.
+    pub fn declared(&self, row: usize) -> DeclaredFormat<'_> {
         match self {
-            Self::Fixed(encoding) => Some(encoding),
-            Self::Texts(texts) => encoding_named(texts.at(row)),
+            Self::Fixed(encoding) => DeclaredFormat::Pixels(encoding),
+            Self::Texts(texts) => DeclaredFormat::named(texts.at(row)),
             Self::Codes(codes, names) => {
-                let code = codes.at(row)? as i64;
-                let four = u32::try_from(code).ok()?.to_le_bytes();
-                let name = names.get(&code).map(String::as_str);
-                encoding_named(name.or_else(|| std::str::from_utf8(&four).ok())?)
+                let Some(code) = codes.at(row) else { return DeclaredFormat::Missing };
+                let four = u32::try_from(code as i64).unwrap_or(u32::MAX).to_le_bytes();
+                let name = names.get(&(code as i64)).map(String::as_str);
+                let name = name.or_else(|| std::str::from_utf8(&four).ok());
+                name.map_or(DeclaredFormat::Unknown, DeclaredFormat::named)
             }
         }
     }
@@ -116,6 +159,42 @@ mod tests {
         assert_eq!(compressed_format(b"\x89PNG\r\n"), Some("png"));
         assert_eq!(compressed_format(b"RIFF1234WEBPVP8 "), Some("webp"));
         assert_eq!(compressed_format(b"\xff\xd8"), None);
+    }
+
+    #[test]
+    fn what_a_log_declares_is_pixels_a_file_or_unknown() {
+        use DeclaredFormat::{Compressed, Missing, Pixels, Unknown};
+        let cases = [
+            ("GREY", Pixels("mono8")),
+            ("MJPG", Compressed),
+            ("rgb8; jpeg compressed bgr8", Compressed),
+            ("16UC1; compressedDepth png", Unknown),
+            ("H264", Unknown),
+            ("ImageFormatDigiclopsStereo", Unknown),
+            ("\0\0\0\0", Missing),
+            ("", Missing),
+        ];
+        for (name, declared) in cases {
+            assert_eq!(DeclaredFormat::named(name), declared, "{name}");
+        }
+    }
+
+    #[test]
+    fn codes_are_letters_unless_they_have_names() {
+        use arrow_array::{ArrayRef, Float64Array, Int32Array};
+        use std::sync::Arc;
+        let path = FieldPath::parse("format").unwrap();
+        let column = |array: ArrayRef| RecordBatch::try_from_iter([("format", array)]).unwrap();
+        let codes = ["GREY", "MJPG", "H264"]
+            .map(|name| i32::from_le_bytes(*name.as_bytes().first_chunk().unwrap()));
+        let codes = Int32Array::from([&codes[..], &[0, 7, -2]].concat());
+        let encodings = PixelEncodings::resolve(&path, &column(Arc::new(codes))).unwrap();
+        let declared: Vec<_> = (0..6).map(|row| encodings.declared(row)).collect();
+        use DeclaredFormat::{Compressed, Missing, Pixels, Unknown};
+        assert_eq!(declared, [Pixels("mono8"), Compressed, Unknown, Missing, Unknown, Unknown]);
+        let none = Float64Array::from(vec![None]);
+        let encodings = PixelEncodings::resolve(&path, &column(Arc::new(none))).unwrap();
+        assert_eq!((encodings.declared(0), encodings.at(0)), (Missing, None));
     }
 
     #[test]

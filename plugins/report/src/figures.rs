@@ -303,6 +303,8 @@ pub struct PictureFigures {
     pub channel: String,
     /// The number of pictures.
     pub count: u64,
+    /// Those of a format that is not known here: they may be whole or not.
+    pub unchecked: u64,
     /// Those that are cut off, or whose bytes are no picture.
     pub bad: u64,
     /// The time of the first bad one.

@@ -5,6 +5,7 @@ use std::path::{MAIN_SEPARATOR, Path};
 use std::sync::Arc;
 
 use sluice_io::escape::printable;
+use sluice_io::store::is_address;
 use sluice_model::{Damage, RunOrigin};
 
 use crate::{DamagedRange, InputFigures, Provenance};
@@ -78,7 +79,7 @@ fn file_name(path: &str) -> &str {
     path.rsplit([MAIN_SEPARATOR, '/']).find(|part| !part.is_empty()).unwrap_or(path)
 }
 
-/// A pipeline file whose absolute paths are only file names.
+/// A pipeline file whose paths are only file names.
 fn without_folders(pipeline: &str) -> String {
     // A pipeline is written by the program itself.
     let Ok(mut table) = pipeline.parse::<toml::Table>() else { return String::new() };
@@ -91,7 +92,19 @@ fn printable_lines(text: &str) -> String {
 }
 
 /// Options whose values are paths.
-const PATHS: [&str; 6] = ["path", "types", "files", "folder", "calibration", "expect"];
+const PATHS: [&str; 11] = [
+    "path",
+    "types",
+    "files",
+    "folder",
+    "calibration",
+    "expect",
+    "file",
+    "table",
+    "lasers",
+    "spill",
+    "quarantine",
+];
 
 fn shorten(table: &mut toml::Table) {
     for (key, value) in table.iter_mut() {
@@ -101,7 +114,7 @@ fn shorten(table: &mut toml::Table) {
 
 fn shorten_value(value: &mut toml::Value, is_path: bool) {
     match value {
-        toml::Value::String(text) if is_path && Path::new(text).is_absolute() => {
+        toml::Value::String(text) if is_path && !is_live(text) => {
             *text = file_name(text).to_owned();
         }
         toml::Value::Array(values) => {
@@ -110,6 +123,11 @@ fn shorten_value(value: &mut toml::Value, is_path: bool) {
         toml::Value::Table(table) => shorten(table),
         _ => {}
     }
+}
+
+/// Whether this is the URL of a live input, which names no folder.
+fn is_live(path: &str) -> bool {
+    path.contains("://") && !path.starts_with("file://") && !is_address(Path::new(path))
 }
 
 #[cfg(test)]
@@ -132,10 +150,13 @@ mod tests {
 
     #[test]
     fn pipelines_have_file_names_only() {
-        let pipeline = "[sources.log]\npath = [\"/data/drive/a.lcm\", \"b/c.lcm\"]\n\
-                        [stages.s]\nchannels = [\"/odom\"]\n";
-        let expected = "[sources.log]\npath = [\"a.lcm\", \"b/c.lcm\"]\n\n\
-                        [stages.s]\nchannels = [\"/odom\"]\n";
+        let pipeline = "[sources.live]\npath = \"udpm://239.255.76.67:7667\"\n\n\
+                        [sources.log]\npath = [\"/data/drive/a.lcm\", \"b/c.lcm\"]\n\
+                        quarantine = \"../bad.bin\"\n\n\
+                        [stages.s]\nchannels = [\"/odom\"]\nfile = \"./expect.toml\"\n\n\
+                        [stages.t]\ntypes = [\"mit-dgc\", \"my/types/\"]\n";
+        let expected = pipeline.replace("/data/drive/", "").replace("b/c", "c");
+        let expected = expected.replace("../", "").replace("./", "").replace("my/types/", "types");
         assert_eq!(without_folders(pipeline), expected);
     }
 }

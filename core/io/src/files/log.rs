@@ -32,6 +32,9 @@ enum Backend {
     Stream(Stream),
 }
 
+/// How much of a file is read at first if its beginning is asked for.
+const FIRST_READ: usize = 64 << 10;
+
 /// How much of a file there is to read, at most `most`. Devices, and virtual files as in `/proc`,
 /// do not tell their length.
 fn readable_len(meta: &Metadata, most: u64) -> u64 {
@@ -363,6 +366,23 @@ impl LogFile {
                 stream.head(most, enough).map_err(|e| Error::io("read", &self.path, e))
             }
         }
+    }
+
+    /// The first `len` bytes; fewer if it is shorter.
+    pub(super) fn first_bytes(&mut self, len: usize) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::new();
+        while bytes.len() < len {
+            let from = bytes.len();
+            // Most files are far shorter than what a caller accepts, and zeroing that would take
+            // longer than reading them.
+            bytes.resize(len.min((from * 2).max(FIRST_READ)), 0);
+            let found = from + self.read_at(from as u64, &mut bytes[from..])?;
+            if found < bytes.len() {
+                bytes.truncate(found);
+                break;
+            }
+        }
+        Ok(bytes)
     }
 
     /// Declares that nothing before `position` will be read again.

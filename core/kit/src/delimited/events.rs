@@ -9,10 +9,11 @@ use std::sync::Arc;
 use sluice_io::ReadBuffer;
 use sluice_model::{ChannelId, Error, ReadContext};
 
+use super::candidates::CandidateStarts;
 use super::{Delimited, EventMarker, ParseOutcome, ParsedEvent};
 use crate::KeyedChannelIds;
 use crate::framed::{EventHeader, Framing, Peek, PositionContent, RecordContent, RecordOutline};
-use crate::window::{ReadAt, Search};
+use crate::window::ReadAt;
 
 /// Bytes read first at a candidate position: usually enough to reject it.
 const FIRST_READ: usize = 64;
@@ -37,6 +38,7 @@ const TOO_LONG: &str = "it is longer than the longest event of this format";
 const NO_BYTES: &str = "its plugin returned an event without bytes";
 const NO_MARK: &str = "the marker of an event is missing";
 const CUT_OFF: &str = "cut off by the end of the log";
+const BEYOND_END: &str = "it would extend beyond the end of the log";
 const TOO_COSTLY: &str = "the limit of bytes to examine was reached";
 const CONTRADICTED: &str = "its length contradicts the events inside it";
 
@@ -103,8 +105,14 @@ impl<'s, D: Delimited> Events<'s, D> {
     /// Parses the last bytes of a log.
     fn parse_last<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
         let outcome = self.bounded(self.format.last(bytes));
-        match len_of(&outcome) {
-            Some(len) if len > bytes.len() => ParseOutcome::More,
+        match (len_of(&outcome), &outcome) {
+            // What is skipped needs no marker, nor does the end of the last event.
+            (_, ParseOutcome::Event(_) | ParseOutcome::Damaged { .. } | ParseOutcome::More)
+                if !self.has_first_mark(bytes) =>
+            {
+                ParseOutcome::NotAnEvent(NO_MARK)
+            }
+            (Some(len), _) if len > bytes.len() => ParseOutcome::More,
             _ => outcome,
         }
     }
@@ -120,11 +128,18 @@ impl<'s, D: Delimited> Events<'s, D> {
     /// Whether an event of `len` bytes has its marker, as far as its bytes are there.
     fn is_marked(&self, bytes: &[u8], len: usize) -> bool {
         match self.mark {
-            EventMarker::None => true,
+            EventMarker::None | EventMarker::Begins(_) => self.has_first_mark(bytes),
+            EventMarker::Ends(mark) => bytes.get(..len).is_none_or(|event| event.ends_with(mark)),
+        }
+    }
+
+    /// Whether bytes start with the marker of events that begin with one, as far as they are there.
+    fn has_first_mark(&self, bytes: &[u8]) -> bool {
+        match self.mark {
+            EventMarker::None | EventMarker::Ends(_) => true,
             EventMarker::Begins(mark) => {
                 bytes.iter().zip(mark).all(|(byte, wanted)| byte == wanted)
             }
-            EventMarker::Ends(mark) => bytes.get(..len).is_none_or(|event| event.ends_with(mark)),
         }
     }
 
@@ -289,10 +304,15 @@ impl<'s, D: Delimited> Events<'s, D> {
         pos: u64,
         reason: &str,
     ) -> Result<PositionContent, Error> {
+        let (end, _) = self.damage_end(log, pos)?;
+        Ok(PositionContent::Damage { end, reason: reason.to_owned() })
+    }
+
+    /// Where damage at `pos` ends, and whether no event follows it.
+    fn damage_end(&mut self, log: &mut dyn ReadAt, pos: u64) -> Result<(u64, bool), Error> {
         let mut places = CandidateStarts::after(self.mark, pos, u64::MAX);
         let next = self.first_plausible(log, &mut places)?;
-        let end = next.unwrap_or_else(|| places.search.reached());
-        Ok(PositionContent::Damage { end, reason: reason.to_owned() })
+        Ok((next.unwrap_or_else(|| places.search.reached()), next.is_none()))
     }
 
     /// Whether the bytes after an event confirm it; `None` if the block has too few.
@@ -351,7 +371,11 @@ impl<D: Delimited> Framing for Events<'_, D> {
     fn classify(&mut self, log: &mut dyn ReadAt, pos: u64) -> Result<PositionContent, Error> {
         let (end, wrong) = match self.look_ahead(log, pos)? {
             Lookahead::End => return Ok(PositionContent::End { mark: 0 }),
-            Lookahead::CutOff => return self.resync(log, pos, CUT_OFF),
+            Lookahead::CutOff => {
+                let (end, is_last) = self.damage_end(log, pos)?;
+                let reason = if is_last { CUT_OFF } else { BEYOND_END };
+                return Ok(PositionContent::Damage { end, reason: reason.to_owned() });
+            }
             Lookahead::Unknown(why) => return self.resync(log, pos, why),
             Lookahead::Whole { end, wrong } => (end, wrong),
         };
@@ -429,66 +453,10 @@ fn begins_at(log: &mut dyn ReadAt, pos: u64, mark: &[u8]) -> Result<bool, Error>
 }
 
 /// The length of a record that has one.
-fn len_of(outcome: &ParseOutcome<'_>) -> Option<usize> {
+pub(super) fn len_of(outcome: &ParseOutcome<'_>) -> Option<usize> {
     match outcome {
         ParseOutcome::Event(event) => Some(event.len),
         ParseOutcome::Skip { len } | ParseOutcome::Damaged { len, .. } => Some(*len),
         ParseOutcome::More | ParseOutcome::NotAnEvent(_) => None,
-    }
-}
-
-/// The positions at which events may start, in order.
-struct CandidateStarts<'m> {
-    /// No position is before this.
-    from: u64,
-    search: Search,
-    mark: EventMarker<'m>,
-}
-
-impl<'m> CandidateStarts<'m> {
-    /// Positions in this range of a log that can be read at any position.
-    fn within(mark: EventMarker<'m>, range: Range<u64>) -> Self {
-        let before = match mark {
-            EventMarker::Ends(mark) => mark.len() as u64,
-            EventMarker::Begins(_) | EventMarker::None => 0,
-        };
-        let marks = range.start.saturating_sub(before)..range.end.saturating_sub(before);
-        Self { from: marks.start, search: Search::new(marks, overlap(mark)), mark }
-    }
-
-    /// Positions after `pos` and before `end`; nothing before `pos` is read.
-    fn after(mark: EventMarker<'m>, pos: u64, end: u64) -> Self {
-        let from = match mark {
-            EventMarker::Ends(_) => pos,
-            EventMarker::Begins(_) | EventMarker::None => pos.saturating_add(1),
-        };
-        Self { from, search: Search::new(from..end, overlap(mark)), mark }
-    }
-
-    fn next(&mut self, log: &mut dyn ReadAt) -> Result<Option<u64>, Error> {
-        let first = |mark: &[u8], bytes: &[u8]| {
-            memchr::memmem::find(bytes, mark).map(|at| (at, at.saturating_add(1)))
-        };
-        let found = match self.mark {
-            EventMarker::None => {
-                self.search.next(log, |bytes| (!bytes.is_empty()).then_some((0, 1)))?
-            }
-            EventMarker::Begins(mark) | EventMarker::Ends(mark) => {
-                self.search.next(log, |bytes| first(mark, bytes))?
-            }
-        };
-        let behind = match self.mark {
-            EventMarker::Ends(mark) => mark.len() as u64,
-            EventMarker::Begins(_) | EventMarker::None => 0,
-        };
-        Ok(found.map(|at| at.saturating_add(behind)))
-    }
-}
-
-/// The length of a marker, less its first byte.
-fn overlap(mark: EventMarker<'_>) -> usize {
-    match mark {
-        EventMarker::None => 0,
-        EventMarker::Begins(mark) | EventMarker::Ends(mark) => mark.len().saturating_sub(1),
     }
 }

@@ -94,6 +94,7 @@ use sluice_model::{
 
 use crate::framed::FramedReader;
 
+mod candidates;
 mod events;
 mod lines;
 #[cfg(test)]
@@ -180,7 +181,8 @@ pub enum EventMarker<'m> {
     /// There is no marker: an event may start at any byte.
     #[default]
     None,
-    /// Every event starts with these bytes; anything else is rejected, whatever `parse` returns.
+    /// Every event starts with these bytes; any other event is rejected, whatever `parse` and
+    /// `last` return. What they skip need not start so.
     Begins(&'m [u8]),
     /// Every event ends with these bytes, which occur nowhere else in it.
     Ends(&'m [u8]),

@@ -326,6 +326,9 @@ pub enum RowsEffect {
     Same,
     /// Events may get rows with these columns; others do not change.
     Decoded(DeclaredColumns),
+    /// All events are new ones of fields of others, with columns that are not known before. They
+    /// have no payload, and are no messages that `encode` could make one of.
+    PartsOnly,
 }
 
 /// What a map lets through, in terms of times and channels.

@@ -158,7 +158,8 @@ pub struct Plugin {
     pub about: &'static str,
     /// A commented excerpt of a pipeline file with every option.
     pub sample: &'static str,
-    /// File extensions of its format, without the dot; used to choose a sink by path.
+    /// File extensions of its format, without the dot; used to choose a sink by path. No two sinks
+    /// of a program may have the same.
     pub extensions: &'static [&'static str],
     /// Extensions before the one of compression that select a value of its option `format`: `arrow`
     /// as in `a.arrow.zst`.

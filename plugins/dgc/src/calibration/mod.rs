@@ -166,7 +166,7 @@ impl Calibration {
 }
 
 fn read_text(path: &Path) -> Result<String, String> {
-    let bytes = files::head(path, MAX_FILE_LEN + 1).map_err(|e| e.to_string())?;
+    let bytes = files::read_small(path, MAX_FILE_LEN).map_err(|e| e.to_string())?;
     let refused = |what: &str| Err(format!("{what}: {}", path.display()));
     if bytes.is_empty() {
         return refused("expected a calibration file, found an empty file or none");

@@ -32,7 +32,7 @@ const MAX_TABLE_LEN: usize = 1 << 20;
 
 /// The text of the table at `path`.
 pub(super) fn read(path: &Path) -> Result<String, Error> {
-    let bytes = files::head(path, MAX_TABLE_LEN + 1)?;
+    let bytes = files::read_small(path, MAX_TABLE_LEN)?;
     let wrong = |what| Error::invalid(format!("{what}: {}", path.display()));
     if bytes.len() > MAX_TABLE_LEN {
         return Err(wrong("expected a laser table, found a file longer than 1 MiB"));

@@ -19,7 +19,9 @@ use crate::{
 };
 
 /// With fewer intervals, nothing is usual.
-const LEAST_INTERVALS: u64 = 20;
+const LEAST_INTERVALS: u64 = 10;
+/// With fewer intervals, the 95th percentile is the longest of them.
+const MANY_INTERVALS: u64 = 20;
 
 impl Collection {
     /// The figures of all events, without inputs and provenance. `plots` are the paths of the
@@ -212,15 +214,25 @@ fn rate(times: &TimeStatistics, intervals: &Bins) -> Option<RateFigures> {
     Some(RateFigures { median: rate(50)?, p1: rate(99)?, p99: rate(1)?, mean })
 }
 
-/// The intervals that are longer than five times the median and twice the 95th percentile, and
-/// how many there are.
+/// The intervals that are longer than usual, and how many there are.
 fn gaps(part: &ChannelPart) -> (Vec<GapFigures>, u64) {
     let intervals = &part.intervals;
-    let usual = intervals.percentile(50).zip(intervals.percentile(95));
-    let Some((median, p95)) = usual.filter(|_| intervals.count() >= LEAST_INTERVALS) else {
-        return (Vec::new(), 0);
-    };
-    let limit = median.saturating_mul(5).max(p95.saturating_mul(2));
+    let Some(limit) = longest_usual(intervals) else { return (Vec::new(), 0) };
     let gaps = part.gaps.longer_than(|length| Bins::is_above(length, limit));
     (gaps, intervals.count_above(limit))
+}
+
+/// Five times the median, and twice the 95th percentile; of few intervals what the stage `gaps`
+/// allows. `None` if there are too few to tell.
+fn longest_usual(intervals: &Bins) -> Option<u64> {
+    let median = intervals.percentile(50)?;
+    let irregular = match intervals.count() {
+        0..LEAST_INTERVALS => return None,
+        LEAST_INTERVALS..MANY_INTERVALS => {
+            let spread = intervals.percentile(90)?.saturating_sub(median);
+            median.saturating_mul(2).saturating_add(spread.saturating_mul(8))
+        }
+        _ => intervals.percentile(95)?.saturating_mul(2),
+    };
+    Some(median.saturating_mul(5).max(irregular))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_views::{ImageColumns, check_jpeg, compressed_format};
+use sluice_views::{DeclaredFormat, ImageColumns, check_jpeg, compressed_format};
 
 use super::grid::{BucketValue, BucketWidth, Buckets};
 use super::hints::CollectedHints;
@@ -16,6 +16,8 @@ const MAX_SIZES: usize = 32;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Pictures {
     count: u64,
+    /// Those of a format that is not known here.
+    unchecked: u64,
     bad: u64,
     first_bad: Option<i64>,
     sizes: BTreeMap<(u32, u32), u64>,
@@ -40,6 +42,7 @@ impl BucketValue for SpacedPicture {
 /// What a picture is.
 enum PictureCheck {
     Whole(Option<(u32, u32)>),
+    Unchecked(Option<(u32, u32)>),
     Bad,
 }
 
@@ -55,6 +58,10 @@ impl Pictures {
         self.count += 1;
         let size = match check(columns, row) {
             PictureCheck::Whole(size) => size,
+            PictureCheck::Unchecked(size) => {
+                self.unchecked += 1;
+                size
+            }
             PictureCheck::Bad => {
                 self.bad += 1;
                 self.first_bad = Some(self.first_bad.map_or(time, |first| first.min(time)));
@@ -84,6 +91,7 @@ impl Pictures {
 
     pub(super) fn append(&mut self, next: &Self) {
         self.count += next.count;
+        self.unchecked += next.unchecked;
         self.bad += next.bad;
         self.first_bad = match (self.first_bad, next.first_bad) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -122,6 +130,7 @@ impl Pictures {
         (self.count > 0).then(|| PictureFigures {
             channel,
             count: self.count,
+            unchecked: self.unchecked,
             bad: self.bad,
             first_bad: self.first_bad,
             sizes: self.sizes.iter().map(size).collect(),
@@ -131,7 +140,7 @@ impl Pictures {
 }
 
 fn check(columns: &ImageColumns, row: usize) -> PictureCheck {
-    let data = columns.data(row);
+    let (data, size) = (columns.data(row), columns.size(row));
     let is_whole = match compressed_format(data) {
         Some("jpeg") => {
             let size = check_jpeg(data).map(|size| (size.width.into(), size.height.into()));
@@ -142,11 +151,71 @@ fn check(columns: &ImageColumns, row: usize) -> PictureCheck {
             let len = data.get(4..8).and_then(|len| len.first_chunk().copied());
             len.is_some_and(|len| data.len() >= 8 + u32::from_le_bytes(len) as usize)
         }
-        // Pixels of an encoding that is not known may be of any length.
-        _ => match columns.encoding(row) {
-            Some(_) => columns.layout(row, data.len()).is_some(),
-            None => !data.is_empty() && columns.size(row).is_some(),
+        _ => match columns.declared(row) {
+            DeclaredFormat::Pixels(_) => columns.layout(row, data.len()).is_some(),
+            DeclaredFormat::Unknown if !data.is_empty() => return PictureCheck::Unchecked(size),
+            // Pixels whose encoding is not known have at least a byte each.
+            DeclaredFormat::Missing if size.is_some_and(|size| has_bytes(size, data)) => {
+                return PictureCheck::Unchecked(size);
+            }
+            _ => false,
         },
     };
-    if is_whole { PictureCheck::Whole(columns.size(row)) } else { PictureCheck::Bad }
+    if is_whole { PictureCheck::Whole(size) } else { PictureCheck::Bad }
+}
+
+/// Whether there is a byte for each pixel of a picture of this size, and it has some.
+fn has_bytes((width, height): (u32, u32), data: &[u8]) -> bool {
+    let pixels = u64::from(width) * u64::from(height);
+    pixels > 0 && pixels <= data.len() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, BinaryArray, RecordBatch, StringArray, UInt32Array};
+    use serde_json::json;
+
+    use super::*;
+
+    /// Whether a picture of 4 × 2 pixels is whole or bad, or neither.
+    fn checked(format: Option<&str>, data: &[u8]) -> &'static str {
+        let columns: [(&str, ArrayRef); 4] = [
+            ("data", Arc::new(BinaryArray::from(vec![data]))),
+            ("width", Arc::new(UInt32Array::from(vec![4]))),
+            ("height", Arc::new(UInt32Array::from(vec![2]))),
+            ("format", Arc::new(StringArray::from(vec![format]))),
+        ];
+        let fields = json!({ "data": "data", "width": "width", "height": "height",
+            "encoding_field": "format" });
+        let columns = RecordBatch::try_from_iter(columns).unwrap();
+        let columns =
+            ImageColumns::resolve(&serde_json::from_value(fields).unwrap(), &columns).unwrap();
+        match check(&columns, 0) {
+            PictureCheck::Whole(Some((4, 2))) => "whole",
+            PictureCheck::Unchecked(Some((4, 2))) => "unchecked",
+            PictureCheck::Bad => "bad",
+            _ => "another size",
+        }
+    }
+
+    #[test]
+    fn pictures_are_what_they_are_declared_to_be() {
+        let cases = [
+            (Some("mono8"), 8, "whole"),
+            (Some("mono8"), 7, "bad"),
+            (Some("rgb8"), 23, "bad"),
+            (Some("nv12"), 11, "bad"),
+            (Some("nv12"), 12, "whole"),
+            (Some("MJPG"), 100, "bad"),
+            (Some("H264"), 3, "unchecked"),
+            (Some("H264"), 0, "bad"),
+            (None, 7, "bad"),
+            (None, 8, "unchecked"),
+        ];
+        for (format, len, expected) in cases {
+            assert_eq!(checked(format, &vec![0; len]), expected, "{format:?} of {len} bytes");
+        }
+    }
 }

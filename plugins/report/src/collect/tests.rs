@@ -151,6 +151,25 @@ fn a_channel_has_its_rate_gap_and_timeline() {
 }
 
 #[test]
+fn a_silence_of_a_channel_with_few_events_is_a_gap_unless_they_are_irregular() {
+    let of_intervals = |intervals: &[i64]| {
+        let mut time = 0;
+        let mut events: Vec<TestEvent> = vec![(0, 0, None)];
+        events.extend(intervals.iter().map(|tenths| {
+            time += tenths * 100_000_000;
+            (0, time, None)
+        }));
+        figures([part(&events)], &channels()).channels[0].gap_count
+    };
+    for (count, gaps) in [(9, 0), (10, 1), (19, 1), (20, 1), (40, 1)] {
+        let mut intervals = vec![1; count];
+        intervals[count / 2] = 600;
+        assert_eq!(of_intervals(&intervals), gaps, "{count} intervals");
+    }
+    assert_eq!(of_intervals(&[1, 2, 9, 1, 5, 3, 14, 2, 4, 1, 30, 2]), 0);
+}
+
+#[test]
 fn a_log_of_which_nothing_is_decoded_has_only_undecoded_events() {
     let figures = figures([part(&[(0, 1, None), (0, 2, None), (1, 3, None)])], &channels());
     let counts = figures.channels.iter().map(|channel| (channel.events, channel.undecoded));

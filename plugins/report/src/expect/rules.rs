@@ -151,6 +151,7 @@ impl Expectations {
     pub fn parse(name: &str, text: &str) -> Result<Self, Vec<Mistake>> {
         let file = DeTable::parse(text).map_err(|error| vec![toml_mistake(&error, text)])?;
         let (log, channels) = read_rules(&file, text)?;
+        refuse_no_rule(file.get_ref())?;
         let lines = text.match_indices('\n').map(|(at, _)| at + 1);
         let lines = std::iter::once(0).chain(lines).collect();
         let hash = blake3::hash(text.as_bytes());
@@ -161,7 +162,7 @@ impl Expectations {
     ///
     /// `Err` if it cannot be read, or shows the mistakes in it.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let bytes = files::read(path)?;
+        let bytes = files::read_small(path, MAX_FILE)?;
         if bytes.len() > MAX_FILE {
             let what = "a file of expectations has at most 4 MiB";
             return Err(Error::refused(format!("{what}: {}", path.display())));
@@ -199,6 +200,19 @@ impl Expectations {
         let paths = self.channels.iter().flat_map(|channel| channel.rules.fields.keys());
         paths.map(String::as_str)
     }
+}
+
+/// Refuses a file without a rule. An empty one is more likely lost than meant.
+fn refuse_no_rule(file: &DeTable<'_>) -> Result<(), Vec<Mistake>> {
+    let is_empty = |table: &Spanned<DeValue<'_>>| {
+        table.get_ref().as_table().is_none_or(|table| table.is_empty())
+    };
+    if !file.values().all(is_empty) {
+        return Ok(());
+    }
+    let message = "no rule, so any log would meet it".to_owned();
+    let help = Some("add one, for example `damage = 0` below `[log]`".to_owned());
+    Err(vec![Mistake { span: 0..0, message, help, detail: None }])
 }
 
 /// The rules of a file. `Err` has all mistakes in it.
@@ -413,8 +427,16 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_expects_nothing() {
-        let expectations = parse("").unwrap();
-        assert!(expectations.channels.is_empty() && !expectations.needs_values());
+    fn expectations_without_a_rule_are_a_mistake() {
+        for text in ["", "# damage = 0\n", "[log]\n", "[log]\n[channels]\n"] {
+            let (line, column, message, help) = mistake(text);
+            assert_eq!((line, column), (1, 1), "{text}");
+            assert!(message.contains("no rule, so any log would meet it"), "{message}");
+            assert!(help.unwrap().contains("damage = 0"));
+        }
+        // A channel must exist.
+        for text in ["[channels.A]\n", "[log]\nno_other_channels = true\n"] {
+            assert!(!parse(text).unwrap().needs_values(), "{text}");
+        }
     }
 }

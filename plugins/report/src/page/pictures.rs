@@ -41,7 +41,10 @@ fn counts(camera: &PictureFigures, clock: Clock) -> Markup {
             @if camera.bad > 0 {
                 "; " strong.problem { (units::count(camera.bad)) " cut off or unreadable" }
                 @if let Some(time) = camera.first_bad { ", the first at " (clock.offset(time)) }
-            } @else { ", all whole" }
+            } @else if camera.unchecked == 0 { ", all whole" }
+            @if camera.unchecked > 0 {
+                "; " (units::count(camera.unchecked)) " of a format that is not checked"
+            }
             "."
         }
     }

@@ -174,6 +174,7 @@ fn damaged_drive() -> Figures {
     figures.pictures = vec![PictureFigures {
         channel: "CAM".to_owned(),
         count: 700,
+        unchecked: 5,
         bad: 3,
         first_bad: Some(START + 7 * SECOND),
         sizes: [("640 × 480".to_owned(), 700)].into(),
@@ -279,6 +280,17 @@ fn pictures_are_fewer_if_they_are_too_large() {
     assert!(html.len() <= MOST_BYTES + MOST_PICTURE_BYTES);
     assert_eq!(html.matches("data:image/jpeg").count(), 5);
     assert!(html.contains("thumbnails of pictures"));
+}
+
+#[test]
+fn pictures_of_unknown_formats_are_not_called_whole() {
+    let mut figures = damaged_drive();
+    assert!(page(&figures).contains("; 5 of a format that is not checked"));
+    figures.pictures[0].bad = 0;
+    assert!(!page(&figures).contains("all whole"));
+    figures.pictures[0].unchecked = 0;
+    let html = page(&figures);
+    assert!(html.contains("all whole") && !html.contains("not checked"));
 }
 
 #[test]

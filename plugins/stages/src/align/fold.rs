@@ -487,6 +487,6 @@ impl Fold for AlignFold {
     }
 
     fn rows_after(&self) -> RowsEffect {
-        RowsEffect::Unclear
+        RowsEffect::PartsOnly
     }
 }

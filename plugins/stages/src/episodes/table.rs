@@ -52,7 +52,8 @@ impl EpisodeTable {
     /// Reads a file: TOML if that is its extension, otherwise CSV.
     pub(super) fn open(path: &Path) -> Result<Self, OptionsError> {
         let wrong = |what: String| OptionsError::at("table", format!("{what}: {}", path.display()));
-        let bytes = files::head(path, MAX_BYTES + 1).map_err(|e| wrong(e.to_string()))?;
+        let bytes = files::read_small(path, MAX_BYTES)
+            .map_err(|error| OptionsError::at("table", error.to_string()))?;
         if bytes.len() > MAX_BYTES {
             return Err(wrong("expected a table of episodes, found over 16 MiB".to_owned()));
         }

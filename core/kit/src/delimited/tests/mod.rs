@@ -6,6 +6,7 @@ use std::io::Write;
 use sluice_model::time::TimePoint;
 use sluice_model::{BlockPool, Clock};
 
+use super::events::len_of;
 use super::*;
 use crate::contract::{SourceContents, gather, gather_with, splits_cover_the_inputs};
 
@@ -262,6 +263,79 @@ fn an_event_that_is_cut_off_is_damage_to_the_end() {
         assert_eq!(payloads(&all), [marked(1, b"a")], "{len}");
         assert_eq!(damage(&all), [(6, len as u64 - 6, "cut off by the end of the log")], "{len}");
     }
+}
+
+/// As [`MarkedFormat`], but asks for all bytes of an event.
+struct WholeEventsFormat {
+    format: MarkedFormat,
+    /// Whether any last bytes of a log are an event.
+    takes_any_last: bool,
+}
+
+impl Delimited for WholeEventsFormat {
+    fn paths(&self) -> &InPaths {
+        self.format.paths()
+    }
+
+    fn mark(&self) -> EventMarker<'_> {
+        self.format.mark()
+    }
+
+    fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
+        let outcome = self.format.parse(bytes);
+        match len_of(&outcome) {
+            Some(len) if len > bytes.len() => ParseOutcome::More,
+            _ => outcome,
+        }
+    }
+
+    fn last<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
+        match self.takes_any_last {
+            true => ParseOutcome::event(bytes.len(), 0, b"LAST", 0..bytes.len()),
+            false => ParseOutcome::More,
+        }
+    }
+}
+
+fn whole_events(path: InPaths, takes_any_last: bool) -> Box<dyn Source> {
+    let format = MarkedFormat { path, is_unmistakable: false };
+    Box::new(DelimitedSource(WholeEventsFormat { format, takes_any_last }))
+}
+
+#[test]
+fn an_event_without_its_marker_is_not_reported_as_cut_off() {
+    // The length that its bytes claim is beyond the end of the log.
+    let broken = &marked(90, b"broken")[1..];
+    let [first, last] = [marked(1, b"a"), marked(3, b"c")];
+    for rest in [&last[..], b""] {
+        let all = read(|path| whole_events(path, false), &[&first, broken, rest].concat());
+        assert_eq!(payloads(&all).len(), if rest.is_empty() { 1 } else { 2 });
+        assert_eq!(damage(&all), [(6, 10, "the marker of an event is missing")]);
+    }
+}
+
+#[test]
+fn a_length_beyond_the_end_of_the_log_does_not_mean_that_the_log_is_cut_off() {
+    let mut long = marked(2, b"long");
+    long[2] = 90;
+    let bytes = [marked(1, b"a"), long, marked(3, b"c")].concat();
+    for all in [read_marked(&bytes), read(|path| whole_events(path, false), &bytes)] {
+        assert_eq!(payloads(&all), [marked(1, b"a"), marked(3, b"c")]);
+        assert_eq!(damage(&all), [(6, 9, "it would extend beyond the end of the log")]);
+    }
+}
+
+#[test]
+fn the_last_event_of_a_log_needs_the_marker_too() {
+    let [first, marked_rest] = [marked(1, b"a"), b"#!\x20\x05rest".to_vec()];
+    let read_any_last = |rest: &[u8]| {
+        let bytes = [&first, rest].concat();
+        read(|path| whole_events(path, true), &bytes)
+    };
+    assert_eq!(payloads(&read_any_last(&marked_rest)), [first.clone(), marked_rest]);
+    let all = read_any_last(b"!!\x20\x05rest");
+    assert_eq!(payloads(&all), [first]);
+    assert_eq!(damage(&all), [(6, 8, "the marker of an event is missing")]);
 }
 
 #[test]
