@@ -13,6 +13,7 @@ use crate::extents::EventExtents;
 use crate::finding::Fault;
 use crate::hostile::{ByteChange, ChangeKind};
 use crate::reading::{DamageRange, ReadResult, shown};
+use crate::skipped_lines::SkippedLines;
 use crate::subject::Integrity;
 
 /// The valid sample and its properties, against which damaged results are checked.
@@ -144,6 +145,7 @@ impl<'s> DamageChecker<'s> {
         let matched = self.matched(read, order);
         let mut faults = Vec::new();
         faults.extend(self.invented(change, read, &matched));
+        faults.extend(self.damage_in_valid_event(change, read));
         faults.extend(
             self.lost_in_front(change, read)
                 .or_else(|| self.unreported_loss(change, read, &matched)),
@@ -206,6 +208,57 @@ impl<'s> DamageChecker<'s> {
         Some(Fault::new(Promise::Damage, what, detail))
     }
 
+    /// Checks that damage includes no part of an event that is returned unchanged. It may include
+    /// whole ones: a format may name the unit, such as a chunk, that has a damaged part.
+    fn damage_in_valid_event(&self, change: &ByteChange, read: &ReadResult) -> Option<Fault> {
+        let extents = self.extents.filter(|extents| {
+            self.is_plain && !extents.share_frames() && self.integrity != Integrity::Nothing
+        })?;
+        let places = self.unchanged_places(change, read, extents);
+        let (range, end) = read.damage.iter().find_map(|range| {
+            let damage = range.offset..range.offset.saturating_add(range.length);
+            let is_unit =
+                places.iter().any(|place| damage.start <= place.start && place.end <= damage.end);
+            let ends = places.iter().map(|place| place.end);
+            let end = ends.filter(|_| !is_unit).find(|end| damage.contains(&(end - 1)))?;
+            Some((range, end))
+        })?;
+        let what = "damage is reported in a part of an event that is returned";
+        let DamageRange { offset, length, .. } = range;
+        let detail = format!("{length} bytes at byte {offset}; an event ends at byte {end}");
+        Some(Fault::new(Promise::Damage, what, detail))
+    }
+
+    /// Where the events are in the changed file that lie before or behind the change, are returned,
+    /// and whose ends are known.
+    fn unchanged_places(
+        &self,
+        change: &ByteChange,
+        read: &ReadResult,
+        extents: &EventExtents,
+    ) -> Vec<Range<u64>> {
+        let (then, now) = (&self.valid.events[..], &read.events[..]);
+        let (front, back) = self.common_ends(then, now);
+        let place = |event: usize| {
+            extents.exact_end(event).map(|end| extents.outer(event).start as u64..end as u64)
+        };
+        let (start, end) = (change.range.start as u64, change.range.end as u64);
+        let in_front = (0..front).filter_map(place).filter(|place| place.end <= start);
+        let behind = (then.len() - back..then.len()).filter_map(place);
+        let moved = |at: u64| at - end + start + change.replacement.len() as u64;
+        let behind = behind.filter(|place| place.start >= end);
+        in_front.chain(behind.map(|place| moved(place.start)..moved(place.end))).collect()
+    }
+
+    /// How many events two lists have in common at their start, and how many others at their end.
+    fn common_ends(&self, then: &[PlainEvent], now: &[PlainEvent]) -> (usize, usize) {
+        let same = |(a, b): &(&PlainEvent, &PlainEvent)| self.is_same(a, b);
+        let front = then.iter().zip(now).take_while(same).count();
+        let rest = (then.len() - front).min(now.len() - front);
+        let back = then.iter().rev().zip(now.iter().rev()).take(rest).take_while(same).count();
+        (front, back)
+    }
+
     /// Checks that missing events are accounted for, by reported damage or by new events.
     fn unreported_loss(
         &self,
@@ -222,6 +275,9 @@ impl<'s> DamageChecker<'s> {
         let is_told = read.reports_anything() || matched.others().next().is_some();
         let missing = matched.missing.len();
         if !is_told {
+            if self.may_be_skipped(change, matched) {
+                return None;
+            }
             let what = format!("{missing} of {} events", self.valid.events.len());
             return Some(Fault::new(Promise::Damage, "events are lost silently", what));
         }
@@ -239,6 +295,15 @@ impl<'s> DamageChecker<'s> {
              bytes is reported"
         );
         Some(Fault::new(Promise::Damage, "more is lost than is reported", detail))
+    }
+
+    /// Whether missing events may be in lines that are no events, such as comments.
+    fn may_be_skipped(&self, change: &ByteChange, matched: &EventMatch) -> bool {
+        let extents = self.extents.filter(|_| self.integrity == Integrity::Nothing);
+        extents.is_some_and(|extents| {
+            matched.missing.iter().all(|event| extents.is_touched(*event, &change.range))
+                && SkippedLines::between(self.bytes, extents).may_come_from(self.bytes, change)
+        })
     }
 
     /// Whether removing these bytes equals removing whole events. With equal neighbours, the range
@@ -274,10 +339,7 @@ impl<'s> DamageChecker<'s> {
     /// Matches events: common prefix and suffix first, the others wherever they are found.
     fn matched(&self, read: &ReadResult, order: EventPlacement) -> EventMatch {
         let (then, now) = (&self.valid.events[..], &read.events[..]);
-        let same = |(a, b): &(&PlainEvent, &PlainEvent)| self.is_same(a, b);
-        let front = then.iter().zip(now).take_while(same).count();
-        let rest = (then.len() - front).min(now.len() - front);
-        let back = then.iter().rev().zip(now.iter().rev()).take(rest).take_while(same).count();
+        let (front, back) = self.common_ends(then, now);
         let mut found = vec![false; then.len()];
         let (mut matched, mut next, last) = (EventMatch::default(), front, then.len() - back);
         for (at, event) in now.iter().enumerate().take(now.len() - back).skip(front) {

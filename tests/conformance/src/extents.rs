@@ -148,6 +148,23 @@ impl EventExtents {
         start.map_or(0, |(short, _)| short + 1)..*end
     }
 
+    /// The events whose ends and starts are known to the byte, with these. They start where the
+    /// event before them ends: what lies between belongs to them.
+    pub(crate) fn exact_places(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
+        (0..self.ends.len()).filter_map(|event| {
+            let start = match event.checked_sub(1) {
+                None => 0,
+                Some(before) => self.exact_end(before)?,
+            };
+            Some((event, start..self.exact_end(event)?))
+        })
+    }
+
+    /// The end of an event, if it is known to the byte.
+    pub(crate) fn exact_end(&self, event: usize) -> Option<usize> {
+        self.ends.get(event).filter(|(short, end)| short + 1 == *end).map(|(_, end)| *end)
+    }
+
     /// The minimum length of an event.
     pub(crate) fn least(&self, event: usize) -> usize {
         let Some((short, _)) = self.ends.get(event) else { return 0 };
@@ -169,7 +186,12 @@ impl EventExtents {
         if change.start < self.first_end().max(self.header) {
             return self.ends.len();
         }
-        (0..self.ends.len()).filter(|event| is_touched(&self.outer(*event), change)).count()
+        (0..self.ends.len()).filter(|event| self.is_touched(*event, change)).count()
+    }
+
+    /// Whether a change of these bytes can affect an event.
+    pub(crate) fn is_touched(&self, event: usize, change: &Range<usize>) -> bool {
+        is_touched(&self.outer(event), change)
     }
 
     /// Whether an event ends at this position or shortly before it.

@@ -77,7 +77,8 @@ impl ByteChange {
         Self { kind: ChangeKind::Cut, range: at..len, replacement: Vec::new(), what }
     }
 
-    fn set(at: usize, put: Vec<u8>) -> Self {
+    /// Overwrites bytes.
+    pub(crate) fn set(at: usize, put: Vec<u8>) -> Self {
         let range = at..at + put.len();
         let what = format!("bytes {}..{} set to {}", range.start, range.end, hex(&put));
         Self { kind: ChangeKind::Overwritten, range, replacement: put, what }
@@ -88,7 +89,8 @@ impl ByteChange {
         Self { kind: ChangeKind::Inserted, range: at..at, replacement: put, what }
     }
 
-    fn delete(range: Range<usize>) -> Self {
+    /// Removes bytes.
+    pub(crate) fn delete(range: Range<usize>) -> Self {
         let what = format!("bytes {}..{} taken out", range.start, range.end);
         Self { kind: ChangeKind::Deleted, range, replacement: Vec::new(), what }
     }

@@ -32,6 +32,7 @@ mod pipe;
 mod reading;
 mod reading_trial;
 mod sink;
+mod skipped_lines;
 mod sniffing;
 mod source;
 mod stage;

@@ -126,6 +126,12 @@ impl<'t> TrialSubject<'t> {
         if read.events.is_empty() {
             return wrong("the sample has no event: provide one with some", "");
         }
+        let count = read.events.len();
+        if let Some(due) = self.trial.events.filter(|due| *due != count) {
+            let what = "the sample yields another number of events than it has";
+            let detail = format!("it yields {count} events instead of {due}");
+            return vec![Fault::new(Promise::Accounting, what, detail)];
+        }
         self.count_fault(folder, &read).into_iter().collect()
     }
 

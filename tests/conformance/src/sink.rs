@@ -68,7 +68,8 @@ struct OutputReader {
 /// - **Termination, NoPanic**: a run ends, and does not kill the process.
 /// - **Threads, Batches**: the output is the same, byte for byte, even if batches are encoded
 ///   backwards and twice.
-/// - **Accounting**: every event it reports as written is counted once, and changes the output.
+/// - **Accounting**: every event it reports as written is counted once, and changes the output; the
+///   row counts of its files are right.
 /// - **Readable**: the source of [`read_by`](SinkTrial::read_by) returns the events.
 /// - **Targets**: the files that appear are those it announces, in its folder.
 /// - **Refusal**: existing outputs are not replaced unless requested.
@@ -289,6 +290,7 @@ impl<'t> SinkBench<'t> {
         if !tree.is_empty() {
             self.any_order(found);
             self.every_event_counts(&tree, report, found);
+            self.counts_rows(report, found);
             self.atomic(found);
         } else if self.trial.writes == ExpectedOutput::Files {
             let kind = "no file appears in its folder, so nothing can be compared";

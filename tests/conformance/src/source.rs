@@ -20,6 +20,7 @@ pub fn source(plugin: &str) -> SourceTrial {
         plugin: plugin.to_owned(),
         options: Value::Object(serde_json::Map::new()),
         files: Vec::new(),
+        events: None,
         integrity: Integrity::default(),
         reads: Vec::new(),
         seed: 1,
@@ -48,6 +49,13 @@ impl SourceTrial {
     /// their folder.
     pub fn options(mut self, options: Value) -> Self {
         self.options = options;
+        self
+    }
+
+    /// Sets the number of events in the samples. Without it, a source that never returns one of
+    /// them goes unnoticed: the kit knows only what the source returns.
+    pub fn events(mut self, count: usize) -> Self {
+        self.events = Some(count);
         self
     }
 

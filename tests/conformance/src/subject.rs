@@ -27,6 +27,7 @@ pub struct SourceTrial {
     pub(crate) plugin: String,
     pub(crate) options: Value,
     pub(crate) files: Vec<(String, Vec<u8>)>,
+    pub(crate) events: Option<usize>,
     pub(crate) integrity: Integrity,
     pub(crate) reads: Vec<String>,
     pub(crate) seed: u64,

@@ -13,6 +13,7 @@ const LOG: &[u8] = include_bytes!("../testdata/drive.bin");
 fn it_keeps_the_contract_of_every_source() {
     sluice_conformance::source(NAME)
         .sample("drive.bin", LOG)
+        .events(12)
         .check();
 }
 

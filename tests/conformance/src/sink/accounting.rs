@@ -1,10 +1,10 @@
 //! Checks that every event that a sink reports as written is in its output: leaves out one event
-//! at a time, which has to change the output.
+//! at a time, which has to change the output. Checks the row counts that it passes with its files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sluice_io::output::{MANIFEST, faults::FaultInjector};
+use sluice_io::output::{MANIFEST, PublishedFile, faults::FaultInjector};
 use sluice_pipeline::Report;
 
 use super::files::DirSnapshot;
@@ -53,6 +53,30 @@ impl SinkBench<'_> {
                     "the events it is tried with",
                 );
             }
+        }
+    }
+
+    /// Checks that the row counts of its files, which the manifest shows, are those of its events. A
+    /// row may be something else, such as a point; but without events there is none, and what a
+    /// source reads back from a single file are its rows.
+    pub(super) fn counts_rows(&self, report: &Report, found: &mut FindingSet) {
+        let kind = "the row count that is passed to `finish` of a file is wrong";
+        let mut add = |case: &str, due: u64, file: &PublishedFile| {
+            let name = file.path.file_name().unwrap_or_default().display();
+            let what = format!("`{name}` has {} rows instead of {due}", file.rows);
+            found.add(Fault::new(Promise::Accounting, kind, what), case);
+        };
+        if let ([file], Some(_)) = (&report.files[..], &self.trial.reader)
+            && file.rows != written(report)
+        {
+            add("the events it is tried with", written(report), file);
+        }
+        self.reset(&DirSnapshot::default());
+        let none = Arc::new(self.events.slice(0, 0));
+        // A format may need events.
+        let Ok(report) = self.run(&SinkRun::standard(&none)) else { return };
+        if let Some(file) = report.files.iter().find(|file| file.rows > 0) {
+            add("no events", 0, file);
         }
     }
 

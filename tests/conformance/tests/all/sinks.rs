@@ -40,6 +40,8 @@ enum SinkDefect {
     LosesLast,
     /// Reports one event too many.
     Miscounts,
+    /// Completes its file with one row too many.
+    MiscountsRows,
     /// Drops the last byte of each payload.
     CutsPayloads,
     Panics,
@@ -84,7 +86,7 @@ macro_rules! toy {
                 sample: concat!(
                     "[sinks.out]\nplugin = \"", $name, "\"\nfrom = \"log\"\npath = \"a\""
                 ),
-                extensions: &["toy"],
+                extensions: &[$name],
                 ..Plugin::new(
                     $name,
                     PluginFactory::Sink(|value, _| make(value, SinkDefect::$wrong)),
@@ -106,6 +108,7 @@ toy! {
     "writes-ids": WritesIds,
     "loses-last": LosesLast,
     "miscounts": Miscounts,
+    "miscounts-rows": MiscountsRows,
     "cuts-payloads": CutsPayloads,
     "panics": Panics,
     "skips-some": SkipsSome,
@@ -266,6 +269,7 @@ impl Sink for ToySink {
     fn finish(&self, output: Output) -> Result<Written, Error> {
         match (output.file, self.wrong) {
             (Some(file), SinkDefect::IgnoresErrors) => drop(file.finish(output.events)),
+            (Some(file), SinkDefect::MiscountsRows) => file.finish(output.events + 1)?,
             (Some(file), _) => file.finish(output.events)?,
             (None, _) => {
                 fs::create_dir_all(self.path.parent().unwrap()).unwrap();
@@ -465,7 +469,7 @@ fn files_that_are_removed_unasked() {
 
 #[test]
 fn targets_that_are_not_what_is_written() {
-    let words = ["a file appears", "written.toy", "does not appear", "elsewhere.toy"];
+    let words = ["a file appears", "written.other-targets", "does not appear", "elsewhere.toy"];
     expect_findings(&trial("other-targets").findings(), &[Promise::Targets], &words);
 }
 
@@ -498,6 +502,18 @@ fn events_that_are_counted_wrong() {
         &[Promise::Accounting],
         &["a sink was handed 240 events"],
     );
+}
+
+#[test]
+fn rows_that_are_counted_wrong() {
+    let words = ["`written.miscounts-rows` has 1 rows instead of 0"];
+    expect_findings(&sink("miscounts-rows").findings(), &[Promise::Accounting], &words);
+}
+
+#[test]
+fn rows_that_are_counted_wrong_in_a_file_that_is_read_back() {
+    let words = ["`written.miscounts-rows` has 241 rows instead of 240", "one more case"];
+    expect_findings(&trial("miscounts-rows").findings(), &[Promise::Accounting], &words);
 }
 
 #[test]

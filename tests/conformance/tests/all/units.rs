@@ -22,6 +22,13 @@ struct UnitSink {
     path: OutPath,
 }
 
+struct UnitOutput {
+    file: OutputFile,
+    gathered: Vec<Batch>,
+    written: u64,
+    channels: Arc<Channels>,
+}
+
 sluice_model::register! {
     sink "units": UnitSink,
     about: "writes the logs of these tests in units",
@@ -31,14 +38,16 @@ sluice_model::register! {
 impl Sink for UnitSink {
     type Block = Batch;
     type Unit = (Vec<u8>, u64);
-    type Output = (OutputFile, Vec<Batch>, Arc<Channels>);
+    type Output = UnitOutput;
 
     fn traits(&self) -> SinkTraits {
         SinkTraits { buffers_events: true, ..SinkTraits::writing(&self.path.0) }
     }
 
     fn open(&self, context: &SinkContext) -> Result<Self::Output, Error> {
-        Ok((context.outputs.create(&self.path.0)?, Vec::new(), Arc::clone(&context.channels)))
+        let (file, channels) =
+            (context.outputs.create(&self.path.0)?, Arc::clone(&context.channels));
+        Ok(UnitOutput { file, gathered: Vec::new(), written: 0, channels })
     }
 
     fn prepare(&self, batch: Batch, _: &mut PrepareContext<'_>) -> Result<Batch, Error> {
@@ -47,7 +56,7 @@ impl Sink for UnitSink {
 
     fn gather(
         &self,
-        (_, events, channels): &mut Self::Output,
+        UnitOutput { gathered: events, channels, .. }: &mut UnitOutput,
         input: SinkInput<Batch>,
     ) -> Result<Vec<Job<Self::Unit>>, Error> {
         let SinkInput::Block(batch) = input else {
@@ -64,12 +73,13 @@ impl Sink for UnitSink {
     }
 
     fn write(&self, output: &mut Self::Output, unit: Self::Unit) -> Result<Written, Error> {
-        output.0.write(&unit.0)?;
+        output.file.write(&unit.0)?;
+        output.written += unit.1;
         Ok(Written::events(unit.1))
     }
 
-    fn finish(&self, (file, ..): Self::Output) -> Result<Written, Error> {
-        file.finish(0).map(|()| Written::default())
+    fn finish(&self, output: UnitOutput) -> Result<Written, Error> {
+        output.file.finish(output.written).map(|()| Written::default())
     }
 }
 

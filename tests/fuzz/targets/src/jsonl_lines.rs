@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use sluice_kit::contract::any_splitting_is_the_same;
 use sluice_model::{Batch, Channels, Query, ReadContext, Source, SplitStart, options};
-use sluice_text::fuzzing::{JsonLines, JsonParts, JsonlSource};
+use sluice_text::fuzzing::{JsonLines, JsonParts, JsonPayload, JsonlSource};
 
 use crate::inputs;
 
@@ -25,7 +25,7 @@ fn batches(source: &JsonlSource, channels: &Arc<Channels>) -> Vec<Batch> {
 fn written(batches: &[Batch], channels: &Channels) -> Vec<u8> {
     let (lines, mut out) = (JsonLines::default(), Vec::new());
     for batch in batches {
-        let parts = JsonParts { crc32: true, payload: true };
+        let parts = JsonParts { crc32: true, payload: JsonPayload::Text };
         lines.write(batch, channels, parts, &mut out).expect("nothing is decoded");
     }
     out

@@ -22,12 +22,12 @@ pub fn manifest(bytes: &[u8]) {
     fs::write(folder.join(JOURNAL), journal).expect("a temporary file takes bytes");
     let Ok(Some(read)) = BatchRecord::read(&folder) else { return };
     assert!(read.is_open);
-    assert_eq!(read.latest_first().count(), read.units.len() + read.journal.len());
-    let lines: Vec<String> = read.journal.iter().map(line).collect();
+    assert_eq!(read.latest_first().count(), read.units.len() + read.journal.units.len());
+    let lines: Vec<String> = read.journal.units.iter().map(line).collect();
     let with_a_cut_line = [&lines.concat(), "{\"pipeline\":\"x"].concat();
     fs::write(folder.join(JOURNAL), with_a_cut_line).expect("a temporary file takes bytes");
     let again = BatchRecord::read(&folder).expect("it was read").expect("it is there");
-    assert_eq!((again.units, again.journal), (read.units, read.journal));
+    assert_eq!((again.units, again.journal.units), (read.units, read.journal.units));
 }
 
 fn line(unit: &UnitRecord) -> String {

@@ -1,5 +1,6 @@
 //! The kit finds the defect of sources that each have one, and finds nothing in a valid source.
 
+mod notes;
 pub(crate) mod toy;
 
 use std::collections::BTreeSet;
@@ -138,6 +139,23 @@ fn a_window_whose_last_event_is_missing() {
 #[test]
 fn a_number_of_events_that_is_not_theirs() {
     expect_findings(&trial("miscounts").findings(), &[Promise::Accounting], &["3 instead of 8"]);
+}
+
+#[test]
+fn the_number_of_events_of_a_sound_source_is_right() {
+    trial("toy").events(8).check();
+}
+
+#[test]
+fn a_first_event_that_is_always_lost_is_missing_from_the_expected_number() {
+    let findings = trial("loses-first").events(8).findings();
+    expect_findings(&findings, &[Promise::Accounting], &["yields 7 events instead of 8"]);
+}
+
+#[test]
+fn a_last_event_that_is_always_lost_is_missing_from_the_expected_number() {
+    let findings = trial("loses-last").events(8).findings();
+    expect_findings(&findings, &[Promise::Accounting], &["yields 7 events instead of 8"]);
 }
 
 #[test]
@@ -280,6 +298,12 @@ fn damage_beyond_the_file() {
 fn more_is_lost_than_is_reported() {
     let findings = trial("tells-too-little-damage").findings();
     expect_findings(&findings, &[Promise::Damage], &["more is lost than is reported"]);
+}
+
+#[test]
+fn damage_that_starts_in_an_event_that_is_returned() {
+    let findings = trial("tells-damage-too-early").findings();
+    expect_findings(&findings, &[Promise::Damage], &["a part of an event that is returned"]);
 }
 
 #[test]

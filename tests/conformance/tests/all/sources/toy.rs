@@ -58,6 +58,9 @@ pub(crate) mod defect {
     pub(crate) const GIVES_UP: u8 = 21;
     pub(crate) const GIVES_NOTHING_OF_DAMAGED: u8 = 22;
     pub(crate) const MISCOUNTS: u8 = 23;
+    pub(crate) const LOSES_FIRST: u8 = 24;
+    pub(crate) const LOSES_LAST: u8 = 25;
+    pub(crate) const TELLS_DAMAGE_TOO_EARLY: u8 = 26;
 }
 
 /// Reads files of frames.
@@ -132,6 +135,9 @@ toys! {
     "gives-up": ToyLogSource<{ defect::GIVES_UP }>;
     "gives-nothing-of-damaged": ToyLogSource<{ defect::GIVES_NOTHING_OF_DAMAGED }>;
     "miscounts": ToyLogSource<{ defect::MISCOUNTS }>;
+    "loses-first": ToyLogSource<{ defect::LOSES_FIRST }>;
+    "loses-last": ToyLogSource<{ defect::LOSES_LAST }>;
+    "tells-damage-too-early": ToyLogSource<{ defect::TELLS_DAMAGE_TOO_EARLY }>;
     "loose": LooseSource;
     "untold": UndocumentedSource;
     "claims-pictures": ToyLogSource<{ defect::NONE }>, sniff = |head| {
@@ -243,12 +249,18 @@ fn parse<const DEFECT: u8>(bytes: &[u8]) -> Result<ParsedFrames, Error> {
             defect::TELLS_TOO_LITTLE_DAMAGE => 1,
             _ => end - at,
         };
-        found.damage.push((at, told));
+        let early = usize::from(DEFECT == defect::TELLS_DAMAGE_TOO_EARLY && at > 0);
+        found.damage.push((at - early, told + early));
         if DEFECT == defect::REPEATS_AFTER_DAMAGE {
             let again = found.events.first().cloned();
             found.events.extend(again.map(|(_, ms, payload)| (at, ms, payload)));
         }
         at = end;
+    }
+    match DEFECT {
+        defect::LOSES_FIRST => drop(found.events.drain(..found.events.len().min(1))),
+        defect::LOSES_LAST => drop(found.events.pop()),
+        _ => {}
     }
     if DEFECT == defect::FAILS_ON_SOUND_FILES {
         return Err(Error::refused("it is not Monday"));
