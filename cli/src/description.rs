@@ -20,7 +20,7 @@ pub(crate) fn mistakes_in(
     mistakes: &Mistakes,
     is_described: impl Fn(usize) -> bool,
 ) -> Option<Mistakes> {
-    let text = String::from_utf8(files::head(file, MAX_DESCRIPTION_LEN).ok()?).ok()?;
+    let text = String::from_utf8(files::read_small(file, MAX_DESCRIPTION_LEN).ok()?).ok()?;
     let (generated, written) =
         (DeTable::parse(&mistakes.document.text).ok()?, DeTable::parse(&text).ok()?);
     let source = table(table(generated.get_ref(), "sources")?, SOURCE_NAME)?;

@@ -83,6 +83,7 @@ pub fn keep_freed_blocks() {
 pub fn program(arguments: impl IntoIterator<Item = OsString>, registry: Registry) -> u8 {
     keep_freed_blocks();
     crate::raise_open_file_limit();
+    crate::stdout::wait_for_readers();
     let code = crate::exit_code(arguments, registry);
     // Threads still waiting for a child program end with this process; make sure its children do
     // too.

@@ -85,7 +85,7 @@ fn description_error(file: &Path, what: &str) -> Failure {
 /// Reads the table that describes the format: the whole file, or the matching source if the file is
 /// a pipeline.
 fn source_table(file: &Path, from: Option<&str>) -> Result<toml::Table, Failure> {
-    let bytes = files::head(file, MAX_DESCRIPTION_LEN + 1)
+    let bytes = files::read_small(file, MAX_DESCRIPTION_LEN)
         .map_err(|error| Failure::Usage(format!("--describe: {error}")))?;
     if bytes.len() > MAX_DESCRIPTION_LEN {
         return Err(description_error(file, "expected a TOML file of at most 4 MiB"));

@@ -42,6 +42,7 @@ mod terminal;
 mod usage;
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -103,6 +104,8 @@ fn exit_code(arguments: impl IntoIterator<Item = OsString>, registry: Registry) 
         ParsedVerb::BuiltIn(verb) => dispatch(*verb, &shell),
         ParsedVerb::Linked(verb, arguments) => (verb.run)(&arguments, &shell),
     };
+    // What is still to be written may be impossible to write.
+    let outcome = outcome.and_then(|status| Ok(io::stdout().flush().map(|()| status)?));
     let code = report_outcome(outcome, &shell);
     let seconds = begun.elapsed().as_secs_f64();
     let text = format!("exit code {code} after {seconds:.3} s");

@@ -132,7 +132,7 @@ impl ProgressMeter {
 
     /// Prints a warning above the bar.
     pub(crate) fn warn(&self, text: &str) {
-        let line = if log::is_json() { text.to_owned() } else { format!("warning: {text}") };
+        let line = labelled("warning:", text);
         self.println_with_fields(Level::Warning, "message", &line, json!({}));
     }
 
@@ -467,7 +467,12 @@ fn style(template: &str) -> ProgressStyle {
 /// The line of a note as it appears: that something happens now is nothing to count.
 pub(crate) fn live_note_text(note: &Note) -> String {
     let count = if note.count == 1 { 0 } else { note.count };
-    note_text(&Note { count, ..note.clone() })
+    labelled("note:", &note_text(&Note { count, ..note.clone() }))
+}
+
+/// A message with the label that it has on the terminal. A JSON record says its level and kind.
+fn labelled(label: &str, text: &str) -> String {
+    if log::is_json() { text.to_owned() } else { format!("{label} {text}") }
 }
 
 /// Whether an output is the terminal, by any of its names.

@@ -164,8 +164,8 @@ pub(crate) fn list_option(name: &str, texts: &[String]) -> Assignment {
 
 /// `value` as it is if it is valid TOML, otherwise as a string.
 pub(crate) fn toml_value(value: &str) -> String {
-    let line = format!("value = {value}");
-    let is_toml = line.lines().count() == 1 && toml::from_str::<toml::Table>(&line).is_ok();
+    let table = toml::from_str::<toml::Table>(&format!("value = {value}"));
+    let is_toml = table.is_ok_and(|table| table.len() == 1);
     if is_toml { value.trim().to_owned() } else { string(value) }
 }
 
@@ -426,9 +426,10 @@ from = \"episodes\"
 
     #[test]
     fn values_are_toml_if_they_can_be() {
-        let values = ["3", "true", "[1, 2]", "\"x\"", "{ a = 1 }"];
+        let values = ["3", "true", "[1, 2]", "\"x\"", "{ a = 1 }", "\"\"\"\na\nb\"\"\""];
         values.iter().for_each(|value| assert_eq!(toml_value(value), *value));
         assert_eq!(toml_value("64MiB"), "\"64MiB\"");
         assert_eq!(toml_value("1\nother = 2"), "\"\"\"\n1\nother = 2\"\"\"");
+        assert_eq!(toml_value("[1]\n[other]"), "\"\"\"\n[1]\n[other]\"\"\"");
     }
 }

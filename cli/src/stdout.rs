@@ -3,10 +3,44 @@
 //! unescaped.
 
 use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
 
+use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, open};
+use rustix::stdio::{dup2_stderr, dup2_stdout};
 use sluice_io::escape::{json_escaped, printable, printable_lines};
 
 use crate::shell::Shell;
+
+/// Makes writing to standard output and standard error wait for a slow reader. Whoever started this
+/// program may have made them non-blocking; then writing fails once a pipe is full.
+pub(crate) fn wait_for_readers() {
+    // On failure, they stay as they are.
+    let _unchanged = make_blocking(io::stdout(), "/proc/self/fd/1", dup2_stdout);
+    let _unchanged = make_blocking(io::stderr(), "/proc/self/fd/2", dup2_stderr);
+}
+
+/// Replaces a stream that does not block by one that does. Others that share the stream may rely on
+/// its mode: it is opened again if the system allows that, which it does for pipes.
+fn make_blocking(
+    stream: impl AsFd,
+    name: &str,
+    replace: impl Fn(OwnedFd) -> rustix::io::Result<()>,
+) -> rustix::io::Result<()> {
+    let flags = fcntl_getfl(&stream)?;
+    if !flags.contains(OFlags::NONBLOCK) {
+        return Ok(());
+    }
+    let is_pipe = FileType::from_raw_mode(fstat(&stream)?.st_mode) == FileType::Fifo;
+    // Opening a pipe that nobody reads would wait for a reader.
+    let opened = || open(name, OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty());
+    match is_pipe.then(opened) {
+        Some(Ok(own)) => {
+            fcntl_setfl(&own, fcntl_getfl(&own)? - OFlags::NONBLOCK)?;
+            replace(own)
+        }
+        _ => fcntl_setfl(&stream, flags - OFlags::NONBLOCK),
+    }
+}
 
 /// Prints lines of text. Names in it must already be [`printable`], so that none spans several
 /// lines.

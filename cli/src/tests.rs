@@ -6,11 +6,12 @@ use std::path::Path;
 
 use clap::{CommandFactory, Parser};
 use sluice_all as _;
-use sluice_model::Registry;
+use sluice_model::{Plugin, PluginKind, Registry};
 
 use crate::args::{BuiltInVerb, Cli};
 use crate::commands::convert;
 use crate::exit::Failure;
+use crate::inputs;
 use crate::shell::{Color, Shell};
 
 fn exit_code(arguments: &[&str]) -> u8 {
@@ -127,6 +128,23 @@ fn formats_are_detected_by_magic_and_by_extension() {
             .unwrap()
             .contains("csv")
     );
+}
+
+#[test]
+fn a_log_that_two_sources_are_sure_of_is_refused_with_both_names() {
+    let folder = folder_with_log();
+    let log = folder.path().join("drive.lcm");
+    let linked = Registry::linked();
+    let lcm = *linked.get(PluginKind::Source, "lcm-log").unwrap();
+    let rival = Plugin { name: "my-lcm", ..lcm };
+    let registry = Registry::from_plugins(linked.iter().copied().chain([rival]));
+    let shell = Shell::new(registry, true, Color::Never);
+    let Err(Failure::Failed(what)) = inputs::sniff(&shell, &log) else { panic!("no error") };
+    let due = format!(
+        "both `lcm-log` and `my-lcm` recognize {}; name the one that shall read it with --from",
+        log.display()
+    );
+    assert_eq!(what, due);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Reports command lines that do not parse, with hints for options of other programs.
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -10,7 +11,7 @@ use sluice_io::escape::escaped;
 use sluice_io::files::NOT_UTF8;
 
 use crate::args;
-use crate::exit;
+use crate::exit::{self, Failure};
 use crate::features;
 use crate::log::LogFormat;
 use crate::log::{self, Level};
@@ -53,8 +54,18 @@ pub(crate) fn report(mut error: clap::Error, arguments: &[OsString]) -> u8 {
             error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
         }
     }
-    print_error(&error);
-    if is_wrong { exit::EXIT_USAGE } else { exit::EXIT_OK }
+    let printed = print_error(&error).and_then(|()| io::stdout().flush());
+    match printed.map_err(Failure::from) {
+        // If standard error is closed, there is nowhere to report it.
+        _ if is_wrong => exit::EXIT_USAGE,
+        Ok(()) => exit::EXIT_OK,
+        Err(failure) => {
+            if failure.code() != exit::EXIT_OK {
+                log::log_message(&format!("error: {}", failure.message()));
+            }
+            failure.code()
+        }
+    }
 }
 
 /// Names the arguments that are not UTF-8, if that is the error. clap does not say which of them is
@@ -162,11 +173,9 @@ fn output_tip(error: &clap::Error, verb: &Command, arguments: &[OsString]) -> Op
     Some(format!("the output is given with --to: sluice {} {example}", verb.get_name()))
 }
 
-fn print_error(error: &clap::Error) {
+fn print_error(error: &clap::Error) -> io::Result<()> {
     if !log::is_json() || !error.use_stderr() {
-        // If standard error is closed, there is nowhere to report it.
-        drop(error.print());
-        return;
+        return error.print();
     }
     let text = error.render().to_string();
     let RenderedError { message, hint, usage } = match error.kind() {
@@ -180,6 +189,7 @@ fn print_error(error: &clap::Error) {
     let optional = |text: String| (!text.is_empty()).then_some(text);
     let fields = json!({ "message": message, "hint": optional(hint), "usage": optional(usage) });
     log::log_json(Level::Error, "usage", fields);
+    Ok(())
 }
 
 /// The parts of an error rendered by clap.

@@ -2,6 +2,7 @@
 
 mod failures;
 mod links;
+pub(crate) mod records;
 mod resume;
 mod unreached;
 

@@ -167,6 +167,36 @@ fn rows_reach_mcap_files_from_any_log_and_are_refused_where_payloads_are_written
 }
 
 #[test]
+fn rows_that_no_sink_could_write_are_a_mistake_in_a_pipeline_file() {
+    let folder = Folder::new();
+    run(&folder, "quickstart", &["SECONDS=1"]);
+    let aligned = "[sources.log]\nplugin = \"lcm-log\"\npath = \"quickstart-out/drive.lcm\"\n\
+                   [stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = [\"mit-dgc\"]\n\
+                   [stages.rows]\nplugin = \"align\"\nfrom = \"typed\"\nrate = \"10Hz\"\n\
+                   fields = { v = \"POSE.vel\" }\n\
+                   [sinks.table]\nplugin = \"jsonl\"\nfrom = \"rows\"\npath = \"rows.jsonl\"\n";
+    let out = |from: &str| {
+        let sink = "[sinks.out]\nplugin = \"lcm-log\"\npath = \"o.lcm\"\nfrom = ";
+        folder.write("rows.toml", format!("{aligned}{sink}{from}\n"));
+    };
+    out("\"rows\"");
+    for verb in ["check", "run"] {
+        run_sluice(&folder, &[verb, "rows.toml"])
+            .expect(2)
+            .expect_stderr("this sink writes payloads, which events of `rows` do not have")
+            .expect_stderr("rows.toml:19:8")
+            .expect_stderr("put the stage `to-protobuf` before the sink");
+    }
+    out("\"messages\"\n[stages.messages]\nplugin = \"to-protobuf\"\nfrom = \"rows\"");
+    run_sluice(&folder, &["run", "rows.toml"]).expect(0);
+    // The events of the log have payloads.
+    out("[\"rows\", \"log\"]");
+    run_sluice(&folder, &["run", "rows.toml", "--overwrite"])
+        .expect(3)
+        .expect_stderr("which cannot be encoded; write it as a table, CSV or JSON lines");
+}
+
+#[test]
 fn rows_are_cut_into_episodes_on_the_command_line() {
     let folder = Folder::new();
     run(&folder, "quickstart", &["SECONDS=3"]);

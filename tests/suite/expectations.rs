@@ -207,6 +207,8 @@ fn mistakes_in_expectations_have_a_line_and_are_told_once() {
     assert_eq!(ran.text(), "");
     assert_eq!(ran.stderr.matches("unknown key `max_gab`").count(), 1, "{}", ran.stderr);
     ran.expect_stderr("expect.toml:4:1").expect_stderr("did you mean `max_gap`?");
+    folder.write("expect.toml", "");
+    check(&folder, &["in/silent.lcm"], 2).expect_stderr("no rule, so any log would meet it");
     let missing = ["check-log", "in/good.lcm", "--expect", "nowhere.toml"];
     run_sluice(&folder, &missing).expect(2).expect_stderr("nowhere.toml");
     run_sluice(&folder, &["check-log", "in/good.lcm"]).expect(2).expect_stderr("--expect");

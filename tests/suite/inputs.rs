@@ -361,7 +361,7 @@ fn standard_input_is_known_by_its_first_bytes() {
     folder.write("in", "");
     convert("other.lcm")
         .expect(2)
-        .expect_stderr("cannot detect the format of standard input; name it with --from");
+        .expect_stderr("cannot detect the format of standard input: it is empty (0 bytes)");
 }
 
 #[test]

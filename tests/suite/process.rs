@@ -12,6 +12,7 @@ mod names;
 mod paths;
 mod pipes;
 mod python;
+mod report_files;
 mod resume;
 mod signals;
 mod unset;

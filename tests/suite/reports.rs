@@ -1,8 +1,10 @@
 //! Reports of logs: what they show of a drive, of damage, and that nothing else changes them.
 
+use std::fs;
+
 use serde_json::Value;
 
-use crate::kit::{Folder, run_sluice};
+use crate::kit::{Folder, ProgramOutput, run_sluice, sluice};
 
 /// A folder with a log of a demo drive, `drive.lcm`.
 fn drive() -> Folder {
@@ -117,6 +119,39 @@ fn each_log_has_its_page() {
     let text = run_sluice(&folder, &["report", "--json", "drive.lcm", "other.lcm"]).expect(0);
     assert_eq!(text.text().lines().count(), 2);
     run_sluice(&folder, &["report", "missing.lcm"]).expect(1);
+}
+
+#[test]
+fn the_page_of_one_log_is_a_file_without_a_record() {
+    let folder = drive();
+    for name in ["a{stem}.lcm", "b.c.lcm"] {
+        folder.write(name, folder.read("drive.lcm"));
+    }
+    let before = folder.names();
+    // Of each log by itself, in a folder that holds the tables of a run.
+    run_sluice(&folder, &["convert", "drive.lcm", "--to", "tables/"]).expect(0);
+    for log in ["drive.lcm", "a{stem}.lcm", "b*.lcm"] {
+        let mut report = sluice(&folder);
+        report.current_dir(folder.at("tables")).args(["report", &format!("../{log}")]);
+        ProgramOutput::from_output(report.output().unwrap()).expect(0);
+        run_sluice(&folder, &["report", log]).expect(0);
+        run_sluice(&folder, &["report", log]).expect(1).expect_stderr("--overwrite replaces it");
+        run_sluice(&folder, &["report", log, "--resume"]).expect(0);
+    }
+    let pages = ["a{stem}.html", "b.c.html", "drive.html"];
+    let added: Vec<String> =
+        folder.names().into_iter().filter(|name| !before.contains(name)).collect();
+    assert_eq!(added, [&pages[..], &["tables"]].concat());
+    for page in pages {
+        assert!(folder.read(&format!("tables/{page}")) == folder.read(page), "{page}");
+    }
+    let print = ["report", "drive.lcm", "--print-pipeline"];
+    let text = run_sluice(&folder, &print).expect(0).text();
+    assert!(text.contains("/drive.html\""), "{text}");
+    // A part of a batch is a batch.
+    fs::remove_file(folder.at("drive.html")).unwrap();
+    run_sluice(&folder, &["report", "drive.lcm", "--shard", "1/1"]).expect(0);
+    assert!(folder.at("_shard-1-of-1.json").exists());
 }
 
 #[test]

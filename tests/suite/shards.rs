@@ -7,6 +7,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
+use crate::batch::records::kill_at;
 use crate::kit::{Folder, ProgramOutput, drive, log, run_sluice, sluice};
 
 const BATCH: &str = r#"
@@ -279,6 +280,27 @@ fn an_input_that_a_part_does_is_no_longer_left_over_by_the_whole_batch() {
         shard(&folder, part, &["--resume"]).expect(0);
     }
     merge(&folder).expect(0);
+    run_sluice(&folder, &["verify", "out"]).expect(0);
+}
+
+#[test]
+fn what_is_left_of_parts_is_known_after_another_batch() {
+    let folder = folder();
+    let whole = folder.read("in/3.lcm");
+    folder.write("in/3.lcm", [&whole[..200], &whole[210..]].concat());
+    shard(&folder, "1/2", &["--jobs", "1"]).expect(0);
+    shard(&folder, "2/2", &["--jobs", "1"]).expect(1);
+    kill_at(&folder, "in/4.lcm", &["run", "batch.toml", "--shard", "1/2", "--overwrite"]);
+    folder.write("other.lcm", &whole);
+    run_sluice(&folder, &["convert", "other.lcm", "--to", "out/{stem}.lcm.zst"]).expect(0);
+    let text = run_sluice(&folder, &["verify", "out"]).expect(1).text();
+    for says in
+        ["2 inputs are not done (1 failed, 1 interrupted)", "in/3.lcm: failed: ", "in/4.lcm"]
+    {
+        assert!(text.contains(says), "{text}");
+    }
+    folder.write("in/3.lcm", whole);
+    run_sluice(&folder, &["run", "batch.toml", "--resume"]).expect(0);
     run_sluice(&folder, &["verify", "out"]).expect(0);
 }
 

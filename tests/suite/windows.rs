@@ -210,3 +210,97 @@ fn payloads_outside_of_a_window_are_not_read() {
         }
     }
 }
+
+/// Folders with logs of events from 0 to 9 s after BEGIN on POSE, and at 0 s on GPS.
+fn short_logs() -> Folder {
+    let folder = Folder::new();
+    let mut all = log_at(0..10);
+    all.push(LcmEvent::new(10, BEGIN, "GPS", b"x"));
+    folder.write("in.lcm", log(&all));
+    for to in ["in.lcm.zst", "in.parquet", "in.vel", "in.mcap", "tables/"] {
+        run_sluice(&folder, &["convert", "in.lcm", "--to", to]).expect(0);
+    }
+    folder.write("plain.lcm.zst", zstd::encode_all(&log(&all)[..], 1).unwrap());
+    folder
+}
+
+#[test]
+fn a_window_that_no_event_meets_is_a_warning_with_the_times_of_the_log() {
+    let folder = short_logs();
+    let times = "the first is at 2007-11-03T14:00:00.000000000Z, the last at \
+                 2007-11-03T14:00:09.000000000Z";
+    let warning = format!("--start: no event is in the time window; {times}");
+    for from in ["in.lcm", "in.lcm.zst", "in.parquet", "tables/", "in.mcap"] {
+        for channel in [&[][..], &["-c", "POSE"], &["-x", "GPS"]] {
+            let line = [&["convert", from, "--overwrite", "--to", "out.lcm"], channel].concat();
+            let line = [&line[..], &["--start", "+60", "--end", "+90"]].concat();
+            run_sluice(&folder, &line).expect(0).expect_stderr(&format!("warning: {warning}"));
+            let strict = run_sluice(&folder, &[&line[..], &["--strict"]].concat()).expect(2);
+            strict
+                .expect_stderr(&format!("error: {warning}"))
+                .expect_stderr("error: nothing was published: the time window has no event, and");
+        }
+    }
+    let line = ["convert", "in.lcm", "--to", "x.lcm", "--end", "2001-01-01", "--report", "r.json"];
+    run_sluice(&folder, &line).expect(0).expect_stderr("--end: no event is in the time window");
+    let report: Value = serde_json::from_slice(&folder.read("r.json")).unwrap();
+    let nearest = ["2007-11-03T14:00:00.000000000Z", "2007-11-03T14:00:09.000000000Z"];
+    let unmatched = json!([{ "node": "keep", "option": "end", "kind": "window",
+        "name": "2001-01-01", "found": "nothing in the window", "nearest": nearest }]);
+    assert_eq!(report["unmatched"], unmatched);
+}
+
+#[test]
+fn every_verb_with_a_window_says_that_no_event_is_in_it() {
+    let folder = short_logs();
+    let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
+                [stages.cut]\nplugin = \"time\"\nfrom = \"log\"\nshift = \"1s\"\n\
+                clip_start = \"+60\"\n\
+                [sinks.out]\nplugin = \"null\"\nfrom = \"cut\"\n";
+    folder.write("p.toml", text);
+    run_sluice(&folder, &["run", "p.toml", "--strict"])
+        .expect(2)
+        .expect_stderr("error: cut: `clip_start`: no event is in the time window; the first is");
+    for verb in [&["cat"][..], &["report", "--to", "out.html"]] {
+        let line = [verb, &["in.lcm", "--start", "+60"]].concat();
+        let done = run_sluice(&folder, &line);
+        done.expect(0).expect_stderr("--start: no event is in the time window; the first is at");
+    }
+    // The last event of what has to be decompressed whole is not looked for.
+    for from in ["plain.lcm.zst", "in.vel"] {
+        let line = ["cat", from, "--strict", "--start", "+60"];
+        run_sluice(&folder, &line).expect(2).expect_stderr("no event is in the time window");
+    }
+    let input = std::fs::File::open(folder.at("in.lcm")).unwrap();
+    let piped = crate::kit::sluice(&folder)
+        .args(["cat", "-", "--start", "2020-01-01"])
+        .stdin(input)
+        .output()
+        .unwrap();
+    let piped = crate::kit::ProgramOutput::from_output(piped).expect(0);
+    piped.expect_stderr("--start: no event is in the time window");
+}
+
+#[test]
+fn a_window_with_events_that_are_not_wanted_is_no_warning() {
+    let folder = short_logs();
+    folder.write("empty.lcm", "");
+    let silent = |line: &[&str]| {
+        let done = run_sluice(&folder, line).expect(0);
+        assert!(!done.stderr.contains("no event is in the time window"), "{}", done.stderr);
+    };
+    silent(&["cat", "in.lcm", "--strict", "--start", "+2", "-c", "GPS"]);
+    silent(&["cat", "in.lcm", "--strict", "--start", "+9"]);
+    silent(&["cat", "empty.lcm", "--strict", "--start", "2001-01-01"]);
+    // One of two logs has events in it.
+    let late = log_at(60..70);
+    folder.write("late.lcm", log(&late));
+    let batch = ["convert", "in.lcm", "late.lcm", "--to", "{stem}.jsonl", "--strict"];
+    let window = |start: &'static str| [&batch[..], &["--start", start]].concat();
+    let at = "2007-11-03T14:00:30Z";
+    silent(&window(at));
+    let none = [&window("2007-11-04")[..], &["--overwrite"]].concat();
+    let none = run_sluice(&folder, &none).expect(2);
+    none.expect_stderr("the first is at 2007-11-03T14:00:00.000000000Z, the last at")
+        .expect_stderr("2007-11-03T14:01:09.000000000Z");
+}

@@ -115,7 +115,7 @@ pub(crate) struct CatArgs {
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) limit: Option<u64>,
 
-    /// Show long lists and strings of decoded messages in full. JSON always has them in full.
+    /// Show long lists, strings and texts in full. JSON always has them in full.
     #[arg(long)]
     pub(crate) full: bool,
 
@@ -144,7 +144,8 @@ pub(crate) struct CatArgs {
     #[arg(long)]
     pub(crate) allow_exec: bool,
 
-    /// Exit with code 2 if a channel or field named in an option is not in the input.
+    /// Exit with code 2 if a channel or field named in an option is not in the input, or no event
+    /// is in the time window.
     #[arg(long)]
     pub(crate) strict: bool,
 }

@@ -140,9 +140,9 @@ pub(crate) struct RunningArgs {
     #[arg(long)]
     pub(crate) allow_exec: bool,
 
-    /// Fail with exit code 2 if a channel or field named in an option is not in the input, instead
-    /// of printing a warning. Nothing is published then, except for inputs of a batch, and what was
-    /// received live.
+    /// Fail with exit code 2 if a channel or field named in an option is not in the input, or no
+    /// event is in the time window, instead of printing a warning. Nothing is published then, except
+    /// for inputs of a batch, and what was received live.
     #[arg(long)]
     pub(crate) strict: bool,
 

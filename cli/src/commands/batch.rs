@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use sluice_io::escape::path_text;
 use sluice_io::files;
 use sluice_model::units;
 use sluice_pipeline::Pipeline;
@@ -107,6 +108,7 @@ fn batch_fields(report: &BatchReport, status: ExitStatus) -> Value {
         "done": report.count(Status::Done),
         "skipped": report.count(Status::Skipped),
         "failed": report.count(Status::Failed),
+        "interrupted": report.count(Status::Interrupted),
         "not_started": report.count(Status::NotStarted),
     });
     fields
@@ -155,7 +157,7 @@ fn report_failures(report: &BatchReport, args: &EngineArgs, shell: &Shell) {
     for unit in failed().take(MOST_SHOWN) {
         let reason = unit.error.as_deref().unwrap_or_default();
         let text = format!("{} failed: {reason}", unit.input.display());
-        let fields = json!({ "input": unit.input.to_string_lossy(), "reason": reason });
+        let fields = json!({ "input": path_text(&unit.input), "reason": reason });
         shell.error_with_fields("input-failed", &text, fields);
     }
     let more = failed().count().saturating_sub(MOST_SHOWN);

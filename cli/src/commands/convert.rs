@@ -1,7 +1,9 @@
 //! `convert`: generates the most common pipeline from arguments, and runs it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
+use sluice_kit::suggestion::nearest;
 use sluice_model::{DefaultRole, Plugin, PluginKind, Source};
 use sluice_pipeline::PluginInstance;
 
@@ -82,7 +84,8 @@ pub(crate) fn pipeline_text(
     };
     if aligns || !conversion.to_sink.is_empty() {
         let text = Recipe { own_types: &conversion.types, ..recipe }.text();
-        if conversion.to_sink.is_empty() && needs_payloads(&text, shell) {
+        let unaligned = Recipe { alignment: None, fields: &[], ..recipe };
+        if conversion.to_sink.is_empty() && needs_payloads(&unaligned.text(), shell) {
             return Err(Failure::Usage(format!(
                 "{}: the sink `{}` writes payloads, which rows of --align do not have; write them \
                  as a table, MCAP file, CSV, JSON lines or a dataset",
@@ -274,17 +277,26 @@ impl<'s> OutputTarget<'s> {
         path: String,
         shell: &Shell,
     ) -> Result<Self, Failure> {
-        let names = || shell.registry.names(PluginKind::Sink).join(", ");
-        let unknown = || {
-            Failure::Usage(format!(
-                "the extension of `{path}` is not that of a format that this program writes; name \
-                 one with --as: {}",
-                names()
-            ))
-        };
-        let plugin = inner.ok_or_else(unknown)?;
+        let plugin = inner.ok_or_else(|| Failure::Usage(unknown_extension(&path, shell)))?;
         Ok(Self { plugin, path, options: Vec::new() })
     }
+}
+
+/// What to write in place of an output whose extension is of no format that is written.
+fn unknown_extension(path: &str, shell: &Shell) -> String {
+    let sinks = shell.registry.iter().filter(|plugin| plugin.kind() == PluginKind::Sink);
+    let known: BTreeSet<&str> = sinks.flat_map(|plugin| plugin.extensions).copied().collect();
+    let near = inputs::extension(Path::new(path)).0.and_then(|extension| {
+        let near = nearest(&extension, &known.iter().copied().collect::<Vec<_>>())?;
+        Some(format!("did you mean `.{near}`? Otherwise, "))
+    });
+    let written: Vec<String> = known.iter().map(|extension| format!("`.{extension}`")).collect();
+    format!(
+        "the extension of `{path}` is not that of a format that this program writes; {}choose one \
+         of {}, or name a sink of `sluice plugins` with --as",
+        near.unwrap_or_default(),
+        written.join(", ")
+    )
 }
 
 /// The extension of reports, which are no logs.

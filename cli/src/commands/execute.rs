@@ -10,7 +10,7 @@ use sluice_io::escape::printable_sentence;
 use sluice_model::{Overwrite, units};
 use sluice_pipeline::Report;
 use sluice_pipeline::dispatch::Carrier;
-use sluice_pipeline::names::NameReport;
+use sluice_pipeline::names::{NameKind, NameReport};
 use sluice_pipeline::report::Note;
 use sluice_pipeline::resume::EarlierRun;
 use sluice_pipeline::run::{Options, Stop};
@@ -135,10 +135,14 @@ pub(crate) fn report_unmatched(
     if more > 0 {
         shell.warn(&format!("and {} more", units::pluralize(more, "name")));
     }
+    let what = match report.unmatched().any(|name| name.kind != NameKind::Window) {
+        true => "a name matched nothing",
+        false => "the time window has no event",
+    };
     if report.refused {
-        shell.error("nothing was published: a name matched nothing, and --strict was given");
+        shell.error(&format!("nothing was published: {what}, and --strict was given"));
     } else if fails {
-        shell.error("a name matched nothing, and --strict was given");
+        shell.error(&format!("{what}, and --strict was given"));
     }
 }
 

@@ -3,8 +3,11 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 
-use sluice_model::Error;
+use clap_mangen::Man;
+use sluice_io::output::Outputs;
+use sluice_model::{Error, Overwrite};
 
 use crate::args::{self, ManArgs};
 use crate::exit::{CommandResult, ExitStatus};
@@ -20,16 +23,27 @@ pub(crate) fn run(args: &ManArgs, shell: &Shell) -> CommandResult {
 
 fn print_page() -> Result<(), io::Error> {
     let mut page = Vec::new();
-    clap_mangen::Man::new(args::command()).render(&mut page)?;
+    Man::new(args::command()).render(&mut page)?;
     io::stdout().write_all(&page)
 }
 
-/// Writes one page for the program and one per verb, such as `sluice-run`.
+/// Writes one page for the program and one per verb, such as `sluice-run`: all of them or none.
 fn write_pages(folder: &Path, shell: &Shell) -> Result<(), Error> {
     fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
-    let program = args::command().disable_help_subcommand(true);
-    let written = clap_mangen::generate_to(program, folder);
-    written.map_err(|e| Error::io("write pages into", folder, e))?;
+    let outputs = Arc::new(Outputs::new(Overwrite::Replace, false, &[]));
+    let mut program = args::command().disable_help_subcommand(true);
+    program.build();
+    let verbs = program.get_subcommands().filter(|verb| !verb.is_hide_set());
+    for command in verbs.chain([&program]) {
+        let manual = Man::new(command.clone());
+        let mut page = Vec::new();
+        let rendered = manual.render(&mut page);
+        rendered.map_err(|e| Error::io("write pages into", folder, e))?;
+        let mut file = outputs.create(&folder.join(manual.get_filename()))?;
+        file.write(&page)?;
+        file.finish(0)?;
+    }
+    outputs.publish(|_, _| Ok(String::new()))?;
     shell.info(&format!("wrote the pages into {}", folder.display()));
     Ok(())
 }

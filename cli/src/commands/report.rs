@@ -1,10 +1,10 @@
 //! `report`: generates the pipeline from logs to what shows them, and runs it.
 
 use sluice_model::{DefaultRole, Input, PluginKind};
-use sluice_pipeline::batch::FailurePolicy;
+use sluice_pipeline::batch::{Batch, FailurePolicy};
 
-use crate::args::{Assignment, ReportArgs};
-use crate::commands::generated::{parse_usable, print_pipeline};
+use crate::args::{Assignment, EngineArgs, ReportArgs};
+use crate::commands::generated::{parse_generated, parse_usable, print_pipeline};
 use crate::commands::{execute, run};
 use crate::conversion;
 use crate::exit::{CommandResult, ExitStatus, Failure};
@@ -14,7 +14,7 @@ use crate::inputs::{self, FailedInputs, FoundSource};
 use crate::recipe::{Recipe, string};
 use crate::shell::Shell;
 
-/// The page of each log, in the current folder.
+/// The page of each log, in the current folder, unless `--to` names it.
 const PAGES: &str = "{stem}.html";
 
 pub(crate) fn run(args: &ReportArgs, shell: &Shell) -> CommandResult {
@@ -63,6 +63,17 @@ pub(crate) fn run(args: &ReportArgs, shell: &Shell) -> CommandResult {
         worst = worst.max(ending.or_else(failed)?);
     }
     Ok(worst)
+}
+
+/// The page that a pipeline for [`PAGES`] writes, if it reads one log. It is the output of a run,
+/// and not of a batch, which would keep a record in the folder.
+fn only_page(text: &str, engine: &EngineArgs, shell: &Shell) -> Option<String> {
+    let pipeline = parse_generated("sluice report", text, None, shell).ok()?;
+    // What is wrong is reported when the pipeline runs.
+    let batch = Batch::new(&pipeline, &shell.registry, engine.failing(false)).ok()?;
+    let [unit] = &*batch.units else { return None };
+    let page = unit.outputs.first().filter(|_| engine.shard.is_none())?;
+    Some(page.to_str()?.replace('{', "{{").replace('}', "}}"))
 }
 
 /// Refuses what has no name, as standard input, for a page that is named after its log.
@@ -120,5 +131,10 @@ fn pipeline_text(
         fields: &args.field,
         ..Recipe::default()
     };
-    Ok((recipe.text(), failed))
+    let text = recipe.text();
+    let page = (to == PAGES && failed.is_empty()).then(|| only_page(&text, &args.engine, shell));
+    match page.flatten() {
+        Some(page) => Ok((Recipe { output: &page, ..recipe }.text(), failed)),
+        None => Ok((text, failed)),
+    }
 }

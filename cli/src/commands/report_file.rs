@@ -1,26 +1,34 @@
 //! The file of `--report`, which replaces nothing that a run reads or writes.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::Value;
 use sluice_io::escape::json_escaped;
-use sluice_io::files::{self, FileIdentity};
-use sluice_io::output::canonical_path;
+use sluice_io::files::{self, FileIdentity, is_stream};
+use sluice_io::output::{OutputFile, Outputs, canonical_path};
 use sluice_io::store::StorePath;
-use sluice_model::Error;
+use sluice_model::{Error, Overwrite};
+use sluice_pipeline::batch::is_batch_record;
 use sluice_pipeline::{Pipeline, PipelineNode};
 
 use crate::args::RunningArgs;
 use crate::exit::Failure;
 
-/// The report file. Opened before the run, so that a bad path fails early.
+/// The report file. Opened before the run, so that a bad path fails early; an earlier report stays
+/// until the new one is complete.
 pub(crate) struct ReportFile {
     path: PathBuf,
-    to: Box<dyn Write>,
-    /// The file that was opened; `None` for a stream.
-    identity: Option<FileIdentity>,
+    to: ReportTarget,
+}
+
+enum ReportTarget {
+    /// A file of its own, or a stream.
+    Output(Arc<Outputs>, Box<OutputFile>),
+    /// A file that this program has open, such as standard error: it may hold more than the report.
+    OpenFile(File),
 }
 
 impl ReportFile {
@@ -34,38 +42,42 @@ impl ReportFile {
     }
 
     fn open(path: &Path, pipeline: &Pipeline, outputs: &[PathBuf]) -> Result<Self, Failure> {
-        let to: Box<dyn Write> = if path == Path::new("-") {
-            if outputs.iter().any(|output| output == path) {
-                return Err(Failure::Usage(
-                    "--report: an output is written to standard output, so the report needs a file"
-                        .into(),
-                ));
-            }
-            Box::new(io::stdout())
-        } else {
+        let is_stdout = path == Path::new("-");
+        if is_stdout && outputs.iter().any(|output| output == path) {
+            return Err(Failure::Usage(
+                "--report: an output is written to standard output, so the report needs a file"
+                    .into(),
+            ));
+        }
+        if !is_stdout {
             refuse_overwriting(path, pipeline, outputs)?;
-            let file = File::create(path).map_err(|e| Error::io("create", path, e))?;
-            // A report may have thousands of lines.
-            Box::new(BufWriter::new(file))
+        }
+        let to = if is_open_file(path) && !is_stream(path) {
+            let file = OpenOptions::new().append(true).open(path);
+            ReportTarget::OpenFile(file.map_err(|e| Error::io("open", path, e))?)
+        } else {
+            let files = Arc::new(Outputs::new(Overwrite::Replace, false, &[]));
+            let file = Box::new(files.create_as_is(path)?);
+            ReportTarget::Output(files, file)
         };
-        Ok(Self { path: path.to_owned(), to, identity: FileIdentity::read(path) })
+        Ok(Self { path: path.to_owned(), to })
     }
 
     /// Writes the report, or the failure.
-    pub(super) fn write(mut self, result: Result<Value, Value>) -> Result<(), Failure> {
+    pub(super) fn write(self, result: Result<Value, Value>) -> Result<(), Failure> {
         let is_done = result.is_ok();
+        let (Ok(value) | Err(value)) = result;
         // The names of some outputs are known only when they are written.
-        if self.identity.is_some() && FileIdentity::read(&self.path) != self.identity {
+        if is_published(&self.path, &value) {
             return Err(Failure::Failed(format!(
                 "there is no report: an output of its name has replaced it; give the report \
                  another name: {}",
                 self.path.display()
             )));
         }
-        let (Ok(value) | Err(value)) = result;
-        let text = format!("{value:#}");
-        let written = writeln!(self.to, "{}", json_escaped(&text)).and_then(|()| self.to.flush());
-        written.map_err(|e| match Error::io("write", &self.path, e).into() {
+        let text = format!("{value:#}\n");
+        let written = self.to.write(&self.path, json_escaped(&text).as_bytes());
+        written.map_err(|error| match error.into() {
             Failure::Error(error) if is_done => Failure::Failed(format!(
                 "{error}; the outputs are complete, only the report is missing"
             )),
@@ -74,22 +86,69 @@ impl ReportFile {
     }
 }
 
-/// Refuses to overwrite an input or an output with the report.
+impl ReportTarget {
+    fn write(self, path: &Path, text: &[u8]) -> Result<(), Error> {
+        match self {
+            Self::OpenFile(mut file) => {
+                file.write_all(text).map_err(|e| Error::io("write", path, e))
+            }
+            Self::Output(files, mut file) => {
+                file.write(text)?;
+                file.finish(0)?;
+                files.publish(|_, _| Ok(String::new())).map(drop)
+            }
+        }
+    }
+}
+
+/// Refuses to overwrite an input or an output with the report, and names that only outputs have.
 fn refuse_overwriting(
     path: &Path,
     pipeline: &Pipeline,
     outputs: &[PathBuf],
 ) -> Result<(), Failure> {
+    let refused = |what: &str| Err(Failure::Usage(format!("{what}: {}", path.display())));
     if StorePath::parse(path)?.is_some() {
         return Err(Failure::Usage("--report: the report needs a file on this machine".into()));
     }
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return refused("--report: the report needs the name of a file, not of a folder");
+    }
+    if is_batch_record(path) {
+        return refused(
+            "the report would have the name of the record of a run or batch; choose another name",
+        );
+    }
     // Different paths may name the same file.
-    let replaced = match outputs.iter().any(|out| canonical_path(out) == canonical_path(path)) {
-        true => "an output",
-        false if is_input(path, pipeline) => "an input",
-        false => return Ok(()),
+    let place = canonical_path(path);
+    let around = outputs.iter().find(|output| place.starts_with(canonical_path(output)));
+    match around {
+        Some(output) if canonical_path(output) == place => {
+            refused("the report would replace an output")
+        }
+        Some(output) => refused(&format!(
+            "the report would be a file in the output folder {} that its manifest does not list; \
+             write it elsewhere",
+            output.display()
+        )),
+        None if is_input(path, pipeline) => refused("the report would replace an input"),
+        None => Ok(()),
+    }
+}
+
+/// Whether a path is that of a file that a process has open, such as `/dev/stderr`.
+fn is_open_file(path: &Path) -> bool {
+    let is_listed = |path: &Path| {
+        let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+        folder.is_some_and(|folder| folder.starts_with("/proc") && folder.ends_with("fd"))
     };
-    Err(Failure::Usage(format!("the report would replace {replaced}: {}", path.display())))
+    is_listed(path) || path.read_link().is_ok_and(|target| is_listed(&target))
+}
+
+/// Whether the files in this report include the one at `path`.
+fn is_published(path: &Path, report: &Value) -> bool {
+    let files = report["files"].as_array().into_iter().flatten();
+    FileIdentity::is_one_of(path, files.filter_map(|file| file["path"].as_str()))
 }
 
 /// Whether a pipeline reads this file, under whatever name.

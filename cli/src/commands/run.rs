@@ -84,7 +84,9 @@ pub(crate) fn execute(
         None => Ok(run::run(pipeline, options)?),
     };
     let result = run_watched(&meter, options, &signals::PUBLISHING, watched);
-    let result = result.map_err(Failure::with_retry_hint).map_err(|failure| match only_prints {
+    // A report says whether everything was written, whoever reads it.
+    let may_be_closed = only_prints && report_file.is_none();
+    let result = result.map_err(Failure::with_retry_hint).map_err(|failure| match may_be_closed {
         true => failure,
         false => failure.stdout_closed_is_failure(),
     });

@@ -1,6 +1,8 @@
 //! Finds the sources of files, by their paths or first bytes. Reads no events.
 
+use std::fs;
 use std::io::{self, IsTerminal};
+use std::os::unix::fs::FileTypeExt;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::thread;
@@ -95,16 +97,32 @@ fn sniff_by<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<&'s Pl
             None => files::head(path, SNIFF_LEN)?,
         },
     };
-    let sniffed = match shell.registry.sniff_best(&head) {
-        Some((SniffResult::Yes, plugin)) => return Ok(plugin),
-        sniffed => sniffed.map(|(_, plugin)| plugin),
-    };
+    match shell.registry.sniff_sure(&head)[..] {
+        [] => {}
+        [plugin] => return Ok(plugin),
+        // Not `NotALog`, which to `verify` is a file that is only written.
+        [one, other, ..] => {
+            return Err(Failure::Failed(format!(
+                "both `{}` and `{}` recognize {}; name the one that shall read it with --from",
+                one.name,
+                other.name,
+                path.display()
+            )));
+        }
+    }
+    let sniffed = shell.registry.sniff_best(&head).map(|(_, plugin)| plugin);
     refuse_foreign_formats(shell, path, &head)?;
     let by_extension =
         || extension(path).0.and_then(|e| shell.registry.by_extension(PluginKind::Source, &e));
     sniffed.or_else(by_extension).ok_or_else(|| {
         let input = path;
         let path = if is_stdin { "standard input".into() } else { path.display().to_string() };
+        if head.is_empty() && is_empty(input) {
+            return Failure::NotALog(format!(
+                "cannot detect the format of {path}: it is empty (0 bytes); name the format with \
+                 --from, to read it as a log without events"
+            ));
+        }
         if let Some(why) = shell.registry.iter().find_map(|plugin| (plugin.refusal)(&head)) {
             return Failure::NotALog(format!("cannot read {path} as a log: {why}"));
         }
@@ -125,6 +143,18 @@ fn sniff_by<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<&'s Pl
              --describe FILE.toml"
         ))
     })
+}
+
+/// Whether there is nothing in an input whose first bytes are none. Devices are not asked.
+fn is_empty(path: &Path) -> bool {
+    if path == Path::new("-") {
+        return !io::stdin().is_terminal() && !files::has_damaged_start(path).unwrap_or(true);
+    }
+    match fs::metadata(path) {
+        Ok(file) if file.is_file() => file.len() == 0,
+        Ok(other) => other.file_type().is_fifo(),
+        Err(_) => false,
+    }
 }
 
 /// Whether these first bytes tell what a stream is, whatever follows.

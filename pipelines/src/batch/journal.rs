@@ -1,5 +1,6 @@
-//! The journal of a batch: one line per unit, written before the unit's files appear. On disk it is
-//! one growing file; in an object store, where nothing can grow, each line is an object.
+//! The journal of a batch: a first line with what the batch is about to do, then one line per unit,
+//! written before the unit's files appear. On disk it is one growing file; in an object store,
+//! where nothing can grow, each line is an object.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -20,6 +21,8 @@ pub const JOURNAL: &str = "_units.jsonl";
 pub(super) struct Journal {
     /// Path of the file, or key prefix of the objects.
     path: PathBuf,
+    /// The first line.
+    heading: Vec<u8>,
     storage: JournalStorage,
 }
 
@@ -45,7 +48,13 @@ impl Journal {
         } else {
             JournalStorage::File(Mutex::default())
         };
-        Self { path: folder.join(name), storage }
+        Self { path: folder.join(name), heading: Vec::new(), storage }
+    }
+
+    /// Sets the first line, which includes its newline.
+    pub(super) fn with_heading(mut self, heading: Vec<u8>) -> Self {
+        self.heading = heading;
+        self
     }
 
     /// Creates the journal, which marks the batch as started. Idempotent.
@@ -53,7 +62,7 @@ impl Journal {
         match &self.storage {
             JournalStorage::File(file) => self.file(file).map(drop),
             JournalStorage::Objects(lines) if lines.next.load(Ordering::Relaxed) == 0 => {
-                self.put(lines, b"")
+                self.put(lines, &self.heading)
             }
             JournalStorage::Objects(_) => Ok(()),
         }
@@ -82,7 +91,10 @@ impl Journal {
     ) -> Result<MutexGuard<'f, Option<File>>, Error> {
         let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
         if file.is_none() {
-            *file = Some(open(&self.path).map_err(|e| Error::io("open", &self.path, e))?);
+            let mut opened = open(&self.path).map_err(|e| Error::io("open", &self.path, e))?;
+            let begun = append(&mut opened, &self.heading);
+            begun.map_err(|e| Error::io("write", &self.path, e))?;
+            *file = Some(opened);
             self.path.parent().into_iter().for_each(sync_folder);
         }
         Ok(file)

@@ -14,10 +14,11 @@ mod resumed;
 mod schedule;
 mod shard;
 pub(crate) mod template;
+mod unfinished;
 mod unit_record;
 mod units;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub use journal::JOURNAL;
 pub use merge::{FileCheck, MergeOutcome, merge};
 pub(crate) use outcome::{UnitKey, UnitOutcome};
 pub(crate) use progress::BatchProgress;
-pub use record::{BatchRecord, UnfinishedUnit};
+pub use record::{BatchRecord, JournalRecord, UnfinishedUnit};
 pub(crate) use recorder::BatchRecorder;
 pub use shard::Shard;
 pub(crate) use unit_record::{PlannedRun, RecordedRun, recorded_paths as recorded_outputs};
@@ -205,18 +206,8 @@ impl Batch {
             shard.contains(place - 1)
         });
         let batch = hasher.finalize().to_hex().to_string();
-        self.shard = Some(ShardHeader { shard, batch, inputs, expected: Vec::new(), outputs });
+        self.shard = Some(ShardHeader { shard, batch, inputs, outputs });
         Ok(self)
-    }
-
-    /// The header of the shard's record, if the batch is sharded.
-    fn heading(&self) -> Result<Option<ShardHeader>, Error> {
-        let Some(part) = &self.shard else { return Ok(None) };
-        let due = self
-            .units
-            .iter()
-            .map(|unit| Ok((unit.input.path.clone(), self.recorded_outputs(unit)?)));
-        Ok(Some(ShardHeader { expected: due.collect::<Result<_, Error>>()?, ..part.clone() }))
     }
 
     /// The pipeline of one unit.
@@ -273,8 +264,10 @@ impl Batch {
         if options.overwrite == Overwrite::Refuse {
             self.refuse_existing(&BatchRecord::to_continue(&self.folder)?)?;
         }
-        let recorder = BatchRecorder::open(&self.folder, self.heading()?)?
+        let recorder = BatchRecorder::open(&self.folder, self.shard.clone())?
             .with_inputs(Arc::clone(&self.inputs));
+        let begun = self.begun(recorder.previous(), (registry, options))?;
+        let recorder = recorder.with_begun(begun)?;
         if options.overwrite != Overwrite::Refuse {
             let outputs = self.units.iter().map(|unit| self.recorded_outputs(unit));
             let outputs: Vec<Vec<PathBuf>> = outputs.collect::<Result<_, _>>()?;
@@ -303,57 +296,11 @@ impl Batch {
         Ok((self.report(outcomes, &options.stop, started), recorded))
     }
 
-    /// The units without outputs, as the record lists them, and the records of those that a resumed
-    /// batch did not come to, and that were done before.
-    fn left_over(
-        &self,
-        outcomes: &[UnitOutcome],
-        run: (&Registry, &Options),
-        previous: &BatchRecord,
-    ) -> Result<(Vec<UnfinishedUnit>, Vec<UnitRecord>), Error> {
-        let mut known = BTreeMap::<&[PathBuf], Vec<&UnitRecord>>::new();
-        if run.1.overwrite == Overwrite::Redo && !self.writes_stdout() {
-            previous.latest_first().for_each(|unit| {
-                known.entry(&unit.outputs).or_default().push(unit);
-            });
-        }
-        let (mut left, mut unreached) = (Vec::new(), Vec::new());
-        for (unit, outcome) in self.units.iter().zip(outcomes) {
-            let (status, error) = match outcome {
-                UnitOutcome::Done(_) | UnitOutcome::Skipped(_) => continue,
-                UnitOutcome::Failed(error) => (Status::Failed, Some(error.clone())),
-                UnitOutcome::Interrupted => (Status::Interrupted, None),
-                UnitOutcome::NotStarted => (Status::NotStarted, None),
-            };
-            let (input, outputs) = (unit.input.path.clone(), self.recorded_outputs(unit)?);
-            // An input that was being compared may have changed.
-            let records = known.get(&*outputs).filter(|_| status == Status::NotStarted);
-            match records.and_then(|records| self.find_done((unit, &outputs), records, run)) {
-                Some(record) => unreached.push(record),
-                None => left.push(UnfinishedUnit { input, outputs, status, error }),
-            }
-        }
-        Ok((left, unreached))
-    }
-
     /// The pipeline of any of its units, all of which have the same nodes. Those of inputs whose
     /// names are not text have none.
     pub(crate) fn any_pipeline(&self, registry: &Registry) -> Result<Option<Pipeline>, Error> {
         let unit = self.units.iter().find(|unit| unit.input.path.to_str().is_some());
         unit.map(|unit| self.pipeline(unit, registry)).transpose()
-    }
-
-    /// The one of these records that says that a unit is done. Reads neither inputs nor outputs.
-    fn find_done(
-        &self,
-        (unit, outputs): (&Unit, &[PathBuf]),
-        records: &[&UnitRecord],
-        (registry, options): (&Registry, &Options),
-    ) -> Option<UnitRecord> {
-        let pipeline = self.pipeline(unit, registry).ok()?;
-        let memory = run::memory_cap(options, pipeline.memory);
-        let key = UnitKey { pipeline: &pipeline, memory, outputs };
-        key.find_by_length(records.iter().copied(), &self.folder).cloned()
     }
 
     /// A unit's outputs, as its record names them.

@@ -16,7 +16,7 @@ use sluice_model::Error;
 
 use super::journal;
 use super::shard::{self, ShardFiles};
-use super::unit_record::{Status, UnitRecord, has_recorded_length, parse_journal};
+use super::unit_record::{Status, UnitRecord};
 
 /// The content of a batch's `_manifest.json`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,6 +43,48 @@ pub struct UnfinishedUnit {
     pub error: Option<String>,
 }
 
+/// The first line of a journal: the units that a batch begins.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct JournalHeading {
+    pub(super) begun: Vec<UnfinishedUnit>,
+}
+
+/// The content of a journal.
+#[derive(Debug, Default)]
+pub struct JournalRecord {
+    /// The units, in completion order. The files of the last ones may be missing.
+    pub units: Vec<UnitRecord>,
+    /// What each killed batch began, after this number of units.
+    begun: Vec<(usize, Vec<UnfinishedUnit>)>,
+}
+
+impl JournalRecord {
+    /// Reads a journal. A truncated line has no newline and is skipped.
+    pub(super) fn parse(text: &[u8]) -> Self {
+        let lines = text.split_inclusive(|byte| *byte == b'\n');
+        let mut journal = Self::default();
+        for line in lines.filter(|line| line.ends_with(b"\n")) {
+            if let Ok(unit) = serde_json::from_slice(line) {
+                journal.units.push(unit);
+            } else if let Ok(JournalHeading { begun }) = serde_json::from_slice(line) {
+                journal.begun.push((journal.units.len(), begun));
+            }
+        }
+        journal
+    }
+
+    /// The units that were begun and whose files did not appear.
+    pub(super) fn unfinished(&self, folder: &Path) -> Vec<UnfinishedUnit> {
+        let of_batch = |(before, begun): &(usize, Vec<UnfinishedUnit>)| {
+            let ended = self.units.iter().skip(*before).filter(|unit| unit.has_appeared(folder));
+            let ended: BTreeSet<&[PathBuf]> = ended.map(|unit| &*unit.outputs).collect();
+            let is_left = |unit: &&UnfinishedUnit| !ended.contains(&*unit.outputs);
+            begun.iter().filter(is_left).cloned().collect::<Vec<_>>()
+        };
+        self.begun.iter().flat_map(of_batch).collect()
+    }
+}
+
 /// The record in a folder.
 #[derive(Debug, Default)]
 pub struct BatchRecord {
@@ -50,9 +92,8 @@ pub struct BatchRecord {
     pub units: Vec<UnitRecord>,
     /// The units that the manifest lists as not done.
     pub left: Vec<UnfinishedUnit>,
-    /// The units of an unfinished batch, in completion order. The files of the last ones may be
-    /// missing.
-    pub journal: Vec<UnitRecord>,
+    /// The journal of an unfinished batch.
+    pub journal: JournalRecord,
     /// Whether a batch is unfinished.
     pub is_open: bool,
     /// The records of shards that have not been merged.
@@ -71,7 +112,7 @@ impl BatchRecord {
             return Ok(None);
         }
         let is_open = journal.is_some();
-        let journal = parse_journal(&journal.unwrap_or_default());
+        let journal = JournalRecord::parse(&journal.unwrap_or_default());
         let (units, left) =
             manifest.map(|manifest| (manifest.units, manifest.left)).unwrap_or_default();
         Ok(Some(Self { units, left, journal, is_open, shards: parts }))
@@ -103,29 +144,28 @@ impl BatchRecord {
         &'r self,
         outputs: &'r [PathBuf],
     ) -> impl Iterator<Item = &'r UnitRecord> {
-        let parts = self.shards.iter().flat_map(|part| &part.journal);
-        parts.chain(&self.journal).filter(having(outputs))
+        let parts = self.shards.iter().flat_map(|part| &part.journal.units);
+        parts.chain(&self.journal.units).filter(having(outputs))
     }
 
     /// All units, latest first.
     pub fn latest_first(&self) -> impl Iterator<Item = &UnitRecord> {
         let parts = self.shards.iter().flat_map(ShardFiles::latest_first);
-        parts.chain(self.journal.iter().rev()).chain(&self.units)
+        parts.chain(self.journal.units.iter().rev()).chain(&self.units)
     }
 
     /// The valid record of each output: the latest one, except journal entries whose files have not
     /// appeared.
     pub fn current(&self, folder: &Path) -> Vec<&UnitRecord> {
         let of_parts = self.shards.iter().flat_map(|part| {
-            let journaled = part.journal.iter().rev().map(|unit| (unit, true));
+            let journaled = part.journal.units.iter().rev().map(|unit| (unit, true));
             journaled.chain(part.recorded_units().map(|unit| (unit, false)))
         });
-        let journaled = self.journal.iter().rev().map(|unit| (unit, true));
+        let journaled = self.journal.units.iter().rev().map(|unit| (unit, true));
         let recorded = self.units.iter().map(|unit| (unit, false));
         let (mut taken, mut current) = (BTreeSet::new(), Vec::new());
         for (unit, is_journaled) in of_parts.chain(journaled).chain(recorded) {
-            let has_appeared =
-                !is_journaled || unit.files.iter().all(|file| has_recorded_length(folder, file));
+            let has_appeared = !is_journaled || unit.has_appeared(folder);
             let is_older = unit.outputs.iter().any(|output| taken.contains(output));
             if is_older || !has_appeared {
                 continue;
@@ -188,7 +228,7 @@ mod tests {
         assert!(BatchRecord::read(folder.path()).unwrap().is_none());
         fs::write(folder.path().join(JOURNAL), format!("{line}\n{line}\n{}", &line[..20])).unwrap();
         let record = BatchRecord::read(folder.path()).unwrap().unwrap();
-        assert_eq!((record.journal, record.is_open), (vec![unit.clone(), unit], true));
+        assert_eq!((record.journal.units, record.is_open), (vec![unit.clone(), unit], true));
     }
 
     #[test]

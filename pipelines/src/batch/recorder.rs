@@ -11,7 +11,7 @@ use sluice_io::store::is_address;
 use sluice_model::Error;
 
 use super::journal::{JOURNAL, Journal};
-use super::record::{BatchManifest, BatchRecord, UnfinishedUnit};
+use super::record::{BatchManifest, BatchRecord, JournalHeading, JournalRecord, UnfinishedUnit};
 use super::shard::{ShardHeader, ShardLock, ShardRecord};
 use super::unit_record::{UnitRecord, has_recorded_hash, has_recorded_length};
 use crate::manifest::{OutputFile, VERSION};
@@ -105,6 +105,15 @@ impl BatchRecorder {
         self
     }
 
+    /// Sets the units that the batch begins, which its journal lists.
+    pub(super) fn with_begun(mut self, begun: Vec<UnfinishedUnit>) -> Result<Self, Error> {
+        let mut line = serde_json::to_vec(&JournalHeading { begun })
+            .map_err(|e| Error::internal(e.to_string()))?;
+        line.push(b'\n');
+        self.journal = self.journal.with_heading(line);
+        Ok(self)
+    }
+
     /// The record as it was before this batch.
     pub(crate) fn previous(&self) -> &BatchRecord {
         &self.previous
@@ -127,10 +136,8 @@ impl BatchRecorder {
     /// theirs were published: a sink of several files would take them for those of others. Those in
     /// an output folder stay until new ones are there.
     pub(super) fn remove_partial_units(&self, outputs: &[PathBuf]) -> Result<(), Error> {
-        let is_whole = |unit: &&UnitRecord| {
-            unit.files.iter().all(|file| has_recorded_length(&self.folder, file))
-        };
-        for unit in self.previous.journaled(outputs).filter(|unit| !is_whole(unit)) {
+        let journaled = self.previous.journaled(outputs);
+        for unit in journaled.filter(|unit| !unit.has_appeared(&self.folder)) {
             let is_in_folder = |file: &OutputFile| {
                 unit.outputs
                     .iter()
@@ -175,7 +182,7 @@ impl BatchRecorder {
         left: Vec<UnfinishedUnit>,
     ) -> Result<(), Error> {
         match &self.header {
-            Some(heading) => self.close_shard(heading, done)?,
+            Some(heading) => self.close_shard(heading, done, left)?,
             None => self.close_batch(done, left)?,
         }
         self.journal.remove()?;
@@ -190,8 +197,9 @@ impl BatchRecorder {
             .iter()
             .flat_map(|part| self.published_units(&part.journal).chain(part.recorded_units()))
             .collect();
-        let left = self.merge_left_over(done.iter().chain(of_parts.iter().copied()), left);
-        let earlier = of_parts.into_iter().chain(self.published_units(journal)).chain(units);
+        let journaled: Vec<&UnitRecord> = self.published_units(journal).collect();
+        let left = self.merge_left_over(&done, of_parts.iter().chain(&journaled).copied(), left);
+        let earlier = of_parts.into_iter().chain(journaled).chain(units);
         let mut units = newest_per_output(done, earlier);
         units.sort_by(|a, b| a.outputs.cmp(&b.outputs));
         self.write(units, left)?;
@@ -199,27 +207,42 @@ impl BatchRecorder {
         parts.iter().try_for_each(|part| part.remove(&self.folder))
     }
 
-    /// The units left over by this batch, and those left over by earlier batches that this one and
-    /// its shards did not touch and whose input still exists.
+    /// The units left over by this batch, and those left over by earlier batches that were not done
+    /// since and whose input still exists: those that the manifest lists, unless they are among
+    /// `earlier`, and those that killed batches and shards began.
     fn merge_left_over<'u>(
         &'u self,
-        done: impl Iterator<Item = &'u UnitRecord>,
+        done: &'u [UnitRecord],
+        earlier: impl Iterator<Item = &'u UnitRecord>,
         left: Vec<UnfinishedUnit>,
     ) -> Vec<UnfinishedUnit> {
-        let ours = done.map(|unit| &unit.outputs);
-        let ours: BTreeSet<&PathBuf> =
-            ours.chain(left.iter().map(|unit| &unit.outputs)).flatten().collect();
-        let is_other =
-            |unit: &&UnfinishedUnit| !unit.outputs.iter().any(|path| ours.contains(path));
-        let is_there = |unit: &&UnfinishedUnit| files::exists(&unit.input);
-        let earlier = self.previous.left.iter().filter(is_other).filter(is_there);
-        let earlier: Vec<UnfinishedUnit> = earlier.cloned().collect();
-        let mut all: Vec<UnfinishedUnit> = left.into_iter().chain(earlier).collect();
+        let ours = done.iter().map(|unit| &unit.outputs);
+        let mut ours: BTreeSet<PathBuf> =
+            ours.chain(left.iter().map(|unit| &unit.outputs)).flatten().cloned().collect();
+        let is_other = |unit: &UnfinishedUnit, ours: &BTreeSet<PathBuf>| {
+            !unit.outputs.iter().any(|path| ours.contains(path)) && files::exists(&unit.input)
+        };
+        let BatchRecord { journal, shards, left: listed, .. } = &self.previous;
+        let of_parts = shards.iter().flat_map(|part| part.unfinished(&self.folder));
+        let killed = of_parts.chain(journal.unfinished(&self.folder));
+        let mut all = left;
+        all.extend(killed.filter(|unit| is_other(unit, &ours)));
+        ours.extend(earlier.flat_map(|unit| &unit.outputs).cloned());
+        all.extend(listed.iter().filter(|unit| is_other(unit, &ours)).cloned());
         all.sort_by(|a, b| a.outputs.cmp(&b.outputs));
+        // Units without outputs differ by their inputs.
+        all.dedup_by(|a, b| {
+            a.outputs == b.outputs && (!a.outputs.is_empty() || a.input == b.input)
+        });
         all
     }
 
-    fn close_shard(&self, heading: &ShardHeader, done: Vec<UnitRecord>) -> Result<(), Error> {
+    fn close_shard(
+        &self,
+        heading: &ShardHeader,
+        done: Vec<UnitRecord>,
+        left: Vec<UnfinishedUnit>,
+    ) -> Result<(), Error> {
         let BatchRecord { units: merged, shards, .. } = &self.previous;
         let mut ours = shards.iter().filter(|part| part.is_of(heading.shard));
         let earlier = ours
@@ -228,7 +251,7 @@ impl BatchRecorder {
         let count = done.len();
         let mut units = newest_per_output(done, earlier);
         let earlier = units.split_off(count);
-        let record = ShardRecord::new(heading, units, earlier, merged);
+        let record = ShardRecord::new(heading, (units, left), earlier, merged);
         if record.is_in_manifest(merged) {
             return ours.try_for_each(|part| part.remove(&self.folder));
         }
@@ -240,12 +263,9 @@ impl BatchRecorder {
     /// The units of a journal whose files exist, latest first.
     fn published_units<'u>(
         &'u self,
-        journal: &'u [UnitRecord],
+        journal: &'u JournalRecord,
     ) -> impl Iterator<Item = &'u UnitRecord> {
-        let there = |unit: &&UnitRecord| {
-            unit.files.iter().all(|file| has_recorded_length(&self.folder, file))
-        };
-        journal.iter().rev().filter(there)
+        journal.units.iter().rev().filter(|unit| unit.has_appeared(&self.folder))
     }
 
     /// Undoes [`open`](Self::open). Only valid if no unit was appended.

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sluice_model::Error;
 
-use super::unit_record::{UnitRecord, parse_journal};
+use super::record::{JournalRecord, UnfinishedUnit};
+use super::unit_record::UnitRecord;
 use crate::manifest::{VERSION, is_false};
 
 /// One shard of a batch.
@@ -130,8 +131,6 @@ pub(crate) struct ShardHeader {
     pub(super) batch: String,
     /// The number of inputs of the whole batch.
     pub(super) inputs: usize,
-    /// The inputs of the shard, each with its outputs.
-    pub(super) expected: Vec<(PathBuf, Vec<PathBuf>)>,
     /// The outputs of the whole batch, as records name them.
     pub(super) outputs: Vec<PathBuf>,
 }
@@ -167,27 +166,21 @@ pub(super) struct ShardRecord {
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) is_rerun: bool,
     /// Inputs of the shard that are not done.
-    #[serde(serialize_with = "sluice_io::escape::paths_as_text")]
-    pub(super) left: Vec<PathBuf>,
+    pub(super) left: Vec<UnfinishedUnit>,
     pub(super) units: Vec<UnitRecord>,
     /// Units of the previous record that belong to another batch or could not be redone.
     pub(super) earlier: Vec<UnitRecord>,
 }
 
 impl ShardRecord {
-    /// The record of a shard with these finished units, in a folder whose manifest has the units
-    /// `merged`.
+    /// The record of a shard with these finished units and those left over, in a folder whose
+    /// manifest has the units `merged`.
     pub(super) fn new(
         heading: &ShardHeader,
-        mut done: Vec<UnitRecord>,
+        (mut done, left): (Vec<UnitRecord>, Vec<UnfinishedUnit>),
         earlier: Vec<UnitRecord>,
         merged: &[UnitRecord],
     ) -> Self {
-        let is_left = |(_, outputs): &&(PathBuf, Vec<PathBuf>)| {
-            !done.iter().any(|unit| unit.outputs == *outputs)
-        };
-        let left =
-            heading.expected.iter().filter(is_left).map(|(input, _)| input.clone()).collect();
         done.sort_by(|a, b| a.outputs.cmp(&b.outputs));
         let ShardHeader { shard, batch, inputs, .. } = heading;
         Self {
@@ -219,8 +212,8 @@ pub(super) struct ShardFiles {
     pub(super) shard: Shard,
     /// `None` if the shard never finished.
     pub(super) record: Option<ShardRecord>,
-    /// The units of an unfinished shard, in completion order.
-    pub(super) journal: Vec<UnitRecord>,
+    /// The journal of an unfinished shard.
+    pub(super) journal: JournalRecord,
     /// Whether the shard is unfinished.
     pub(super) is_open: bool,
 }
@@ -250,7 +243,8 @@ impl ShardFiles {
         })?;
         let journal = read_optional(&folder.join(shard.journal_name()))?;
         let is_open = journal.is_some();
-        Ok(Self { shard, record, journal: parse_journal(&journal.unwrap_or_default()), is_open })
+        let journal = JournalRecord::parse(&journal.unwrap_or_default());
+        Ok(Self { shard, record, journal, is_open })
     }
 
     /// Whether these are the files of this shard.
@@ -265,7 +259,17 @@ impl ShardFiles {
 
     /// All units, latest first.
     pub(super) fn latest_first(&self) -> impl Iterator<Item = &UnitRecord> {
-        self.journal.iter().rev().chain(self.recorded_units())
+        self.journal.units.iter().rev().chain(self.recorded_units())
+    }
+
+    /// The units that it began and has not finished.
+    pub(super) fn unfinished(&self, folder: &Path) -> Vec<UnfinishedUnit> {
+        let is_left = |unit: &&UnfinishedUnit| {
+            let mut since = self.journal.units.iter();
+            !since.any(|done| done.outputs == unit.outputs && done.has_appeared(folder))
+        };
+        let left = self.record.iter().flat_map(|record| &record.left).filter(is_left);
+        left.cloned().chain(self.journal.unfinished(folder)).collect()
     }
 
     /// Removes its files, once their content is merged.
@@ -369,7 +373,7 @@ pub(super) fn unfinished_shard(part: &ShardFiles) -> Option<String> {
         ));
     }
     let left = &record.as_ref()?.left;
-    let first = left.first()?.display();
+    let first = left.first()?.input.display();
     let count = match left.len() {
         1 => format!("{first} is not done"),
         many => format!("{many} inputs are not done, such as {first}"),

@@ -92,6 +92,11 @@ impl UnitRecord {
             == (&other.pipeline, &other.sluice, &other.plugins, &other.outputs)
     }
 
+    /// Whether its files are there, with the recorded lengths.
+    pub(super) fn has_appeared(&self, folder: &Path) -> bool {
+        self.files.iter().all(|file| has_recorded_length(folder, file))
+    }
+
     /// The run that this record describes.
     pub(super) fn recorded_run(&self) -> RecordedRun<'_> {
         RecordedRun {
@@ -177,10 +182,4 @@ pub(crate) fn recorded_paths(paths: &[PathBuf], folder: &Path) -> Result<Vec<Pat
         paths.iter().map(|path| recorded_path(path, folder)).collect::<Result<Vec<_>, _>>()?;
     all.sort();
     Ok(all)
-}
-
-/// The units of a journal. A truncated line has no newline and is skipped.
-pub(super) fn parse_journal(text: &[u8]) -> Vec<UnitRecord> {
-    let whole = text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
-    whole.filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }

@@ -10,7 +10,7 @@ use sluice_io::output::canonical_path;
 use sluice_model::options::ByteSize;
 use sluice_model::{Error, Input, PluginKind, Registry, Source};
 
-use super::FailurePolicy;
+use super::{FailurePolicy, is_batch_record};
 use crate::spec::options::make;
 use crate::spec::{OnDamage, Pipeline, PipelineNode, PluginInstance, TemplateSlot, TemplateTarget};
 
@@ -237,6 +237,7 @@ pub(super) fn batch_units(
         };
         units.push(Unit { input, outputs, index, shared_folders: Vec::new(), failure });
     }
+    refuse_record_names(&units, &record_folder(pipeline))?;
     refuse_collisions(&units)?;
     find_shared_folders(&mut units);
     refuse_overwritten_inputs(&units)?;
@@ -303,6 +304,26 @@ fn sources(pipeline: &Pipeline) -> impl Iterator<Item = (&PipelineNode, &dyn Sou
 fn text(path: &Path) -> Result<&str, Error> {
     let refused = || Error::refused(format!("this path {NOT_UTF8}: {}", path.display()));
     path.to_str().ok_or_else(refused)
+}
+
+/// Refuses outputs that would take the place of the batch's record, or of that of another batch.
+fn refuse_record_names(units: &[Unit], folder: &Path) -> Result<(), Error> {
+    for unit in units {
+        for output in &unit.outputs {
+            let below = output.ancestors().take_while(|path| *path != folder);
+            if let Some(name) = below.filter(|path| is_batch_record(path)).find_map(Path::file_name)
+            {
+                return Err(Error::refused(format!(
+                    "`{}` is the name of a record of batches, and the output of {} would have it; \
+                     rename the input, or put more into the path than the placeholder: {}",
+                    name.display(),
+                    unit.input.path.display(),
+                    output.display()
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Refuses units that share an output.

@@ -97,7 +97,9 @@ fn columns_after(stage: &Stage, before: RowColumns) -> RowColumns {
             Stage::Chain(_) => RowsEffect::Unclear,
         };
         match (before, after) {
-            (_, RowsEffect::Unclear) | (RowColumns::Unknown, _) => RowColumns::Unknown,
+            (_, RowsEffect::Unclear | RowsEffect::PartsOnly) | (RowColumns::Unknown, _) => {
+                RowColumns::Unknown
+            }
             (before, RowsEffect::Same) => before,
             (RowColumns::Types(mut types), RowsEffect::Decoded(more)) => {
                 types.add(more);

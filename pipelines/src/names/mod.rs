@@ -1,5 +1,6 @@
-//! Names in options: channel and source patterns, and message fields. Finds them by plugin schema,
-//! and reports which no declared type has and which matched nothing in a run. Filters no event.
+//! Names in options: channel and source patterns, message fields, and time windows. Finds them,
+//! most by a plugin's schema, and reports which no declared type has and which matched nothing in
+//! a run. Filters no event.
 
 mod declared;
 mod option;
@@ -43,6 +44,7 @@ pub(crate) fn names_in_options(
                 names.push((option, SearchedName::Channel(channel)));
             }
         }
+        names.extend(window_of(stage, options));
     }
     let named = |(option, name): (&str, SearchedName)| NameOption {
         option: option.to_owned(),
@@ -68,6 +70,28 @@ fn channels_of(stage: &Stage) -> Vec<(&'static str, Pattern)> {
         Stage::Chain(_) => Vec::new(),
     };
     stage.parts().into_iter().flat_map(channels).collect()
+}
+
+/// The bounds of time windows: the first that is given names its window.
+const WINDOW_OPTIONS: [&str; 4] = ["start", "clip_start", "end", "clip_end"];
+
+/// The value of these that means no bound.
+const NO_BOUND: &str = "none";
+
+/// The time window of a stage that drops the events outside it.
+fn window_of(stage: &Stage, options: &Value) -> Option<(&'static str, SearchedName)> {
+    let has_window = |part: &Stage| match part {
+        Stage::Map(map) => map.query().start.or(map.query().end).is_some(),
+        Stage::Fold(_) | Stage::Chain(_) => false,
+    };
+    if !stage.parts().into_iter().any(has_window) {
+        return None;
+    }
+    let mut bounds =
+        WINDOW_OPTIONS.iter().filter_map(|option| Some((*option, options.get(*option)?)));
+    let (option, bound) = bounds.find(|(_, bound)| !bound.is_null() && *bound != NO_BOUND)?;
+    let written = bound.as_str().map_or_else(|| bound.to_string(), str::to_owned);
+    Some((option, SearchedName::Window(written)))
 }
 
 fn collect(value: &Value, shape: &SchemaView<'_>, add: &mut dyn FnMut(SearchedName)) {

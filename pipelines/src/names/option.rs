@@ -26,6 +26,8 @@ pub enum SearchedName {
     Field(FieldPath),
     /// The fields that the expressions of a stage need: the rows that it gets must have them.
     NeededField(FieldPath),
+    /// The events in a time window, of which this is one bound as written.
+    Window(String),
 }
 
 impl SearchedName {
@@ -33,7 +35,7 @@ impl SearchedName {
     pub fn field(&self) -> Option<&FieldPath> {
         match self {
             Self::Field(field) | Self::NeededField(field) => Some(field),
-            Self::Channel(_) | Self::Source(_) => None,
+            Self::Channel(_) | Self::Source(_) | Self::Window(_) => None,
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Reports names that nothing in a run matched: a misspelled channel must not look like an empty
 //! one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sluice_kit::selection::FieldList;
 use sluice_kit::suggestion::{nearest_of, nearest_to_pattern};
-use sluice_model::{Channel, Channels, FieldPath, Pattern};
+use sluice_model::{Channel, Channels, FieldPath, Pattern, time};
 
 use super::{NameOption, SearchedName};
 use crate::run::{NodeTally, RunTally};
@@ -32,7 +32,8 @@ pub struct NameReport {
     pub name: String,
     /// What the run had of it.
     pub found: MatchOutcome,
-    /// Similar names that exist, nearest first.
+    /// Similar names that exist, nearest first. Of a time window, the times of the first and the
+    /// last event, if they are known.
     pub nearest: Vec<String>,
 }
 
@@ -46,6 +47,8 @@ pub enum NameKind {
     Source,
     /// A field of decoded messages.
     Field,
+    /// The events in a time window.
+    Window,
 }
 
 /// What a run had of a name.
@@ -88,6 +91,8 @@ impl NameReport {
     fn near_among<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Vec<String> {
         let near = match self.kind {
             NameKind::Field => return near_fields(&self.name, &names.into_iter().collect()),
+            // These are in order.
+            NameKind::Window => return first_and_last(names),
             _ => nearest_to_pattern(&self.name, names, MAX_NEAR),
         };
         near.into_iter().map(str::to_owned).collect()
@@ -96,6 +101,10 @@ impl NameReport {
     /// The message for the user, without a full stop; `None` if it matched.
     pub fn sentence(&self) -> Option<String> {
         let what = self.describe()?;
+        if let (NameKind::Window, [first, rest @ ..]) = (self.kind, &self.nearest[..]) {
+            let last = rest.iter().map(|last| format!(", the last at {last}"));
+            return Some(format!("{what}; the first is at {first}{}", last.collect::<String>()));
+        }
         let near: Vec<String> = self.nearest.iter().map(|near| format!("`{near}`")).collect();
         match (near.is_empty(), self.found) {
             (true, _) => Some(what),
@@ -109,6 +118,7 @@ impl NameReport {
         let Self { name, found, .. } = self;
         Some(match (self.kind, found) {
             (_, MatchOutcome::Something) => return None,
+            (NameKind::Window, _) => "no event is in the time window".to_owned(),
             (NameKind::Field, _) => format!("no event has a field `{name}`"),
             (NameKind::Source, _) => format!("no source matches `{name}`"),
             (NameKind::Channel, MatchOutcome::Nothing) => format!("no channel matches `{name}`"),
@@ -137,6 +147,12 @@ fn near_fields(name: &str, paths: &BTreeSet<&str>) -> Vec<String> {
     }
 }
 
+fn first_and_last<'n>(times: impl IntoIterator<Item = &'n str>) -> Vec<String> {
+    let mut times = times.into_iter().map(str::to_owned);
+    let first = times.next();
+    first.into_iter().chain(times.last()).collect()
+}
+
 /// A node's name, and the names in its options.
 pub(crate) struct NodeNames {
     pub(crate) node: String,
@@ -147,6 +163,11 @@ impl NodeNames {
     pub(crate) fn from_node(node: &PipelineNode) -> Self {
         Self { node: node.name.clone(), names: node.names.clone() }
     }
+
+    /// Whether one of them is a time window.
+    pub(crate) fn has_window(&self) -> bool {
+        self.names.iter().any(|name| matches!(name.name, SearchedName::Window(_)))
+    }
 }
 
 /// What a run has observed.
@@ -155,6 +176,8 @@ pub(crate) struct RunFacts<'r> {
     /// Channels that sources know but skipped.
     pub(crate) left_out: Vec<Box<str>>,
     pub(crate) tally: &'r RunTally,
+    /// The nodes whose time windows have no event, with the times of the events around them.
+    pub(crate) empty_windows: BTreeMap<usize, Vec<i64>>,
     /// Whether the run reads only a time window.
     pub(crate) is_windowed: bool,
     /// Whether everything requested was read.
@@ -189,6 +212,13 @@ pub(crate) fn match_names(nodes: &[NodeNames], facts: &RunFacts<'_>) -> Vec<Name
                     let found = facts.or_nothing(has_field(&tally, is_needed, field));
                     (NameKind::Field, field.to_string(), found)
                 }
+                SearchedName::Window(written) => {
+                    let found = match facts.empty_windows.contains_key(&at) {
+                        true => MatchOutcome::NothingInWindow,
+                        false => MatchOutcome::Something,
+                    };
+                    (NameKind::Window, written.clone(), found)
+                }
             };
             let (node, option) = (node.node.clone(), option.clone());
             let mut report =
@@ -203,6 +233,10 @@ pub(crate) fn match_names(nodes: &[NodeNames], facts: &RunFacts<'_>) -> Vec<Name
                     SearchedName::Field(_) | SearchedName::NeededField(_) => {
                         let paths = tally.observed.columns().paths();
                         report.near_among(paths.iter().map(String::as_str))
+                    }
+                    SearchedName::Window(_) => {
+                        let times = facts.empty_windows.get(&at).into_iter().flatten();
+                        times.map(|time| time::format(*time)).collect()
                     }
                 };
             }

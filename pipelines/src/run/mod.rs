@@ -6,6 +6,7 @@
 //! the events, never on which task finishes first, so the output is the same for any number of
 //! threads.
 
+mod blame;
 mod driver;
 mod hashing;
 mod milestone;
@@ -24,6 +25,7 @@ mod stop;
 mod tally;
 mod topology;
 mod unflushed;
+mod windows;
 mod writers;
 
 use std::sync::Arc;
@@ -47,6 +49,7 @@ pub(crate) use setup::start_pool;
 pub use stop::Stop;
 pub(crate) use tally::{NodeTally, RunResults, RunTally};
 
+use blame::NodeLabels;
 use driver::RunDriver;
 use observed::NamingNodes;
 use publisher::Publisher;
@@ -54,6 +57,7 @@ use reporting::ReportContext;
 use setup::Setup;
 use stop::Interruption;
 use topology::Topology;
+use windows::WindowedSources;
 
 /// Runs a pipeline.
 ///
@@ -106,6 +110,7 @@ fn plan_and_run(
     let reading = setup.prepare(&pipeline.nodes)?;
     let is_recording = options.recording.is_some();
     setup.shared.naming = NamingNodes::from_nodes(&pipeline.nodes);
+    setup.shared.labels = NodeLabels::from_nodes(&pipeline.nodes);
     setup.interruption = Interruption::from_plan(&reading, &pipeline.nodes, is_recording);
     setup.shared.run = setup.run_handle("");
     let ran = run_prepared(pipeline, (reading, within), &setup, options, known);
@@ -166,6 +171,7 @@ fn run_prepared(
     let notes = initial_notes(&nodes, &reading);
     let topology =
         Topology::build(nodes, &reading.origins, &reading.pushdown, setup.merge_limit())?;
+    let windowed = WindowedSources::from_plan(&topology.sources, &reading);
     let mut driver = RunDriver::new(topology, reading, &publisher)?;
     for (node, what) in notes {
         driver.note(node, &reporting.labels[node].0, &what, 0);
@@ -173,12 +179,12 @@ fn run_prepared(
     let driven = driver.drive();
     let mut results = driver.into_results();
     let ended = driven.and_then(|outputs| {
-        let mut report = reporting.report(&results)?;
+        let mut report = reporting.report(&results, &windowed)?;
         report.refused = may_refuse && report.unmatched().next().is_some();
         match publish_outputs(report, &outputs, &publisher, started) {
             Err(error) if publisher.is_disk_full(&error) => {
                 results.lose_last_piece(&error);
-                reporting.report(&results)
+                reporting.report(&results, &windowed)
             }
             published => published,
         }

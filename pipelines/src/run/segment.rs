@@ -12,6 +12,7 @@ use sluice_model::{
     Query, RunHandle, StageContext,
 };
 
+use super::blame::NodeLabels;
 use super::observed::NamingNodes;
 use super::tally::RunTally;
 
@@ -55,6 +56,8 @@ pub(crate) struct TaskContext {
     pub(crate) blocks: BlockPool,
     /// The nodes whose options name channels or fields.
     pub(crate) naming: NamingNodes,
+    /// What the nodes are called if they are at fault.
+    pub(crate) labels: NodeLabels,
     /// The connection of maps to the run.
     pub(crate) run: RunHandle,
     pub(crate) is_recording: bool,
@@ -121,7 +124,7 @@ impl TaskContext {
                 let mut context = StageContext { run, ..context.needing(&needed.channels) };
                 let before = batch.len();
                 outcome.tally.node(*node).observe(self.naming.entered(*node, &batch));
-                let batch = map.apply(batch, &mut context)?;
+                let batch = self.labels.call(*node, || map.apply(batch, &mut context))?;
                 outcome.tally.node(*node).observe(self.naming.left(*node, &batch));
                 // The count alone is not enough: some may be dropped and others added.
                 let after = if batch.len() == before && context.report.added.is_empty() {
@@ -151,7 +154,7 @@ impl TaskContext {
         let mut context = PrepareContext::new(&self.channels, &self.blocks);
         let origins = batch.clone();
         let bytes = if sink.traits().buffers_events { batch.payload_bytes() } else { 0 };
-        let block = sink.prepare(batch, &mut context)?;
+        let block = self.labels.call(node, || sink.prepare(batch, &mut context))?;
         let tally = outcome.tally.node(node);
         tally.observe(self.naming.entered(node, &origins));
         tally.observe(self.naming.left(node, &origins));
@@ -244,6 +247,7 @@ mod tests {
             channels: Arc::default(),
             blocks: BlockPool::new(64, 1),
             naming: NamingNodes::default(),
+            labels: NodeLabels::default(),
             run: RunHandle::default(),
             is_recording: false,
         };

@@ -1,6 +1,7 @@
 //! What a run sets up from its options before any file is opened: memory budgets, the thread pool,
 //! contexts for plugins, and the read plan.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -12,9 +13,10 @@ use sluice_kit::{InputFaults, KeptNames, Playback, SinkPlugins};
 use sluice_model::options::ByteSize;
 use sluice_model::{
     Batch, ChannelLog, Channels, DamageLog, DynSink, Error, Query, ReadContext, RunHandle,
-    RunOrigin, Source, StageContext,
+    RunOrigin, Source, StageContext, TimeWindow,
 };
 
+use super::blame::NodeLabels;
 use super::observed::NamingNodes;
 use super::programs::NodeHost;
 use super::pushdown::Pushdown;
@@ -82,6 +84,7 @@ impl Setup {
             shared: TaskContext {
                 channels,
                 naming: NamingNodes::default(),
+                labels: NodeLabels::default(),
                 run: RunHandle::default(),
                 is_recording: options.recording.is_some(),
                 blocks: limits.blocks((for_sinks / limits.split_bytes).min(64)),
@@ -133,13 +136,14 @@ impl Setup {
     pub(super) fn match_names(
         &self,
         names: &[NodeNames],
-        is_windowed: bool,
+        (is_windowed, empty_windows): (bool, BTreeMap<usize, Vec<i64>>),
         finished: &RunResults,
     ) -> Vec<NameReport> {
         let facts = RunFacts {
             channels: self.channels(),
             left_out: self.left_out.names(),
             tally: &finished.tally,
+            empty_windows,
             is_windowed,
             is_complete: finished.is_complete,
         };
@@ -262,7 +266,8 @@ impl Setup {
         let mut splits = source.splits(self.limits.split_bytes as u64, &Query::default())?;
         let once = first_read_once(&splits, &source.files()?);
         let once = once.and_then(|place| splits.drain(place..).next());
-        for step in ReadAhead::in_turn(source, splits, context, add_first_time) {
+        let add = |batch: Batch, step: &mut _| add_first_time(batch, TimeWindow::default(), step);
+        for step in ReadAhead::in_turn(source, splits, context, add) {
             if let Some(first) = step?.output {
                 return Ok(Some(first));
             }
@@ -277,10 +282,15 @@ impl Setup {
     }
 }
 
-/// Finds the first time that is within the range of times: others are no reference.
-fn add_first_time(batch: Batch, step: &mut ReadStep<Option<i64>>) -> Result<(), Error> {
+/// Finds the first time in a window that is within the range of times: others are no reference.
+pub(super) fn add_first_time(
+    batch: Batch,
+    window: TimeWindow,
+    step: &mut ReadStep<Option<i64>>,
+) -> Result<(), Error> {
     let mut times = batch.timestamps().iter().enumerate();
-    let in_range = times.find(|(row, _)| batch.wide_time(*row).is_none());
+    let is_in = |row: usize, time: i64| window.wants_time(time) && batch.wide_time(row).is_none();
+    let in_range = times.find(|(row, time)| is_in(*row, **time));
     step.output = step.output.or(in_range.map(|(_, time)| *time));
     step.is_enough = step.output.is_some();
     Ok(())

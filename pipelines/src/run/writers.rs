@@ -108,7 +108,7 @@ impl<'r> Writers<'r> {
             tally.node(node).count_lost(&counts);
             return Ok(());
         };
-        let pushed = output.push(block);
+        let pushed = self.publisher.setup.shared.labels.call(node, || output.push(block));
         writer.handed += counts.total();
         if self.syncer.is_some() {
             // Also of one that could not be written as a whole: a part may be in the file.
@@ -240,7 +240,8 @@ impl<'r> Writers<'r> {
             }
             let Some(writer) = self.writers.get_mut(&node) else { continue };
             let Some(output) = writer.output.take() else { continue };
-            if let Err(error) = writer.finish(output, tally.node(node)) {
+            let labels = &self.publisher.setup.shared.labels;
+            if let Err(error) = labels.call(node, || writer.finish(output, tally.node(node))) {
                 self.give_up(node, error, tally)?;
             }
         }

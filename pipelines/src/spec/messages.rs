@@ -3,6 +3,10 @@
 pub(crate) use sluice_kit::suggestion::nearest;
 use toml::de::DeValue;
 
+/// What a choice expects of which serde does not say the names.
+const NAME: &str = "a name";
+const ONE_NAME: &str = "one of its names";
+
 /// ``did you mean `near`?``, if one of `known` is near.
 pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
     nearest(word, known).map(|near| format!("did you mean `{near}`?"))
@@ -75,6 +79,11 @@ pub(crate) fn plainly(message: &str, found: Option<&DeValue<'_>>) -> String {
 /// The value found and the values allowed, if `message` says so.
 pub(crate) fn variants(message: &str) -> Option<(&str, Vec<&str>)> {
     given_and_allowed(message, "unknown variant ")
+}
+
+/// Whether a plain message expects one of the names of a choice.
+pub(crate) fn expects_name(message: &str) -> bool {
+    [NAME, ONE_NAME].iter().any(|name| message.starts_with(&format!("expected {name}, found ")))
 }
 
 /// The key found and the keys allowed, if `message` says so.
@@ -151,12 +160,12 @@ fn expected_in_words(expected: &str) -> &str {
         "path string" => "a path",
         "a sequence" => "a list",
         "a map" => "a table",
-        "unit" | "string or map" | "map with a single key" => "a name",
+        "unit" | "string or map" | "map with a single key" => NAME,
         "a nonzero u16" | "a nonzero u32" | "a nonzero u64" | "a nonzero usize" => {
             "a whole number above 0"
         }
         record if record.starts_with("struct ") => "a table",
-        choice if choice.contains(" enum ") || choice.starts_with("enum ") => "one of its names",
+        choice if choice.contains(" enum ") || choice.starts_with("enum ") => ONE_NAME,
         other => other,
     }
 }

@@ -13,6 +13,7 @@ mod node;
 pub(crate) mod options;
 mod outline;
 mod outputs;
+mod payloads;
 mod pipeline;
 mod prune;
 mod read;

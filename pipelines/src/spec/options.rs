@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 use super::PluginInstance;
 use super::check::{Check, TextEdit, TomlKey, TomlValue};
 use super::messages::{
-    did_you_mean, field, lines, listed, nearest, plainly, unknown_key, variants,
+    did_you_mean, expects_name, field, lines, listed, nearest, plainly, unknown_key, variants,
 };
 use super::outline::as_written;
 use super::reference;
@@ -195,7 +195,9 @@ impl<'t> Check<'_> {
         let (value, key) = (variants(first), unknown_key(first));
         let span = key.as_ref().and_then(|_| check.key_span(&error.path)).unwrap_or(value_span);
         let help = value.or(key).and_then(|(given, known)| did_you_mean(given, &known));
-        let help = help.or_else(|| filled_in(found?, removed?));
+        let help = help
+            .or_else(|| filled_in(found?, removed?))
+            .or_else(|| names(check.plugin, &error.path).filter(|_| expects_name(&message)));
         self.note(Mistake { span, message, help, detail: detail.map(str::to_owned) });
     }
 }
@@ -224,6 +226,13 @@ fn options_as_read(written: &[WrittenOption<'_, '_>], read: &Map<String, Value>)
         (name, value)
     };
     Value::Object(written.iter().map(option).collect())
+}
+
+/// The names that an option takes. Of those inside options nothing is known.
+fn names(plugin: &Plugin, path: &[String]) -> Option<String> {
+    let [key] = path else { return None };
+    let schema = Value::from((plugin.schema)());
+    Some(format!("it takes {}", SchemaView::from_schema(&schema).property(key).words()))
 }
 
 /// The expanded value of a string, if it differs from the text.

@@ -22,6 +22,9 @@ use crate::report::Note;
 
 const NO_TOML: &str = "this is not a pipeline file; if it is a log, `sluice convert` reads it";
 
+const DESCRIPTION_HELP: &str =
+    "`sluice info LOG --describe FILE` uses it; in a pipeline, it belongs below `[sources.NAME]`";
+
 impl Pipeline {
     /// Reads a pipeline file. `Err` holds every mistake in it.
     pub fn read(
@@ -105,6 +108,11 @@ impl Check<'_> {
             return None;
         }
         self.note_syntax_faults(broken, None);
+        if let Some(key) = plugin_of_description(table.get_ref()) {
+            let message = "this describes one source, and is not a pipeline".to_owned();
+            self.mistake_at(key.span(), message, Some(DESCRIPTION_HELP.to_owned()));
+            return None;
+        }
         let mut top = self.top(table.get_ref());
         top.nodes.sort_by_key(|node| node.name_span.start);
         if !top.has_unknown_tables {
@@ -117,6 +125,7 @@ impl Check<'_> {
         let (nodes, links) = remaining(top.nodes, links, &kept);
         self.check_outputs(&nodes);
         self.check_standard_input(&nodes);
+        self.check_payloads(&nodes, &links);
         self.check_batch(&nodes);
         let TopLevel { name, memory, .. } = top;
         Some(Graph { name, memory, nodes, links, left_out, notes })
@@ -240,6 +249,13 @@ impl Check<'_> {
             }
         }
     }
+}
+
+/// The key `plugin` of a file that has the options of one source and no nodes.
+fn plugin_of_description<'t>(top: &'t DeTable<'t>) -> Option<&'t TomlKey<'t>> {
+    let has_nodes = GROUPS.iter().any(|(group, _)| top.contains_key(*group));
+    let (key, _) = top.get_key_value("plugin").filter(|_| !has_nodes)?;
+    Some(key)
 }
 
 fn slots(nodes: &[NodeDraft]) -> Vec<TemplateSlot> {

@@ -8,6 +8,13 @@ use toml::de::{DeTable, DeValue, Error};
 /// A text with more syntax errors is not a pipeline file.
 pub(super) const MAX_FAULTS: usize = 20;
 
+/// What the parser says of backslashes that begin no escape sequence.
+const ESCAPE_FAULTS: [&str; 2] = ["missing escaped value", "too few unicode value digits"];
+
+/// The message for these.
+const NO_ESCAPE: &str = "a backslash in double quotes begins an escape sequence, and this is none; \
+                         write `/` in paths, or use single quotes";
+
 /// A TOML syntax error.
 pub(super) struct SyntaxFault {
     pub(super) span: Range<usize>,
@@ -35,12 +42,14 @@ pub(super) fn parser_faults(text: &str, errors: &[Error]) -> Vec<SyntaxFault> {
         let twice = error.message() == "duplicate key";
         // The parser merges duplicate tables, whose keys then seem duplicate too.
         let known = found.iter().any(|broken| broken.area.contains(&span.start));
-        if !(twice && known) {
-            found.push(SyntaxFault {
-                message: fault_message(text, error, &span),
-                area: area(text, &span, twice),
-                span,
-            });
+        let message = fault_message(text, error, &span);
+        let line = |span: &Range<usize>| line_start(text, span.start);
+        let is_same =
+            |broken: &SyntaxFault| broken.message == message && line(&broken.span) == line(&span);
+        // Each backslash of a path is an escape.
+        let again = message == NO_ESCAPE && found.iter().any(is_same);
+        if !(twice && known || again) {
+            found.push(SyntaxFault { message, area: area(text, &span, twice), span });
         }
         // The rest is reported as one mistake; a file of nothing but errors must not take minutes.
         if found.len() > MAX_FAULTS {
@@ -57,6 +66,9 @@ fn fault_message(text: &str, error: &Error, span: &Range<usize>) -> String {
         }
         message if span.is_empty() && message.starts_with("string values must be quoted") => {
             "a value is missing".to_owned()
+        }
+        message if ESCAPE_FAULTS.iter().any(|fault| message.starts_with(fault)) => {
+            NO_ESCAPE.to_owned()
         }
         message => message.to_owned(),
     }

@@ -157,8 +157,10 @@ fn parquet_of_decoded_events() {
 
 #[test]
 fn jsonl() {
-    let options = json!({ "payload": true });
-    sink("jsonl").options(options).read_by("jsonl").check();
+    for payload in [json!(true), json!("text")] {
+        let options = json!({ "payload": payload });
+        sink("jsonl").options(options).read_by("jsonl").check();
+    }
 }
 
 #[test]

@@ -226,3 +226,31 @@ fn an_output_on_another_file_system_is_written_there() {
     assert!(folder.at("link.lcm").is_symlink());
     assert_eq!(fs::read_dir(there.path()).unwrap().count(), 1);
 }
+
+#[test]
+fn what_cannot_be_printed_is_a_failure() {
+    let folder = Folder::new();
+    for line in [&["--help"][..], &["--version"], &["help", "run"], &["run", "-h"], &["plugins"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = crate::kit::sluice(&folder);
+        let ran = command.args(line).stdout(full).output().unwrap();
+        ProgramOutput::from_output(ran)
+            .expect(1)
+            .expect_stderr("cannot write standard output: no space left on the device");
+    }
+}
+
+#[test]
+fn manual_pages_are_written_whole_or_not_at_all() {
+    let folder = Folder::new();
+    super::run_after_shell_line(&folder, "trap '' XFSZ; ulimit -f 4", &["man", "--dir", "pages"])
+        .expect(1)
+        .expect_stderr("the file would become larger than the system allows");
+    assert!(super::files(&folder.at("pages")).is_empty());
+    for _ in 0..2 {
+        run_sluice(&folder, &["man", "--dir", "pages"]).expect(0);
+        let page = folder.read("pages/sluice-convert.1");
+        assert!(page.ends_with(b"\n") && folder.at("pages/sluice.1").exists());
+        folder.write("pages/sluice-convert.1", "old");
+    }
+}

@@ -162,3 +162,45 @@ fn verbs_that_this_program_lacks_are_not_offered_and_say_how_to_get_them() {
     }
     run_sluice(&folder, &["help", "query"]).expect(2).expect_stderr(build);
 }
+
+#[test]
+fn an_extension_of_no_format_is_refused_with_those_that_there_are() {
+    let folder = folder_with_log();
+    for (to, near) in [("x.json", "did you mean `.jsonl`?"), ("x.db3", "`.mcap`")] {
+        run_sluice(&folder, &["convert", "in.lcm", "--to", to])
+            .expect(2)
+            .expect_stderr(near)
+            .expect_stderr("`.csv`, ");
+    }
+}
+
+#[test]
+fn a_value_that_is_not_a_name_is_refused_with_the_names() {
+    let folder = folder_with_log();
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "x.csv", "--sink-option", "payload=true"])
+        .expect(2)
+        .expect_stderr("--sink-option payload: expected a name, found a boolean; it takes \"none\"")
+        .expect_stderr("\"text\"");
+}
+
+#[test]
+fn options_that_an_error_names_can_be_given_as_it_says() {
+    let folder = Folder::new();
+    folder.write("odd.csv", "%time;x\n1194098400000000000;2\n");
+    let cat = |options: &[&str]| {
+        let options = options.iter().flat_map(|option| ["--source-option", option]);
+        let all: Vec<&str> = ["cat", "odd.csv"].into_iter().chain(options).collect();
+        run_sluice(&folder, &all)
+    };
+    cat(&[]).expect(1).expect_stderr("`--source-option 'delimiter=;'`");
+    let cut = ["delimiter=;", "timestamp=%time", "unit=ns"];
+    cat(&cut[..1]).expect(1).expect_stderr("`--source-option timestamp=%time`");
+    cat(&cut[..2]).expect(3).expect_stderr("`--source-option unit=ns`");
+    assert!(cat(&cut).expect(0).text().starts_with("2007-11-03T14:00:00"));
+    folder.write("odd.csv", "1,2\n");
+    cat(&["header=false"]).expect(2).expect_stderr("`--source-option columns=t,x,y`");
+    cat(&["header=false", "columns=t,x"]).expect(0);
+    folder.write("odd.csv", "t\tx\n1\t2\n");
+    cat(&[]).expect(1).expect_stderr(r#"`--source-option 'delimiter="\t"'`"#);
+    assert!(cat(&[r#"delimiter="\t""#]).expect(0).text().contains(r#"{"x":2.0}"#));
+}

@@ -120,21 +120,6 @@ fn an_input_is_never_written() {
     }
 }
 
-#[test]
-fn a_report_that_an_output_replaces_is_missed() {
-    let folder = folder_with_log();
-    let split = ["--sink-option", "split_mb=1"];
-    for (to, report, more) in
-        [("out.lcm", "out-00000.lcm", &split[..]), ("tables/", "tables/_manifest.json", &[])]
-    {
-        let convert = ["convert", "in.lcm", "--to", to, "--overwrite"];
-        run_sluice(&folder, &[&convert[..], more].concat()).expect(0);
-        run_sluice(&folder, &[&convert[..], more, &["--report", report]].concat())
-            .expect(1)
-            .expect_stderr("there is no report");
-    }
-}
-
 /// A path through a folder that does not exist when the run starts.
 const DETOUR: &str = "new/deep/../..";
 

@@ -148,6 +148,31 @@ fn an_input_whose_name_is_not_utf_8_fails_alone() {
 }
 
 #[test]
+fn every_verb_reads_a_log_whose_name_has_several_lines() {
+    let folder = folder_with_log();
+    for name in ["a\nb.lcm", "a\n\nkey = 1\n.lcm", "\"\"\"\n'.lcm"] {
+        fs::copy(folder.at("in.lcm"), folder.at(name)).unwrap();
+        for verb in ["info", "verify", "cat"] {
+            run_sluice(&folder, &[verb, name]).expect(0);
+        }
+    }
+}
+
+#[test]
+fn figures_of_a_path_that_is_not_utf_8_have_it_without_loss() {
+    let folder = folder_with_log();
+    fs::rename(folder.at("in.lcm"), folder.path().join(OsStr::from_bytes(ODD))).unwrap();
+    let line = run_with_odd(&folder, &["verify", "--json"]).expect(1).text();
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(line["path"], r"odd\xff.lcm");
+    let convert = ["convert", "*.lcm", "--to", "out/{stem}.csv", "--from", "lcm-log"];
+    let more = ["--keep-going", "--log-format", "json"];
+    run_sluice(&folder, &[&convert[..], &more].concat())
+        .expect(1)
+        .expect_stderr(r#""input":"odd\\xff.lcm""#);
+}
+
+#[test]
 fn a_batch_with_a_name_that_is_not_utf_8_is_refused_before_its_first_input() {
     let folder = folder_with_log();
     fs::copy(folder.at("in.lcm"), folder.path().join(OsStr::from_bytes(ODD))).unwrap();

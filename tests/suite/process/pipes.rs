@@ -4,6 +4,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 use std::{fs, thread};
 
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::pipe::{PipeFlags, pipe_with};
+
 use crate::kit::{Folder, ProgramOutput, drive, log, report_skip, run_sluice, sluice};
 
 /// Runs the program with these bytes on standard input.
@@ -271,4 +274,117 @@ fn streams_that_are_merged_may_be_written_in_any_order() {
         ProgramOutput::from_output(child.wait_with_output().unwrap()).expect(0);
         assert!(folder.read("merged.lcm") == log(&events));
     }
+}
+
+#[test]
+fn small_files_are_read_from_a_pipe_once_or_not_at_all() {
+    let folder = Folder::new();
+    folder.write("log.lcm", log(&drive(1, 100)));
+    let expect = b"[channels.MISSING]\n";
+    let gate = "[sources.log]\nplugin = \"lcm-log\"\npath = \"log.lcm\"\n\
+                [stages.gate]\nplugin = \"expect\"\nfrom = \"log\"\nfile = \"/dev/stdin\"\n\
+                [sinks.out]\nplugin = \"null\"\nfrom = \"gate\"\n";
+    folder.write("run.toml", gate);
+    run_with_stdin(&folder, &["run", "run.toml"], expect).expect(4);
+    let report = ["report", "log.lcm", "--expect", "/dev/stdin", "--to", "log.html"];
+    run_with_stdin(&folder, &report, expect).expect(4);
+    // Each log is compared with what it says anew.
+    let check = ["check-log", "log.lcm", "--expect", "/dev/stdin"];
+    run_with_stdin(&folder, &check, expect).expect(2).expect_stderr("save it to a file");
+    let lines = "plugin = \"jsonl\"\npath = \"out/{stem}.jsonl\"\n";
+    folder.write("batch.toml", gate.replace("plugin = \"null\"\n", lines));
+    run_with_stdin(&folder, &["run", "batch.toml"], expect)
+        .expect(1)
+        .expect_stderr("this is a pipe, which can be read only once");
+    assert!(!folder.at("out").exists());
+    let table = "table=/dev/stdin";
+    let cut = ["convert", "log.lcm", "--align", "9Hz", "--field", "A.x", "--episodes", table];
+    run_with_stdin(&folder, &[&cut[..], &["--to", "rows.csv"]].concat(), b"start,end\n0s,1s\n")
+        .expect(2)
+        .expect_stderr("--episodes table: CSV deserialize error: record 1 (line: 2, byte: 10)");
+    let described = ["info", "log.lcm", "--describe", "/dev/stdin"];
+    run_with_stdin(&folder, &described, b"plugin = \"lcm-log\"\n").expect(0);
+}
+
+#[test]
+fn an_empty_input_of_no_known_format_is_called_empty() {
+    let folder = Folder::new();
+    let says = |input: &str| format!("cannot detect the format of {input}: it is empty (0 bytes)");
+    for line in [&["convert", "-", "--to", "x.jsonl"][..], &["info", "-"], &["cat", "-"]] {
+        run_with_stdin(&folder, line, b"").expect(2).expect_stderr(&says("standard input"));
+    }
+    for name in ["e.bin", "e.zst"] {
+        folder.write(name, "");
+        run_sluice(&folder, &["info", name]).expect(2).expect_stderr(&says(name));
+    }
+    folder.write("e.lcm", "");
+    run_sluice(&folder, &["info", "e.lcm"]).expect(0);
+    assert_eq!(folder.names(), ["e.bin", "e.lcm", "e.zst"]);
+}
+
+#[test]
+fn everything_is_written_to_a_pipe_that_does_not_block() {
+    let folder = Folder::new();
+    let bytes = log(&drive(1, 3_000));
+    folder.write("in.lcm", &bytes);
+    for line in [
+        &["convert", "in.lcm", "--to", "-", "--as", "lcm-log"][..],
+        &["cat", "in.lcm"],
+        &["plugins", "--json"],
+        &["schema"],
+        &["man"],
+    ] {
+        let whole = run_sluice(&folder, line).expect(0).stdout;
+        let (from, to) = pipe_with(PipeFlags::NONBLOCK).unwrap();
+        fcntl_setfl(&from, OFlags::empty()).unwrap();
+        let mut command = sluice(&folder);
+        command.args(line).stdout(to).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        drop(command);
+        let (mut got, mut few) = (Vec::new(), [0; 100]);
+        let mut from = fs::File::from(from);
+        // Slower than the program.
+        loop {
+            let read = from.read(&mut few).unwrap();
+            if read == 0 {
+                break;
+            }
+            got.extend_from_slice(&few[..read]);
+        }
+        ProgramOutput::from_output(child.wait_with_output().unwrap()).expect(0);
+        assert!(got == whole, "{line:?}: {} of {} bytes", got.len(), whole.len());
+    }
+}
+
+#[test]
+fn a_report_of_what_a_reader_cut_short_is_that_of_a_failure() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(1, 5_000)));
+    let mut command = sluice(&folder);
+    let convert = ["convert", "in.lcm", "--to", "-", "--as", "jsonl", "--report", "report.json"];
+    command.args(convert).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    ProgramOutput::from_output(child.wait_with_output().unwrap())
+        .expect(1)
+        .expect_stderr("error: standard output was closed");
+    let report: serde_json::Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
+    assert_eq!(report["exit"], 1);
+    assert!(report["error"].as_str().unwrap().starts_with("standard output was closed"));
+}
+
+#[test]
+fn a_named_pipe_that_its_reader_closes_is_named_with_the_reason() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(1, 5_000)));
+    let fifo = folder.at("pipe");
+    if !Command::new("mkfifo").arg(&fifo).status().is_ok_and(|made| made.success()) {
+        return report_skip("a named pipe: there is no mkfifo");
+    }
+    thread::scope(|scope| {
+        scope.spawn(|| fs::File::open(&fifo).unwrap().read_exact(&mut [0]).unwrap());
+        run_sluice(&folder, &["convert", "in.lcm", "--to", "pipe", "--as", "jsonl"])
+            .expect(1)
+            .expect_stderr("pipe: whoever reads it has closed it before the end");
+    });
 }

@@ -92,7 +92,7 @@ fn an_interrupted_batch_says_that_nothing_of_the_inputs_left_was_published() {
         folder.write(name, log(&drive(1, 5_000)));
     }
     folder.write("tee.toml", TEE.replace("in.lcm", "*.lcm").replace("out.lcm", "{stem}.out"));
-    let run = ["run", "tee.toml", "--report", "report.json"];
+    let run = ["run", "tee.toml", "--report", "report.json", "--log-format", "json"];
     let mut child = start(sluice(&folder).args(run));
     let mut lines = child.stdout.take().unwrap();
     lines.read_exact(&mut [0; 10]).unwrap();
@@ -107,6 +107,13 @@ fn an_interrupted_batch_says_that_nothing_of_the_inputs_left_was_published() {
     assert!(!printed.contains("cannot be read again"), "{printed}");
     let report: serde_json::Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
     assert_eq!((&report["interrupted"], &report["exit"]), (&true.into(), &130.into()));
+    let lines = printed.lines().map(|line| serde_json::from_str(line).unwrap());
+    let summary: Vec<serde_json::Value> =
+        lines.filter(|line: &serde_json::Value| line["kind"] == "summary").collect();
+    let inputs = summary[0]["inputs"].as_object().unwrap();
+    assert_eq!(inputs["interrupted"], 1);
+    // Every input is in one field.
+    assert_eq!(inputs.values().map(|count| count.as_u64().unwrap()).sum::<u64>(), 2);
 }
 
 #[test]

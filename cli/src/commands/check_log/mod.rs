@@ -60,7 +60,7 @@ fn check_logs(
     }
     refuse_mistakes(expect, args, shell)?;
     let logs: Vec<_> = args.logs.iter().flat_map(|word| logs(word, format, shell)).collect();
-    let text = files::read(Path::new(expect))?;
+    let text = files::read_small(Path::new(expect), usize::MAX)?;
     let decodes = needs_fields(&String::from_utf8_lossy(&text));
     let check = LogCheck { expect, decodes, args, format, shell };
     if let Some(junit) = &args.junit {
@@ -90,6 +90,11 @@ fn check_logs(
 
 /// Refuses mistakes in files that all logs are checked with, once.
 fn refuse_mistakes(expect: &str, args: &CheckLogArgs, shell: &Shell) -> Result<(), Failure> {
+    // It is read for each log.
+    if files::is_special(Path::new(expect)) {
+        let what = "expected a file, found a pipe or a device; save it to a file, and name that";
+        return Err(Failure::Usage(format!("--expect: {what}: {expect}")));
+    }
     let stage = shell.registry.stage("expect", json!({ "file": expect }));
     stage.map_err(|error| Failure::Usage(format!("--expect: {}", error.message)))?;
     if !args.decoding.types.is_empty() {

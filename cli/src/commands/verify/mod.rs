@@ -316,6 +316,40 @@ mod tests {
     }
 
     #[test]
+    fn records_of_batches_that_name_each_other_or_themselves_are_verified_once() {
+        let parent = tempfile::tempdir().unwrap();
+        let record = |file: &str| {
+            format!(
+                r#"{{"sluice": "x", "units": [{{"pipeline": "", "name": null, "sluice": "x",
+                    "plugins": [], "inputs": [], "outputs": ["a"], "exit": 0, "files":
+                    [{{"path": "{file}", "rows": 1, "bytes": 5, "blake3": "{}"}}]}}]}}"#,
+                "0".repeat(64)
+            )
+        };
+        let names = ["_manifest.json", "../a/_manifest.json", "../b/_manifest.json"];
+        let a = parent.path().join("a");
+        for folder in [&a, &parent.path().join("b")] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join(MANIFEST), record("../a/_manifest.json")).unwrap();
+        }
+        for name in names {
+            fs::write(a.join(MANIFEST), record(name)).unwrap();
+            let found = verify_folder(&a, &shell()).unwrap().differences;
+            let is_named = |one: &String| one.contains("is not the manifest of a single run");
+            assert!(found.iter().any(is_named), "{name}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn pieces_in_pieces_are_not_searched() {
+        let folder = tempfile::tempdir().unwrap();
+        for piece in ["piece=00001", "piece=00002"] {
+            std::os::unix::fs::symlink(".", folder.path().join(piece)).unwrap();
+        }
+        assert_eq!(verify_folder(folder.path(), &shell()).unwrap().differences.len(), 2);
+    }
+
+    #[test]
     fn a_folder_without_a_manifest_or_with_a_broken_one_differs() {
         let empty = tempfile::tempdir().unwrap();
         assert_eq!(verify_folder(empty.path(), &shell()).unwrap().status(), ExitStatus::Failed);

@@ -54,14 +54,19 @@ pub(super) fn verify_folder(folder: &Path, shell: &Shell) -> Result<VerifyResult
     if let Some(record) = BatchRecord::read(folder)? {
         return verify_batch(folder, &record, shell);
     }
-    let place = folder.join(MANIFEST);
-    if !files::exists(&place) {
-        return verify_pieces(folder, shell);
+    match files::exists(&folder.join(MANIFEST)) {
+        true => verify_run(folder, shell),
+        false => verify_pieces(folder, shell),
     }
+}
+
+/// Verifies the output folder of a single run.
+fn verify_run(folder: &Path, shell: &Shell) -> Result<VerifyResult, Failure> {
     let mut result = VerifyResult::default();
-    let listing = match listing(&place)? {
-        Some(listing) => listing,
-        None => return Ok(VerifyResult::different(format!("{MANIFEST} is not valid"))),
+    let Some(listing) = listing(&folder.join(MANIFEST))? else {
+        return Ok(VerifyResult::different(format!(
+            "{MANIFEST} is not valid: it is not the manifest of a single run"
+        )));
     };
     let mut known = BTreeSet::new();
     for entry in listing.files.iter().flatten() {
@@ -109,11 +114,7 @@ fn is_piece(name: &OsString) -> bool {
 fn verify_pieces(folder: &Path, shell: &Shell) -> Result<VerifyResult, Failure> {
     let (pieces, others): (Vec<_>, Vec<_>) = names_in(folder).into_iter().partition(is_piece);
     if pieces.is_empty() {
-        let what = format!(
-            "it has no {MANIFEST}: it is not an output folder, was never completed, or belongs to \
-             a batch, whose record is in the folder of its first sink"
-        );
-        return Ok(VerifyResult::different(what));
+        return Ok(VerifyResult::different(no_manifest()));
     }
     let mut result = VerifyResult::default();
     for piece in pieces {
@@ -124,9 +125,20 @@ fn verify_pieces(folder: &Path, shell: &Shell) -> Result<VerifyResult, Failure> 
     Ok(result)
 }
 
-/// Verifies an output folder in another one.
+fn no_manifest() -> String {
+    format!(
+        "it has no {MANIFEST}: it is not an output folder, was never completed, or belongs to a \
+         batch, whose record is in the folder of its first sink"
+    )
+}
+
+/// Verifies the output folder of a single run that belongs to another one. What it names may lead
+/// back here, so nothing else is verified inside.
 fn verify_inside(folder: &Path, inside: &Path, shell: &Shell) -> Result<VerifyResult, Failure> {
-    let mut within = verify_folder(inside, shell)?;
+    let mut within = match files::exists(&inside.join(MANIFEST)) {
+        true => verify_run(inside, shell)?,
+        false => VerifyResult::different(no_manifest()),
+    };
     let name = inside.strip_prefix(folder).unwrap_or(inside).display().to_string();
     within.differences.iter_mut().for_each(|one| *one = format!("{name}: {one}"));
     Ok(within)

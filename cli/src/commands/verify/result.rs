@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sluice_io::escape::printable_sentence;
+use sluice_io::escape::{path_text, printable_sentence};
 use sluice_io::files::{self, PathKind};
 use sluice_model::units;
 use sluice_pipeline::manifest::OutputFile;
@@ -79,7 +79,7 @@ impl VerifyResult {
 
     pub(super) fn to_json(&self, path: &Path) -> Value {
         json!({
-            "path": path.to_string_lossy(),
+            "path": path_text(path),
             "files": self.files,
             "bytes": self.bytes,
             "differences": self.differences,

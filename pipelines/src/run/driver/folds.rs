@@ -50,10 +50,10 @@ impl RunDriver<'_> {
         let naming = &self.setup.shared.naming;
         let observed = batch.as_ref().and_then(|batch| naming.entered(fold.node, batch));
         self.tally.node(fold.node).observe(observed);
-        let output = match batch {
-            Some(batch) => fold.fold.push(batch, &mut context)?,
-            None => fold.fold.finish(&mut context)?,
-        };
+        let output = self.setup.shared.labels.call(fold.node, || match batch {
+            Some(batch) => fold.fold.push(batch, &mut context),
+            None => fold.fold.finish(&mut context),
+        })?;
         let mut after = EventCounts::default();
         output.iter().for_each(|batch| after.add(&EventCounts::count(batch.origins())));
         observe_left(naming, fold.node, &output, &mut self.tally);

@@ -76,11 +76,15 @@ impl RunDriver<'_> {
             self.await_data();
         }
         let budget = self.budget_for(chosen);
-        let RunningSource { steps, may_stall, .. } = &mut self.sources[chosen];
+        let labels = &self.setup.shared.labels;
+        let RunningSource { node, steps, may_stall, plan, .. } = &mut self.sources[chosen];
         loop {
             let may_wait = *may_stall && steps.in_flight() == 0;
             let patience = if may_wait { Duration::ZERO } else { STEP_PATIENCE };
-            let step = steps.poll(patience, budget)?;
+            let step = steps.poll(patience, budget).map_err(|error| {
+                let split = steps.split_in_progress().and_then(|split| plan.0.get(split));
+                labels.blame(*node, split.map(|split| split.input.as_path()), error)
+            })?;
             if step.is_ready() || *may_stall && steps.in_flight() == 0 {
                 return Ok(step);
             }

@@ -25,7 +25,7 @@ pub(super) struct RunningSource {
     pub(super) name: Arc<str>,
     source: Arc<dyn Source>,
     /// What to read when it restarts.
-    plan: (Vec<Split>, Query),
+    pub(super) plan: (Vec<Split>, Query),
     pub(super) steps: ReadAhead<'static, SegmentOutcome>,
     pub(super) inputs: InputLog,
     pub(super) damage: OnDamage,

@@ -1,0 +1,127 @@
+//! Plugins that panic or count wrong: the run fails, and names them.
+
+use sluice_model::{
+    Batch, DynSink, Error, Fold, Input, Map, PrepareContext, ReadContext, Reader, Sink,
+    SinkContext, SinkTraits, Source, Split, SplitStart, Stage, StageContext, Written,
+};
+use sluice_pipeline::run::{self, Options};
+use sluice_pipeline::{Pipeline, PipelineNode, PluginInstance};
+
+use crate::engine::kit::{MadeUpSource, node};
+
+/// Where a plugin is faulty.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Read,
+    Map,
+    Fold,
+    Prepare,
+    Write,
+    Count,
+}
+
+struct FaultySource(MadeUpSource, Fault);
+
+impl Source for FaultySource {
+    fn inputs(&self) -> Result<Vec<Input>, Error> {
+        self.0.inputs()
+    }
+
+    fn splits(&self, target: u64, query: &sluice_model::Query) -> Result<Vec<Split>, Error> {
+        self.0.splits(target, query)
+    }
+
+    fn read<'s>(
+        &'s self,
+        split: &Split,
+        entry: SplitStart,
+        context: &ReadContext,
+    ) -> Result<Box<dyn Reader + 's>, Error> {
+        assert!(self.1 != Fault::Read || split.start < 3, "no more");
+        self.0.read(split, entry, context)
+    }
+}
+
+struct FaultyStage(Fault);
+
+impl Map for FaultyStage {
+    fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
+        assert!(self.0 != Fault::Map, "no map");
+        Ok(batch)
+    }
+}
+
+impl Fold for FaultyStage {
+    fn push(&mut self, batch: Batch, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        assert!(self.0 != Fault::Fold, "no fold");
+        Ok(vec![batch])
+    }
+}
+
+struct FaultySink(Fault);
+
+impl Sink for FaultySink {
+    type Block = Batch;
+    type Unit = Batch;
+    type Output = ();
+
+    fn traits(&self) -> SinkTraits {
+        SinkTraits::default()
+    }
+
+    fn open(&self, _: &SinkContext) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn prepare(&self, batch: Batch, _: &mut PrepareContext<'_>) -> Result<Batch, Error> {
+        assert!(self.0 != Fault::Prepare, "not prepared");
+        Ok(batch)
+    }
+
+    fn write(&self, (): &mut (), batch: Batch) -> Result<Written, Error> {
+        assert!(self.0 != Fault::Write, "not written");
+        Ok(Written::events(if self.0 == Fault::Count { 0 } else { batch.len() as u64 }))
+    }
+
+    fn finish(&self, (): ()) -> Result<Written, Error> {
+        Ok(Written::default())
+    }
+}
+
+fn error_of(fault: Fault) -> String {
+    let made = MadeUpSource { seconds: 5, per_second: 6, ..MadeUpSource::default() };
+    let map = Stage::Map(Box::new(FaultyStage(fault)));
+    let fold = Stage::Fold(Box::new(FaultyStage(fault)));
+    let nodes: Vec<PipelineNode> = vec![
+        node("made", &[], PluginInstance::Source(Box::new(FaultySource(made, fault))), None),
+        node("mapped", &[0], PluginInstance::Stage(map), None),
+        node("folded", &[1], PluginInstance::Stage(fold), None),
+        node("out", &[2], PluginInstance::Sink(DynSink::new(FaultySink(fault))), None),
+    ];
+    let pipeline = Pipeline { nodes, ..Pipeline::default() };
+    let ran = run::run(pipeline, &Options { jobs: Some(2), ..Options::default() });
+    let error = ran.unwrap_err().to_string();
+    error.split_once("; this is a bug").unwrap().0.to_owned()
+}
+
+#[test]
+fn a_plugin_that_panics_is_named_with_what_it_reads() {
+    let source = "internal: source `made` (plugin `toy`), reading made: ";
+    let panicked = "a task panicked; its message is above";
+    assert_eq!(error_of(Fault::Read), format!("{source}{panicked}"));
+    let map = format!("{source}stage `mapped` (plugin `toy`): {panicked}");
+    assert_eq!(error_of(Fault::Map), map);
+    for (fault, node) in [
+        (Fault::Fold, "stage `folded`"),
+        (Fault::Prepare, "sink `out`"),
+        (Fault::Write, "sink `out`"),
+    ] {
+        assert_eq!(error_of(fault), format!("internal: {node} (plugin `toy`): {panicked}"));
+    }
+}
+
+#[test]
+fn a_sink_that_counts_wrong_is_named() {
+    let due = "sink `out` (plugin `toy`): a sink was handed 30 events, left out 0 and wrote 0";
+    assert_eq!(error_of(Fault::Count), format!("internal: {due}"));
+}

@@ -1,0 +1,122 @@
+//! The file of `--report`: it replaces nothing but an earlier report, and that only when complete.
+
+use std::fs::{self, OpenOptions};
+use std::process::{Command, Stdio};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+use crate::kit::{Folder, drive, log, run_sluice, sluice};
+
+fn folder_with_log() -> Folder {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(1, 300)));
+    folder
+}
+
+#[test]
+fn a_report_that_an_output_replaces_is_missed() {
+    let folder = folder_with_log();
+    let convert = ["convert", "in.lcm", "--to", "out.lcm", "--overwrite"];
+    let convert = [&convert[..], &["--sink-option", "split_mb=1"]].concat();
+    run_sluice(&folder, &convert).expect(0);
+    let output = folder.read("out-00000.lcm");
+    run_sluice(&folder, &[&convert[..], &["--report", "out-00000.lcm"]].concat())
+        .expect(1)
+        .expect_stderr("there is no report");
+    assert!(folder.read("out-00000.lcm") == output);
+}
+
+#[test]
+fn a_report_is_no_record_and_no_part_of_an_output() {
+    let folder = folder_with_log();
+    let tables = ["convert", "in.lcm", "--to", "tables/"];
+    let batch = ["convert", "in.lcm", "--to", "batch/{stem}.jsonl"];
+    let units = ["convert", "in.lcm", "--to", "units/{stem}/"];
+    let elsewhere = ["convert", "in.lcm", "--to", "tables/../out.jsonl"];
+    let cases = [
+        (&tables, "tables/_manifest.json", "the name of the record of a run or batch"),
+        (&batch, "batch/_manifest.json", "the name of the record of a run or batch"),
+        (&batch, "batch/_units.jsonl", "the name of the record of a run or batch"),
+        (&batch, "_shard-1-of-2.json", "the name of the record of a run or batch"),
+        (&tables, "tables/r.json", "in the output folder tables/ that its manifest does not list"),
+        (&tables, "batch/../tables/a/r.json", "in the output folder tables/ that"),
+        (&units, "units/in/r.json", "in the output folder units/in/ that"),
+        (&elsewhere, "out.jsonl", "would replace an output"),
+        (&batch, "new/", "the name of a file, not of a folder"),
+    ];
+    let refuses = |(convert, report, why): &(&[&str; 4], &str, &str)| {
+        for more in ["--overwrite", "--resume"] {
+            run_sluice(&folder, &[&convert[..], &["--report", report, more]].concat())
+                .expect(2)
+                .expect_stderr(why);
+        }
+    };
+    // `..` leads somewhere only where the folder before it exists.
+    let is_plain =
+        |case: &&(&[&str; 4], &str, &str)| !(case.0[3].contains("..") || case.1.contains(".."));
+    cases.iter().filter(is_plain).for_each(refuses);
+    assert_eq!(folder.names(), ["in.lcm"]);
+    for convert in [tables, batch, units, elsewhere] {
+        run_sluice(&folder, &convert).expect(0);
+    }
+    let before = crate::batch::tree(&folder.at("."));
+    cases.iter().for_each(refuses);
+    assert!(crate::batch::tree(&folder.at(".")) == before);
+    // Beside the outputs of a batch there is room.
+    for more in ["--overwrite", "--resume"] {
+        run_sluice(&folder, &[&batch[..], &["--report", "batch/r.json", more]].concat()).expect(0);
+    }
+    run_sluice(&folder, &["verify", "batch", "batch/r.json", "tables", "units"]).expect(0);
+}
+
+#[test]
+fn an_earlier_report_stays_until_the_next_one_is_complete() {
+    let folder = folder_with_log();
+    let convert = ["convert", "in.lcm", "--to", "new/out.jsonl", "--report", "new/r.json"];
+    run_sluice(&folder, &convert).expect(0);
+    let earlier = folder.read("new/r.json");
+    // One that cannot be written fails before the run.
+    fs::create_dir(folder.at("new/taken")).unwrap();
+    let taken = ["convert", "in.lcm", "--to", "other.jsonl", "--report", "new/taken"];
+    run_sluice(&folder, &taken).expect(1).expect_stderr("a file, not a folder: new/taken");
+    assert!(!folder.at("other.jsonl").exists());
+    // While a run waits for its input, and after it is killed.
+    mknodat(CWD, folder.at("pipe.lcm"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let slow = ["convert", "pipe.lcm", "--to", "slow.jsonl", "--from", "lcm-log"];
+    let mut command = sluice(&folder);
+    command.args([&slow[..], &["--report", "new/r.json"]].concat());
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let _writer = OpenOptions::new().write(true).open(folder.at("pipe.lcm")).unwrap();
+    assert!(folder.read("new/r.json") == earlier);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(folder.read("new/r.json") == earlier);
+    // The report of a run that failed has the reason.
+    run_sluice(&folder, &convert).expect(1);
+    assert!(String::from_utf8(folder.read("new/r.json")).unwrap().contains("the output exists"));
+    let mut left = crate::batch::tree(&folder.at("new")).into_keys();
+    assert!(!left.any(|name| name.contains("sluice-tmp")));
+}
+
+#[test]
+fn a_report_can_be_written_to_what_is_open() {
+    let folder = folder_with_log();
+    let convert = ["convert", "in.lcm", "--to", "out.jsonl", "--overwrite", "-q", "--report"];
+    for (place, redirected) in [("/dev/stderr", "2>>"), ("/dev/fd/3", "3>>"), ("/dev/stdout", ">>")]
+    {
+        folder.write("shared.txt", "before\n");
+        let mut shell = Command::new("sh");
+        let program = sluice(&folder);
+        let line = format!("\"$0\" \"$@\" {redirected} shared.txt");
+        shell.current_dir(folder.path()).arg("-c").arg(line).arg(program.get_program());
+        assert!(shell.args(convert).arg(place).status().unwrap().success(), "{place}");
+        let text = String::from_utf8(folder.read("shared.txt")).unwrap();
+        let report = text.strip_prefix("before\n").unwrap_or_else(|| panic!("{place}: {text}"));
+        let report: serde_json::Value = serde_json::from_str(report).unwrap();
+        assert_eq!(report["exit"], 0, "{place}");
+    }
+    mknodat(CWD, folder.at("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let mut child = sluice(&folder).args(convert).arg("pipe").spawn().unwrap();
+    let text = fs::read_to_string(folder.at("pipe")).unwrap();
+    assert!(child.wait().unwrap().success() && text.ends_with("}\n"), "{text}");
+}
