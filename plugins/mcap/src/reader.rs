@@ -2,6 +2,7 @@
 
 #![warn(clippy::indexing_slicing)]
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -68,10 +69,12 @@ pub(crate) struct RecordReader {
     has_ended: bool,
     /// Whether the file has chunks.
     is_chunked: bool,
-    /// Where the summary begins, behind the data.
-    summary_at: u64,
-    /// Whether it is wrong by its checksum, if that was of interest.
-    has_broken_summary: Option<bool>,
+    /// Where the summary begins, behind the record DataEnd, if that was met.
+    summary_at: Option<u64>,
+    /// Where it begins at the earliest: the start of the file, or damage or a footer before it.
+    summary_from: u64,
+    /// The part of a summary that was walked through, and whether that is wrong by its checksum.
+    walked_summary: Option<(Range<u64>, bool)>,
     /// Whether the last record was a chunk, or one of its message indexes.
     follows_chunk: bool,
     /// Whether the header of the file comes next.
@@ -124,8 +127,9 @@ impl RecordReader {
             is_after_footer: false,
             has_ended: false,
             is_chunked,
-            summary_at: 0,
-            has_broken_summary: None,
+            summary_at: None,
+            summary_from: 0,
+            walked_summary: None,
             follows_chunk: false,
             is_start: split.start == 0,
             has_gap: false,
@@ -275,13 +279,16 @@ impl RecordReader {
                 self.leave_summary();
                 return self.read_chunk(at, head, end);
             }
-            op::DATA_END => (self.is_summary, self.summary_at) = (true, end),
+            op::DATA_END => (self.is_summary, self.summary_at) = (true, Some(end)),
             op::CHUNK_INDEX
             | op::ATTACHMENT_INDEX
             | op::STATISTICS
             | op::METADATA_INDEX
             | op::SUMMARY_OFFSET => self.is_summary = true,
-            op::FOOTER => (self.is_summary, self.is_after_footer) = (true, true),
+            op::FOOTER => {
+                (self.is_summary, self.is_after_footer) = (true, true);
+                (self.summary_at, self.summary_from) = (None, end);
+            }
             op::HEADER => {
                 let content = self.walk.read(at + HEAD, head.len.min(MAX_PROFILE))?;
                 self.uncopied.note_header(&content);

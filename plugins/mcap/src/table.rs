@@ -1,6 +1,6 @@
 //! The channels and schemas of a file as they are declared, and the channels of the run they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sluice_model::{ChannelId, Error, ReadContext};
@@ -89,11 +89,14 @@ pub(crate) struct ChannelTable {
     hints: Option<Arc<Declarations>>,
     /// Whether messages were read by them.
     has_used_hints: bool,
+    /// Whether those are of another file, if one has begun in damage.
+    may_be_wrong_hints: bool,
     /// The same as `summary`, while that is unset because another file seems to have started.
     set_aside: Option<Arc<Declarations>>,
     /// The declarations met on the way that the summary does not have.
     local: Declarations,
-    conflicting: Vec<u16>,
+    conflicting: BTreeSet<u16>,
+    conflicting_schemas: BTreeSet<u16>,
     /// By number; `None` where nothing was looked up.
     slots: Vec<Option<Slot>>,
     /// The channels that were looked up since the last damage.
@@ -110,9 +113,11 @@ impl ChannelTable {
             summary,
             hints: None,
             has_used_hints: false,
+            may_be_wrong_hints: false,
             set_aside: None,
             local: Declarations::default(),
-            conflicting: Vec::new(),
+            conflicting: BTreeSet::new(),
+            conflicting_schemas: BTreeSet::new(),
             slots: Vec::new(),
             looked_up: Vec::new(),
             before_damage: BeforeDamage::default(),
@@ -134,24 +139,33 @@ impl ChannelTable {
             *self = Self::new(&self.context, self.set_aside.take());
         }
         let is_changed = !self.conflicting.is_empty()
+            || !self.conflicting_schemas.is_empty()
             || !self.local.channels.is_empty()
             || !self.local.schemas.is_empty();
         if is_changed && self.summary.is_some() {
             self.local = Declarations::default();
             self.conflicting.clear();
+            self.conflicting_schemas.clear();
             self.slots.clear();
             self.looked_up.clear();
         }
     }
 
-    /// Forgets everything: another file follows in the same input. What the summary says counts
+    /// Forgets everything: another file may follow in the same input. What the summary says counts
     /// again where it lists a chunk. One that may be wrong is of the last file.
     pub(crate) fn start_file(&mut self) {
         let set_aside = self.summary.take().or(self.set_aside.take());
-        let used_hints = || self.has_used_hints.then(|| OF_THE_LAST_FILE.to_owned());
-        let contradiction = self.contradiction.take().or_else(used_hints);
-        let hints = self.hints.take();
-        *self = Self { set_aside, contradiction, hints, ..Self::new(&self.context, None) };
+        let may_be_wrong_hints = self.may_be_wrong_hints || self.has_used_hints;
+        let (contradiction, hints) = (self.contradiction.take(), self.hints.take());
+        let new = Self::new(&self.context, None);
+        *self = Self { set_aside, contradiction, hints, may_be_wrong_hints, ..new };
+    }
+
+    /// Takes note that another file did follow, if that was uncertain.
+    pub(crate) fn confirm_file(&mut self) {
+        if std::mem::take(&mut self.may_be_wrong_hints) {
+            self.contradiction.get_or_insert_with(|| OF_THE_LAST_FILE.to_owned());
+        }
     }
 
     /// Damage is here: channels are only likely until they are declared again.
@@ -189,6 +203,7 @@ impl ChannelTable {
         self.slots.clear();
         self.looked_up.clear();
         self.conflicting.retain(|id| !before.has_channel(*id));
+        self.conflicting_schemas.retain(|id| !before.has_schema(*id));
         for id in self.conflicting.clone() {
             self.set(id, Slot::Conflicting);
         }
@@ -222,7 +237,10 @@ impl ChannelTable {
         self.compare_schema(&record);
         match self.schema(record.id) {
             Some(known) if known.is_record(&record) => Ok(()),
-            Some(_) => Err(format!("schema {} is declared again, differently", record.id)),
+            Some(_) => {
+                self.conflicting_schemas.insert(record.id);
+                Err(format!("schema {} is declared again, differently", record.id))
+            }
             None => {
                 self.local.add_schema(&record)?;
                 let hinted = self.hints.as_ref().and_then(|hints| hints.schemas.get(&record.id));
@@ -239,7 +257,7 @@ impl ChannelTable {
         match self.channel(id) {
             Some(known) if **known == stored => return Ok(()),
             Some(_) => {
-                self.conflicting.push(id);
+                self.conflicting.insert(id);
                 self.set(id, Slot::Conflicting);
                 return Err(format!("channel {id} is declared again, differently"));
             }
@@ -266,6 +284,7 @@ impl ChannelTable {
             let Some(record) = SchemaRecord::parse(content) else { return Ok(()) };
             self.compare_schema(&record);
             let known = self.schema(record.id).filter(|known| !known.is_record(&record));
+            let known = known.filter(|_| !self.conflicting_schemas.contains(&record.id));
             known.map(|_| ("schema", record.id))
         } else {
             let Some(record) = ChannelRecord::parse(content) else { return Ok(()) };

@@ -10,7 +10,7 @@ use sluice_model::Error;
 
 use super::RecordReader;
 use crate::inspect::{NO_FOOTER, not_an_mcap_file};
-use crate::summary::{FOOTER_RECORD, FileEnd, MAX_SUMMARY};
+use crate::summary::{FOOTER_RECORD, FileEnd, MAX_SUMMARY, summary_start};
 use crate::walk::FoundAt;
 use crate::wire::{Head, MAGIC, op};
 
@@ -90,7 +90,9 @@ impl RecordReader {
         if std::mem::take(&mut self.is_summary) {
             self.table.pass_damage();
         }
-        self.may_be_summary = false;
+        if std::mem::take(&mut self.may_be_summary) {
+            self.table.confirm_file();
+        }
         if let Some((at, len, reason)) = self.held_report.take() {
             self.report(at, len, reason);
         }
@@ -101,7 +103,7 @@ impl RecordReader {
         self.note_unsure_messages();
         (self.is_summary, self.is_start, self.is_chunked) = (false, true, false);
         (self.may_be_summary, self.held_report) = (false, None);
-        self.has_broken_summary = None;
+        (self.summary_at, self.summary_from) = (None, self.at);
         self.table.start_file();
         // Positions are those of the first file.
         self.checks = None;
@@ -118,6 +120,7 @@ impl RecordReader {
         self.has_ended = std::mem::take(&mut self.is_after_footer);
         if !self.has_ended {
             self.start_file();
+            self.table.confirm_file();
         }
         self.at = at + MAGIC.len() as u64;
     }
@@ -147,32 +150,120 @@ impl RecordReader {
         if !self.walk.is_seekable() {
             return Ok(false);
         }
-        if let Some(known) = self.has_broken_summary {
-            return Ok(known);
+        // Damage in a summary does not change what follows: nothing is walked through twice.
+        if let Some((walked, is_broken)) = &self.walked_summary
+            && walked.contains(&at)
+        {
+            return Ok(*is_broken);
         }
-        let (start, mut end) = (self.summary_at, at);
+        let mut end = at;
         let is_broken = loop {
             match self.walk.place(end)? {
                 FoundAt::Garbage(_) => break true,
-                _ if end - start > MAX_SUMMARY => break true,
-                FoundAt::Record(head) if head.opcode == op::FOOTER => {
-                    let summary = self.walk.read(start, end - start)?;
-                    let footer = self.walk.read(end, FOOTER_RECORD)?;
-                    let parsed = FileEnd::parse(start, &summary, &footer);
-                    break matches!(parsed, FileEnd::Broken(_));
-                }
-                FoundAt::Record(head) if matches!(head.opcode, op::CHUNK | op::MESSAGE) => {
-                    break false;
-                }
-                FoundAt::Record(head) => end = end.saturating_add(head.record_len()),
+                // A longer one is not used.
+                _ if end - at > MAX_SUMMARY => break false,
+                FoundAt::Record(head) => match head.opcode {
+                    op::FOOTER => break self.is_broken_before(end, at)?,
+                    // No summary has these.
+                    op::HEADER | op::CHUNK | op::MESSAGE | op::DATA_END => break false,
+                    _ => end = end.saturating_add(head.record_len()),
+                },
                 _ => break false,
             }
         };
-        Ok(*self.has_broken_summary.insert(is_broken))
+        self.walked_summary = Some((at..end, is_broken));
+        Ok(is_broken)
+    }
+
+    /// Whether the summary before the footer at `end`, of which a record is at `at`, is wrong by
+    /// its checksum: both where the footer says that it begins, and behind the data. Of a file that
+    /// was appended, the footer counts from its own start.
+    fn is_broken_before(&mut self, end: u64, at: u64) -> Result<bool, Error> {
+        let footer = self.walk.read(end, FOOTER_RECORD)?;
+        let named = summary_start(&footer, end).ok().flatten();
+        let named = named.filter(|start| (self.summary_from..=at).contains(start));
+        let behind_data = self.summary_at.filter(|start| end - start <= MAX_SUMMARY);
+        let behind_data = behind_data.filter(|_| behind_data != named);
+        let mut is_broken = false;
+        for start in named.into_iter().chain(behind_data) {
+            let summary = self.walk.read(start, end - start)?;
+            is_broken = matches!(FileEnd::parse(start, &summary, &footer), FileEnd::Broken(_));
+            if !is_broken {
+                break;
+            }
+        }
+        Ok(is_broken)
     }
 }
 
 /// Bytes as hexadecimal digits.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_model::options::ByteSize;
+    use sluice_model::{ReadContext, Split};
+
+    use super::*;
+    use crate::wire::Append;
+
+    fn channel(file: &mut Vec<u8>, topic: &str) {
+        file.record(op::CHANNEL, |out| {
+            out.extend([1, 0, 0, 0]);
+            out.bytes(topic.as_bytes());
+            out.bytes(b"raw");
+            out.u32(0);
+        });
+    }
+
+    fn header(file: &mut Vec<u8>) {
+        file.record(op::HEADER, |out| out.extend([0; 8]));
+    }
+
+    /// The bytes of summaries that are walked through, in a file with so many times what `unit`
+    /// appends, and its length.
+    fn walked(unit: fn(&mut Vec<u8>)) -> (u64, u64) {
+        let mut file = MAGIC.to_vec();
+        header(&mut file);
+        (0..200).for_each(|_| unit(&mut file));
+        file.record(op::FOOTER, |out| out.extend([0; 20]));
+        file.extend(MAGIC);
+        let stored = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(stored.path(), &file).unwrap();
+        let split = Split::whole(stored.path(), None);
+        let context = ReadContext::standalone("test");
+        let opened = RecordReader::open(stored.path(), &split, None, ByteSize(1 << 20), &context);
+        let (mut reader, mut bytes) = (opened.unwrap(), 0);
+        reader.checks = None;
+        let mut last = None;
+        while reader.step().unwrap() {
+            if reader.walked_summary != last {
+                last.clone_from(&reader.walked_summary);
+                bytes += last.iter().map(|(walked, _)| walked.end - walked.start).sum::<u64>();
+            }
+        }
+        (bytes, file.len() as u64)
+    }
+
+    #[test]
+    fn no_part_of_a_summary_is_walked_through_again_however_often_it_is_damaged() {
+        let with_header = |file: &mut Vec<u8>| {
+            channel(file, "a");
+            file.record(op::DATA_END, |out| out.u32(0));
+            channel(file, "b");
+            header(file);
+        };
+        let with_unknown = |file: &mut Vec<u8>| {
+            channel(file, "a");
+            file.record(op::STATISTICS, |out| out.extend([0; 46]));
+            channel(file, "b");
+            (0..6).for_each(|_| file.record(0x90, |_| {}));
+        };
+        for unit in [with_header as fn(&mut Vec<u8>), with_unknown] {
+            let (walked, len) = walked(unit);
+            assert!((1..=len).contains(&walked), "{walked} of {len}");
+        }
+    }
 }

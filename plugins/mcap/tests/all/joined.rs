@@ -223,3 +223,70 @@ fn a_wrong_summary_of_intact_data_is_no_damage() {
     let found = read(&damaged);
     assert!(!found.damage.iter().any(|(.., why)| is_contradiction(why)), "{:?}", found.damage);
 }
+
+/// A file with a summary that has no checksum.
+fn without_crc(mut file: Vec<u8>) -> Vec<u8> {
+    let crc = file.len() - MAGIC.len() - 4;
+    file[crc..crc + 4].fill(0);
+    file
+}
+
+#[test]
+fn damage_in_a_summary_is_another_file_only_if_messages_follow() {
+    let mut lost = channel(1, 0, "/b");
+    lost[0] = 0x91;
+    let messages = |numbers: Range<u64>| {
+        numbers.flat_map(|n| message(1, n as u32, n, b"/b")).collect::<Vec<_>>()
+    };
+    let header_record = &header()[MAGIC.len()..];
+    let data = [header(), lost, messages(0..3)].concat();
+    let damaged = [&channel(1, 0, "/b"), header_record].concat();
+    let found = read(&without_crc(summarized(data.clone(), &damaged)));
+    assert_eq!((found.events.len(), found.damage.len()), (3, 1), "{:?}", found.damage);
+
+    let end = fields().u32(0).record(15);
+    let data = [&data, &end, header_record, &channel(1, 0, "/b"), &messages(3..6)].concat();
+    let found = read(&without_crc(summarized(data, &channel(1, 0, "/b"))));
+    let told = found.damage.iter().filter(|(.., why)| why.contains("another file begins"));
+    assert_eq!((found.events.len(), told.count()), (6, 1), "{:?}", found.damage);
+}
+
+#[test]
+fn a_sound_summary_contradicts_the_data_wherever_its_footer_says_that_it_begins() {
+    let declared = channel(1, 0, "/a");
+    let data = [header(), declared, message(1, 0, 0, b""), message(1, 1, 1, b"")].concat();
+    let end = fields().u32(0).record(15);
+    let private = fields().raw(b"private").record(0x90);
+    let statistics = fields().raw(&[0; 46]).record(11);
+    let other = channel(1, 0, "/b");
+    for (before, summary) in [
+        (end.clone(), other.clone()),
+        ([end, private].concat(), other.clone()),
+        (Vec::new(), [statistics, other].concat()),
+    ] {
+        let data = [&data[..], &before].concat();
+        let footer = fields().u64(data.len() as u64).u64(0).u32(0).record(2);
+        let (footer, _) = footer.split_last_chunk::<4>().unwrap();
+        let crc = crc32fast::hash(&[&summary, footer].concat());
+        for (crc, expected) in [(crc, 1), (crc ^ 1, 0)] {
+            let file = [&data, &summary, footer, &crc.to_le_bytes(), MAGIC].concat();
+            // The last summary of an input is read before it.
+            let found = read(&[file, unchunked("/c", 0..6)].concat());
+            let told = found.damage.iter().filter(|(.., why)| why.contains("1 otherwise"));
+            assert_eq!(told.count(), expected, "{before:?}: {:?}", found.damage);
+        }
+    }
+}
+
+#[test]
+fn a_schema_that_the_data_declare_twice_is_damage_once() {
+    let declared = [schema(1, "t"), channel(1, 1, "/a"), message(1, 0, 0, b"/a")].concat();
+    let again = [schema(1, "u"), message(1, 1, 1, b"/a")].concat();
+    let summary = [schema(1, "u"), channel(1, 1, "/a")].concat();
+    let file = without_crc(summarized([header(), declared, again].concat(), &summary));
+    for is_stream in [false, true] {
+        let (found, _) = read_noted(&file, is_stream);
+        let [(.., why)] = &found.damage[..] else { panic!("{:?}", found.damage) };
+        assert!(why.contains("declared again, differently"), "{why}");
+    }
+}
