@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use sluice_model::{Batch, DynSink, Error, Fold, Map, Source, Stage, StageContext, TimeWindow};
 
@@ -66,6 +67,8 @@ pub(crate) struct MergeNode {
     pub(crate) roots: Vec<BTreeSet<usize>>,
     /// Whether it merges branches of one source, before any stage that delays events.
     pub(crate) is_undelayed: bool,
+    /// When events last came.
+    pub(crate) last_push: Instant,
     /// For each input, the nearest merge before it.
     pub(crate) fed_by: Vec<Option<usize>>,
     pub(crate) segment: Arc<Vec<Branch>>,
@@ -335,8 +338,15 @@ impl<'o> TopologyBuilder<'o> {
         segment: Vec<Branch>,
     ) -> usize {
         let (fed_by, segment) = (vec![None; roots.len()], Arc::new(segment));
-        let is_undelayed = false;
-        self.built.merges.push(MergeNode { node, merge, roots, is_undelayed, fed_by, segment });
+        self.built.merges.push(MergeNode {
+            node,
+            merge,
+            roots,
+            is_undelayed: false,
+            last_push: Instant::now(),
+            fed_by,
+            segment,
+        });
         self.built.merges.len() - 1
     }
 

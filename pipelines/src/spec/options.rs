@@ -167,7 +167,8 @@ impl<'t> Check<'_> {
                 path = path.get(..1).unwrap_or_default();
                 removed = path.first().and_then(|key| check.options.shift_remove(key));
             }
-            let follows = |noted: &Vec<String>| noted.starts_with(path) || path.starts_with(noted);
+            let told = &error.path;
+            let follows = |noted: &Vec<String>| noted.starts_with(told) || told.starts_with(noted);
             if path.is_empty() || !check.noted.iter().any(follows) {
                 self.note_refusal(&check, &error, removed.as_ref());
             }

@@ -43,6 +43,19 @@ fn every_mistake_is_shown_with_its_place() {
 }
 
 #[test]
+fn a_mistake_in_one_table_of_a_list_hides_none_in_another() {
+    let folder = Folder::new();
+    let rename = "[stages.names]\nplugin = \"rename\"\nfrom = \"demo\"\n\
+                  channels = [{ from = \"A\", to = \"B\", xx = 1 }, \"x\"]\n";
+    let ends = "[sources.demo]\nplugin = \"demo\"\n[sinks.out]\nplugin = \"jsonl\"\n\
+                from = \"names\"\npath = \"out.jsonl\"\n";
+    folder.write("list.toml", format!("{rename}{ends}"));
+    let checked = run_sluice(&folder, &["check", "list.toml"]).expect(2);
+    let checked = checked.expect_stderr("list.toml:4:38").expect_stderr("list.toml:4:48");
+    drop(checked.expect_stderr("2 mistakes in list.toml"));
+}
+
+#[test]
 fn every_file_named_is_checked() {
     let folder = Folder::new();
     folder.write("many.toml", MANY);

@@ -9,6 +9,7 @@ use sluice_kit::merge::MergePause;
 use sluice_model::Error;
 
 use super::super::topology::MergeNode;
+use super::sources::SILENCE_TIMEOUT;
 use super::{RunDriver, RunningSource, SourceStep};
 
 /// How long to wait for sources without data before doing something else.
@@ -139,16 +140,21 @@ impl RunDriver<'_> {
 
     /// Why nothing may follow in a merge after a step, or because source `asked` had no data.
     pub(super) fn merge_pause(&self, merge: usize, asked: Option<usize>) -> MergePause {
-        let MergeNode { roots, is_undelayed, .. } = &self.merges[merge];
+        let MergeNode { roots, is_undelayed, last_push, .. } = &self.merges[merge];
         let mut roots = roots.iter().flatten();
-        let open = roots.clone().map(|root| &self.sources[*root]).filter(|root| !root.ended);
-        match open.map(RunningSource::silence).min().flatten() {
-            // Live events have the times at which they arrive.
-            Some(by) if *is_undelayed => {
-                MergePause::Silence(i64::try_from(by.as_nanos()).unwrap_or(i64::MAX))
+        let mut open = roots.clone().map(|root| &self.sources[*root]).filter(|root| !root.ended);
+        // What has arrived may be waiting for other sources and their stages.
+        let is_quiet = open.clone().all(RunningSource::is_quiet);
+        // Live events have the times at which they arrive, also those that others take.
+        let later = last_push.elapsed().checked_sub(SILENCE_TIMEOUT).filter(|_| *is_undelayed);
+        match later.filter(|_| is_quiet) {
+            Some(by) => MergePause::Silence(i64::try_from(by.as_nanos()).unwrap_or(i64::MAX)),
+            None if is_quiet && open.all(|root| root.silence().is_some())
+                || roots.any(|root| Some(*root) == asked) =>
+            {
+                MergePause::Silence(0)
             }
-            None if !roots.any(|root| Some(*root) == asked) => MergePause::StepOver,
-            _ => MergePause::Silence(0),
+            None => MergePause::StepOver,
         }
     }
 }

@@ -18,7 +18,7 @@ use super::super::topology::SourceNode;
 use crate::spec::OnDamage;
 
 /// How long a live source may be silent before merges go on without it.
-const SILENCE_TIMEOUT: Duration = Duration::from_millis(50);
+pub(super) const SILENCE_TIMEOUT: Duration = Duration::from_millis(50);
 
 pub(super) struct RunningSource {
     pub(super) node: usize,
@@ -113,6 +113,11 @@ impl RunningSource {
     pub(super) fn silence(&self) -> Option<Duration> {
         let silence = self.last_data.elapsed().checked_sub(SILENCE_TIMEOUT);
         silence.filter(|_| self.steps.is_live())
+    }
+
+    /// Whether it is live, and all that has arrived has been read.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.steps.is_live() && !self.has_data() && self.steps.in_flight() == 0
     }
 
     /// Each of its inputs.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use sluice_io::tasks::{Job, OrderedTasks, TaskPool};
 use sluice_kit::merge::MergePause;
@@ -72,7 +73,8 @@ impl RunDriver<'_> {
         match self.ports[port] {
             Port::Fold(fold) => self.fold(fold, Some(batch)),
             Port::Merge(merge, input) => {
-                let MergeNode { node, merge: into, .. } = &mut self.merges[merge];
+                let MergeNode { node, merge: into, last_push, .. } = &mut self.merges[merge];
+                *last_push = Instant::now();
                 let late = into.push(input, batch);
                 if late > 0 {
                     self.tally.node(*node).note(MERGED_LATE, late);

@@ -1,7 +1,10 @@
 //! Merges of delayed and undelayed streams.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use sluice_model::options::ByteSize;
@@ -103,6 +106,7 @@ struct LiveSource {
     steps: [&'static [(i64, &'static str)]; 2],
     /// What is still to arrive.
     held: Arc<Mutex<Option<HeldStep>>>,
+    has_gone_on: Arc<AtomicBool>,
 }
 
 /// A step, and where it is to arrive.
@@ -110,13 +114,21 @@ type HeldStep = (Sender<Result<Batch, Error>>, Batch);
 
 impl LiveSource {
     fn new(steps: [&'static [(i64, &'static str)]; 2]) -> Self {
-        Self { steps, held: Arc::default() }
+        Self { steps, held: Arc::default(), has_gone_on: Arc::default() }
     }
 
     /// Sends the second step, and ends.
     fn go_on(&self) {
         let held = self.held.lock().unwrap().take();
+        self.has_gone_on.store(true, Ordering::Relaxed);
         held.into_iter().for_each(|(sender, batch)| sender.send(Ok(batch)).unwrap());
+    }
+
+    /// Sends the second step once more. Whether it has not gone on yet.
+    fn repeat(&self) -> bool {
+        let held = self.held.lock().unwrap();
+        held.iter().for_each(|(sender, batch)| sender.send(Ok(batch.clone())).unwrap());
+        held.is_some() || !self.has_gone_on.load(Ordering::Relaxed)
     }
 }
 
@@ -339,4 +351,63 @@ fn shifted_branches_of_a_live_source_come_out_once_nothing_can_precede_them() {
     let other = LiveSource::new([&[], &[]]);
     let merged = merged_live([live, other], SECOND / 10, "B");
     assert_eq!(merged, ["A 0 10", "B 0 100000000", "A 0 1000000000"]);
+}
+
+/// Lets a live source go on, and ends another one when that has been silent for long.
+struct Slow(LiveSource, LiveSource);
+
+impl Map for Slow {
+    fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
+        self.0.go_on();
+        thread::sleep(Duration::from_millis(300));
+        self.1.go_on();
+        Ok(batch)
+    }
+}
+
+#[test]
+fn a_live_source_is_not_silent_while_others_keep_it_waiting() {
+    let live = LiveSource::new([&[(0, "B"), (10, "A")], &[(20_000_000, "A")]]);
+    let other = LiveSource::new([&[(15, "C")], &[]]);
+    let shifted = Stage::Chain(vec![only(&["B"]), Stage::Map(Box::new(Shift(SECOND / 20)))]);
+    let slow = Stage::Map(Box::new(Slow(live.clone(), other.clone())));
+    let lines = LineSink::default();
+    let nodes = vec![
+        node("live", &[], PluginInstance::Source(Box::new(live)), None),
+        node("other", &[], PluginInstance::Source(Box::new(other)), None),
+        stage("keep", &[0], only(&["A"])),
+        stage("shifted", &[0], shifted),
+        node("out", &[2, 3], PluginInstance::Sink(DynSink::new(lines.clone())), None),
+        stage("slow", &[1], slow),
+        node("rest", &[5], PluginInstance::Sink(DynSink::new(LineSink::default())), None),
+    ];
+    let (lines, _) = ran(Pipeline { nodes, ..Pipeline::default() }, &lines, 2, 64);
+    let merged: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
+    assert_eq!(merged, ["A 0 10", "A 0 20000000", "B 0 50000000"]);
+}
+
+#[test]
+fn shifted_events_come_while_the_source_has_events_for_others() {
+    let live = LiveSource::new([&[(0, "B"), (1, "X")], &[(2, "X")]]);
+    let shifted = Stage::Chain(vec![only(&["B"]), Stage::Map(Box::new(Shift(SECOND / 20)))]);
+    let seen = Stage::Map(Box::new(WhenSeen("B", [live.clone(), LiveSource::new([&[], &[]])])));
+    let lines = LineSink::default();
+    let nodes = vec![
+        node("live", &[], PluginInstance::Source(Box::new(live.clone())), None),
+        stage("keep", &[0], only(&["A"])),
+        stage("shifted", &[0], shifted),
+        stage("all", &[1, 2], seen),
+        node("out", &[3], PluginInstance::Sink(DynSink::new(lines.clone())), None),
+        stage("others", &[0], only(&["X"])),
+        node("rest", &[5], PluginInstance::Sink(DynSink::new(LineSink::default())), None),
+    ];
+    let (lines, _) = thread::scope(|scope| {
+        scope.spawn(|| {
+            while live.repeat() {
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        ran(Pipeline { nodes, ..Pipeline::default() }, &lines, 2, 64)
+    });
+    assert_eq!(lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>(), ["B 0 50000000"]);
 }
