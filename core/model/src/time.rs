@@ -15,8 +15,7 @@ const NANOS: i64 = 1_000_000_000;
 ///
 /// | written | means |
 /// |---|---|
-/// | `2007-11-03T14:00:00Z` (RFC 3339, also with a space for the `T`) | that time |
-/// | `2007-11-03 14:00:00`, `2007-11-03` (midnight) | that time, in UTC |
+/// | `2007-11-03T14:00:00Z` (RFC 3339; a date means midnight UTC) | that time |
 /// | `1194098400`, `1194098400.25` | seconds since 1970; by size also ms, us or ns |
 /// | `1194098400s`, `…ms`, `…us`, `…ns` | the same with a unit |
 /// | `+12.5`, `+12.5s`, `+1m30s` | after the first event |
@@ -38,7 +37,16 @@ impl TimePoint {
         if let Some(nanos) = number(text) {
             return nanos.map(Self::At);
         }
-        let moment = text.parse::<Timestamp>().ok().or_else(|| without_zone(text));
+        let moment = match without_zone(text) {
+            Some(moment) if !text.contains([':', 'T', 't', ' ']) => {
+                moment.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
+            }
+            // It may be a local time, and what is left of one with a zone.
+            Some(moment) => {
+                return Err(format!("`{text}` has no time zone: write {moment}Z for UTC"));
+            }
+            None => text.parse::<Timestamp>().ok(),
+        };
         let moment = moment.ok_or_else(|| {
             format!(
                 "`{text}` is not a time: write 2007-11-03T14:00:00Z, seconds since 1970, or \
@@ -83,12 +91,11 @@ impl TimePoint {
 /// Numbers within this many nanoseconds of 1970 are durations whose `+` is missing.
 const FORGOTTEN_PLUS: u64 = 365 * 86_400 * NANOS.unsigned_abs();
 
-/// Parses a date, with or without a time of day, as UTC.
-fn without_zone(text: &str) -> Option<Timestamp> {
+/// Parses a date, with or without a time of day.
+fn without_zone(text: &str) -> Option<DateTime> {
     // The name of a zone would be ignored.
     let is_plain = text.chars().all(|c| c.is_ascii_digit() || "-:.Tt ".contains(c));
-    let moment = is_plain.then(|| text.parse::<DateTime>().ok())??;
-    Some(moment.to_zoned(TimeZone::UTC).ok()?.timestamp())
+    is_plain.then(|| text.parse().ok())?
 }
 
 /// Parses a number with or without a unit as nanoseconds; `None` if it is not one.
@@ -265,10 +272,6 @@ mod tests {
             "1194098400s",
             "2007-11-03T15:00:00+01:00",
             "2007-11-03 15:00:00+01:00",
-            "2007-11-03 14:00:00",
-            "2007-11-03 14:00:00.000",
-            "2007-11-03T14:00:00",
-            "2007-11-03T14:00",
             "1194098400.0",
         ] {
             assert_eq!(at(text), TimePoint::At(moment), "{text}");
@@ -292,6 +295,10 @@ mod tests {
             "2007-11-03 14:00:00 15:00:00",
         ] {
             assert!(TimePoint::parse(wrong).is_err(), "{wrong}");
+        }
+        for naive in ["2007-11-03 14:00:00", "2007-11-03T14:00:00.000", "2007-11-03T14:00"] {
+            let message = TimePoint::parse(naive).unwrap_err();
+            assert!(message.contains("write 2007-11-03T14:00:00Z for UTC"), "{message}");
         }
     }
 
