@@ -130,13 +130,13 @@ fn the_page_of_one_log_is_a_file_without_a_record() {
     let before = folder.names();
     // Of each log by itself, in a folder that holds the tables of a run.
     run_sluice(&folder, &["convert", "drive.lcm", "--to", "tables/"]).expect(0);
-    for log in ["drive.lcm", "a{stem}.lcm", "b*.lcm"] {
+    for log in ["drive.lcm", "a{stem}.lcm", "./b.c.lcm"] {
         let mut report = sluice(&folder);
         report.current_dir(folder.at("tables")).args(["report", &format!("../{log}")]);
         ProgramOutput::from_output(report.output().unwrap()).expect(0);
         run_sluice(&folder, &["report", log]).expect(0);
         run_sluice(&folder, &["report", log]).expect(1).expect_stderr("--overwrite replaces it");
-        run_sluice(&folder, &["report", log, "--resume"]).expect(0);
+        run_sluice(&folder, &["report", log, "--overwrite"]).expect(0);
     }
     let pages = ["a{stem}.html", "b.c.html", "drive.html"];
     let added: Vec<String> =
@@ -152,6 +152,31 @@ fn the_page_of_one_log_is_a_file_without_a_record() {
     fs::remove_file(folder.at("drive.html")).unwrap();
     run_sluice(&folder, &["report", "drive.lcm", "--shard", "1/1"]).expect(0);
     assert!(folder.at("_shard-1-of-1.json").exists());
+}
+
+#[test]
+fn the_page_of_one_log_is_in_the_record_of_its_folder() {
+    let folder = drive();
+    let drive = folder.read("drive.lcm");
+    folder.write("other.lcm", &drive);
+    run_sluice(&folder, &["report", "drive.lcm", "other.lcm"]).expect(0);
+    folder.write("drive.lcm", [&drive[..], &drive].concat());
+    run_sluice(&folder, &["report", "drive.lcm", "--overwrite"]).expect(0);
+    run_sluice(&folder, &["verify", "."]).expect(0);
+    let resume = ["report", "drive.lcm", "--resume"];
+    run_sluice(&folder, &resume).expect(0).expect_stderr("1 done before");
+    // Without a record, what is resumed begins one, and what matches a glob.
+    for log in ["drive.lcm", "driv*.lcm"] {
+        for name in ["_manifest.json", "drive.html"] {
+            fs::remove_file(folder.at(name)).unwrap();
+        }
+        let log = ["report", log, "--report", "r.json"];
+        let first = if log[1].contains('*') { "--overwrite" } else { "--resume" };
+        run_sluice(&folder, &[&log[..], &[first]].concat()).expect(0);
+        let report: Value = serde_json::from_slice(&folder.read("r.json")).unwrap();
+        assert_eq!(report["units"].as_array().map(Vec::len), Some(1), "{report:#}");
+        run_sluice(&folder, &resume).expect(0).expect_stderr("1 done before");
+    }
 }
 
 #[test]

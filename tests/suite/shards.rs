@@ -147,6 +147,44 @@ fn a_part_with_an_input_that_failed_is_completed_by_resuming() {
     assert_same_files(&expected, &tree(&folder.at("out")));
 }
 
+/// The record of a part, as earlier versions wrote it.
+const EARLIER_RECORD: &str = r#"{
+  "sluice": "0.1.0",
+  "shard": 2,
+  "of": 2,
+  "batch": "8f0c3f2ad1f6a8f09c6e6b2b6f3d9a1f4a9c1f0f0b7b6d1f5e2c3d4e5f6a7b8c",
+  "inputs": 5,
+  "left": ["in/1.lcm", "in/3.lcm"],
+  "units": [],
+  "earlier": []
+}"#;
+
+#[test]
+fn the_record_of_a_part_is_read_by_later_and_earlier_versions() {
+    let folder = folder();
+    let expected = expected(&folder);
+    let name = "out/_shard-2-of-2.json";
+    fs::create_dir(folder.at("out")).unwrap();
+    folder.write(name, EARLIER_RECORD);
+    let left = "shard 2/2 is not complete: 2 inputs are not done, such as in/1.lcm";
+    let text = run_sluice(&folder, &["verify", "out"]).expect(1).text();
+    assert!(text.contains(left), "{text}");
+    merge(&folder).expect(1).expect_stderr(left);
+    // What earlier versions read of the record of a part that is not complete.
+    let whole = folder.read("in/3.lcm");
+    folder.write("in/3.lcm", [b"stray", &whole[..]].concat());
+    shard(&folder, "2/2", &["--overwrite", "--keep-going"]).expect(1);
+    let record: Value = serde_json::from_slice(&folder.read(name)).unwrap();
+    assert_eq!(record["left"], serde_json::json!(["in/3.lcm"]));
+    folder.write("in/3.lcm", &whole);
+    folder.write(name, EARLIER_RECORD);
+    for part in ["1/2", "2/2"] {
+        shard(&folder, part, &["--resume"]).expect(0);
+    }
+    merge(&folder).expect(0);
+    assert_same_files(&expected, &tree(&folder.at("out")));
+}
+
 #[test]
 fn a_part_that_was_interrupted_is_completed_by_resuming() {
     let folder = folder();

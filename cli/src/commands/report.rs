@@ -1,7 +1,10 @@
 //! `report`: generates the pipeline from logs to what shows them, and runs it.
 
+use std::path::Path;
+
+use sluice_io::output::canonical_path;
 use sluice_model::{DefaultRole, Input, PluginKind};
-use sluice_pipeline::batch::{Batch, FailurePolicy};
+use sluice_pipeline::batch::{Batch, BatchRecord, FailurePolicy};
 
 use crate::args::{Assignment, EngineArgs, ReportArgs};
 use crate::commands::generated::{parse_generated, parse_usable, print_pipeline};
@@ -65,15 +68,22 @@ pub(crate) fn run(args: &ReportArgs, shell: &Shell) -> CommandResult {
     Ok(worst)
 }
 
-/// The page that a pipeline for [`PAGES`] writes, if it reads one log. It is the output of a run,
-/// and not of a batch, which would keep a record in the folder.
-fn only_page(text: &str, engine: &EngineArgs, shell: &Shell) -> Option<String> {
+/// The page that a pipeline for [`PAGES`] writes, if it reads the one log that is named. It is the
+/// output of a run, unless its folder has the record of a batch, which then has to have the page.
+fn only_page(text: &str, inputs: &[String], engine: &EngineArgs, shell: &Shell) -> Option<String> {
+    if engine.resume || engine.shard.is_some() {
+        return None;
+    }
     let pipeline = parse_generated("sluice report", text, None, shell).ok()?;
     // What is wrong is reported when the pipeline runs.
     let batch = Batch::new(&pipeline, &shell.registry, engine.failing(false)).ok()?;
-    let [unit] = &*batch.units else { return None };
-    let page = unit.outputs.first().filter(|_| engine.shard.is_none())?;
-    Some(page.to_str()?.replace('{', "{{").replace('}', "}}"))
+    let ([input], [unit]) = (inputs, &*batch.units) else { return None };
+    // A glob stays a batch, however many logs match it.
+    let is_named = canonical_path(Path::new(input)) == canonical_path(&unit.input.path);
+    if !is_named || !matches!(BatchRecord::read(&batch.folder), Ok(None)) {
+        return None;
+    }
+    Some(unit.outputs.first()?.to_str()?.replace('{', "{{").replace('}', "}}"))
 }
 
 /// Refuses what has no name, as standard input, for a page that is named after its log.
@@ -132,7 +142,8 @@ fn pipeline_text(
         ..Recipe::default()
     };
     let text = recipe.text();
-    let page = (to == PAGES && failed.is_empty()).then(|| only_page(&text, &args.engine, shell));
+    let page =
+        (to == PAGES && failed.is_empty()).then(|| only_page(&text, &inputs, &args.engine, shell));
     match page.flatten() {
         Some(page) => Ok((Recipe { output: &page, ..recipe }.text(), failed)),
         None => Ok((text, failed)),

@@ -12,7 +12,7 @@ use sluice_io::output::{OutputFile, Outputs, canonical_path};
 use sluice_io::store::StorePath;
 use sluice_model::{Error, Overwrite};
 use sluice_pipeline::batch::is_batch_record;
-use sluice_pipeline::{Pipeline, PipelineNode};
+use sluice_pipeline::{OnDamage, Pipeline, PipelineNode};
 
 use crate::args::RunningArgs;
 use crate::exit::Failure;
@@ -29,6 +29,8 @@ enum ReportTarget {
     Output(Arc<Outputs>, Box<OutputFile>),
     /// A file that this program has open, such as standard error: it may hold more than the report.
     OpenFile(File),
+    /// An earlier report, in a folder that takes no other file.
+    InPlace(File),
 }
 
 impl ReportFile {
@@ -57,8 +59,10 @@ impl ReportFile {
             ReportTarget::OpenFile(file.map_err(|e| Error::io("open", path, e))?)
         } else {
             let files = Arc::new(Outputs::new(Overwrite::Replace, false, &[]));
-            let file = Box::new(files.create_as_is(path)?);
-            ReportTarget::Output(files, file)
+            match files.create_as_is(path) {
+                Ok(file) => ReportTarget::Output(files, Box::new(file)),
+                Err(error) => ReportTarget::InPlace(open_existing(path).ok_or(error)?),
+            }
         };
         Ok(Self { path: path.to_owned(), to })
     }
@@ -92,13 +96,30 @@ impl ReportTarget {
             Self::OpenFile(mut file) => {
                 file.write_all(text).map_err(|e| Error::io("write", path, e))
             }
+            Self::InPlace(file) => replace_text(file, path, text),
             Self::Output(files, mut file) => {
                 file.write(text)?;
                 file.finish(0)?;
-                files.publish(|_, _| Ok(String::new())).map(drop)
+                let Err(error) = files.publish(|_, _| Ok(String::new())) else { return Ok(()) };
+                // A mount point cannot be replaced, nor in some folders the file of another user.
+                match open_existing(path) {
+                    Some(file) => replace_text(file, path, text),
+                    None => Err(error),
+                }
             }
         }
     }
+}
+
+/// The file of an earlier report, if it can be written to.
+fn open_existing(path: &Path) -> Option<File> {
+    let is_file = path.is_file();
+    is_file.then(|| OpenOptions::new().write(true).open(path).ok()).flatten()
+}
+
+fn replace_text(mut file: File, path: &Path, text: &[u8]) -> Result<(), Error> {
+    let written = file.set_len(0).and_then(|()| file.write_all(text));
+    written.map_err(|e| Error::io("write", path, e))
 }
 
 /// Refuses to overwrite an input or an output with the report, and names that only outputs have.
@@ -121,7 +142,12 @@ fn refuse_overwriting(
     }
     // Different paths may name the same file.
     let place = canonical_path(path);
-    let around = outputs.iter().find(|output| place.starts_with(canonical_path(output)));
+    let quarantines = pipeline.nodes.iter().filter_map(|node| match &node.damage {
+        OnDamage::Quarantine(path) => Some(path),
+        _ => None,
+    });
+    let around =
+        outputs.iter().chain(quarantines).find(|output| place.starts_with(canonical_path(output)));
     match around {
         Some(output) if canonical_path(output) == place => {
             refused("the report would replace an output")

@@ -11,7 +11,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+use sluice_io::escape::path_text;
 use sluice_model::Error;
 
 use super::record::{JournalRecord, UnfinishedUnit};
@@ -166,10 +167,18 @@ pub(super) struct ShardRecord {
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) is_rerun: bool,
     /// Inputs of the shard that are not done.
-    pub(super) left: Vec<UnfinishedUnit>,
+    #[serde(serialize_with = "paths_as_text")]
+    pub(super) left: Vec<PathBuf>,
+    /// The units of these inputs. Records of earlier versions do not have them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) unfinished: Vec<UnfinishedUnit>,
     pub(super) units: Vec<UnitRecord>,
     /// Units of the previous record that belong to another batch or could not be redone.
     pub(super) earlier: Vec<UnitRecord>,
+}
+
+fn paths_as_text<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(paths.iter().map(|path| path_text(path)))
 }
 
 impl ShardRecord {
@@ -177,7 +186,7 @@ impl ShardRecord {
     /// manifest has the units `merged`.
     pub(super) fn new(
         heading: &ShardHeader,
-        (mut done, left): (Vec<UnitRecord>, Vec<UnfinishedUnit>),
+        (mut done, unfinished): (Vec<UnitRecord>, Vec<UnfinishedUnit>),
         earlier: Vec<UnitRecord>,
         merged: &[UnitRecord],
     ) -> Self {
@@ -190,7 +199,8 @@ impl ShardRecord {
             batch: batch.clone(),
             inputs: *inputs,
             is_rerun: heading.is_merged(merged, &done),
-            left,
+            left: unfinished.iter().map(|unit| unit.input.clone()).collect(),
+            unfinished,
             units: done,
             earlier,
         }
@@ -268,7 +278,7 @@ impl ShardFiles {
             let mut since = self.journal.units.iter();
             !since.any(|done| done.outputs == unit.outputs && done.has_appeared(folder))
         };
-        let left = self.record.iter().flat_map(|record| &record.left).filter(is_left);
+        let left = self.record.iter().flat_map(|record| &record.unfinished).filter(is_left);
         left.cloned().chain(self.journal.unfinished(folder)).collect()
     }
 
@@ -373,7 +383,7 @@ pub(super) fn unfinished_shard(part: &ShardFiles) -> Option<String> {
         ));
     }
     let left = &record.as_ref()?.left;
-    let first = left.first()?.input.display();
+    let first = left.first()?.display();
     let count = match left.len() {
         1 => format!("{first} is not done"),
         many => format!("{many} inputs are not done, such as {first}"),

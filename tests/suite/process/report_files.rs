@@ -1,11 +1,12 @@
 //! The file of `--report`: it replaces nothing but an earlier report, and that only when complete.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, OpenOptions, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::kit::{Folder, drive, log, run_sluice, sluice};
+use crate::kit::{Folder, ProgramOutput, drive, log, report_skip, run_sluice, sluice};
 
 fn folder_with_log() -> Folder {
     let folder = Folder::new();
@@ -119,4 +120,54 @@ fn a_report_can_be_written_to_what_is_open() {
     let mut child = sluice(&folder).args(convert).arg("pipe").spawn().unwrap();
     let text = fs::read_to_string(folder.at("pipe")).unwrap();
     assert!(child.wait().unwrap().success() && text.ends_with("}\n"), "{text}");
+}
+
+#[test]
+fn a_report_is_no_file_of_damaged_bytes() {
+    let folder = folder_with_log();
+    for (to, quarantine) in [("out.jsonl", "in.bytes"), ("{stem}.jsonl", "{stem}.bytes")] {
+        let quarantine = format!("quarantine={quarantine}");
+        let keep = ["--source-option", "on_damage=quarantine", "--source-option", &quarantine];
+        let convert = ["convert", "in.lcm", "--to", to, "--report", "in.bytes"];
+        run_sluice(&folder, &[&convert[..], &keep].concat())
+            .expect(2)
+            .expect_stderr("would replace an output");
+        assert_eq!(folder.names(), ["in.lcm"]);
+    }
+}
+
+/// Runs `$0` twice: with a report that is a mount point, and with one in a folder that is not
+/// writable, even for its owner.
+const REPORTS_IN_PLACE: &str = "mount --bind mounted.json mounted.json && chmod 555 closed && \
+    \"$0\" \"$@\" --to a.jsonl --report mounted.json && \
+    setpriv --bounding-set=-dac_override,-dac_read_search \
+    \"$0\" \"$@\" --to b.jsonl --report closed/r.json";
+
+#[test]
+fn a_report_that_cannot_be_replaced_is_written_in_place() {
+    let folder = folder_with_log();
+    fs::create_dir(folder.at("closed")).unwrap();
+    for name in ["mounted.json", "closed/r.json"] {
+        folder.write(name, "earlier ".repeat(10_000));
+    }
+    let works = Command::new("unshare")
+        .args(["-rm", "sh", "-c", "mount --bind in.lcm in.lcm && setpriv --version"])
+        .current_dir(folder.path())
+        .output();
+    if !works.is_ok_and(|output| output.status.success()) {
+        report_skip("this system allows no private mounts (unshare -rm, mount, setpriv)");
+        return;
+    }
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "sh", "-c", REPORTS_IN_PLACE]).current_dir(folder.path());
+    command.arg(sluice(&folder).get_program()).args(["convert", "in.lcm"]);
+    ProgramOutput::from_output(command.output().unwrap()).expect(0);
+    for name in ["mounted.json", "closed/r.json"] {
+        let report: serde_json::Value = serde_json::from_slice(&folder.read(name)).unwrap();
+        assert_eq!(report["exit"], 0, "{name}");
+    }
+    let mut names = crate::batch::tree(&folder.at(".")).into_keys();
+    assert!(!names.any(|name| name.contains("sluice-tmp")));
+    // So that the folder can be removed.
+    fs::set_permissions(folder.at("closed"), Permissions::from_mode(0o755)).unwrap();
 }
