@@ -187,6 +187,16 @@ fn rows_that_no_sink_could_write_are_a_mistake_in_a_pipeline_file() {
             .expect_stderr("rows.toml:19:8")
             .expect_stderr("put the stage `to-protobuf` before the sink");
     }
+    // These write rows unless they are to write payloads.
+    for sink in [
+        "plugin = \"csv\"\npayload = \"hex\"\npath = \"o.csv\"",
+        "plugin = \"jsonl\"\npayload = true\npath = \"o.jsonl\"",
+        "plugin = \"parquet\"\npayload = \"keep\"\nlayout = \"rows\"\npath = \"o.parquet\"",
+    ] {
+        folder.write("rows.toml", format!("{aligned}[sinks.out]\n{sink}\nfrom = \"rows\"\n"));
+        let refused = run_sluice(&folder, &["check", "rows.toml"]).expect(2);
+        refused.expect_stderr("leave out `payload` of this sink, or put the stage `to-protobuf`");
+    }
     out("\"messages\"\n[stages.messages]\nplugin = \"to-protobuf\"\nfrom = \"rows\"");
     run_sluice(&folder, &["run", "rows.toml"]).expect(0);
     // The events of the log have payloads.

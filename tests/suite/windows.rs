@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sluice_kit::contract::gather_splits;
 use sluice_model::{Query, ReadContext, Registry};
 
-use crate::kit::{BEGIN, Folder, LcmEvent, events, log, report_skip, run_sluice};
+use crate::kit::{BEGIN, Folder, LcmEvent, ProgramOutput, events, log, report_skip, run_sluice};
 
 /// A log of more than 16 MiB with an event at each of these seconds.
 fn log_at(seconds: impl Iterator<Item = i64>) -> Vec<LcmEvent> {
@@ -303,4 +303,72 @@ fn a_window_with_events_that_are_not_wanted_is_no_warning() {
     let none = run_sluice(&folder, &none).expect(2);
     none.expect_stderr("the first is at 2007-11-03T14:00:00.000000000Z, the last at")
         .expect_stderr("2007-11-03T14:01:09.000000000Z");
+}
+
+/// Runs a pipeline of these tables, which ends in a sink behind these nodes.
+fn run_tables(folder: &Folder, tables: &[&str], from: &str, more: &[&str]) -> ProgramOutput {
+    let sink = format!("[sinks.out]\nplugin = \"null\"\nfrom = {from}\n");
+    folder.write("p.toml", format!("{}\n{sink}", tables.join("\n")));
+    run_sluice(folder, &[&["run", "p.toml"], more].concat())
+}
+
+const LOG: &str = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"";
+const LATE: &str = "[sources.late]\nplugin = \"lcm-log\"\npath = \"late.lcm\"";
+
+fn window_stage(name: &str, from: &str, bounds: &str) -> String {
+    format!("[stages.{name}]\nplugin = \"filter\"\nfrom = \"{from}\"\n{bounds}")
+}
+
+const NO_EVENT: &str = "no event is in the time window";
+
+#[test]
+fn each_window_is_judged_by_its_own_bounds() {
+    let folder = short_logs();
+    let until = window_stage("one", "log", "end = \"2007-11-03T14:00:03Z\"");
+    let since =
+        |bound: &str| window_stage("cut", "one", &format!("start = \"2007-11-03T14:00:{bound}Z\""));
+    // Each has events, and both together none.
+    let done = run_tables(&folder, &[LOG, &until, &since("05")], "\"cut\"", &["--strict"]);
+    assert!(!done.expect(0).stderr.contains(NO_EVENT));
+    let done = run_tables(&folder, &[LOG, &until, &since("30")], "\"cut\"", &["--strict"]);
+    let done = done.expect(2).expect_stderr(&format!("cut: `start`: {NO_EVENT}; the first is at"));
+    assert!(!done.stderr.contains("one: `end`"));
+}
+
+#[test]
+fn windows_with_the_same_bounds_are_one() {
+    let folder = short_logs();
+    folder.write("late.lcm", log(&log_at(60..70)));
+    let run = |bounds: [&str; 2]| {
+        let cut = window_stage("cut", "log", bounds[0]);
+        let other = window_stage("other", "late", bounds[1]);
+        run_tables(&folder, &[LOG, LATE, &cut, &other], "[\"cut\", \"other\"]", &["--strict"])
+    };
+    let at = "start = \"2007-11-03T14:00:30Z\"";
+    assert!(!run([at, at]).expect(0).stderr.contains(NO_EVENT));
+    run([at, "start = \"2007-11-03T14:00:31Z\""])
+        .expect(2)
+        .expect_stderr(&format!("cut: `start`: {NO_EVENT}"));
+    let none = "start = \"2007-11-04\"";
+    let last = "the first is at 2007-11-03T14:00:00.000000000Z, the last at \
+                2007-11-03T14:01:09.000000000Z";
+    run([none, none])
+        .expect(2)
+        .expect_stderr(&format!("cut: `start`: {NO_EVENT}; {last}"))
+        .expect_stderr(&format!("other: `start`: {NO_EVENT}; {last}"));
+}
+
+#[test]
+fn a_window_without_events_is_found_beside_other_branches_but_not_behind_a_shift_or_limit() {
+    let folder = short_logs();
+    let cut = |from: &str| window_stage("cut", from, "start = \"2007-11-04\"");
+    let both = "[\"cut\", \"log\"]";
+    run_tables(&folder, &[LOG, &cut("log")], both, &["--strict"])
+        .expect(2)
+        .expect_stderr(&format!("cut: `start`: {NO_EVENT}; the first is at"));
+    for stage in ["plugin = \"time\"\nshift = \"1s\"", "plugin = \"limit\"\nevents = 3"] {
+        let before = format!("[stages.before]\nfrom = \"log\"\n{stage}");
+        let done = run_tables(&folder, &[LOG, &before, &cut("before")], "\"cut\"", &["--strict"]);
+        assert!(!done.expect(0).stderr.contains(NO_EVENT), "{stage}");
+    }
 }

@@ -120,7 +120,7 @@ fn sniff_by<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<&'s Pl
         if head.is_empty() && is_empty(input) {
             return Failure::NotALog(format!(
                 "cannot detect the format of {path}: it is empty (0 bytes); name the format with \
-                 --from, to read it as a log without events"
+                 --from: in some formats, that is a log without events"
             ));
         }
         if let Some(why) = shell.registry.iter().find_map(|plugin| (plugin.refusal)(&head)) {

@@ -62,10 +62,14 @@ impl DeclaredFormat<'static> {
 /// Whether a format is that of JPEG, PNG or WebP files: `MJPG`, or `rgb8; jpeg compressed bgr8`.
 fn names_file(format: &str) -> bool {
     let format = format.to_ascii_lowercase();
-    let mut words = format.split(|c: char| !c.is_ascii_alphanumeric());
+    let words: Vec<&str> = format.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let is_file = |word: &&str| ["mjpg", "mjpeg", "jpeg", "jpg", "png", "webp"].contains(word);
+    // JPEG XL, JPEG-LS and others share with JPEG no more than the name.
+    let is_other = |pair: &[&str]| matches!(pair, ["jpeg", "xl" | "ls" | "xr" | "xs" | "2000"]);
     // Depth images of ROS have a header before the file.
     !format.contains("compresseddepth")
-        && words.any(|word| ["mjpg", "mjpeg", "jpeg", "jpg", "png", "webp"].contains(&word))
+        && words.iter().any(is_file)
+        && !words.windows(2).any(is_other)
 }
 
 /// Foxglove's name of an encoding that a log names in its own way.
@@ -170,6 +174,9 @@ mod tests {
             ("rgb8; jpeg compressed bgr8", Compressed),
             ("16UC1; compressedDepth png", Unknown),
             ("H264", Unknown),
+            ("jpeg xl", Unknown),
+            ("JPEG-LS", Unknown),
+            ("jpeg", Compressed),
             ("ImageFormatDigiclopsStereo", Unknown),
             ("\0\0\0\0", Missing),
             ("", Missing),

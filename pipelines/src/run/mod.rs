@@ -57,7 +57,7 @@ use reporting::ReportContext;
 use setup::Setup;
 use stop::Interruption;
 use topology::Topology;
-use windows::WindowedSources;
+use windows::StoredSources;
 
 /// Runs a pipeline.
 ///
@@ -171,7 +171,7 @@ fn run_prepared(
     let notes = initial_notes(&nodes, &reading);
     let topology =
         Topology::build(nodes, &reading.origins, &reading.pushdown, setup.merge_limit())?;
-    let windowed = WindowedSources::from_plan(&topology.sources, &reading);
+    let stored = StoredSources::from_plan(&topology.sources, &reading);
     let mut driver = RunDriver::new(topology, reading, &publisher)?;
     for (node, what) in notes {
         driver.note(node, &reporting.labels[node].0, &what, 0);
@@ -179,12 +179,12 @@ fn run_prepared(
     let driven = driver.drive();
     let mut results = driver.into_results();
     let ended = driven.and_then(|outputs| {
-        let mut report = reporting.report(&results, &windowed)?;
+        let mut report = reporting.report(&results, &stored)?;
         report.refused = may_refuse && report.unmatched().next().is_some();
         match publish_outputs(report, &outputs, &publisher, started) {
             Err(error) if publisher.is_disk_full(&error) => {
                 results.lose_last_piece(&error);
-                reporting.report(&results, &windowed)
+                reporting.report(&results, &stored)
             }
             published => published,
         }

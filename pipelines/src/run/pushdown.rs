@@ -88,7 +88,7 @@ impl PushdownSearch<'_> {
 }
 
 /// The query before a stage, given the query after it; and the queries after each of its parts.
-fn before(stage: &Stage, after: Query, origin: Option<i64>) -> (Query, Vec<Query>) {
+pub(super) fn before(stage: &Stage, after: Query, origin: Option<i64>) -> (Query, Vec<Query>) {
     let parts: Vec<_> = stage.parts().into_iter().zip(stage.origins(origin)).collect();
     let mut queries = Vec::new();
     let query = parts.into_iter().rev().fold(after, |after, (part, origin)| {

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_model::{Error, Input};
+use sluice_model::{Error, Input, TimeWindow};
 
 use super::stop::Interruption;
-use super::windows::WindowedSources;
+use super::windows::{NodeWindow, StoredSources};
 use super::{ReadPlan, RunResults, Setup, SourcePlan};
 use crate::names::NodeNames;
 use crate::report::Report;
@@ -19,17 +19,21 @@ pub(super) struct ReportContext<'r> {
     /// The name and the inputs of each node.
     pub(super) labels: Vec<(String, Vec<usize>)>,
     names: Vec<NodeNames>,
+    windows: Vec<NodeWindow>,
     is_windowed: bool,
     is_live: bool,
 }
 
 impl<'r> ReportContext<'r> {
     pub(super) fn from_plan(nodes: &[PipelineNode], reading: &ReadPlan, setup: &'r Setup) -> Self {
+        let origins = reading.origins.iter().copied();
+        let windows = nodes.iter().zip(origins).map(|(node, at)| NodeWindow::from_node(node, at));
         Self {
             setup,
             inputs: reading.inputs().cloned().collect(),
             labels: nodes.iter().map(|node| (node.name.clone(), node.from.clone())).collect(),
             names: nodes.iter().map(NodeNames::from_node).collect(),
+            windows: windows.collect(),
             is_windowed: reading.is_windowed(),
             is_live: reading.sources.iter().all(SourcePlan::is_live),
         }
@@ -40,10 +44,10 @@ impl<'r> ReportContext<'r> {
     pub(super) fn report(
         &self,
         results: &RunResults,
-        windowed: &WindowedSources,
+        stored: &StoredSources,
     ) -> Result<Report, Error> {
         let Self { setup, inputs, labels, .. } = self;
-        let windows = (self.is_windowed, self.empty_windows(results, windowed));
+        let windows = (self.is_windowed, self.empty_windows(results, stored));
         let names = setup.match_names(&self.names, windows, results);
         let report = Report::from_run(labels, results, inputs, setup.channels())?;
         let mut report = report.with_names(names);
@@ -58,31 +62,50 @@ impl<'r> ReportContext<'r> {
     }
 
     /// The nodes with a time window that no event meets, and the times of the events around it.
+    /// The windows of nodes with the same bounds are one.
     fn empty_windows(
         &self,
         results: &RunResults,
-        windowed: &WindowedSources,
+        stored: &StoredSources,
     ) -> BTreeMap<usize, Vec<i64>> {
-        let is_empty = |node: usize| results.tally.get(node).left.total() == 0;
-        let nodes = self.names.iter().enumerate();
-        let empty = nodes.filter(|(node, names)| names.has_window() && is_empty(*node));
-        let empty = empty.map(|(node, _)| (node, self.sources_of(node)));
-        match results.is_complete && !self.setup.stop.is_requested() {
-            true => windowed.without_events(empty.collect(), results, self.setup),
-            false => BTreeMap::new(),
+        if !results.is_complete || self.setup.stop.is_requested() {
+            return BTreeMap::new();
         }
+        let is_empty = |node: usize| results.tally.get(node).left.total() == 0;
+        let windows = self.names.iter().zip(&self.windows).enumerate();
+        let windows = windows.filter(|(_, (names, _))| names.has_window());
+        let windows: Vec<(usize, &NodeWindow)> =
+            windows.map(|(node, (_, window))| (node, window)).collect();
+        let sources = |(node, window): &(usize, &NodeWindow)| {
+            let same = windows.iter().filter(|(_, other)| other.bounds == window.bounds);
+            let each = same.map(|(node, _)| self.sources_of(*node).filter(|_| is_empty(*node)));
+            let each: Vec<_> = each.collect::<Option<_>>()?;
+            Some((*node, each.concat()))
+        };
+        stored.without_events(windows.iter().filter_map(sources).collect(), results, self.setup)
     }
 
-    /// The sources whose events reach this node.
-    fn sources_of(&self, node: usize) -> BTreeSet<usize> {
+    /// The sources whose events reach a node with a window, and the times of each that are in it;
+    /// `None` if a node between changes times or may drop events before the window does.
+    fn sources_of(&self, node: usize) -> Option<Vec<(usize, TimeWindow)>> {
+        let window = self.windows.get(node)?.inputs;
         let (mut seen, mut waiting) = (BTreeSet::from([node]), vec![node]);
+        let mut sources = Vec::new();
         while let Some(node) = waiting.pop() {
-            let before = self.labels.get(node).map_or(&[][..], |(_, from)| from);
-            waiting.extend(before.iter().copied().filter(|before| seen.insert(*before)));
+            let (_, from) = self.labels.get(node)?;
+            if from.is_empty() {
+                sources.push((node, window));
+            }
+            for before in from {
+                if !self.windows.get(*before)?.keeps_windows {
+                    return None;
+                }
+                if seen.insert(*before) {
+                    waiting.push(*before);
+                }
+            }
         }
-        let is_source =
-            |node: &usize| self.labels.get(*node).is_some_and(|(_, from)| from.is_empty());
-        seen.into_iter().filter(is_source).collect()
+        Some(sources)
     }
 
     /// What is known of a run that has failed.

@@ -1,22 +1,56 @@
 //! Finds time windows that no event meets, and when the first and the last event of their logs are.
 //! Reads again only logs of which nothing came out of a window.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sluice_kit::reading::{ReadAhead, ReadStep};
-use sluice_model::{Batch, ChannelQuery, DamageLog, Error, Query, Source, Split};
+use sluice_model::time::TimePoint;
+use sluice_model::{
+    Batch, ChannelQuery, DamageLog, Error, Query, Source, Split, Stage, TimeWindow,
+};
 
+use super::pushdown::before;
 use super::setup::add_first_time;
 use super::stop::first_read_once;
 use super::topology::SourceNode;
 use super::{ReadPlan, RunResults, Setup};
+use crate::spec::{PipelineNode, PluginInstance};
 
-/// The sources of a run of which only a time window is read, by node.
-pub(super) struct WindowedSources(BTreeMap<usize, WindowedSource>);
+/// The time window of a node.
+#[derive(Default)]
+pub(super) struct NodeWindow {
+    /// Its bounds as written.
+    pub(super) bounds: Vec<(Option<TimePoint>, Option<TimePoint>)>,
+    /// The times of the node's inputs that are in it.
+    pub(super) inputs: TimeWindow,
+    /// Whether windows of later nodes hold for the times of this node's inputs.
+    pub(super) keeps_windows: bool,
+}
 
-/// A source of which only a time window is read.
-struct WindowedSource {
+impl NodeWindow {
+    pub(super) fn from_node(node: &PipelineNode, origin: Option<i64>) -> Self {
+        let PluginInstance::Stage(stage) = &node.instance else {
+            return Self { keeps_windows: true, ..Self::default() };
+        };
+        let bounds = |part: &Stage| match part {
+            Stage::Map(map) => Some((map.query().start, map.query().end)),
+            Stage::Fold(_) | Stage::Chain(_) => None,
+        };
+        let (own, _) = before(stage, Query::default(), origin);
+        // No window of a stage starts later.
+        let later = Query { start: Some(i64::MAX), ..Query::default() };
+        let keeps_windows = before(stage, later, origin).0.start == Some(i64::MAX);
+        let bounds = stage.parts().into_iter().filter_map(bounds).collect();
+        Self { bounds, inputs: own.window(), keeps_windows }
+    }
+}
+
+/// The sources of a run that are not live, by node.
+pub(super) struct StoredSources(BTreeMap<usize, StoredSource>);
+
+/// A source that is not live.
+struct StoredSource {
     name: Arc<str>,
     source: Arc<dyn Source>,
     query: Query,
@@ -32,32 +66,32 @@ struct Surroundings {
     times: Vec<i64>,
 }
 
-impl WindowedSources {
+impl StoredSources {
     pub(super) fn from_plan(sources: &[SourceNode], reading: &ReadPlan) -> Self {
         let pairs = sources.iter().zip(&reading.sources);
-        let pairs = pairs.filter(|(_, plan)| !plan.is_live() && !plan.query.window().is_open());
-        let windowed = pairs.map(|(source, plan)| {
+        let stored = pairs.filter(|(_, plan)| !plan.is_live()).map(|(source, plan)| {
             let SourceNode { node, name, source, .. } = source;
             let is_file = first_read_once(&plan.splits, &plan.inputs).is_none();
             let is_repeatable = plan.has_files() && is_file;
             let (name, source, query) = (Arc::clone(name), Arc::clone(source), plan.query.clone());
-            (*node, WindowedSource { name, source, query, is_repeatable })
+            (*node, StoredSource { name, source, query, is_repeatable })
         });
-        Self(windowed.collect())
+        Self(stored.collect())
     }
 
-    /// Which of these nodes, given with the sources before them, have a time window that no event
-    /// meets, and the times of the first and of the last event, as far as they are known.
+    /// Which of these nodes, given with the sources of their window and the times of each that are
+    /// in it, have a window that no event meets, and the times of the first and of the last event,
+    /// as far as they are known.
     pub(super) fn without_events(
         &self,
-        nodes: Vec<(usize, BTreeSet<usize>)>,
+        nodes: Vec<(usize, Vec<(usize, TimeWindow)>)>,
         results: &RunResults,
         setup: &Setup,
     ) -> BTreeMap<usize, Vec<i64>> {
         let mut known = BTreeMap::new();
-        let mut around = |node: usize| {
-            let find = || self.0.get(&node)?.surroundings(node, results, setup);
-            known.entry(node).or_insert_with(find).clone()
+        let mut around = |(node, window): (usize, TimeWindow)| {
+            let find = || self.0.get(&node)?.surroundings((node, window), results, setup);
+            known.entry((node, window.start, window.end)).or_insert_with(find).clone()
         };
         let mut empty = BTreeMap::new();
         for (node, sources) in nodes {
@@ -72,24 +106,24 @@ impl WindowedSources {
     }
 }
 
-impl WindowedSource {
-    /// What is around the window; `None` if an event is in it, or nobody knows.
+impl StoredSource {
+    /// What is around a window; `None` if an event is in it, or nobody knows.
     fn surroundings(
         &self,
-        node: usize,
+        (node, window): (usize, TimeWindow),
         results: &RunResults,
         setup: &Setup,
     ) -> Option<Surroundings> {
-        let is_of_all_channels = self.query.channels.is_all();
-        let came_out = results.tally.get(node).left.total() > 0;
+        // Nothing was read of a window of which all was to be read.
+        let is_empty = self.query.window() == window
+            && self.query.channels.is_all()
+            && results.tally.get(node).left.total() == 0;
         if !self.is_repeatable {
-            let is_empty = is_of_all_channels && !came_out;
             let has_events = !setup.channels().since(0).is_empty();
             return is_empty.then_some(Surroundings { has_events, times: Vec::new() });
         }
         // What cannot be read is not known.
-        let has_window = came_out || !is_of_all_channels;
-        if has_window && self.first_in_window(setup).ok()?.is_some() {
+        if !is_empty && self.first_in_window(window, setup).ok()?.is_some() {
             return None;
         }
         let first = setup.first_timestamp(&*self.source, &self.name).ok()?;
@@ -99,10 +133,10 @@ impl WindowedSource {
     }
 
     /// The time of an event in the window, on whatever channel.
-    fn first_in_window(&self, setup: &Setup) -> Result<Option<i64>, Error> {
-        let query = Query { channels: ChannelQuery::default(), ..self.query.clone() };
+    fn first_in_window(&self, window: TimeWindow, setup: &Setup) -> Result<Option<i64>, Error> {
+        let TimeWindow { start, end } = window;
+        let query = Query { start, end, channels: ChannelQuery::default() };
         let splits = self.source.splits(setup.split_bytes(), &query)?;
-        let window = query.window();
         self.find(splits, query, setup, move |batch, step| add_first_time(batch, window, step))
     }
 

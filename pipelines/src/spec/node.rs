@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use sluice_io::store::is_address;
 use sluice_io::{FULL_PROGRAM, files};
-use sluice_model::{Plugin, PluginKind, Registry};
+use sluice_model::{DynSink, Plugin, PluginKind, Registry};
 use toml::de::{DeTable, DeValue};
 
 use super::check::{Check, TomlKey, TomlValue};
@@ -96,6 +96,14 @@ impl NodeDraft {
     /// Its plugin instance.
     pub(super) fn instance(&self) -> Option<&PluginInstance> {
         self.instance.as_ref().map(|(part, _)| part)
+    }
+
+    /// The sink that it would be without this option; `None` if the option is not given.
+    pub(super) fn sink_without(&self, option: &str, registry: &Registry) -> Option<DynSink> {
+        let (_, options) = self.instance.as_ref()?;
+        let mut options = options.clone();
+        options.as_object_mut()?.remove(option)?;
+        registry.sink(self.plugin.as_ref()?.name, options).ok()
     }
 
     /// Whether its plugin has an option of that name. An unknown plugin may have any.

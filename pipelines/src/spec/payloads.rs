@@ -27,9 +27,15 @@ impl Check<'_> {
                 "this sink writes payloads, which events of {} do not have",
                 from.join(", ")
             );
-            let help = "write them as a table (`layout = \"rows\"`), CSV, JSON lines or a dataset, or \
-                        put the stage `to-protobuf` before the sink";
-            self.mistake_at(node.path_span(), message, Some(help.to_owned()));
+            let without = node.sink_without("payload", self.registry);
+            let what = match without.is_some_and(|sink| sink.traits().accepts_rows) {
+                true => "leave out `payload` of this sink",
+                false => {
+                    "write them as a table (`layout = \"rows\"`), CSV, JSON lines or a dataset"
+                }
+            };
+            let help = format!("{what}, or put the stage `to-protobuf` before the sink");
+            self.mistake_at(node.path_span(), message, Some(help));
         }
     }
 }

@@ -226,13 +226,10 @@ pub(super) const NO_PAYLOAD: &str = "no payload in this line; write with `payloa
 fn payload(line: &EventLine<'_>, out: &mut Vec<u8>) -> Result<(), String> {
     let start = out.len();
     match (&line.payload, &line.payload_text, line.size) {
-        (Some(base64), None, _) => STANDARD
+        (Some(base64), _, _) => STANDARD
             .decode_vec(&*base64.0, out)
             .map_err(|error| format!("the payload is not base64: {error}"))?,
         (None, Some(text), _) => out.extend_from_slice(text.0.as_bytes()),
-        (Some(_), Some(_), _) => {
-            return Err("expected `payload` or `payload_text`, found both".to_owned());
-        }
         (None, None, Some(0)) => {}
         (None, None, _) => return Err(NO_PAYLOAD.to_owned()),
     }

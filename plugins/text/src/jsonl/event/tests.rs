@@ -119,15 +119,16 @@ fn lines_without_a_payload_are_events_only_if_they_had_none() {
 }
 
 #[test]
-fn a_payload_may_be_text_and_is_one_of_both() {
+fn a_payload_may_be_text_which_is_ignored_beside_base64() {
     let mut line = line();
     line.as_object_mut().unwrap().remove("payload");
     line["payload_text"] = "123456789".into();
     assert!(matches!(read(&line.to_string()).0, LineContent::Event(_)));
     assert_eq!(read(&line.to_string()).1, b"before123456789");
     line["payload"] = "MTIzNDU2Nzg5".into();
-    let both = reason(&line.to_string());
-    assert_eq!(both, "expected `payload` or `payload_text`, found both");
+    line["payload_text"] = "more".into();
+    assert!(matches!(read(&line.to_string()).0, LineContent::Event(_)));
+    assert_eq!(read(&line.to_string()).1, b"before123456789");
 }
 
 #[test]
