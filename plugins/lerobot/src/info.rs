@@ -345,12 +345,13 @@ pub(crate) fn tables(folder: &Path, kind: &str) -> Result<Vec<Input>, Error> {
     if !store::is_address(&folder) && files::path_kind(&folder)?.is_none() {
         return Ok(Vec::new());
     }
+    // Only directly in a folder of the folder.
+    let is_entered = |folder: &Path| folder.iter().count() == 1;
     let choose = |file: &Path| {
-        // Directly in a folder of the folder.
-        let depth = file.strip_prefix(&folder).map_or(0, |below| below.iter().count());
-        if depth == 2 && is_table(file) { FileChoice::Take } else { FileChoice::Skip }
+        let is_below = file.parent() != Some(&folder);
+        if is_below && is_table(file) { FileChoice::Take } else { FileChoice::Skip }
     };
-    files::below(&folder, |_| true, choose)
+    files::below(&folder, is_entered, choose)
 }
 
 /// What is in a folder; nothing if it does not exist.

@@ -1,18 +1,38 @@
 //! Which folders are read as tables, and which files below them. Opens no table.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use sluice_io::files::{self, FileChoice};
 use sluice_model::{Error, Input, SniffResult};
 
-use crate::manifest::{is_empty_output, lists_only_tables};
+use crate::manifest::{MAX_MANIFEST, is_empty_output, lists_only_tables};
 
-/// The names, without extensions, of files that describe tables.
-const SIDE_NAMES: &[&str] = &["changelog", "license", "licence", "notice", "readme"];
+/// The names of files that describe tables, list their checksums, or are left by file managers.
+const SIDE_NAMES: &[&str] = &[
+    "changelog",
+    "citation.cff",
+    "dataset_info.json",
+    "dataset_infos.json",
+    "desktop.ini",
+    "licence",
+    "license",
+    "md5sums",
+    "metadata.json",
+    "notice",
+    "readme",
+    "schema.json",
+    "sha1sums",
+    "sha256sums",
+    "sha512sums",
+    "state.json",
+    "thumbs.db",
+];
 /// The extensions of files that describe tables or how they are loaded, and of their checksums. No
 /// log has them.
-const SIDE_EXTENSIONS: &[&str] = &["crc", "html", "md", "sql", "toml", "txt", "yaml", "yml"];
+const SIDE_EXTENSIONS: &[&str] =
+    &["crc", "html", "md", "md5", "sha1", "sha256", "sha512", "sql", "toml", "txt", "yaml", "yml"];
 
 /// What a file below a folder of tables is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,17 +45,16 @@ pub(crate) enum FolderFile {
 
 impl FolderFile {
     pub(crate) fn from_path(path: &Path) -> Self {
+        let name = path.file_name().unwrap_or_default();
         let extension = path.extension().unwrap_or_default();
         let is_one_of = |text: &OsStr, list: &[&str]| {
             list.iter().any(|listed| text.eq_ignore_ascii_case(listed))
         };
-        if !path.file_name().is_some_and(is_plain) {
+        if !is_plain(name) {
             Self::Side
         } else if extension.eq_ignore_ascii_case("parquet") {
             Self::Table
-        } else if is_one_of(extension, SIDE_EXTENSIONS)
-            || extension.is_empty() && path.file_name().is_some_and(|n| is_one_of(n, SIDE_NAMES))
-        {
+        } else if is_one_of(extension, SIDE_EXTENSIONS) || is_one_of(name, SIDE_NAMES) {
             Self::Side
         } else {
             Self::Other
@@ -51,27 +70,20 @@ pub(crate) fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
     if !files::is_folder(path) {
         return Ok(SniffResult::No);
     }
-    let mut other = None;
-    // The folder looked at last, as a folder may have many other files.
-    let mut listed: Option<(PathBuf, bool)> = None;
-    let tables = files::below(path, is_plain, |file| match FolderFile::from_path(file) {
+    let (mut other, mut manifests) = (None, FolderManifests::new(path));
+    let tables = files::below(path, is_entered, |file| match FolderFile::from_path(file) {
         FolderFile::Table => FileChoice::Take,
         FolderFile::Side => FileChoice::Skip,
+        FolderFile::Other if manifests.is_below_one(file.parent().unwrap_or(path)) => {
+            FileChoice::Skip
+        }
         FolderFile::Other => {
-            let folder = file.parent().unwrap_or(path);
-            let known = listed.take().filter(|(last, _)| last == folder);
-            let (_, is_listed) = listed.insert(
-                known.unwrap_or_else(|| (folder.to_owned(), is_below_manifest(folder, path))),
-            );
-            if *is_listed {
-                return FileChoice::Skip;
-            }
             other = Some(file.to_owned());
             FileChoice::Stop
         }
     })?;
     match other {
-        Some(_) if tables.is_empty() => Ok(SniffResult::No),
+        Some(other) if tables.is_empty() && !is_beside_table(&other, path)? => Ok(SniffResult::No),
         Some(other) => Err(Error::refused(format!(
             "expected a folder of Parquet tables, found other files beside them, such as {}: pass \
              its files, such as {}, or only its tables, such as '{}'",
@@ -84,15 +96,55 @@ pub(crate) fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
     }
 }
 
-/// Whether this folder, or one around it up to `root`, has a manifest of tables.
-fn is_below_manifest(folder: &Path, root: &Path) -> bool {
-    let mut around = folder.ancestors().take_while(|around| around.starts_with(root));
-    around.any(|around| lists_only_tables(around).unwrap_or(false))
+/// Whether a file and a table are directly in a folder, whichever name comes first.
+fn is_beside_table(file: &Path, folder: &Path) -> Result<bool, Error> {
+    if file.parent() != Some(folder) {
+        return Ok(false);
+    }
+    let mut is_table = false;
+    files::below(
+        folder,
+        |_| false,
+        |file| {
+            is_table = FolderFile::from_path(file) == FolderFile::Table;
+            if is_table { FileChoice::Stop } else { FileChoice::Skip }
+        },
+    )?;
+    Ok(is_table)
+}
+
+/// The manifests of the folders in which a search found other files than tables, each read once.
+struct FolderManifests<'f> {
+    root: &'f Path,
+    /// Whether there is a manifest of tables in this folder, or in one around it up to the root.
+    known: HashMap<PathBuf, bool>,
+    /// How many more bytes of manifests may be read.
+    budget: u64,
+}
+
+impl<'f> FolderManifests<'f> {
+    fn new(root: &'f Path) -> Self {
+        Self { root, known: HashMap::new(), budget: MAX_MANIFEST }
+    }
+
+    fn is_below_one(&mut self, folder: &Path) -> bool {
+        let above = folder.ancestors().take_while(|above| above.starts_with(self.root));
+        let unknown: Vec<&Path> =
+            above.take_while(|above| !self.known.contains_key(*above)).collect();
+        // From the root downwards.
+        for folder in unknown.into_iter().rev() {
+            let above = folder.parent().and_then(|above| self.known.get(above));
+            let is_below = above == Some(&true)
+                || lists_only_tables(folder, &mut self.budget).unwrap_or(false);
+            self.known.insert(folder.to_owned(), is_below);
+        }
+        self.known.get(folder) == Some(&true)
+    }
 }
 
 /// Every table below a folder, by path.
 pub(crate) fn tables_below(folder: &Path) -> Result<Vec<Input>, Error> {
-    files::below(folder, is_plain, |file| match FolderFile::from_path(file) {
+    files::below(folder, is_entered, |file| match FolderFile::from_path(file) {
         FolderFile::Table => FileChoice::Take,
         FolderFile::Side | FolderFile::Other => FileChoice::Skip,
     })
@@ -104,6 +156,37 @@ pub(crate) fn is_table_below(folder: &Path, file: &Path) -> bool {
         && FolderFile::from_path(file) == FolderFile::Table
 }
 
-pub(crate) fn is_plain(name: &OsStr) -> bool {
+/// Whether tables are looked for in a folder.
+pub(crate) fn is_entered(folder: &Path) -> bool {
+    folder.file_name().is_some_and(is_plain)
+}
+
+fn is_plain(name: &OsStr) -> bool {
     !name.as_encoded_bytes().starts_with(b".") && !name.as_encoded_bytes().starts_with(b"_")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_manifest_of_a_folder_is_read_once_for_all_folders_below() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("_manifest.json");
+        for (table, is_listed) in [("a.parquet", true), ("a.lcm", false)] {
+            let text = format!(r#"{{ "files": [{{ "path": "{table}" }}] }}"#);
+            fs::write(&path, &text).unwrap();
+            let mut manifests = FolderManifests::new(root.path());
+            for n in 0..9 {
+                let folder = root.path().join(format!("b/{n}/c"));
+                assert_eq!(manifests.is_below_one(&folder), is_listed);
+                assert_eq!(manifests.budget, MAX_MANIFEST - text.len() as u64);
+            }
+            let mut manifests = FolderManifests::new(root.path());
+            manifests.budget = text.len() as u64 - 1;
+            assert!(!manifests.is_below_one(root.path()));
+        }
+    }
 }

@@ -9,11 +9,11 @@ use sluice_io::files::{self, FileChoice, PathKind};
 use sluice_io::output::MANIFEST;
 use sluice_model::{Error, Input, units};
 
-use crate::folder::{FolderFile, is_plain, is_table_below};
+use crate::folder::{FolderFile, is_entered, is_table_below};
 use crate::source::NAME;
 
 /// A longer file is not believed to be a manifest: a million tables take less.
-const MAX_MANIFEST: u64 = 256 << 20;
+pub(crate) const MAX_MANIFEST: u64 = 256 << 20;
 /// How many tables a note names.
 const MOST_NAMES: usize = 3;
 
@@ -44,9 +44,16 @@ type TableLengths = BTreeMap<PathBuf, Option<u64>>;
 
 /// The manifest of a folder; `None` if it has none that can be understood.
 fn read(folder: &Path) -> Result<Option<Manifest>, Error> {
+    read_within(folder, &mut MAX_MANIFEST.clone())
+}
+
+/// Like [`read`], but `None` also if the manifest has more than `budget` bytes, else subtracts them.
+fn read_within(folder: &Path, budget: &mut u64) -> Result<Option<Manifest>, Error> {
     let path = folder.join(MANIFEST);
     // Of what is at an address, nothing is read before its length is known, either.
-    let Some(PathKind::File(..=MAX_MANIFEST)) = files::path_kind(&path)? else { return Ok(None) };
+    let Some(PathKind::File(bytes)) = files::path_kind(&path)? else { return Ok(None) };
+    let Some(left) = budget.checked_sub(bytes) else { return Ok(None) };
+    *budget = left;
     let text = files::read_if_exists(&path)?;
     Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
 }
@@ -60,9 +67,11 @@ pub(crate) fn is_empty_output(folder: &Path) -> Result<bool, Error> {
 }
 
 /// Whether the manifest of a folder says that a run wrote tables there and nothing else, or that a
-/// batch wrote folders of tables there. Tables that a batch wrote may lie beside its inputs.
-pub(crate) fn lists_only_tables(folder: &Path) -> Result<bool, Error> {
-    let Some(Manifest { files, units, .. }) = read(folder)? else { return Ok(false) };
+/// batch wrote folders of tables there. Tables that a batch wrote may lie beside its inputs. `budget`
+/// is the number of bytes that may be read for it, and is reduced by those that were.
+pub(crate) fn lists_only_tables(folder: &Path, budget: &mut u64) -> Result<bool, Error> {
+    let Some(manifest) = read_within(folder, budget)? else { return Ok(false) };
+    let Manifest { files, units, .. } = manifest;
     let of_batch = units.iter().flat_map(|unit| &unit.files);
     let of_batch: Vec<&ListedFile> = of_batch.filter(|file| !file.is_manifest()).collect();
     let is_table = |file: &ListedFile| file.table_below(folder).is_some();
@@ -78,7 +87,7 @@ pub(crate) fn lists_only_tables(folder: &Path) -> Result<bool, Error> {
 /// other files there.
 pub(crate) fn differences(folder: &Path) -> Result<Vec<String>, Error> {
     let mut others = Vec::new();
-    let files = files::below(folder, is_plain, |path| match FolderFile::from_path(path) {
+    let files = files::below(folder, is_entered, |path| match FolderFile::from_path(path) {
         FolderFile::Table => FileChoice::Take,
         FolderFile::Side if is_manifest(path) => FileChoice::Take,
         FolderFile::Side => FileChoice::Skip,

@@ -64,7 +64,7 @@ fn sniff(head: &[u8]) -> SniffResult {
 /// are not decoded.
 fn may_declare_types(path: &Path) -> Result<bool, Error> {
     let tables = match files::is_folder(path) {
-        true => tables_below(path)?.into_iter().map(|input| input.path).collect(),
+        true => paths_of(tables_below(path)?),
         false if files::is_address_or_file(path) => vec![path.to_owned()],
         false => Vec::new(),
     };
@@ -186,7 +186,7 @@ impl Parquet {
     fn table_inputs(&self) -> Result<Vec<TableInput>, Error> {
         let mut pieces = Vec::new();
         for (name, inputs) in self.files_by_name()? {
-            let tables: Vec<PathBuf> = inputs.into_iter().map(|input| input.path).collect();
+            let tables = paths_of(inputs);
             pieces.push(match open_channel_tables(&tables)? {
                 Some(tables) => TableInput::Merged { name, tables },
                 None => TableInput::Separate(tables),
@@ -194,6 +194,10 @@ impl Parquet {
         }
         Ok(pieces)
     }
+}
+
+fn paths_of(inputs: Vec<Input>) -> Vec<PathBuf> {
+    inputs.into_iter().map(|input| input.path).collect()
 }
 
 /// Opens several tables if each holds one channel. `Err` if none of them can be read.
@@ -308,30 +312,32 @@ impl Source for Parquet {
             let context = context.clone();
             return Ok(Box::new(TableReader { table, groups, reader: None, context }));
         }
-        for piece in self.table_inputs()? {
-            match piece {
-                TableInput::Merged { name, tables } if name == split.input => {
-                    self.note_differences(&name, context);
-                    let ChannelTables { opened, damage } = tables;
-                    damage.into_iter().for_each(|whole| context.damage.report(whole));
-                    opened.iter().for_each(|table| table.report_footer(context));
-                    let tables = opened.into_iter().map(Arc::new).collect();
-                    let merge = TableMerge::new(tables, &context.query, context)?;
-                    return Ok(Box::new(MergeReader { merge, context: context.clone() }));
-                }
-                TableInput::Separate(tables) if tables.contains(&split.input) => {
-                    let Err(error) = ParquetTable::open(&split.input) else { break };
-                    let Some(whole) = whole_damage(&split.input, &error) else { return Err(error) };
-                    context.damage.report(whole);
-                    return Ok(Box::new(std::iter::empty()));
-                }
-                _ => {}
-            }
+        let input = &split.input;
+        let changed = || {
+            let input = input.display();
+            Err(Error::refused(format!("the tables changed while they were being read: {input}")))
+        };
+        // Only this input is looked at, as there may be many splits.
+        let is_folder = files::is_folder(input);
+        if !is_folder && !self.path.0.contains(input) {
+            // One of several tables that are read by themselves, and damaged as a whole.
+            let Err(error) = ParquetTable::open(input) else { return changed() };
+            let Some(whole) = whole_damage(input, &error) else { return Err(error) };
+            context.damage.report(whole);
+            return Ok(Box::new(std::iter::empty()));
         }
-        Err(Error::refused(format!(
-            "the tables changed while they were being read: {}",
-            split.input.display()
-        )))
+        let inputs = match is_folder {
+            true => tables_below(input)?,
+            false => files::expand(std::slice::from_ref(input))?,
+        };
+        let Some(tables) = open_channel_tables(&paths_of(inputs))? else { return changed() };
+        self.note_differences(input, context);
+        let ChannelTables { opened, damage } = tables;
+        damage.into_iter().for_each(|whole| context.damage.report(whole));
+        opened.iter().for_each(|table| table.report_footer(context));
+        let tables = opened.into_iter().map(Arc::new).collect();
+        let merge = TableMerge::new(tables, &context.query, context)?;
+        Ok(Box::new(MergeReader { merge, context: context.clone() }))
     }
 }
 

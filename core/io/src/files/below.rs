@@ -1,7 +1,6 @@
 //! The files below a folder. Opens none of them.
 
 use std::collections::{HashSet, VecDeque};
-use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -24,8 +23,8 @@ pub enum FileChoice {
     Stop,
 }
 
-/// The chosen files below a folder or an address, sorted by path. Enters only folders whose names
-/// satisfy `is_entered`.
+/// The chosen files below a folder or an address, sorted by path. Enters only folders whose paths
+/// below it satisfy `is_entered`.
 ///
 /// A folder to which several paths lead is listed once, and a link to a file that is taken by its
 /// own name is not taken. Paths without links come first.
@@ -34,7 +33,7 @@ pub enum FileChoice {
 /// million entries.
 pub fn below(
     folder: &Path,
-    is_entered: fn(&OsStr) -> bool,
+    is_entered: fn(&Path) -> bool,
     choose: impl FnMut(&Path) -> FileChoice,
 ) -> Result<Vec<Input>, Error> {
     below_up_to(MAX_ENTRIES, folder, is_entered, choose)
@@ -43,7 +42,7 @@ pub fn below(
 fn below_up_to(
     most: usize,
     folder: &Path,
-    is_entered: fn(&OsStr) -> bool,
+    is_entered: fn(&Path) -> bool,
     choose: impl FnMut(&Path) -> FileChoice,
 ) -> Result<Vec<Input>, Error> {
     if let Some(place) = StorePath::parse(folder)? {
@@ -83,13 +82,14 @@ fn check_count(entries: usize, most: usize, folder: &Path) -> Result<(), Error> 
 fn choose_objects(
     folder: &Path,
     objects: Vec<Input>,
-    is_entered: fn(&OsStr) -> bool,
+    is_entered: fn(&Path) -> bool,
     mut choose: impl FnMut(&Path) -> FileChoice,
 ) -> Vec<Input> {
     let mut taken = Vec::new();
     for object in objects {
         let below = object.path.strip_prefix(folder).unwrap_or(&object.path);
-        if !below.parent().is_none_or(|folders| folders.iter().all(is_entered)) {
+        let mut folders = below.ancestors().skip(1).filter(|above| *above != Path::new(""));
+        if !folders.all(is_entered) {
             continue;
         }
         match choose(&object.path) {
@@ -104,7 +104,7 @@ fn choose_objects(
 /// A search below a folder of a file system, level by level.
 struct FolderSearch<'f, C> {
     root: &'f Path,
-    is_entered: fn(&OsStr) -> bool,
+    is_entered: fn(&Path) -> bool,
     choose: C,
     most: usize,
     /// How many entries have been looked at.
@@ -173,7 +173,7 @@ impl<C: FnMut(&Path) -> FileChoice> FolderSearch<'_, C> {
     }
 
     fn add_folder(&mut self, path: PathBuf) {
-        if (self.is_entered)(path.file_name().unwrap_or_default()) {
+        if (self.is_entered)(path.strip_prefix(self.root).unwrap_or(&path)) {
             self.folders.push_back(path);
         }
     }
@@ -223,8 +223,8 @@ mod tests {
         folder
     }
 
-    fn is_plain(name: &OsStr) -> bool {
-        !name.as_encoded_bytes().starts_with(b".")
+    fn is_plain(folder: &Path) -> bool {
+        !folder.file_name().unwrap().as_encoded_bytes().starts_with(b".")
     }
 
     /// The paths below a folder or an address, and the lengths.
@@ -267,6 +267,23 @@ mod tests {
         fs::hard_link(folder.path().join("t/z/1"), folder.path().join("t/0")).unwrap();
         let names = all(&folder.path().join("t")).into_iter().map(|(name, _)| name);
         assert_eq!(names.collect::<Vec<_>>(), ["0", "6", "7", "b/3", "c/4", "h/5", "z/1", "z/2"]);
+    }
+
+    #[test]
+    fn folders_that_are_not_entered_hide_no_others() {
+        let folder = folder(&["t/z/1", "x/c/2", "x/c/d/3", "x/4"]);
+        let t = folder.path().join("t");
+        symlink("../x", t.join("a")).unwrap();
+        symlink("../x/c", t.join("c")).unwrap();
+        for file in ["z/1", "a/4", "a/c/2", "c/2", "c/d/3"] {
+            MEMORY.set("depth", &format!("t/{file}"), "12");
+        }
+        for top in [&t, Path::new("mem://depth/t")] {
+            let is_entered = |folder: &Path| folder.iter().count() == 1;
+            let found = below(top, is_entered, |_| FileChoice::Take).unwrap().into_iter();
+            let names = found.map(|input| input.path.strip_prefix(top).unwrap().to_owned());
+            assert_eq!(names.collect::<Vec<_>>(), ["a/4", "c/2", "z/1"].map(PathBuf::from));
+        }
     }
 
     #[test]

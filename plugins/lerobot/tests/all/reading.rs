@@ -63,8 +63,18 @@ fn frames_to_which_links_lead_are_read_once() {
     ] {
         symlink(to, folder.path().join(link)).unwrap();
     }
-    let batches = read(json!(folder.path()), 1, &ReadContext::standalone("d")).unwrap();
-    assert_eq!(batches.iter().map(Batch::len).sum::<usize>(), 9);
+    let frames = || {
+        let batches = read(json!(folder.path()), 1, &ReadContext::standalone("d")).unwrap();
+        batches.iter().map(Batch::len).sum::<usize>()
+    };
+    assert_eq!(frames(), 9);
+    // A link to the folder around another one leads to no file of the dataset.
+    let data = folder.path().join("data");
+    fs::rename(&data, folder.path().join("x")).unwrap();
+    fs::create_dir(&data).unwrap();
+    symlink("../x", data.join("a")).unwrap();
+    symlink("../x/chunk-000", data.join("chunk-000")).unwrap();
+    assert_eq!(frames(), 9);
 }
 
 #[test]

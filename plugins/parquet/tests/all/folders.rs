@@ -44,6 +44,9 @@ fn folders_of_tables_and_what_belongs_to_them_are_tables() {
         &["README.md", "LICENSE", ".git/config", "data/train/0.parquet", "data/test/0.parquet"],
         &["schema.sql", "load.sql", "trips.parquet"],
         &["_delta_log/0.json", "part-0.parquet"],
+        &["README.md", "dataset_infos.json", "data/train.parquet", "data/state.json"],
+        &["p0.parquet", "schema.json", "Thumbs.db", "desktop.ini", "CITATION.cff"],
+        &["SHA256SUMS", "metadata.json", "p0.parquet", "p0.parquet.md5", "p1.sha256"],
         &["log=a/_manifest.json", "log=a/channel=A/x.parquet", "_units.jsonl"],
     ] {
         assert!(sniff(tree(files).path()).unwrap(), "{files:?}");
@@ -61,13 +64,17 @@ fn folders_with_other_files_are_not_tables() {
         &["a/b/x.parquet", "a/b.bin", "c/d.mcap"],
         &["set/data/chunk-000/file-000.parquet", "set/meta/info.json"],
         &["drive.lcm"],
+        &["drive.lcm", "drive.lcm.md5"],
+        &["set/data/chunk-000/file-000.parquet", "set/meta/info.json", "set/meta/tasks.parquet"],
     ] {
         let found = sniff(tree(files).path());
         assert!(!found.unwrap(), "{files:?}");
     }
-    // A table that is found first shows what the folder is, and the error what is wrong with it.
+    // A table that is found first, or directly in the folder, shows what the folder is, and the
+    // error what is wrong with it.
     for (files, other) in [
         (&["a.parquet", "drive.lcm"][..], "drive.lcm"),
+        (&["drive.lcm", "drive.parquet", "x.lcm", "z/a.parquet"], "drive.lcm"),
         (&["year=1/a.parquet", "year=2/a.csv", "year=2/b.csv"], "year=2/a.csv"),
         (&["tables/a.parquet", "tables/channel=A/b.mcap"], "tables/channel=A/b.mcap"),
     ] {

@@ -476,3 +476,22 @@ fn a_damaged_table_beside_tables_of_all_events_loses_only_its_own_events() {
     let error = read(folder.path()).unwrap_err().to_string();
     assert!(error.contains("a.parquet") && error.contains("not a complete"), "{error}");
 }
+
+#[test]
+fn a_damaged_table_is_reported_without_those_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["a", "b"].map(|name| folder.path().join(name).with_extension("parquet"));
+    let (_, bytes) = table(&names[1]);
+    fs::write(&names[0], &bytes[..bytes.len() / 2]).unwrap();
+    for path in [folder.path().to_owned(), folder.path().join("*.parquet")] {
+        fs::write(&names[1], &bytes).unwrap();
+        let source = source(&path);
+        let splits = source.splits(1, &Query::default()).unwrap();
+        let split = splits.iter().find(|split| split.input == names[0]).unwrap();
+        fs::remove_file(&names[1]).unwrap();
+        let context = ReadContext::standalone("test");
+        let mut reader = source.read(split, SplitStart::Search, &context).unwrap();
+        assert!(reader.next_batch().unwrap().is_none());
+        assert_eq!(context.damage.take().len(), 1);
+    }
+}
