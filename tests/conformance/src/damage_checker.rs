@@ -216,7 +216,7 @@ impl<'s> DamageChecker<'s> {
         })?;
         let places = self.unchanged_places(change, read, extents);
         let (range, end) = read.damage.iter().find_map(|range| {
-            let damage = range.offset..range.offset.saturating_add(range.length);
+            let damage = range.bytes();
             let is_unit =
                 places.iter().any(|place| damage.start <= place.start && place.end <= damage.end);
             let ends = places.iter().map(|place| place.end);

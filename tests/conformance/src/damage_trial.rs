@@ -156,12 +156,14 @@ impl DamageTrial<'_, '_> {
                 Err(fault) => return vec![fault],
             };
             let events = checker.prefix(&read);
+            let last = (at as u64).saturating_sub(1);
             cases.learn(json!([
                 sample.place,
                 at,
                 events,
                 read.reports_anything(),
-                read.error.is_some()
+                read.error.is_some(),
+                read.damage.iter().any(|damage| damage.bytes().contains(&last))
             ]));
             let mut faults = read_faults(&read, &self.folder);
             faults.extend(checker.cut_faults(at, &read));
@@ -325,16 +327,17 @@ fn some_events(events: usize) -> Vec<usize> {
 /// The truncation results for this file so far, including those of processes that have died.
 fn learned_cuts(cases: &Cases, sample: &SampleFile<'_>, events: usize) -> CutResults {
     let mut cuts = CutResults::default();
-    cuts.add(sample.bytes.len(), CutResult { events, reported: false, failed: false });
+    let whole = CutResult { events, reported: false, failed: false, ends_damaged: false };
+    cuts.add(sample.bytes.len(), whole);
     for learned in cases.learned() {
         let number = |place: usize| learned.get(place).and_then(Value::as_u64).map(|n| n as usize);
-        let told = learned.get(3).and_then(Value::as_bool);
+        let flag = |place: usize| learned.get(place).and_then(Value::as_bool);
         if let (Some(place), Some(at), Some(events), Some(told)) =
-            (number(0), number(1), number(2), told)
+            (number(0), number(1), number(2), flag(3))
             && place == sample.place
         {
-            let failed = learned.get(4).and_then(Value::as_bool).unwrap_or(false);
-            cuts.add(at, CutResult { events, reported: told, failed });
+            let [failed, ends_damaged] = [4, 5].map(|place| flag(place).unwrap_or(false));
+            cuts.add(at, CutResult { events, reported: told, failed, ends_damaged });
         }
     }
     cuts

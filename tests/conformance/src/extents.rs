@@ -1,7 +1,7 @@
 //! Extents: where each event of a sample lies, inferred from truncating it at many positions. Reads
 //! nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// The result of reading a truncated sample.
@@ -13,6 +13,8 @@ pub(crate) struct CutResult {
     pub(crate) reported: bool,
     /// Whether reading failed, which discards everything.
     pub(crate) failed: bool,
+    /// Whether the last byte before the cut is in reported damage.
+    pub(crate) ends_damaged: bool,
 }
 
 /// Results by truncation position.
@@ -98,7 +100,10 @@ impl CutResults {
         }
         let ends: Option<Vec<(usize, usize)>> =
             (0..events).map(|event| self.around(event)).collect();
-        Some(EventExtents { ends: ends?, header: 0 })
+        let ends = ends?;
+        let is_behind = |(_, end): &(usize, usize)| self.at(*end).is_some_and(|c| c.ends_damaged);
+        let behind = ends.iter().copied().filter(is_behind).collect();
+        Some(EventExtents { ends, behind, header: 0 })
     }
 }
 
@@ -107,6 +112,8 @@ impl CutResults {
 pub(crate) struct EventExtents {
     /// For each event, a position where it is incomplete and one where it is complete.
     ends: Vec<(usize, usize)>,
+    /// Those of `ends` that lie behind the event: what follows it has to confirm it.
+    behind: BTreeSet<(usize, usize)>,
     /// The number of leading bytes that all events may depend on.
     header: usize,
 }
@@ -162,7 +169,8 @@ impl EventExtents {
 
     /// The end of an event, if it is known to the byte.
     pub(crate) fn exact_end(&self, event: usize) -> Option<usize> {
-        self.ends.get(event).filter(|(short, end)| short + 1 == *end).map(|(_, end)| *end)
+        let ends = self.ends.get(event).filter(|ends| !self.behind.contains(ends));
+        ends.filter(|(short, end)| short + 1 == *end).map(|(_, end)| *end)
     }
 
     /// The minimum length of an event.
@@ -224,7 +232,7 @@ mod tests {
         for at in 0..=len {
             let events = ends.iter().filter(|end| **end <= at).count();
             let told = !(at == 0 || ends.contains(&at) || silent.contains(&at));
-            cuts.add(at, CutResult { events, reported: told, failed: false });
+            cuts.add(at, CutResult { events, reported: told, failed: false, ends_damaged: false });
         }
         cuts
     }
@@ -236,6 +244,16 @@ mod tests {
         assert_eq!((extents.least(0), extents.least(1), extents.least(2)), (0, 15, 5));
         assert_eq!((extents.touched(&(12..13)), extents.touched(&(24..26))), (1, 2));
         assert_eq!((extents.touched(&(3..4)), extents.touched(&(20..20))), (3, 1));
+    }
+
+    #[test]
+    fn the_end_of_an_event_that_what_follows_has_to_confirm_is_not_known() {
+        let mut cuts = cuts(&[10, 25, 30], &[]);
+        let confirmed = CutResult { events: 1, reported: true, failed: false, ends_damaged: true };
+        cuts.add(10, confirmed);
+        let extents = cuts.extents(3, 30).unwrap();
+        assert_eq!([0, 1, 2].map(|event| extents.exact_end(event)), [None, Some(25), Some(30)]);
+        assert_eq!(extents.exact_places().collect::<Vec<_>>(), [(2, 25..30)]);
     }
 
     #[test]
@@ -251,8 +269,8 @@ mod tests {
     fn a_cut_that_gives_less_than_one_before_it_is_noticed() {
         let mut cuts = cuts(&[10, 30, 50], &[]);
         assert_eq!(cuts.lossy(0), None);
-        cuts.add(35, CutResult { events: 1, reported: true, failed: false });
-        cuts.add(40, CutResult { events: 2, reported: true, failed: true });
+        cuts.add(35, CutResult { events: 1, reported: true, failed: false, ends_damaged: false });
+        cuts.add(40, CutResult { events: 2, reported: true, failed: true, ends_damaged: false });
         assert_eq!((cuts.lossy(0), cuts.lossy(36)), (Some((35, 1, 1)), Some((40, 2, 0))));
     }
 

@@ -1,6 +1,8 @@
 //! Reads a source like the engine, but with bounds: a source that yields more than its input could
 //! hold is stopped. Checks nothing else.
 
+use std::ops::Range;
+
 use sluice_kit::contract::PlainEvent;
 use sluice_model::{
     BlockPool, Damage, Error, Query, ReadContext, Reader, Seam, Source, Split, SplitStart,
@@ -41,6 +43,13 @@ pub(crate) struct DamageRange {
     pub(crate) offset: u64,
     pub(crate) length: u64,
     pub(crate) reason: String,
+}
+
+impl DamageRange {
+    /// The bytes that are reported.
+    pub(crate) fn bytes(&self) -> Range<u64> {
+        self.offset..self.offset.saturating_add(self.length)
+    }
 }
 
 /// The result of reading.

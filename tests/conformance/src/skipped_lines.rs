@@ -61,7 +61,7 @@ mod tests {
         let mut cuts = CutResults::default();
         for at in 0..=LOG.len() {
             let events = [7, 16, 20].iter().filter(|end| **end <= at).count();
-            cuts.add(at, CutResult { events, reported: false, failed: false });
+            cuts.add(at, CutResult { events, reported: false, failed: false, ends_damaged: false });
         }
         SkippedLines::between(LOG, &cuts.extents(3, LOG.len()).unwrap())
     }

@@ -316,7 +316,9 @@ impl OutputFile {
     }
 
     /// Completes the file, which is published with the others. `rows` is its row count in the
-    /// report.
+    /// report and the manifest: the number of its events if a source reads these back from it,
+    /// however they are stored. Otherwise that of what it consists of, such as points, which is 0
+    /// without events.
     ///
     /// A compressed file that grows is completed with the frames before one that could not be
     /// written, if there are any, and this is `Err`.
@@ -326,7 +328,7 @@ impl OutputFile {
     }
 
     /// Completes a file of [`Outputs::create_below`], to be published as `target`, in or below the
-    /// same folder.
+    /// same folder. `rows` is as for [`finish`](Self::finish).
     pub fn finish_as(self, target: &Path, rows: u64) -> Result<(), Error> {
         let target = &self.outputs.actual_path(target);
         let at = self.outputs.place_of(target)?;

@@ -89,7 +89,7 @@ impl Outputs {
 
 impl OutputFiles {
     /// Writes a file that is published as `name`, a path below the folder. `rows` is its row count
-    /// in the report.
+    /// in the report, as for [`OutputFile::finish`](super::OutputFile::finish).
     ///
     /// `Err` if the name exists already, or is not a plain path below the folder.
     pub fn write(&mut self, name: &str, bytes: &[u8], rows: u64) -> Result<(), Error> {

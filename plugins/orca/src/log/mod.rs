@@ -259,7 +259,7 @@ impl OrcaLog {
                 }
                 continue;
             };
-            if let Ok(Some(ParsedLine { data, .. })) = line.data() {
+            if let Ok(Some(ParsedLine { data, .. })) = line.data(self.subfiles.len()) {
                 summary.add(&data);
             }
         }

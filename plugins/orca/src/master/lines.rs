@@ -31,9 +31,9 @@ pub(crate) struct MasterLine<'l> {
 }
 
 impl MasterLine<'_> {
-    /// Parses the line as a data line; `None` if it is blank or a comment. `Err` is the reason it
-    /// is invalid.
-    pub(crate) fn data(&self) -> Result<Option<ParsedLine>, String> {
+    /// Parses the line as a data line of a log with this number of subfiles; `None` if it is blank
+    /// or a comment. `Err` is the reason it is invalid.
+    pub(crate) fn data(&self, subfiles: usize) -> Result<Option<ParsedLine>, String> {
         let too_long = || format!("a line is longer than {LONGEST_LINE} bytes");
         let text = self.text.ok_or_else(too_long)?;
         let (data, rest) = match DataLine::parse_prefix(text) {
@@ -45,7 +45,7 @@ impl MasterLine<'_> {
         if rest.is_empty() && self.is_unterminated {
             return Err("the last line has no line break: its index may be cut off".to_owned());
         }
-        let damage = find_damage(rest).map(|(at, reason)| {
+        let damage = find_damage(rest, &data, subfiles).map(|(at, reason)| {
             let at = (text.len() - rest.len() + at) as u64;
             LineDamage { range: (self.offset + at, self.len - at), reason }
         });
@@ -63,24 +63,32 @@ pub(super) fn has_zero_byte(text: &[u8]) -> bool {
     memchr::memchr(0, text).is_some()
 }
 
-/// Where in the columns after the fourth damage begins, and why: at zero bytes, or at another data
-/// line that is not in a comment.
-fn find_damage(rest: &[u8]) -> Option<(usize, &'static str)> {
+/// The maximum distance in nanoseconds between the times of a data line and of one that has lost
+/// the line break before it. Other numbers are extra columns.
+const NEAR: u128 = 3_600_000_000_000;
+
+/// Where in the columns after the fourth of a data line damage begins, and why: at zero bytes, or
+/// at another data line that is not in a comment.
+fn find_damage(rest: &[u8], data: &DataLine, subfiles: usize) -> Option<(usize, &'static str)> {
     let zero = memchr::memchr(0, rest).map(|at| (at, ZERO_BYTES));
-    let line = find_line(rest).map(|at| (at, "the line break before a data line is missing"));
+    let is_next = |next: &DataLine| {
+        next.subfile < subfiles as u64 && next.time.abs_diff(data.time) <= NEAR && next.index >= 0
+    };
+    let line = find_line(rest, is_next);
+    let line = line.map(|at| (at, "the line break before a data line is missing"));
     [zero, line].into_iter().flatten().min()
 }
 
-/// The offset of the first data line in a text, unless a comment is before it.
-fn find_line(text: &[u8]) -> Option<usize> {
+/// The offset of the first such data line in a text, unless a comment is before it.
+fn find_line(text: &[u8], is_next: impl Fn(&DataLine) -> bool) -> Option<usize> {
     let mut rest = text;
     loop {
         let begin = rest.iter().position(|byte| !is_blank(*byte))?;
         rest = rest.get(begin..)?;
         match DataLine::parse_prefix(rest) {
             Ok(None) => return None,
-            Ok(Some(_)) => return Some(text.len() - rest.len()),
-            Err(_) => next_word(&mut rest)?,
+            Ok(Some((data, _))) if is_next(&data) => return Some(text.len() - rest.len()),
+            Ok(Some(_)) | Err(_) => next_word(&mut rest)?,
         };
     }
 }

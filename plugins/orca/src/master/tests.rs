@@ -15,6 +15,9 @@ use super::*;
 use crate::display::display_name;
 use crate::subfile::RecordPrefix;
 
+/// The number of subfiles of the logs whose lines are read.
+const SUBFILES: usize = 4;
+
 fn file(text: &[u8]) -> LogFile {
     let stream = Box::new(std::io::Cursor::new(text.to_owned()));
     LogFile::stream(Path::new("x"), stream).unwrap()
@@ -138,7 +141,7 @@ fn lines_without_a_valid_time_or_index_are_malformed() {
 
 #[test]
 fn a_last_index_that_may_be_cut_off_is_malformed() {
-    let last = |text: &[u8]| lines(text).next().unwrap().unwrap().data();
+    let last = |text: &[u8]| lines(text).next().unwrap().unwrap().data(SUBFILES);
     for whole in
         [&b"1 2 3 10\n"[..], b"1 2 3 10\r\n", b"1 2 3 10 ", b"1 2 3 10 more", b"# 1 2 3 10"]
     {
@@ -150,7 +153,7 @@ fn a_last_index_that_may_be_cut_off_is_malformed() {
 #[test]
 fn a_line_without_a_line_break_before_it_is_reported_where_it_starts() {
     let swallowed = |text: &[u8]| {
-        let damage = lines(text).next().unwrap().unwrap().data().unwrap().unwrap().damage;
+        let damage = lines(text).next().unwrap().unwrap().data(SUBFILES).unwrap().unwrap().damage;
         damage.map(|damage| damage.range)
     };
     for blank in [b' ', b'\t', 0x0b, 0x0c, b'\r'] {
@@ -161,8 +164,14 @@ fn a_line_without_a_line_break_before_it_is_reported_where_it_starts() {
         assert_eq!(swallowed(format!("1 2 3 4{rest}\n").as_bytes()), None, "{rest}");
     }
     assert_eq!(swallowed(b"1 2 3 4 more and 1 2 3 5\n"), Some((17, 8)));
+    // Numbers with a distant time, or of a subfile that does not exist, are extra columns.
+    for extra in ["more and 1 2 4 5", "0.5 3602 3 3 5", "-3600 1 3 5", "1 2 3 -5"] {
+        assert_eq!(swallowed(format!("1 2 3 4 {extra}\n").as_bytes()), None, "{extra}");
+    }
+    let text = "1154412007 22 0 1 0.5 12 3 3 4 1154412007 23 3 5\n";
+    assert_eq!(swallowed(text.as_bytes()), Some((31, 18)));
     let says_more = |text: &[u8]| {
-        lines(text).next().unwrap().unwrap().data().unwrap().unwrap().has_extra_columns
+        lines(text).next().unwrap().unwrap().data(SUBFILES).unwrap().unwrap().has_extra_columns
     };
     assert!(says_more(b"1 2 3 4 5 6 7\n") && !says_more(b"1 2 3 4 # 5\n"));
     assert!(!says_more(b"1 2 3 4 \n"));
@@ -170,7 +179,7 @@ fn a_line_without_a_line_break_before_it_is_reported_where_it_starts() {
 
 #[test]
 fn zero_bytes_are_damage_from_there_to_the_end_of_the_line() {
-    let parsed = |text: &[u8]| lines(text).next().unwrap().unwrap().data();
+    let parsed = |text: &[u8]| lines(text).next().unwrap().unwrap().data(SUBFILES);
     // Of the line behind them, the start may be missing.
     for (text, from) in [
         (&b"1 2 3 4 \0\0\0 1 2 3 6\n"[..], 8),
@@ -212,7 +221,7 @@ fn an_overlong_line_is_skipped_as_a_whole() {
     let mut lines = lines(&long);
     let first = lines.next().unwrap().unwrap();
     assert_eq!((first.len, first.text), (LONGEST_LINE as u64 + 11, None));
-    assert!(first.data().unwrap_err().contains("longer than 65536"));
+    assert!(first.data(SUBFILES).unwrap_err().contains("longer than 65536"));
     assert_eq!(lines.next().unwrap().unwrap().text, Some(&b"1 2 3 4"[..]));
     assert_eq!(lines.next().unwrap(), None);
 }
@@ -289,7 +298,7 @@ proptest! {
         while let Some((data, at)) = plain.next_plain() {
             let line = general.next().unwrap().unwrap();
             let parsed = ParsedLine { data, damage: None, has_extra_columns: false };
-            prop_assert_eq!((at, line.data()), ((line.offset, line.len), Ok(Some(parsed))));
+            prop_assert_eq!((at, line.data(SUBFILES)), ((line.offset, line.len), Ok(Some(parsed))));
             prop_assert_eq!(plain.position(), general.position());
         }
     }

@@ -249,14 +249,15 @@ impl OrcaReader {
             return Ok(true);
         };
         let at = (line.offset, line.len);
-        let ParsedLine { data, damage, has_extra_columns } = match line.data() {
-            Err(reason) => {
-                out.push(LocatedEvent::Damage(self.damage(at, reason)));
-                return Ok(true);
-            }
-            Ok(None) => return Ok(true),
-            Ok(Some(parsed)) => parsed,
-        };
+        let ParsedLine { data, damage, has_extra_columns } =
+            match line.data(self.log.subfiles.len()) {
+                Err(reason) => {
+                    out.push(LocatedEvent::Damage(self.damage(at, reason)));
+                    return Ok(true);
+                }
+                Ok(None) => return Ok(true),
+                Ok(Some(parsed)) => parsed,
+            };
         if has_extra_columns && !std::mem::replace(&mut self.noted_extra_columns, true) {
             let what =
                 "lines of the master have extra columns; columns after the fourth are ignored";

@@ -5,11 +5,12 @@
 //! wide as the recording machine's words, and some loggers wrote no id, so the prefix is detected
 //! from the file: it is the one behind which the first object names its class, or else the one that
 //! leads exactly to the end of the file. If none does because of damage, the ones that do so behind
-//! the damage are preferred. Among several it is the one that finds the most records whose last
-//! byte is 0, as that of every object is, then the one with the smallest length of a record that is
-//! cut off, and the first in [`RecordPrefix::ALL`] among equals. A length of 0 is no record, except
-//! between whole objects: four zeros follow a length that is four bytes too short, as objects of
-//! classes end with five. A subfile of text consists of lines.
+//! the damage are preferred, unless they are in a record that is cut off. Among several it is the
+//! one that finds the most records whose last byte is 0, as that of every object is, then the one
+//! with the smallest length of a record that is cut off, and the first in [`RecordPrefix::ALL`]
+//! among equals. A length of 0 is no record, except between whole objects: four zeros follow a
+//! length that is four bytes too short, as objects of classes end with five. A subfile of text
+//! consists of lines.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -29,7 +30,7 @@ pub(crate) use walk::{ALIGNMENT, LONGEST_RECORD};
 
 use crate::object::{CLASS_NAME_END, class_name};
 use framing::LONGEST_PREFIX;
-use tail::{TAIL_LEN, leads_to_end};
+use tail::{TAIL_LEN, leading_bytes};
 use walk::{ReadAtFn, ReadWindow, WalkStep};
 
 /// The positions of the records of a subfile.
@@ -61,6 +62,15 @@ struct FramingScore {
     closed: u64,
     /// The length of the record that is cut off.
     next: Reverse<u64>,
+}
+
+impl FramingScore {
+    /// Whether several records up to `end` show that the file is cut off in the next one, which is
+    /// not longer than they are together. What leads to the end of the file from `leading` on is
+    /// then in that record: small numbers do so by chance.
+    fn is_cut_off(&self, end: u64, leading: u64) -> bool {
+        self.closed > 1 && self.next.0 <= end && end <= leading
+    }
 }
 
 /// As many records whose last byte is 0 show a framing, even if it does not lead to the end of the
@@ -108,9 +118,12 @@ impl RecordIndex {
             let mut tail = vec![0; len.min(TAIL_LEN) as usize];
             let tail_len = read(len.saturating_sub(TAIL_LEN), &mut tail)?;
             tail.truncate(tail_len);
-            let leads = |prefix: &RecordPrefix| leads_to_end(*prefix, hints.byte_order, &tail);
-            if prefixes.iter().any(leads) {
-                prefixes.retain(leads);
+            let leading = |prefix: RecordPrefix| leading_bytes(prefix, hints.byte_order, &tail);
+            let leads = prefixes.iter().filter_map(|prefix| Some((*prefix, leading(*prefix)?)));
+            let (leads, lengths): (Vec<_>, Vec<_>) = leads.unzip();
+            let longest = lengths.into_iter().max();
+            if longest.is_some_and(|longest| !found.0.is_cut_off(found.2.end, len - longest)) {
+                prefixes = leads;
                 found = Self::walk_all(&prefixes, hints, len, &mut *read, max_offsets)?;
             }
         }

@@ -8,12 +8,14 @@ pub(super) const TAIL_LEN: u64 = 64 << 10;
 /// prefix.
 const MANY_LEADING: u8 = 4;
 
-/// Whether records with this prefix lead to the end of these bytes.
-pub(super) fn leads_to_end(prefix: RecordPrefix, order: ByteOrder, tail: &[u8]) -> bool {
+/// The number of bytes at the end of these that records with this prefix take up, if as many as
+/// [`MANY_LEADING`] lead there.
+pub(super) fn leading_bytes(prefix: RecordPrefix, order: ByteOrder, tail: &[u8]) -> Option<u64> {
     // For each offset, the number of records from there to the end, and one more; 0 if they do not
     // lead there.
     let mut counts = vec![0_u8; tail.len()];
     counts.push(1);
+    let mut first = None;
     for at in (0..tail.len()).rev() {
         let rest = tail.get(at..).unwrap_or_default();
         let record = prefix.parse(1, rest, order).filter(|(_, len)| *len > 0);
@@ -21,12 +23,12 @@ pub(super) fn leads_to_end(prefix: RecordPrefix, order: ByteOrder, tail: &[u8]) 
         let end = len.and_then(|len| len.checked_add(at + prefix.len(1)));
         let Some(end) = end.filter(|end| tail.get(end - 1) == Some(&0)) else { continue };
         let behind = counts.get(end).copied().unwrap_or(0);
-        if behind == MANY_LEADING {
-            return true;
+        if behind >= MANY_LEADING {
+            first = Some(at);
         }
         if let Some(count) = counts.get_mut(at).filter(|_| behind > 0) {
-            *count = behind + 1;
+            *count = behind.saturating_add(1);
         }
     }
-    false
+    first.map(|at| (tail.len() - at) as u64)
 }

@@ -216,6 +216,34 @@ fn damage_behind_the_first_record_does_not_hide_the_form() {
 }
 
 #[test]
+fn numbers_that_look_like_lengths_in_a_cut_record_do_not_hide_the_form() {
+    let numbers: Vec<u8> = (0..10).flat_map(|_| 4_u32.to_le_bytes()).chain([0]).collect();
+    let prefixes = RecordPrefix::ALL.into_iter().filter(|prefix| !prefix.first_lacks_id);
+    for (prefix, count) in prefixes.flat_map(|prefix| [3, 5, 10].map(|count| (prefix, count))) {
+        let mut bytes = framed(prefix, &vec![numbers.clone(); count]);
+        bytes.truncate(bytes.len() - 9);
+        for index in [index(&bytes), index_with(&bytes, FramingHints::default(), 1 << 20)] {
+            assert_eq!(all(&index, &bytes), vec![numbers.clone(); count - 1], "{prefix:?} {count}");
+            assert!(index.damage.is_some_and(|(_, why)| why.contains("cut off")), "{prefix:?}");
+        }
+    }
+}
+
+#[test]
+fn small_numbers_behind_damage_do_not_show_a_form() {
+    let numbers = |n: u32| (0..100).map(move |at| (at * 7 + n * 3) % 9 * (at % 3));
+    let record = |n| numbers(n).flat_map(u32::to_le_bytes).chain([0]).collect();
+    let records: Vec<Vec<u8>> = (0..300).map(record).collect();
+    for prefix in RecordPrefix::ALL.into_iter().filter(|prefix| !prefix.first_lacks_id) {
+        let mut bytes = framed(prefix, &records);
+        let second = prefix.len(0) + records[0].len();
+        bytes[second..=second + prefix.len(1)].fill(1);
+        let index = index_with(&bytes, FramingHints::default(), 1 << 20);
+        assert_eq!(all(&index, &bytes).first(), records.first(), "{prefix:?}");
+    }
+}
+
+#[test]
 fn one_record_before_damage_whose_length_may_have_four_bytes_or_eight_is_noted() {
     let prefix = RecordPrefix { id: true, wide: true, first_lacks_id: false };
     let mut bytes = framed(prefix, &[load(0), load(1)]);

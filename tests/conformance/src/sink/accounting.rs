@@ -56,9 +56,9 @@ impl SinkBench<'_> {
         }
     }
 
-    /// Checks that the row counts of its files, which the manifest shows, are those of its events. A
-    /// row may be something else, such as a point; but without events there is none, and what a
-    /// source reads back from a single file are its rows.
+    /// Checks the row counts of its files, which the manifest shows, as
+    /// [`finish`](sluice_io::output::OutputFile::finish) defines them: the number of events in a
+    /// single file from which a source reads these back, and 0 in any file without events.
     pub(super) fn counts_rows(&self, report: &Report, found: &mut FindingSet) {
         let kind = "the row count that is passed to `finish` of a file is wrong";
         let mut add = |case: &str, due: u64, file: &PublishedFile| {

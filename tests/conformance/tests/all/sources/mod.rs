@@ -30,6 +30,14 @@ fn other_seeds_find_nothing_in_a_sound_source() {
     for_seed(2);
 }
 
+#[test]
+fn a_sound_source_whose_events_need_a_next_one_has_no_findings() {
+    let log = [&file(8)[..], toy::END].concat();
+    for seed in 1..=3 {
+        source("needs-next").sample("a.toy", log.clone()).seed(seed).check();
+    }
+}
+
 fn for_seed(seed: u64) {
     trial("toy").seed(seed).check();
 }

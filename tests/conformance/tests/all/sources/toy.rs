@@ -18,6 +18,8 @@ use sluice_model::{
 
 const MAGIC: &[u8] = b"TOY1";
 const HEAD: usize = 12;
+/// The last bytes of a file whose frames need a next one.
+pub(crate) const END: &[u8] = b"TOY1 the end";
 
 /// A valid file of `count` frames.
 pub(crate) fn file(count: u32) -> Vec<u8> {
@@ -61,6 +63,9 @@ pub(crate) mod defect {
     pub(crate) const LOSES_FIRST: u8 = 24;
     pub(crate) const LOSES_LAST: u8 = 25;
     pub(crate) const TELLS_DAMAGE_TOO_EARLY: u8 = 26;
+    /// None either: a frame is valid if another one or [`END`](super::END) follows, but not at the
+    /// end of the file.
+    pub(crate) const NONE_BUT_NEEDS_NEXT: u8 = 27;
 }
 
 /// Reads files of frames.
@@ -138,6 +143,7 @@ toys! {
     "loses-first": ToyLogSource<{ defect::LOSES_FIRST }>;
     "loses-last": ToyLogSource<{ defect::LOSES_LAST }>;
     "tells-damage-too-early": ToyLogSource<{ defect::TELLS_DAMAGE_TOO_EARLY }>;
+    "needs-next": ToyLogSource<{ defect::NONE_BUT_NEEDS_NEXT }>;
     "loose": LooseSource;
     "untold": UndocumentedSource;
     "claims-pictures": ToyLogSource<{ defect::NONE }>, sniff = |head| {
@@ -183,11 +189,12 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk::<4>()?))
 }
 
-fn frame_head(bytes: &[u8]) -> FrameHead {
+fn frame_head<const DEFECT: u8>(bytes: &[u8]) -> FrameHead {
     let believed = || {
         let (ms, len) = (number(bytes, 4)?, number(bytes, 8)? as usize);
         let rest = bytes.get(HEAD..)?.get(len..)?;
-        let follows = rest.starts_with(MAGIC) || MAGIC.starts_with(rest);
+        let may_end = DEFECT != defect::NONE_BUT_NEEDS_NEXT && MAGIC.starts_with(rest);
+        let follows = rest.starts_with(MAGIC) || may_end;
         (bytes.starts_with(MAGIC) && follows).then_some(FrameHead::Frame { ms, len: HEAD + len })
     };
     believed().unwrap_or(FrameHead::Damage)
@@ -234,7 +241,7 @@ fn apply_defect<const DEFECT: u8>(
 fn parse<const DEFECT: u8>(bytes: &[u8]) -> Result<ParsedFrames, Error> {
     let (mut found, mut at) = (ParsedFrames::default(), 0);
     while at < bytes.len() {
-        if let FrameHead::Frame { ms, len } = frame_head(&bytes[at..]) {
+        if let FrameHead::Frame { ms, len } = frame_head::<DEFECT>(&bytes[at..]) {
             found.events.push((at, ms, bytes[at + HEAD..at + len].to_vec()));
             at += len;
             continue;
@@ -242,7 +249,12 @@ fn parse<const DEFECT: u8>(bytes: &[u8]) -> Result<ParsedFrames, Error> {
         if apply_defect::<DEFECT>(&bytes[at..], &mut found, at)? {
             return Ok(found);
         }
-        let is_next = |at: &usize| matches!(frame_head(&bytes[*at..]), FrameHead::Frame { .. });
+        let is_end = |at: usize| DEFECT == defect::NONE_BUT_NEEDS_NEXT && bytes[at..] == *END;
+        if is_end(at) {
+            break;
+        }
+        let is_frame = |bytes| matches!(frame_head::<DEFECT>(bytes), FrameHead::Frame { .. });
+        let is_next = |at: &usize| is_frame(&bytes[*at..]) || is_end(*at);
         let end = (at + 1..bytes.len()).find(is_next).unwrap_or(bytes.len());
         let told = match DEFECT {
             defect::TELLS_TOO_MUCH_DAMAGE => number(&bytes[at..], 8).unwrap_or(0) as usize,
