@@ -171,8 +171,9 @@ impl<S: Sink> RunningSink<S> {
 const NO_PAYLOAD: &str =
     "the event has decoded fields but no payload; put the stage `encode` before the sink";
 
-const NO_WHOLE_MESSAGE: &str = "the event has only elements or selected fields of a message, which cannot be encoded; write \
-     it as a table, CSV or JSON lines, or put the stage `to-protobuf` before the sink";
+const NO_WHOLE_MESSAGE: &str = "the event has only elements or selected fields of a message, \
+    which cannot be encoded; write it as a table, CSV or JSON lines, or put the stage \
+    `to-protobuf` before the sink";
 
 /// Why a sink of payloads cannot write an event that has only decoded rows.
 fn why_refused(batch: &Batch, event: u32) -> String {
