@@ -323,8 +323,8 @@ fn joins_sorts_windows_and_subqueries_see_all_rows() {
 
 #[test]
 fn a_query_that_datafusion_panics_on_ends_the_run() {
-    let query = "select channel, max(timestamp) as timestamp, \
-                 first_value(sequence order by channel, channel) as x from events group by channel";
+    let query = "select distinct on (channel) channel, timestamp, sequence as x from events \
+                 order by channel, sequence, (sequence)";
     let mut run = StageRun::from_options(json!({ "query": query, "memory": "16MiB" }));
     let events = two_batches(&run);
     let error = run.all(events).unwrap_err().to_string();
