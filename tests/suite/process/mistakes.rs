@@ -51,7 +51,7 @@ fn a_mistake_in_one_table_of_a_list_hides_none_in_another() {
                 from = \"names\"\npath = \"out.jsonl\"\n";
     folder.write("list.toml", format!("{rename}{ends}"));
     let checked = run_sluice(&folder, &["check", "list.toml"]).expect(2);
-    let checked = checked.expect_stderr("list.toml:4:38").expect_stderr("list.toml:4:48");
+    let checked = checked.expect_stderr("list.toml:4:37").expect_stderr("list.toml:4:47");
     drop(checked.expect_stderr("2 mistakes in list.toml"));
 }
 
