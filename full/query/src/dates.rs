@@ -72,4 +72,22 @@ mod tests {
             assert_eq!(rows, Ok(vec![vec![expected.to_owned()]]), "{what}");
         }
     }
+
+    #[test]
+    fn times_with_a_zone_keep_it() {
+        for (what, expected) in [
+            ("timestamptz '2007-11-03 14:00:00+02:00'", "2007-11-03T12:00:00Z"),
+            (
+                "timestamptz '2007-11-03 14:00:00+00' at time zone 'Europe/Berlin'",
+                "2007-11-03T15:00:00+01:00",
+            ),
+            ("'2007-11-03T14:00:00'::timestamptz = '2007-11-03T15:00:00+01:00'", "true"),
+            ("arrow_typeof(now()) = arrow_typeof('2007-11-03'::timestamptz)", "true"),
+            ("to_timestamp('2007-11-03') = '2007-11-03'::timestamp", "true"),
+            ("timestamp '2007-11-03 14:00:00+02:00'", "2007-11-03T12:00:00"),
+        ] {
+            let rows = printed_rows(&format!("select {what}"), SessionOptions::default());
+            assert_eq!(rows, Ok(vec![vec![expected.to_owned()]]), "{what}");
+        }
+    }
 }

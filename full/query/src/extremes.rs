@@ -10,7 +10,6 @@ use arrow_array::{ArrowNativeTypeOp, ArrowNumericType};
 use arrow_schema::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use datafusion::execution::SessionStateDefaults;
 use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
@@ -19,13 +18,6 @@ use datafusion::logical_expr::{
     SetMonotonicity, Signature, StatisticsArgs,
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op;
-
-/// DataFusion's aggregates, and ours.
-pub(crate) fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
-    let mut all = SessionStateDefaults::default_aggregate_functions();
-    all.extend([min(), max()]);
-    all
-}
 
 /// `min`; it replaces DataFusion's.
 pub(crate) fn min() -> Arc<AggregateUDF> {

@@ -1,5 +1,5 @@
-//! Functions for payloads: `octet_length` also takes binary values. Others must not read them as
-//! text: see [`check_binary_arguments`].
+//! The functions of queries. Of those for payloads, `octet_length` also takes binary values; others
+//! must not read them as text: see [`check_binary_arguments`].
 
 use std::sync::Arc;
 
@@ -11,15 +11,32 @@ use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
-    ColumnarValue, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
+    AggregateUDF, ColumnarValue, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
 };
+
+use crate::extremes::{max, min};
+use crate::sums::sum;
 
 /// DataFusion's functions of one row, and ours.
 pub(crate) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     let mut all = SessionStateDefaults::default_scalar_functions();
     all.push(octet_length());
+    #[cfg(test)]
+    all.push(crate::testing::panic_on());
     all
+}
+
+/// DataFusion's aggregates, and ours.
+pub(crate) fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
+    let mut all = SessionStateDefaults::default_aggregate_functions();
+    all.extend(own_aggregates());
+    all
+}
+
+/// The aggregates that replace DataFusion's.
+pub(crate) fn own_aggregates() -> [Arc<AggregateUDF>; 3] {
+    [min(), max(), sum()]
 }
 
 /// `octet_length` for texts and binary values; it replaces DataFusion's.

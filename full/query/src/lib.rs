@@ -2,10 +2,10 @@
 //!
 //! `statements` splits texts; `session` plans and runs queries; `table` makes tables of any source;
 //! `cache` keeps columns of these on disk; `stage` runs a query over the events of a pipeline.
-//! `functions` has those of payloads, `extremes` has `min` and `max`, `arithmetic` sums,
-//! differences and products of integers, `dates` dates and intervals; `precedence` corrects what
-//! the parser misreads, and `refusals` refuses SQL that DataFusion ignores or misreads, in sessions
-//! and stages.
+//! `functions` has those of payloads, `extremes` has `min` and `max`, `sums` has `sum`,
+//! `arithmetic` sums, differences and products of two integers, `dates` dates and intervals;
+//! `precedence` corrects what the parser misreads, and `refusals` refuses SQL that DataFusion
+//! ignores or misreads, in sessions and stages.
 
 #[macro_use]
 mod delegation;
@@ -20,6 +20,7 @@ mod refusals;
 pub mod session;
 mod stage;
 pub mod statements;
+mod sums;
 pub mod table;
 #[cfg(test)]
 mod testing;

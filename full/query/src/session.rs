@@ -3,18 +3,24 @@
 
 mod centroids;
 mod depth;
+mod durations;
 mod error;
 mod identifiers;
 mod interruption;
 mod moving_frames;
 mod order_by;
 mod planner_message;
+mod planning;
+mod repeated_keys;
+mod set_comparisons;
 mod statements;
 mod window_inputs;
 
+use std::convert::Infallible;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -24,15 +30,13 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::execution::{
-    FunctionRegistry, SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext,
-};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::execution::{FunctionRegistry, SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
-use datafusion::sql::parser::{DFParserBuilder, Statement};
+use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt;
+use futures::channel::oneshot;
+use futures::future::{Either, select};
 use sluice_model::{Error, ErrorKind};
 use tokio::runtime::Runtime;
 use tokio::task::JoinError;
@@ -42,20 +46,16 @@ pub use error::{InvalidQuery, QueryError, QueryPosition};
 pub(crate) use error::{catch_panics, name_list, nearest};
 pub(crate) use interruption::{StopCheck, stoppable};
 pub(crate) use order_by::statement_to_plan;
+use planning::SessionPlanner;
+pub(crate) use planning::optimized;
 
 use crate::arithmetic::WideArithmetic;
 use crate::dates::TimesOfDates;
-use crate::extremes::{max, min};
-use crate::functions::octet_length;
-use crate::precedence::correct_statement;
-use crate::refusals::{check_numbers, check_subqueries, check_types};
+use crate::functions::{octet_length, own_aggregates};
 use crate::table::{Catalog, Findings, LogTables, ROOT_SCHEMA, ReadResources};
 
 /// The name of the only catalog.
 const CATALOG_NAME: &str = "sluice";
-
-/// Longer queries are refused: a parser holds several copies of the text.
-const MAX_QUERY_BYTES: usize = 1 << 20;
 
 /// How often a running query checks whether to stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -115,11 +115,9 @@ pub enum Spill {
 /// that is unambiguous. Nothing limits what a query computes except the memory limit, which covers
 /// operators and reading, but not single values (`repeat('x', 1000000000)`).
 pub struct Session {
-    context: SessionContext,
+    planner: SessionPlanner,
     catalog: Catalog,
     threads: usize,
-    spills: bool,
-    partitions: usize,
     runtime: OnceLock<Runtime>,
 }
 
@@ -181,12 +179,12 @@ impl Session {
             .into_iter()
             .try_for_each(|planner| context.register_expr_planner(planner));
         registered.map_err(|error| Error::from(QueryError::from_datafusion(error)))?;
-        context.register_udaf((*min()).clone());
-        context.register_udaf((*max()).clone());
+        own_aggregates().iter().for_each(|own| context.register_udaf((**own).clone()));
         let catalog = Catalog::default();
         context.register_catalog(CATALOG_NAME, Arc::new(catalog.clone()));
         let (spills, partitions) = (options.spill != Spill::Never, options.partitions.max(1));
-        Ok(Self { context, catalog, threads, spills, partitions, runtime: OnceLock::new() })
+        let planner = SessionPlanner { context, spills, partitions };
+        Ok(Self { planner, catalog, threads, runtime: OnceLock::new() })
     }
 
     /// Adds a log as the table `name`, and a schema `name` with a table per channel. A log may have
@@ -212,7 +210,7 @@ impl Session {
 
     /// The DataFusion session, for custom plans and other tables.
     pub fn context(&self) -> &SessionContext {
-        &self.context
+        &self.planner.context
     }
 
     /// What was found in the logs since the last call: damage, and events that are missing in
@@ -222,10 +220,32 @@ impl Session {
     }
 
     /// Plans a query. This may read a log up to the first event of a channel; blocks until that is
-    /// done or `stop` is set. Must not be called within a Tokio runtime.
+    /// done or `stop` is set: planning may compute on for a while then. Must not be called within a
+    /// Tokio runtime.
     pub fn plan(&self, sql: &str, stop: &AtomicBool) -> Result<PlannedQuery, QueryError> {
-        let plan = || self.block_on(stop, self.plan_async(sql)).flatten();
-        with_deep_stack(plan).map_err(QueryError::from_datafusion).flatten()
+        let (planner, sql) = (self.planner.clone(), sql.to_owned());
+        let runtime = self.runtime()?.handle().clone();
+        let (sender, done) = sync_channel(1);
+        // Ends what waits for a log once nobody waits for the plan.
+        let (_waiting, abandoned) = oneshot::channel::<Infallible>();
+        let plan = move || {
+            let planned = runtime.block_on(async {
+                match select(pin!(planner.plan(&sql)), abandoned).await {
+                    Either::Left((planned, _)) => planned,
+                    Either::Right(_) => Err(aborted()),
+                }
+            });
+            drop(sender.send(planned));
+        };
+        let thread = depth::spawn_deep(plan).map_err(|error| cannot_start(&error))?;
+        match receive_until(stop, &done) {
+            Received::Value(planned) => planned,
+            Received::Stopped => Err(aborted()),
+            Received::Ended => Err(match thread.join() {
+                Err(panic) => QueryError::from_panic(&*panic),
+                Ok(()) => aborted(),
+            }),
+        }
     }
 
     /// Runs a query, and passes its result to `take`, batch by batch, in order. Must not be called
@@ -264,19 +284,22 @@ impl Session {
     ) -> Result<(), QueryError> {
         let stopped = Arc::clone(&planned.stopped);
         let started = self.block_on_worker(stop, &stopped, async move { planned.execute() })?;
-        let mut stream = started.map_err(|error| self.with_advice(error))?;
+        let mut stream = started.map_err(|error| self.planner.with_advice(error))?;
         loop {
             let next = async move { (stream.next().await, stream) };
             let (batch, rest) = self.block_on_worker(stop, &stopped, next)?;
             let Some(batch) = batch else { return Ok(()) };
-            take(batch.map_err(|error| self.with_advice(QueryError::from_datafusion(error)))?)?;
+            take(
+                batch.map_err(|error| {
+                    self.planner.with_advice(QueryError::from_datafusion(error))
+                })?,
+            )?;
             stream = rest;
         }
     }
 
-    /// Like [`block_on`](Self::block_on), on a thread of the runtime: what computes for long
-    /// between two pauses does not keep the caller, and a panic is an error. Sets `stopped` when
-    /// `stop` is set.
+    /// Runs it on a thread of the runtime: what computes for long between two pauses does not keep
+    /// the caller, and a panic is an error. Sets `stopped` when `stop` is set.
     fn block_on_worker<T: Send + 'static>(
         &self,
         stop: &AtomicBool,
@@ -286,84 +309,21 @@ impl Session {
         let runtime = self.runtime()?;
         let (sender, done) = sync_channel(1);
         let task = runtime.spawn(async move { drop(sender.send(what.await)) });
-        while !stop.load(Ordering::Relaxed) {
-            // Nobody drives a timer of the runtime while all of its threads compute.
-            match done.recv_timeout(STOP_POLL_INTERVAL) {
-                Ok(result) => return Ok(result),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(match runtime.block_on(task).map_err(JoinError::try_into_panic) {
-                        Err(Ok(panic)) => QueryError::from_panic(&*panic),
-                        _ => QueryError::Failed(ErrorKind::Aborted.into()),
-                    });
-                }
+        match receive_until(stop, &done) {
+            Received::Value(result) => Ok(result),
+            Received::Stopped => {
+                stopped.store(true, Ordering::Relaxed);
+                task.abort();
+                drop(done.recv_timeout(STOP_GRACE));
+                Err(aborted())
+            }
+            Received::Ended => {
+                Err(match runtime.block_on(task).map_err(JoinError::try_into_panic) {
+                    Err(Ok(panic)) => QueryError::from_panic(&*panic),
+                    _ => aborted(),
+                })
             }
         }
-        stopped.store(true, Ordering::Relaxed);
-        task.abort();
-        drop(done.recv_timeout(STOP_GRACE));
-        Err(QueryError::Failed(ErrorKind::Aborted.into()))
-    }
-
-    /// Blocks until the future is done or `stop` is set.
-    fn block_on<T>(
-        &self,
-        stop: &AtomicBool,
-        what: impl Future<Output = T>,
-    ) -> Result<T, QueryError> {
-        self.runtime()?.block_on(async {
-            let mut what = std::pin::pin!(what);
-            loop {
-                if stop.load(Ordering::Relaxed) {
-                    return Err(QueryError::Failed(ErrorKind::Aborted.into()));
-                }
-                if let Ok(done) = tokio::time::timeout(STOP_POLL_INTERVAL, what.as_mut()).await {
-                    return Ok(done);
-                }
-            }
-        })
-    }
-
-    /// Plans a query. Deep queries need a deep stack: [`plan`](Self::plan) has one.
-    pub async fn plan_async(&self, sql: &str) -> Result<PlannedQuery, QueryError> {
-        let state = self.context.state();
-        let logical = logical_plan(&state, sql).await.map_err(QueryError::from_planner)?;
-        let stopped = Arc::<AtomicBool>::default();
-        let is_stopped = {
-            let stopped = Arc::clone(&stopped);
-            StopCheck::new(move || stopped.load(Ordering::Relaxed))
-        };
-        let plan = self.physical_plan(&state, &logical).await;
-        let plan = plan.and_then(|plan| stoppable(plan, &is_stopped));
-        let plan = plan.map_err(|error| self.with_advice(QueryError::from_planner(error)))?;
-        Ok(PlannedQuery { plan, context: self.context.task_ctx(), stopped })
-    }
-
-    async fn physical_plan(
-        &self,
-        state: &SessionState,
-        logical: &LogicalPlan,
-    ) -> datafusion::error::Result<Arc<dyn ExecutionPlan>> {
-        let logical = optimized(state, logical)?;
-        if self.partitions == 1 || breaks_pipeline(&logical)? {
-            return state.query_planner().create_physical_plan(&logical, state).await;
-        }
-        // Without pipeline breakers, rows come in log order.
-        let config = state.config().clone().with_target_partitions(1);
-        let state =
-            SessionStateBuilder::new_from_existing(state.clone()).with_config(config).build();
-        state.query_planner().create_physical_plan(&logical, &state).await
-    }
-
-    fn with_advice(&self, error: QueryError) -> QueryError {
-        let QueryError::OutOfMemory(what) = error else { return error };
-        let advice = if self.spills {
-            "allow more (--memory, or the option `memory`), or query less: fewer columns, a \
-             shorter time, a LIMIT"
-        } else {
-            "allow more memory, or let it spill to a folder"
-        };
-        QueryError::Failed(Error::refused(format!("{what}; {advice}")))
     }
 
     fn runtime(&self) -> Result<&Runtime, QueryError> {
@@ -376,11 +336,39 @@ impl Session {
             .thread_stack_size(depth::EXECUTION_STACK)
             .enable_time()
             .build();
-        let runtime =
-            runtime.map_err(|e| Error::refused(format!("cannot start threads for queries: {e}")));
-        let runtime = runtime.map_err(QueryError::Failed)?;
+        let runtime = runtime.map_err(|error| cannot_start(&error))?;
         Ok(self.runtime.get_or_init(|| runtime))
     }
+}
+
+/// What a thread returned.
+enum Received<T> {
+    Value(T),
+    /// Nothing yet, and `stop` is set.
+    Stopped,
+    /// Nothing: it ended, such as by a panic.
+    Ended,
+}
+
+/// Waits for the result of a thread until `stop` is set.
+fn receive_until<T>(stop: &AtomicBool, done: &Receiver<T>) -> Received<T> {
+    while !stop.load(Ordering::Relaxed) {
+        // Nobody drives a timer of the runtime while all of its threads compute.
+        match done.recv_timeout(STOP_POLL_INTERVAL) {
+            Ok(value) => return Received::Value(value),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Received::Ended,
+        }
+    }
+    Received::Stopped
+}
+
+fn aborted() -> QueryError {
+    QueryError::Failed(ErrorKind::Aborted.into())
+}
+
+fn cannot_start(error: &std::io::Error) -> QueryError {
+    QueryError::Failed(Error::refused(format!("cannot start threads for queries: {error}")))
 }
 
 impl Drop for Session {
@@ -406,39 +394,6 @@ fn runtime(options: &SessionOptions, memory: usize) -> Result<Arc<RuntimeEnv>, E
     runtime.build_arc().map_err(|error| QueryError::from_datafusion(error).into())
 }
 
-/// The logical plan of a query that only reads. Corrects the case of names.
-async fn logical_plan(state: &SessionState, sql: &str) -> datafusion::error::Result<LogicalPlan> {
-    if sql.len() > MAX_QUERY_BYTES {
-        let what =
-            format!("the query has {} bytes, and at most {MAX_QUERY_BYTES} are allowed", sql.len());
-        return Err(datafusion::error::DataFusionError::Plan(what));
-    }
-    let mut statement = statement(state, sql)?;
-    depth::check_depth(&statement)?;
-    statements::check_is_query(&statement)?;
-    statements::check_syntax(&statement)?;
-    check_numbers(sql).map_err(datafusion::error::DataFusionError::Plan)?;
-    let plan = loop {
-        match statement_to_plan(state, statement.clone()).await {
-            Ok(plan) => break plan,
-            Err(error) => {
-                let renamed = identifiers::other_case(&error).is_some_and(|(written, actual)| {
-                    identifiers::rename(&mut statement, &written, &actual)
-                });
-                if !renamed {
-                    return Err(error);
-                }
-            }
-        }
-    };
-    let only_reads = SQLOptions::new();
-    let only_reads = only_reads.with_allow_ddl(false).with_allow_dml(false);
-    only_reads.with_allow_statements(false).verify_plan(&plan)?;
-    check_types(&plan)?;
-    check_subqueries(&plan)?;
-    Ok(plan)
-}
-
 /// How operators differ from DataFusion's, in sessions and in stages.
 pub(crate) fn expr_planners() -> [Arc<dyn ExprPlanner>; 2] {
     [Arc::new(WideArithmetic), Arc::new(TimesOfDates)]
@@ -446,6 +401,8 @@ pub(crate) fn expr_planners() -> [Arc<dyn ExprPlanner>; 2] {
 
 /// Sets what decides the meaning of queries, in sessions and in stages.
 pub(crate) fn set_semantics(settings: &mut ConfigOptions) {
+    // `timestamptz` has a zone, as the times of events have.
+    settings.execution.time_zone = Some("UTC".to_owned());
     // Names keep their case: channels and fields of messages are case-sensitive.
     settings.sql_parser.enable_ident_normalization = false;
     settings.sql_parser.collect_spans = true;
@@ -457,53 +414,8 @@ pub(crate) fn set_semantics(settings: &mut ConfigOptions) {
     settings.optimizer.enable_leaf_expression_pushdown = false;
 }
 
-/// Parses a text of exactly one statement.
-fn statement(state: &SessionState, sql: &str) -> datafusion::error::Result<Statement> {
-    let limit = state.config_options().sql_parser.recursion_limit.get();
-    let mut parser = DFParserBuilder::new(sql).with_recursion_limit(limit).build()?;
-    let mut statements = parser.parse_statements()?;
-    let plan_error = |what: &str| datafusion::error::DataFusionError::Plan(what.to_owned());
-    match (statements.pop_front(), statements.len()) {
-        (Some(mut statement), 0) => {
-            correct_statement(&mut statement);
-            Ok(statement)
-        }
-        (None, _) => Err(plan_error("there is no query")),
-        (Some(_), more) => Err(plan_error(&format!("one statement at a time: {more} more follow"))),
-    }
-}
-
 /// Whether the current thread plans or executes queries: its panics become errors of their query.
 pub fn is_query_thread() -> bool {
     let thread = std::thread::current();
     thread.name().is_some_and(|name| [EXECUTION_THREAD, depth::PLANNING_THREAD].contains(&name))
-}
-
-/// Optimises a plan, checks it, makes its frames exact, and limits what its windows keep.
-pub(crate) fn optimized(
-    state: &SessionState,
-    plan: &LogicalPlan,
-) -> datafusion::error::Result<LogicalPlan> {
-    let plan = state.optimize(plan)?;
-    centroids::check_centroids(&plan)?;
-    let plan = moving_frames::with_exact_frames(plan, &state.runtime_env().memory_pool)?;
-    window_inputs::with_copied_inputs(plan, state)
-}
-
-/// Whether a plan has a pipeline breaker: a node that needs many rows before it returns one.
-fn breaks_pipeline(plan: &LogicalPlan) -> datafusion::error::Result<bool> {
-    use datafusion::common::tree_node::TreeNodeRecursion;
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        found |= matches!(
-            node,
-            LogicalPlan::Aggregate(_)
-                | LogicalPlan::Distinct(_)
-                | LogicalPlan::Join(_)
-                | LogicalPlan::Sort(_)
-                | LogicalPlan::Window(_)
-        );
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(found)
 }

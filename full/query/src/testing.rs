@@ -1,8 +1,11 @@
 //! Runs the queries of tests.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use arrow_schema::DataType;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
 
 use crate::session::{Session, SessionOptions};
 
@@ -19,4 +22,11 @@ pub(crate) fn printed_rows(sql: &str, options: SessionOptions) -> Result<Vec<Vec
         Ok(())
     });
     ended.map(|()| rows).map_err(|error| error.to_string())
+}
+
+/// `panic_on(x)`, which panics, as DataFusion does on some queries.
+pub(crate) fn panic_on() -> Arc<ScalarUDF> {
+    let (number, volatility) = (DataType::Float64, Volatility::Immutable);
+    let panic = |_: &[ColumnarValue]| panic!("the function panics");
+    Arc::new(create_udf("panic_on", vec![number.clone()], number, volatility, Arc::new(panic)))
 }

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     FunctionArguments, Query, Visit, Visitor, WindowType,
 };
 
-use super::syntax::{Refusal, refuse, refuse_if};
+use super::syntax::{Refusal, number, refuse, refuse_if};
 
 pub(super) const EXTENDED_WINDOW: &str =
     "a window in parentheses cannot begin with the name of another: write all of it";
@@ -77,6 +77,10 @@ pub(super) fn check_call(function: &Function) -> Refusal {
     }
     let is_all_columns = clauses.distinct && name == "count" && takes_wildcard(function);
     refuse_if(is_all_columns, "count(distinct *) is not supported: name the columns")?;
+    refuse_if(
+        orders_by_number(function),
+        "numbers in ORDER BY of a call are no columns of the result: name what to order by",
+    )?;
     let Some(over) = &function.over else {
         if WINDOW.contains(&name) && !AGGREGATE.contains(&name) && !SCALAR.contains(&name) {
             return refuse(format!(
@@ -137,6 +141,15 @@ fn takes_wildcard(function: &Function) -> bool {
             arg,
             FunctionArg::Unnamed(FunctionArgExpr::Wildcard | FunctionArgExpr::QualifiedWildcard(_))
         )
+    })
+}
+
+/// Whether arguments are in the order of a number, which would be that of a column of the table.
+fn orders_by_number(function: &Function) -> bool {
+    let FunctionArguments::List(list) = &function.args else { return false };
+    list.clauses.iter().any(|clause| match clause {
+        FunctionArgumentClause::OrderBy(by) => by.iter().any(|by| number(&by.expr).is_some()),
+        _ => false,
     })
 }
 

@@ -29,6 +29,10 @@ const AGGREGATE_SET: &str = "\
      one row: instead of EXISTS, IN, ANY or ALL, compare it by an operator, \
      `x = (select max(k) …)`";
 
+const CORRELATED_UNNEST: &str = "\
+     unnest in FROM cannot refer to another table: write it in SELECT, `select n, unnest(xs) as x \
+     from t`, also in a subquery in FROM";
+
 /// Refuses subqueries that DataFusion gets wrong. For plans that are not optimised.
 pub(crate) fn check_subqueries(plan: &LogicalPlan) -> Result<()> {
     let check_node = |node: &LogicalPlan| {
@@ -166,6 +170,9 @@ fn check_correlated(subquery: &Subquery, used: SubqueryUse) -> Result<()> {
     let check_node = |node: &LogicalPlan| {
         if !is_correlated(node) {
             return Ok(TreeNodeRecursion::Jump);
+        }
+        if matches!(node, LogicalPlan::Unnest(_)) {
+            return plan_error(CORRELATED_UNNEST);
         }
         let has_correlated_input = node.inputs().into_iter().any(is_correlated);
         let refused = match node {

@@ -112,7 +112,7 @@ fn is_test(expr: &Expr) -> bool {
 }
 
 /// The digits of a number.
-fn number(expr: &Expr) -> Option<&str> {
+pub(super) fn number(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Value(ValueWithSpan { value: Value::Number(digits, _), .. }) => Some(digits),
         _ => None,
@@ -260,6 +260,11 @@ fn check_join(join: &Join) -> Refusal {
         | JoinOperator::LeftAnti(None)
         | JoinOperator::RightAnti(None) => {
             refuse("JOIN needs ON or USING: write CROSS JOIN for all pairs of rows")
+        }
+        JoinOperator::Semi(_) | JoinOperator::Anti(_) => {
+            let kind =
+                if matches!(join.join_operator, JoinOperator::Semi(_)) { "SEMI" } else { "ANTI" };
+            refuse(format!("{kind} JOIN needs a side: write LEFT {kind} JOIN"))
         }
         // The columns in common would be those of the left table, which has no row.
         JoinOperator::Right(Using(_) | Natural)

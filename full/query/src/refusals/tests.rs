@@ -142,6 +142,11 @@ fn clauses_of_other_functions_are_refused() {
     }
     answers("select corr(n, x) > 0.8 from (select distinct n, x from t)", &["true"]);
     refused("select sum(1)(x) from t", "one list of arguments");
+    for call in ["array_agg(n order by 2)", "first_value(n order by x, 1 desc) over ()"] {
+        refused(&format!("select {call} from t"), "numbers in ORDER BY of a call are no columns");
+    }
+    answers("select array_agg(n order by '1', -n) from t", &["[4, 3, 2, 1]"]);
+    answers("select count(*) over (order by 1) from t limit 1", &["4"]);
     answers("select count(distinct x), sum(x) filter (where n > 1) from t", &["240"]);
     answers("select count(distinct s) over () from t limit 1", &["3"]);
     answers("select lag(x) ignore nulls over (order by n) from t", &["", "10", "20", "20"]);
@@ -204,6 +209,9 @@ fn joins_that_would_have_other_rows_are_refused() {
         "right anti join",
     ] {
         refused(&format!("select * from t {join} u"), "JOIN needs ON or USING");
+    }
+    for (join, instead) in [("semi", "LEFT SEMI JOIN"), ("anti", "LEFT ANTI JOIN")] {
+        refused(&format!("select n from t {join} join u on n = k"), instead);
     }
     refused("select * from (t join u)", "JOIN needs ON or USING");
     refused("from t |> join u |> select n", "JOIN needs ON or USING");

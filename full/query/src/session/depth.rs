@@ -2,6 +2,7 @@
 //! would end the process. Deep work runs on stacks that are enough for the limit.
 
 use std::ops::ControlFlow;
+use std::thread::{Builder, JoinHandle};
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::Statement as DfStatement;
@@ -13,7 +14,8 @@ pub(crate) const MAX_DEPTH: usize = 2_000;
 
 /// The stack of the planning thread, of which only used pages take memory. At the limit, a build
 /// without optimisation uses less than a quarter. Dropping the longest chain that fits into
-/// [`MAX_QUERY_BYTES`](super::MAX_QUERY_BYTES), which is parsed before it is refused, also fits.
+/// [`MAX_QUERY_BYTES`](super::planning::MAX_QUERY_BYTES), which is parsed before it is refused,
+/// also fits.
 const PLANNING_STACK: usize = 256 << 20;
 
 /// The stack of threads that execute plans: operators recurse less than planners.
@@ -25,11 +27,19 @@ pub(super) const PLANNING_THREAD: &str = "sluice-plan";
 /// Runs recursive work on a thread with a deep stack.
 pub(crate) fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name(PLANNING_THREAD.to_owned());
-        let planned = thread.stack_size(PLANNING_STACK).spawn_scoped(scope, work)?;
+        let planned = planning_thread().spawn_scoped(scope, work)?;
         let panicked = |_| DataFusionError::Internal("planning panicked".to_owned());
         planned.join().map_err(panicked)
     })
+}
+
+/// Starts recursive work on a thread with a deep stack.
+pub(super) fn spawn_deep(work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    planning_thread().spawn(work)
+}
+
+fn planning_thread() -> Builder {
+    Builder::new().name(PLANNING_THREAD.to_owned()).stack_size(PLANNING_STACK)
 }
 
 /// Refuses a statement whose plan may be deeper than [`MAX_DEPTH`].

@@ -5,7 +5,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use datafusion::common::{Column, TableReference};
@@ -14,8 +14,8 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArgumentClause, FunctionArguments, Ident, OrderBy, OrderByExpr, OrderByKind,
-    OrderByOptions, Query, SelectItem, SetExpr, VisitMut, VisitorMut, WindowType,
+    Expr, Ident, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, SelectItem, SetExpr,
+    VisitMut, VisitorMut,
 };
 
 use super::identifiers;
@@ -32,9 +32,8 @@ type KnownColumns = BTreeMap<usize, Vec<Column>>;
 /// Plans a statement.
 pub(crate) async fn statement_to_plan(
     state: &SessionState,
-    mut statement: DfStatement,
+    statement: DfStatement,
 ) -> Result<LogicalPlan> {
-    remove_repeats(&mut statement);
     let mut known = known_columns(state, &statement).await?;
     let resolved = qualified(&statement, &known);
     let error = match state.statement_to_plan(resolved).await {
@@ -91,51 +90,6 @@ async fn known_columns(state: &SessionState, statement: &DfStatement) -> Result<
         }
     }
     Ok(known)
-}
-
-/// Removes what an ORDER BY has already: it decides nothing, and DISTINCT ON and `first_value` panic
-/// with it.
-fn remove_repeats(statement: &mut DfStatement) {
-    struct Repeats;
-    impl VisitorMut for Repeats {
-        type Break = ();
-
-        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-            if let Some(OrderBy { kind: OrderByKind::Expressions(by), .. }) = &mut query.order_by {
-                retain_first(by);
-            }
-            ControlFlow::Continue(())
-        }
-
-        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-            let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
-            if let FunctionArguments::List(arguments) = &mut function.args {
-                for clause in &mut arguments.clauses {
-                    if let FunctionArgumentClause::OrderBy(by) = clause {
-                        retain_first(by);
-                    }
-                }
-            }
-            if let Some(WindowType::WindowSpec(window)) = &mut function.over {
-                retain_first(&mut window.order_by);
-            }
-            retain_first(&mut function.within_group);
-            ControlFlow::Continue(())
-        }
-    }
-    match statement {
-        DfStatement::Statement(statement) => {
-            let visited = statement.visit(&mut Repeats);
-            debug_assert!(visited.is_continue());
-        }
-        DfStatement::Explain(explain) => remove_repeats(&mut explain.statement),
-        _ => {}
-    }
-}
-
-fn retain_first(by: &mut Vec<OrderByExpr>) {
-    let mut known = HashSet::new();
-    by.retain(|next| known.insert(next.expr.clone()));
 }
 
 /// The statement with tables at the ambiguous names of queries whose columns are known.

@@ -24,6 +24,13 @@ fn rewritten(what: &str) -> Option<InvalidQuery> {
         return with_help(message.to_owned(), help);
     }
     if let Some(column) = between(what, "While expanding wildcard, column \"", "\" must appear") {
+        if [" ROWS ", " RANGE ", " GROUPS "].iter().any(|frame| column.contains(frame)) {
+            let message = "ORDER BY has a window function, and the result has groups".to_owned();
+            return with_help(
+                message,
+                "name it in SELECT, `rank() over (…) as r`, and order by `r`",
+            );
+        }
         let message = format!("`{column}` is neither in GROUP BY nor in an aggregate");
         return with_help(message, &format!("group by it, or choose a value: `max({column})`"));
     }
@@ -43,6 +50,13 @@ fn rewritten(what: &str) -> Option<InvalidQuery> {
             None => Some(InvalidQuery::new(message)),
         };
     }
+    if what.starts_with("Conflicting ordering requirements ") {
+        let message = "aggregates of one SELECT cannot have these different orders".to_owned();
+        return with_help(
+            message,
+            "compute each in a subquery in FROM, and join them by the groups",
+        );
+    }
     if what.starts_with("Correlated scalar subquery can only be used in ") {
         let (message, _) = misplaced("ScalarSubquery")?;
         return with_help(message.to_owned(), "compute it in SELECT, and use its name");
@@ -54,6 +68,29 @@ fn rewritten(what: &str) -> Option<InvalidQuery> {
     if what.starts_with("unnest should be rewritten ") {
         let help = "name it in SELECT, and use the name in ORDER BY, or in a query around it";
         return with_help("`unnest` is only supported in SELECT and FROM".to_owned(), help);
+    }
+    if what.starts_with("Conflicting ordering requirements ") {
+        let message = "aggregates of one SELECT cannot have these different orders".to_owned();
+        return with_help(
+            message,
+            "compute each in a subquery in FROM, and join them by the groups",
+        );
+    }
+    if what.starts_with("Correlated scalar subquery must be aggregated ") {
+        let message = "a value that refers to the outer query may have several rows";
+        return with_help(message.to_owned(), "choose one by an aggregate: `(select max(k) …)`");
+    }
+    if what.starts_with("Too many columns! The subquery should only return one column") {
+        let message = "a subquery that values are compared with has one column";
+        let help = "for several, write `exists (select 1 from t where t.k = x and t.l = y)`";
+        return with_help(message.to_owned(), help);
+    }
+    if let Some(call) = between(what, "`retract_batch` is not implemented: ", "(") {
+        let message = format!("`{call}` is not supported over a frame that leaves rows behind");
+        return with_help(
+            message,
+            "begin the frame at `unbounded preceding`, or use `min` or `max`",
+        );
     }
     if what.starts_with("Dot access not supported ") {
         let InvalidQuery { position, .. } = without_tree(what);
@@ -162,12 +199,27 @@ mod tests {
         let twice = "Projections require unique expression names but the expression \"count(\
                      Int64(1)) AS count(*)\" at position 0 and \"count(Int64(1)) AS count(*)\" at \
                      position 2 have the same name. Consider aliasing (\"AS\") one of them.";
+        let window = "Column in ORDER BY must be in GROUP BY or an aggregate function: While \
+                      expanding wildcard, column \"rank() ORDER BY [sum(t.x) ASC NULLS LAST] RANGE \
+                      BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW\" must appear in the GROUP BY";
         for (what, expected) in [
+            (window, "name it in SELECT, `rank() over (…) as r`, and order by `r`"),
             (grouped, "`t.x` is neither in GROUP BY nor in an aggregate; group by it, "),
             (twice, "columns 1 and 3 of the result have the same name; "),
             ("Invalid function 'nosuch'.\nDid you mean 'cos'?", "there is no function `nosuch`"),
             ("Invalid function 'summ'.\nDid you mean 'sum'?", "`summ`; there is `sum`"),
             ("Physical plan does not support logical expression Exists(Exists {", "EXISTS, IN, "),
+            ("Conflicting ordering requirements in aggregate functions", "and join them by the"),
+            ("Correlated scalar subquery must be aggregated to return", "by an aggregate: "),
+            (
+                "Too many columns! The subquery should only return one column: a, b",
+                "has one column",
+            ),
+            (
+                "Aggregate can not be used as a sliding accumulator because `retract_batch` is not \
+                 implemented: bool_or(t.b) ORDER BY [t.n]",
+                "`bool_or` is not supported over a frame",
+            ),
         ] {
             let message = planner_message(what).to_string();
             assert!(message.contains(expected), "{message}");

@@ -185,11 +185,25 @@ fn call_with_copies(
             computed = cast(computed, copied);
         }
         if computes_before {
-            let name = state.alias_generator().next("__window_argument");
-            columns.push(computed.alias(&name));
-            computed = Expr::Column(Column::new_unqualified(name));
+            computed = Expr::Column(computed_column(computed, columns, state));
         }
         *expr = computed;
     }
     Ok(())
+}
+
+/// The column with these values: calls with equal keys have equal columns, since they share a
+/// window.
+fn computed_column(computed: Expr, columns: &mut Vec<Expr>, state: &SessionState) -> Column {
+    let known = columns.iter().find_map(|column| match column {
+        Expr::Alias(alias) if *alias.expr == computed => {
+            Some(Column::new(alias.relation.clone(), alias.name.clone()))
+        }
+        _ => None,
+    });
+    known.unwrap_or_else(|| {
+        let name = state.alias_generator().next("__window_argument");
+        columns.push(computed.alias(&name));
+        Column::new_unqualified(name)
+    })
 }

@@ -18,8 +18,7 @@ use super::columns;
 use super::lineage;
 use super::query::Query;
 use super::query_input::QueryInput;
-use crate::extremes::aggregate_functions;
-use crate::functions::scalar_functions;
+use crate::functions::{aggregate_functions, scalar_functions};
 use crate::refusals::{check_subqueries, check_types};
 use crate::session::{optimized, set_semantics, statement_to_plan, with_deep_stack};
 

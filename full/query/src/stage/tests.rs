@@ -1,5 +1,7 @@
 //! Tests of the stage, made from options and fed with batches.
 
+mod mistakes;
+
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -319,86 +321,6 @@ fn joins_sorts_windows_and_subqueries_see_all_rows() {
     let each = "select distinct on (v) v as x, v, timestamp from A order by v desc, timestamp";
     assert_eq!(ask(each), [(20, 5.0), (12, 3.0), (10, 1.0)]);
     assert_eq!(ask("select distinct on (v) timestamp, v as x from A").len(), 3);
-}
-
-#[test]
-fn a_query_that_datafusion_panics_on_ends_the_run() {
-    let query = "select distinct on (channel) channel, timestamp, sequence as x from events \
-                 order by channel, sequence, (sequence)";
-    let mut run = StageRun::from_options(json!({ "query": query, "memory": "16MiB" }));
-    let events = two_batches(&run);
-    let error = run.all(events).unwrap_err().to_string();
-    assert!(error.contains("panicked") && error.contains("write it in another way"), "{error}");
-}
-
-#[test]
-fn rows_of_many_events_need_a_time_and_a_channel() {
-    let query = "select count(*) as n from events";
-    let message = option_error(json!({ "query": query, "memory": "16MiB" }));
-    assert!(message.contains("no column `timestamp`"), "{message}");
-    let query = "select max(timestamp) as timestamp, count(*) as n from events";
-    let message = option_error(json!({ "query": query, "memory": "16MiB" }));
-    assert!(message.contains("no column `channel`"), "{message}");
-}
-
-#[test]
-fn mistakes_in_known_columns_are_found_before_reading() {
-    let message = option_error(json!({ "query": "select timestmp from events" }));
-    assert!(
-        message.contains("there is no column `timestmp`") && message.contains("`timestamp`"),
-        "{message}"
-    );
-    let declared = json!({ "query": "select w from A", "tables": { "A": "v double" } });
-    assert!(option_error(declared).contains("there is no column `w`"));
-    let twice = json!({ "query": "select sequence as n, sequence + 1 as n from events" });
-    assert!(make(twice).is_err());
-    let message =
-        option_error(json!({ "query": "select 1 as timestamp, 'x' as sequence from events" }));
-    assert!(message.contains("column `sequence`: expected an integer"), "{message}");
-    for (tables, what) in [
-        (json!({ "B": "v double" }), "tables.B: the query reads no table `B`"),
-        (json!({ "A": "v dubble" }), "tables.A: "),
-        (json!({ "A": "" }), "tables.A: "),
-        (json!({ "A": "v double) as select 1 --" }), "tables.A: "),
-        (json!({ "A": "v double, v int" }), "declared twice"),
-    ] {
-        let message = option_error(json!({ "query": "select v from A", "tables": tables }));
-        assert!(message.contains(what), "{message}");
-    }
-    assert!(
-        option_error(json!({ "query": "select v from A", "memory": "1KiB" }))
-            .contains("too little")
-    );
-    assert!(
-        option_error(json!({ "query": "select v from A", "quary": 1 })).contains("unknown field")
-    );
-}
-
-#[test]
-fn mistakes_in_discovered_columns_are_reported_with_the_query() {
-    let mut run = StageRun::from_query("select w as x from A");
-    let events = two_batches(&run);
-    let message = run.all(events).unwrap_err().to_string();
-    assert!(
-        message.contains("the query `select w as x from A`") && message.contains("column `w`"),
-        "{message}"
-    );
-}
-
-#[test]
-fn values_that_events_cannot_have_end_the_run() {
-    for (query, what) in [
-        ("select null::timestamp as timestamp, v from A", "column `timestamp` is null"),
-        ("select 'x'::bytea as payload, arrow_cast(null, 'Utf8') as channel, v from A", ""),
-        ("select interval '1 day' as i from A", "events cannot have"),
-    ] {
-        let mut run = StageRun::from_query(query);
-        let events = two_batches(&run);
-        match run.all(events) {
-            Ok(_) => assert!(what.is_empty(), "{query}"),
-            Err(error) => assert!(!what.is_empty() && error.to_string().contains(what), "{error}"),
-        }
-    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ import base64, csv, duckdb, json, pyarrow as pa, pyarrow.ipc, pyarrow.parquet as
 parquet, arrow = pq.read_table("all.parquet"), pa.ipc.open_file("all.arrow").read_all()
 assert str(parquet.schema.field("timestamp").type) == "timestamp[ns, tz=UTC]", parquet.schema
 assert parquet.schema.field("nested").type.num_fields == 1
-assert str(parquet.schema.field("second").type) == "timestamp[ms]", parquet.schema
+assert str(parquet.schema.field("second").type) == "timestamp[ms, tz=UTC]", parquet.schema
 meta = pq.read_metadata("all.parquet").metadata
 assert json.loads(meta[b"sluice.inputs"])[0]["path"] == "drive.lcm"
 assert b"named_struct" in meta[b"sluice.query"]

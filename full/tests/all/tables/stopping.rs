@@ -1,7 +1,7 @@
 //! Queries that are stopped or panic: the session answers the next one.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
@@ -30,13 +30,21 @@ fn a_query_can_be_stopped() {
     );
 }
 
-/// Adds a function `hook(x)`, which calls this and returns `x`.
+/// Adds a function `hook(x)`, which calls this for a batch of rows, and returns `x`.
 fn add_hook(session: &Session, call: impl Fn() + Send + Sync + 'static) {
+    add_function(session, Volatility::Volatile, call);
+}
+
+fn add_function(
+    session: &Session,
+    volatility: Volatility,
+    call: impl Fn() + Send + Sync + 'static,
+) {
     let hook = move |values: &[ColumnarValue]| {
         call();
         Ok(values[0].clone())
     };
-    let (int, volatility) = (DataType::Int64, Volatility::Volatile);
+    let int = DataType::Int64;
     let hook = create_udf("hook", vec![int.clone()], int, volatility, Arc::new(hook));
     session.context().register_udf(hook);
 }
@@ -98,6 +106,34 @@ fn a_panic_fails_its_query_only() {
     assert_eq!(error, "a column of a batch has more than 2 GiB: compute shorter values");
     add_hook(&session, || panic!("it broke"));
     assert!(error_of(&session, query).contains("DataFusion panicked (it broke)"));
+    assert_eq!(number(&session, "select 1"), 1, "the next query is answered");
+}
+
+#[test]
+fn planning_can_be_stopped() {
+    let session = Session::new(small()).unwrap();
+    let stop = Arc::<AtomicBool>::default();
+    let hooked = Arc::clone(&stop);
+    let (release, released) = std::sync::mpsc::sync_channel::<()>(0);
+    let released = Mutex::new(released);
+    // The planner computes constants.
+    add_function(&session, Volatility::Immutable, move || {
+        hooked.store(true, Ordering::Relaxed);
+        let released = released.lock().unwrap().recv();
+        assert!(released.is_err(), "it only waits for the end of the test");
+    });
+    let ended = session.plan("select hook(1)", &stop);
+    let Err(QueryError::Failed(error)) = ended else { panic!("{ended:?}") };
+    assert!(matches!(error.kind(), ErrorKind::Aborted), "{error}");
+    assert_eq!(number(&session, "select 1"), 1, "the next query is answered");
+    drop(release);
+}
+
+#[test]
+fn a_panic_while_planning_fails_its_query_only() {
+    let session = Session::new(small()).unwrap();
+    add_function(&session, Volatility::Immutable, || panic!("it broke"));
+    assert!(error_of(&session, "select hook(1)").contains("DataFusion panicked (it broke)"));
     assert_eq!(number(&session, "select 1"), 1, "the next query is answered");
 }
 

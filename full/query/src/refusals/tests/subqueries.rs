@@ -179,3 +179,24 @@ fn groups_by_columns_of_the_outer_query_are_one() {
         refused(&values(of), "GROUP BY, except by columns that are equal");
     }
 }
+
+#[test]
+fn unnest_in_from_refers_to_no_other_table() {
+    for from in [
+        "q, unnest(xs) as y(z)",
+        "q cross join unnest(q.xs) as y(z)",
+        "q left join unnest(q.xs) as y(z) on true",
+        "q join lateral (select unnest(q.xs) as z) y on true",
+    ] {
+        let sql = format!("with q as (select n, [n, x] as xs from t) select n, z from {from}");
+        refused(&sql, "write it in SELECT");
+    }
+    answers("select n, unnest([n]) as z from t limit 1", &["11"]);
+    answers("select count(*) from t, unnest([1, 2]) as y(z)", &["8"]);
+}
+
+#[test]
+fn subqueries_with_too_many_values_are_explained() {
+    refused("select (select name from u where k = n) from t", "choose one by an aggregate");
+    refused("select n from t where (n, s) in (select k, name from u)", "for several, write");
+}

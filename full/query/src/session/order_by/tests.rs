@@ -45,14 +45,6 @@ fn aggregates_in_order_by_are_of_columns_of_the_table() {
 }
 
 #[test]
-fn what_order_by_has_already_decides_nothing() {
-    orders("select distinct on (s) x from t order by s, y, s desc, y + 0, y", &["2", "-9", "4"]);
-    orders("select x from t order by x desc, x", &["4", "2", "1", "-9"]);
-    orders("select first_value(x order by y, y) from t", &["2"]);
-    orders("select first_value(s) over (order by y, y desc), y from t order by y", &["a"; 4]);
-}
-
-#[test]
 fn expressions_in_order_by_are_of_columns_of_the_table() {
     orders("select -x as x from t order by x", &["-4", "-2", "-1", "9"]);
     orders("select -x as x from t order by (x)", &["-4", "-2", "-1", "9"]);

@@ -17,7 +17,9 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use super::copied_type;
 use crate::functions::octet_length;
+use crate::session::SessionOptions;
 use crate::session::optimized;
+use crate::testing::printed_rows;
 
 const BATCHES: usize = 40;
 const ROWS: usize = 50;
@@ -216,4 +218,21 @@ fn structs_with_equal_names_are_not_cast() {
     assert_eq!(copied_type(&DataType::Struct(vec![view(), number.clone()].into())), Some(copied));
     assert_eq!(copied_type(&DataType::Struct(vec![view(), view()].into())), None);
     assert_eq!(copied_type(&DataType::Struct(vec![number].into())), None);
+}
+
+#[test]
+fn windows_by_the_same_computed_keys_are_one() {
+    for (over, expected) in [
+        ("partition by x % 2 order by k", ["1 1", "1 2", "2 2"]),
+        ("partition by x + 1 order by -k", ["1 1", "1 2", "2 2"]),
+        ("order by abs(x) rows between 1 preceding and current row", ["1 1", "2 1", "2 2"]),
+    ] {
+        let sql = format!(
+            "with t(k, x) as (values (1, 1), (2, 2), (3, 2)) \
+             select count(*) over ({over}) as n, min(x) over ({over}) as m from t order by n, m"
+        );
+        let rows = printed_rows(&sql, SessionOptions::default()).unwrap();
+        let rows: Vec<String> = rows.iter().map(|row| row.join(" ")).collect();
+        assert_eq!(rows, expected, "{over}");
+    }
 }

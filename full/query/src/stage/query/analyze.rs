@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::SqlMistake;
 use super::complexity::name_of;
+use crate::functions::scalar_functions;
 use crate::stage::columns::EventColumn;
 
 /// The functions that queries may call.
@@ -49,7 +50,7 @@ impl Functions {
                 all.entry(name.to_lowercase()).or_insert(class);
             }
         };
-        for function in SessionStateDefaults::default_scalar_functions() {
+        for function in scalar_functions() {
             add(
                 function.name(),
                 function.aliases(),

@@ -1,0 +1,63 @@
+//! Names the columns of subqueries after `ANY` and `ALL`. DataFusion compares with a column by its
+//! name, which would be that of the outer query if both read the same table.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::SetComparison;
+use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
+
+/// A plan that compares with columns whose names no table has. For plans that are not optimised.
+pub(super) fn with_own_names(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut count = 0;
+    let mut rename = |expr: Expr| {
+        let Expr::SetComparison(SetComparison { expr, mut subquery, op, quantifier }) = expr else {
+            return Ok(Transformed::no(expr));
+        };
+        count += 1;
+        let column = subquery.subquery.schema().columns().into_iter().next();
+        let column = column.map(|column| Expr::Column(column).alias(format!("__compared_{count}")));
+        let named = Projection::try_new(column.into_iter().collect(), subquery.subquery)?;
+        subquery.subquery = Arc::new(LogicalPlan::Projection(named));
+        let comparison = SetComparison { expr, subquery, op, quantifier };
+        Ok(Transformed::yes(Expr::SetComparison(comparison)))
+    };
+    plan.transform_up_with_subqueries(|node| {
+        node.map_expressions(|expr| expr.transform_up(&mut rename))
+    })
+    .data()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::session::SessionOptions;
+    use crate::testing::printed_rows;
+
+    #[test]
+    fn a_table_is_compared_with_itself() {
+        for (condition, expected) in [
+            ("x > any (select x from t where x > 1)", ["3", "4"].as_slice()),
+            ("x >= all (select x from t)", &["4"]),
+            ("x < all (select x from t where x > 2)", &["1", "2"]),
+            ("x = any (select x + 1 from t)", &["2", "3", "4"]),
+            ("x + 1 <= any (select max(x) from t)", &["1", "2", "3"]),
+            ("x <> all (select x from t where s = 'b')", &["1", "2"]),
+            ("x > any (select x from t u where u.s = t.s)", &["2", "4"]),
+            (
+                "x >= all (select x from t u where u.s = t.s and x > any (select x from t))",
+                &["2", "4"],
+            ),
+            ("not x > any (select x from t where x > 1)", &["1", "2"]),
+            ("x > any (select x from t where x > 3) or x = 1", &["1"]),
+        ] {
+            let sql = format!(
+                "with t(s, x) as (values ('a', 1), ('a', 2), ('b', 3), ('b', 4)) select x from t \
+                 where {condition} order by x"
+            );
+            let rows = printed_rows(&sql, SessionOptions::default());
+            let rows = rows.unwrap_or_else(|message| panic!("{condition}: {message}")).concat();
+            assert_eq!(rows, expected, "{condition}");
+        }
+    }
+}
