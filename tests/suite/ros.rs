@@ -66,7 +66,23 @@ fn a_folder_of_ros2_has_the_events_of_its_parts() {
     assert_eq!(fields(&found), fields(&parts));
     assert!(found.len() > 1246);
     folder.write("bag/metadata.yaml", text.replace("identifier: mcap", "identifier: sqlite3"));
-    run_sluice(&folder, &["info", "bag"]).expect(1).expect_stderr("rosbags-convert");
+    run_sluice(&folder, &["info", "bag"]).expect(1).expect_stderr("no SQLite file");
+}
+
+#[test]
+fn a_bag_in_sqlite_is_read_and_becomes_mcap() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.at("bag")).unwrap();
+    let file = root().join("plugins/ros/testdata/db3-plain/log.db3");
+    std::fs::copy(file, folder.at("bag/bag_0.db3")).unwrap();
+    let text = "rosbag2_bagfile_information:\n  version: 5\n  storage_identifier: sqlite3\n  \
+        relative_file_paths:\n    - bag_0.db3\n";
+    folder.write("bag/metadata.yaml", text);
+    let found = decoded(&folder, "bag");
+    assert_eq!(found.len(), 60);
+    assert_eq!(fields(&decoded(&folder, "bag/bag_0.db3")), fields(&found));
+    run_sluice(&folder, &["convert", "bag", "--to", "bag.mcap"]).expect(0);
+    assert_eq!(fields(&decoded(&folder, "bag.mcap")), fields(&found));
 }
 
 /// Prints the messages of an MCAP file as `mcap-ros2-support` decodes them.

@@ -3,9 +3,11 @@
 
 mod bag;
 mod codec;
+mod db3;
 mod rosbag2;
 mod types;
 
 pub use bag::BagSource;
 pub use codec::{Ros1Types, Ros2Types};
+pub use db3::Db3Source;
 pub use rosbag2::Rosbag2;

@@ -1,6 +1,7 @@
-//! Source `rosbag2`: a folder that ROS 2 has recorded. Its `metadata.yaml` names the parts, which
-//! the source `mcap` reads.
+//! Source `rosbag2`: a folder that ROS 2 has recorded. Its `metadata.yaml` names the parts, and
+//! their storage, whose source reads them.
 
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -18,8 +19,8 @@ use sluice_model::{
 const METADATA: &str = "metadata.yaml";
 /// The longest that is read.
 const MAX_METADATA: usize = 16 << 20;
-/// The source of the parts.
-const PARTS: &str = "mcap";
+/// The storages of parts, and the sources that read them.
+const STORAGES: [(&str, &str); 2] = [("mcap", "mcap"), ("sqlite3", "ros2-db3")];
 
 /// Options of `rosbag2`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -40,7 +41,7 @@ pub struct Rosbag2 {
 sluice_model::register! {
     source "rosbag2": Rosbag2Options,
     make: PluginFactory::Source(make),
-    about: "reads folders that ROS 2 has recorded as MCAP",
+    about: "reads folders that ROS 2 has recorded, as MCAP or in SQLite",
     sample: include_str!("../samples/rosbag2.toml"),
     sniff_path: sniff_path,
     types: &["embedded"],
@@ -74,10 +75,19 @@ impl Rosbag2 {
     /// The source of all parts.
     fn parts(&self) -> Result<&dyn Source, Error> {
         if self.parts.get().is_none() {
-            let described = self.descriptions()?;
-            let each = described.iter().map(|file| parts_of(&file.path));
-            let parts = each.collect::<Result<Vec<_>, _>>()?.concat();
-            let made = self.registry.source(PARTS, json!({ "path": parts }));
+            let (mut source, mut paths) = (None, Vec::new());
+            for Input { path, .. } in self.descriptions()? {
+                let parts = parts_of(&path)?;
+                if *source.get_or_insert(parts.source) != parts.source {
+                    return Err(Error::refused(format!(
+                        "these bags have different storages; read them as two sources: {}",
+                        path.display()
+                    )));
+                }
+                paths.extend(parts.paths);
+            }
+            let source = source.unwrap_or_default();
+            let made = self.registry.source(source, json!({ "path": paths }));
             let made = made.map_err(|e| Error::refused(e.to_string()))?;
             // Another thread may have made the same.
             self.parts.get_or_init(|| made);
@@ -85,12 +95,50 @@ impl Rosbag2 {
         let made = self.parts.get().map(|parts| &**parts);
         made.ok_or_else(|| Error::internal("the parts of a bag were made"))
     }
+
+    /// What is wrong if the parts of a bag have other messages than its description counts.
+    fn count_fault(
+        &self,
+        described: &Metadata,
+        parts: &[PathBuf],
+    ) -> Result<Option<String>, Error> {
+        let mut found = 0;
+        for part in parts {
+            let Some(count) = self.parts()?.events_in(part)? else { return Ok(None) };
+            found += count;
+        }
+        let expected = described.messages.filter(|expected| *expected != found);
+        Ok(expected.map(|expected| {
+            format!("{METADATA} counts {expected} messages, but the files have {found}")
+        }))
+    }
+}
+
+/// The files of a bag, and the source that reads them.
+#[derive(Debug, PartialEq, Eq)]
+struct Parts {
+    source: &'static str,
+    paths: Vec<PathBuf>,
 }
 
 /// The files of the bag that this file describes.
-fn parts_of(description: &Path) -> Result<Vec<PathBuf>, Error> {
-    let text = files::head(description, MAX_METADATA)?;
-    Metadata::parse(&String::from_utf8_lossy(&text)).parts(description)
+fn parts_of(description: &Path) -> Result<Parts, Error> {
+    Metadata::read(description)?.parts(description)
+}
+
+/// What is wrong if there are files like the parts of a bag that its description does not list.
+fn unlisted(description: &Path, parts: &[PathBuf]) -> Option<String> {
+    let extension = parts.first()?.extension()?;
+    let folder = std::fs::read_dir(description.parent()?).ok()?;
+    let is_like = |path: &PathBuf| path.extension() == Some(extension) && !parts.contains(path);
+    let mut names: Vec<String> = folder
+        .filter_map(|entry| Some(entry.ok()?.path()).filter(is_like))
+        .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+        .collect();
+    names.sort();
+    let first = names.first()?;
+    let count = names.len();
+    Some(format!("{METADATA} does not list {count} of the files, such as {first}: not read"))
 }
 
 /// What is needed of a bag's description.
@@ -99,18 +147,32 @@ struct Metadata {
     storage: String,
     compression_mode: String,
     parts: Vec<String>,
+    /// The number of messages in all parts.
+    messages: Option<u64>,
 }
 
 impl Metadata {
+    fn read(description: &Path) -> Result<Self, Error> {
+        let text = files::head(description, MAX_METADATA)?;
+        Ok(Self::parse(&String::from_utf8_lossy(&text)))
+    }
+
     /// Finds the keys in the text, which programs write in a few forms only.
     fn parse(text: &str) -> Self {
         let mut metadata = Self::default();
+        let indent = |line: &str| line.len() - line.trim_start().len();
+        let is_key = |line: &&str| line.trim_start().starts_with("storage_identifier:");
+        let indent_of_keys = text.lines().find(is_key).map_or(0, indent);
         let mut lines = text.lines().peekable();
         while let Some(line) = lines.next() {
             let Some((key, value)) = line.trim().split_once(':') else { continue };
             match key {
                 "storage_identifier" => metadata.storage = plain(value),
                 "compression_mode" => metadata.compression_mode = plain(value),
+                // Those of parts and topics are further to the right.
+                "message_count" if indent(line) <= indent_of_keys => {
+                    metadata.messages = plain(value).parse().ok();
+                }
                 "relative_file_paths" if metadata.parts.is_empty() => {
                     let inline = value.trim().strip_prefix('[').and_then(|v| v.strip_suffix(']'));
                     let inline = inline.into_iter().flat_map(|all| all.split(','));
@@ -127,23 +189,17 @@ impl Metadata {
     }
 
     /// The files of the bag that this file describes.
-    fn parts(&self, file: &Path) -> Result<Vec<PathBuf>, Error> {
+    fn parts(&self, file: &Path) -> Result<Parts, Error> {
         let shown = file.display();
         let folder = file.parent().unwrap_or(Path::new("."));
-        if self.storage == "sqlite3" {
-            return Err(Error::refused(format!(
-                "the bag is stored in SQLite, which this program does not read; convert it to \
-                 MCAP: rosbags-convert --src {0} --dst {0}-mcap --dst-storage mcap (PyPI rosbags), \
-                 or ros2 bag convert: {shown}",
-                folder.display()
-            )));
-        }
-        if self.storage != "mcap" {
+        let known = STORAGES.iter().find(|(storage, _)| *storage == self.storage);
+        let Some((_, source)) = known else {
             let found = &self.storage;
             return Err(Error::refused(format!(
-                "expected a bag with `storage_identifier: mcap`, found `{found}`: {shown}"
+                "expected a bag with `storage_identifier: mcap` or `sqlite3`, found `{found}`: \
+                 {shown}"
             )));
-        }
+        };
         if self.compression_mode.eq_ignore_ascii_case("message") {
             return Err(Error::refused(format!(
                 "the messages of the bag are compressed one by one, which is not supported; \
@@ -153,7 +209,14 @@ impl Metadata {
         if self.parts.is_empty() {
             return Err(Error::refused(format!("the bag has no parts: {shown}")));
         }
-        self.parts.iter().map(|part| locate(folder, part)).collect()
+        let paths = self.parts.iter().map(|part| locate(folder, part));
+        let paths = paths.collect::<Result<Vec<_>, _>>()?;
+        let mut before = BTreeSet::new();
+        if let Some(twice) = paths.iter().find(|path| !before.insert(*path)) {
+            let twice = twice.display();
+            return Err(Error::refused(format!("a part is listed twice, as {twice}: {shown}")));
+        }
+        Ok(Parts { source, paths })
     }
 }
 
@@ -188,7 +251,7 @@ impl Source for Rosbag2 {
     fn logs(&self) -> Result<Vec<Input>, Error> {
         let each = self.descriptions()?.into_iter().map(|Input { path, .. }| {
             // Reading reports what is wrong with a bag.
-            let parts = parts_of(&path).and_then(|parts| files::expand(&parts));
+            let parts = parts_of(&path).and_then(|parts| files::expand(&parts.paths));
             let bytes = parts.ok().and_then(|parts| parts.iter().map(|part| part.bytes).sum());
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             Ok(Input { path: folder.unwrap_or(Path::new(".")).to_owned(), bytes })
@@ -212,8 +275,17 @@ impl Source for Rosbag2 {
         self.parts()?.findings(input)
     }
 
+    /// Those of a part; of the first one also what the description says of all of them.
     fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
-        self.parts()?.faults(input)
+        let mut faults = self.parts()?.faults(input)?;
+        for Input { path, .. } in self.descriptions()? {
+            let (described, parts) = (Metadata::read(&path)?, parts_of(&path)?.paths);
+            if parts.first().is_some_and(|first| first == input) {
+                faults.extend(self.count_fault(&described, &parts)?);
+                faults.extend(unlisted(&path, &parts));
+            }
+        }
+        Ok(faults)
     }
 
     fn read<'s>(
@@ -232,14 +304,20 @@ mod tests {
 
     const TEXT: &str = "rosbag2_bagfile_information:\n  version: 5\n  \
         storage_identifier: mcap\n  relative_file_paths:\n    - \"a_0.mcap\"\n    - a_1.mcap\n  \
-        compression_format: \"\"\n  compression_mode: \"\"\n  files:\n    - path: a_0.mcap\n";
+        compression_format: \"\"\n  compression_mode: \"\"\n  files:\n    - path: a_0.mcap\n      message_count: 3\n  \
+        message_count: 7\n  topics_with_message_count:\n    - message_count: 7\n";
 
     #[test]
     fn metadata_names_the_parts() {
         let metadata = Metadata::parse(TEXT);
         assert_eq!(metadata.parts, ["a_0.mcap", "a_1.mcap"]);
+        assert_eq!(metadata.messages, Some(7));
         let found = metadata.parts(Path::new("bag/metadata.yaml")).unwrap();
-        assert_eq!(found, [Path::new("bag/a_0.mcap"), Path::new("bag/a_1.mcap")]);
+        let paths = ["bag/a_0.mcap", "bag/a_1.mcap"].map(PathBuf::from).to_vec();
+        assert_eq!(found, Parts { source: "mcap", paths });
+        let text = TEXT.replace("mcap", "db3").replace("identifier: db3", "identifier: sqlite3");
+        let found = Metadata::parse(&text).parts(Path::new("bag/metadata.yaml")).unwrap();
+        assert_eq!((found.source, found.paths.len()), ("ros2-db3", 2));
         let inline = Metadata::parse("relative_file_paths: [bag/a.mcap, 'b.mcap']\n");
         assert_eq!(inline.parts, ["bag/a.mcap", "b.mcap"]);
     }
@@ -247,11 +325,11 @@ mod tests {
     #[test]
     fn what_cannot_be_read_says_why() {
         for (from, to, why) in [
-            ("identifier: mcap", "identifier: sqlite3", "rosbags-convert"),
             ("identifier: mcap", "identifier: other", "found `other`"),
             ("mode: \"\"", "mode: MESSAGE", "one by one"),
             ("a_1.mcap", "/etc/passwd", "not in its bag"),
             ("a_1.mcap", "../b.mcap", "not in its bag"),
+            ("a_1.mcap", "a_0.mcap", "listed twice"),
             ("relative_file_paths", "paths", "no parts"),
         ] {
             let metadata = Metadata::parse(&TEXT.replace(from, to));

@@ -13,7 +13,7 @@ use crate::robots;
 /// The sources tested here.
 pub(super) const NAMES: &[&str] = &[
     "archive", "camlog", "csv", "demo", "jsonl", "lcm-log", "lcm-udp", "lerobot", "mcap", "orca",
-    "parquet", "records", "ros1-bag", "rosbag2", "vel",
+    "parquet", "records", "ros1-bag", "ros2-db3", "rosbag2", "vel",
 ];
 
 /// What a sink with these options writes as `name` for a small log.
@@ -318,6 +318,23 @@ fn ros1_bag_that_was_not_closed() {
     let (_, bag) = ros1_bag("bag-one-chunk", ONE_CHUNK_END);
     let start = &bag[..ONE_CHUNK_END];
     source("ros1-bag").sample("drive.bag", start).reads(&["ROS bag"]).check();
+}
+
+/// A SQLite bag of the family's cases, and its length up to the page with the last description.
+fn db3(case: &str, header: usize) -> SourceTrial {
+    let file = root().join("plugins/ros/testdata").join(case).join("log.db3");
+    let trial = source("ros2-db3").sample("log.db3", fs::read(file).unwrap());
+    trial.header(header).reads(&["SQLite"])
+}
+
+#[test]
+fn ros2_db3() {
+    db3("db3-plain", 12 * 512).check();
+}
+
+#[test]
+fn ros2_db3_without_declarations() {
+    db3("db3-without-declarations", 3 * 512).check();
 }
 
 #[test]

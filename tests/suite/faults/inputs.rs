@@ -14,10 +14,11 @@ use sluice_model::{PluginKind, Registry};
 use crate::kit::{Folder, ProgramOutput, drive, log, report_skip, run_sluice, sluice};
 
 /// Every source that reads files, and its required options.
-const SOURCES: [(&str, &str); 11] = [
+const SOURCES: [(&str, &str); 12] = [
     ("lcm-log", ""),
     ("mcap", ""),
     ("ros1-bag", ""),
+    ("ros2-db3", ""),
     ("vel", ""),
     ("camlog", ""),
     ("orca", ""),
@@ -38,7 +39,7 @@ const EXCEPTIONS: [(&str, &str); 5] = [
     ("exec", "its program reads, not the source"),
     ("lcm-udp", "it reads from a network"),
     ("lerobot", "it reads folders; its own tests damage their files"),
-    ("rosbag2", "it reads folders, whose files the source `mcap` reads"),
+    ("rosbag2", "it reads folders, whose files the sources `mcap` and `ros2-db3` read"),
 ];
 
 #[test]

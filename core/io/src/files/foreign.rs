@@ -121,12 +121,10 @@ impl ForeignFormat {
                 ("a ROS 1 bag", "read it with the source `ros1-bag` (--from ros1-bag)".to_owned())
             }
             Self::Sqlite => (
-                "an SQLite database, as bags of ROS 2 are",
-                format!(
-                    "convert a bag to MCAP: ros2 bag convert, or rosbags-convert --src {name} --dst \
-                     mcap-bag --dst-storage mcap; export other messages as CSV, or print them with \
-                     a program of your own (source `exec`)"
-                ),
+                "an SQLite database",
+                "read a bag of ROS 2 with the source `ros2-db3` (--from ros2-db3); export others as \
+                 CSV, or print them with a program of your own (source `exec`)"
+                    .to_owned(),
             ),
             Self::Mcap => {
                 ("an MCAP file", "read it with the source `mcap` (--from mcap)".to_owned())

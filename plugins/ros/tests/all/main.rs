@@ -5,6 +5,7 @@
 mod bags;
 mod cases;
 mod connections;
+mod db3;
 mod gaps;
 mod operations;
 mod packed;

@@ -13,7 +13,7 @@ use sluice_model::{
 };
 
 /// The Python with rosbags, or `None` with a message.
-fn python() -> Option<PathBuf> {
+pub(crate) fn python() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = std::env::var_os("SLUICE_PEERS").map(PathBuf::from);
     let python = folder.unwrap_or_else(|| root.join(".cache/peers-venv")).join("bin/python3");

@@ -44,6 +44,7 @@ mod pipeline_file;
 mod protobuf_messages;
 mod records;
 mod ros1_bag;
+mod ros2_db3;
 mod ros_messages;
 mod round_trip;
 mod sniff;
@@ -92,6 +93,7 @@ pub use protobuf_messages::protobuf_messages;
 pub use records::records;
 pub use ros_messages::ros_messages;
 pub use ros1_bag::ros1_bag;
+pub use ros2_db3::ros2_db3;
 pub use round_trip::round_trip;
 pub use sniff::sniff;
 pub use stage_options::stage_options;
@@ -146,6 +148,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("protobuf_messages", protobuf_messages),
     ("records", records),
     ("ros1_bag", ros1_bag),
+    ("ros2_db3", ros2_db3),
     ("ros_messages", ros_messages),
     ("round_trip", round_trip),
     ("sniff", sniff),

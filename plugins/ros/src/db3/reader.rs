@@ -1,0 +1,227 @@
+//! Reads the messages of a split: leaf by leaf, and the pages on which long ones go on.
+
+#![warn(clippy::indexing_slicing)]
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sluice_model::options::ByteSize;
+use sluice_model::{
+    Batch, BatchBuilder, ChannelId, Damage, Error, PayloadOffset, ReadContext, Reader, Split,
+};
+
+use super::catalog::{Catalog, Message};
+use super::pages::Pages;
+use super::tree::{Leaf, Node, Row};
+
+/// The most events of a batch, and the bytes from which on it is complete.
+const BATCH_EVENTS: usize = 4096;
+const BATCH_BYTES: usize = 1 << 20;
+
+pub(crate) struct Db3Reader {
+    pages: Pages,
+    catalog: Arc<Catalog>,
+    context: ReadContext,
+    input: Arc<str>,
+    max_message: u64,
+    /// The channels of topics, as far as messages have them; `None` for those not needed.
+    channels: BTreeMap<i64, Option<ChannelId>>,
+    /// The leaves that are left, by their places in the list of all.
+    leaves: Range<usize>,
+    /// Whether what is wrong with the file as a whole is still to be reported.
+    is_first: bool,
+    /// The leaf that is read, a copy of its page, and the next entry of it.
+    leaf: Option<(Leaf, Vec<u8>)>,
+    entry: usize,
+    /// Whether the leaf is not whole, which is reported for all of its rows.
+    is_reported: bool,
+    /// How many more pages the rows of the leaf may have.
+    overflow_left: u64,
+    /// The id of the last row.
+    last_id: i64,
+    batch: BatchBuilder,
+    batch_bytes: usize,
+}
+
+impl Db3Reader {
+    pub(crate) fn new(
+        split: &Split,
+        (pages, catalog): (Pages, Arc<Catalog>),
+        max_message: ByteSize,
+        context: &ReadContext,
+    ) -> Self {
+        let place = |at: u64| (at / pages.size() as u64) as usize;
+        let end = split.end.map_or(catalog.leaves.len(), place);
+        let leaves = place(split.start)..end.min(catalog.leaves.len());
+        let before = leaves.start.checked_sub(1).and_then(|before| catalog.leaves.get(before));
+        Self {
+            last_id: before.map_or(i64::MIN, |leaf| leaf.last),
+            pages,
+            catalog,
+            context: context.clone(),
+            input: split.input.to_string_lossy().into(),
+            max_message: max_message.0,
+            channels: BTreeMap::new(),
+            leaves,
+            is_first: split.start == 0,
+            leaf: None,
+            entry: 0,
+            is_reported: false,
+            overflow_left: 0,
+            batch: BatchBuilder::default(),
+            batch_bytes: 0,
+        }
+    }
+
+    fn report(&self, at: u64, len: u64, reason: impl Into<String>) {
+        // Pages that are asked for may be behind the end.
+        let end = self.pages.len();
+        let (at, len) = (at.min(end), len.min(end.saturating_sub(at)));
+        self.context.damage.report(Damage::new(&self.input, at, len, reason));
+    }
+
+    /// Reports what is wrong with the file as a whole.
+    fn report_faults(&self) {
+        let size = self.pages.size() as u64;
+        for fault in &self.catalog.faults {
+            self.report(self.pages.offset(fault.page), size, fault.what.clone());
+        }
+        if let Some((pages, end)) = self.catalog.missing {
+            let reason = format!("the file is cut off: at least {pages} pages are missing");
+            self.report(end, 0, reason);
+        }
+    }
+
+    /// Goes on to the next leaf; returns whether there is one.
+    fn open_leaf(&mut self) -> Result<bool, Error> {
+        let leaf = self.leaves.next().and_then(|at| self.catalog.leaves.get(at)).copied();
+        let Some(leaf) = leaf else { return Ok(false) };
+        let page = self.pages.page(leaf.page)?.unwrap_or_default().to_vec();
+        let node = Node::parse(&page, leaf.page).filter(Node::is_leaf);
+        self.is_reported = !node.as_ref().is_some_and(Node::is_whole);
+        if self.is_reported {
+            let (at, size) = (self.pages.offset(leaf.page), self.pages.size() as u64);
+            let from = self.last_id.saturating_add(1).max(0);
+            let to = match leaf.last {
+                i64::MAX => "the last one".to_owned(),
+                last => last.to_string(),
+            };
+            self.report(at, size, format!("the page of the messages {from} to {to} is damaged"));
+        }
+        if node.is_some() {
+            self.overflow_left = self.pages.count().into();
+            self.entry = 0;
+            self.leaf = Some((leaf, page));
+        } else {
+            self.last_id = leaf.last;
+        }
+        Ok(true)
+    }
+
+    /// Reads rows of a leaf until the batch is complete, and puts it back if some are left.
+    fn read_leaf(&mut self, leaf: Leaf, page: Vec<u8>) -> Result<(), Error> {
+        let Some(node) = Node::parse(&page, leaf.page) else { return Ok(()) };
+        while self.entry < node.entries() && !self.is_batch_complete() {
+            let next_id = node.row(self.entry + 1).map(|row| row.id);
+            // A leaf that is whole has rows only.
+            if let Some(row) = node.row(self.entry)
+                && let Err(reason) = self.read_row(leaf, &row, next_id)?
+                && !self.is_reported
+            {
+                let at = self.pages.offset(leaf.page) + row.at as u64;
+                self.report(at, row.start.len() as u64, reason);
+            }
+            self.entry += 1;
+        }
+        if self.entry < node.entries() {
+            self.leaf = Some((leaf, page));
+        } else {
+            // If this is the end of the table, no row follows.
+            self.last_id = leaf.last;
+        }
+        Ok(())
+    }
+
+    /// Adds the message of a row to the batch, if it is needed. `Ok(Err)` says what is wrong with it.
+    fn read_row(
+        &mut self,
+        leaf: Leaf,
+        row: &Row<'_>,
+        next_id: Option<i64>,
+    ) -> Result<Result<(), String>, Error> {
+        let expected = |id: i64| id > self.last_id && id <= leaf.last;
+        // If the next one is between, it is this one that is wrong.
+        if !expected(row.id) || next_id.is_some_and(|next| expected(next) && next <= row.id) {
+            return Ok(Err(format!("a message has the number {}, out of order", row.id)));
+        }
+        self.last_id = row.id;
+        let catalog = Arc::clone(&self.catalog);
+        let Some(Message { topic, time, data }) = catalog.message(row) else {
+            return Ok(Err("a message is damaged: it does not have the columns of one".to_owned()));
+        };
+        let channel = match self.channels.get(&topic) {
+            Some(known) => *known,
+            None => {
+                let Some(declared) = catalog.topics.get(&topic) else {
+                    return Ok(Err(format!(
+                        "a message is of topic {topic}, which is not declared"
+                    )));
+                };
+                let channel = declared.channel(&self.context)?;
+                *self.channels.entry(topic).or_insert(channel)
+            }
+        };
+        let is_wanted = self.context.query.window().wants_time(time);
+        let Some(channel) = channel.filter(|_| is_wanted) else { return Ok(Ok(())) };
+        let (len, most) = (data.end - data.start, self.max_message);
+        if len > most {
+            return Ok(Err(format!(
+                "a message claims {len} bytes, more than the {most} of `max_message`"
+            )));
+        }
+        let overflow = row.overflow_pages(&self.pages);
+        let Some(left) = self.overflow_left.checked_sub(overflow) else {
+            return Ok(Err("a message claims more pages than the file has".to_owned()));
+        };
+        self.overflow_left = left;
+        let mut payload = Vec::new();
+        if let Err(why) = row.read(&mut self.pages, data, &mut payload)? {
+            return Ok(Err(format!("a message is incomplete: {why}")));
+        }
+        self.batch_bytes += payload.len();
+        if overflow == 0 {
+            self.batch.push_copy(time, row.id, channel, &payload);
+        } else {
+            let payload = Bytes::from(payload);
+            let segment = self.batch.segment(payload.clone());
+            let place = PayloadOffset { segment, offset: 0 };
+            self.batch.push(time, row.id, channel, &payload, place);
+        }
+        Ok(Ok(()))
+    }
+
+    fn is_batch_complete(&self) -> bool {
+        self.batch.len() >= BATCH_EVENTS || self.batch_bytes >= BATCH_BYTES
+    }
+}
+
+impl Reader for Db3Reader {
+    fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
+        if std::mem::take(&mut self.is_first) {
+            self.report_faults();
+        }
+        while !self.is_batch_complete() && !self.pages.is_cancelled() {
+            match self.leaf.take() {
+                Some((leaf, page)) => self.read_leaf(leaf, page)?,
+                None if self.open_leaf()? => {}
+                None => break,
+            }
+        }
+        self.context.run.count_read(self.pages.take_read());
+        self.batch_bytes = 0;
+        let batch = std::mem::take(&mut self.batch).finish();
+        Ok((!batch.is_empty()).then_some(batch))
+    }
+}
