@@ -233,9 +233,16 @@ fn locate(folder: &Path, part: &str) -> Result<PathBuf, Error> {
         return Err(Error::refused(format!("a part is not in its bag: {part}: {folder}")));
     }
     let path = folder.join(part);
-    match part.file_name() {
-        Some(name) if !files::exists(&path) => Ok(folder.join(name)),
-        _ => Ok(path),
+    let beside = part.file_name().map(|name| folder.join(name));
+    // One that was decompressed is still listed as it was.
+    let plain = path.extension().is_some_and(|extension| extension == "zstd");
+    let plain = plain.then(|| path.with_extension(""));
+    let others = [plain, beside].into_iter().flatten();
+    match files::exists(&path) {
+        true => Ok(path),
+        false => {
+            Ok(others.fold(path, |path, other| if files::exists(&other) { other } else { path }))
+        }
     }
 }
 

@@ -76,6 +76,9 @@ def main():
     scratch = out / "scratch.db3"
     whole = write(scratch, 60)
     case("db3-plain", whole)
+    # No case: only a test reads it, whose branches have two levels.
+    (out / "db3-branches").mkdir(exist_ok=True)
+    (out / "db3-branches" / "log.db3").write_bytes(write(scratch, 1000, declares=False))
     case("db3-without-declarations", write(scratch, 30, declares=False))
     case("db3-empty", write(scratch, 0))
     branch, leaf = pages_of(whole, 5)[0], pages_of(whole, 13)[6]

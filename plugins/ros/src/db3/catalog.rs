@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use sluice_model::{Channel, ChannelId, EmbeddedSchema, Encoding, Error, Name, ReadContext};
 
-use super::pages::Pages;
-use super::record::{Column, columns};
-use super::tree::{Leaf, Leaves, Node, PageFault, Row};
+use super::pages::{PageSet, Pages};
+use super::record::{Column, columns, each_column};
+use super::tree::{DAMAGED, Leaf, Leaves, Node, PageFault, Row};
 
 /// The root of the table of all tables.
 const SCHEMA: u32 = 1;
-/// The most bytes of a row of any table but that of messages, and of all of them. Bags may be
+/// The most bytes of a row of any table but that of messages, and of all its rows. Bags may be
 /// hostile.
 const MAX_ROW: u64 = 16 << 20;
-const MAX_ROWS: u64 = 64 << 20;
+const MAX_TABLE: u64 = 64 << 20;
 
 /// What is known of a bag before its messages are read.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Catalog {
     columns: MessageColumns,
     pub(crate) leaves: Vec<Leaf>,
     pub(crate) faults: Vec<PageFault>,
+    /// The pages of the table of messages.
+    pub(crate) pages: PageSet,
     pub(crate) topics: BTreeMap<i64, Topic>,
     /// How many pages are missing at the end of the file, and where that is.
     pub(crate) missing: Option<(u64, u64)>,
@@ -65,36 +67,77 @@ struct Table {
 
 impl Table {
     /// From the statement that made the table.
-    fn parse(root: u32, statement: &str) -> Option<Self> {
-        let (_, inner) = statement.split_once('(')?;
-        let (mut columns, mut depth, mut is_start) = (vec![String::new()], 0_usize, true);
-        for char in inner.chars() {
-            match char {
-                ',' if depth == 0 => {
-                    columns.push(String::new());
-                    is_start = true;
+    fn parse(root: u32, statement: &str) -> Self {
+        let (mut columns, mut depth, mut is_start) = (Vec::new(), 0_usize, false);
+        for token in Tokens(statement) {
+            match token {
+                Token::Mark('(') => {
+                    is_start = depth == 0;
+                    depth += 1;
                 }
-                '(' => depth += 1,
-                ')' if depth == 0 => break,
-                ')' => depth -= 1,
-                _ => {
-                    let Some(column) = columns.last_mut() else { continue };
-                    match char {
-                        // What follows the name is its type.
-                        _ if char.is_whitespace() => is_start &= column.is_empty(),
-                        '"' | '`' | '[' | ']' => {}
-                        _ if is_start => column.push(char.to_ascii_lowercase()),
-                        _ => {}
-                    }
+                Token::Mark(')') if depth == 1 => break,
+                Token::Mark(')') => depth -= 1,
+                Token::Mark(mark) => is_start = mark == ',' && depth == 1,
+                Token::Word(name) if is_start => {
+                    columns.push(name.to_ascii_lowercase());
+                    is_start = false;
                 }
+                Token::Word(_) => {}
             }
         }
-        Some(Self { root, columns })
+        Self { root, columns }
     }
 
     /// The place of a column.
     fn place(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column == name)
+    }
+}
+
+/// What a statement consists of.
+enum Token<'s> {
+    Word(&'s str),
+    Mark(char),
+}
+
+/// The rest of a statement.
+struct Tokens<'s>(&'s str);
+
+impl<'s> Iterator for Tokens<'s> {
+    type Item = Token<'s>;
+
+    fn next(&mut self) -> Option<Token<'s>> {
+        loop {
+            self.0 = self.0.trim_start();
+            // Comments.
+            let (_, rest) = match self.0 {
+                text if text.starts_with("--") => text.split_once('\n')?,
+                text if text.starts_with("/*") => text.split_once("*/")?,
+                _ => break,
+            };
+            self.0 = rest;
+        }
+        let first = self.0.chars().next()?;
+        let rest = self.0.get(first.len_utf8()..)?;
+        let quote = match first {
+            '[' => Some(']'),
+            '"' | '`' | '\'' => Some(first),
+            _ => None,
+        };
+        if let Some(quote) = quote {
+            let (word, rest) = rest.split_once(quote)?;
+            self.0 = rest;
+            return Some(Token::Word(word));
+        }
+        let is_word = |char: char| char.is_alphanumeric() || char == '_' || char == '$';
+        if !is_word(first) {
+            self.0 = rest;
+            return Some(Token::Mark(first));
+        }
+        let (word, rest) =
+            self.0.split_at(self.0.find(|char| !is_word(char)).unwrap_or(self.0.len()));
+        self.0 = rest;
+        Some(Token::Word(word))
     }
 }
 
@@ -110,9 +153,8 @@ impl Catalog {
             let root = root.and_then(|root| u32::try_from(root).ok());
             if let (Some("table"), Some(name), Some(root), Some(statement)) =
                 (text(0).as_deref(), text(1), root, text(4))
-                && let Some(table) = Table::parse(root, &statement)
             {
-                tables.insert(name.into_owned(), table);
+                tables.insert(name.to_ascii_lowercase(), Table::parse(root, &statement));
             }
         })?;
         let of_messages = tables.get("messages").and_then(|table| {
@@ -121,17 +163,22 @@ impl Catalog {
             Some((table.root, MessageColumns { topic, time, data: place("data")? }))
         });
         let Some((root, columns)) = of_messages else {
-            return Err(Error::malformed(
-                path,
-                0,
-                match faults.is_empty() {
-                    true => "no bag of ROS 2: it has no table `messages` with the columns of one",
-                    false => {
-                        "the list of tables at the start of the file is damaged; if the file was a \
-                     bag, try `sqlite3 FILE .recover`"
-                    }
-                },
-            ));
+            let what = match tables.get("messages") {
+                Some(table) => format!(
+                    "no bag of ROS 2: its table `messages` has the columns {}, not `topic_id`, \
+                     `timestamp` and `data`",
+                    table.columns.join(", ")
+                ),
+                None if faults.is_empty() => {
+                    "no bag of ROS 2: it has no table `messages`".to_owned()
+                }
+                None => {
+                    "the list of tables at the start of the file is damaged; if it is a bag, try \
+                         to recover it: sqlite3 FILE .recover"
+                        .to_owned()
+                }
+            };
+            return Err(Error::malformed(path, 0, what));
         };
         let mut definitions = HashMap::new();
         if let Some(table) = tables.get("message_definitions") {
@@ -151,7 +198,10 @@ impl Catalog {
         let mut topics = BTreeMap::new();
         if let Some(table) = tables.get("topics") {
             read_rows(pages, table.root, &mut faults, |id, row, columns| {
-                topics.extend(Topic::parse(table, &definitions, row, columns).map(|t| (id, t)));
+                // Mostly another name of the row's own number, which is not stored then.
+                let stored = table.place("id").and_then(|place| columns.get(place)?.integer(row));
+                let topic = Topic::parse(table, &definitions, row, columns);
+                topics.extend(topic.map(|topic| (stored.unwrap_or(id), topic)));
             })?;
         }
         let mut leaves = Leaves::find(pages, root)?;
@@ -159,14 +209,15 @@ impl Catalog {
             columns.of(row).is_some_and(|message| topics.contains_key(&message.topic))
         })?;
         faults.append(&mut leaves.faults);
-        // What is wrong with a page first.
+        // Once for each page.
         faults.sort_by_key(|fault| fault.page);
         faults.dedup_by_key(|fault| fault.page);
         let missing = pages.missing().map(|(count, at)| (u64::from(count), at));
         let cut_off =
             (leaves.cut_off > 0).then(|| (leaves.cut_off, pages.offset(pages.count() + 1)));
         let missing = missing.or(cut_off);
-        Ok(Self { columns, leaves: leaves.found, faults, topics, missing })
+        let (pages, leaves) = (leaves.seen, leaves.found);
+        Ok(Self { columns, leaves, faults, pages, topics, missing })
     }
 
     /// The message of a row; `None` if it is none.
@@ -177,10 +228,17 @@ impl Catalog {
 
 impl MessageColumns {
     fn of(self, row: &Row<'_>) -> Option<Message> {
-        let columns = columns(row.start, row.len)?;
-        let integer = |place: usize| columns.get(place)?.integer(row.start);
-        let data = columns.get(self.data)?.blob()?;
-        Some(Message { topic: integer(self.topic)?, time: integer(self.time)?, data })
+        let (mut topic, mut time, mut data, mut place) = (None, None, None, 0);
+        each_column(row.start, row.len, |column| {
+            match place {
+                _ if place == self.topic => topic = column.integer(row.start),
+                _ if place == self.time => time = column.integer(row.start),
+                _ if place == self.data => data = column.blob(),
+                _ => {}
+            }
+            place += 1;
+        })?;
+        Some(Message { topic: topic?, time: time?, data: data? })
     }
 }
 
@@ -234,29 +292,27 @@ fn read_rows(
 ) -> Result<(), Error> {
     let mut leaves = Leaves::find(pages, root)?;
     faults.append(&mut leaves.faults);
-    let (mut page, mut row_bytes, mut left) = (Vec::new(), Vec::new(), MAX_ROWS);
+    let (mut page, mut row_bytes, mut left) = (Vec::new(), Vec::new(), MAX_TABLE);
     for leaf in leaves.found {
-        let mut fault = |what: &str| {
-            faults.push(PageFault { page: leaf.page, what: what.to_owned() });
-        };
+        let mut fault = || faults.push(PageFault { page: leaf.page, what: DAMAGED });
         page.clear();
         page.extend_from_slice(pages.page(leaf.page)?.unwrap_or_default());
         let Some(node) = Node::parse(&page, leaf.page).filter(Node::is_leaf) else {
-            fault("it is no page of rows, but described topics or types");
+            fault();
             continue;
         };
         for entry in 0..node.entries() {
             let row = node.row(entry).filter(|row| row.len <= MAX_ROW.min(left));
             let Some(row) = row else {
-                fault("a row that describes topics or types is damaged");
+                fault();
                 continue;
             };
             left -= row.len;
             row_bytes.clear();
-            let read = row.read(pages, 0..row.len, &mut row_bytes)?;
+            let read = row.read(pages, 0..row.len, |_| true, &mut row_bytes)?;
             match columns(&row_bytes, row.len).filter(|_| read.is_ok()) {
                 Some(columns) => each(row.id, &row_bytes, &columns),
-                None => fault("a row that describes topics or types is damaged"),
+                None => fault(),
             }
         }
     }

@@ -69,8 +69,10 @@ const JOURNAL: &[u8] = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7";
 
 /// `Err` if a file is not complete without what is beside it.
 fn check_merged(path: &Path) -> Result<(), Error> {
+    // SQLite has them beside the file that a link leads to.
+    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     for (suffix, start) in [("-wal", &[][..]), ("-journal", JOURNAL)] {
-        let mut beside = path.as_os_str().to_owned();
+        let mut beside = real.as_os_str().to_owned();
         beside.push(suffix);
         let beside = Path::new(&beside);
         let head = if files::is_file(beside) { files::head(beside, 8)? } else { Vec::new() };
@@ -78,7 +80,7 @@ fn check_merged(path: &Path) -> Result<(), Error> {
             let (path, beside) = (path.display(), beside.display());
             return Err(Error::refused(format!(
                 "its recording was interrupted, or goes on: a part of it is in a file beside it; \
-                 have SQLite complete the bag: sqlite3 {path} \"SELECT count(*) FROM messages\": \
+                 have SQLite complete the bag: sqlite3 '{path}' 'SELECT count(*) FROM messages': \
                  {beside}"
             )));
         }

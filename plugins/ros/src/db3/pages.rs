@@ -9,8 +9,9 @@ use sluice_model::Error;
 pub(crate) const MAGIC: &[u8] = b"SQLite format 3\0";
 /// The length of the header, which precedes the contents of the first page.
 pub(crate) const HEADER: usize = 100;
-/// The bytes that are read at once, at multiples of it.
-const WINDOW: usize = 1 << 20;
+/// The bytes that are read at once: behind what was read before, and elsewhere.
+const NEXT: usize = 1 << 20;
+const ELSEWHERE: usize = 64 << 10;
 
 /// The pages of an open file, numbered from 1.
 pub(crate) struct Pages {
@@ -24,8 +25,8 @@ pub(crate) struct Pages {
     count: u32,
     /// The number of pages that the header claims.
     claimed: u32,
-    /// The first page of the list of those that are free, or 0.
-    first_free: u32,
+    /// The first page of the list of those that are free, or 0, and how many there are.
+    free: (u32, u32),
     window: Vec<u8>,
     window_at: u64,
     /// How much was read.
@@ -69,10 +70,21 @@ impl Pages {
             true => u32_at(&header, 28).unwrap_or_default(),
             false => 0,
         };
-        let first_free = u32_at(&header, 32).unwrap_or_default();
+        let [first_free, free] = [32, 36].map(|at| u32_at(&header, at).unwrap_or_default());
         let (window, window_at, read) = (Vec::new(), 0, 0);
         let usable = size - reserved;
-        Ok(Self { log, len, size, usable, count, claimed, first_free, window, window_at, read })
+        Ok(Self {
+            log,
+            len,
+            size,
+            usable,
+            count,
+            claimed,
+            free: (first_free, free),
+            window,
+            window_at,
+            read,
+        })
     }
 
     /// The length of the file.
@@ -95,9 +107,9 @@ impl Pages {
         self.count
     }
 
-    /// The first page of the list of those that are free, or 0.
-    pub(crate) fn first_free(&self) -> u32 {
-        self.first_free
+    /// The first page of the list of those that are free, or 0, and how many there are.
+    pub(crate) fn free(&self) -> (u32, u32) {
+        self.free
     }
 
     /// How many bytes were read since the last call.
@@ -107,8 +119,10 @@ impl Pages {
 
     /// How many pages the header claims beyond those of the file, and where the file ends.
     pub(crate) fn missing(&self) -> Option<(u32, u64)> {
-        let missing = self.claimed.checked_sub(self.count).filter(|missing| *missing > 0)?;
-        Some((missing, self.len))
+        // What is added meanwhile is not missing.
+        let is_cut = self.log.is_shorter_than(u64::from(self.claimed) * self.size as u64);
+        let missing = self.claimed.checked_sub(self.count).filter(|missing| *missing > 0 && is_cut);
+        Some((missing?, self.len))
     }
 
     /// Where a page begins.
@@ -122,15 +136,16 @@ impl Pages {
             return Ok(None);
         }
         let at = self.offset(page);
-        let start = at / WINDOW as u64 * WINDOW as u64;
-        if self.window.is_empty() || self.window_at != start {
-            self.window.resize(WINDOW, 0);
-            self.window_at = start;
-            let found = self.log.read_at(start, &mut self.window)?;
+        let window_end = self.window_at + self.window.len() as u64;
+        if at < self.window_at || at + self.size as u64 > window_end {
+            let len = if at == window_end { NEXT } else { ELSEWHERE.max(self.size) };
+            self.window.resize(len, 0);
+            self.window_at = at;
+            let found = self.log.read_at(at, &mut self.window)?;
             self.window.truncate(found);
             self.read += found as u64;
         }
-        let from = (at - start) as usize;
+        let from = (at - self.window_at) as usize;
         Ok(self.window.get(from..from + self.usable))
     }
 
@@ -148,4 +163,27 @@ pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 /// The number at a place, if there are as many bytes.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// A set of pages.
+#[derive(Debug)]
+pub(crate) struct PageSet(Vec<u64>);
+
+impl PageSet {
+    pub(crate) fn new(count: u32) -> Self {
+        Self(vec![0; count as usize / 64 + 1])
+    }
+
+    pub(crate) fn contains(&self, page: u32) -> bool {
+        self.0.get(page as usize / 64).is_some_and(|word| word & (1 << (page % 64)) != 0)
+    }
+
+    /// Adds a page; returns whether it was not in the set.
+    pub(crate) fn insert(&mut self, page: u32) -> bool {
+        let is_new = !self.contains(page);
+        if let Some(word) = self.0.get_mut(page as usize / 64) {
+            *word |= 1 << (page % 64);
+        }
+        is_new
+    }
 }

@@ -2,7 +2,7 @@
 
 #![warn(clippy::indexing_slicing)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -37,10 +37,12 @@ pub(crate) struct Db3Reader {
     entry: usize,
     /// Whether the leaf is not whole, which is reported for all of its rows.
     is_reported: bool,
-    /// How many more pages the rows of the leaf may have.
+    /// The pages on which rows of the leaf go on.
+    taken: HashSet<u32>,
+    /// How many more pages rows of the split may have.
     overflow_left: u64,
     /// The id of the last row.
-    last_id: i64,
+    last_id: Option<i64>,
     batch: BatchBuilder,
     batch_bytes: usize,
 }
@@ -56,8 +58,9 @@ impl Db3Reader {
         let end = split.end.map_or(catalog.leaves.len(), place);
         let leaves = place(split.start)..end.min(catalog.leaves.len());
         let before = leaves.start.checked_sub(1).and_then(|before| catalog.leaves.get(before));
+        let overflow_left = pages.count().into();
         Self {
-            last_id: before.map_or(i64::MIN, |leaf| leaf.last),
+            last_id: before.map(|leaf| leaf.last),
             pages,
             catalog,
             context: context.clone(),
@@ -69,7 +72,8 @@ impl Db3Reader {
             leaf: None,
             entry: 0,
             is_reported: false,
-            overflow_left: 0,
+            taken: HashSet::new(),
+            overflow_left,
             batch: BatchBuilder::default(),
             batch_bytes: 0,
         }
@@ -86,7 +90,7 @@ impl Db3Reader {
     fn report_faults(&self) {
         let size = self.pages.size() as u64;
         for fault in &self.catalog.faults {
-            self.report(self.pages.offset(fault.page), size, fault.what.clone());
+            self.report(self.pages.offset(fault.page), size, fault.what);
         }
         if let Some((pages, end)) = self.catalog.missing {
             let reason = format!("the file is cut off: at least {pages} pages are missing");
@@ -103,7 +107,7 @@ impl Db3Reader {
         self.is_reported = !node.as_ref().is_some_and(Node::is_whole);
         if self.is_reported {
             let (at, size) = (self.pages.offset(leaf.page), self.pages.size() as u64);
-            let from = self.last_id.saturating_add(1).max(0);
+            let from = self.last_id.map_or(0, |last| last.saturating_add(1));
             let to = match leaf.last {
                 i64::MAX => "the last one".to_owned(),
                 last => last.to_string(),
@@ -111,11 +115,11 @@ impl Db3Reader {
             self.report(at, size, format!("the page of the messages {from} to {to} is damaged"));
         }
         if node.is_some() {
-            self.overflow_left = self.pages.count().into();
             self.entry = 0;
+            self.taken.clear();
             self.leaf = Some((leaf, page));
         } else {
-            self.last_id = leaf.last;
+            self.last_id = Some(leaf.last);
         }
         Ok(true)
     }
@@ -138,8 +142,8 @@ impl Db3Reader {
         if self.entry < node.entries() {
             self.leaf = Some((leaf, page));
         } else {
-            // If this is the end of the table, no row follows.
-            self.last_id = leaf.last;
+            // Rows up to there belong on this leaf.
+            self.last_id = Some(leaf.last);
         }
         Ok(())
     }
@@ -151,12 +155,12 @@ impl Db3Reader {
         row: &Row<'_>,
         next_id: Option<i64>,
     ) -> Result<Result<(), String>, Error> {
-        let expected = |id: i64| id > self.last_id && id <= leaf.last;
+        let expected = |id| self.last_id.is_none_or(|last| id > last) && id <= leaf.last;
         // If the next one is between, it is this one that is wrong.
         if !expected(row.id) || next_id.is_some_and(|next| expected(next) && next <= row.id) {
             return Ok(Err(format!("a message has the number {}, out of order", row.id)));
         }
-        self.last_id = row.id;
+        self.last_id = Some(row.id);
         let catalog = Arc::clone(&self.catalog);
         let Some(Message { topic, time, data }) = catalog.message(row) else {
             return Ok(Err("a message is damaged: it does not have the columns of one".to_owned()));
@@ -181,24 +185,27 @@ impl Db3Reader {
                 "a message claims {len} bytes, more than the {most} of `max_message`"
             )));
         }
+        self.batch_bytes += len as usize;
         let overflow = row.overflow_pages(&self.pages);
+        if overflow == 0 {
+            let data = data.start as usize..data.end as usize;
+            let payload = row.start.get(data).unwrap_or_default();
+            self.batch.push_copy(time, row.id, channel, payload);
+            return Ok(Ok(()));
+        }
         let Some(left) = self.overflow_left.checked_sub(overflow) else {
             return Ok(Err("a message claims more pages than the file has".to_owned()));
         };
-        self.overflow_left = left;
+        let taken = &mut self.taken;
+        let take = |page| !catalog.pages.contains(page) && taken.insert(page);
         let mut payload = Vec::new();
-        if let Err(why) = row.read(&mut self.pages, data, &mut payload)? {
+        if let Err(why) = row.read(&mut self.pages, data, take, &mut payload)? {
             return Ok(Err(format!("a message is incomplete: {why}")));
         }
-        self.batch_bytes += payload.len();
-        if overflow == 0 {
-            self.batch.push_copy(time, row.id, channel, &payload);
-        } else {
-            let payload = Bytes::from(payload);
-            let segment = self.batch.segment(payload.clone());
-            let place = PayloadOffset { segment, offset: 0 };
-            self.batch.push(time, row.id, channel, &payload, place);
-        }
+        self.overflow_left = left;
+        let payload = Bytes::from(payload);
+        let segment = self.batch.segment(payload.clone());
+        self.batch.push(time, row.id, channel, &payload, PayloadOffset { segment, offset: 0 });
         Ok(Ok(()))
     }
 

@@ -26,9 +26,16 @@ pub(crate) struct Column {
 /// The columns of a row of `len` bytes that begins with `start`; `None` unless they take exactly as
 /// many, or if the start is too short to tell.
 pub(crate) fn columns(start: &[u8], len: u64) -> Option<Vec<Column>> {
+    let mut columns = Vec::new();
+    each_column(start, len, |column| columns.push(column))?;
+    Some(columns)
+}
+
+/// Calls `each` with the columns of a row, which is as for [`columns`].
+pub(crate) fn each_column(start: &[u8], len: u64, mut each: impl FnMut(Column)) -> Option<()> {
     let (header, mut at) = varint(start)?;
     let kinds = start.get(..usize::try_from(header).ok()?)?;
-    let (mut columns, mut value_at) = (Vec::new(), header);
+    let mut value_at = header;
     while at < kinds.len() {
         let (kind, read) = varint(kinds.get(at..)?)?;
         at += read;
@@ -41,10 +48,10 @@ pub(crate) fn columns(start: &[u8], len: u64) -> Option<Vec<Column>> {
             _ => (kind - 12) / 2,
         };
         let end = value_at.checked_add(value_len)?;
-        columns.push(Column { kind, place: value_at..end });
+        each(Column { kind, place: value_at..end });
         value_at = end;
     }
-    (at == kinds.len() && value_at == len).then_some(columns)
+    (at == kinds.len() && value_at == len).then_some(())
 }
 
 impl Column {

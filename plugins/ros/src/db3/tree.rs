@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use sluice_model::Error;
 
-use super::pages::{HEADER, Pages, u16_at, u32_at};
+use super::pages::{HEADER, PageSet, Pages, u16_at, u32_at};
 use super::record::varint;
 
 /// A page of a tree.
@@ -136,15 +136,16 @@ impl<'p> Node<'p> {
 
     /// The first and the last id of a leaf, if it is one that has such rows only, in order.
     fn ids(&self, is_row: impl Fn(&Row<'_>) -> bool) -> Option<(i64, i64)> {
-        let mut ids = None;
+        let mut ids: Option<(i64, i64)> = None;
         if !self.is_leaf || !self.is_whole() {
             return None;
         }
         for entry in 0..self.entries {
             let row = self.row(entry).filter(|row| is_row(row))?;
-            let (first, last) = ids.unwrap_or((row.id, row.id - 1));
-            ids = (row.id > last).then_some((first, row.id));
-            ids?;
+            if ids.is_some_and(|(_, last)| row.id <= last) {
+                return None;
+            }
+            ids = Some((ids.map_or(row.id, |(first, _)| first), row.id));
         }
         ids
     }
@@ -167,11 +168,13 @@ impl Row<'_> {
         (self.len - self.start.len() as u64).div_ceil(pages.usable() as u64 - 4)
     }
 
-    /// Appends the bytes of the row in this range to `out`. `Ok(Err)` says why there are none.
+    /// Appends the bytes of the row in this range to `out`. `take` is asked for each page on which
+    /// the row goes on, and tells whether it may have it. `Ok(Err)` says why there are none.
     pub(crate) fn read(
         &self,
         pages: &mut Pages,
         range: Range<u64>,
+        mut take: impl FnMut(u32) -> bool,
         out: &mut Vec<u8>,
     ) -> Result<Result<(), String>, Error> {
         append(self.start, 0, &range, out);
@@ -180,6 +183,9 @@ impl Row<'_> {
             let Some(page) = pages.page(next)? else {
                 return Ok(Err(format!("it goes on at page {next}, which the file does not have")));
             };
+            if !take(next) {
+                return Ok(Err(format!("it goes on at page {next}, which is of others")));
+            }
             let (from, content) = (next, page.get(4..).unwrap_or_default());
             let left = usize::try_from(self.len - at).unwrap_or(usize::MAX);
             let content = content.get(..left).unwrap_or(content);
@@ -217,19 +223,22 @@ pub(crate) struct Leaves {
     /// The rows to which no branch leads: those behind the first id, up to the second one.
     lost: Vec<(i64, i64)>,
     /// The pages of the table.
-    seen: PageSet,
+    pub(crate) seen: PageSet,
 }
 
 /// What is wrong with a page.
 #[derive(Debug)]
 pub(crate) struct PageFault {
     pub(crate) page: u32,
-    pub(crate) what: String,
+    pub(crate) what: &'static str,
 }
 
+/// Of a page that should lead to others, or have rows.
+pub(crate) const DAMAGED: &str = "a page of tables is damaged";
+
 impl Leaves {
-    /// Finds the leaves of the table with this root. Of each branch, one page below it is looked
-    /// at: the others are of the same kind.
+    /// Finds the leaves of the table with this root. Of each branch, pages below it are looked at
+    /// up to the first one that is whole: the others are of the same kind.
     pub(crate) fn find(pages: &mut Pages, root: u32) -> Result<Self, Error> {
         let (found, faults, lost) = (Vec::new(), Vec::new(), Vec::new());
         let mut leaves =
@@ -243,8 +252,8 @@ impl Leaves {
             let node = pages.page(number)?.and_then(|page| Node::parse(page, number));
             // A branch whose kind is damaged is a leaf that is not whole.
             let Some(node) = node.filter(Node::is_whole) else {
-                leaves.note(number, "a page that leads to messages is damaged");
-                leaves.lost.push((after, last));
+                leaves.note(number);
+                leaves.lose(after, last);
                 continue;
             };
             if node.is_leaf() {
@@ -274,7 +283,7 @@ impl Leaves {
         let mut is_lost = false;
         for child in children {
             let Some((page, id)) = child.filter(|(_, id)| (after..=last).contains(id)) else {
-                self.note(branch, "a page that leads to messages has a damaged entry");
+                self.note(branch);
                 is_lost = true;
                 continue;
             };
@@ -282,19 +291,26 @@ impl Leaves {
             if page > count {
                 self.cut_off += 1;
             } else if !is_there {
-                self.note(branch, "a page that leads to messages has a damaged entry");
+                self.note(branch);
             }
             match is_there && !is_lost {
                 true => below.push((page, after, id)),
                 // Which of the rows are below a page is unknown if the entry before is damaged.
-                false => self.lost.push((after, id)),
+                false => self.lose(after, id),
             }
             (after, is_lost) = (id, false);
         }
         if is_lost {
-            self.lost.push((after, last));
+            self.lose(after, last);
         }
         below
+    }
+
+    fn lose(&mut self, after: i64, last: i64) {
+        match self.lost.last_mut() {
+            Some((_, upto)) if *upto == after => *upto = last,
+            _ => self.lost.push((after, last)),
+        }
     }
 
     /// Looks for leaves with rows that no branch leads to, on all pages. Pages that are free are
@@ -307,7 +323,8 @@ impl Leaves {
         if self.lost.is_empty() {
             return Ok(());
         }
-        let free = free_pages(pages)?;
+        self.lost.sort_unstable();
+        let free = self.free_pages(pages)?;
         let mut found = Vec::new();
         for number in 1..=pages.count() {
             if pages.is_cancelled() {
@@ -337,54 +354,42 @@ impl Leaves {
         Ok(())
     }
 
-    fn note(&mut self, page: u32, what: &str) {
-        self.faults.push(PageFault { page, what: what.to_owned() });
+    /// The pages that are free: those of a list, and those on which it stands.
+    fn free_pages(&mut self, pages: &mut Pages) -> Result<PageSet, Error> {
+        let (mut free, mut count) = (PageSet::new(pages.count()), 0);
+        let (first, expected) = pages.free();
+        let mut next = first;
+        while next > 0 && free.insert(next) {
+            let Some(page) = pages.page(next)? else { break };
+            let listed = u32_at(page, 4).unwrap_or_default();
+            let numbers = page.get(8..).unwrap_or_default().as_chunks().0.iter();
+            for number in numbers.take(listed as usize) {
+                free.insert(u32::from_be_bytes(*number));
+            }
+            count += 1 + u64::from(listed);
+            next = u32_at(page, 0).unwrap_or_default();
+        }
+        if count != u64::from(expected) {
+            let what = "the list of free pages is damaged: removed messages may have come back";
+            self.faults.push(PageFault { page: first.max(1), what });
+        }
+        Ok(free)
+    }
+
+    fn note(&mut self, page: u32) {
+        if self.faults.last().is_none_or(|fault| fault.page != page) {
+            self.faults.push(PageFault { page, what: DAMAGED });
+        }
     }
 }
 
-/// Whether the first of these pages that is one of a tree is a leaf, or none is.
+/// Whether the first of these pages that is whole is a leaf, or none is.
 fn has_leaves(pages: &mut Pages, below: &[(u32, i64, i64)]) -> Result<bool, Error> {
     for (number, ..) in below {
-        if let Some(node) = pages.page(*number)?.and_then(|page| Node::parse(page, *number)) {
+        let node = pages.page(*number)?.and_then(|page| Node::parse(page, *number));
+        if let Some(node) = node.filter(Node::is_whole) {
             return Ok(node.is_leaf());
         }
     }
     Ok(true)
-}
-
-/// The pages that are free: those of a list, and those on which it stands.
-fn free_pages(pages: &mut Pages) -> Result<PageSet, Error> {
-    let mut free = PageSet::new(pages.count());
-    let mut next = pages.first_free();
-    while next > 0 && free.insert(next) {
-        let Some(page) = pages.page(next)? else { break };
-        let count = u32_at(page, 4).unwrap_or_default() as usize;
-        let numbers = page.get(8..).unwrap_or_default().as_chunks().0.iter().take(count);
-        numbers.for_each(|number| _ = free.insert(u32::from_be_bytes(*number)));
-        next = u32_at(page, 0).unwrap_or_default();
-    }
-    Ok(free)
-}
-
-/// A set of pages.
-#[derive(Debug)]
-struct PageSet(Vec<u64>);
-
-impl PageSet {
-    fn new(count: u32) -> Self {
-        Self(vec![0; count as usize / 64 + 1])
-    }
-
-    fn contains(&self, page: u32) -> bool {
-        self.0.get(page as usize / 64).is_some_and(|word| word & (1 << (page % 64)) != 0)
-    }
-
-    /// Adds a page; returns whether it was not in the set.
-    fn insert(&mut self, page: u32) -> bool {
-        let is_new = !self.contains(page);
-        if let Some(word) = self.0.get_mut(page as usize / 64) {
-            *word |= 1 << (page % 64);
-        }
-        is_new
-    }
 }

@@ -68,15 +68,62 @@ fn only_what_is_needed_is_read() {
 
 #[test]
 fn messages_below_a_damaged_branch_are_found() {
-    let whole = read(&file("db3-plain")).unwrap();
-    for branch in pages_of(&file("db3-plain"), 5) {
-        for damage in [&[0xff; PAGE][..], &[0; PAGE], &[5, 0, 0, 0xff, 0xff], &[13]] {
-            let mut bytes = file("db3-plain");
-            bytes[branch * PAGE..][..damage.len()].copy_from_slice(damage);
-            let found = read(&bytes).unwrap();
-            assert!(!found.damage.is_empty());
-            // The branches of the index of times are not needed.
-            assert_eq!(texts(&found), texts(&whole), "{branch} {damage:?}");
+    // With branches of one level and of two.
+    for (case, count) in [("db3-plain", 60), ("db3-branches", 1000)] {
+        let whole = read(&file(case)).unwrap();
+        assert_eq!(whole.events.len(), count);
+        // The first one leads to tables.
+        for branch in pages_of(&file(case), 5) {
+            for damage in [&[0xff; PAGE][..], &[0; PAGE], &[5, 0, 0, 0xff, 0xff], &[13]] {
+                let mut bytes = file(case);
+                bytes[branch * PAGE..][..damage.len()].copy_from_slice(damage);
+                let found = read(&bytes).unwrap();
+                assert!(!found.damage.is_empty());
+                assert_eq!(texts(&found), texts(&whole), "{case}: {branch} {damage:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn messages_below_several_damaged_branches_are_found() {
+    let whole = read(&file("db3-branches")).unwrap();
+    let mut bytes = file("db3-branches");
+    for branch in pages_of(&bytes, 5) {
+        bytes[branch * PAGE + 3..][..2].fill(0);
+    }
+    assert_eq!(texts(&read(&bytes).unwrap()), texts(&whole));
+}
+
+#[test]
+fn a_journal_beside_the_file_that_a_link_leads_to_is_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db3");
+    let link = folder.path().join("link.db3");
+    overwrite(&path, &file("db3-plain")).unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    assert_eq!(gather(&*source(&link), u64::MAX).unwrap().events.len(), 60);
+    overwrite(&folder.path().join("a.db3-wal"), b"some pages").unwrap();
+    let error = gather(&*source(&link), u64::MAX).unwrap_err().to_string();
+    assert!(error.contains("a.db3-wal"), "{error}");
+}
+
+#[test]
+fn a_message_never_goes_on_at_a_page_of_the_table_or_twice_at_one() {
+    let bytes = file("db3-plain");
+    let whole = read(&bytes).unwrap();
+    let of_table = pages_of(&bytes, 13).into_iter().filter(|leaf| *leaf >= 7);
+    let of_table: Vec<usize> = of_table.chain([2]).collect();
+    // Pages of long messages begin with the number of the next one. That of another message may
+    // pass, but not that of the same one.
+    for page in (1..bytes.len() / PAGE).filter(|page| bytes[page * PAGE] == 0) {
+        for next in of_table.iter().chain([&page]) {
+            let mut changed = bytes.clone();
+            let number = *next as u32 + 1;
+            changed[page * PAGE..][..4].copy_from_slice(&number.to_be_bytes());
+            let found = read(&changed).unwrap();
+            assert!(!found.damage.is_empty(), "{page} to {next}");
+            assert!(found.events.iter().all(|event| whole.events.contains(event)), "{page}");
         }
     }
 }
@@ -131,6 +178,9 @@ proptest! {
         let Some(found) = read(&bytes) else { return Ok(()) };
         for (offset, length, reason) in &found.damage {
             prop_assert!(offset + length <= bytes.len() as u64 && !reason.is_empty());
+        }
+        if found.damage.is_empty() && at >= 7 * PAGE {
+            prop_assert_eq!(found.events.len(), 60);
         }
         let mut last = i64::MIN;
         for event in &found.events {
