@@ -33,6 +33,8 @@ pub(crate) const RECORDING: SignalMessages = [
 /// How long a run may take to end at the second signal. One that is blocked by a disk or a pipe
 /// does not see it.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The same for a run that the first signal discards, which also removes its temporary files.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Whether SIGHUP requests a new file instead of ending the program.
 static HANGUP_REQUESTS_NEW_FILE: AtomicBool = AtomicBool::new(false);
@@ -68,9 +70,7 @@ impl SignalListener {
             _ => {
                 handle_signal(signal, before, &stop, words, &say);
                 before += 1;
-                if stop.is_aborted() {
-                    exit_after_timeout(Arc::downgrade(&listening), Arc::clone(&stop));
-                }
+                exit_after_timeout(Arc::downgrade(&listening), Arc::clone(&stop));
             }
         })
     }
@@ -119,19 +119,21 @@ fn handle_signal(
     stop.request_for(signal);
 }
 
-/// Ends this process if somebody is still listening for signals after [`ABORT_TIMEOUT`], but not
-/// while it publishes.
+/// Ends this process if somebody is still listening for signals after the timeout, but not while it
+/// publishes, and at the first signal only if the run is discarded.
 fn exit_after_timeout(listening: Weak<()>, stop: Arc<Stop>) {
+    let timeout = if stop.is_aborted() { ABORT_TIMEOUT } else { DISCARD_TIMEOUT };
     let wait = move || {
-        std::thread::sleep(ABORT_TIMEOUT);
+        std::thread::sleep(timeout);
         while stop.is_publishing() {
             std::thread::sleep(ABORT_TIMEOUT);
         }
-        if listening.strong_count() > 0 {
+        let is_over = stop.is_aborted() || stop.is_discarding();
+        if is_over && listening.strong_count() > 0 {
             exit_now(&stop);
         }
     };
-    // Without a thread, a third signal is needed.
+    // Without a thread, more signals are needed.
     drop(std::thread::Builder::new().name("sluice-abort".into()).spawn(wait));
 }
 

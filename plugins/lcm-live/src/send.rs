@@ -9,11 +9,10 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, sendmmsg};
 use sluice_kit::Playback;
 use sluice_model::{Error, RunHandle};
-use socket2::Socket;
 
 use crate::options::SocketInterface;
 use crate::tcpq::client::{CONNECT_TIMEOUT, HubClient, RETRY_INTERVAL};
-use crate::udp;
+use crate::udp::{self, SendingSocket};
 use crate::url::{TcpUrl, UdpUrl};
 use crate::wire::{self, DatagramHeader};
 
@@ -67,7 +66,7 @@ const MAX_DATAGRAMS: usize = 64;
 
 /// Sends to a multicast group.
 pub(crate) struct GroupSender {
-    socket: Socket,
+    socket: SendingSocket,
     url: UdpUrl,
     interface: SocketInterface,
     /// The sequence number of the next message.
@@ -149,15 +148,15 @@ const MAX_RETRY_TIME: Duration = Duration::from_secs(5);
 
 /// Sends at least one of these datagrams. Returns how many.
 fn send_some(
-    socket: &Socket,
+    SendingSocket { socket, destination }: &SendingSocket,
     headers: &mut MultiHeaders<SockaddrIn>,
     datagrams: &[[IoSlice<'_>; 3]],
 ) -> io::Result<usize> {
-    const NOWHERE: [Option<SockaddrIn>; MAX_DATAGRAMS] = [None; MAX_DATAGRAMS];
+    let destinations = [*destination; MAX_DATAGRAMS];
     let since = Instant::now();
     loop {
         let fd = socket.as_raw_fd();
-        match sendmmsg(fd, headers, datagrams.iter(), NOWHERE, [], MsgFlags::empty()) {
+        match sendmmsg(fd, headers, datagrams.iter(), destinations, [], MsgFlags::empty()) {
             Ok(results) => return Ok(results.count()),
             Err(Errno::EINTR) => {}
             Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::ENOMEM)

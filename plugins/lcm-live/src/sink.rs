@@ -7,7 +7,7 @@ use serde::Deserialize;
 use sluice_kit::Playback;
 use sluice_kit::playback::{PlaybackClock, PlaybackSpeed, PlaybackTurn};
 use sluice_model::options::{ByteSize, above_zero};
-use sluice_model::time::TimeLength;
+use sluice_model::time::TimeSpan;
 use sluice_model::{
     Batch, Encoding, Error, PerChannel, PrepareContext, Sink, SinkContext, SinkTraits, Written,
 };
@@ -35,7 +35,7 @@ pub struct LcmLiveSink {
     #[serde(default = "as_recorded", deserialize_with = "speed")]
     speed: f64,
     /// Shortens longer silences to this.
-    max_gap: Option<TimeLength>,
+    max_gap: Option<TimeSpan>,
     /// How often to send everything; 0 repeats until interrupted.
     #[serde(default = "once", rename = "loop")]
     rounds: u64,
@@ -43,6 +43,7 @@ pub struct LcmLiveSink {
     #[serde(default, deserialize_with = "above_zero")]
     max_rate: Option<f64>,
     /// Most bytes per second.
+    #[serde(default, deserialize_with = "ByteSize::above_zero")]
     max_bandwidth: Option<ByteSize>,
     #[serde(skip)]
     names: PerChannel<Arc<[u8]>>,
@@ -145,9 +146,9 @@ impl Sink for LcmLiveSink {
 
     fn open(&self, context: &SinkContext) -> Result<LiveOutput, Error> {
         let tempo =
-            PlaybackSpeed { speed: self.speed, max_gap: self.max_gap.map(TimeLength::duration) };
+            PlaybackSpeed { speed: self.speed, max_gap: self.max_gap.map(TimeSpan::duration) };
         let playback = context.run.shared::<Playback>();
-        let bytes = self.max_bandwidth.map(|bytes| bytes.0.max(1) as f64);
+        let bytes = self.max_bandwidth.map(|bytes| bytes.0 as f64);
         Ok(LiveOutput {
             transport: self.transport()?,
             returning: self.returning(context)?,

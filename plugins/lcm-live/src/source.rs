@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_model::options::ByteSize;
-use sluice_model::time::TimeLength;
+use sluice_model::time::TimeSpan;
 use sluice_model::{
     Error, Input, LiveBatches, Patterns, Query, ReadContext, Reader, Source, Split, SplitStart,
 };
@@ -40,9 +40,9 @@ pub struct LcmLive {
     #[serde(default)]
     self_test: bool,
     /// Ends after this time.
-    duration: Option<TimeLength>,
+    duration: Option<TimeSpan>,
     /// Ends when nothing has arrived for this time.
-    idle_timeout: Option<TimeLength>,
+    idle_timeout: Option<TimeSpan>,
     /// Ends after this many events.
     limit: Option<u64>,
     /// Most bytes that wait for the pipeline. Messages beyond that are dropped and counted.
@@ -81,8 +81,8 @@ impl LcmLive {
     fn stop_conditions(&self) -> StopConditions {
         let Self { duration, idle_timeout, .. } = self;
         StopConditions {
-            duration: duration.map(TimeLength::duration),
-            idle: idle_timeout.map(TimeLength::duration),
+            duration: duration.map(TimeSpan::duration),
+            idle: idle_timeout.map(TimeSpan::duration),
         }
     }
 
@@ -167,6 +167,29 @@ impl Source for LcmLive {
         match options::url_or_default(self.url.as_ref())? {
             Url::Udp(url) => self.open_group(url, context),
             Url::Tcp(url) => self.open_hub(url, context),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sluice_model::{PluginKind, Registry};
+
+    #[test]
+    fn durations_below_0_and_a_rate_of_0_are_refused() {
+        for (kind, key, value) in [
+            (PluginKind::Source, "duration", json!(-1)),
+            (PluginKind::Source, "idle_timeout", json!("-5s")),
+            (PluginKind::Sink, "max_gap", json!("-5s")),
+            (PluginKind::Sink, "max_bandwidth", json!(0)),
+        ] {
+            let (registry, options) = (Registry::linked(), json!({ key: value }));
+            let error = match kind {
+                PluginKind::Source => registry.source("lcm-udp", options).err(),
+                _ => registry.sink("lcm-udp", options).err(),
+            };
+            assert_eq!(error.unwrap().path, [key]);
         }
     }
 }

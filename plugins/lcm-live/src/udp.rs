@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use nix::errno::Errno;
 use nix::ifaddrs::InterfaceAddress;
 use nix::net::if_::InterfaceFlags;
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{SockaddrIn, setsockopt, sockopt};
 use sluice_model::Error;
 use sluice_model::options::ByteSize;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockAddr, Socket, Type};
@@ -55,20 +55,40 @@ pub(crate) fn open_receiver(
 /// A recorder may start before its interface does.
 const DOWN: &str = "the network interface is down: nothing arrives until `ip link set … up`";
 
+/// A socket that sends to a group.
+pub(crate) struct SendingSocket {
+    pub(crate) socket: Socket,
+    /// The address of each datagram; `None` if the socket is connected.
+    pub(crate) destination: Option<SockaddrIn>,
+}
+
 /// Opens a socket that sends to the group of `url`.
-pub(crate) fn open_sender(url: &UdpUrl, interface: SocketInterface) -> Result<Socket, Error> {
+pub(crate) fn open_sender(
+    url: &UdpUrl,
+    interface: SocketInterface,
+) -> Result<SendingSocket, Error> {
     let fail = |error| explain_error("send to", url, interface, error);
-    let socket = socket().map_err(fail)?;
-    socket.set_multicast_ttl_v4(u32::from(url.ttl)).map_err(fail)?;
-    socket.set_multicast_loop_v4(true).map_err(fail)?;
-    match interface {
-        SocketInterface::Route => {}
-        SocketInterface::Address(own) => socket.set_multicast_if_v4(&own).map_err(fail)?,
-        SocketInterface::Index(index) => set_interface(&socket, index).map_err(fail)?,
-    }
+    let open = || -> io::Result<Socket> {
+        let socket = socket()?;
+        socket.set_multicast_ttl_v4(u32::from(url.ttl))?;
+        socket.set_multicast_loop_v4(true)?;
+        match interface {
+            SocketInterface::Route => {}
+            SocketInterface::Address(own) => socket.set_multicast_if_v4(&own)?,
+            SocketInterface::Index(index) => set_interface(&socket, index)?,
+        }
+        Ok(socket)
+    };
+    let socket = open().map_err(fail)?;
     // Looks up the route once, and fails now rather than with the first message.
     socket.connect(&address(url)).map_err(fail)?;
-    Ok(socket)
+    if interface != SocketInterface::Route {
+        return Ok(SendingSocket { socket, destination: None });
+    }
+    // Connecting gives a socket an address, and multicast from an address goes through the
+    // interface that has it: not `lo`, though the route says so, if there is another interface.
+    let destination = Some(SocketAddrV4::new(url.group, url.port).into());
+    Ok(SendingSocket { socket: open().map_err(fail)?, destination })
 }
 
 /// How many datagrams the system has dropped because the socket's buffer was full, including those

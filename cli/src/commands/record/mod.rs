@@ -9,19 +9,21 @@ mod output;
 mod pieces;
 mod quota;
 
-use std::collections::HashMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use sluice_io::files;
 use sluice_io::output::PublishedFile;
 use sluice_model::{DefaultRole, Overwrite, Plugin, PluginKind};
+use sluice_pipeline::report::Note;
 use sluice_pipeline::run::{self, Options, Recording, Stop};
 use sluice_pipeline::{Pipeline, PipelineNode, PluginInstance, Report};
 
 use crate::args::{Assignment, ChannelPatternArgs, SelectionArgs, refuse_interface_of_hub};
-use crate::commands::report_file::ReportFile;
+use crate::commands::report_file::{self, ReportFile};
 use crate::commands::{execute, generated};
 use crate::exit::{CommandResult, Failure};
 use crate::flags::{self, PipelineOrigin};
@@ -40,9 +42,13 @@ use pieces::{PieceCutter, PieceLimits, State};
 use quota::DiskQuota;
 
 pub(crate) fn run(args: &RecordArgs, shell: &Shell) -> CommandResult {
-    let out = RecordingOutput::from_args(args, shell)?;
-    let text = text(args, &out, shell)?;
-    let pipeline = generated::parse_generated("sluice record", &text, None, shell)?;
+    let report = args.running.report.as_deref().filter(|_| !args.print_pipeline);
+    let (out, text, pipeline) = report_file::prepare(report, || {
+        let out = RecordingOutput::from_args(args, shell)?;
+        let text = text(args, &out, shell)?;
+        let pipeline = generated::parse_generated("sluice record", &text, None, shell)?;
+        Ok((out, text, pipeline))
+    })?;
     if args.print_pipeline {
         return generated::print_pipeline("sluice record", text, shell);
     }
@@ -91,6 +97,9 @@ fn record(
     };
     let mut result = execute::run_watched(&meter, options, &signals::RECORDING, watched);
     if let Ok(report) = &mut result {
+        if naming.numbering == Numbering::One {
+            note_moved_files(report);
+        }
         report.files = remaining_files(std::mem::take(&mut report.files), &naming);
     }
     let result = result.map_err(Failure::of_recording);
@@ -106,6 +115,11 @@ fn record(
     meter.drop_reported_notes(&mut report);
     flags::name_regex(&mut report.names, args.channels.regex.as_deref());
     let status = execute::report_findings(&report, PipelineOrigin::Flags, strict, shell);
+    if report.disk_full {
+        // The note has the details, and `-q` hides it.
+        let target = target.display();
+        shell.error(&format!("no room was left, which ended the recording: {target}"));
+    }
     let (text, fields) = (execute::summary_text(&report), execute::summary_fields(&report, status));
     execute::print_summary(&text, fields, &args.running, shell);
     Ok(status)
@@ -304,6 +318,27 @@ fn remaining_files(files: Vec<PublishedFile>, naming: &FileNaming) -> Vec<Publis
     let mut left: Vec<PublishedFile> = newest_first.collect();
     left.reverse();
     left
+}
+
+/// Notes the files that others moved away before their name was used again: their new names are
+/// not known.
+fn note_moved_files(report: &mut Report) {
+    let mut files = BTreeMap::<&Path, u64>::new();
+    for file in report.files.iter().filter(|file| !files::is_stream(&file.path)) {
+        *files.entry(&file.path).or_default() += 1;
+    }
+    let node = report.sinks.keys().next().cloned().unwrap_or_default();
+    let notes = files.into_iter().filter(|(_, count)| *count > 1).map(|(path, count)| Note {
+        node: node.clone(),
+        what: format!(
+            "earlier files of this name were moved away during the recording; the report does not \
+             list them: {}",
+            path.display()
+        ),
+        count: count - 1,
+    });
+    let notes: Vec<Note> = notes.collect();
+    report.notes.extend(notes);
 }
 
 #[cfg(test)]

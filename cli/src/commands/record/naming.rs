@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use jiff::Zoned;
 use jiff::fmt::strtime::BrokenDownTime;
 use sluice_io::files;
-use sluice_io::output::{is_being_written, is_used, sync_folder};
+use sluice_io::output::{folder_of, is_being_written, is_used, sweep_folder, sync_folder};
 use sluice_model::Error;
 
 /// What to do with an output that exists when a recording starts.
@@ -42,6 +42,8 @@ pub(super) struct FileNaming {
     pub(super) strftime: bool,
     /// The end of the name that identifies the format. Numbers are inserted before it.
     pub(super) suffix: String,
+    /// Whether files of the format can be continued.
+    pub(super) can_append: bool,
     begun: bool,
     /// The name without a number, and the next number to try.
     next: (String, u32),
@@ -55,7 +57,7 @@ impl FileNaming {
         suffix: String,
     ) -> Self {
         let next = (String::new(), 0);
-        Self { numbering, existing, strftime, suffix, begun: false, next }
+        Self { numbering, existing, strftime, suffix, can_append: false, begun: false, next }
     }
 
     /// The name of `target` at this time, without a number.
@@ -114,9 +116,9 @@ impl FileNaming {
     fn check_existing(&self, path: PathBuf) -> Result<PathBuf, Error> {
         let stream = path == Path::new("-") || files::is_special(&path);
         if !stream && exists(&path) && self.existing == ExistingOutput::Refuse {
+            let append = if self.can_append { " --append continues it," } else { "" };
             return Err(Error::refused(format!(
-                "the output exists; --force replaces it, --append continues it, --increment \
-                 numbers it: {}",
+                "the output exists; --force replaces it,{append} --increment numbers it: {}",
                 path.display()
             )));
         }
@@ -184,7 +186,7 @@ impl FileNaming {
             let (from, to) = (name(number), name(number + 1));
             fs::rename(&from, &to).map_err(|e| Error::io("move up", &from, e))?;
         }
-        sync_folder(name(0).parent().unwrap_or(Path::new(".")));
+        sync_folder(folder_of(&name(0)));
         Ok(())
     }
 
@@ -195,11 +197,18 @@ impl FileNaming {
                 folder.display()
             )));
         }
-        let pieces = fs::read_dir(folder).into_iter().flatten().flatten();
-        let numbers = pieces.filter_map(|entry| {
-            entry.file_name().to_str()?.strip_prefix("piece=")?.parse::<u32>().ok()
-        });
-        let number = numbers.map(|last| last.saturating_add(1)).max().unwrap_or(0);
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let pieces: Vec<(PathBuf, u32)> = entries
+            .filter_map(|entry| {
+                let number = entry.file_name().to_str()?.strip_prefix("piece=")?.parse().ok()?;
+                Some((entry.path(), number))
+            })
+            .collect();
+        if first {
+            // A recording that was killed leaves unfinished tables, of which nothing can be read.
+            pieces.iter().for_each(|(piece, _)| sweep_folder(piece));
+        }
+        let number = pieces.iter().map(|(_, last)| last.saturating_add(1)).max().unwrap_or(0);
         let number = number.max(self.next.1);
         self.next.1 = number.saturating_add(1);
         Ok(folder.join(format!("piece={number:05}")))
@@ -232,6 +241,10 @@ pub(super) fn expand(name: &str, now: &Zoned) -> Result<String, Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use sluice_io::output::process_start;
+
     use super::*;
 
     fn at(time: &str) -> Zoned {
@@ -253,11 +266,8 @@ mod tests {
             };
             let folder = tempfile::tempdir().unwrap();
             let target = format!("{}/{target}", folder.path().display());
-            Self {
-                folder,
-                naming: FileNaming::new(numbering, existing, true, suffix.into()),
-                target,
-            }
+            let naming = FileNaming::new(numbering, existing, true, suffix.into());
+            Self { folder, naming, target }
         }
 
         fn next_at(&mut self, time: &str) -> Result<String, String> {
@@ -380,6 +390,16 @@ mod tests {
     }
 
     #[test]
+    fn continuing_a_file_is_advised_only_if_its_format_can() {
+        for can in [false, true] {
+            let mut place = NamingFixture::new("a", Numbering::One, ExistingOutput::Refuse);
+            place.naming.can_append = can;
+            place.write("a", "x");
+            assert_eq!(place.next_at("2026-05-17T00:00:00").unwrap_err().contains("--append"), can);
+        }
+    }
+
+    #[test]
     fn one_file_has_its_name_again_if_it_was_moved_away_and_is_never_its_own_victim() {
         for existing in [ExistingOutput::Refuse, ExistingOutput::Replace, ExistingOutput::Continue]
         {
@@ -450,6 +470,31 @@ mod tests {
         let mut place = NamingFixture::new("t/", Numbering::Folders, ExistingOutput::Refuse);
         place.write("t/piece=00000", "");
         assert!(place.next_at("2026-05-17T00:00:00").unwrap_err().contains("not empty"));
+    }
+
+    #[test]
+    fn what_killed_recordings_left_in_their_pieces_is_removed() {
+        let mut place = NamingFixture::new("t/", Numbering::Folders, ExistingOutput::Continue);
+        let process = std::process::id();
+        let started = process_start(process).unwrap_or_default();
+        let table = "t/piece=00001/channel=A/part-00000.parquet".to_owned();
+        let litter = |piece: u8, owner: &str| {
+            format!("t/piece=0000{piece}/.part-00000.parquet.{owner}-0.sluice-tmp")
+        };
+        let in_use = litter(3, &format!("{process}-{started}"));
+        let stale = [1, 2].map(|piece| litter(piece, "4294967295-1"));
+        for file in [&table, &in_use, &stale[0], &stale[1]] {
+            let path = place.folder.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        let long_ago = SystemTime::now() - Duration::from_secs(3600);
+        let folder = File::open(place.folder.path().join("t/piece=00002")).unwrap();
+        folder.set_modified(long_ago).unwrap();
+        assert_eq!(place.next(), "t/piece=00004");
+        let is_there = |file: &str| place.folder.path().join(file).exists();
+        assert!(is_there(&table) && is_there(&in_use));
+        assert!(!is_there(&stale[0]) && !is_there("t/piece=00002"));
     }
 
     #[test]

@@ -64,6 +64,7 @@ impl<'s> RecordingOutput<'s> {
             }
             set("append", "true");
         }
+        let can_append = has("append");
         if has("renumber") {
             set("renumber", "true");
         }
@@ -77,7 +78,8 @@ impl<'s> RecordingOutput<'s> {
         let is_log = sink.plugin.default_for.contains(&DefaultRole::Log);
         let suffix = if is_log && !is_packed { String::new() } else { suffix(&sink.path, shell) };
         let strftime = args.strftime || args.to.is_none();
-        let naming = FileNaming::new(numbering, existing, strftime, suffix);
+        let mut naming = FileNaming::new(numbering, existing, strftime, suffix);
+        naming.can_append = can_append;
         let flush = Duration::from_millis(if is_packed { 1000 } else { 100 });
         Ok(Self { sink, options, naming, limits: limits(args, numbering), flush })
     }

@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Zoned;
-use sluice_io::output::{ReservedName, sync_folder};
-use sluice_io::store::is_address;
+use sluice_io::output::{NewFolders, ReservedName, folder_of};
 use sluice_model::Error;
 use sluice_pipeline::run::{self, PieceProgress, Stop};
 
@@ -42,7 +41,8 @@ pub(super) struct State {
     reserves_names: bool,
     /// The folder of the next file, while other recordings must not choose names in it.
     locked: Option<File>,
-    created: CreatedFolders,
+    /// The folders that were created for files, so that they could be locked.
+    created: NewFolders,
     /// The name of the current file.
     current: PathBuf,
     /// That file, if it grows under its name.
@@ -58,7 +58,7 @@ impl State {
             reserved: None,
             reserves_names,
             locked: None,
-            created: CreatedFolders::default(),
+            created: NewFolders::default(),
             current: PathBuf::new(),
             watched: None,
         })
@@ -136,41 +136,6 @@ fn lock_folder(folder: &Path) -> Option<File> {
     Some(folder)
 }
 
-/// The folders that were created for the files of a recording, so that they could be locked. Those
-/// without a file are removed again.
-#[derive(Default)]
-struct CreatedFolders(Vec<PathBuf>);
-
-impl CreatedFolders {
-    /// Creates a folder if it is missing. Opening the output reports why it cannot be created.
-    fn create(&mut self, folder: &Path) {
-        if is_address(folder) {
-            return;
-        }
-        let missing = folder.ancestors().take_while(|f| !f.as_os_str().is_empty() && !f.exists());
-        let missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
-        if !missing.is_empty() {
-            drop(fs::create_dir_all(folder));
-        }
-        for created in missing.into_iter().rev().filter(|folder| folder.is_dir()) {
-            sync_folder(folder_of(&created));
-            self.0.push(created);
-        }
-    }
-}
-
-impl Drop for CreatedFolders {
-    fn drop(&mut self) {
-        self.0.iter().rev().for_each(|folder| drop(fs::remove_dir(folder)));
-    }
-}
-
-/// The folder of a file.
-fn folder_of(file: &Path) -> &Path {
-    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
-    parent.unwrap_or(Path::new("."))
-}
-
 impl PieceLimits {
     fn are_reached(self, piece: &PieceProgress, before: u64) -> bool {
         let long = self.bytes.is_some_and(|most| piece.bytes + before >= most);
@@ -200,7 +165,11 @@ impl run::PiecePolicy for PieceCutter {
         let (target, now) = (target.to_string_lossy(), Zoned::now());
         let base = PathBuf::from(state.naming.base(&target, &now)?);
         // Recordings that start at once must lock the same folder.
-        state.created.create(folder_of(&base));
+        let mut new = NewFolders::default();
+        // Opening the output reports why its folder cannot be created.
+        drop(new.create(folder_of(&base)));
+        new.sync();
+        state.created.append(new);
         state.locked = lock_folder(folder_of(&base));
         let name = state.naming.next(&target, &now)?;
         let continues = state.naming.existing == ExistingOutput::Continue;

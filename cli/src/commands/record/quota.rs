@@ -14,7 +14,7 @@ use sluice_pipeline::run::Stop;
 use crate::exit::Failure;
 
 /// The interval between checks.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The space that must stay free on the disk of a path.
 #[derive(Clone, Debug)]
