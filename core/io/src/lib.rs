@@ -16,6 +16,7 @@ pub mod tasks;
 
 mod buffer;
 mod globs;
+mod path_order;
 
 pub use buffer::{LogWindow, ReadBuffer};
 pub use error::{Error, ErrorKind, OptionsError};

@@ -180,8 +180,9 @@ impl StorePath {
         if bucket.is_empty() {
             return wrong("this address has no bucket; write s3://BUCKET/KEY");
         }
-        // Paths normalize these, but stores do not.
-        let inner = key.strip_suffix('/').unwrap_or(key);
+        // Paths normalize these, but stores do not. Pipelines put a slash behind any folder.
+        let inner = key.trim_end_matches('/');
+        let key = key.get(..(inner.len() + 1).min(key.len())).unwrap_or(key);
         if !key.is_empty() && inner.split('/').any(|part| matches!(part, "" | "." | "..")) {
             return wrong("an address cannot have `//`, `.` or `..` in its key");
         }

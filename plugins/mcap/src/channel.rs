@@ -22,6 +22,15 @@ const TYPE: &str = "sluice.type_name";
 
 /// What `sluice convert` calls any input: a source that is not worth writing.
 const USUAL_SOURCE: &str = "log";
+/// Marks a view, which shows what the channel [`VIEW_OF`] holds.
+const VIEW: &str = "sluice.view";
+/// The channel that a view shows; views that show several have none.
+const VIEW_OF: &str = "sluice.view.of";
+const IS_VIEW: &str = "1";
+/// Marks a view in a run, if the file that it is read from lacks what it shows. In files, it is a
+/// view as any other: its original may be added.
+const IS_LONE_VIEW: &str = "alone";
+
 const RELATIVE: &str = "relative";
 const ESCAPED: &str = "escaped";
 const NONE: &str = "none";
@@ -84,6 +93,12 @@ impl StoredChannel {
         self.topic.len() + self.encoding.len() + metadata.sum::<usize>()
     }
 
+    /// Whether it only shows what other channels hold, and which one, if it is one.
+    pub(crate) fn shown_channel(&self) -> Option<Option<&str>> {
+        let is_view = self.metadata.get(VIEW).is_some_and(|view| view == IS_VIEW);
+        is_view.then(|| self.metadata.get(VIEW_OF).map(String::as_str))
+    }
+
     /// The record that is written for a channel.
     pub(crate) fn from_channel(channel: &Channel, schema: u16) -> Self {
         let mut metadata = channel.metadata.clone();
@@ -96,6 +111,9 @@ impl StoredChannel {
         }
         if channel.schema.is_some() && channel.type_name.is_none() {
             set(TYPE, NONE);
+        }
+        if channel.metadata.get(VIEW).is_some_and(|view| view == IS_LONE_VIEW) {
+            set(VIEW, IS_VIEW);
         }
         let topic = match std::str::from_utf8(channel.name.as_bytes()) {
             Ok(topic) => topic,
@@ -140,6 +158,11 @@ impl StoredChannel {
         (channel.clock, channel.metadata) = (clock, metadata);
         channel
     }
+}
+
+/// Marks a view whose original is not where it was read from: it shows what nothing else holds.
+pub(crate) fn mark_lone_view(channel: &mut Channel) {
+    channel.metadata.insert(VIEW.to_owned(), IS_LONE_VIEW.to_owned());
 }
 
 /// Removes a key that has this value.

@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use bytes::Bytes;
 use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sluice_io::frames;
 use sluice_io::level::FrameLevel;
 use sluice_model::BlockPool;
@@ -18,7 +18,7 @@ use zstd::zstd_safe::{self, DCtx, InBuffer, OutBuffer, ResetDirective};
 use crate::wire::ChunkHead;
 
 /// How the records of chunks are compressed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ChunkCompression {
     /// With zstd.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sluice_io::files::InputContent;
+use sluice_io::files::{InputContent, InputFiles};
 use sluice_kit::InputFaults;
 use sluice_model::options::ByteSize;
 use sluice_model::{Batch, Damage, Error, ReadContext, Reader, Seam, Split};
@@ -53,6 +53,8 @@ pub(crate) struct RecordReader {
     at: u64,
     /// The end of the split.
     end: Option<u64>,
+    /// How long the file is at least, unless it becomes shorter; 0 if that is unknown.
+    expected: u64,
     /// The chunk that is being read.
     chunk: Option<(Unit, ChunkPlace)>,
     /// Whether what follows describes the file, and is not needed.
@@ -98,6 +100,10 @@ impl RecordReader {
         context: &ReadContext,
     ) -> Result<Self, Error> {
         let log = context.open_log(path, InputContent::Any)?;
+        // Of a file that is decompressed, the decompressed length is unknown.
+        let opened = log.len().filter(|_| log.is_seekable());
+        let noted = context.run.shared::<InputFiles>().noted_len(path);
+        let expected = opened.map_or(0, |opened| split.end.or(noted).unwrap_or(opened));
         let anchors = index.as_ref().map(|index| Arc::clone(&index.anchors)).unwrap_or_default();
         let tools = (context.blocks.clone(), context.run.clone());
         let declarations = index.as_ref().and_then(|index| index.sure_declarations().cloned());
@@ -120,6 +126,7 @@ impl RecordReader {
             max_chunk,
             at: split.start,
             end: split.end,
+            expected,
             chunk: None,
             is_summary: false,
             may_be_summary: false,

@@ -13,8 +13,9 @@ use sluice_io::frames::{self, LEVELS};
 use sluice_io::level::FrameLevels;
 use sluice_model::options::{ByteSize, OutPath};
 use sluice_model::{
-    Batch, Channels, CompanionSink, ConversionNodes, ConversionStage, Error, Job, OptionsError,
-    PrepareContext, RunHandle, RunOrigin, Sink, SinkContext, SinkInput, SinkTraits, Written,
+    Batch, Channels, CompanionSink, ConversionNodes, ConversionStage, DynSink, Error, Job,
+    OptionsError, PluginFactory, PrepareContext, RunHandle, RunOrigin, Sink, SinkContext,
+    SinkInput, SinkTraits, Written,
 };
 
 use crate::carry;
@@ -51,6 +52,13 @@ pub struct McapSink {
 
 sluice_model::register! {
     sink "mcap": McapSink,
+    make: PluginFactory::Sink(|value, _| {
+        let sink: McapSink = sluice_model::options::read(value)?;
+        match sink.compression != ChunkCompression::Zstd && sink.level != frames::default_level() {
+            true => Err(OptionsError::needs("level", "compression = \"zstd\"")),
+            false => Ok(DynSink::new(sink)),
+        }
+    }),
     about: "writes MCAP files with all their indexes, for Foxglove, Rerun, ROS and others",
     sample: include_str!("../samples/mcap-sink.toml"),
     extensions: &["mcap"],

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluice_model::{ChannelId, Error, ReadContext};
 
 use crate::before_damage::BeforeDamage;
-use crate::channel::{StoredChannel, StoredSchema};
+use crate::channel::{StoredChannel, StoredSchema, mark_lone_view};
 use crate::wire::{ChannelRecord, SchemaRecord, op};
 
 /// The most bytes of all schemas of a file, and of all its channels.
@@ -31,6 +31,8 @@ pub(crate) fn declared_otherwise(kind: &str, id: u16) -> String {
 pub(crate) struct Declarations {
     pub(crate) schemas: BTreeMap<u16, Arc<StoredSchema>>,
     pub(crate) channels: BTreeMap<u16, Arc<StoredChannel>>,
+    /// The topics of channels that are no views.
+    originals: BTreeSet<Vec<u8>>,
     bytes: usize,
 }
 
@@ -46,6 +48,9 @@ impl Declarations {
     /// Adds a channel. `Err` says why that is impossible.
     pub(crate) fn add_channel(&mut self, id: u16, stored: StoredChannel) -> Result<(), String> {
         self.count(stored.bytes())?;
+        if stored.shown_channel().is_none() {
+            self.originals.insert(stored.topic.clone());
+        }
         self.channels.insert(id, Arc::new(stored));
         Ok(())
     }
@@ -54,6 +59,8 @@ impl Declarations {
     fn forget(&mut self, before: &BeforeDamage) {
         self.schemas.retain(|id, _| !before.has_schema(*id));
         self.channels.retain(|id, _| !before.has_channel(*id));
+        let originals = self.channels.values().filter(|channel| channel.shown_channel().is_none());
+        self.originals = originals.map(|channel| channel.topic.clone()).collect();
         let schemas = self.schemas.values().map(|schema| schema.bytes());
         self.bytes = schemas.chain(self.channels.values().map(|channel| channel.bytes())).sum();
     }
@@ -340,6 +347,21 @@ impl ChannelTable {
         self.local.channels.get(&id).or_else(in_summary)
     }
 
+    /// Whether the file has what a view shows; `None` if that is not known yet. A view of one
+    /// channel follows it.
+    fn has_shown(&self, of: Option<&str>) -> Option<bool> {
+        let declared = match &self.summary {
+            Some(summary) => [Some(&**summary), None],
+            None => [Some(&self.local), self.hints.as_deref()],
+        };
+        let mut originals = declared.iter().flatten().map(|declared| &declared.originals);
+        match of {
+            Some(of) => Some(originals.any(|topics| topics.contains(of.as_bytes()))),
+            None if originals.any(|topics| !topics.is_empty()) => Some(true),
+            None => self.summary.is_some().then_some(false),
+        }
+    }
+
     fn hinted_channel(&self, id: u16) -> Option<&Arc<StoredChannel>> {
         self.hints.as_ref()?.channels.get(&id)
     }
@@ -372,7 +394,11 @@ impl ChannelTable {
         let known = self.schema(stored.schema);
         let schema = known.or_else(hinted).filter(|_| stored.schema != 0);
         let is_hinted = self.channel(id).is_none() || known.is_none() && schema.is_some();
-        let channel = stored.to_channel(schema.map(|schema| &**schema), &self.context.source);
+        let mut channel = stored.to_channel(schema.map(|schema| &**schema), &self.context.source);
+        let shown = stored.shown_channel().map(|of| self.has_shown(of));
+        if shown == Some(Some(false)) {
+            mark_lone_view(&mut channel);
+        }
         let is_untyped = is_hinted && stored.schema != 0 && schema.is_none();
         let number = stored.schema;
         let local_schema = if self.local.schemas.contains_key(&number) { number } else { 0 };
@@ -391,6 +417,14 @@ impl ChannelTable {
             let what = format!(
                 "{topic}: its type is not known: its declaration is damaged, and the summary lacks \
                  schema {number}"
+            );
+            self.context.losses.note(what, 0);
+        }
+        if is_needed && shown == Some(None) {
+            let what = format!(
+                "{}: it shows other channels, and the input had none before it: conversions to \
+                 other formats leave it out",
+                channel.name.text()
             );
             self.context.losses.note(what, 0);
         }

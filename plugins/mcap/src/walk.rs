@@ -18,6 +18,7 @@ use crate::wire::{CHUNK_HEAD, HEAD, Head, MAGIC, min_len, op, record_name};
 
 mod search;
 mod shape;
+mod stream;
 
 use shape::{MAX_CUT, fields_len, has_fields_len, may_be_cut, may_follow};
 pub(crate) use shape::{MAX_DATA_END, implausible, refers_back};
@@ -134,6 +135,11 @@ impl Walk {
         self.len.unwrap_or(self.base + self.block.len() as u64)
     }
 
+    /// Whether the file is shorter than this by now.
+    pub(crate) fn is_shorter_than(&self, expected: u64) -> bool {
+        self.log.is_shorter_than(expected)
+    }
+
     /// Whether that is the end of the file.
     pub(crate) fn is_end_known(&self) -> bool {
         self.len.is_some()
@@ -200,40 +206,6 @@ impl Walk {
             at = next;
         }
         Ok(to)
-    }
-
-    /// Whether reading the record at `at` would wait for more of a stream.
-    pub(crate) fn would_wait(&mut self, mut at: u64) -> Result<bool, Error> {
-        // Outside of chunks, a record is believed once the next one of a known kind is there, or
-        // one more of unknown kinds than may precede it.
-        for number in 0..=MAX_UNKNOWN + 1 {
-            if self.awaits(at.saturating_add(LOOK as u64 - 1))? {
-                return Ok(true);
-            }
-            let mut look = [0; LOOK];
-            let head = Head::parse(self.peek(at, &mut look)?);
-            // Longer records are damage, or are not waited for.
-            let Some(head) = head.filter(|head| head.record_len() <= self.max_record) else {
-                return Ok(false);
-            };
-            at = at.saturating_add(head.record_len());
-            if self.awaits(at - 1)? {
-                return Ok(true);
-            }
-            if head.opcode == op::CHUNK || number > 0 && min_len(head.opcode).is_some() {
-                break;
-            }
-        }
-        Ok(false)
-    }
-
-    /// Whether the byte at `position` of a stream has not arrived yet.
-    fn awaits(&mut self, position: u64) -> Result<bool, Error> {
-        if self.len.is_some() || self.buffered(position, 1).is_some() {
-            return Ok(false);
-        }
-        let has_arrived = self.log.read_arrived(position, &mut [0], 0)? > 0;
-        Ok(!has_arrived && self.log.awaits_more(position))
     }
 
     fn buffered(&self, at: u64, want: usize) -> Option<Bytes> {

@@ -83,10 +83,10 @@ pub(crate) fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
         }
     })?;
     match other {
-        Some(other) if tables.is_empty() && !is_beside_table(&other, path)? => Ok(SniffResult::No),
+        Some(_) if tables.is_empty() && !has_partition_table(path)? => Ok(SniffResult::No),
         Some(other) => Err(Error::refused(format!(
             "expected a folder of Parquet tables, found other files beside them, such as {}: pass \
-             its files, such as {}, or only its tables, such as '{}'",
+             its files, such as {}, and the tables in folders below it, such as '{}'",
             other.display(),
             path.join("*").display(),
             path.join("**/*.parquet").display()
@@ -96,20 +96,18 @@ pub(crate) fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
     }
 }
 
-/// Whether a file and a table are directly in a folder, whichever name comes first.
-fn is_beside_table(file: &Path, folder: &Path) -> Result<bool, Error> {
-    if file.parent() != Some(folder) {
-        return Ok(false);
-    }
+/// Whether a table is directly in a folder or in its partitions, whatever other files come first.
+fn has_partition_table(folder: &Path) -> Result<bool, Error> {
+    let is_partition = |folder: &Path| {
+        folder
+            .file_name()
+            .is_some_and(|name| is_plain(name) && name.as_encoded_bytes().contains(&b'='))
+    };
     let mut is_table = false;
-    files::below(
-        folder,
-        |_| false,
-        |file| {
-            is_table = FolderFile::from_path(file) == FolderFile::Table;
-            if is_table { FileChoice::Stop } else { FileChoice::Skip }
-        },
-    )?;
+    files::below(folder, is_partition, |file| {
+        is_table = FolderFile::from_path(file) == FolderFile::Table;
+        if is_table { FileChoice::Stop } else { FileChoice::Skip }
+    })?;
     Ok(is_table)
 }
 

@@ -83,8 +83,8 @@ pub(crate) fn lists_only_tables(folder: &Path, budget: &mut u64) -> Result<bool,
 }
 
 /// Notes about how the tables below a folder differ in name or length from those that manifests
-/// there list, as a copy may be incomplete, or somebody removed, replaced or added some; and about
-/// other files there.
+/// there list, as a copy may be incomplete, or somebody removed, replaced or added some; about
+/// folders without a manifest beside those with one; and about other files there.
 pub(crate) fn differences(folder: &Path) -> Result<Vec<String>, Error> {
     let mut others = Vec::new();
     let files = files::below(folder, is_entered, |path| match FolderFile::from_path(path) {
@@ -106,13 +106,29 @@ pub(crate) fn differences(folder: &Path) -> Result<Vec<String>, Error> {
         .collect();
     let all: HashSet<&PathBuf> = listed.values().flat_map(BTreeMap::keys).collect();
     let mut added: BTreeMap<&Path, Vec<&PathBuf>> = BTreeMap::new();
+    let complete: HashSet<(&Path, &str)> = listed.keys().filter_map(|at| partition(at)).collect();
+    let mut unfinished: BTreeMap<&Path, u64> = BTreeMap::new();
     for table in found.keys().filter(|table| !all.contains(table)) {
         // Its own folder is the nearest one with a manifest.
         if let Some(folder) = table.ancestors().find(|above| listed.contains_key(above)) {
             added.entry(folder).or_default().push(table);
+            continue;
+        }
+        let is_beside = |at: &&Path| partition(at).is_some_and(|at| complete.contains(&at));
+        if let Some(at) = table.ancestors().skip(1).find(is_beside) {
+            *unfinished.entry(at).or_default() += 1;
         }
     }
-    let mut notes = Vec::new();
+    let note = |(at, tables): (&&Path, &u64)| {
+        format!(
+            "{} has {} and no {MANIFEST}, unlike the folders beside it: the run that wrote it is \
+             not complete, or was killed, and tables may be missing; `sluice verify` checks the \
+             folder",
+            at.display(),
+            units::pluralize(*tables, "table")
+        )
+    };
+    let mut notes: Vec<String> = unfinished.iter().map(note).collect();
     for (folder, tables) in &listed {
         let missing = tables.keys().filter(|table| !found.contains_key(*table)).collect();
         let has_other_length = |(table, length): &(&PathBuf, &Option<u64>)| {
@@ -127,7 +143,7 @@ pub(crate) fn differences(folder: &Path) -> Result<Vec<String>, Error> {
             (format!("{} of them with another length", count(&changed)), changed),
             (format!("and {} more in the folder", count(&added)), added),
         ] {
-            notes.extend(note(folder, tables.len(), &what, &of));
+            notes.extend(difference(folder, tables.len(), &what, &of));
         }
     }
     if !others.is_empty() {
@@ -139,6 +155,12 @@ pub(crate) fn differences(folder: &Path) -> Result<Vec<String>, Error> {
         ));
     }
     Ok(notes)
+}
+
+/// The folder around one that is called `key=value`, and the key: other values may lie beside it.
+fn partition(folder: &Path) -> Option<(&Path, &str)> {
+    let (key, _) = folder.file_name()?.to_str()?.split_once('=')?;
+    Some((folder.parent()?, key))
 }
 
 fn is_manifest(path: &Path) -> bool {
@@ -167,7 +189,7 @@ impl ListedFile {
 }
 
 /// A note about some tables, if there are any, below a folder whose manifest lists `listed`.
-fn note(folder: &Path, listed: usize, what: &str, tables: &[&PathBuf]) -> Option<String> {
+fn difference(folder: &Path, listed: usize, what: &str, tables: &[&PathBuf]) -> Option<String> {
     if tables.is_empty() {
         return None;
     }

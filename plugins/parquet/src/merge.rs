@@ -1,12 +1,13 @@
 //! Merges the tables of a folder, one per channel: their events in the original order.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 use sluice_model::{Batch, Error, Query, ReadContext, Reader, Rows};
 
 use crate::input::GroupSpan;
+use crate::meta::TableOrigin;
 use crate::table::{GroupReader, ParquetTable};
 
 /// The maximum rows per batch.
@@ -17,25 +18,34 @@ const TARGET_BYTES: usize = 2 << 20;
 /// cost more than reading smaller ones.
 const TABLE_BYTES: usize = 512 << 10;
 
-/// Merges several tables: by sequence number if the sink saw the numbers rise, or else by time.
+/// Merges several tables: those of one log by sequence number if the sink saw the numbers rise, all
+/// others by time.
 pub(crate) struct TableMerge {
     inputs: Vec<MergeInput>,
-    /// The next event of each input that has one.
+    logs: Vec<MergedLog>,
+    /// The next event of each log that has one.
     heads: BinaryHeap<Reverse<MergeHead>>,
-    by_sequence: bool,
     /// The batches that events are picked from.
     batches: Vec<Batch>,
 }
 
-/// The sort key of an input's next event.
+/// Tables whose sequence numbers count the same events.
+struct MergedLog {
+    by_sequence: bool,
+    /// The next event of each of its inputs that has one.
+    heads: BinaryHeap<Reverse<MergeHead>>,
+}
+
+/// The sort key of the next event of an input or a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct MergeHead {
     key: (i64, i64),
-    input: usize,
+    place: usize,
 }
 
 struct MergeInput {
     table: Arc<ParquetTable>,
+    log: usize,
     /// The row groups still to be read, the next one last.
     groups: Vec<GroupSpan>,
     reader: Option<GroupReader>,
@@ -52,21 +62,18 @@ impl TableMerge {
         query: &Query,
         context: &ReadContext,
     ) -> Result<Self, Error> {
-        let by_sequence = tables.iter().all(|table| table.meta.by_sequence);
-        let inputs = tables.into_iter().map(|table| {
+        let (log_of, logs) = logs_of(&tables);
+        let inputs = tables.into_iter().zip(log_of).map(|(table, log)| {
             let mut groups = table.matching_groups(query, None, |_| true);
             groups.reverse();
-            MergeInput { table, groups, reader: None, at: None, row_bytes: 0 }
+            MergeInput { table, log, groups, reader: None, at: None, row_bytes: 0 }
         });
-        let mut merge = Self {
-            inputs: inputs.collect(),
-            heads: BinaryHeap::new(),
-            by_sequence,
-            batches: Vec::new(),
-        };
+        let mut merge =
+            Self { inputs: inputs.collect(), logs, heads: BinaryHeap::new(), batches: Vec::new() };
         for input in 0..merge.inputs.len() {
             merge.load(input, query, context)?;
         }
+        (0..merge.logs.len()).for_each(|log| merge.push_log(log));
         Ok(merge)
     }
 
@@ -94,14 +101,25 @@ impl TableMerge {
         let Some((batch, row)) = self.inputs[place].at else { return };
         let (batch, row) = (&self.batches[batch as usize], row as usize);
         let (time, number) = (batch.timestamps()[row], batch.sequences()[row]);
-        let key = if self.by_sequence { (number, time) } else { (time, number) };
-        self.heads.push(Reverse(MergeHead { key, input: place }));
+        let log = &mut self.logs[self.inputs[place].log];
+        let key = if log.by_sequence { (number, time) } else { (time, number) };
+        log.heads.push(Reverse(MergeHead { key, place }));
+    }
+
+    /// Logs are merged by time: each counts its own events.
+    fn push_log(&mut self, place: usize) {
+        let log = &self.logs[place];
+        let Some(Reverse(MergeHead { key, .. })) = log.heads.peek() else { return };
+        let key = if log.by_sequence { (key.1, key.0) } else { *key };
+        self.heads.push(Reverse(MergeHead { key, place }));
     }
 
     fn next(&mut self, query: &Query, context: &ReadContext) -> Result<Option<Batch>, Error> {
         let (mut picks, mut bytes) = (Vec::new(), 0);
         while picks.len() < MAX_ROWS && bytes < TARGET_BYTES {
-            let Some(Reverse(MergeHead { input, .. })) = self.heads.pop() else { break };
+            let Some(Reverse(MergeHead { place: log, .. })) = self.heads.pop() else { break };
+            let next = self.logs[log].heads.pop();
+            let Some(Reverse(MergeHead { place: input, .. })) = next else { break };
             let Some((batch, row)) = self.inputs[input].at else { break };
             picks.push((batch, row));
             let from = &self.batches[batch as usize];
@@ -112,6 +130,7 @@ impl TableMerge {
             } else {
                 self.load(input, query, context)?;
             }
+            self.push_log(log);
         }
         if picks.is_empty() {
             return Ok(None);
@@ -131,6 +150,69 @@ impl TableMerge {
             }
         }
         self.batches = remaining;
+    }
+}
+
+/// The log of each table, and the logs.
+///
+/// Numbers count on in all tables that one sink wrote. So they do in the next piece of a recording,
+/// whose numbers are all higher; one that was appended to counts from zero again.
+fn logs_of(tables: &[Arc<ParquetTable>]) -> (Vec<usize>, Vec<MergedLog>) {
+    let mut outputs: Vec<SinkOutput<'_>> = Vec::new();
+    let mut places = BTreeMap::new();
+    let output_of: Vec<usize> = tables
+        .iter()
+        .map(|table| {
+            let place = *places.entry((table.output(), table.origin())).or_insert(outputs.len());
+            if place == outputs.len() {
+                let origin = table.origin();
+                outputs.push(SinkOutput { origin, by_sequence: true, numbers: None });
+            }
+            outputs[place].add(table);
+            place
+        })
+        .collect();
+    let mut logs: Vec<MergedLog> = Vec::new();
+    let log_of_output: Vec<usize> = outputs
+        .iter()
+        .enumerate()
+        .map(|(place, output)| {
+            let before = place.checked_sub(1).map(|before| &outputs[before]);
+            if !before.is_some_and(|before| before.is_continued_by(output)) {
+                let by_sequence = output.by_sequence;
+                logs.push(MergedLog { by_sequence, heads: BinaryHeap::new() });
+            }
+            logs.len() - 1
+        })
+        .collect();
+    (output_of.into_iter().map(|output| log_of_output[output]).collect(), logs)
+}
+
+/// The tables that one sink wrote.
+struct SinkOutput<'t> {
+    origin: TableOrigin<'t>,
+    /// Whether the sequence numbers rise through all of them.
+    by_sequence: bool,
+    /// The first and the last sequence number, if there are any.
+    numbers: Option<(i64, i64)>,
+}
+
+impl SinkOutput<'_> {
+    fn add(&mut self, table: &ParquetTable) {
+        self.by_sequence &= table.meta.by_sequence;
+        let numbers = table.numbers();
+        self.numbers = match (self.numbers, numbers) {
+            (Some((first, last)), Some((least, most))) => Some((first.min(least), last.max(most))),
+            (numbers, other) => numbers.or(other),
+        };
+    }
+
+    fn is_continued_by(&self, next: &Self) -> bool {
+        let numbers = self.numbers.zip(next.numbers);
+        self.by_sequence
+            && next.by_sequence
+            && self.origin == next.origin
+            && numbers.is_some_and(|((_, last), (first, _))| last < first)
     }
 }
 

@@ -205,6 +205,21 @@ impl FooterMeta {
     }
 }
 
+/// What the footer says of the run that wrote a table. Tables of one run have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TableOrigin<'e> {
+    pipeline: Option<&'e str>,
+    inputs: Option<&'e str>,
+}
+
+impl<'e> TableOrigin<'e> {
+    pub(crate) fn from_entries(entries: Option<&'e Vec<KeyValue>>) -> Self {
+        let entries = entries.map_or(&[][..], Vec::as_slice);
+        let value = |key| find(entries, key).and_then(|entry| entry.value.as_deref());
+        Self { pipeline: value(PIPELINE), inputs: value(INPUTS) }
+    }
+}
+
 fn find<'e>(entries: &'e [KeyValue], key: &str) -> Option<&'e KeyValue> {
     entries.iter().find(|entry| entry.key == key)
 }

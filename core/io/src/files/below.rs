@@ -2,12 +2,12 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::folder_queue::{FolderQueue, QueuedPath};
 use super::{FileIdentity, Input, objects};
-use crate::Error;
 use crate::store::StorePath;
+use crate::{Error, path_order};
 
 /// How many entries of a folder, and of the folders below it, are looked at.
 const MAX_ENTRIES: usize = 1_000_000;
@@ -56,15 +56,14 @@ fn below_up_to(
         choose,
         most,
         entries: 0,
-        folders: VecDeque::from([folder.to_owned()]),
-        links: VecDeque::new(),
+        queue: FolderQueue::default(),
         linked_files: VecDeque::new(),
-        listed: HashSet::new(),
         taken: Vec::new(),
         own_names: HashSet::new(),
     };
+    search.queue.push_folder(folder.to_owned());
     while search.step()? == SearchState::Unfinished {}
-    search.taken.sort_by(|a, b| a.path.cmp(&b.path));
+    search.taken.sort_by(|a, b| path_order::compare(&a.path, &b.path));
     Ok(search.taken)
 }
 
@@ -109,14 +108,9 @@ struct FolderSearch<'f, C> {
     most: usize,
     /// How many entries have been looked at.
     entries: usize,
-    /// The folders to be listed.
-    folders: VecDeque<PathBuf>,
-    /// The links to be followed when no folder is left.
-    links: VecDeque<PathBuf>,
+    queue: FolderQueue,
     /// The links to files, which are chosen when no other link is left.
     linked_files: VecDeque<PathBuf>,
-    /// The device and inode of each folder listed.
-    listed: HashSet<(u64, u64)>,
     taken: Vec<Input>,
     /// The files that are taken by their own names, not by links.
     own_names: HashSet<FileIdentity>,
@@ -130,26 +124,22 @@ enum SearchState {
 
 impl<C: FnMut(&Path) -> FileChoice> FolderSearch<'_, C> {
     fn step(&mut self) -> Result<SearchState, Error> {
-        if let Some(folder) = self.folders.pop_front() {
-            return self.list(&folder);
+        match self.queue.pop() {
+            Some(QueuedPath::Folder(folder)) => return self.list(&folder),
+            Some(QueuedPath::Link(link)) if link.is_dir() => self.add_folder(link),
+            Some(QueuedPath::Link(link)) => self.linked_files.push_back(link),
+            None => match self.linked_files.pop_front() {
+                Some(file) => return self.choose_file(file, FileName::Link),
+                None => return Ok(SearchState::Finished),
+            },
         }
-        if let Some(link) = self.links.pop_front() {
-            match link.is_dir() {
-                true => self.add_folder(link),
-                false => self.linked_files.push_back(link),
-            }
-            return Ok(SearchState::Unfinished);
-        }
-        match self.linked_files.pop_front() {
-            Some(file) => self.choose_file(file, FileName::Link),
-            None => Ok(SearchState::Finished),
-        }
+        Ok(SearchState::Unfinished)
     }
 
     fn list(&mut self, folder: &Path) -> Result<SearchState, Error> {
         let fail = |e| Error::io("list", folder, e);
         let meta = fs::metadata(folder).map_err(fail)?;
-        if !self.listed.insert((meta.dev(), meta.ino())) {
+        if !self.queue.note_listed(&meta) {
             return Ok(SearchState::Unfinished);
         }
         let mut entries = Vec::new();
@@ -164,7 +154,7 @@ impl<C: FnMut(&Path) -> FileChoice> FolderSearch<'_, C> {
             if kind.is_dir() {
                 self.add_folder(path);
             } else if kind.is_symlink() {
-                self.links.push_back(path);
+                self.queue.push_link(path);
             } else if self.choose_file(path, FileName::Own)? == SearchState::Finished {
                 return Ok(SearchState::Finished);
             }
@@ -174,7 +164,7 @@ impl<C: FnMut(&Path) -> FileChoice> FolderSearch<'_, C> {
 
     fn add_folder(&mut self, path: PathBuf) {
         if (self.is_entered)(path.strip_prefix(self.root).unwrap_or(&path)) {
-            self.folders.push_back(path);
+            self.queue.push_folder(path);
         }
     }
 
@@ -238,8 +228,9 @@ mod tests {
 
     #[test]
     fn files_below_a_folder_or_an_address_are_sorted_by_path() {
-        let files = ["b/x/1", "b/1", "b.d/1", "a", ".h/1", ".f"];
-        let sorted = [".f", "a", "b/1", "b/x/1", "b.d/1"].map(|name| (name.to_owned(), Some(2)));
+        let files = ["b/x/1", "b/10", "b/9", "b.d/1", "a", ".h/1", ".f"];
+        let sorted = [".f", "a", "b/9", "b/10", "b/x/1", "b.d/1"];
+        let sorted = sorted.map(|name| (name.to_owned(), Some(2)));
         assert_eq!(all(folder(&files).path()), sorted);
         for file in files {
             MEMORY.set("below", &format!("at/{file}"), "12");

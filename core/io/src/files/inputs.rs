@@ -1,12 +1,14 @@
 //! Keeps what is read of the inputs of a run to what was there at its beginning. Notices that they
-//! grow, and that another file takes the place of one.
+//! grow, that they are overwritten, and that another file takes the place of one.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
-use super::{FileIdentity, Input, LogFile};
+use super::{FileIdentity, Input, LogFile, fill, open};
 use crate::Error;
 
 /// The inputs of a run: by path, the file that was there at its beginning.
@@ -18,13 +20,41 @@ struct InputFile {
     identity: FileIdentity,
     /// How much of it is read.
     len: u64,
+    /// `None` for what is no plain file.
+    state: Option<FileState>,
+}
+
+/// What tells whether a file was overwritten.
+#[derive(Clone, Copy, Debug)]
+struct FileState {
+    modified: SystemTime,
+    sample: blake3::Hash,
+}
+
+impl FileState {
+    fn read(path: &Path, len: u64) -> Option<Self> {
+        let meta = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+        Some(Self { modified: meta.modified().ok()?, sample: sample(path, len)? })
+    }
+}
+
+/// A hash of bytes in the middle of the first `len` of a file. Writers that grow a file may change
+/// its start and its end.
+fn sample(path: &Path, len: u64) -> Option<blake3::Hash> {
+    const SAMPLE: u64 = 4 << 10;
+    let file = open(path).ok()?;
+    let mut bytes = vec![0; len.min(SAMPLE) as usize];
+    let start = (len - bytes.len() as u64) / 2;
+    let read = fill(|buffer, at| file.read_at(buffer, at), start, &mut bytes).ok()?;
+    bytes.get(..read).map(blake3::hash)
 }
 
 impl InputFiles {
     /// Notes the file of an input, if there is one, and that no more than its length is read.
     pub fn note(&self, input: &Input) {
         if let Some(identity) = FileIdentity::read(&input.path) {
-            let file = InputFile { identity, len: input.bytes.unwrap_or(u64::MAX) };
+            let state = input.bytes.and_then(|len| FileState::read(&input.path, len));
+            let file = InputFile { identity, len: input.bytes.unwrap_or(u64::MAX), state };
             let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             files.insert(input.path.clone(), file);
         }
@@ -60,19 +90,41 @@ impl InputFiles {
         )))
     }
 
-    /// A sentence about an input that has become longer since it was noted. One that was empty may
-    /// be a device or a virtual file, which is read to its end.
-    pub fn growth(&self, path: &Path) -> Option<String> {
-        let noted = self.noted(path).filter(|noted| noted.len > 0)?;
-        let now = fs::metadata(path).ok()?;
-        let more = now.len().checked_sub(noted.len).filter(|more| *more > 0)?;
-        (FileIdentity::from_metadata(&now) == Some(noted.identity)).then(|| {
-            format!(
+    /// The length of an input when it was noted, if it had one.
+    pub fn noted_len(&self, path: &Path) -> Option<u64> {
+        self.noted(path).map(|noted| noted.len).filter(|len| *len < u64::MAX)
+    }
+
+    /// A sentence about an input that has become longer since it was noted, or was written to. One
+    /// that was empty may be a device or a virtual file, which is read to its end. Whoever reads
+    /// one that became shorter reports that.
+    ///
+    /// `Err` if it was overwritten: what was read of it may be of two files.
+    pub fn change(&self, path: &Path) -> Result<Option<String>, Error> {
+        let noted = self.noted(path).filter(|noted| noted.len > 0);
+        let Some((noted, now)) = noted.zip(fs::metadata(path).ok()) else { return Ok(None) };
+        if FileIdentity::from_metadata(&now) != Some(noted.identity) {
+            return Ok(None);
+        }
+        let Some(more) = now.len().checked_sub(noted.len) else { return Ok(None) };
+        let path_text = path.display();
+        let written = noted.state.filter(|state| now.modified().ok() != Some(state.modified));
+        if written.is_some_and(|state| sample(path, noted.len) != Some(state.sample)) {
+            return Err(Error::refused(format!(
+                "the input was overwritten while it was read; run again: {path_text}"
+            )));
+        }
+        Ok(match more {
+            0 if written.is_none() => None,
+            0 => Some(format!(
+                "the input was written to while it was read, and what is read may be from before \
+                 or after that: {path_text}"
+            )),
+            more => Some(format!(
                 "the input grew while it was read; the {more} bytes added after byte {} are not \
-                 read: {}",
-                noted.len,
-                path.display()
-            )
+                 read: {path_text}",
+                noted.len
+            )),
         })
     }
 
@@ -109,7 +161,7 @@ mod tests {
         fs::rename(&other, &path).unwrap();
         let reason = inputs.open(&path).unwrap_err().to_string();
         assert!(reason.contains("replaced by another file") && reason.ends_with("log"), "{reason}");
-        assert_eq!(inputs.growth(&path), None);
+        assert_eq!(inputs.change(&path).unwrap(), None);
     }
 
     #[test]
@@ -130,7 +182,38 @@ mod tests {
         }
         let reason = inputs.open(&path).unwrap_err().to_string();
         assert!(reason.contains("replaced by another file"), "{reason}");
-        assert_eq!(inputs.growth(&path), None);
+        assert_eq!(inputs.change(&path).unwrap(), None);
+    }
+
+    #[test]
+    fn an_input_that_is_overwritten_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let (log, other) = (vec![1; 10_000], vec![2; 10_000]);
+        let write = |bytes: &[u8]| {
+            let before = fs::metadata(&path).and_then(|meta| meta.modified()).ok();
+            // The clock of file systems has ticks of some milliseconds.
+            while fs::metadata(&path).and_then(|meta| meta.modified()).ok() == before {
+                fs::write(&path, bytes).unwrap();
+            }
+        };
+        for (after, len) in [(&log, 10_000), (&other, 10_000), (&other, 20_000), (&other, 9_999)] {
+            fs::write(&path, &log).unwrap();
+            let inputs = noted(&path);
+            assert_eq!(inputs.change(&path).unwrap(), None);
+            let mut after = after.clone();
+            after.resize(len, 2);
+            write(&after);
+            let change = inputs.change(&path);
+            if after == log {
+                assert!(change.unwrap().unwrap().contains("was written to while"));
+            } else if len < log.len() {
+                assert_eq!(change.unwrap(), None, "whoever reads it reports that");
+            } else {
+                let error = change.unwrap_err().to_string();
+                assert!(error.contains("overwritten while") && error.ends_with("log"), "{error}");
+            }
+        }
     }
 
     #[test]
@@ -147,13 +230,13 @@ mod tests {
             fs::write(&path, &bytes).unwrap();
             let inputs = noted(&path);
             let mut early = inputs.open(&path).unwrap();
-            assert_eq!(inputs.growth(&path), None);
+            assert_eq!(inputs.change(&path).unwrap(), None);
             fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(&bytes).unwrap();
             assert_eq!(read(inputs.open(&path)), b"one", "{name}");
             assert_eq!(read(inputs.open_plain(&path)), bytes, "{name}");
             assert_eq!(early.read_at(0, &mut [0; 64]).unwrap(), 3);
             let len = bytes.len();
-            let told = inputs.growth(&path).unwrap();
+            let told = inputs.change(&path).unwrap().unwrap();
             assert!(told.contains(&format!("the {len} bytes added after byte {len}")), "{told}");
             assert_eq!(read(LogFile::open(&path)), b"oneone", "{name}");
         }

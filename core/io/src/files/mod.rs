@@ -6,6 +6,7 @@
 mod below;
 mod cache;
 mod compressed_input;
+pub(crate) mod folder_queue;
 mod foreign;
 mod frame_needs;
 mod hash;

@@ -12,7 +12,7 @@ use super::PathKind;
 use super::object_reader::PinnedObject;
 use crate::globs::{MATCH_OPTIONS, is_glob};
 use crate::store::{Address, ListDepth, ObjectState, StorePath};
-use crate::{Error, Input};
+use crate::{Error, Input, path_order};
 
 /// The objects this process has seen, each with its state at that time: a run that reads an object
 /// several times must not read two versions.
@@ -156,6 +156,6 @@ fn inputs(
             inputs.push(Input { path, bytes: Some(bytes) });
         }
     }
-    inputs.sort_by(|a, b| a.path.cmp(&b.path));
+    inputs.sort_by(|a, b| path_order::compare(&a.path, &b.path));
     inputs
 }

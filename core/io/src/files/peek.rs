@@ -12,7 +12,7 @@ use super::LogFile;
 use crate::Error;
 
 /// The identity of a stream: the same for all its names.
-pub(super) type StreamIdentity = (u64, u64);
+type StreamIdentity = (u64, u64);
 
 /// The streams that were opened to look at their first bytes, and not been read yet.
 static PEEKED: Mutex<BTreeMap<StreamIdentity, LogFile>> = Mutex::new(BTreeMap::new());

@@ -1,44 +1,36 @@
 //! Small files that options name: tables, descriptions, types, expectations.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use super::LogFile;
-use super::peek::{StreamIdentity, stream_identity};
+use super::peek::stream_identity;
 use crate::Error;
-
-/// The streams that were read here. Whoever reads one again gets nothing, or waits.
-static READ: Mutex<BTreeSet<StreamIdentity>> = Mutex::new(BTreeSet::new());
 
 /// All bytes of a small file, decompressed if necessary. Of one that is longer than `most`, more
 /// than that, but not all.
 ///
-/// `Err` for standard input as `-`, for a stream that was read before, and if not all of it can be
-/// decompressed.
+/// `Err` for standard input as `-`, for a pipe in which nothing is left, and if not all of it can
+/// be decompressed.
 pub fn read_small(path: &Path, most: usize) -> Result<Vec<u8>, Error> {
     if path == Path::new("-") {
         let what = "expected a file here; save the input to a file, and name that";
         return Err(Error::io("read", path, io::Error::new(io::ErrorKind::NotFound, what)));
     }
-    if stream_identity(path).is_some_and(|identity| !is_new(identity)) {
+    let mut log = LogFile::open(path)?;
+    let bytes = log.first_bytes(most.saturating_add(1))?;
+    if let Some(why) = log.decompression_error() {
+        return Err(Error::refused(format!("{why}: {}", path.display())));
+    }
+    // Nothing comes from a pipe that was read before, unless it has a name and is written again.
+    if bytes.is_empty() && stream_identity(path).is_some() {
         return Err(Error::refused(format!(
-            "this is a pipe, which can be read only once, and is needed more than once; save it to \
-             a file, and name that: {}",
+            "this pipe is empty, or was read before: a pipe can be read only once; save it to a \
+             file, and name that: {}",
             path.display()
         )));
     }
-    let mut log = LogFile::open(path)?;
-    let bytes = log.first_bytes(most.saturating_add(1))?;
-    match log.decompression_error() {
-        Some(why) => Err(Error::refused(format!("{why}: {}", path.display()))),
-        None => Ok(bytes),
-    }
-}
-
-fn is_new(stream: StreamIdentity) -> bool {
-    READ.lock().unwrap_or_else(PoisonError::into_inner).insert(stream)
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -57,8 +49,22 @@ mod tests {
         let path = format!("/dev/fd/{}", reader.as_raw_fd());
         assert_eq!(read_small(Path::new(&path), 10).unwrap(), b"table");
         let again = read_small(Path::new(&path), 10).unwrap_err().to_string();
-        assert!(again.contains("is a pipe") && again.contains("save it to a file"), "{again}");
-        assert!(again.ends_with(&path), "{again}");
+        assert!(again.contains("pipe is empty, or was read before"), "{again}");
+        assert!(again.contains("save it to a file") && again.ends_with(&path), "{again}");
+    }
+
+    #[test]
+    fn a_named_pipe_is_read_as_often_as_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table");
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
+        for text in ["one", "two", "two"] {
+            std::thread::scope(|threads| {
+                threads.spawn(|| fs::write(&path, text).unwrap());
+                assert_eq!(read_small(&path, 10).unwrap(), text.as_bytes());
+            });
+        }
     }
 
     #[test]

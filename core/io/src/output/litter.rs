@@ -159,6 +159,29 @@ pub fn sweep<'p>(targets: impl IntoIterator<Item = &'p Path>) {
     folders.iter().for_each(|folder| remove_stale(folder, None));
 }
 
+/// Removes the litter in a folder and below, and the folders in which nothing is left. Another
+/// process may be writing there, so folders that were changed within the last minute stay.
+pub fn sweep_folder(folder: &Path) {
+    let is_old = |folder: &Path| {
+        let changed = fs::metadata(folder).and_then(|meta| meta.modified());
+        changed.ok().and_then(|at| at.elapsed().ok()).is_some_and(|age| age.as_secs() > 60)
+    };
+    let mut folders = vec![(folder.to_owned(), is_old(folder))];
+    let mut next = 0;
+    while let Some((folder, _)) = folders.get(next) {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        // Links may form cycles.
+        let inside = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let inside: Vec<_> = inside.map(|entry| (entry.path(), is_old(&entry.path()))).collect();
+        remove_stale(folder, None);
+        folders.extend(inside);
+        next += 1;
+    }
+    // Those with anything in them stay, too.
+    let old = folders.iter().rev().filter(|(_, is_old)| *is_old);
+    old.for_each(|(folder, _)| drop(fs::remove_dir(folder)));
+}
+
 /// Removes a folder's unfinished manifest. Nobody else may be writing it.
 pub fn remove_unfinished_manifest(folder: &Path) {
     drop(fs::remove_file(temporary_path(&folder.join(MANIFEST))));

@@ -22,6 +22,7 @@ pub mod faults;
 mod file;
 mod litter;
 pub mod many;
+mod new_folders;
 mod objects;
 mod publish;
 mod renames;
@@ -62,9 +63,10 @@ pub use atomic::{remove_file, replace_file, sync_folder};
 pub use file::OutputFile;
 pub use litter::{
     ListedLitter, ReservedName, is_being_written, is_running, is_used, process_start,
-    remove_unfinished_manifest, sweep,
+    remove_unfinished_manifest, sweep, sweep_folder,
 };
 pub use many::OutputFiles;
+pub use new_folders::NewFolders;
 pub use objects::remove_objects;
 pub use shared::SharedOutput;
 pub use sync_thread::SyncThread;
@@ -157,7 +159,7 @@ struct State {
     /// Those of them whose files stay.
     extended: BTreeSet<PathBuf>,
     /// Folders created for this run; removed again, if empty, when it fails.
-    made: Vec<PathBuf>,
+    made: NewFolders,
 }
 
 #[derive(Debug)]
@@ -389,7 +391,7 @@ impl Outputs {
 }
 
 /// The folder of a target, `.` if it has none.
-fn folder_of(target: &Path) -> &Path {
+pub fn folder_of(target: &Path) -> &Path {
     target.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -418,10 +420,5 @@ impl Drop for Outputs {
             remove_any(temporary);
         }
         state.growing.keys().for_each(|path| state.remove_if_empty(path));
-        // Reverse order visits inner folders first. Non-empty folders stay.
-        let made: BTreeSet<&PathBuf> = state.made.iter().collect();
-        for folder in made.into_iter().rev() {
-            drop(fs::remove_dir(folder));
-        }
     }
 }

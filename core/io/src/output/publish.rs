@@ -71,9 +71,10 @@ impl Outputs {
         // What was not finished is not published.
         state.open.values().for_each(|temporary| remove_any(temporary));
         if self.staging.is_none() && self.faults.is_none() {
-            let folders = changed_folders(&files, &state.folders, &state.made);
+            let folders = changed_folders(&files, &state.folders, state.made.paths());
             sync_folders(folders);
         }
+        state.made.keep();
         Ok(files)
     }
 
@@ -117,7 +118,7 @@ impl Outputs {
         PublishedObjects::publish(fresh.collect(), self.faults.as_deref())?.commit();
         write_all(&manifests, self.faults.as_deref())?;
         let mut changed: BTreeSet<&Path> = places.iter().map(|place| folder_of(place)).collect();
-        changed.extend(state.made.iter().map(|folder| folder_of(folder)));
+        changed.extend(state.made.paths().iter().map(|folder| folder_of(folder)));
         if self.faults.is_none() {
             sync_folders(changed);
         }

@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::faults::OutputStep;
 use super::litter::owner;
-use super::{Outputs, TEMPORARY, folder_of};
+use super::{NewFolders, Outputs, TEMPORARY, folder_of};
 use crate::Error;
-use crate::store::is_address;
 
 /// The most bytes of a target's name in that of a temporary file. The rest, with two numbers of a
 /// process and one of a file, is shorter, and some file systems allow only 143 bytes.
@@ -73,18 +72,12 @@ impl Outputs {
     }
 
     pub(super) fn make_folder(&self, folder: &Path) -> Result<(), Error> {
-        // Stores have no folders.
-        if is_address(folder) {
-            return Ok(());
-        }
-        let missing = folder.ancestors().take_while(|f| !f.as_os_str().is_empty() && !f.exists());
-        let missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let made = self.inject(OutputStep::Create).and_then(|()| self.make_all(folder));
+        let mut new = NewFolders::default();
+        let made = new.create_by(folder, || {
+            self.inject(OutputStep::Create).and_then(|()| self.make_all(folder))
+        });
         // Folders created before a failure belong to this run, too.
-        self.state().made.extend(missing.into_iter().filter(|folder| folder.is_dir()));
+        self.state().made.append(new);
         made.map_err(|e| match e.kind() {
             // A file of that name.
             io::ErrorKind::AlreadyExists => {

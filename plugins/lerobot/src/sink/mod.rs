@@ -51,7 +51,7 @@ impl Sink for LeRobotSink {
     fn open(&self, context: &SinkContext) -> Result<OpenDataset, Error> {
         let limits = CutLimits {
             holes: self.holes,
-            max_hold: self.max_hold.0,
+            max_hold: self.max_hold.nanos(),
             min_frames: self.min_frames.into(),
             // Encoding may need the same again, several times at once.
             unit_bytes: (context.memory / 8).max(1 << 10),

@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use sluice_kit::selection::FieldList;
-use sluice_model::FieldPath;
 use sluice_model::options::{ByteSize, OutPath, above_zero};
-use sluice_model::time::TimeLength;
+use sluice_model::time::TimeSpan;
+use sluice_model::{FieldPath, OptionsError};
 use sluice_views::ImageFields;
 
 use crate::feature::{NumberType, RESERVED};
@@ -54,7 +54,7 @@ pub struct LeRobotSink {
     pub(super) holes: HolePolicy,
     /// The longest hole that `holes = "hold"` fills. Longer ones split the episode.
     #[serde(default = "one_second")]
-    pub(super) max_hold: TimeLength,
+    pub(super) max_hold: TimeSpan,
     /// Shorter episodes are left out, and counted.
     #[serde(default = "two", deserialize_with = "frames")]
     pub(super) min_frames: u32,
@@ -75,7 +75,7 @@ pub struct LeRobotSink {
 }
 
 /// How 64-bit numbers are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum FloatPolicy {
     #[default]
@@ -84,8 +84,8 @@ pub(super) enum FloatPolicy {
 }
 
 /// How images are stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
-#[schemars(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum ImageStorage {
     #[default]
     Image,
@@ -105,7 +105,7 @@ impl<'de> Deserialize<'de> for ImageStorage {
 }
 
 /// What becomes of holes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum HolePolicy {
     #[default]
@@ -115,7 +115,7 @@ pub(super) enum HolePolicy {
 }
 
 /// What becomes of rows that cannot be frames.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum UnusablePolicy {
     #[default]
@@ -123,8 +123,8 @@ pub(super) enum UnusablePolicy {
     Stop,
 }
 
-fn one_second() -> TimeLength {
-    TimeLength(1_000_000_000)
+fn one_second() -> TimeSpan {
+    TimeSpan(1_000_000_000)
 }
 
 fn two() -> u32 {
@@ -162,6 +162,10 @@ impl<'de> Deserialize<'de> for LeRobotSink {
         let sink = Self::deserialize(deserializer)?;
         if sink.path.is_stdout() {
             return Err(D::Error::custom("a dataset is a folder, which standard output is not"));
+        }
+        if sink.holes != HolePolicy::Hold && sink.max_hold != one_second() {
+            let error = OptionsError::needs("max_hold", "holes = \"hold\"");
+            return Err(D::Error::custom(error));
         }
         Ok(sink)
     }

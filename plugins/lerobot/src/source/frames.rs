@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef, BinaryViewArray, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
+use sluice_model::cast::cast;
 use sluice_model::{
     Batch, Channel, ChannelId, Clock, Damage, Encoding, Error, MessageType, Name, Payloads,
     ReadContext, Reader, Rows, Split, TypeKey,
@@ -15,7 +16,8 @@ use sluice_parquet::input::{GroupRows, GroupSpan, ParquetInput};
 
 use super::dataset::{Dataset, EPISODE, FrameGroup};
 use crate::feature::{
-    EPISODE_INDEX, Feature, FeatureType, INDEX, ROBOT_TYPE, TASK, TASK_INDEX, UNCOPIED,
+    EPISODE_INDEX, FRAME_INDEX, Feature, FeatureType, INDEX, ROBOT_TYPE, TASK, TASK_INDEX,
+    TIMESTAMP, UNCOPIED,
 };
 use crate::info::INFO;
 use crate::parquet_io::open_table;
@@ -86,7 +88,10 @@ impl FrameReader {
     /// Opens a row group. One that cannot be read is damage.
     fn open_group(&self, group: FrameGroup) -> Result<Option<OpenGroup>, Error> {
         let features = self.dataset.info.features.iter().map(|feature| &*feature.name);
-        let names: Vec<&str> = features.chain([EPISODE_INDEX, INDEX, TASK_INDEX]).collect();
+        let stated = [TIMESTAMP, FRAME_INDEX].into_iter();
+        let stated = stated.filter(|name| self.input.schema().index_of(name).is_ok());
+        let own = [EPISODE_INDEX, INDEX, TASK_INDEX];
+        let names: Vec<&str> = features.chain(own).chain(stated).collect();
         let bytes = self.input.prefetch(group.span)?;
         match self.input.read(bytes, group.span, Some(&names), None, TARGET_BYTES)? {
             Ok(rows) => Ok(Some(OpenGroup { group, rows, next: group.first })),
@@ -130,6 +135,7 @@ impl FrameReader {
                 .ok_or_else(|| format!("the time of frame {index} is out of range"))
         });
         let times: Vec<i64> = times.collect::<Result<_, _>>()?;
+        self.note_other_times(rows)?;
         let columns = self.columns(rows, &episodes, texts)?;
         let payloads = BinaryViewArray::from_iter_values(std::iter::repeat_n(b"", count));
         let channels = vec![self.channel.0; count];
@@ -141,6 +147,38 @@ impl FrameReader {
             events: (0..count as u32).collect(),
             columns,
         }]))
+    }
+
+    /// Notes frames whose stated times are not those of the frame rate, which rows get.
+    fn note_other_times(&self, rows: &RecordBatch) -> Result<(), String> {
+        let frames = rows.column_by_name(FRAME_INDEX);
+        let frames = frames.and_then(|column| column.as_primitive_opt::<Int64Type>());
+        let Some((stated, frames)) = rows.column_by_name(TIMESTAMP).zip(frames) else {
+            return Ok(());
+        };
+        let stated = cast(stated, &DataType::Float64).map_err(|e| e.to_string())?;
+        let (mut little, mut much, fps) = (0, 0, self.dataset.info.fps);
+        for (time, frame) in stated.as_primitive::<Float64Type>().iter().zip(frames) {
+            let Some((time, frame)) = time.zip(frame) else { continue };
+            let difference = (time - frame as f64 / fps).abs();
+            // The tolerance of LeRobot itself, and what a `float32` of this size may be off.
+            let tolerance = 1e-4 + time.abs() * f64::from(f32::EPSILON);
+            match difference {
+                difference if difference <= tolerance => {}
+                difference if difference < 1.0 / fps => little += 1,
+                _ => much += 1,
+            }
+        }
+        for (count, more) in [(little, "by less than a frame"), (much, "by a frame or more")] {
+            if count > 0 {
+                let note = format!(
+                    "frames whose `{TIMESTAMP}` is not `{FRAME_INDEX}` / fps, {more}; rows have the \
+                     times of the frame rate, {fps} per second"
+                );
+                self.context.losses.note(note, count);
+            }
+        }
+        Ok(())
     }
 
     /// The fields of rows.

@@ -356,4 +356,8 @@ fn options_say_what_is_wrong_with_them() {
     assert!(refusal(json!({ "features": { "task_index": "a" } })).contains("task_index"));
     assert!(refusal(json!({ "features": {} })).contains("at least one"));
     assert!(refusal(json!({ "path": "-" })).contains("standard output"));
+    let needs = "`max_hold` needs `holes = \"hold\"`";
+    assert!(refusal(json!({ "max_hold": "2s" })).contains(needs));
+    let negative = refusal(json!({ "max_hold": "-5s", "holes": "hold" }));
+    assert!(negative.starts_with("max_hold: expected a duration of 0 or more"), "{negative}");
 }

@@ -44,14 +44,19 @@ fn files_that_nest_too_deep_for_the_stack_are_refused() {
     }
 }
 
-/// Replaces the data file of a dataset by one of these frames with a text each.
+/// Replaces the data file of a dataset by one of these frames with a text each, at 10 per second.
 fn replace_data(path: &Path, notes: &StringArray, arrow_schema: Option<&str>) {
+    let times = (0..notes.len()).map(|n| n as f32 / 10.0).collect();
+    replace_frames(path, notes, times, arrow_schema);
+}
+
+fn replace_frames(path: &Path, notes: &StringArray, times: Vec<f32>, arrow_schema: Option<&str>) {
     let count = notes.len() as i64;
     let ints = |of: fn(i64) -> i64| Arc::new(Int64Array::from_iter_values((0..count).map(of)));
     let columns: [(&str, ArrayRef); 7] = [
         ("x", Arc::new(Float32Array::from(vec![1.0; notes.len()]))),
         ("note", Arc::new(notes.clone())),
-        ("timestamp", Arc::new(Float32Array::from(vec![0.0; notes.len()]))),
+        ("timestamp", Arc::new(Float32Array::from(times))),
         ("frame_index", ints(|n| n)),
         ("episode_index", ints(|_| 0)),
         ("index", ints(|n| n)),
@@ -89,6 +94,23 @@ fn a_text_that_many_frames_share_is_expanded_in_pieces() {
     assert_eq!(batches.iter().map(Batch::len).sum::<usize>(), 100);
     let most = batches.iter().flat_map(Batch::rows).map(Rows::memory).max().unwrap();
     assert!(most <= 33 << 20, "{most} bytes at once");
+}
+
+#[test]
+fn stated_times_that_are_not_those_of_the_frame_rate_are_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &[rows()], json!({})).unwrap();
+    // Less than LeRobot's tolerance, less than a frame, a frame and more.
+    let times = vec![0.000_05, 0.14, 0.3, 0.6];
+    replace_frames(folder.path(), &StringArray::from(vec!["n"; 4]), times, None);
+    let context = ReadContext::standalone("d");
+    let batches = read(json!(folder.path()), u64::MAX, &context).unwrap();
+    let times: Vec<i64> = batches.iter().flat_map(|batch| batch.timestamps().to_vec()).collect();
+    assert_eq!(times, [0, 100_000_000, 200_000_000, 300_000_000]);
+    let notes = context.losses.take_notes();
+    let [(little, 1), (much, 2)] = &notes[..] else { panic!("{notes:?}") };
+    assert!(little.contains("`timestamp` is not `frame_index` / fps, by less"), "{little}");
+    assert!(much.contains("by a frame or more; rows have the times of the frame rate, 10"));
 }
 
 #[test]

@@ -53,6 +53,11 @@ impl RecordReader {
     /// that can be read. How much is missing is unknown.
     pub(super) fn pass_gap(&mut self, at: u64) -> Result<bool, Error> {
         let Some(reason) = self.walk.decompression_error().map(str::to_owned) else {
+            if at < self.expected && self.walk.is_shorter_than(self.expected) {
+                // Each split reports its own part.
+                self.report(at, self.expected - at, "the file became shorter while it was read");
+                self.has_ended = true;
+            }
             if !self.has_ended && !self.walk.was_stopped() {
                 self.context.losses.note(format!("{}: {NO_FOOTER}", self.input), 0);
                 self.faults.iter().for_each(|faults| faults.add([NO_FOOTER.to_owned()]));

@@ -1,9 +1,12 @@
 //! Files with changed bytes: what is read of them is what they had, and what is missing is told.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use serde_json::json;
+use sluice_io::files::InputFiles;
 use sluice_kit::contract::{PlainEvent, SourceContents, frames, gather, overwrite};
-use sluice_model::{ReadContext, Split, SplitStart};
+use sluice_model::{Input, ReadContext, Split, SplitStart};
 
 use crate::kit::{
     Folder, channel, chunk, chunk_with, end, event, header, message, read, source, write,
@@ -61,14 +64,45 @@ fn a_file_that_becomes_shorter_while_it_is_read_ends_there() {
     let source = source(&path);
     let splits: Vec<Split> = source.splits(u64::MAX, &Default::default()).unwrap();
     let context = ReadContext::standalone("test");
-    let mut reader = source.read(&splits[0], SplitStart::Search, &context).unwrap();
-    let mut count = reader.next_batch().unwrap().unwrap().len();
-    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-    file.set_len(front.len() as u64 + 4).unwrap();
-    while let Ok(Some(batch)) = reader.next_batch() {
-        count += batch.len();
+    // In a record, between records, and all of it.
+    for left in [front.len() + 4, front.len(), 0] {
+        std::fs::write(&path, &whole).unwrap();
+        let mut reader = source.read(&splits[0], SplitStart::Search, &context).unwrap();
+        let mut count = reader.next_batch().unwrap().unwrap().len();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(left as u64).unwrap();
+        while let Ok(Some(batch)) = reader.next_batch() {
+            count += batch.len();
+        }
+        assert_eq!(count, 20_000);
+        let damage = context.damage.take();
+        let last = damage.last().unwrap();
+        assert_eq!(last.offset + last.length, whole.len() as u64, "{left}");
     }
-    assert_eq!(count, 20_000);
+}
+
+#[test]
+fn splits_that_a_file_lost_before_they_are_read_are_damage() {
+    let file = sample("none");
+    let folder = Folder::new();
+    let path = folder.write(&file);
+    let source = source(&path);
+    let splits: Vec<Split> = source.splits(1_000, &Default::default()).unwrap();
+    let noted = Arc::new(InputFiles::default());
+    noted.note(&Input { path: path.clone(), bytes: Some(file.len() as u64) });
+    let mut context = ReadContext::standalone("test");
+    context.run = context.run.sharing(&noted);
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+    assert!(splits.len() > 2);
+    for split in &splits[1..] {
+        let mut reader = source.read(split, SplitStart::At(split.start), &context).unwrap();
+        assert!(reader.next_batch().unwrap().is_none());
+        let damage = context.damage.take();
+        let [damage] = &damage[..] else { panic!("{damage:?}") };
+        assert!(damage.reason.contains("became shorter"), "{damage:?}");
+        let end = split.end.unwrap_or(file.len() as u64);
+        assert_eq!((damage.offset, damage.offset + damage.length), (split.start, end));
+    }
 }
 
 /// The starts of the chunks of a file, and their lengths.

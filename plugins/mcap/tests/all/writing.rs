@@ -47,6 +47,16 @@ fn all_channels_of_a_run_have_numbers() {
 }
 
 #[test]
+fn a_level_without_zstd_is_refused() {
+    for compression in ["lz4", "none"] {
+        let options = json!({ "path": "a.mcap", "compression": compression, "level": 9 });
+        let error = Registry::linked().sink("mcap", options).err().unwrap();
+        assert_eq!(error.path, ["level"]);
+        assert_eq!(error.message, "`level` needs `compression = \"zstd\"`");
+    }
+}
+
+#[test]
 fn a_schema_beyond_the_last_number_is_an_error_that_names_its_channel() {
     let count = i64::from(u16::MAX);
     let with_schema = |n: i64| {

@@ -74,7 +74,10 @@ impl ParquetSink {
             return Ok(());
         };
         let found = if first == next {
-            format!("messages of another type, or of another channel, on `{first}`")
+            format!(
+                "messages on `{first}` of another type, of another channel of this name, or with a \
+                 hidden column such as `raw_payload`, which not all of them need"
+            )
         } else {
             format!("the channels `{first}` and `{next}`")
         };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parquet::basic::ZstdLevel;
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use sluice_kit::selection::FieldList;
 use sluice_kit::unnest::list_path;
 use sluice_model::options::{ByteSize, OutPath};
@@ -91,7 +91,7 @@ enum TableLayout {
 }
 
 /// The compression of pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Compression {
     #[default]
@@ -101,7 +101,7 @@ enum Compression {
 }
 
 /// Which tables have a payload column.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "Payload")]
 enum PayloadColumn {
@@ -112,7 +112,7 @@ enum PayloadColumn {
 }
 
 /// The order of rows in a row group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "Order")]
 enum RowSorting {
@@ -206,6 +206,12 @@ impl ParquetSink {
         }
         if self.unnest.is_some() && self.payload == PayloadColumn::Keep {
             return Err("rows of unnested events have no payload: leave out `payload` or `unnest`");
+        }
+        if self.compression != Compression::Zstd && self.level != usual_level() {
+            return Err("`level` needs `compression = \"zstd\"`");
+        }
+        if self.layout() != TableLayout::Single && self.order != RowSorting::default() {
+            return Err("`order` needs one table of all events, `layout = \"single\"`");
         }
         Ok(())
     }

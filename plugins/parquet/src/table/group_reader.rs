@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions};
-use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use arrow_schema::{ArrowError, DataType, Field, Schema, TimeUnit};
 use sluice_kit::event_table::{
     CHANNEL, PAYLOAD, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT,
 };
@@ -15,7 +15,7 @@ use sluice_model::cast::cast;
 use sluice_model::{Batch, Damage, Error, MessageType, Payloads, ReadContext, Rows, TypeKey};
 
 use super::channel_resolver::{ChannelColumns, ChannelResolver};
-use super::{MAX_SORTED_GROUP, ParquetTable, nanos_of};
+use super::{MAX_SORTED_GROUP, ParquetTable, is_same_time, nanos_of};
 use crate::input::{EVENT, GroupRows, GroupSpan, int96_times, retyped, word_dictionary};
 
 /// The maximum rows per batch.
@@ -179,7 +179,9 @@ impl GroupReader {
             }
             Ok(Some(there))
         };
-        let nanos = column(TIMESTAMP_NS, &DataType::Int64)?;
+        let has_nanos = self.table.has_nanos;
+        let nanos =
+            has_nanos.then(|| column(TIMESTAMP_NS, &DataType::Int64)).transpose()?.flatten();
         let times = if nanos.is_none() { column(TIMESTAMP, &DataType::Int64)? } else { None };
         let sequences = match column(SEQUENCE, &DataType::Int64)? {
             Some(sequences) => sequences.as_primitive::<Int64Type>().values().to_vec(),
@@ -195,7 +197,14 @@ impl GroupReader {
         let variants = column(VARIANT, &DataType::Int32)?;
         let variants = variants.map(|column| column.as_primitive::<Int32Type>().values().to_vec());
         let timestamps = match (nanos, times) {
-            (Some(nanos), _) => nanos.as_primitive::<Int64Type>().values().to_vec(),
+            (Some(nanos), _) => {
+                let nanos = nanos.as_primitive::<Int64Type>().values().to_vec();
+                if let Some(times) = rows.column_by_name(TIMESTAMP) {
+                    compare_times(&nanos, times, faults)
+                        .map_err(|e| format!("column `{TIMESTAMP}`: {e}"))?;
+                }
+                nanos
+            }
             (None, Some(times)) => {
                 let stored = rows.column_by_name(TIMESTAMP).map(|column| column.data_type());
                 in_nanos(&times, stored, faults)
@@ -262,6 +271,34 @@ fn in_nanos(
         })
     });
     each.collect()
+}
+
+/// Adds the rows whose nanoseconds are of another time than their `timestamp` to `faults`: whoever
+/// changed one of the two has forgotten the other.
+fn compare_times(
+    nanos: &[i64],
+    times: &ArrayRef,
+    faults: &mut BTreeMap<usize, String>,
+) -> Result<(), ArrowError> {
+    let unit = match times.data_type() {
+        DataType::Timestamp(unit, _) => *unit,
+        _ => return Ok(()),
+    };
+    let times = cast(times, &DataType::Int64)?;
+    let each = nanos.iter().zip(times.as_primitive::<Int64Type>()).enumerate();
+    for (row, (nanos, time)) in each {
+        let time = time.map(|time| time.saturating_mul(nanos_of(unit)));
+        if time.is_some_and(|time| !is_same_time(time, *nanos, unit)) {
+            let fault = || {
+                format!(
+                    "its `{TIMESTAMP}` and its `{TIMESTAMP_NS}` are not the same time: correct or \
+                     drop the column `{TIMESTAMP_NS}`"
+                )
+            };
+            faults.entry(row).or_insert_with(fault);
+        }
+    }
+    Ok(())
 }
 
 pub(super) struct EventColumns {

@@ -11,7 +11,7 @@ use arrow_schema::{DataType, FieldRef, Fields, Schema, TimeUnit};
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::statistics::Statistics;
-use sluice_io::escape::field_of_column;
+use sluice_io::escape::{column_of_field, field_of_column};
 use sluice_kit::event_table::{CHANNEL, RESERVED, SOURCE, TIMESTAMP, TIMESTAMP_NS};
 use sluice_model::{Damage, Error, Name, Query, ReadContext};
 
@@ -20,6 +20,7 @@ use crate::meta::{CREATED_BY, ChannelMeta, EntryFault, FooterMeta};
 
 mod channel_resolver;
 mod group_reader;
+mod output;
 mod statistics;
 
 use channel_resolver::ChannelResolver;
@@ -39,6 +40,8 @@ pub(crate) struct ParquetTable {
     /// The columns that are fields of a message, by their places, with the fields' own names and
     /// metadata.
     fields: Vec<(usize, FieldRef)>,
+    /// Whether `timestamp_ns` has the times of events, and is not a field of the messages.
+    has_nanos: bool,
     /// The channel of all rows, if there is no channel column.
     channel: Name,
     /// Indexes of the footer's channels, sorted by name and source: there may be tens of thousands.
@@ -64,10 +67,11 @@ impl ParquetTable {
         let faults = faults.iter().map(ToString::to_string);
         let faults = of_footer.into_iter().chain(faults).collect();
         let channel = channel_of(path, &meta);
-        let fields = message_fields(&input, &meta);
-        let by_name = OnceLock::new();
-        let table = Self { input, meta, faults, fields, channel, by_name };
+        let (fields, has_nanos, by_name) = (Vec::new(), false, OnceLock::new());
+        let mut table = Self { input, meta, faults, fields, has_nanos, channel, by_name };
         table.check_columns()?;
+        table.has_nanos = table.nanos_are_times();
+        table.fields = table.message_fields();
         Ok(table)
     }
 
@@ -90,6 +94,21 @@ impl ParquetTable {
                 self.path().display()
             ))),
         }
+    }
+
+    fn message_fields(&self) -> Vec<(usize, FieldRef)> {
+        let fields = self.input.schema().fields().iter().enumerate();
+        let own = fields.filter_map(|(place, field)| {
+            let name = match field.name().as_str() {
+                TIMESTAMP_NS if !self.has_nanos => TIMESTAMP_NS,
+                name => field_of_column(name, &RESERVED)?,
+            };
+            let mut metadata = field.metadata().clone();
+            metadata.extend(self.meta.fields.get(field.name()).cloned().unwrap_or_default());
+            let field = field.as_ref().clone().with_name(name).with_metadata(metadata);
+            Some((place, Arc::new(field)))
+        });
+        own.collect()
     }
 
     /// The units of its INT96 times; none if it has no such times.
@@ -182,14 +201,44 @@ impl ParquetTable {
         let DataType::Timestamp(unit, _) = field.data_type() else { return None };
         let nanos = nanos_of(*unit);
         let (least, most) = self.stored_times(group)?;
-        // Times finer than the unit were cut off.
-        Some((least.checked_mul(nanos)?, most.checked_mul(nanos)?.checked_add(nanos - 1)?))
+        let finer = if self.has_nanos { time_tolerance(*unit) } else { 0 };
+        Some((
+            least.checked_mul(nanos)?.checked_sub(finer)?,
+            most.checked_mul(nanos)?.checked_add(finer)?,
+        ))
+    }
+
+    /// Whether `timestamp_ns` is what the sink writes: the times of the column `timestamp`, but
+    /// finer. By the types and the statistics; the rows are compared as they are read.
+    fn nanos_are_times(&self) -> bool {
+        let schema = self.input.schema();
+        let data_type = |name| schema.column_with_name(name).map(|(_, field)| field.data_type());
+        let Some(nanos) = data_type(TIMESTAMP_NS) else { return false };
+        let Some(DataType::Timestamp(unit, _)) = data_type(TIMESTAMP) else { return true };
+        // It cannot be a field if another column is the field of this name.
+        let name = column_of_field(TIMESTAMP_NS, &RESERVED);
+        if self.input.footer_fault().is_some() || data_type(&name).is_some() {
+            return true;
+        }
+        let fits =
+            |time: i64, nanos| is_same_time(time.saturating_mul(nanos_of(*unit)), nanos, *unit);
+        (nanos.is_numeric() || matches!(nanos, DataType::Timestamp(..)))
+            && self.groups().iter().all(|group| {
+                let pair = self.stored_times(group).zip(self.extremes(group, TIMESTAMP_NS));
+                pair.is_none_or(|(times, nanos)| fits(times.0, nanos.0) && fits(times.1, nanos.1))
+            })
     }
 
     /// The first and the last time of a row group in the unit of the column, if there are
     /// statistics.
     fn stored_times(&self, group: &RowGroupMetaData) -> Option<(i64, i64)> {
-        let (place, _) = self.input.read_schema().column_with_name(TIMESTAMP)?;
+        self.extremes(group, TIMESTAMP)
+    }
+
+    /// The least and the greatest value of an integer column in a row group, if there are
+    /// statistics.
+    fn extremes(&self, group: &RowGroupMetaData, column: &str) -> Option<(i64, i64)> {
+        let (place, _) = self.input.read_schema().column_with_name(column)?;
         let leaf = self.leaf(place)?;
         let Some(Statistics::Int64(found)) = group.columns().get(leaf)?.statistics() else {
             return None;
@@ -332,19 +381,6 @@ impl ParquetTable {
     }
 }
 
-/// The columns that are fields of a message, by their places, with the fields' own names and
-/// metadata.
-fn message_fields(input: &ParquetInput, meta: &FooterMeta) -> Vec<(usize, FieldRef)> {
-    let fields = input.schema().fields().iter().enumerate();
-    let own = fields.filter_map(|(place, field)| {
-        let name = field_of_column(field.name(), &RESERVED)?;
-        let mut metadata = field.metadata().clone();
-        metadata.extend(meta.fields.get(field.name()).cloned().unwrap_or_default());
-        Some((place, Arc::new(field.as_ref().clone().with_name(name).with_metadata(metadata))))
-    });
-    own.collect()
-}
-
 /// Checks that no two columns, or members of a struct, have one name: one of them would be lost.
 fn check_names(schema: &Schema) -> Result<(), String> {
     if let Some(name) = repeated_name(schema.fields()) {
@@ -378,6 +414,16 @@ fn repeated_member(data_type: &DataType) -> Option<&str> {
 
 fn wants(query: &Query, channel: &ChannelMeta) -> bool {
     query.channels.wants(&channel.name, &channel.source)
+}
+
+/// Whether a time of a column with this unit and one of `timestamp_ns` are the same, both in
+/// nanoseconds: the unit cuts or rounds.
+fn is_same_time(time: i64, nanos: i64, unit: TimeUnit) -> bool {
+    time.abs_diff(nanos) <= time_tolerance(unit).unsigned_abs()
+}
+
+fn time_tolerance(unit: TimeUnit) -> i64 {
+    nanos_of(unit).max(nanos_of(TimeUnit::Microsecond))
 }
 
 fn nanos_of(unit: TimeUnit) -> i64 {

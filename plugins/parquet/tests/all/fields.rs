@@ -321,6 +321,20 @@ fn lists_are_not_unnested_if_payloads_are_written() {
 }
 
 #[test]
+fn options_without_effect_are_refused() {
+    for (options, needs) in [
+        (json!({ "compression": "snappy", "level": 9 }), "`level` needs `compression"),
+        (json!({ "compression": "none", "level": 9 }), "`level` needs `compression"),
+        (json!({ "order": "time" }), "`order` needs one table of all events"),
+    ] {
+        let mut all = json!({ "path": "t/" });
+        all.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
+        let error = sluice_model::Registry::linked().sink("parquet", all).err().unwrap();
+        assert!(error.message.contains(needs), "{error}");
+    }
+}
+
+#[test]
 fn a_channel_with_only_empty_lists_has_no_table() {
     let folder = tempfile::tempdir().unwrap();
     let path = format!("{}/", folder.path().display());

@@ -17,9 +17,9 @@ use arrow_schema::{DataType, Field};
 use arrow_select::take::take;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::arrow::{ArrowWriter, add_encoded_arrow_schema_to_metadata};
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use sluice_model::cast::cast;
-use sluice_model::{Batch, ReadContext, SplitStart};
+use sluice_model::{Batch, Query, ReadContext, SplitStart};
 
 use crate::kit::source;
 
@@ -200,9 +200,10 @@ fn numbers_and_times_with_fractions_are_damage_of_their_rows() {
         let expected = format!("row group 0: 2 rows are no events; row 1: {reason}");
         assert_eq!(damage, [expected]);
     }
-    let columns = [("timestamp", times), ("timestamp_ns", numbers), ("x", xs)];
+    let nanos = Arc::new(Float64Array::from(vec![1_007.0, 2_008.5, f64::NAN, 3_991.0])) as ArrayRef;
+    let columns = [("timestamp", times), ("timestamp_ns", nanos), ("x", xs)];
     write(&path, &RecordBatch::try_from_iter(columns).unwrap());
-    assert_eq!(events(&read(&path).0), [(7, 0, 5), (-9, 3, 8)]);
+    assert_eq!(events(&read(&path).0), [(1_007, 0, 5), (3_991, 3, 8)]);
 }
 
 #[test]
@@ -269,5 +270,72 @@ fn dictionaries_of_any_type_are_read() {
         let found = cast(column, values.data_type()).unwrap();
         let picks = Int32Array::from(vec![0, 1, 0]);
         assert_eq!(found.to_data(), take(&values, &picks, None).unwrap().to_data());
+    }
+}
+
+/// A table with the columns `timestamp` in microseconds and `timestamp_ns`, with or without
+/// statistics.
+fn write_nanos(path: &Path, micros: &[i64], nanos: ArrayRef, statistics: EnabledStatistics) {
+    let rows = RecordBatch::try_from_iter([
+        ("timestamp", Arc::new(TimestampMicrosecondArray::from(micros.to_vec())) as ArrayRef),
+        ("timestamp_ns", nanos),
+        ("x", Arc::new(Int64Array::from_iter_values(0..micros.len() as i64)) as ArrayRef),
+    ])
+    .unwrap();
+    let properties = WriterProperties::builder().set_statistics_enabled(statistics).build();
+    let file = fs::File::create(path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, rows.schema(), Some(properties)).unwrap();
+    writer.write(&rows).unwrap();
+    writer.close().unwrap();
+}
+
+#[test]
+fn nanoseconds_of_other_times_are_damage_of_their_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("edited.parquet");
+    // Times that are rounded are the same, those of the middle row are not.
+    let nanos = || Arc::new(Int64Array::from(vec![1_000_001_999, 1_005_000_000, 1_010_000_000]));
+    for statistics in [EnabledStatistics::None, EnabledStatistics::Chunk] {
+        write_nanos(&path, &[1_000_001, 1_004_990, 1_010_001], nanos(), statistics);
+        let (batches, damage) = read(&path);
+        assert_eq!(events(&batches), [(1_000_001_999, 0, 0), (1_010_000_000, 2, 2)]);
+        let [damage] = &damage[..] else { panic!("{damage:?}") };
+        assert!(damage.contains("row 1: its `timestamp` and its `timestamp_ns`"), "{damage}");
+    }
+}
+
+#[test]
+fn nanoseconds_that_no_statistics_show_as_times_are_a_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("own.parquet");
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+    let texts: ArrayRef = Arc::new(StringArray::from(vec!["a", "b", "c"]));
+    for own in [&numbers, &texts] {
+        write_nanos(&path, &[5_000_000, 6, 7], Arc::clone(own), EnabledStatistics::Chunk);
+        let (batches, damage) = read(&path);
+        assert_eq!(damage, [""; 0]);
+        assert_eq!(
+            events(&batches),
+            [(5_000_000_000, 0, 0), (6_000, 1, 1), (7_000, 2, 2)],
+            "{own:?}"
+        );
+        let field = batches[0].rows()[0].columns.column_by_name("timestamp_ns").unwrap();
+        assert_eq!(&cast(field, own.data_type()).unwrap(), own);
+    }
+    // Without statistics, the rows show it.
+    write_nanos(&path, &[5_000_000, 6, 7], numbers, EnabledStatistics::None);
+    let (batches, damage) = read(&path);
+    assert!(batches.is_empty() && damage[0].starts_with("row group 0: 3 rows"), "{damage:?}");
+}
+
+#[test]
+fn windows_find_times_that_the_unit_rounds() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rounded.parquet");
+    let nanos = Arc::new(Int64Array::from(vec![1_999_600, 2_000_400]));
+    write_nanos(&path, &[2_000, 2_000], nanos, EnabledStatistics::Chunk);
+    for (start, end) in [(0, 1_999_700), (2_000_300, 3_000_000)] {
+        let query = Query { start: Some(start), end: Some(end), ..Query::default() };
+        assert_eq!(source(&path).splits(1, &query).unwrap().len(), 1, "{start}");
     }
 }

@@ -10,6 +10,7 @@ mod foreign;
 mod hostile;
 mod kit;
 mod manifest;
+mod merging;
 mod rows_layout;
 mod tables;
 mod twelve_bytes;

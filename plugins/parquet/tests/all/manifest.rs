@@ -92,6 +92,30 @@ fn tables_that_are_missing_beside_manifests_in_subfolders_are_noted() {
 }
 
 #[test]
+fn a_piece_without_a_manifest_beside_others_is_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (events, context) = (drive(50), context(64 << 20));
+    let batch = batch(&events, &context.channels);
+    for piece in ["piece=00000", "piece=00001", "other"] {
+        let path = folder.path().join(piece);
+        write(json!({ "path": path.join("") }), vec![batch.clone()], &context).unwrap();
+        let names = files(&path).into_keys().filter(|name| name.ends_with(".parquet"));
+        let listed: Vec<_> = names.map(|name| json!({ "path": name })).collect();
+        fs::write(path.join("_manifest.json"), json!({ "files": listed }).to_string()).unwrap();
+    }
+    assert_eq!(notes(folder.path()), (vec![], 150));
+    // As if it had been killed while tables got their names.
+    let killed = folder.path().join("piece=00001");
+    fs::remove_file(killed.join("_manifest.json")).unwrap();
+    fs::remove_dir_all(killed.join("channel=A")).unwrap();
+    fs::remove_file(folder.path().join("other/_manifest.json")).unwrap();
+    let (notes, events) = notes(folder.path());
+    let [note] = &notes[..] else { panic!("{notes:?}") };
+    assert!(events < 150 && note.contains("piece=00001 has 4 tables and no _manifest"), "{note}");
+    assert!(note.contains("tables may be missing; `sluice verify`"), "{note}");
+}
+
+#[test]
 fn a_manifest_can_only_name_tables_of_its_folder() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tables/");
