@@ -58,8 +58,13 @@ pub enum ErrorKind {
     #[error("aborted; nothing was published")]
     Aborted,
     /// A plugin or the engine broke its contract.
-    #[error("internal: {0}; this is a bug in the program, not a problem with the input")]
-    Internal(String),
+    #[error("internal: {what}; this is a bug in the program, not a problem with the input")]
+    Internal {
+        /// What happened.
+        what: String,
+        /// The input that was being read, if it is known.
+        input: Option<PathBuf>,
+    },
 }
 
 impl Error {
@@ -85,7 +90,7 @@ impl Error {
 
     /// A contract inside the program was broken: a bug.
     pub fn internal(what: impl Into<String>) -> Self {
-        ErrorKind::Internal(what.into()).into()
+        ErrorKind::Internal { what: what.into(), input: None }.into()
     }
 
     /// There are more channels than a run may have.
@@ -201,6 +206,11 @@ impl OptionsError {
     /// An error in the value of `key`.
     pub fn at(key: impl Into<String>, message: impl Into<String>) -> Self {
         Self { path: vec![key.into()], message: message.into() }
+    }
+
+    /// `key` has no effect without another option, such as `sort` or `choose = "at"`.
+    pub fn needs(key: &str, other: &str) -> Self {
+        Self::at(key, format!("`{key}` needs `{other}`"))
     }
 
     /// An error in an entry of the list or table `key`.

@@ -62,6 +62,14 @@ impl FieldList {
     pub fn note_of_missing(path: &FieldPath) -> String {
         format!("no event has a field `{path}`")
     }
+
+    /// The note about a field that cannot be plotted. Runs recognize it likewise.
+    pub fn note_of_unplotted(path: &FieldPath) -> String {
+        format!(
+            "`{path}` is not plotted: expected a number, an element of a list of fixed length such \
+             as `pos[0]`, or a structure of them"
+        )
+    }
 }
 
 impl FieldPresence {

@@ -182,7 +182,7 @@ pub fn binary_column(columns: &RecordBatch, name: &str) -> Result<BinaryArray, S
 }
 
 /// The type with everything in it nullable.
-fn nullable(data_type: &DataType) -> DataType {
+pub fn nullable(data_type: &DataType) -> DataType {
     let loose = |field: &FieldRef| {
         let inner = nullable(field.data_type());
         Arc::new(field.as_ref().clone().with_data_type(inner).with_nullable(true))

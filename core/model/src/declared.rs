@@ -25,6 +25,11 @@ impl DeclaredColumns {
         self.0.extend(others.0);
     }
 
+    /// Those of the types that `change` makes of these.
+    pub fn map(&self, change: impl FnMut(&SchemaRef) -> SchemaRef) -> Self {
+        Self(self.0.iter().map(change).collect())
+    }
+
     /// Whether any of the types has this field.
     pub fn has(&self, field: &FieldPath) -> bool {
         let has = |schema: &SchemaRef| {

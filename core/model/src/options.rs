@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::OptionsError;
@@ -28,6 +28,9 @@ pub const SOURCES_FORMAT: &str = "sluice-sources";
 /// comma-separated paths. A field that no declared type has is an error; one that no event had is
 /// reported.
 pub const FIELDS_FORMAT: &str = "sluice-fields";
+
+/// The JSON Schema `format` of texts with fields of decoded messages in braces, judged likewise.
+pub const TEMPLATE_FORMAT: &str = "sluice-template";
 
 /// Reads a plugin's options from the value of its table.
 ///
@@ -188,6 +191,16 @@ impl<'de> Deserialize<'de> for Seek {
     }
 }
 
+impl Serialize for Seek {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Headers => true.serialize(serializer),
+            Self::Off => false.serialize(serializer),
+            Self::Sorted => Self::SORTED.serialize(serializer),
+        }
+    }
+}
+
 impl JsonSchema for Seek {
     fn schema_name() -> Cow<'static, str> {
         "Seek".into()
@@ -234,6 +247,13 @@ impl ByteSize {
     /// Parses a size above 0. `Err` says what is wrong with it.
     pub fn parse_positive(text: &str) -> Result<Self, String> {
         Self::parse(text)?.positive()
+    }
+
+    /// Deserializes an option that has to be above 0.
+    pub fn above_zero<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Self>, D::Error> {
+        Self::deserialize(deserializer)?.positive().map(Some).map_err(serde::de::Error::custom)
     }
 
     /// This size, if it is above 0. `Err` says that it has to be.

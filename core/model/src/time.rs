@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jiff::civil::DateTime;
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -32,27 +32,21 @@ impl TimePoint {
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if let Some(after) = text.strip_prefix('+') {
-            return TimeLength::parse(after).map(|length| Self::After(length.0));
+            return match TimeLength::parse(after)? {
+                TimeLength(nanos @ 0..) => Ok(Self::After(nanos)),
+                TimeLength(_) => Err(not_a_time(text)),
+            };
         }
         if let Some(nanos) = number(text) {
             return nanos.map(Self::At);
         }
-        let moment = match without_zone(text) {
-            Some(moment) if !text.contains([':', 'T', 't', ' ']) => {
-                moment.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
-            }
-            // It may be a local time, and what is left of one with a zone.
-            Some(moment) => {
-                return Err(format!("`{text}` has no time zone: write {moment}Z for UTC"));
-            }
-            None => text.parse::<Timestamp>().ok(),
+        let Some(moment) = text.parse().ok().or_else(|| midnight(text)) else {
+            return Err(match format!("{text}Z").parse::<Timestamp>() {
+                // It may be a local time, and what is left of one with a zone.
+                Ok(moment) => format!("`{text}` has no time zone: write {moment} for UTC"),
+                Err(_) => not_a_time(text),
+            });
         };
-        let moment = moment.ok_or_else(|| {
-            format!(
-                "`{text}` is not a time: write 2007-11-03T14:00:00Z, seconds since 1970, or \
-                 +SECONDS after the first event"
-            )
-        })?;
         i64::try_from(moment.as_nanosecond()).map(Self::At).map_err(|_| out_of_range(text))
     }
 
@@ -60,6 +54,11 @@ impl TimePoint {
     /// a year of 1970, with or without a unit. Times relative to the start of a recording can be
     /// written as a date (`1970-01-01T00:00:02Z`) or in nanoseconds (`2000000000ns`); 0 is valid.
     pub fn parse_chosen(text: &str) -> Result<Self, String> {
+        Self::chosen(text, "")
+    }
+
+    /// [`parse_chosen`](Self::parse_chosen), with `quote` around what `Err` says to write.
+    fn chosen(text: &str, quote: &str) -> Result<Self, String> {
         let (text, when) = (text.trim(), Self::parse(text)?);
         let Self::At(nanos) = when else { return Ok(when) };
         let is_exact = text.ends_with("ns") || nanos == 0;
@@ -68,8 +67,8 @@ impl TimePoint {
         }
         let length = text.trim_start_matches('-');
         Err(format!(
-            "`{text}` is {}: write `+{length}` for a time after the first event, or the date if a \
-             clock starts at 0",
+            "`{text}` is {}: write `{quote}+{length}{quote}` for a time after the first event, or \
+             the date if a clock starts at 0",
             format(nanos)
         ))
     }
@@ -91,11 +90,12 @@ impl TimePoint {
 /// Numbers within this many nanoseconds of 1970 are durations whose `+` is missing.
 const FORGOTTEN_PLUS: u64 = 365 * 86_400 * NANOS.unsigned_abs();
 
-/// Parses a date, with or without a time of day.
-fn without_zone(text: &str) -> Option<DateTime> {
-    // The name of a zone would be ignored.
-    let is_plain = text.chars().all(|c| c.is_ascii_digit() || "-:.Tt ".contains(c));
-    is_plain.then(|| text.parse().ok())?
+/// Parses a date without a time of day: midnight UTC.
+fn midnight(text: &str) -> Option<Timestamp> {
+    // jiff would ignore a time of day.
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    let date: Date = is_plain.then(|| text.parse().ok())??;
+    Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
 /// Parses a number with or without a unit as nanoseconds; `None` if it is not one.
@@ -153,6 +153,13 @@ pub fn scaled(digits: &str, unit: i64) -> Option<Option<i64>> {
     Some(value())
 }
 
+fn not_a_time(text: &str) -> String {
+    format!(
+        "`{text}` is not a time: write 2007-11-03T14:00:00Z, seconds since 1970, or +SECONDS after \
+         the first event"
+    )
+}
+
 fn out_of_range(text: &str) -> String {
     format!("`{text}` is out of range (1677 to 2262)")
 }
@@ -165,21 +172,27 @@ impl TimeLength {
     /// Parses a duration. `Err` says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is not a duration: write 1.5, 200ms, 1m30s or 2h");
-        let (sign, mut rest) = text.trim().strip_prefix('-').map_or((1, text.trim()), |r| (-1, r));
-        if rest.is_empty() {
+        let (sign, whole) = text.trim().strip_prefix('-').map_or((1, text.trim()), |r| (-1, r));
+        if whole.is_empty() {
             return Err(wrong());
         }
-        let mut total: i64 = 0;
+        let (mut rest, mut total) = (whole, 0_i64);
         while !rest.is_empty() {
             let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
             let (digits, tail) = rest.split_at_checked(number).ok_or_else(wrong)?;
             let unit = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
             let (unit, tail) = tail.split_at_checked(unit).ok_or_else(wrong)?;
-            let unit =
-                if unit.is_empty() { NANOS } else { unit_nanos(unit.trim()).ok_or_else(wrong)? };
+            let unit = match unit.trim() {
+                // A number without a unit is seconds, but only on its own: `1s500` could be `1.5`.
+                "" if digits.len() == whole.len() => NANOS,
+                unit => unit_nanos(unit).ok_or_else(wrong)?,
+            };
             let part = scaled(digits, unit).ok_or_else(wrong)?.ok_or_else(|| out_of_range(text))?;
             total = total.checked_add(part).ok_or_else(|| out_of_range(text))?;
             rest = tail;
+        }
+        if total == 0 && whole.contains(|c| matches!(c, '1'..='9')) {
+            return Err(format!("`{text}` is shorter than a nanosecond"));
         }
         Ok(Self(sign * total))
     }
@@ -187,6 +200,36 @@ impl TimeLength {
     /// As a [`Duration`]; zero if it is negative.
     pub fn duration(self) -> Duration {
         Duration::from_nanos(u64::try_from(self.0).unwrap_or(0))
+    }
+}
+
+/// A duration of 0 or more, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TimeSpan(pub u64);
+
+impl TimeSpan {
+    /// Parses a duration. `Err` says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let TimeLength(length) = TimeLength::parse(text)?;
+        let span = u64::try_from(length).map(Self);
+        span.map_err(|_| format!("expected a duration of 0 or more, found `{text}`"))
+    }
+
+    /// Parses a duration above 0. `Err` says what is wrong with it.
+    pub fn parse_positive(text: &str) -> Result<Self, String> {
+        let span = TimeLength::parse(text).map(|TimeLength(length)| u64::try_from(length))?;
+        let span = span.ok().filter(|span| *span > 0).map(Self);
+        span.ok_or_else(|| "expected a duration above 0".to_owned())
+    }
+
+    /// As a [`Duration`].
+    pub fn duration(self) -> Duration {
+        Duration::from_nanos(self.0)
+    }
+
+    /// In nanoseconds, at most as many as there are between two times.
+    pub fn nanos(self) -> i64 {
+        i64::try_from(self.0).unwrap_or(i64::MAX)
     }
 }
 
@@ -217,13 +260,14 @@ macro_rules! text_option {
                     Number(f64),
                     Text(String),
                 }
-                let text = match RawTime::deserialize(deserializer)? {
-                    RawTime::Whole(whole) => whole.to_string(),
-                    RawTime::Number(number) => number.to_string(),
-                    RawTime::Text(text) => text,
+                // A number has no quotes yet, which a time with a plus needs.
+                let (text, quote) = match RawTime::deserialize(deserializer)? {
+                    RawTime::Whole(whole) => (whole.to_string(), "\""),
+                    RawTime::Number(number) => (number.to_string(), "\""),
+                    RawTime::Text(text) => (text, ""),
                 };
-                let read: fn(&str) -> Result<$type, String> = $read;
-                read(&text).map_err(serde::de::Error::custom)
+                let read: fn(&str, &str) -> Result<$type, String> = $read;
+                read(&text, quote).map_err(serde::de::Error::custom)
             }
         }
 
@@ -241,7 +285,7 @@ macro_rules! text_option {
 
 text_option!(
     TimePoint,
-    TimePoint::parse_chosen,
+    TimePoint::chosen,
     "a time: RFC 3339, seconds since 1970, or +SECONDS after the first event",
     |when| match when {
         TimePoint::At(nanos) => format!("{nanos}ns"),
@@ -250,9 +294,15 @@ text_option!(
 );
 text_option!(
     TimeLength,
-    TimeLength::parse,
+    |text, _| TimeLength::parse(text),
     "a duration such as 1.5 (seconds), 200ms or 1m30s",
     |length| format!("{}ns", length.0)
+);
+text_option!(
+    TimeSpan,
+    |text, _| TimeSpan::parse(text),
+    "a duration such as 1.5 (seconds), 200ms or 1m30s",
+    |span| format!("{}ns", span.0)
 );
 
 #[cfg(test)]
@@ -287,6 +337,7 @@ mod tests {
             "1e9",
             "--1",
             "+",
+            "+-5s",
             "99999999999999999999",
             "1..2",
             "2007-11-03T14:00:00[Europe/Berlin]",
@@ -299,6 +350,41 @@ mod tests {
         for naive in ["2007-11-03 14:00:00", "2007-11-03T14:00:00.000", "2007-11-03T14:00"] {
             let message = TimePoint::parse(naive).unwrap_err();
             assert!(message.contains("write 2007-11-03T14:00:00Z for UTC"), "{message}");
+        }
+    }
+
+    #[test]
+    fn offsets_from_utc_of_every_sign_and_form_are_read() {
+        let cases = [
+            ("Z", 0),
+            ("z", 0),
+            ("+00:00", 0),
+            ("-00:00", 0),
+            ("+0000", 0),
+            ("-00", 0),
+            ("+04:00", -14_400),
+            ("-04:00", 14_400),
+            ("+0530", -19_800),
+            ("-0330", 12_600),
+            ("+04", -14_400),
+            ("-04", 14_400),
+        ];
+        for time in ["2007-11-03T10:00:00", "2007-11-03 10:00:00.000", "2007-11-03T10:00"] {
+            for (offset, seconds) in cases {
+                let text = format!("{time}{offset}");
+                let expected = TimePoint::At((1_194_084_000 + seconds) * NANOS);
+                assert_eq!(TimePoint::parse_chosen(&text), Ok(expected), "{text}");
+            }
+            for cut in ["-", "-0", "-04:", "-04:0", "-040", "+", "+0", "+05:", "+05:3", "-26:00"] {
+                let text = format!("{time}{cut}");
+                let message = TimePoint::parse_chosen(&text).unwrap_err();
+                assert!(message.contains("is not a time"), "{message}");
+            }
+        }
+        for wrong in ["2007-11-03-04:00", "2007-11-03Z", "2007-11-03-04", "9999-12-31T23:00:00-04"]
+        {
+            let message = TimePoint::parse(wrong).unwrap_err();
+            assert!(message.contains("is not a time"), "{message}");
         }
     }
 
@@ -316,7 +402,10 @@ mod tests {
         assert_eq!((at("0"), at("+2s")), (TimePoint::At(0), TimePoint::After(2 * NANOS)));
         assert_eq!(at("1194098400"), TimePoint::At(1_194_098_400 * NANOS));
         let option = |json: &str| serde_json::from_str::<TimePoint>(json);
-        assert!(option("2").is_err() && option("\"2s\"").is_err() && option("1194098400").is_ok());
+        assert!(option("\"2s\"").is_err() && option("1194098400").is_ok());
+        // TOML has numbers with a plus, which is lost.
+        let message = option("2").unwrap_err().to_string();
+        assert!(message.contains("write `\"+2\"` for a time"), "{message}");
     }
 
     #[test]
@@ -326,8 +415,27 @@ mod tests {
             (length("1.5"), length("200ms"), length("-1m")),
             (NANOS * 3 / 2, NANOS / 5, -60 * NANOS)
         );
-        for wrong in ["", "1x", "s", "9999999999h", "1.2.3s"] {
+        assert_eq!((length("1 s 500 ms"), length("0.0s"), length("1.5ns")), (NANOS * 3 / 2, 0, 1));
+        for wrong in ["", "1x", "s", "9999999999h", "1.2.3s", "1s500", "1s 500", "1h30"] {
             assert!(TimeLength::parse(wrong).is_err(), "{wrong}");
+        }
+        for vanishing in ["0.5ns", "-0.5ns", "0.0000000001"] {
+            let message = TimeLength::parse(vanishing).unwrap_err();
+            assert!(message.ends_with("is shorter than a nanosecond"), "{message}");
+        }
+        assert!(serde_json::from_str::<TimeLength>("1e-10").is_err());
+    }
+
+    #[test]
+    fn spans_are_durations_that_are_not_negative() {
+        let span = |text: &str| serde_json::from_value::<TimeSpan>(text.into());
+        assert_eq!(span("1m30s").unwrap().duration(), Duration::from_secs(90));
+        assert_eq!((span("0").unwrap().nanos(), TimeSpan(u64::MAX).nanos()), (0, i64::MAX));
+        let message = span("-5s").unwrap_err().to_string();
+        assert!(message.contains("a duration of 0 or more, found `-5s`"), "{message}");
+        assert_eq!(TimeSpan::parse_positive("2"), Ok(TimeSpan(2_000_000_000)));
+        for wrong in ["0", "-1"] {
+            assert_eq!(TimeSpan::parse_positive(wrong).unwrap_err(), "expected a duration above 0");
         }
     }
 

@@ -108,7 +108,7 @@ impl Times {
                 (cast(&array, &nanos).ok()?, 1)
             }
             DataType::Float32 | DataType::Float64 => {
-                let nanos = |time: f64| whole_nanos(time * unit as f64);
+                let nanos = |time: f64| whole_nanos(time, unit);
                 (Arc::new(doubles(&array)?.unary_opt::<_, Int64Type>(nanos)) as ArrayRef, 1)
             }
             DataType::Struct(_) => return Self::of_parts(path, columns),
@@ -136,10 +136,14 @@ impl Times {
     }
 }
 
-/// `None` out of range, and for NaN.
-fn whole_nanos(nanos: f64) -> Option<i64> {
+/// The nanoseconds of a time whose unit has `unit` of them. `None` out of range, and for NaN.
+fn whole_nanos(time: f64, unit: i64) -> Option<i64> {
+    let whole = time.trunc();
     // The bounds are powers of two, so they are exact.
-    (i64::MIN as f64..-(i64::MIN as f64)).contains(&nanos).then_some(nanos as i64)
+    let units = (i64::MIN as f64..-(i64::MIN as f64)).contains(&whole).then_some(whole as i64)?;
+    // The product of a whole time of today has no nanoseconds: a double is too short for them.
+    let rest = ((time - whole) * unit as f64).round();
+    units.checked_mul(unit)?.checked_add(rest as i64)
 }
 
 /// A list of numbers of each row.
@@ -306,6 +310,17 @@ mod tests {
     use arrow_schema::Field;
 
     use super::*;
+
+    #[test]
+    fn seconds_as_doubles_are_as_exact_as_they_are() {
+        let seconds = [1_600_000_000.25, -1.5, 1e10, f64::NAN, 2e-9];
+        let columns = [("t", Arc::new(Float64Array::from(seconds.to_vec())) as ArrayRef)];
+        let columns = RecordBatch::try_from_iter(columns).unwrap();
+        let times = Times::resolve(&FieldPath::column("t"), 1_000_000_000, &columns).unwrap();
+        let found = [0, 1, 2, 3, 4].map(|row| times.at(row));
+        let quarter = Some(1_600_000_000_250_000_000);
+        assert_eq!(found, [quarter, Some(-1_500_000_000), None, None, Some(2)]);
+    }
 
     #[test]
     fn a_structure_of_seconds_and_nanoseconds_is_a_time() {

@@ -2,7 +2,7 @@
 //! the globe, mounts and lines of a log. Reads no rows.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sluice_model::{FieldPath, Pattern, Patterns};
 
@@ -52,7 +52,7 @@ pub struct ViewMap {
 }
 
 /// Units of times.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TimeUnit {
     /// Seconds.

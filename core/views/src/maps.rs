@@ -60,6 +60,11 @@ fn check(map: &ViewMap) -> Result<(), String> {
              `log`, found {count}"
         ));
     }
+    for (key, template) in [("topic", &map.topic), ("frame", &map.frame)] {
+        if let Some(name) = template.as_deref().and_then(unknown_placeholder) {
+            return Err(format!("`{key}`: expected `{{channel}}` or `{{source}}`, found `{name}`"));
+        }
+    }
     if let Some(scan) = &map.scan
         && scan.step.is_some()
         && scan.field_of_view.is_some()
@@ -75,6 +80,15 @@ fn check(map: &ViewMap) -> Result<(), String> {
     let pose = map.pose.as_ref().map(|pose| &pose.at);
     let mount = map.mount.as_ref().map(|mount| &mount.at);
     pose.or(mount).map_or(Ok(()), check_placement)
+}
+
+/// The first placeholder that stands for nothing.
+fn unknown_placeholder(template: &str) -> Option<&str> {
+    let placeholders = template.match_indices('{').filter_map(|(at, _)| {
+        let end = template[at..].find('}')?;
+        template.get(at..=at + end)
+    });
+    placeholders.into_iter().find(|name| !["{channel}", "{source}"].contains(name))
 }
 
 fn check_placement(at: &PlacementFields) -> Result<(), String> {
@@ -152,5 +166,7 @@ mod tests {
         assert_eq!(refusal(pose).message, "`position` has 1 numbers");
         let turned = "pose.at.yaw = 1\npose.at.rpy = [0, 0, 1]";
         assert!(refusal(turned).message.contains("one of"));
+        let topic = "log.text = \"t\"\ntopic = \"/x/{channel}/{sauce}\"";
+        assert!(refusal(topic).message.ends_with("found `{sauce}`"));
     }
 }

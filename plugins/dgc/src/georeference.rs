@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use sluice_model::time::TimeLength;
+use serde::{Deserialize, Serialize};
+use sluice_model::time::TimeSpan;
 use sluice_model::{
     Batch, Channel, ChannelId, Channels, Error, Map, MapQuery, OptionsError, Pattern, Patterns,
     PerChannel, PluginFactory, Registry, Rows, Stage, StageContext,
@@ -23,7 +23,7 @@ use crate::poses::attach::{
     AttachFold, AttachPlan, AttachedColumn, AttachedValue, LookupFn, LookupTimes,
 };
 use crate::poses::lookup;
-use crate::poses::options::{MaxAge, MissingPolicy, non_negative};
+use crate::poses::options::{MaxAge, MissingPolicy};
 use crate::poses::rows::{
     map_rows, map_selected, number_column, with_columns, with_decoded_rows, with_type,
 };
@@ -40,7 +40,7 @@ pub(crate) struct GeoreferenceOptions {
     /// Maximum time between an event and its GPS reference, or `none` for no limit.
     pub(crate) max_age: MaxAge,
     /// For `at`: how long, in log time, events wait for a later GPS reference.
-    pub(crate) wait: TimeLength,
+    pub(crate) wait: TimeSpan,
     /// Channels whose points and poses are georeferenced. Default: all that are decoded.
     pub(crate) channels: Patterns,
     /// What happens to events without a GPS reference.
@@ -48,7 +48,7 @@ pub(crate) struct GeoreferenceOptions {
 }
 
 /// Which GPS reference an event uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ReferenceChoice {
     /// The last one before the event in the log.
@@ -64,7 +64,7 @@ impl Default for GeoreferenceOptions {
             gps: Pattern::parse("GPS_TO_LOCAL").expect("a plain name is a pattern"),
             choose: ReferenceChoice::default(),
             max_age: MaxAge::seconds(10),
-            wait: TimeLength(1_000_000_000),
+            wait: TimeSpan(1_000_000_000),
             channels: Patterns::default(),
             without_reference: MissingPolicy::default(),
         }
@@ -101,8 +101,11 @@ fn fold(
     options: &GeoreferenceOptions,
     registry: &Registry,
 ) -> Result<AttachFold<GpsReference>, OptionsError> {
-    let (max_age, wait) = (options.max_age, non_negative("wait", options.wait)?);
-    max_age.0.map(|age| non_negative("max_age", age)).transpose()?;
+    let (max_age, wait) = (options.max_age, options.wait.nanos());
+    let usual = GeoreferenceOptions::default();
+    if options.choose == ReferenceChoice::Last && options.wait != usual.wait {
+        return Err(OptionsError::needs("wait", "choose = \"at\""));
+    }
     let wait = (options.choose == ReferenceChoice::At).then_some(wait);
     let advice = "`without_reference = \"drop\"` drops such events";
     Ok(AttachFold::new(AttachPlan {
@@ -112,7 +115,7 @@ fn fold(
         lookup: lookup_fn(options.choose, max_age),
         work: Some((Box::new(|rows| Placeable::from_rows(rows).is_some()), NOTHING_TO_PLACE)),
         wait,
-        reach: lookup::query_reach(max_age.0.map(|age| age.0), wait),
+        reach: lookup::query_reach(max_age.0.map(TimeSpan::nanos), wait),
         describe_miss: Box::new(move |miss| {
             lookup::describe_miss(miss, "GPS reference", max_age, 0)
         }),

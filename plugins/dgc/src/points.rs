@@ -18,7 +18,7 @@ use arrow_array::{
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sluice_model::{Batch, ChannelId, Channels, Error, MessageType, Payloads, Rows};
 
 use crate::poses::rows::type_key;
@@ -33,7 +33,7 @@ const TYPE: &str = "sluice.points";
 const FRAME: &str = "frame";
 
 /// A coordinate frame of points.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PointFrame {
     /// The frame of the sensor that measured the points.

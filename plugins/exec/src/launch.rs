@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use sluice_io::escape::printable;
 use sluice_model::programs::Program;
-use sluice_model::time::TimeLength;
+use sluice_model::time::TimeSpan;
 use sluice_model::{Error, RunHandle};
 
 use crate::process::{Pipes, Process, StdinMode, display_text};
@@ -27,12 +27,12 @@ pub(crate) struct LaunchOptions {
     pub(crate) command: Vec<String>,
     pub(crate) folder: PathBuf,
     pub(crate) env: BTreeMap<String, String>,
-    pub(crate) timeout: TimeLength,
+    pub(crate) timeout: TimeSpan,
 }
 
 /// The default of `timeout`.
-pub(crate) fn timeout() -> TimeLength {
-    TimeLength(60_000_000_000)
+pub(crate) fn timeout() -> TimeSpan {
+    TimeSpan(60_000_000_000)
 }
 
 /// The default of `folder`.
@@ -83,14 +83,6 @@ pub(crate) fn variables<'de, D: Deserializer<'de>>(
             }
         }
         Ok(())
-    })
-}
-
-/// Parses the option `timeout`.
-pub(crate) fn patience<'de, D: Deserializer<'de>>(from: D) -> Result<TimeLength, D::Error> {
-    checked(from, |timeout: &TimeLength| match timeout.0 {
-        ..0 => Err("`timeout` is below 0; 0 means no limit".into()),
-        _ => Ok(()),
     })
 }
 

@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, bounded};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_model::options::OutPath;
-use sluice_model::time::TimeLength;
+use sluice_model::time::TimeSpan;
 use sluice_model::{
     Batch, Error, OutputFile, PrepareContext, Sink, SinkContext, SinkTraits, Written,
 };
@@ -59,9 +59,9 @@ struct Options {
     env: BTreeMap<String, String>,
     /// How long the program may be inactive while there is something to read or write before it is
     /// killed: seconds, or 200ms, 1m30s; 0 for no limit.
-    #[serde(default = "timeout", deserialize_with = "launch::patience")]
+    #[serde(default = "timeout")]
     #[schemars(extend("default" = "60s"))]
-    timeout: TimeLength,
+    timeout: TimeSpan,
 }
 
 impl TryFrom<Options> for ExecSink {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use sluice_io::files;
 use sluice_model::options::InPaths;
-use sluice_model::time::TimeLength;
+use sluice_model::time::TimeSpan;
 use sluice_model::units::pluralize;
 use sluice_model::{
     Batch, Error, Input, OptionsError, PluginFactory, Query, ReadContext, Reader, Registry, Source,
@@ -50,9 +50,9 @@ struct Options {
     env: BTreeMap<String, String>,
     /// How long the program may write nothing before it is killed: seconds, or 200ms, 1m30s; 0 for
     /// no limit.
-    #[serde(default = "timeout", deserialize_with = "launch::patience")]
+    #[serde(default = "timeout")]
     #[schemars(extend("default" = "60s"))]
-    timeout: TimeLength,
+    timeout: TimeSpan,
 }
 
 impl TryFrom<Options> for ExecSource {

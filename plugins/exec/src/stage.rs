@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_model::time::TimeLength;
+use sluice_model::time::TimeSpan;
 use sluice_model::{Batch, Error, Fold, OptionsError, Stage, StageContext};
 
 use crate::answers::AnswerTracker;
@@ -39,9 +39,9 @@ pub(crate) struct ExecStage {
     env: BTreeMap<String, String>,
     /// How long the program may be inactive while there is something to read or write before it is
     /// killed: seconds, or 200ms, 1m30s; 0 for no limit.
-    #[serde(default = "timeout", deserialize_with = "launch::patience")]
+    #[serde(default = "timeout")]
     #[schemars(extend("default" = "60s"))]
-    timeout: TimeLength,
+    timeout: TimeSpan,
 }
 
 impl TryFrom<ExecStage> for Stage {

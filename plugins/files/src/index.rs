@@ -1,12 +1,12 @@
 //! The index of the files: one line per file, as a table or as names only. Opens no files.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sluice_kit::json::integer;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{Channel, Clock, Event, time};
 
 /// The kind of index.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum FileIndex {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use sluice_io::escape::{file_name, printable, without_device_names};
 use sluice_io::output::OutputFiles;
 use sluice_kit::Template;
@@ -11,8 +11,8 @@ use sluice_kit::template::BoundTemplate;
 use sluice_model::options::OutPath;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
-    Batch, Channel, Channels, Error, Event, FieldPath, Name, OutputFile, PerChannel,
-    PrepareContext, Rows, Sink, SinkContext, SinkTraits, Written,
+    Batch, Channel, Channels, DynSink, Error, Event, FieldPath, Name, OptionsError, OutputFile,
+    PerChannel, PluginFactory, PrepareContext, Rows, Sink, SinkContext, SinkTraits, Written,
 };
 use sluice_views::check_jpeg;
 
@@ -54,7 +54,7 @@ pub struct FilesSink {
     depth: OnceLock<FolderDepth>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_model::schemars")]
 enum FileCheck {
@@ -63,7 +63,7 @@ enum FileCheck {
     Jpeg,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_model::schemars")]
 enum BadFiles {
@@ -72,7 +72,7 @@ enum BadFiles {
     Drop,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_model::schemars")]
 enum EmptyFiles {
@@ -83,6 +83,13 @@ enum EmptyFiles {
 
 sluice_model::register! {
     sink "files": FilesSink,
+    make: PluginFactory::Sink(|value, _| {
+        let sink: FilesSink = sluice_model::options::read(value)?;
+        match sink.check == FileCheck::None && sink.bad != BadFiles::default() {
+            true => Err(OptionsError::needs("bad", "check")),
+            false => Ok(DynSink::new(sink)),
+        }
+    }),
     about: "writes each payload or field as a file, such as the images of cameras, with an index",
     sample: include_str!("../samples/files.toml"),
 }

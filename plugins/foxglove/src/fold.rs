@@ -35,6 +35,8 @@ pub(crate) struct ViewFold {
     /// Their bytes.
     gathered: usize,
     globes: Vec<Globe>,
+    /// Scans whose field of view was not known, by frame and channel.
+    scans_left: BTreeMap<(String, String), u64>,
 }
 
 /// What the fold needs to know about a channel.
@@ -94,8 +96,8 @@ impl ViewFold {
             frames: BTreeSet::new(),
             repeated: None,
         };
-        let (channels, revolutions) = (Vec::new(), BTreeMap::new());
-        Ok(Self { plan, repeat, fixed, channels, revolutions, gathered: 0, globes })
+        let (channels, revolutions, scans_left) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        Ok(Self { plan, repeat, fixed, channels, revolutions, gathered: 0, globes, scans_left })
     }
 
     fn learn_channels(&mut self, context: &StageContext<'_>) {
@@ -164,6 +166,8 @@ impl ViewFold {
             }
             ViewPart::Scan { ranges, intensities } => {
                 let Some(span) = self.fixed.fields_of_view.get(&names.frame) else {
+                    let key = (names.frame.clone(), of.name.text().to_owned());
+                    *self.scans_left.entry(key).or_default() += 1;
                     return Ok(());
                 };
                 let angles = [-span / 2.0, span / 2.0];
@@ -465,6 +469,18 @@ impl Fold for ViewFold {
         for (_, channel, done) in left {
             let at = AddedAt { place: 0, event: done.last };
             self.add_revolution(at, channel, &done, &mut added, context)?;
+        }
+        for ((frame, channel), count) in std::mem::take(&mut self.scans_left) {
+            if !self.fixed.fields_of_view.contains_key(&frame) {
+                let note = format!(
+                    "channel `{channel}`: scans not shown: their map has neither `step` nor \
+                     `field_of_view`, and no mount of the frame `{frame}` has the latter"
+                );
+                context.note(note, count);
+            }
+        }
+        for map in self.plan.maps_without_types() {
+            context.note(format!("map {map}: no message has one of its `types`"), 0);
         }
         let loose: Vec<&str> = self.fixed.loose().collect();
         if let Some(first) = loose.first() {

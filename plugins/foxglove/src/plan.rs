@@ -1,6 +1,7 @@
 //! What the stage does, resolved from its options: maps, and the stages that they use.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
 use serde_json::{Value, json};
@@ -19,6 +20,8 @@ pub(crate) struct ViewPlan {
     pub(crate) maps: Vec<ViewMap>,
     /// How many of them are the options' own.
     own: usize,
+    /// Which of those have met a type that they are for.
+    types_met: Vec<AtomicBool>,
     channels: Patterns,
     /// By map.
     packets: BTreeMap<u16, Box<dyn Map>>,
@@ -48,7 +51,31 @@ impl ViewPlan {
             }
             packets.insert(at, packet_stage(velodyne, registry)?);
         }
-        Ok(Self { maps, own: count, channels: options.channels.clone(), packets })
+        let types_met = maps.iter().take(count).map(|_| AtomicBool::new(false)).collect();
+        Ok(Self { maps, own: count, types_met, channels: options.channels.clone(), packets })
+    }
+
+    /// Whether a map is one of the options' own.
+    pub(crate) fn is_own(&self, map: u16) -> bool {
+        usize::from(map) < self.own
+    }
+
+    /// Takes note of a type of messages.
+    pub(crate) fn meet_type(&self, type_name: &str) {
+        for (map, is_met) in self.maps.iter().zip(&self.types_met) {
+            if !is_met.load(Ordering::Relaxed) && map.is_for_type(type_name) {
+                is_met.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The options' own maps that are for types of which no message came.
+    pub(crate) fn maps_without_types(&self) -> impl Iterator<Item = usize> {
+        let maps = self.maps.iter().zip(&self.types_met).enumerate();
+        let is_idle = |map: &ViewMap, is_met: &AtomicBool| {
+            !map.types.is_empty() && !is_met.load(Ordering::Relaxed)
+        };
+        maps.filter(move |(_, (map, is_met))| is_idle(map, is_met)).map(|(at, _)| at)
     }
 
     /// Whether views of this channel are wanted. Views have none.

@@ -105,9 +105,16 @@ impl ViewStage {
             };
             let Some(names) = self.plan.names(map.map, &channel) else { continue };
             let view = self.plan.maps.get(usize::from(map.map));
-            let times = view.and_then(|view| {
-                Times::resolve(view.time.as_ref()?, view.time_unit.nanos(), &rows.columns)
-            });
+            let field = view.and_then(|view| Some((view.time.as_ref()?, view.time_unit.nanos())));
+            let times = field.and_then(|(time, unit)| Times::resolve(time, unit, &rows.columns));
+            if let Some((time, _)) = field.filter(|_| times.is_none() && self.plan.is_own(map.map))
+            {
+                let note = format!(
+                    "map {}: `{}` has no time in `{time}`: its views have the time of the event",
+                    map.map, rows.message.name
+                );
+                context.note(note, picks.len() as u64);
+            }
             let work = ChannelRows { batch, rows, channel, picks, map, names, times };
             match work.map.columns {
                 ViewColumns::Packets => self.view_packets(&work, views, context)?,
@@ -194,6 +201,7 @@ impl Map for ViewStage {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
         let mut views = BatchViews::default();
         for rows in batch.rows().iter().filter(|rows| !rows.message.is_part()) {
+            self.plan.meet_type(&rows.message.name);
             self.view_rows(&batch, rows, &mut views, context)?;
         }
         for ((channel, why), count) in views.notes {

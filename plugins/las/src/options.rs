@@ -1,12 +1,12 @@
 //! Types, defaults and validation of the options of `las`.
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use sluice_model::FieldPath;
 use sluice_model::options::OutPath;
 use sluice_model::schemars::JsonSchema;
 
 /// Which files have colours.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum ColourPolicy {

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use laz::{LasZipCompressor, LazItemRecordBuilder, LazVlr, LazVlrBuilder};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, Serialize};
 use sluice_model::Error;
 use sluice_model::schemars::JsonSchema;
 
@@ -14,7 +14,7 @@ use crate::points::PointColumns;
 pub(crate) const CHUNK: usize = 50_000;
 
 /// The version of the format.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum LasVersion {
     /// For old viewers.
@@ -24,6 +24,30 @@ pub(crate) enum LasVersion {
     #[default]
     #[serde(rename = "1.4")]
     V14,
+}
+
+impl<'de> Deserialize<'de> for LasVersion {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        /// `"1.2"`, or without quotes.
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "expected `1.2` or `1.4`")]
+        enum RawVersion {
+            Text(String),
+            Number(f64),
+        }
+        let text = match RawVersion::deserialize(deserializer)? {
+            RawVersion::Text(text) => text,
+            RawVersion::Number(number) => number.to_string(),
+        };
+        match text.as_str() {
+            "1.2" => Ok(Self::V12),
+            "1.4" => Ok(Self::V14),
+            other => {
+                let what = format!("expected `1.2` or `1.4`, found `{other}`");
+                Err(serde::de::Error::custom(what))
+            }
+        }
+    }
 }
 
 /// Whether points are compressed.

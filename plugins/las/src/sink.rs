@@ -259,13 +259,15 @@ impl LasSink {
     /// Notes about the whole output.
     fn notes(&self, files: &OpenFiles) -> Vec<(String, u64)> {
         let (counts, colours) = (files.losses.counts, files.colour_losses);
-        let absences = files.losses.without.iter();
-        let note = |((channel, reason), count): (&(Arc<str>, Absence), &u64)| {
-            (format!("{channel}: left out, {}", reason.text(&self.points)), *count)
+        // A list without the right members says more than a channel without points.
+        let mut absences: Vec<_> = files.losses.without.iter().collect();
+        absences.sort_by_key(|((_, reason), _)| *reason == Absence::NoField);
+        let note = |((channel, reason), count): &(&(Arc<str>, Absence), &u64)| {
+            (format!("{channel}: left out, {}", reason.text(&self.points)), **count)
         };
-        let mut notes: Vec<(String, u64)> =
-            absences.clone().take(MAX_NAMED_CHANNELS).map(note).collect();
-        let others: u64 = absences.skip(MAX_NAMED_CHANNELS).map(|(_, count)| count).sum();
+        let (named, others) = absences.split_at(absences.len().min(MAX_NAMED_CHANNELS));
+        let mut notes: Vec<(String, u64)> = named.iter().map(note).collect();
+        let others: u64 = others.iter().map(|(_, count)| **count).sum();
         let more = [
             ("left out, no points on further channels", others),
             (

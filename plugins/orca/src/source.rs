@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sluice_io::files::{self, InputContent};
 use sluice_model::options::InPaths;
 use sluice_model::{
@@ -61,7 +61,7 @@ enum PrefixWord {
 }
 
 /// Whether disabled subfiles are read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "Disabled")]
 enum DisabledSubfiles {

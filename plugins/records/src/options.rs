@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Unexpected;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sluice_model::options::{ByteSize, InPaths};
 use sluice_model::time::TimePoint;
 
@@ -124,7 +124,7 @@ pub(crate) enum OtherKinds {
 }
 
 /// What happens to records of a kind without a time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum UntimedPolicy {
     /// They are an error in the description.
@@ -163,6 +163,17 @@ impl<'de> Deserialize<'de> for Epoch {
                 "`{text}` is not an epoch: expected unix, gps, start, or a point in time such as \
                  2020-01-01T00:00:00Z"
             ))),
+        }
+    }
+}
+
+impl Serialize for Epoch {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Unix => "unix".serialize(serializer),
+            Self::Gps => "gps".serialize(serializer),
+            Self::Start => "start".serialize(serializer),
+            Self::At(nanos) => TimePoint::At(*nanos).serialize(serializer),
         }
     }
 }
@@ -224,7 +235,7 @@ pub(crate) struct Field {
 }
 
 /// The type of a field.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FieldType {
     U8,
@@ -282,7 +293,7 @@ impl Role {
 }
 
 /// Which bytes a length counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LengthCounts {
     /// The bytes between head and tail.

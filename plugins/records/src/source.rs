@@ -141,7 +141,6 @@ pub(crate) struct RecordFraming {
     losses: Arc<LossLog>,
 }
 
-const NO_TIME: &str = "its time is out of range (1677 to 2262)";
 const NOT_TIMED: &str = "its kind has no time, and no earlier record has one";
 const UNMARKED: &str = "nothing marks the records of this format, so none is found behind \
                         compressed data that is damaged: the rest of the log is not read";
@@ -172,7 +171,7 @@ impl RecordFraming {
         record: &[u8],
     ) -> Result<(i64, i64, TimeState), &'static str> {
         let (timestamp, after) = match &kind.timing {
-            Some(timing) => timing.nanos(record, time_state).ok_or(NO_TIME)?,
+            Some(timing) => timing.nanos(record, time_state).ok_or_else(|| timing.fault(record))?,
             None => (time_state.nanos.ok_or(NOT_TIMED)?, *time_state),
         };
         let sequence = match kind.sequence {

@@ -96,6 +96,19 @@ impl Timing {
         after.nanos = Some(nanos);
         Some((nanos, after))
     }
+
+    /// Why a record has no time.
+    pub(crate) fn fault(&self, record: &[u8]) -> &'static str {
+        let is_beyond = |part: &TimeField| {
+            let value = part.word.whole(part.at.bytes_in(record));
+            let turn = part.wraps.map(|wraps| 0..i128::from(wraps));
+            turn.zip(value).is_some_and(|(turn, value)| !turn.contains(&value))
+        };
+        match self.parts.iter().any(is_beyond) {
+            true => "its time is not below the number in `wraps`",
+            false => "its time is out of range (1677 to 2262)",
+        }
+    }
 }
 
 impl TimeField {

@@ -11,11 +11,14 @@ use sluice_kit::selection::FieldList;
 use sluice_model::options::OutPath;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
-    Batch, ChannelId, Channels, DynSink, Error, Job, OptionsError, OutputFile, PluginFactory,
-    PrepareContext, Registry, RunOrigin, Sink, SinkContext, SinkInput, SinkTraits, Written,
+    Batch, ChannelId, Channels, DynSink, Error, FieldPath, Job, OptionsError, OutputFile,
+    PluginFactory, PrepareContext, Registry, RunOrigin, Sink, SinkContext, SinkInput, SinkTraits,
+    Written,
 };
 
-use crate::collect::{Collection, Collector, Part, ReportViews, RowFigures, ShownContext};
+use crate::collect::{
+    Collection, Collector, Part, ReportViews, RowFigures, ShownContext, without_numbers,
+};
 use crate::expect::{Comparison, Expectations, compare};
 use crate::findings::findings;
 use crate::origin::{inputs, provenance};
@@ -34,8 +37,8 @@ pub(crate) struct ReportOptions {
     /// The title of the page. Default: the names of the inputs.
     #[serde(default)]
     title: Option<String>,
-    /// Numeric fields to plot, such as `pos[0]`, or `pos` for all its elements. Default: up to 60
-    /// that vary.
+    /// Numeric fields to plot, such as `pos[0]`, or `pos` for all its elements; none if empty.
+    /// Default: up to 60 that vary.
     fields: Option<FieldList>,
     /// The most thumbnails of each camera.
     #[serde(default = "thumbnails")]
@@ -146,12 +149,15 @@ impl Sink for ReportSink {
 
     fn open(&self, context: &SinkContext) -> Result<ReportOutput, Error> {
         self.collector.begin(context.is_piece);
+        let plotted = self.options.fields.as_ref().map(FieldList::paths).unwrap_or_default();
+        let plotted: Vec<String> = plotted.iter().map(FieldPath::to_string).collect();
+        let plotted = plotted.iter().map(String::as_str);
         Ok(ReportOutput {
             file: context.outputs.create(&self.options.path.0)?,
             channels: Arc::clone(&context.channels),
             origin: Arc::clone(&context.origin),
             collection: Collection::keeping(
-                self.expectations.iter().flat_map(Expectations::fields),
+                self.expectations.iter().flat_map(Expectations::fields).chain(plotted),
             ),
             thumbnails: Vec::new(),
             scans: Vec::new(),
@@ -196,7 +202,7 @@ impl Sink for ReportSink {
 
     fn finish(&self, output: ReportOutput) -> Result<Written, Error> {
         let ReportOutput { mut file, channels, origin, collection, thumbnails, mut scans } = output;
-        let plots = self.options.fields.as_ref().map(FieldList::paths).unwrap_or_default();
+        let plots = self.options.fields.as_ref().map(FieldList::paths);
         let mut figures = collection.figures(&channels, plots);
         scans.sort_by(|a, b| a.channel.cmp(&b.channel));
         figures.clouds.append(&mut scans);
@@ -218,7 +224,9 @@ impl Sink for ReportSink {
         };
         file.write(text.as_bytes())?;
         file.finish(figures.events)?;
-        let notes = notes.into_iter().map(|note| (note, 0)).collect();
+        let unplotted = without_numbers(&figures, plots.unwrap_or_default());
+        let notes = notes.into_iter().chain(unplotted.map(FieldList::note_of_unplotted));
+        let notes = notes.map(|note| (note, 0)).collect();
         Ok(Written { notes, unmet, ..Written::default() })
     }
 }

@@ -151,10 +151,11 @@ fn type_name(known: &KnownType) -> &str {
 }
 
 /// The note on messages of another type than the options assign to their channel.
-fn not_preferred(channel: &str, preferred: &str, name: &str, why: &str) -> String {
+fn not_preferred(channel: &str, preferred: &str, known: &KnownType, why: &str) -> String {
+    let end = if known.payload_type.is_ok() { ", and are decoded as that" } else { "" };
     format!(
-        "{channel}: the option `channel_types` says `{preferred}`, but messages are `{name}`{why}, \
-         and are decoded as that"
+        "{channel}: the option `channel_types` says `{preferred}`, but messages are `{}`{why}{end}",
+        type_name(known)
     )
 }
 
@@ -243,9 +244,11 @@ impl Decode {
                 0,
             );
         }
-        if let Some(preferred) = plan.overruled_preference(name(at)) {
+        if let Some(known) = self.known(TypeSource::Declared(at), &[])
+            && let Some(preferred) = plan.overruled_preference(type_name(known))
+        {
             let why = format!(" (fingerprint {key})");
-            context.note(not_preferred(&plan.channel, preferred, name(at), &why), 0);
+            context.note(not_preferred(&plan.channel, preferred, known, &why), 0);
         }
         TypeDecision::Type(TypeSource::Declared(at))
     }
@@ -271,8 +274,8 @@ impl Decode {
             if let Some(embedded) = &plan.embedded {
                 let preferred = plan.overruled_preference(type_name(embedded));
                 if let Some(preferred) = preferred.filter(|_| overruled.insert(*channel)) {
-                    let (name, why) = (type_name(embedded), ", as the log declares");
-                    context.note(not_preferred(&plan.channel, preferred, name, why), 0);
+                    let why = ", as the log declares";
+                    context.note(not_preferred(&plan.channel, preferred, embedded, why), 0);
                 }
                 decisions[row] = TypeDecision::Type(TypeSource::Embedded(*channel));
                 continue;
@@ -407,8 +410,15 @@ impl Map for Decode {
             return Err(UndecodedPolicy::refusal(&batch.event(first as usize), context, why));
         }
         for ((channel, why), count) in failed.reasons {
+            let plan = plans.get(channel as usize).and_then(Option::as_deref);
+            let preferred = plan.and_then(|plan| plan.preferred_type.as_deref());
+            let preferred = preferred.filter(|_| matches!(why, FailureReason::NoType(_)));
+            let unused = preferred.map(|name| {
+                format!("; the option `channel_types` selects among types that match, not `{name}`")
+            });
+            let (why, unused) = (self.message(why, &plans), unused.unwrap_or_default());
             let channel = context.channels.get(ChannelId(channel));
-            context.note(format!("{}: {}", channel.name.text(), self.message(why, &plans)), count);
+            context.note(format!("{}: {why}{unused}", channel.name.text()), count);
         }
         Ok(self.undecoded.apply(batch, failed.events, context))
     }

@@ -1,6 +1,6 @@
 //! Stage `filter`: passes events by channel, source, time and a condition on decoded fields.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sluice_model::options::SOURCES_FORMAT;
 use sluice_model::time::TimePoint;
 use sluice_model::{
@@ -41,7 +41,7 @@ pub(crate) struct FilterOptions {
 }
 
 /// What happens to events whose condition cannot be evaluated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum MissingPolicy {
@@ -63,6 +63,9 @@ impl TryFrom<FilterOptions> for Stage {
     type Error = OptionsError;
 
     fn try_from(options: FilterOptions) -> Result<Self, OptionsError> {
+        if options.condition.is_none() && options.missing != MissingPolicy::default() {
+            return Err(OptionsError::needs("missing", "where"));
+        }
         let window = ClipWindow::new(["start", "end"], options.start, options.end)?;
         Ok(Self::Map(Box::new(Filter { options, window, passes: PerChannel::default() })))
     }
@@ -250,6 +253,15 @@ mod tests {
         assert_eq!(
             error.message,
             "at column 3: `>>` is not an operator; there are no bit operations\n\n  v >> 3\n    ^^"
+        );
+    }
+
+    #[test]
+    fn events_without_a_value_are_let_through_by_a_condition_only() {
+        let error = StageRunner::refusal("filter", json!({ "missing": "pass" }));
+        assert_eq!(
+            (error.path, error.message),
+            (vec!["missing".into()], "`missing` needs `where`".into())
         );
     }
 

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{Batch, StageContext};
 
@@ -16,7 +16,7 @@ use sluice_model::{Batch, StageContext};
 const BATCH: usize = 8192;
 
 /// What happens to an event that arrives too late to be sorted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum LatePolicy {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use sluice_model::options::ByteSize;
 use sluice_model::schemars::JsonSchema;
-use sluice_model::time::{TimeLength, TimePoint};
+use sluice_model::time::{TimeLength, TimePoint, TimeSpan};
 use sluice_model::{
     Batch, Error, Fold, Map, OptionsError, RowsEffect, Stage, StageContext, plugin,
 };
@@ -30,7 +30,7 @@ pub(crate) struct TimeOptions {
     #[serde(deserialize_with = "bound")]
     pub(crate) clip_end: Option<TimePoint>,
     /// Sort events that arrive at most this much later than one with a later time.
-    pub(crate) sort: Option<TimeLength>,
+    pub(crate) sort: Option<TimeSpan>,
     /// What happens to events that arrive even later. Default: `keep`.
     pub(crate) late: Option<LatePolicy>,
     /// How many events `sort` may hold back. Default: 1000000.
@@ -61,7 +61,7 @@ sluice_model::register! {
 
 fn sorter(options: &TimeOptions) -> Result<Option<Sorter>, OptionsError> {
     let TimeOptions { sort, late, sort_events, sort_bytes, .. } = options;
-    let Some(TimeLength(window)) = *sort else {
+    let Some(window) = sort.map(TimeSpan::nanos) else {
         let given = [
             ("late", late.is_some()),
             ("sort_events", sort_events.is_some()),
@@ -69,12 +69,9 @@ fn sorter(options: &TimeOptions) -> Result<Option<Sorter>, OptionsError> {
         ];
         return match given.into_iter().find(|(_, given)| *given) {
             None => Ok(None),
-            Some((key, _)) => Err(OptionsError::at(key, format!("`{key}` needs `sort`"))),
+            Some((key, _)) => Err(OptionsError::needs(key, "sort")),
         };
     };
-    if window < 0 {
-        return Err(OptionsError::at("sort", "expected a duration of 0 or more"));
-    }
     let limits = SortLimits {
         events: sort_events.unwrap_or(SORT_EVENTS),
         bytes: sort_bytes.unwrap_or(SORT_BYTES).0,

@@ -1,6 +1,6 @@
 //! The forms of payloads in lines: bytes as digits, or text where they are text.
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sluice_io::escape::escaped;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{Channel, Encoding};
@@ -8,7 +8,7 @@ use sluice_model::{Channel, Encoding};
 use crate::write;
 
 /// How to write payloads into a table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum CsvPayload {
@@ -73,6 +73,16 @@ enum JsonPayloadOption {
 enum JsonFormat {
     Base64,
     Text,
+}
+
+impl Serialize for JsonPayload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::None => false.serialize(serializer),
+            Self::Base64 => "base64".serialize(serializer),
+            Self::Text => "text".serialize(serializer),
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for JsonPayload {

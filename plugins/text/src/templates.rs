@@ -7,9 +7,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use sluice_kit::Template;
 use sluice_kit::template::{BoundTemplate, MAX_TEXT};
+use sluice_model::options::CHANNELS_FORMAT;
 use sluice_model::{Batch, Channel, Channels, Error, Event, FieldPath, Pattern, PerChannel, Rows};
 use sluice_model::{
     schemars::JsonSchema, schemars::Schema, schemars::SchemaGenerator, schemars::json_schema,
@@ -26,7 +27,7 @@ pub(crate) struct LineTemplates {
 }
 
 /// What happens to events that lack a field of their template.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum MissingFieldPolicy {
@@ -228,6 +229,9 @@ impl JsonSchema for LineTemplates {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let one = generator.subschema_for::<Template>();
-        json_schema!({ "anyOf": [one, { "type": "object", "additionalProperties": one }] })
+        let channels = json_schema!({ "type": "string", "format": CHANNELS_FORMAT });
+        let table = json_schema!({ "type": "object", "propertyNames": channels,
+            "additionalProperties": one });
+        json_schema!({ "anyOf": [one, table] })
     }
 }

@@ -8,7 +8,8 @@ use sluice_kit::unnest::list_path;
 use sluice_model::options::OutPath;
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
-    Batch, Error, FieldPath, PrepareContext, Sink, SinkContext, SinkTraits, Written,
+    Batch, DynSink, Error, FieldPath, OptionsError, PluginFactory, PrepareContext, Sink,
+    SinkContext, SinkTraits, Written,
 };
 
 use crate::file::{Blocks, LinePiece, TextBlock, TextFile};
@@ -65,6 +66,13 @@ fn stdout() -> OutPath {
 
 sluice_model::register! {
     sink "text": TextSink,
+    make: PluginFactory::Sink(|value, _| {
+        let sink: TextSink = sluice_model::options::read(value)?;
+        match sink.line.is_none() && sink.missing != MissingFieldPolicy::default() {
+            true => Err(OptionsError::needs("missing", "line")),
+            false => Ok(DynSink::new(sink)),
+        }
+    }),
     about: "writes one line per event, for people or from a template",
     sample: include_str!("../samples/text.toml"),
     default_for: &[sluice_model::DefaultRole::Print],
@@ -221,6 +229,11 @@ mod tests {
         assert!(message.contains("at character 1"), "{message}");
         assert!(place(json!({})).1.contains("empty"));
         assert!(place(json!(5)).1.contains("a template, or a table of channels"));
+        let error = make("text", json!({ "missing": "stop" })).err().unwrap();
+        assert_eq!(
+            (error.path, &*error.message),
+            (vec!["missing".into()], "`missing` needs `line`")
+        );
     }
 
     #[test]

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::hash::MessageNames;
 use crate::time::{to_nanos, to_wide_nanos};
 use crate::wire::{END_MARK, MARKER, MIN_SIZE, MessageHeader};
 
 /// How reading continues after damage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AfterDamage {
     /// At the next plausible message.
@@ -21,7 +21,7 @@ pub enum AfterDamage {
 }
 
 /// How messages with another marker are treated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DeletedMessages {
     /// As damage.

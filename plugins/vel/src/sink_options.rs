@@ -4,7 +4,7 @@ use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Unexpected, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sluice_model::time::TimePoint;
 
 /// Most seconds in an index.
@@ -16,6 +16,15 @@ pub(crate) enum IndexLen {
     #[default]
     Exact,
     Seconds(u32),
+}
+
+impl Serialize for IndexLen {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Exact => "exact".serialize(serializer),
+            Self::Seconds(seconds) => seconds.serialize(serializer),
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for IndexLen {

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use arrow_schema::DataType;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 mod arrays;
 mod compile;
@@ -130,7 +130,7 @@ pub enum Strictness {
 pub const MAX_TAIL: usize = 3;
 
 /// The byte order of a number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Endian {
     /// Least significant byte first.

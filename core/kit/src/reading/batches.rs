@@ -83,6 +83,20 @@ impl<T> Drop for Reply<T> {
     }
 }
 
+/// The result of a task; `None` if it is not complete in time.
+pub(super) fn received<T>(
+    result: &Receiver<Result<T, Error>>,
+    patience: Duration,
+) -> Result<Option<T>, Error> {
+    match result.recv_timeout(patience) {
+        Ok(step) => step.map(Some),
+        Err(RecvTimeoutError::Timeout) => Ok(None),
+        Err(RecvTimeoutError::Disconnected) => {
+            Err(Error::internal("a task panicked; its message is above"))
+        }
+    }
+}
+
 /// Reads a split and sends its batches, as long as they are received.
 pub(super) fn send_batches(
     source: &dyn Source,

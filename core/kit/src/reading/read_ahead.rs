@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Select, bounded};
 
-use super::batches::{BatchReceiver, ReadBatch, Reply, send_batches};
+use super::batches::{BatchReceiver, ReadBatch, Reply, received, send_batches};
 use super::{ReadLimits, StepSizes};
 use sluice_model::{
     Batch, DamageList, Error, LossLog, Query, ReadContext, RunHandle, Seam, Source, Split,
@@ -227,6 +227,17 @@ impl<'a, O: Default + Send + 'a> ReadAhead<'a, O> {
             SplitProgress::Batches { steps, .. } => steps.len(),
         });
         steps.sum()
+    }
+
+    /// Steps in flight, and batches of live splits that have arrived.
+    pub fn backlog(&self) -> usize {
+        let arrived = self.active.iter().map(|active| match &active.progress {
+            SplitProgress::Batches { batches: BatchReceiver::Live(batches, _), .. } => {
+                batches.len()
+            }
+            _ => 0,
+        });
+        self.in_flight() + arrived.sum::<usize>()
     }
 
     /// The estimated bytes of steps in flight.
@@ -479,18 +490,4 @@ fn detached(context: ReadContext) -> (ReadContext, AbandonGuard) {
     let context = ReadContext { run: context.run.detached(), ..context };
     let guard = AbandonGuard(context.run.clone());
     (context, guard)
-}
-
-/// The result of a task; `None` if it is not complete in time.
-fn received<T>(
-    result: &Receiver<Result<T, Error>>,
-    patience: Duration,
-) -> Result<Option<T>, Error> {
-    match result.recv_timeout(patience) {
-        Ok(step) => step.map(Some),
-        Err(RecvTimeoutError::Timeout) => Ok(None),
-        Err(RecvTimeoutError::Disconnected) => {
-            Err(Error::internal("a task panicked; its message is above"))
-        }
-    }
 }

@@ -31,6 +31,7 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use sluice_model::options::TEMPLATE_FORMAT;
 use sluice_model::{FieldPath, Rows};
 
 pub use binding::{BoundTemplate, MAX_TEXT};
@@ -99,7 +100,7 @@ impl JsonSchema for Template {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string",
+        json_schema!({ "type": "string", "format": TEMPLATE_FORMAT,
             "description": "a text with fields in braces, such as `{utime} {pos[0]:.6}`" })
     }
 }

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use serde::{Deserialize, Deserializer};
-use sluice_model::{Batch, Error, FieldPath, Rows};
+use sluice_model::{Batch, DeclaredColumns, Error, FieldPath, Rows};
 
 use crate::lists::ListColumn;
 
@@ -42,6 +42,11 @@ pub fn list_path<'de, D: Deserializer<'de>>(
     }
     let message = format!("`{path}` is one element; expected a whole list, such as `points`");
     Err(serde::de::Error::custom(message))
+}
+
+/// The columns of these types with the list at `path` unnested. A type without one is unchanged.
+pub fn unnested_columns(columns: &DeclaredColumns, path: &FieldPath) -> DeclaredColumns {
+    columns.map(|schema| rows::unnested_schema(schema, path).unwrap_or_else(|| schema.clone()))
 }
 
 /// The most rows of an unnested batch: their times, sequence numbers and channels take about a

@@ -9,7 +9,7 @@ use arrow_array::{
     Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, StructArray, UInt32Array,
     UInt64Array,
 };
-use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use arrow_select::nullif::nullif;
 use arrow_select::take::take;
 use sluice_model::{Batch, Error, FieldPath, MessageType, Payloads, Rows, TypeKey, array_bytes};
@@ -115,6 +115,19 @@ pub(super) fn unnest_rows(
         columns: columns.finish(events.len())?,
         events,
     })
+}
+
+/// The columns of a type with the list at a path unnested; `None` if it has none.
+pub(super) fn unnested_schema(schema: &SchemaRef, path: &FieldPath) -> Option<SchemaRef> {
+    let rows = Rows {
+        message: Arc::new(MessageType::named("", TypeKey(0))),
+        payloads: Payloads::Gone,
+        columns: RecordBatch::new_empty(Arc::clone(schema)),
+        events: Vec::new(),
+    };
+    let lists = lists_at(&rows, path)?;
+    let rows = unnest_rows(&lists, &rows, path, &RowMap::from_counts(&[])).ok()?;
+    Some(rows.columns.schema())
 }
 
 /// The columns without the list. If it is in a struct, that keeps its other members.

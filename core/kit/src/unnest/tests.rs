@@ -58,6 +58,18 @@ fn longs(rows: &Rows, name: &str) -> Vec<i64> {
 }
 
 #[test]
+fn the_columns_of_a_type_are_those_of_its_unnested_rows() {
+    let utimes: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+    let scan = rows(&[0], vec![("time", utimes), ("points", points(&[2], None))]);
+    let plain = rows(&[0], vec![("v", Arc::new(Int32Array::from(vec![5])))]);
+    let schemas = [&scan, &plain].map(|rows| rows.columns.schema());
+    let columns = DeclaredColumns::from_schemas(schemas.to_vec());
+    let unnested = unnested_columns(&columns, &path("points"));
+    assert_eq!(unnested.paths(), ["points_time", "time", "v", "x"]);
+    assert!(unnested_columns(&columns, &path("elsewhere")).has(&path("points")));
+}
+
+#[test]
 fn each_element_is_a_row_with_all_that_its_event_has() {
     let utimes: ArrayRef = Arc::new(Int64Array::from(vec![100, 200, 300]));
     let kinds: ArrayRef = Arc::new(Int64Array::from(vec![7, 8, 9]));

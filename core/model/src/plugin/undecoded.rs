@@ -3,13 +3,13 @@
 use std::fmt::Display;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::StageContext;
 use crate::{Batch, Error, Event};
 
 /// What to do with events that cannot be decoded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum UndecodedPolicy {
     /// Pass them on unchanged, and count them.

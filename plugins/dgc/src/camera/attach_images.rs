@@ -141,8 +141,8 @@ impl AttachImages {
             cameras,
             poses: ChannelReader::new(options.pose.clone(), registry)?,
             history: PoseHistory::default(),
-            max_age: options.max_age.0.unsigned_abs(),
-            max_gap: options.max_gap.0,
+            max_age: options.max_age.0,
+            max_gap: options.max_gap.nanos(),
             has_colour: options.colour,
             query: FoldQuery {
                 keeps_times: true,
@@ -209,8 +209,8 @@ impl AttachImages {
 
 /// How far before an event its images and poses can be in the log.
 fn query_reach(options: &CameraOptions) -> i64 {
-    let poses = MAX_POSE_AGE.max(options.max_gap.0);
-    options.max_age.0.saturating_add(poses).saturating_add(2 * MAX_LOG_DELAY)
+    let poses = MAX_POSE_AGE.max(options.max_gap.nanos());
+    options.max_age.nanos().saturating_add(poses).saturating_add(2 * MAX_LOG_DELAY)
 }
 
 /// Notes images whose size differs from what their message says.

@@ -16,8 +16,8 @@ use crate::poses::rows::replace_rows;
 
 /// Why an image is kept unchanged.
 pub(super) type KeepReason = &'static str;
-/// An event whose image is kept unchanged, and why.
-type KeptEvent = (u32, KeepReason);
+/// What is noted about an image that is replaced.
+pub(super) type ImageNote = &'static str;
 
 pub(super) const NOT_AN_IMAGE: KeepReason = "events that are not images as sent; kept unchanged";
 pub(super) const UNDECODABLE: KeepReason =
@@ -30,15 +30,15 @@ pub(super) trait ImageTransform: Send + Sync {
     /// The results of a batch so far.
     type Output: Default;
 
-    /// Adds the result for the image of an event. `Err` adds nothing and says why the image is
-    /// kept.
+    /// Adds the result for the image of an event, and returns what to note about it. `Err` adds
+    /// nothing and says why the image is kept.
     fn transform(
         &self,
         event: u32,
         image: &CameraImage,
         camera: &Camera,
         output: &mut Self::Output,
-    ) -> Result<(), KeepReason>;
+    ) -> Result<Option<ImageNote>, KeepReason>;
 
     /// The rows of all results, in order. They replace the payloads of their events.
     fn build_rows(&self, output: Self::Output) -> Result<Rows, Error>;
@@ -49,8 +49,8 @@ struct ReplacedImages<M> {
     /// Their events, ascending.
     events: Vec<u32>,
     output: M,
-    /// The events whose images are kept.
-    kept: Vec<KeptEvent>,
+    /// Events with what is noted about their images, such as why they are kept.
+    notes: Vec<(u32, &'static str)>,
 }
 
 /// A map that replaces images by the results of an [`ImageTransform`].
@@ -92,7 +92,7 @@ impl<P: ImageTransform> ImageMap<P> {
         context: &StageContext<'_>,
     ) -> Result<ReplacedImages<P::Output>, Error> {
         let decoded = self.decoder.decode_rows(batch, events, context.channels)?;
-        let (mut images, mut kept) = (Vec::new(), decoded.failed);
+        let (mut images, mut notes) = (Vec::new(), decoded.failed);
         for rows in &decoded.rows {
             let decoded_images = CameraImage::read_rows(rows, batch.timestamps());
             let wrong = if decoded_images.is_some() { CameraImage::INVALID } else { NOT_AN_IMAGE };
@@ -108,23 +108,26 @@ impl<P: ImageTransform> ImageMap<P> {
                 self.image_transform.transform(event, &image?, &lens.camera, &mut output)
             });
             match added {
-                Ok(()) => replaced.push(event),
-                Err(reason) => kept.push((event, reason)),
+                Ok(note) => {
+                    replaced.push(event);
+                    notes.extend(note.map(|note| (event, note)));
+                }
+                Err(reason) => notes.push((event, reason)),
             }
         }
-        Ok(ReplacedImages { events: replaced, output, kept })
+        Ok(ReplacedImages { events: replaced, output, notes })
     }
 }
 
-/// Notes the events that are kept unchanged, and why.
-fn note_kept(batch: &Batch, kept: Vec<KeptEvent>, context: &mut StageContext<'_>) {
-    let mut counts: BTreeMap<(u32, KeepReason), u64> = BTreeMap::new();
-    for (event, reason) in kept {
-        *counts.entry((batch.channels()[event as usize], reason)).or_default() += 1;
+/// Counts what is noted about images by channel.
+fn note_images(batch: &Batch, notes: Vec<(u32, &'static str)>, context: &mut StageContext<'_>) {
+    let mut counts: BTreeMap<(u32, &'static str), u64> = BTreeMap::new();
+    for (event, note) in notes {
+        *counts.entry((batch.channels()[event as usize], note)).or_default() += 1;
     }
-    for ((channel, reason), count) in counts {
+    for ((channel, note), count) in counts {
         let channel = context.channels.get(ChannelId(channel));
-        context.note(format!("{}: {reason}", channel.name.text()), count);
+        context.note(format!("{}: {note}", channel.name.text()), count);
     }
 }
 
@@ -141,7 +144,7 @@ impl<P: ImageTransform> Map for ImageMap<P> {
         }
         let camera_of = |event: u32| camera_of[batch.channels()[event as usize] as usize];
         let replaced = self.transform_images(&batch, &events, camera_of, context)?;
-        note_kept(&batch, replaced.kept, context);
+        note_images(&batch, replaced.notes, context);
         if replaced.events.is_empty() {
             return Ok(batch);
         }

@@ -19,7 +19,6 @@ use std::sync::Arc;
 
 use sluice_model::{OptionsError, PluginFactory, Registry, Stage};
 
-use crate::poses::options::non_negative;
 use crate::to_frame::mounts::SensorMounts;
 use attach_images::AttachImages;
 pub(crate) use options::CameraOptions;
@@ -34,8 +33,6 @@ sluice_model::register! {
 }
 
 fn stage(mut options: CameraOptions, registry: &Registry) -> Result<Stage, OptionsError> {
-    non_negative("max_age", options.max_age)?;
-    non_negative("max_gap", options.max_gap)?;
     let load = options.calibration.load();
     let calibration = load.map_err(|message| OptionsError::at("calibration", message))?;
     let lenses: Arc<[CameraChannel]> = camera_channels(&calibration, &options.cameras)?.into();

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use sluice_model::time::TimeLength;
+use serde::{Deserialize, Serialize};
+use sluice_model::options::CHANNELS_FORMAT;
+use sluice_model::time::TimeSpan;
 use sluice_model::{OptionsError, Pattern};
 
 use crate::calibration::{Calibration, CalibrationPath, Camera};
@@ -20,9 +21,10 @@ pub(crate) struct CameraOptions {
     pub(crate) calibration: CalibrationPath,
     /// Names of sensors in the calibration, by channel or pattern; other sensors have the name of
     /// their channel. For points in a sensor's frame.
+    #[schemars(extend("propertyNames" = { "type": "string", "format": CHANNELS_FORMAT }))]
     pub(crate) mounts: BTreeMap<String, String>,
     /// Maximum time between an image and the points; older and newer images are not used.
-    pub(crate) max_age: TimeLength,
+    pub(crate) max_age: TimeSpan,
     /// Adds the colour of its pixel to each point.
     pub(crate) colour: bool,
     /// The image that `u` and `v` refer to.
@@ -31,13 +33,13 @@ pub(crate) struct CameraOptions {
     pub(crate) pose: Pattern,
     /// Maximum gap between two poses to interpolate between them. Otherwise the nearest pose is
     /// used, if it is at most a second away.
-    pub(crate) max_gap: TimeLength,
+    pub(crate) max_gap: TimeSpan,
     /// What happens to points that no camera sees.
     pub(crate) unseen: UnseenPoints,
 }
 
 /// The image that pixels refer to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PixelOf {
     /// The image as sent.
@@ -48,7 +50,7 @@ pub(crate) enum PixelOf {
 }
 
 /// What happens to points that no camera sees.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum UnseenPoints {
     /// They are kept without a pixel.
@@ -64,11 +66,11 @@ impl Default for CameraOptions {
             cameras: Vec::new(),
             calibration: CalibrationPath::default(),
             mounts: BTreeMap::new(),
-            max_age: TimeLength(200_000_000),
+            max_age: TimeSpan(200_000_000),
             colour: true,
             pixel: PixelOf::default(),
             pose: Pattern::parse("POSE").expect("a plain name is a pattern"),
-            max_gap: TimeLength(100_000_000),
+            max_gap: TimeSpan(100_000_000),
             unseen: UnseenPoints::default(),
         }
     }

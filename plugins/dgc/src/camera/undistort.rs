@@ -11,7 +11,7 @@ use sluice_model::{
 };
 
 use super::image::{CameraImage, UNDISTORTED};
-use super::image_map::{ImageMap, ImageTransform, KeepReason, UNDECODABLE, WRONG_SHAPE};
+use super::image_map::{ImageMap, ImageNote, ImageTransform, KeepReason, UNDECODABLE, WRONG_SHAPE};
 use super::picture::Picture;
 use crate::calibration::{CalibrationPath, Camera};
 use crate::camera_model::CameraModel;
@@ -102,9 +102,9 @@ impl ImageTransform for Undistort {
         image: &CameraImage,
         camera: &Camera,
         images: &mut Vec<UndistortedImage>,
-    ) -> Result<(), KeepReason> {
+    ) -> Result<Option<ImageNote>, KeepReason> {
         images.push(self.undistort(event, image, camera)?);
-        Ok(())
+        Ok(None)
     }
 
     fn build_rows(&self, images: Vec<UndistortedImage>) -> Result<Rows, Error> {

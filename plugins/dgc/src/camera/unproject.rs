@@ -11,7 +11,7 @@ use serde::Deserialize;
 use sluice_model::{Error, OptionsError, PluginFactory, Registry, Rows, Stage};
 
 use super::image::CameraImage;
-use super::image_map::{ImageMap, ImageTransform, KeepReason, UNDECODABLE, WRONG_SHAPE};
+use super::image_map::{ImageMap, ImageNote, ImageTransform, KeepReason, UNDECODABLE, WRONG_SHAPE};
 use super::picture::Picture;
 use crate::calibration::{CalibrationPath, Camera};
 use crate::camera_model::CameraModel;
@@ -82,6 +82,14 @@ fn stage(options: UnprojectOptions, registry: &Registry) -> Result<Stage, Option
     if options.every == 0 {
         return Err(OptionsError::at("every", "expected 1 or more"));
     }
+    if !options.pixels.is_empty() && options.every != UnprojectOptions::default().every {
+        let what = "expected either `every` or `pixels`, found both";
+        return Err(OptionsError::at("every", what));
+    }
+    let is_pixel = |position: &[f64; 2]| position.iter().all(|at| at.is_finite() && *at >= 0.0);
+    if let Some(wrong) = options.pixels.iter().position(|position| !is_pixel(position)) {
+        return Err(OptionsError::in_entry("pixels", wrong, "expected a column and a row from 0"));
+    }
     if options.frame == PointFrame::Local {
         let what = "expected `body` or `sensor`; `to-frame` moves points into the local frame";
         return Err(OptionsError::at("frame", what));
@@ -103,6 +111,12 @@ fn stage(options: UnprojectOptions, registry: &Registry) -> Result<Stage, Option
         (_, Some(height)) => RayTarget::Height(height),
         (depth, None) => RayTarget::Depth(depth.unwrap_or(1.0)),
     };
+    if let (RayTarget::Depth(depth), Some(most)) = (target, options.max_range)
+        && most < depth
+    {
+        let what = format!("expected at least the depth of the points, which is {depth}");
+        return Err(OptionsError::at("max_range", what));
+    }
     let (calibration, cameras) = (options.calibration.clone(), options.cameras.clone());
     let images = ImageMap::new(Unproject { target, options }, &calibration, &cameras, registry)?;
     Ok(Stage::Map(Box::new(images)))
@@ -115,6 +129,10 @@ struct Unproject {
 
 const TOO_MANY_POINTS: KeepReason =
     "images of more than 4 million points; kept unchanged (a larger `every` yields fewer points)";
+
+const MISSING_POINTS: ImageNote = "images of which pixels have no point: these are outside the \
+                                   image, see nothing of the plane, or only points farther than \
+                                   `max_range`";
 
 /// Points unprojected from the images of a batch.
 #[derive(Default)]
@@ -188,7 +206,7 @@ impl ImageTransform for Unproject {
         image: &CameraImage,
         camera: &Camera,
         unprojected: &mut UnprojectedPoints,
-    ) -> Result<(), KeepReason> {
+    ) -> Result<Option<ImageNote>, KeepReason> {
         let size = image.jpeg_size.ok_or(UNDECODABLE)?;
         let model = CameraModel::new(camera, size[0], size[1]).ok_or(WRONG_SHAPE)?;
         let positions = self.positions(size)?;
@@ -208,8 +226,11 @@ impl ImageTransform for Unproject {
         }
         unprojected.events.push(event);
         unprojected.utimes.push(image.utime);
-        unprojected.lengths.push(unprojected.numbers[0].len() - before);
-        Ok(())
+        let points = unprojected.numbers[0].len() - before;
+        unprojected.lengths.push(points);
+        // Every image has pixels of a grid that see no point, such as those of the sky.
+        let least = self.options.pixels.len().max(1);
+        Ok((points < least).then_some(MISSING_POINTS))
     }
 
     fn build_rows(&self, unprojected: UnprojectedPoints) -> Result<Rows, Error> {

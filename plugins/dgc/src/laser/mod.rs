@@ -11,6 +11,7 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sluice_model::options::CHANNELS_FORMAT;
 use sluice_model::{
     Batch, Channel, Error, Map, MapQuery, OptionsError, Pattern, Patterns, PerChannel,
     PluginFactory, Registry, Rows, Stage, StageContext,
@@ -44,6 +45,7 @@ pub(crate) struct LaserOptions {
     pub(crate) calibration: CalibrationPath,
     /// Names of scanners in the calibration, by channel or pattern; other scanners have the name of
     /// their channel.
+    #[schemars(extend("propertyNames" = { "type": "string", "format": CHANNELS_FORMAT }))]
     pub(crate) mounts: BTreeMap<String, String>,
     /// What happens to events that cannot be decoded.
     pub(crate) undecoded: UndecodedPolicy,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use sluice_model::time::TimeSpan;
 use sluice_model::{Batch, ChannelId, Rows, StageContext};
 
 use super::Timestamped;
@@ -51,7 +52,7 @@ pub(crate) fn describe_miss(miss: LookupMiss, what: &str, max_age: MaxAge, max_g
         LookupMiss::Before => format!("came before any {what}"),
         LookupMiss::After => format!("came after the last {what}"),
         LookupMiss::TooFar => {
-            let limit = max_age.0.map_or(0, |age| age.0);
+            let limit = max_age.0.map_or(0, TimeSpan::nanos);
             format!("had no {what} within {} of their time", format_duration(limit))
         }
         LookupMiss::GapTooWide => {

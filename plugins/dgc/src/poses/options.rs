@@ -3,23 +3,22 @@
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer};
-use sluice_model::OptionsError;
-use sluice_model::time::TimeLength;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sluice_model::time::TimeSpan;
 
 /// Maximum age of a value: a duration, or `none` for no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MaxAge(pub Option<TimeLength>);
+pub(crate) struct MaxAge(pub Option<TimeSpan>);
 
 impl MaxAge {
     /// A limit in seconds.
-    pub(crate) const fn seconds(seconds: i64) -> Self {
-        Self(Some(TimeLength(seconds * 1_000_000_000)))
+    pub(crate) const fn seconds(seconds: u64) -> Self {
+        Self(Some(TimeSpan(seconds * 1_000_000_000)))
     }
 
     /// Whether `age`, in nanoseconds, is within the limit.
     pub(crate) fn allows(self, age: u64) -> bool {
-        self.0.is_none_or(|most| age <= most.0.unsigned_abs())
+        self.0.is_none_or(|most| age <= most.0)
     }
 }
 
@@ -29,8 +28,17 @@ impl<'de> Deserialize<'de> for MaxAge {
         if value == "none" {
             return Ok(Self(None));
         }
-        let age: TimeLength = serde_json::from_value(value).map_err(serde::de::Error::custom)?;
+        let age: TimeSpan = serde_json::from_value(value).map_err(serde::de::Error::custom)?;
         Ok(Self(Some(age)))
+    }
+}
+
+impl Serialize for MaxAge {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Some(age) => age.serialize(serializer),
+            None => "none".serialize(serializer),
+        }
     }
 }
 
@@ -46,7 +54,7 @@ impl JsonSchema for MaxAge {
 }
 
 /// What happens to events that lack what the stage needs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum MissingPolicy {
     /// They are dropped and counted.
@@ -54,14 +62,6 @@ pub(crate) enum MissingPolicy {
     Drop,
     /// They end the run.
     Stop,
-}
-
-/// A non-negative duration in nanoseconds.
-pub(crate) fn non_negative(key: &str, length: TimeLength) -> Result<i64, OptionsError> {
-    if length.0 < 0 {
-        return Err(OptionsError::at(key, "expected a duration of 0 or more"));
-    }
-    Ok(length.0)
 }
 
 /// Formats a duration in its largest unit.
@@ -83,7 +83,7 @@ mod tests {
     fn an_age_is_a_duration_or_none() {
         let age = |value| serde_json::from_value::<MaxAge>(value);
         assert_eq!(age(json!("none")).unwrap(), MaxAge(None));
-        assert_eq!(age(json!("1500ms")).unwrap(), MaxAge(Some(TimeLength(1_500_000_000))));
+        assert_eq!(age(json!("1500ms")).unwrap(), MaxAge(Some(TimeSpan(1_500_000_000))));
         assert_eq!(age(json!(2)).unwrap(), MaxAge::seconds(2));
         assert!(age(json!("old")).is_err());
         assert!(MaxAge(None).allows(u64::MAX) && !MaxAge::seconds(1).allows(1_000_000_001));

@@ -13,8 +13,9 @@ mod sensor_pose;
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use sluice_model::time::TimeLength;
+use serde::{Deserialize, Serialize};
+use sluice_model::options::CHANNELS_FORMAT;
+use sluice_model::time::TimeSpan;
 use sluice_model::{
     Batch, Channel, Error, Map, MapQuery, OptionsError, Pattern, Patterns, PerChannel,
     PluginFactory, Registry, Rows, Stage, StageContext,
@@ -25,7 +26,7 @@ use crate::dataset_decoder::DatasetDecoder;
 use crate::points::{PointFrame, Points};
 use crate::poses::attach::{AttachFold, AttachPlan, LookupFn, LookupTimes, RowFilter};
 use crate::poses::lookup;
-use crate::poses::options::{MaxAge, MissingPolicy, non_negative};
+use crate::poses::options::{MaxAge, MissingPolicy};
 use crate::poses::{ChannelReader, Pose, PoseHistory};
 use batch::BatchMove;
 use frame_change::needs_pose;
@@ -46,13 +47,14 @@ pub(crate) struct ToFrameOptions {
     /// Maximum time between an event and its pose, or `none` for no limit. Not for `interpolate`.
     pub(crate) max_age: MaxAge,
     /// For `interpolate`: maximum gap between two poses.
-    pub(crate) max_gap: TimeLength,
+    pub(crate) max_gap: TimeSpan,
     /// For `at` and `interpolate`: how long, in log time, events wait for a later pose.
-    pub(crate) wait: TimeLength,
+    pub(crate) wait: TimeSpan,
     /// The calibration with the mounts of the sensors: `mit-dgc`, or a file.
     pub(crate) calibration: CalibrationPath,
     /// Names of sensors in the calibration, by channel or pattern; other sensors have the name of
     /// their channel.
+    #[schemars(extend("propertyNames" = { "type": "string", "format": CHANNELS_FORMAT }))]
     pub(crate) mounts: BTreeMap<String, String>,
     /// With `frame = "sensor"`: converts poses on channels that `channels` names to poses of this
     /// sensor.
@@ -66,7 +68,7 @@ pub(crate) struct ToFrameOptions {
 }
 
 /// Which pose an event uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PoseChoice {
     /// The last one before the event in the log.
@@ -85,8 +87,8 @@ impl Default for ToFrameOptions {
             pose: None,
             choose: PoseChoice::default(),
             max_age: MaxAge::seconds(1),
-            max_gap: TimeLength(100_000_000),
-            wait: TimeLength(1_000_000_000),
+            max_gap: TimeSpan(100_000_000),
+            wait: TimeSpan(1_000_000_000),
             calibration: CalibrationPath::default(),
             mounts: BTreeMap::new(),
             sensor: None,
@@ -127,13 +129,18 @@ fn fold(
     registry: &Registry,
 ) -> Result<AttachFold<Pose>, OptionsError> {
     let ToFrameOptions { frame, choose, max_age, .. } = *options;
-    let max_gap = non_negative("max_gap", options.max_gap)?;
-    let wait = non_negative("wait", options.wait)?;
-    max_age.0.map(|age| non_negative("max_age", age)).transpose()?;
+    let (max_gap, wait) = (options.max_gap.nanos(), options.wait.nanos());
+    let usual = ToFrameOptions::default();
+    if choose != PoseChoice::Interpolate && options.max_gap != usual.max_gap {
+        return Err(OptionsError::needs("max_gap", "choose = \"interpolate\""));
+    }
+    if choose == PoseChoice::Last && options.wait != usual.wait {
+        return Err(OptionsError::needs("wait", "choose = \"at\"` or `choose = \"interpolate\""));
+    }
     let wait = (choose != PoseChoice::Last).then_some(wait);
     let reach = match choose {
         PoseChoice::Interpolate => Some(max_gap),
-        PoseChoice::Last | PoseChoice::At => max_age.0.map(|age| age.0),
+        PoseChoice::Last | PoseChoice::At => max_age.0.map(TimeSpan::nanos),
     };
     Ok(AttachFold::new(AttachPlan {
         reader: ChannelReader::new(pose, registry)?,

@@ -1,12 +1,14 @@
 //! The supported sensors: when their lasers fire, and the built-in laser tables. Reads no packets.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::wire::LANES;
 
 /// A sensor model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub(crate) enum Model {
     /// HDL-64E: two halves of 32 lasers.
     #[default]

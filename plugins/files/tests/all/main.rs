@@ -332,6 +332,7 @@ fn invalid_options_are_refused_with_their_key() {
         ("field", json!("a[")),
         ("index", json!("json")),
         ("check", json!("png")),
+        ("bad", json!("drop")),
     ];
     for (key, value) in wrong {
         let mut options = json!({ "path": "images/" });

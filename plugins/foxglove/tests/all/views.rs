@@ -7,7 +7,7 @@ use arrow_array::{
     ArrayRef, BinaryArray, FixedSizeListArray, Float32Array, Float64Array, Int16Array, Int32Array,
     Int64Array, ListArray, StringArray,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_model::Batch;
 
 use crate::kit::{
@@ -212,6 +212,33 @@ fn a_map_whose_fields_are_missing_is_told() {
     assert_eq!(run.all(vec![batch]).len(), 1);
     let note = "map 0 is for channel `CAM`, but `lcmtypes.image_t` does not have its fields";
     assert_eq!(run.notes, [note]);
+}
+
+#[test]
+fn what_a_map_says_without_effect_is_told() {
+    let notes = |map: Value| {
+        let mut run = StageRun::new(json!({ "map": [map], "built_in": false }));
+        let number: ArrayRef = Arc::new(Float64Array::from(vec![1.0]));
+        let ranges = ListArray::from_iter_primitive::<Float64Type, _, _>([Some([Some(2.0)])]);
+        let columns = vec![("utime", number), ("mm", Arc::new(ranges) as ArrayRef)];
+        let scan = Messages { channel: "SCAN", source: "", type_name: "my.scan", columns };
+        let batch = run.batch(START, &[scan]);
+        run.all(vec![batch]);
+        run.notes.into_iter().filter(|note| !note.starts_with("frames without")).collect::<Vec<_>>()
+    };
+    let scan = |more: Value| {
+        let mut map = json!({ "scan": { "ranges": "mm", "field_of_view": 1 } });
+        map.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        map
+    };
+    assert_eq!(notes(scan(json!({ "time": "utime", "types": "my.*" }))), [""; 0]);
+    let wrong_time = "map 0: `my.scan` has no time in `utim`: its views have the time of the event";
+    assert_eq!(notes(scan(json!({ "time": "utim" }))), [wrong_time]);
+    let no_type = "map 0: no message has one of its `types`";
+    assert_eq!(notes(scan(json!({ "types": ["nope"] }))), [no_type]);
+    let no_angles = "channel `SCAN`: scans not shown: their map has neither `step` nor \
+                     `field_of_view`, and no mount of the frame `SCAN` has the latter";
+    assert_eq!(notes(scan(json!({ "scan": { "ranges": "mm" } }))), [no_angles]);
 }
 
 #[test]

@@ -149,6 +149,34 @@ fn a_list_of_other_elements_is_not_a_list_of_points() {
 }
 
 #[test]
+fn a_list_of_other_elements_is_named_among_many_channels_without_points() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = context();
+    let names = "A0 A1 A2 A3 A4 A5 A6 A7 A8 A9 B0 B1 B2 B3 B4 B5 B6 B7 B8 B9 C0 C1 C2 C3 C4";
+    let others: Vec<CloudEvent> =
+        names.split_whitespace().map(|name| CloudEvent(name, None)).collect();
+    let batches = vec![batch(&others, &context.channels), batch_of_numbers(&context.channels)];
+    let options = json!({ "path": folder.path().join("cloud.las") });
+    let outcome = run(options, batches, &context).unwrap();
+    let noted = "N: left out, the elements of `points` have no member `x`".to_owned();
+    assert!(outcome.notes.contains(&(noted, 1)), "{:?}", outcome.notes);
+    let rest = "left out, no points on further channels".to_owned();
+    assert!(outcome.notes.contains(&(rest, 6)), "{:?}", outcome.notes);
+}
+
+#[test]
+fn a_version_may_be_a_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cloud.las");
+    let points = || [CloudEvent("A", Some(line(2, [0.0; 3])))];
+    write(&path, &points(), json!({ "version": 1.2 })).unwrap();
+    assert_eq!(read(&path).0.version().to_string(), "1.2");
+    let error = make(json!({ "path": path, "version": 1.3 })).err().unwrap();
+    assert_eq!(error.path, ["version"]);
+    assert!(error.message.contains("expected `1.2` or `1.4`, found `1.3`"), "{error}");
+}
+
+#[test]
 fn all_list_types_and_member_widths_are_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cloud.las");

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use sluice_io::escape::folded;
 use sluice_model::options::OutPath;
 use sluice_model::{
@@ -59,7 +59,7 @@ pub(crate) struct OrcaSink {
 }
 
 /// The dialects that can be written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Dialect")]
 enum WriteDialect {
     #[default]

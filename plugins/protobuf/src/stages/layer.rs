@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::{BinaryArray, RecordBatch, RecordBatchOptions};
-use arrow_schema::SchemaRef;
-use sluice_model::cast::cast;
+use arrow_schema::{Schema, SchemaRef};
+use sluice_model::cast::{cast, nullable};
 use sluice_model::{Batch, Channel, EmbeddedSchema, Encoding, Error, MessageType, PayloadForm};
 
 use super::{CHANNEL, COLUMNS, ENCODING, OriginalChannel, TYPE, column_types};
@@ -86,7 +86,7 @@ impl TypedLayer {
         bad: &mut Vec<(u32, PayloadFault)>,
     ) -> Result<BinaryArray, String> {
         let fits = vec![false; columns.num_rows()];
-        self.form.write_rows(&cast_columns(columns, self.form.schema())?, &fits, bad)
+        self.form.write_rows(&stored_columns(columns, self.form.schema())?, &fits, bad)
     }
 
     /// The rows of messages: the events that could be decoded, and their columns.
@@ -100,6 +100,20 @@ impl TypedLayer {
         let columns = cast_columns(&stored, &self.restored).map_err(Error::internal)?;
         Ok((events, columns))
     }
+}
+
+/// Columns in the types that messages store. What is cast may be null everywhere: readers leave
+/// nulls in what a null struct holds, and rows with a null in the wrong place are found when they
+/// are written.
+fn stored_columns(columns: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, String> {
+    let fields = schema.fields().iter().zip(columns.columns()).map(|(field, column)| {
+        if field.data_type() == column.data_type() {
+            return Arc::clone(field);
+        }
+        Arc::new(field.as_ref().clone().with_data_type(nullable(field.data_type())))
+    });
+    let fields: Vec<_> = fields.collect();
+    cast_columns(columns, &Arc::new(Schema::new(fields)))
 }
 
 /// Columns that hold the same in other types.

@@ -3,7 +3,13 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, BinaryArray, Decimal128Array, NullArray, RecordBatch};
+use arrow_array::types::Time32MillisecondType;
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, Decimal128Array, ListArray, NullArray, RecordBatch, StructArray,
+    Time32MillisecondArray,
+};
+use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_schema::{DataType, Field};
 use proptest::prelude::*;
 use sluice_model::{
     Batch, BatchBuilder, Channel, ChannelId, Codec, Encoding, MessageType, Name, TypeKey,
@@ -122,6 +128,36 @@ fn the_same_type_has_the_same_descriptor() {
     assert_eq!(random_layer(3).0.wrap(&channel()).unwrap(), first);
     assert_eq!(first.type_name.as_deref(), Some("a.b.type"));
     assert_eq!(first.metadata["sluice.encoding"], "lcm");
+}
+
+#[test]
+#[expect(unsafe_code, reason = "only readers of other formats make such arrays")]
+fn a_null_in_a_list_of_structs_of_times_is_carried() {
+    let member = |name: &str, kind: &DataType| Arc::new(Field::new(name, kind.clone(), false));
+    let times: ArrayRef = Arc::new(Time32MillisecondArray::from(vec![Some(5), None, Some(7)]));
+    // As Parquet's reader makes them: the null of an element is in its deepest members as well, but
+    // not in those between.
+    let within = |name: &str, of: ArrayRef, nulls: Option<NullBuffer>| -> ArrayRef {
+        let fields = vec![member(name, of.data_type())].into();
+        // SAFETY: the lengths are the same, and the one null is that of the element.
+        Arc::new(unsafe { StructArray::new_unchecked(fields, vec![of], nulls) })
+    };
+    let nulls = NullBuffer::from(vec![true, false, true]);
+    let items = within("s", within("t", times, None), Some(nulls));
+    let item = Arc::new(Field::new_list_field(items.data_type().clone(), true));
+    let lists = ListArray::new(item, OffsetBuffer::from_lengths([2, 1]), items, None);
+    let columns = RecordBatch::try_from_iter([("c", Arc::new(lists) as ArrayRef)]).unwrap();
+    let message = Arc::new(MessageType::named("table", TypeKey(1)));
+    let layer = TypedLayer::new(&message, &columns.schema()).unwrap();
+    let mut bad = Vec::new();
+    let messages = batch(&layer.encode(&columns, &mut bad).unwrap());
+    assert_eq!((bad.as_slice(), messages.len()), (&[][..], 2));
+    let (_, back) = layer.decode(&messages, &events(&messages), &mut bad).unwrap();
+    let lists = back.column(0).as_list::<i32>();
+    let items = lists.values().as_struct();
+    assert_eq!((bad, items.null_count(), items.is_null(1)), (vec![], 1, true));
+    let times = items.column(0).as_struct().column(0).as_primitive::<Time32MillisecondType>();
+    assert_eq!((times.value(0), times.value(2)), (5, 7));
 }
 
 #[test]

@@ -25,8 +25,8 @@ const MANY_INTERVALS: u64 = 20;
 
 impl Collection {
     /// The figures of all events, without inputs and provenance. `plots` are the paths of the
-    /// fields that have a series; if there are none, they are chosen.
-    pub(crate) fn figures(mut self, channels: &Channels, plots: &[FieldPath]) -> Figures {
+    /// fields that have a series; they are chosen if it is `None`.
+    pub(crate) fn figures(mut self, channels: &Channels, plots: Option<&[FieldPath]>) -> Figures {
         let all = &self.part.census.all;
         let axis = (all.events > 0).then(|| self.part.times.axis(all.earliest, all.latest));
         let width = axis.map_or(self.part.times.width(), |axis| {
@@ -51,7 +51,7 @@ impl Collection {
     fn figures_by_channel(
         &self,
         channels: &Channels,
-        plots: &[FieldPath],
+        plots: Option<&[FieldPath]>,
         (grid, width): (TimeGrid, BucketWidth),
     ) -> Figures {
         let names = channels.since(0);

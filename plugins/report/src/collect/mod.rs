@@ -31,6 +31,7 @@ use sluice_model::{Batch, ChannelId, Channels, Error};
 
 use part::Limits;
 pub(crate) use part::Part;
+pub(crate) use plots::without_numbers;
 pub(crate) use views::ReportViews;
 
 use bins::BinCounter;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use sluice_model::FieldPath;
 
 use super::fields::Field;
+use crate::Figures;
 
 /// The most fields that are plotted.
 const MAX_PLOTS: usize = 60;
@@ -17,19 +18,16 @@ pub(super) struct PlotChoice {
 }
 
 impl PlotChoice {
-    /// Chooses among the fields of each channel whose values differ: those at or below one
-    /// of these paths, or without any all but times and counters. If there are too many, each
-    /// channel has its first, then each its second, and so on.
+    /// Chooses among the fields of each channel: those at or below one of these paths, or without
+    /// paths all whose values differ but times and counters. If there are too many, each channel
+    /// has its first, then each its second, and so on.
     pub(super) fn new<'f>(
         channels: impl Iterator<Item = &'f [Field]>,
-        paths: &[FieldPath],
+        paths: Option<&[FieldPath]>,
     ) -> Self {
-        let is_candidate = |field: &Field| {
-            let is_named = match paths.is_empty() {
-                true => !is_time(&field.path),
-                false => paths.iter().any(|path| is_or_contains(path, &field.path)),
-            };
-            is_named && field.varies()
+        let is_candidate = |field: &Field| match paths {
+            None => !is_time(&field.path) && field.varies(),
+            Some(paths) => paths.iter().any(|path| is_or_contains(path, &field.path)),
         };
         let mut candidates: Vec<(usize, usize, usize)> = Vec::new();
         for (channel, fields) in channels.enumerate() {
@@ -54,6 +52,15 @@ impl PlotChoice {
     pub(super) fn candidates(&self) -> usize {
         self.candidates
     }
+}
+
+/// Those of these paths at or below which no channel has numbers.
+pub(crate) fn without_numbers<'p>(
+    figures: &Figures,
+    paths: &'p [FieldPath],
+) -> impl Iterator<Item = &'p FieldPath> {
+    let fields = || figures.channels.iter().flat_map(|channel| &channel.fields);
+    paths.iter().filter(move |path| !fields().any(|field| is_or_contains(path, &field.path)))
 }
 
 /// Whether `field` is at this path or below it.

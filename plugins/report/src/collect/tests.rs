@@ -80,7 +80,7 @@ fn figures(parts: impl IntoIterator<Item = Part>, channels: &Channels) -> Figure
     let mut collection = Collection::default();
     let collector = Collector::default();
     parts.into_iter().for_each(|part| collection.append(part, &collector));
-    collection.figures(channels, &[])
+    collection.figures(channels, None)
 }
 
 /// Events with their own numbers, so that cuts do not change them.
@@ -256,7 +256,7 @@ fn fields_beyond_the_limit_are_left_out_unless_they_are_kept() {
     for time in 0..2 {
         collection.append(event(time, "a", &fields), &Collector::default());
     }
-    let figures = collection.figures(&channels(), &[]);
+    let figures = collection.figures(&channels(), None);
     let shown = &figures.channels[0].fields;
     assert_eq!((shown.len(), shown.last().unwrap().count), (MAX_FIELDS_OF_CHANNEL + 1, 2));
     assert_eq!(&*shown.last().unwrap().path, last);

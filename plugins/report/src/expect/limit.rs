@@ -7,29 +7,6 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 use sluice_model::options::ByteSize;
 use sluice_model::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use sluice_model::time::TimeLength;
-
-/// A duration of 0 or more, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Nanos(pub u64);
-
-impl<'de> Deserialize<'de> for Nanos {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let TimeLength(length) = TimeLength::deserialize(deserializer)?;
-        let length = u64::try_from(length);
-        length.map(Self).map_err(|_| D::Error::custom("expected a duration of 0 or more"))
-    }
-}
-
-impl JsonSchema for Nanos {
-    fn schema_name() -> Cow<'static, str> {
-        "Nanos".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        TimeLength::json_schema(generator)
-    }
-}
 
 /// A share from 0 to 1, written as a number or in percent.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -13,7 +13,7 @@ mod words;
 
 pub use compare::{Comparison, compare, unmet};
 pub use generate::from_figures;
-pub use limit::{Limit, Nanos};
+pub use limit::Limit;
 pub use rules::{ChannelExpectation, ChannelRules, Expectations, LogRules, Rule};
 pub use values::{
     CountRange, DroppedShare, DurationRange, FieldRange, LatencyRange, MustExist, RateRange,

@@ -10,11 +10,12 @@ use sluice_io::files;
 use sluice_kit::mistake::Mistake;
 use sluice_kit::suggestion;
 use sluice_model::schemars::{JsonSchema, Schema, SchemaGenerator};
+use sluice_model::time::TimeSpan;
 use sluice_model::{Error, FieldPath, Pattern, Patterns};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::limit::{Limit, Nanos};
+use super::limit::Limit;
 use super::values::{
     CountRange, DroppedShare, DurationRange, FieldRange, LatencyRange, MustExist, RateRange,
 };
@@ -128,13 +129,13 @@ pub struct ChannelRules {
     pub rate: Option<Rule<RateRange>>,
     /// The longest time without an event. Without `starts_within` and `ends_within`, also from the
     /// first event of the log and to the last one.
-    pub max_gap: Option<Rule<Nanos>>,
+    pub max_gap: Option<Rule<TimeSpan>>,
     /// The greatest share of intervals that are much longer than the median.
     pub dropped: Option<Rule<DroppedShare>>,
     /// How long after the first event of the log its first event may be.
-    pub starts_within: Option<Rule<Nanos>>,
+    pub starts_within: Option<Rule<TimeSpan>>,
     /// How long before the last event of the log its last event may be.
-    pub ends_within: Option<Rule<Nanos>>,
+    pub ends_within: Option<Rule<TimeSpan>>,
     /// How many events may have no decoded fields.
     pub undecoded: Option<Rule<Limit>>,
     /// How many events may be earlier than the one before them.
@@ -151,7 +152,7 @@ impl Expectations {
     pub fn parse(name: &str, text: &str) -> Result<Self, Vec<Mistake>> {
         let file = DeTable::parse(text).map_err(|error| vec![toml_mistake(&error, text)])?;
         let (log, channels) = read_rules(&file, text)?;
-        refuse_no_rule(file.get_ref())?;
+        refuse_no_rule(&log, &channels)?;
         let lines = text.match_indices('\n').map(|(at, _)| at + 1);
         let lines = std::iter::once(0).chain(lines).collect();
         let hash = blake3::hash(text.as_bytes());
@@ -202,12 +203,32 @@ impl Expectations {
     }
 }
 
+impl LogRules {
+    /// Whether there is a log that does not meet them.
+    fn is_any(&self) -> bool {
+        let Self { damage, duration, count, no_other_channels, missing_numbers, time_back } = self;
+        let has_limit = [damage, missing_numbers, time_back].into_iter().any(Option::is_some);
+        let is_closed = no_other_channels.is_some_and(|rule| rule.value);
+        has_limit || duration.is_some() || count.is_some() || is_closed
+    }
+}
+
+impl ChannelRules {
+    /// Whether there is a log that does not meet them, or that they note.
+    fn is_any(&self) -> bool {
+        let may_miss = self.must_exist.is_some_and(|rule| rule.value == MustExist::No);
+        let has_range = self.count.is_some() || self.rate.is_some() || self.latency.is_some();
+        let has_time = [self.max_gap, self.starts_within, self.ends_within];
+        let has_limit = [self.undecoded, self.time_back].iter().any(Option::is_some);
+        let has_time = has_time.iter().any(Option::is_some) || self.dropped.is_some();
+        let has_content = self.types.is_some() || !self.fields.is_empty();
+        !may_miss || has_range || has_time || has_limit || has_content
+    }
+}
+
 /// Refuses a file without a rule. An empty one is more likely lost than meant.
-fn refuse_no_rule(file: &DeTable<'_>) -> Result<(), Vec<Mistake>> {
-    let is_empty = |table: &Spanned<DeValue<'_>>| {
-        table.get_ref().as_table().is_none_or(|table| table.is_empty())
-    };
-    if !file.values().all(is_empty) {
+fn refuse_no_rule(log: &LogRules, channels: &[ChannelExpectation]) -> Result<(), Vec<Mistake>> {
+    if log.is_any() || channels.iter().any(|channel| channel.rules.is_any()) {
         return Ok(());
     }
     let message = "no rule, so any log would meet it".to_owned();
@@ -242,6 +263,7 @@ fn read_table(
     let channel = |(name, mut rules): (Spanned<String>, ChannelRules)| {
         let span = name.span();
         rules.fields = checked_fields(rules.fields)?;
+        check_types(rules.types.as_ref())?;
         let offset = span.start;
         let pattern = Pattern::parse(name.get_ref());
         let pattern =
@@ -280,6 +302,18 @@ fn single_rules<'t>(table: &DeTable<'t>, path: &mut Vec<String>) -> Vec<DeTable<
         single.extend(values.into_iter().map(|value| DeTable::from_iter([(key.clone(), value)])));
     }
     single
+}
+
+/// Refuses no name of a type, which no message has.
+fn check_types(types: Option<&Rule<Patterns>>) -> Result<(), Mistake> {
+    match types {
+        Some(rule) if rule.value.0.iter().all(|pattern| pattern.text().is_empty()) => {
+            let message = "expected the name of a type, found none".to_owned();
+            let span = rule.offset..rule.offset + 1;
+            Err(Mistake { span, message, help: None, detail: None })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The rules by the usual spelling of their paths.
@@ -334,9 +368,14 @@ fn unknown_key(message: &str) -> Option<(&str, Vec<&str>)> {
 
 /// serde's words in those of people.
 fn plainly(message: &str) -> String {
+    // Untagged enums report only their expectation.
+    let message = match message.starts_with("a duration such as ") {
+        true => format!("expected {message}"),
+        false => message.to_owned(),
+    };
     let words =
         [("expected f64", "expected a number"), ("expected u64", "expected a whole number")];
-    words.iter().fold(message.to_owned(), |text, (from, to)| text.replace(from, to))
+    words.iter().fold(message, |text, (from, to)| text.replace(from, to))
 }
 
 /// The part of a span on its first line.
@@ -401,6 +440,12 @@ mod tests {
         assert_eq!((line, help.as_deref()), (1, Some("did you mean `channels`?")));
         let (line, ..) = mistake("[channels.A]\nrate = { hz = 10, tolerance = 2 }\n");
         assert_eq!(line, 2);
+        for rule in ["rate = { min = 0 }", "count = { min = 0 }", "type = \"\"", "type = []"] {
+            let (line, ..) = mistake(&format!("[channels.A]\n{rule}\n"));
+            assert_eq!(line, 2, "{rule}");
+        }
+        let (_, _, message, _) = mistake("[channels.A]\nlatency = { median = {} }\n");
+        assert!(message.starts_with("expected a duration such as "), "{message}");
         let (line, _, message, _) = mistake("[channels.A]\nfields.\"a[\" = { min = 1 }\n");
         assert_eq!(line, 2, "{message}");
         assert_eq!(mistake("[channels.A\n").0, 1);
@@ -428,7 +473,16 @@ mod tests {
 
     #[test]
     fn expectations_without_a_rule_are_a_mistake() {
-        for text in ["", "# damage = 0\n", "[log]\n", "[log]\n[channels]\n"] {
+        let without = [
+            "",
+            "# damage = 0\n",
+            "[log]\n",
+            "[log]\n[channels]\n",
+            "[log]\nno_other_channels = false\n",
+            "[channels.A]\nmust_exist = false\n",
+            "[channels.A]\nmust_exist = false\nfields = {}\n",
+        ];
+        for text in without {
             let (line, column, message, help) = mistake(text);
             assert_eq!((line, column), (1, 1), "{text}");
             assert!(message.contains("no rule, so any log would meet it"), "{message}");

@@ -121,7 +121,7 @@ impl Fold for Expect {
 
     fn finish(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         let collection = std::mem::take(&mut self.collection);
-        let mut figures = collection.figures(context.channels, &[]);
+        let mut figures = collection.figures(context.channels, None);
         figures.inputs = context.run_origin.as_deref().map(origin::inputs).unwrap_or_default();
         let compared = compare(&self.expectations, &figures);
         context.report.unmet.extend(compared.unmet);

@@ -212,7 +212,7 @@ fn values_that_are_no_numbers_are_in_no_range() {
 #[test]
 fn a_missing_channel_fails_or_warns_as_the_rule_says() {
     let log = figures(&["POSE"]);
-    assert_eq!(failing("[channels.CAM]\nmust_exist = false", &log), []);
+    assert_eq!(failing("[channels.CAM]\nmust_exist = false\n[channels.POSE]", &log), []);
     let warned = compare(&parse("[channels.CAM]\nmust_exist = \"warn\""), &log);
     assert_eq!((warned.unmet.len(), warned.notes.len()), (0, 1));
     assert!(warned.notes[0].contains("no channel matches `CAM`"), "{:?}", warned.notes);

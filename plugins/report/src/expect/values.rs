@@ -8,9 +8,9 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use sluice_model::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use sluice_model::time::TimeLength;
+use sluice_model::time::{TimeLength, TimeSpan};
 
-use super::limit::{Limit, Nanos, Share};
+use super::limit::{Limit, Share};
 
 /// A value that can be written as a number, as text, or as a table.
 trait ShortForm: Sized {
@@ -122,7 +122,7 @@ impl ShortForm for CountRange {
     }
 
     fn from_table(CountTable { min, max }: CountTable) -> Result<Self, String> {
-        check_range(min, max)?;
+        check_from_zero(min, max)?;
         Ok(Self { min, max })
     }
 }
@@ -198,7 +198,7 @@ impl ShortForm for RateRange {
             }
             None if tolerance.is_some() => Err("`tolerance` needs `hz`".to_owned()),
             None => {
-                check_range(min, max)?;
+                check_from_zero(min, max)?;
                 Ok(Self { min, max, least_events })
             }
         }
@@ -210,9 +210,9 @@ short_form!(RateRange);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DurationRange {
     /// The shortest.
-    pub min: Option<Nanos>,
+    pub min: Option<TimeSpan>,
     /// The longest.
-    pub max: Option<Nanos>,
+    pub max: Option<TimeSpan>,
 }
 
 /// The table of a [`DurationRange`].
@@ -221,9 +221,9 @@ pub struct DurationRange {
 #[schemars(crate = "sluice_model::schemars")]
 struct DurationTable {
     /// The shortest duration.
-    min: Option<Nanos>,
+    min: Option<TimeSpan>,
     /// The longest duration.
-    max: Option<Nanos>,
+    max: Option<TimeSpan>,
 }
 
 impl ShortForm for DurationRange {
@@ -426,6 +426,16 @@ fn check_range<T: PartialOrd>(min: Option<T>, max: Option<T>) -> Result<(), Stri
     }
 }
 
+/// [`check_range`] for what is never negative.
+fn check_from_zero<T: PartialOrd + Default>(min: Option<T>, max: Option<T>) -> Result<(), String> {
+    match (&min, &max) {
+        (Some(least), None) if *least <= T::default() => {
+            Err("a `min` of 0 is always met: give another, or `max`".to_owned())
+        }
+        _ => check_range(min, max),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -479,7 +489,7 @@ mod tests {
         {
             assert!(read::<DroppedShare>(wrong).is_err(), "{wrong}");
         }
-        assert!(read::<Nanos>("\"-1s\"").is_err() && read::<DurationRange>("\"1s\"").is_err());
+        assert!(read::<TimeSpan>("\"-1s\"").is_err() && read::<DurationRange>("\"1s\"").is_err());
         assert!(read::<MustExist>("\"maybe\"").is_err());
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use sluice_kit::selection::separated_fields;
 use sluice_model::field::PathStep;
@@ -62,7 +62,7 @@ fn tenth_of_a_second() -> TimeLength {
 }
 
 /// How the value of a row is chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum Method {
@@ -87,7 +87,7 @@ impl Method {
 }
 
 /// What becomes of a row without a value for some field.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum MissingPolicy {
@@ -101,7 +101,7 @@ pub(crate) enum MissingPolicy {
 }
 
 /// The order of a quaternion's parts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_model::schemars")]
 pub(crate) enum QuaternionOrder {

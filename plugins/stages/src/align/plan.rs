@@ -93,6 +93,13 @@ impl AlignPlan {
         if fields.is_empty() {
             return Err(OptionsError::at("fields", "expected at least one field"));
         }
+        let takes_unit = |(_, field): &(String, FieldSettings)| {
+            field.time.is_some() && field.time_unit.is_none()
+        };
+        let has_time = options.time.is_some() || fields.iter().any(takes_unit);
+        if !has_time && options.time_unit != TimeUnit::default() {
+            return Err(OptionsError::needs("time_unit", "time"));
+        }
         let AlignOptions { rate, fps, clock, .. } = &options;
         let anchor = options.anchor.unwrap_or(TimePoint::At(0));
         let rows = match (rate, fps, clock) {
@@ -122,13 +129,18 @@ impl AlignPlan {
         Ok(Self { name, rows, missing, channels, inputs, tracks, columns, least_lag })
     }
 
-    /// The patterns of the channels that are read.
-    pub(crate) fn patterns(&self) -> Vec<Pattern> {
-        self.channels.iter().filter_map(|channel| exact_pattern(&channel.name)).collect()
+    /// The patterns of the channels that are read, each with its option.
+    pub(crate) fn named_patterns(&self) -> impl Iterator<Item = (&'static str, Pattern)> {
+        self.channels.iter().filter_map(|channel| {
+            let mut inputs = channel.inputs.iter().filter_map(|input| self.inputs.get(*input));
+            let has_fields = inputs.any(|input| !input.tracks.is_empty());
+            let option = if has_fields { "fields" } else { "clock" };
+            Some((option, exact_pattern(&channel.name)?))
+        })
     }
 
     pub(crate) fn channel_query(&self) -> ChannelQuery {
-        let patterns = self.patterns();
+        let patterns: Vec<Pattern> = self.named_patterns().map(|(_, pattern)| pattern).collect();
         if patterns.len() < self.channels.len() {
             return ChannelQuery::default();
         }
@@ -237,6 +249,9 @@ impl PlanBuilder {
         }
         if method == Method::Slerp && settings.length.is_some_and(|length| length != 4) {
             return Err(wrong(&["length"], "a quaternion has four numbers"));
+        }
+        if settings.time_unit.is_some() && settings.time.is_none() {
+            return Err(wrong(&["time_unit"], "`time_unit` needs `time`"));
         }
         if settings.length == Some(0) {
             return Err(wrong(&["length"], "expected 1 or more"));

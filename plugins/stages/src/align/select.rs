@@ -209,7 +209,7 @@ impl Map for SelectMap {
     }
 
     fn named_channels(&self) -> Vec<(&'static str, Pattern)> {
-        self.plan.patterns().into_iter().map(|pattern| ("fields", pattern)).collect()
+        self.plan.named_patterns().collect()
     }
 
     fn rows_after(&self) -> RowsEffect {

@@ -7,8 +7,9 @@ mod rates;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
+use sluice_model::options::CHANNELS_FORMAT;
 use sluice_model::schemars::JsonSchema;
-use sluice_model::time::{self, TimeLength};
+use sluice_model::time::{self, TimeSpan};
 use sluice_model::{
     Batch, Channel, Channels, Clock, Error, Fold, FoldQuery, OptionsError, Patterns, Stage,
     StageContext,
@@ -27,7 +28,7 @@ pub(crate) struct GapsOptions {
     pub(crate) channels: Patterns,
     /// Only longer silences count.
     #[serde(default = "longer_than")]
-    pub(crate) longer_than: TimeLength,
+    pub(crate) longer_than: TimeSpan,
     /// A silence must also be longer than this many times the median interval of the channel. 0
     /// turns this off. Default: by how regular the intervals are. Unless it is 0, channels with too
     /// few events to tell are not reported.
@@ -35,11 +36,12 @@ pub(crate) struct GapsOptions {
     /// The expected rate in events per second, by channel or pattern of channels. A silence of such
     /// a channel counts if it is longer than nearly two intervals and than `longer_than`.
     #[serde(default)]
+    #[schemars(extend("propertyNames" = { "type": "string", "format": CHANNELS_FORMAT }))]
     pub(crate) rates: BTreeMap<String, f64>,
 }
 
-fn longer_than() -> TimeLength {
-    TimeLength(1_000_000_000)
+fn longer_than() -> TimeSpan {
+    TimeSpan(1_000_000_000)
 }
 
 /// The maximum number of channels to name; further ones are counted.
@@ -88,9 +90,6 @@ impl TryFrom<GapsOptions> for Stage {
     type Error = OptionsError;
 
     fn try_from(options: GapsOptions) -> Result<Self, OptionsError> {
-        if options.longer_than.0 < 0 {
-            return Err(OptionsError::at("longer_than", "expected a duration of 0 or more"));
-        }
         if options.factor.is_some_and(|factor| !factor.is_finite() || factor < 0.0) {
             return Err(OptionsError::at("factor", "expected a number, 0 or more"));
         }
@@ -108,7 +107,7 @@ sluice_model::register! {
 impl Fold for Gaps {
     fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         self.add_channels(context.channels);
-        let longer_than = self.options.longer_than.0;
+        let longer_than = self.options.longer_than.nanos();
         for (channel, time) in batch.channels().iter().zip(batch.timestamps()) {
             if context.window.wants_time(*time) {
                 self.tracks[*channel as usize].push(*time, longer_than);
@@ -185,7 +184,7 @@ impl Gaps {
 
     /// How long the channel may be silent; `None` if too few events are known.
     fn allowed(&self, track: &ChannelTrack) -> Option<i64> {
-        let longer_than = self.options.longer_than.0;
+        let longer_than = self.options.longer_than.nanos();
         let typical = || rates::typical(&track.short, &track.long);
         let allowed = match (track.expected, self.options.factor) {
             (Some(interval), _) => rates::allowed_for(interval),
@@ -225,7 +224,7 @@ impl Gaps {
             if let Some(outlier) =
                 outlier.filter(|outlier| track.last.is_some_and(|last| *outlier > last))
             {
-                track.accept(outlier, self.options.longer_than.0);
+                track.accept(outlier, self.options.longer_than.nanos());
             }
         }
         ends

@@ -36,6 +36,10 @@ fn make(options: Value, _: &Registry) -> Result<Box<dyn Source>, OptionsError> {
         let what = format!("without a header, `columns` has to name all columns, as in {columns}");
         return Err(OptionsError::at("header", what));
     }
+    if source.channel.is_some() && source.channel_column.is_some() {
+        let what = "expected either `channel` or `channel_column`, found both";
+        return Err(OptionsError::at("channel_column", what));
+    }
     Ok(Box::new(source))
 }
 

@@ -125,8 +125,21 @@ fn times_are_numbers_of_a_unit_or_dates() {
         assert_eq!(of("time", number, json!({})), [parse_time], "{number}");
     }
     assert_eq!(of("time", "-25e-9", json!({})), [-25]);
-    for date in ["2007-11-03T14:00:00Z", "2007-11-03 14:00:00", "2007-11-03T15:00:00+01:00"] {
+    for date in [
+        "2007-11-03T14:00:00Z",
+        "2007-11-03 14:00:00",
+        "2007-11-03T15:00:00+01:00",
+        "2007-11-03T10:00:00-04:00",
+        "2007-11-03 10:00:00-0400",
+        "2007-11-03 10:00:00.0-04",
+        "2007-11-03T14:00:00-00:00",
+    ] {
         assert_eq!(of("timestamp", date, json!({})), [parse_time], "{date}");
+    }
+    for cut in ["-", "-0", "-04:", "-04:0", "-040", "+04:0"] {
+        let text = format!("time,v\n2007-11-03T10:00:00{cut},1\n");
+        let all = gathered(&text, json!({}));
+        assert_eq!((all.events.len(), all.damage.len()), (0, 1), "{cut}");
     }
 }
 
@@ -194,6 +207,14 @@ fn a_file_without_header_needs_columns() {
     let message = Registry::linked().source("csv", options).err().unwrap().to_string();
     assert!(message.contains("`columns` has to name all columns"), "{message}");
     assert!(message.contains("`--source-option columns=t,x,y`"), "{message}");
+}
+
+#[test]
+fn rows_have_one_channel_or_a_column_with_channels() {
+    let options = json!({ "path": "table.csv", "channel": "A", "channel_column": "c" });
+    let error = Registry::linked().source("csv", options).err().unwrap();
+    assert_eq!(error.path, ["channel_column"]);
+    assert!(error.message.contains("either `channel` or `channel_column`"), "{error}");
 }
 
 #[test]

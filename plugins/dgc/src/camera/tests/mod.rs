@@ -274,8 +274,8 @@ fn batch_boundaries_do_not_matter() {
 #[test]
 fn mistakes_in_options_name_their_keys() {
     let wrong = |options: Value| {
-        let options: CameraOptions = serde_json::from_value(options).unwrap();
-        stage(options, &Registry::linked()).unwrap_err()
+        let options = sluice_model::options::read::<CameraOptions>(options);
+        options.and_then(|options| stage(options, &Registry::linked())).err().unwrap()
     };
     let error = wrong(json!({ "cameras": ["cam_roof_fc", "nobody"] }));
     assert_eq!(error.path, ["cameras", "1"]);

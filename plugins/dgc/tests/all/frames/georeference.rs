@@ -99,6 +99,16 @@ fn events_without_a_reference_are_dropped_and_noted() {
 }
 
 #[test]
+fn only_a_later_reference_is_waited_for() {
+    let error = make("georeference", json!({ "wait": "2s" })).err().unwrap();
+    assert_eq!(
+        (error.path, &*error.message),
+        (vec!["wait".into()], "`wait` needs `choose = \"at\"`")
+    );
+    make("georeference", json!({ "wait": "2s", "choose": "at" })).unwrap();
+}
+
+#[test]
 fn events_without_anything_to_place_are_noted() {
     let mut run = FrameRun::new("georeference", json!({ "channels": ["POSE", "OTHER"] }));
     let batch = run.batch(&[reference(0), at(1, ScriptedContent::Other)], PayloadForm::Decoded);

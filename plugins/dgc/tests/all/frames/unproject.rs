@@ -143,8 +143,27 @@ fn options_that_make_no_sense_are_refused() {
         (json!({ "depth": -1.0 }), "depth"),
         (json!({ "max_range": 0.0 }), "max_range"),
         (json!({ "frame": "local" }), "frame"),
+        (json!({ "max_range": 0.5 }), "max_range"),
+        (json!({ "every": 8, "pixels": [[1.0, 1.0]] }), "every"),
+        (json!({ "pixels": [[1.0, 1.0], [-5.0, 2.0]] }), "pixels.1"),
     ] {
         let error = make("unproject", options).err().unwrap();
-        assert_eq!(error.path, [key]);
+        assert_eq!(error.path.join("."), key);
+    }
+}
+
+#[test]
+fn images_without_a_point_that_was_asked_for_are_noted() {
+    for (mut options, is_noted) in [
+        (json!({ "pixels": [[1e9, 2.0]] }), true),
+        (json!({ "pixels": [[188.0, 239.0], [188.0, 1.0]], "height": 0.0 }), true),
+        (json!({ "height": 0.0, "max_range": 0.001 }), true),
+        (json!({ "height": 0.0 }), false),
+        (json!({ "pixels": [[188.0, 239.0]] }), false),
+    ] {
+        options["colour"] = json!(false);
+        let (_, notes) = points(options, "CAM_THUMB_RFC", &jpeg(376, 240));
+        let found = notes.iter().any(|note| note.contains("images of which pixels have no point"));
+        assert_eq!(found, is_noted, "{notes:?}");
     }
 }

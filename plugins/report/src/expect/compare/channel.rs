@@ -1,9 +1,10 @@
 //! Compares the figures of one channel with the rules of a pattern.
 
 use sluice_kit::suggestion;
+use sluice_model::time::TimeSpan;
 use sluice_model::{UnmetExpectation, UnmetTime};
 
-use super::super::limit::{Limit, Nanos};
+use super::super::limit::Limit;
 use super::super::rules::{ChannelRules, Rule};
 use super::super::values::{CountRange, DroppedShare, FieldRange, LatencyRange, RateRange};
 use super::super::words::{count, length, number, percent, range, signed_length};
@@ -87,7 +88,7 @@ impl Comparing<'_> {
         &self,
         channel: &ChannelFigures,
         rules: &ChannelRules,
-        rule: Rule<Nanos>,
+        rule: Rule<TimeSpan>,
     ) -> Option<Failure<'static>> {
         let (start, end) = (self.figures.start?, self.figures.end?);
         let between = channel.longest_gap;
@@ -96,7 +97,7 @@ impl Comparing<'_> {
         // The first of equally long ones.
         let longest = [between, before.flatten(), after.flatten()].into_iter().flatten();
         let longest = longest.max_by_key(|gap| (gap.length, std::cmp::Reverse(gap.start)))?;
-        let Nanos(most) = rule.value;
+        let TimeSpan(most) = rule.value;
         if longest.length <= most {
             return None;
         }
@@ -136,7 +137,7 @@ impl Comparing<'_> {
     fn starts_within(
         &self,
         channel: &ChannelFigures,
-        rule: Rule<Nanos>,
+        rule: Rule<TimeSpan>,
     ) -> Option<Failure<'static>> {
         let silence = gap(self.figures.start?, channel.first)?;
         let within = format!("an event within {} of the start", length(rule.value.0));
@@ -144,7 +145,11 @@ impl Comparing<'_> {
         silent("starts_within", rule, silence, within, found)
     }
 
-    fn ends_within(&self, channel: &ChannelFigures, rule: Rule<Nanos>) -> Option<Failure<'static>> {
+    fn ends_within(
+        &self,
+        channel: &ChannelFigures,
+        rule: Rule<TimeSpan>,
+    ) -> Option<Failure<'static>> {
         let silence = gap(channel.last, self.figures.end?)?;
         let within = format!("an event within {} of the end", length(rule.value.0));
         let found = format!("the last {} before it", length(silence.length));
@@ -212,7 +217,7 @@ fn gap(start: i64, end: i64) -> Option<GapFigures> {
 /// A silence at an end of the log.
 fn silent(
     name: &'static str,
-    rule: Rule<Nanos>,
+    rule: Rule<TimeSpan>,
     silence: GapFigures,
     expected: String,
     found: String,

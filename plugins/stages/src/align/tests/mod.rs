@@ -422,6 +422,11 @@ fn mistakes_in_options_name_their_key() {
     assert_eq!(path(json!({ "field": "A.v", "angle": true })), "fields.a.angle");
     assert_eq!(path(json!({ "field": "A.v", "quaternion": "xyzw" })), "fields.a.quaternion");
     assert_eq!(path(json!({ "field": "A.v", "length": 0 })), "fields.a.length");
+    assert_eq!(path(json!({ "field": "A.v", "time_unit": "s" })), "fields.a.time_unit");
+    let unit = |field: Value| json!({ "rate": 1, "time_unit": "s", "fields": { "a": field } });
+    assert_eq!(wrong(unit(json!("A.v"))).message, "`time_unit` needs `time`");
+    let timed = json!({ "field": "A.v", "time": "own" });
+    assert!(Registry::linked().stage("align", unit(timed)).is_ok());
     assert_eq!(path(json!({ "field": "A.v", "tolerance": "2h" })), "fields.a.tolerance");
     assert_eq!(path(json!([])), "fields.a");
 }

@@ -286,5 +286,12 @@ fn mistakes_in_options_name_their_keys() {
     );
     assert_eq!(refusal(json!({ "sensor": "VELODYNE" })).path, ["sensor"]);
     assert_eq!(refusal(json!({ "max_gap": "-1s" })).path, ["max_gap"]);
+    for (options, message) in [
+        (json!({ "max_gap": "1s" }), "`max_gap` needs `choose = \"interpolate\"`"),
+        (json!({ "max_gap": "1s", "choose": "at" }), "`max_gap` needs `choose = \"interpolate\"`"),
+        (json!({ "wait": "2s" }), "`wait` needs `choose = \"at\"` or `choose = \"interpolate\"`"),
+    ] {
+        assert_eq!(refusal(options).message, message);
+    }
     assert_eq!(refusal(json!({ "calibration": "/nowhere.toml" })).path, ["calibration"]);
 }

@@ -63,7 +63,10 @@ fn options() -> impl Strategy<Value = Value> {
     let choose = prop_oneof![Just("last"), Just("at"), Just("interpolate")];
     let age = prop_oneof![Just("none"), Just("1s"), Just("15ms")];
     (choose, age, 0i64..900).prop_map(|(choose, age, wait)| {
-        json!({ "choose": choose, "max_age": age, "wait": format!("{wait}ms") })
+        match choose {
+            "last" => json!({ "choose": choose, "max_age": age }),
+            _ => json!({ "choose": choose, "max_age": age, "wait": format!("{wait}ms") }),
+        }
     })
 }
 
