@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use sluice_io::escape::path_text;
 use sluice_model::{Error, ErrorKind};
 use sluice_pipeline::Mistakes;
 use sluice_pipeline::run::Stop;
@@ -182,7 +183,9 @@ impl Failure {
 /// The file and the offset of an error, as fields of the log.
 fn error_location(error: &Error) -> Value {
     match error.kind() {
-        ErrorKind::Io { path, .. } => json!({ "file": path.to_string_lossy() }),
+        ErrorKind::Io { path, .. } | ErrorKind::Internal { input: Some(path), .. } => {
+            json!({ "file": path_text(path) })
+        }
         ErrorKind::Malformed { path, at, .. } => json!({ "file": path, "offset": at }),
         _ => json!({}),
     }
@@ -203,7 +206,8 @@ impl From<Error> for Failure {
             ErrorKind::Io { .. }
             | ErrorKind::Malformed { .. }
             | ErrorKind::Damaged(_)
-            | ErrorKind::Refused(_) => Self::Error(error),
+            | ErrorKind::Refused(_)
+            | ErrorKind::Internal { .. } => Self::Error(error),
             _ => Self::Failed(error.to_string()),
         }
     }
@@ -227,7 +231,29 @@ impl From<Mistakes> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::PathBuf;
+
     use super::*;
+
+    #[test]
+    fn failures_name_files_so_that_their_names_can_be_told_apart() {
+        let file = |name: &[u8]| {
+            let path = PathBuf::from(OsStr::from_bytes(name));
+            let io = Error::io("open", &path, io::ErrorKind::NotFound.into());
+            let bug = ErrorKind::Internal { what: "a task panicked".into(), input: Some(path) };
+            [io, bug.into()].map(|error| match Failure::from(error) {
+                Failure::Error(error) => error_location(&error),
+                other => panic!("{other:?}"),
+            })
+        };
+        for (name, text) in [(&b"a.lcm"[..], "a.lcm"), (b"\xff", "\\xff"), (b"\xfe", "\\xfe")] {
+            assert_eq!(file(name), [json!({ "file": text }), json!({ "file": text })]);
+        }
+        let no_input = error_location(&Error::internal("a promise was broken"));
+        assert_eq!(no_input, json!({}));
+    }
 
     #[test]
     fn an_aborted_recording_does_not_say_that_nothing_was_published() {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
-use sluice_io::escape::{printable, printable_sentence};
+use sluice_io::escape::{path_text, printable, printable_sentence};
 use sluice_model::units;
 use sluice_pipeline::Report;
 use sluice_pipeline::report::Note;
@@ -394,7 +394,7 @@ fn milestone_record(milestone: &Milestone<'_>) -> Option<(&'static str, String, 
         Milestone::InputBegun { node, input } => (
             "input-begun",
             format!("{node}: reading {}", shown(input)),
-            json!({ "node": node, "input": input.to_string_lossy() }),
+            json!({ "node": node, "input": path_text(input) }),
         ),
         Milestone::InputDone { node, input, events, seconds } => (
             "input-done",
@@ -405,7 +405,7 @@ fn milestone_record(milestone: &Milestone<'_>) -> Option<(&'static str, String, 
             ),
             json!({
                 "node": node,
-                "input": input.to_string_lossy(),
+                "input": path_text(input),
                 "events": events,
                 "seconds": seconds,
             }),
@@ -413,7 +413,7 @@ fn milestone_record(milestone: &Milestone<'_>) -> Option<(&'static str, String, 
         Milestone::InputSkipped { input } => (
             "input-skipped",
             format!("{}: already done", shown(input)),
-            json!({ "input": input.to_string_lossy() }),
+            json!({ "input": path_text(input) }),
         ),
         Milestone::Publishing { seconds } => (
             "publishing",
@@ -428,7 +428,7 @@ fn milestone_record(milestone: &Milestone<'_>) -> Option<(&'static str, String, 
                 units::pluralize(rows, "row"),
                 units::bytes(bytes)
             ),
-            json!({ "path": path.to_string_lossy(), "rows": rows, "bytes": bytes }),
+            json!({ "path": path_text(path), "rows": rows, "bytes": bytes }),
         ),
         // Only the bar shows the others.
         _ => return None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NoReturn, Unpack
 
 from . import _native, _verbs
@@ -99,7 +99,7 @@ class Log:
         self,
         channel: str | None = None,
         *,
-        columns: Iterable[str] | None = None,
+        columns: Strings | None = None,
         **given: Unpack[ReadOptions],
     ) -> Table:
         """The decoded messages of a channel, or all events with their payloads.
@@ -117,7 +117,7 @@ class Log:
             `2007-11-03T14:00:00Z`, seconds since 1970, or `+10` or a `timedelta` after the first
             event of the log.
         columns
-            Only these columns.
+            Only this column or these.
         where
             A condition on the fields of messages, such as `"vel[0] > 3 and quality != 0"`.
         exclude
@@ -139,7 +139,8 @@ class Log:
         100
         """
         selection = _selection((), given)
-        chosen = None if columns is None else list(columns)
+        chosen = [columns] if isinstance(columns, str) else columns
+        chosen = None if chosen is None else list(chosen)
         return Table(self, channel, selection, chosen, given.get("strict", False))
 
     @takes(ReadOptions)
@@ -284,7 +285,7 @@ class Table:
             _polars.source(self), schema=lambda: _polars.schema(self), explain_name=name
         )
 
-    def __iter__(self) -> Iterator[_native.Batch]:
+    def __iter__(self) -> _native.BatchIterator:
         return self._reader.batches()
 
     def __arrow_c_schema__(self) -> object:

@@ -14,6 +14,7 @@ use arrow_array::{
 };
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use arrow_select::take::take;
 use sluice_model::cast::cast_exact;
 
 /// The schema in the form of consumers.
@@ -26,6 +27,28 @@ pub(crate) fn rows(of: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, 
     let columns = arrays(of.columns(), schema.fields())?;
     let options = RecordBatchOptions::new().with_row_count(Some(of.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+}
+
+/// The rows with dictionaries that have each value once: joined ones have those of every part, and
+/// pandas takes no categories twice.
+pub(crate) fn with_unique_values(of: RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let is_dictionary = |field: &FieldRef| matches!(field.data_type(), DataType::Dictionary(..));
+    if !of.schema_ref().fields().iter().any(is_dictionary) {
+        return Ok(of);
+    }
+    let columns = of.columns().iter().map(|column| {
+        let Some(dictionary) = column.as_any_dictionary_opt() else {
+            return Ok(Arc::clone(column));
+        };
+        // A dictionary of the values: its keys say which of the unique ones each of them is.
+        let values = cast_exact(dictionary.values(), column.data_type())?;
+        match values.as_any_dictionary().values().len() == dictionary.values().len() {
+            true => Ok(Arc::clone(column)),
+            false => take(&values, dictionary.keys(), None),
+        }
+    });
+    let columns = columns.collect::<Result<Vec<_>, ArrowError>>()?;
+    RecordBatch::try_new(of.schema(), columns)
 }
 
 fn fields(of: &Fields) -> Fields {
@@ -101,9 +124,35 @@ fn as_consumed(of: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
 
 #[cfg(test)]
 mod tests {
+    use arrow_array::DictionaryArray;
     use arrow_array::builder::{FixedSizeBinaryBuilder, ListBuilder, StringViewBuilder};
+    use arrow_array::types::Int8Type;
+    use arrow_select::concat::concat_batches;
 
     use super::*;
+
+    #[test]
+    fn joined_dictionaries_have_each_value_once() {
+        let part = |words: [Option<&str>; 3]| {
+            let words: DictionaryArray<Int8Type> = words.into_iter().collect();
+            RecordBatch::try_from_iter([("gear", Arc::new(words) as ArrayRef)]).unwrap()
+        };
+        let parts = [
+            part([Some("park"), Some("drive"), None]),
+            part([Some("drive"), Some("drive"), Some("park")]),
+            part([None, Some("reverse"), Some("park")]),
+        ];
+        let joined = concat_batches(&parts[0].schema(), &parts).unwrap();
+        let made = with_unique_values(joined.clone()).unwrap();
+        let gears = made.column(0).as_dictionary::<Int8Type>();
+        assert_eq!(gears.values().len(), 3);
+        let words = |of: &RecordBatch| {
+            let gears = of.column(0).as_dictionary::<Int8Type>().clone();
+            let gears = gears.downcast_dict::<arrow_array::StringArray>().unwrap();
+            gears.into_iter().map(|word| word.map(str::to_owned)).collect::<Vec<_>>()
+        };
+        assert_eq!(words(&made), words(&joined));
+    }
 
     #[test]
     fn texts_and_bytes_in_lists_are_no_views_and_have_no_fixed_length() {

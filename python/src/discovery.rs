@@ -16,6 +16,8 @@ pub(crate) struct Discovered {
     pub(crate) schema: ChannelSchema,
     /// The channels of the events so far.
     pub(crate) channels: BTreeSet<String>,
+    /// What stages noted of events that they left out.
+    pub(crate) notes: Vec<String>,
 }
 
 /// A sink that stops the run once it knows the type of the events.

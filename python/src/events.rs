@@ -97,7 +97,8 @@ impl EventIterator {
         Ok(Self { delivery: SharedDelivery::new(delivery), strict, cursor: Mutex::default() })
     }
 
-    /// Reports the names of channels and fields that matched nothing.
+    /// Reports the names of channels and fields that matched nothing, and what stages note: events
+    /// that they leave out.
     fn report_unmatched(&self, py: Python<'_>, report: &Report) -> PyResult<()> {
         let mut sentences = report.unmatched().filter_map(NameReport::sentence);
         if self.strict {
@@ -105,7 +106,9 @@ impl EventIterator {
             return first.map_or(Ok(()), |text| Err(errors::config_error(py, &text, Vec::new())));
         }
         let warnings = py.import("warnings")?;
-        sentences.try_for_each(|text| warnings.call_method1("warn", (text,)).map(drop))
+        let warn = |text: String| warnings.call_method1("warn", (text,)).map(drop);
+        sentences.try_for_each(warn)?;
+        reader::stage_notes(report).try_for_each(warn)
     }
 }
 

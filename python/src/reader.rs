@@ -13,8 +13,9 @@ use sluice_kit::event_table::{ChannelSchema, LogColumn, TableKind};
 use sluice_kit::suggestion::nearest;
 use sluice_model::DynSink;
 use sluice_model::options::ByteSize;
+use sluice_pipeline::report::Note;
 use sluice_pipeline::run::{self, Options};
-use sluice_pipeline::{OnDamage, Pipeline};
+use sluice_pipeline::{OnDamage, Pipeline, Report};
 
 use crate::discovery::{Discovered, DiscoverySink};
 use crate::events::EventIterator;
@@ -134,15 +135,18 @@ impl LogReader {
     }
 
     fn channel_kind(&self, py: Python<'_>, channel: &str) -> PyResult<TableKind> {
-        let known = match self.known(channel) {
-            Some(known) => known,
-            None => self.discover(py, Some(channel))?.schema,
+        let (known, notes) = match self.known(channel) {
+            Some(known) => (known, Vec::new()),
+            None => {
+                let found = self.discover(py, Some(channel))?;
+                (found.schema, found.notes)
+            }
         };
         if let Some(kind) = known.kind(channel) {
             self.learn(channel, known);
             return Ok(kind);
         }
-        Err(self.missing_channel(py, channel)?)
+        Err(self.missing_channel(py, channel, &notes)?)
     }
 
     fn known(&self, channel: &str) -> Option<ChannelSchema> {
@@ -173,12 +177,18 @@ impl LogReader {
         let options = Options { stop: Arc::clone(&stop), jobs, memory, ..Options::default() };
         let failed = |error| errors::from_error(py, &error);
         let run = Background::start(move || run::run(pipeline, &options)).map_err(failed)?;
-        run.wait(py, &stop)?.map_err(failed)?;
+        let report = run.wait(py, &stop)?.map_err(failed)?;
         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.notes = stage_notes(&report).collect();
         Ok(std::mem::take(&mut found))
     }
 
-    fn missing_channel(&self, py: Python<'_>, channel: &str) -> PyResult<PyErr> {
+    /// The error for a channel without events. `notes` say what was left out of it.
+    fn missing_channel(&self, py: Python<'_>, channel: &str, notes: &[String]) -> PyResult<PyErr> {
+        if !notes.is_empty() {
+            let message = format!("channel `{channel}` is not read: {}", notes.join("; "));
+            return Ok(errors::config_error(py, &message, Vec::new()));
+        }
         let channels = self.discover(py, None)?.channels;
         let names: Vec<&str> = channels.iter().map(String::as_str).collect();
         let hint = match (nearest(channel, &names), names.as_slice()) {
@@ -189,6 +199,13 @@ impl LogReader {
         let message = format!("the log has no channel `{channel}`; {hint}");
         Ok(errors::config_error(py, &message, Vec::new()))
     }
+}
+
+/// What the stages of a run note of events that they leave out.
+pub(crate) fn stage_notes(report: &Report) -> impl Iterator<Item = String> {
+    let is_of_events = |note: &&Note| note.count > 0 && !report.sources.contains_key(&note.node);
+    let notes = report.notes.iter().filter(is_of_events);
+    notes.map(|Note { what, count, .. }| format!("{what} ({count} times)"))
 }
 
 /// The pipeline from a log into `sink`, made without the GIL, as it opens files.

@@ -278,27 +278,18 @@ impl<T> Drop for Delivery<T> {
 
 /// The delivery that an iterator takes from: in one thread at a time, and until any thread closes
 /// it.
+///
+/// Dropped, it waits until its run has ended: a program may fork behind a loop that it has left.
 #[derive(Debug)]
-pub(crate) struct SharedDelivery<T>(Mutex<Option<Arc<Delivery<T>>>>);
+pub(crate) struct SharedDelivery<T: Send>(Mutex<Option<Arc<Delivery<T>>>>);
 
-impl<T: Send + 'static> SharedDelivery<T> {
+impl<T: Send> SharedDelivery<T> {
     pub(crate) fn new(delivery: Delivery<T>) -> Self {
         Self(Mutex::new(Some(Arc::new(delivery))))
     }
 
-    /// Like [`Delivery::next_attached`]; `None` after an error, the end or [`close`](Self::close),
-    /// which also ends a wait.
-    pub(crate) fn next(&self, py: Python<'_>) -> PyResult<Option<Result<T, Report>>> {
-        let Some(delivery) = self.open().clone() else { return Ok(None) };
-        let next = delivery.next_unless_signalled(py, || false);
-        let next = next.inspect_err(|_| drop(self.abort()))?;
-        if self.open().is_none() {
-            return Ok(None);
-        }
-        if !matches!(next, Ok(Ok(_))) {
-            drop(self.abort());
-        }
-        next.map(Some).map_err(|error| errors::from_error(py, &error))
+    fn open(&self) -> MutexGuard<'_, Option<Arc<Delivery<T>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Aborts the run.
@@ -313,9 +304,29 @@ impl<T: Send + 'static> SharedDelivery<T> {
             py.detach(|| delivery.wait_for_end());
         }
     }
+}
 
-    fn open(&self) -> MutexGuard<'_, Option<Arc<Delivery<T>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl<T: Send + 'static> SharedDelivery<T> {
+    /// Like [`Delivery::next_attached`]; `None` after an error, the end or [`close`](Self::close),
+    /// which also ends a wait.
+    pub(crate) fn next(&self, py: Python<'_>) -> PyResult<Option<Result<T, Report>>> {
+        let Some(delivery) = self.open().clone() else { return Ok(None) };
+        let next = delivery.next_unless_signalled(py, || false);
+        let next = next.inspect_err(|_| drop(self.abort()))?;
+        if self.open().is_none() {
+            return Ok(None);
+        }
+        if !matches!(next, Ok(Ok(_))) {
+            drop(self.abort());
+        }
+        next.map(Some).map_err(|error| errors::from_error(py, &error))
+    }
+}
+
+impl<T: Send> Drop for SharedDelivery<T> {
+    fn drop(&mut self) {
+        // Not while the interpreter is ending.
+        Python::try_attach(|py| self.close(py));
     }
 }
 

@@ -276,6 +276,11 @@ impl BatchIterator {
             None => None,
         })
     }
+
+    /// Ends the run, and the wait of a thread for the next batch.
+    fn close(&self, py: Python<'_>) {
+        self.delivery.close(py);
+    }
 }
 
 /// Some rows of a table, as an Arrow record batch.

@@ -259,7 +259,10 @@ impl Sink for TableSink {
         let Gathered { batches, bytes, .. } = std::mem::take(gathered);
         let concat = move || match batches.as_slice() {
             [one] => Ok(one.clone()),
-            [first, ..] => concat_batches(first.schema_ref(), &batches).map_err(column_mismatch),
+            [first, ..] => {
+                let joined = concat_batches(first.schema_ref(), &batches);
+                joined.and_then(consumer_form::with_unique_values).map_err(column_mismatch)
+            }
             [] => Err(Error::internal("rows of no batch")),
         };
         Ok(vec![Job::new(bytes, concat)])

@@ -857,6 +857,53 @@ def test_nothing_is_read_after_an_iterator_is_closed(drive: Path) -> None:
     assert run_python(code, str(drive)).stdout == "{0}\n"
 
 
+def test_nothing_is_read_after_a_loop_over_a_table_is_left(drive: Path) -> None:
+    code = """
+        import os, sys
+        import sluice
+        codes = set()
+        for number in range(20):
+            log = sluice.open([sys.argv[1]] * 50)
+            if number % 2:
+                for batch in log.table():
+                    break
+            else:
+                batches = iter(log.table("POSE"))
+                next(batches)
+                batches.close()
+                assert list(batches) == []
+            child = os.fork()
+            if child == 0:
+                try:
+                    next(sluice.open(sys.argv[1]).events())
+                except sluice.SluiceError:
+                    os._exit(1)
+                os._exit(0)
+            codes.add(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        print(codes)
+    """
+    assert run_python(code, str(drive)).stdout == "{0}\n"
+
+
+def test_views_that_are_not_read_are_told(drive: Path, tmp_path: Path) -> None:
+    sluice.convert(drive, tmp_path / "all.mcap", types="mit-dgc")
+    log = sluice.open(tmp_path / "all.mcap")
+    assert "/gps" in [channel.name for channel in log.channels]
+    told = "events of views, which only show what other channels hold"
+    with pytest.raises(sluice.ConfigError, match=f"channel `/gps` is not read: {told}"):
+        log.table("/gps").columns
+    with pytest.warns(UserWarning, match=told):
+        assert list(log.events("/gps")) == []
+    sluice.convert(tmp_path / "all.mcap", tmp_path / "views.mcap", channels="/gps")
+    views = sluice.open(tmp_path / "views.mcap")
+    assert "latitude" in views.table("/gps").columns
+    assert len(list(views.events("/gps", strict=True))) > 0
+
+
+def test_one_column_may_be_a_text(drive: Path) -> None:
+    assert sluice.open(drive).table("POSE", columns="pos").columns == ["pos"]
+
+
 def test_a_process_that_was_forked_during_a_read_can_start_no_other(drive: Path) -> None:
     code = """
         import os, sys

@@ -1,4 +1,4 @@
-//! Logs that grow or shrink between planning and reading.
+//! Logs that grow, shrink or are overwritten between planning and reading.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -150,4 +150,33 @@ fn of_a_log_that_grows_during_the_run_what_was_there_before_is_read() {
     let (head, row) = (&b"timestamp_ns,channel,x\n"[..], b"1,POSE,1\n");
     let rows = |count: usize| row.repeat(count);
     read_growing("csv", "in.csv", &[head, &rows(10)].concat(), &rows(700_000));
+}
+
+#[test]
+fn a_log_that_is_overwritten_during_the_run_fails_it() {
+    let folder = folder_with_log();
+    let made = Command::new("mkfifo").arg(folder.at("pipe")).status();
+    if !made.is_ok_and(|made| made.success()) {
+        return report_skip("a named pipe: there is no mkfifo");
+    }
+    let other = log(&(0..2_000)
+        .map(|n| LcmEvent::new(n, BEGIN + 9 * n, "POSE", &[n as u8; 68]))
+        .collect::<Vec<_>>());
+    folder.write(
+        "p.toml",
+        "[sources.log]\nplugin = \"lcm-log\"\npath = [\"pipe\", \"in.lcm\"]\n\
+         [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"out.lcm\"\n",
+    );
+    let ran = std::thread::scope(|scope| {
+        let fill = || {
+            // Opening waits for the run, which has listed its inputs by then.
+            let mut pipe = OpenOptions::new().write(true).open(folder.at("pipe")).unwrap();
+            folder.write("in.lcm", &other);
+            pipe.write_all(&other).unwrap();
+        };
+        scope.spawn(fill);
+        run_sluice(&folder, &["run", "p.toml"])
+    });
+    ran.expect(1).expect_stderr("the input was overwritten while it was read");
+    assert!(!folder.at("out.lcm").exists());
 }

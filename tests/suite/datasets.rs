@@ -187,6 +187,17 @@ fn rows_that_no_sink_could_write_are_a_mistake_in_a_pipeline_file() {
             .expect_stderr("rows.toml:19:8")
             .expect_stderr("put the stage `to-protobuf` before the sink");
     }
+    // Stages that make no payloads change nothing.
+    for stage in [
+        "plugin = \"rename\"\nprefix = \"a/\"",
+        "plugin = \"filter\"\nwhere = \"v > 0\"",
+        "plugin = \"sample\"\nevery = 2",
+    ] {
+        out(&format!("\"others\"\n[stages.others]\n{stage}\nfrom = \"rows\""));
+        run_sluice(&folder, &["check", "rows.toml"])
+            .expect(2)
+            .expect_stderr("this sink writes payloads, which events of `others` do not have");
+    }
     // These write rows unless they are to write payloads.
     for sink in [
         "plugin = \"csv\"\npayload = \"hex\"\npath = \"o.csv\"",

@@ -90,9 +90,12 @@ fn two_logs() -> Folder {
 #[test]
 fn logs_become_tables() {
     let folder = two_logs();
-    let set = ["--set", "INPUT=*.lcm", "--set", "OUT=tables/"];
-    run_sluice(&folder, &[&["run", "log-to-tables"][..], &set].concat()).expect(0);
-    assert_eq!(events_in(&folder, "tables"), 1_000);
+    for (out, to) in [("OUT=tables/", "tables"), ("OUT=others", "others")] {
+        let set = ["--set", "INPUT=*.lcm", "--set", out];
+        run_sluice(&folder, &[&["run", "log-to-tables"][..], &set].concat()).expect(0);
+        assert_eq!(events_in(&folder, to), 1_000);
+        assert!(folder.at(to).is_dir());
+    }
 }
 
 #[test]

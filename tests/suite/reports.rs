@@ -180,6 +180,23 @@ fn the_page_of_one_log_is_in_the_record_of_its_folder() {
 }
 
 #[test]
+fn a_page_that_is_named_stays_in_the_record_of_its_folder() {
+    let folder = drive();
+    folder.write("other.lcm", folder.read("drive.lcm"));
+    run_sluice(&folder, &["report", "*.lcm", "--to", "pages/{stem}.html"]).expect(0);
+    let before = folder.read("pages/drive.html");
+    let named = ["report", "drive.lcm", "--to", "pages/drive.html", "--title", "Again"];
+    run_sluice(&folder, &named).expect(1).expect_stderr("the output exists");
+    run_sluice(&folder, &[&named[..], &["--overwrite"]].concat()).expect(0);
+    assert!(folder.read("pages/drive.html") != before);
+    run_sluice(&folder, &["verify", "pages"]).expect(0);
+    // What has the name of another log is a page of its own.
+    let elsewhere = ["report", "drive.lcm", "--to", "pages/x.html"];
+    run_sluice(&folder, &elsewhere).expect(0);
+    assert!(folder.at("pages/x.html").exists());
+}
+
+#[test]
 fn one_report_of_a_run_is_never_replaced_by_that_of_the_next_log() {
     let folder = drive();
     folder.write("other.lcm", folder.read("drive.lcm"));
@@ -214,6 +231,38 @@ fn one_field_is_plotted() {
     let print = ["report", "drive.lcm", "-f", "pos[0]", "--print-pipeline"];
     let pipeline = run_sluice(&folder, &print).expect(0).text();
     assert!(pipeline.contains("fields = [\n    \"pos[0]\",\n]"), "{pipeline}");
+}
+
+#[test]
+fn fields_that_are_named_are_plotted_or_the_report_says_why_not() {
+    let folder = drive();
+    let plotted = |fields: &[&str]| -> Vec<String> {
+        let fields: Vec<&str> = fields.iter().flat_map(|field| ["-f", *field]).collect();
+        let figures = figures(&folder, &[&["drive.lcm"], &fields[..]].concat(), 0);
+        let channels = figures["channels"].as_array().unwrap().iter();
+        let fields = channels.flat_map(|channel| channel["fields"].as_array().unwrap());
+        let plotted = fields.filter(|field| !field["series"].as_array().unwrap().is_empty());
+        plotted.map(|field| field["path"].as_str().unwrap().to_owned()).collect()
+    };
+    // It is the same in all scans.
+    assert!(plotted(&["nranges"]).iter().all(|path| path == "nranges"));
+    assert!(!plotted(&["nranges"]).is_empty());
+    let pipeline = "[sources.log]\nplugin = \"lcm-log\"\npath = \"drive.lcm\"\n\
+                    [stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"mit-dgc\"\n\
+                    [sinks.out]\nplugin = \"report\"\nfrom = \"typed\"\npath = \"none.json\"\n\
+                    fields = []\n";
+    folder.write("none.toml", pipeline);
+    run_sluice(&folder, &["run", "none.toml"]).expect(0);
+    let none: Value = serde_json::from_slice(&folder.read("none.json")).unwrap();
+    let pose = by_channel(&none, "channels", "name", "POSE");
+    assert!(pose["fields"].as_array().unwrap().iter().all(|f| f["series"] == Value::from([0; 0])));
+    for field in ["ranges", "image", "ranges[0]", "pos[-1]"] {
+        let report = ["report", "drive.lcm", "--to", "o.html", "-f", field];
+        run_sluice(&folder, &[&report[..], &["--strict"]].concat())
+            .expect(2)
+            .expect_stderr(&format!("--field: `{field}` is not plotted: expected a number"));
+        assert!(!folder.names().contains(&"o.html".to_owned()));
+    }
 }
 
 #[test]

@@ -141,3 +141,22 @@ fn the_help_of_a_plugin_lists_the_keys_of_every_node() {
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json[0]["keys"], schema::node_keys_json(PluginKind::Source));
 }
+
+#[test]
+fn a_choice_of_names_has_its_default_in_the_schema() {
+    let mut without = Vec::new();
+    for plugin in Registry::linked().iter() {
+        let schema = Value::from((plugin.schema)());
+        let required = schema["required"].as_array().cloned().unwrap_or_default();
+        for (name, option) in schema["properties"].as_object().into_iter().flatten() {
+            let definition = option["$ref"].as_str().and_then(|path| schema.pointer(&path[1..]));
+            let form = definition.unwrap_or(option);
+            let is_choice = ["enum", "oneOf"].iter().any(|key| form.get(key).is_some());
+            let is_optional = !required.contains(&Value::from(name.as_str()));
+            if is_choice && is_optional && option.get("default").is_none() {
+                without.push(format!("{plugin:?}: {name}"));
+            }
+        }
+    }
+    assert!(without.is_empty(), "{without:#?}");
+}

@@ -343,6 +343,25 @@ fn what_is_left_of_parts_is_known_after_another_batch() {
 }
 
 #[test]
+fn a_batch_that_takes_over_the_record_of_another_one_says_which_of_its_parts_never_ran() {
+    let folder = folder();
+    let never = "note: shards: another batch ran here, of which these shards did not: 2/3; \
+                 its record is now part of this one: to complete it, run it without --shard";
+    shard(&folder, "1/3", &[]).expect(0);
+    shard(&folder, "3/3", &[]).expect(0);
+    let whole = run_sluice(&folder, &["run", "batch.toml", "--resume"]).expect(0);
+    assert!(!whole.stderr.contains("note: shards"), "{}", whole.stderr);
+    fs::remove_dir_all(folder.at("out")).unwrap();
+    shard(&folder, "1/3", &[]).expect(0);
+    shard(&folder, "3/3", &[]).expect(0);
+    folder.write("other.lcm", folder.read("in/3.lcm"));
+    let other = ["convert", "other.lcm", "--to", "out/{stem}.lcm.zst"];
+    run_sluice(&folder, &other).expect(0).expect_stderr(never);
+    let again = run_sluice(&folder, &[&other[..], &["--resume"]].concat()).expect(0);
+    assert!(!again.stderr.contains("note: shards"), "{}", again.stderr);
+}
+
+#[test]
 fn records_of_several_folders_are_merged_at_once() {
     let folder = folder();
     folder.write("other.toml", BATCH.replace("out/", "other/"));

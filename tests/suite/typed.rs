@@ -133,6 +133,12 @@ fn of_two_names_with_one_fingerprint_the_user_may_choose() {
     run_sluice(&folder, &[&convert[..4], &other].concat())
         .expect(0)
         .expect_stderr("SPEED: --type says `count_t`, but messages are `angle_t` (fingerprint ");
+    // Nor is one that no payload of the channel has.
+    logged(&folder, "raw.lcm", &[("RAW", b"payload of none".to_vec())]);
+    let raw = ["convert", "raw.lcm", "--types", "other.lcm", "--type", "RAW=count_t"];
+    run_sluice(&folder, &[&raw[..], &["--to", "raw/"]].concat()).expect(0).expect_stderr(
+        "RAW: payload of no declared type; --type selects among types that match, not `count_t`",
+    );
     let wrong = fs::read_to_string(folder.at("told.toml")).unwrap().replace("speed_t", "sped_t");
     folder.write("wrong.toml", wrong);
     run_sluice(&folder, &["check", "wrong.toml"])

@@ -100,6 +100,40 @@ fn views_that_are_named_are_noted_where_they_are_not_read() {
 }
 
 #[test]
+fn views_without_what_they_show_are_read_as_any_other_events() {
+    let folder = demo_drive();
+    let run = |arguments: &[&str]| run_sluice(&folder, arguments).expect(0);
+    run(&["run", "dgc-view", "--set", "INPUT=quick/drive.lcm", "--set", "OUT=views"]);
+    let count = |log: &str| {
+        let info: Value = serde_json::from_str(&run(&["info", log, "--json"]).text()).unwrap();
+        info["events"].as_u64().unwrap()
+    };
+    let views = count("views.mcap");
+    assert!(views > 0);
+    run(&["convert", "views.mcap", "--to", "views.lcm"]);
+    assert_eq!(count("views.lcm"), views);
+    run(&["convert", "views.mcap", "--channel", "/gps", "--to", "gps.jsonl"]);
+    let gps = String::from_utf8(folder.read("gps.jsonl")).unwrap();
+    assert!(gps.contains("latitude"), "{gps}");
+    // A copy lacks nothing of it, and is the same again once it has what the views show.
+    run(&["convert", "views.mcap", "--to", "copy.mcap"]);
+    assert_eq!(count("copy.mcap"), views);
+    run(&["convert", "quick/drive.lcm", "--to", "all.mcap"]);
+    run(&["convert", "all.mcap", "--channel", "/gps", "--channel", "GPS*", "--to", "part.mcap"]);
+    run(&["convert", "part.mcap", "--to", "part.lcm"]);
+    assert_eq!(count("part.lcm"), count("part.mcap"));
+    run(&["convert", "all.mcap", "--channel", "/gps", "--channel", "POSE", "--to", "poses.mcap"]);
+    run(&["convert", "poses.mcap", "--to", "poses.lcm"]);
+    assert!(count("poses.lcm") < count("poses.mcap"));
+    // Without an index, nobody knows what follows.
+    let whole = folder.read("views.mcap");
+    folder.write("cut.mcap", &whole[..whole.len() - 100]);
+    let cut = run_sluice(&folder, &["convert", "cut.mcap", "--to", "cut.lcm"]);
+    cut.expect(3).expect_stderr("/tf: it shows other channels");
+    assert!(count("cut.lcm") > views / 2);
+}
+
+#[test]
 fn a_recording_of_payloads_gets_its_views_by_naming_types() {
     let folder = demo_drive();
     let convert = |from: &str, to: &str, more: &[&str]| {

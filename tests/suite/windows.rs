@@ -269,8 +269,15 @@ fn every_verb_with_a_window_says_that_no_event_is_in_it() {
     // The last event of what has to be decompressed whole is not looked for.
     for from in ["plain.lcm.zst", "in.vel"] {
         let line = ["cat", from, "--strict", "--start", "+60"];
-        run_sluice(&folder, &line).expect(2).expect_stderr("no event is in the time window");
+        let done = run_sluice(&folder, &line).expect(2);
+        let done = done.expect_stderr("no event is in the time window; the first is at");
+        assert_eq!(done.stderr.contains("the last"), from == "in.vel", "{}", done.stderr);
     }
+    let line =
+        ["convert", "plain.lcm.zst", "in.lcm", "--to", "{stem}.jsonl", "--start", "2020-01-01"];
+    let done =
+        run_sluice(&folder, &line).expect_stderr("no event is in the time window; the first");
+    assert!(!done.stderr.contains("the last"), "{}", done.stderr);
     let input = std::fs::File::open(folder.at("in.lcm")).unwrap();
     let piped = crate::kit::sluice(&folder)
         .args(["cat", "-", "--start", "2020-01-01"])

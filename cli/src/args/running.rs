@@ -1,6 +1,6 @@
 //! Options of the verbs that run pipelines: resources, progress, and receiving.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use sluice_model::options::ByteSize;
@@ -21,9 +21,9 @@ pub(crate) struct EngineArgs {
     #[arg(long, alias = "force", conflicts_with = "resume")]
     pub(crate) overwrite: bool,
 
-    /// Continue an interrupted run: outputs it completed for the same inputs and pipeline are
-    /// checked and kept, anything else is replaced, except outputs of inputs that cannot be read
-    /// again.
+    /// Continue an interrupted run: outputs it completed for the same inputs, pipeline and
+    /// `--memory` are checked and kept, anything else is replaced, except outputs of inputs that
+    /// cannot be read again.
     #[arg(long)]
     pub(crate) resume: bool,
 
@@ -57,6 +57,11 @@ pub(crate) struct EngineArgs {
 }
 
 impl EngineArgs {
+    /// The file of the report, if a run is to write one.
+    pub(crate) fn report(&self) -> Option<&Path> {
+        self.running.report.as_deref().filter(|_| !self.dry_run)
+    }
+
     /// What happens to the other inputs of a batch when one fails. A cluster reads files only, and
     /// what is only printed has to be the same as what runs.
     pub(crate) fn failing(&self, only_prints: bool) -> FailurePolicy {

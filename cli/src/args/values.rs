@@ -1,7 +1,7 @@
 //! Parses and validates the values of options.
 
 use sluice_model::Pattern;
-use sluice_model::time::{TimeLength, TimePoint};
+use sluice_model::time::{TimePoint, TimeSpan};
 
 /// A name with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,10 +44,7 @@ pub(crate) fn regex_pattern(text: &str) -> Result<String, String> {
 
 /// Validates a duration above 0. Returns the text, which plugins parse again.
 pub fn duration(text: &str) -> Result<String, String> {
-    match TimeLength::parse(text)? {
-        TimeLength(1..) => Ok(text.trim().to_owned()),
-        TimeLength(_) => Err("expected a duration above 0".to_owned()),
-    }
+    TimeSpan::parse_positive(text).map(|_| text.trim().to_owned())
 }
 
 pub(crate) fn finite_number(text: &str) -> Result<f64, String> {

@@ -13,7 +13,7 @@ use sluice_pipeline::run::Options;
 
 use crate::args::EngineArgs;
 use crate::commands::execute::{self, report_losses, report_unmatched, run_watched, summary_text};
-use crate::commands::report_file::ReportFile;
+use crate::commands::report_file::{self, ReportFile};
 use crate::commands::run;
 use crate::exit::{CommandResult, EXIT_LOSSES, EXIT_UNMET, ExitStatus, Failure};
 use crate::flags::{self, PipelineOrigin};
@@ -55,17 +55,20 @@ pub(crate) fn execute(
     origin: PipelineOrigin,
     shell: &Shell,
 ) -> CommandResult {
-    let batch = open(pipeline, args, shell)?;
+    let batch = report_file::prepare(args.report(), || {
+        let batch = open(pipeline, args, shell)?;
+        if args.resume {
+            for unit in batch.units.iter().filter(|unit| files::is_stream(&unit.input.path)) {
+                run::refuse_to_redo(&unit.input.path, &unit.outputs)?;
+            }
+            if batch.is_of_other_pipeline(&shell.registry, &execute::engine_options(args))? {
+                shell.note(&notes::other_pipeline());
+            }
+        }
+        Ok(batch)
+    })?;
     let outputs: Vec<PathBuf> =
         batch.units.iter().flat_map(|unit| unit.outputs.iter().cloned()).collect();
-    if args.resume {
-        for unit in batch.units.iter().filter(|unit| files::is_stream(&unit.input.path)) {
-            run::refuse_to_redo(&unit.input.path, &unit.outputs)?;
-        }
-        if batch.is_of_other_pipeline(&shell.registry, &execute::engine_options(args))? {
-            shell.note(&notes::other_pipeline());
-        }
-    }
     let report_file = ReportFile::open_if_requested(&args.running, pipeline, &outputs)?;
     let carrier = execute::connect_carrier(args, shell);
     let run = |options: &Options| match carrier? {

@@ -9,7 +9,7 @@ use sluice_pipeline::PluginInstance;
 
 use crate::args::{Assignment, ConvertArgs, EngineArgs, FormatArgs};
 use crate::commands::generated::{parse_generated, parse_usable, print_pipeline};
-use crate::commands::{execute, run, shared_names};
+use crate::commands::{execute, report_file, run, shared_names};
 use crate::conversion::{self, Conversion};
 use crate::exit::{CommandResult, Failure};
 use crate::flags::PipelineOrigin;
@@ -19,14 +19,18 @@ use crate::recipe::{Recipe, rate};
 use crate::shell::Shell;
 
 pub(crate) fn run(args: &ConvertArgs, shell: &Shell) -> CommandResult {
-    execute::check_engine(&args.engine)?;
-    let (text, failed) = pipeline_text(args, shell)?;
-    let describe = args.format.describe.as_deref();
-    let pipeline = parse_usable("sluice convert", (&text, failed), describe, shell)?;
+    let report = args.engine.report().filter(|_| !args.print_pipeline);
+    let (text, pipeline, mode_replaces) = report_file::prepare(report, || {
+        execute::check_engine(&args.engine)?;
+        let (text, failed) = pipeline_text(args, shell)?;
+        let describe = args.format.describe.as_deref();
+        let pipeline = parse_usable("sluice convert", (&text, failed), describe, shell)?;
+        Ok((text, pipeline, mode_replaces(&args.to)?))
+    })?;
     if args.print_pipeline {
         return print_pipeline("sluice convert", text, shell);
     }
-    let overwrite = args.engine.overwrite || mode_replaces(&args.to)?;
+    let overwrite = args.engine.overwrite || mode_replaces;
     let engine = EngineArgs { overwrite, ..args.engine.clone() };
     run::execute(pipeline, &engine, PipelineOrigin::Flags, shell)
 }

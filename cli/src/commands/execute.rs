@@ -91,7 +91,24 @@ pub(crate) fn with_exit(mut fields: Value, status: ExitStatus) -> Value {
 
 /// The report of a run as JSON.
 pub(crate) fn report_json(report: &Report, strict: bool) -> Value {
-    with_exit(report.to_json(), exit_status(report, strict))
+    let mut fields = with_exit(report.to_json(), exit_status(report, strict));
+    if report.refused {
+        fields["error"] = refusal(report).into();
+    }
+    fields
+}
+
+/// Why a strict run published nothing.
+fn refusal(report: &Report) -> String {
+    format!("nothing was published: {}, and --strict was given", unmatched_what(report))
+}
+
+/// What matched nothing.
+fn unmatched_what(report: &Report) -> &'static str {
+    match report.unmatched().any(|name| name.kind != NameKind::Window) {
+        true => "a name matched nothing",
+        false => "the time window has no event",
+    }
 }
 
 /// Prints what was lost, noted and not met in a completed run, and the names in its options that
@@ -135,14 +152,10 @@ pub(crate) fn report_unmatched(
     if more > 0 {
         shell.warn(&format!("and {} more", units::pluralize(more, "name")));
     }
-    let what = match report.unmatched().any(|name| name.kind != NameKind::Window) {
-        true => "a name matched nothing",
-        false => "the time window has no event",
-    };
     if report.refused {
-        shell.error(&format!("nothing was published: {what}, and --strict was given"));
+        shell.error(&refusal(report));
     } else if fails {
-        shell.error(&format!("{what}, and --strict was given"));
+        shell.error(&format!("{}, and --strict was given", unmatched_what(report)));
     }
 }
 
@@ -291,7 +304,7 @@ const KNOWN_OF_FAILURE: [&str; 7] =
     ["sources", "damage", "damaged_ranges", "notes", "files", "bytes_read", "seconds"];
 
 /// A failure, with what is known of the run: nothing was read if it has not begun.
-fn failure_json(failure: &Failure, known: Option<Value>) -> Value {
+pub(super) fn failure_json(failure: &Failure, known: Option<Value>) -> Value {
     let mut report = known.unwrap_or_else(|| Report::default().to_json());
     if let Some(fields) = report.as_object_mut() {
         fields.retain(|key, _| KNOWN_OF_FAILURE.contains(&&**key));

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use sluice_io::escape::{json_escaped, printable, printable_sentence};
+use sluice_io::escape::{json_escaped, path_text, printable, printable_sentence};
 use sluice_io::files::{self, FileIdentity, is_special};
 use sluice_model::{Input, PluginKind, time, units};
 use sluice_pipeline::batch::{self, Unit};
@@ -113,7 +113,7 @@ fn unit_json(unit: &Unit) -> Value {
     let outputs = unit
         .outputs
         .iter()
-        .map(|path| (path.to_string_lossy(), batch::output_exists(path)))
+        .map(|path| (path_text(path), batch::output_exists(path)))
         .map(|(path, exists)| json!({ "path": path, "exists": exists }));
     json!({ "input": unit.input, "outputs": outputs.collect::<Vec<_>>() })
 }
@@ -238,7 +238,7 @@ fn sink_json(pipeline: &Pipeline, node: &PipelineNode) -> Value {
 }
 
 fn target_json(target: &Path) -> Value {
-    json!({ "path": target.to_string_lossy(), "exists": would_be_replaced(target) })
+    json!({ "path": path_text(target), "exists": would_be_replaced(target) })
 }
 
 fn node_json(pipeline: &Pipeline, node: &PipelineNode) -> Value {

@@ -8,7 +8,7 @@ use sluice_pipeline::batch::{Batch, BatchRecord, FailurePolicy};
 
 use crate::args::{Assignment, EngineArgs, ReportArgs};
 use crate::commands::generated::{parse_generated, parse_usable, print_pipeline};
-use crate::commands::{execute, run};
+use crate::commands::{execute, report_file, run};
 use crate::conversion;
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::flags::PipelineOrigin;
@@ -74,9 +74,7 @@ fn only_page(text: &str, inputs: &[String], engine: &EngineArgs, shell: &Shell) 
     if engine.resume || engine.shard.is_some() {
         return None;
     }
-    let pipeline = parse_generated("sluice report", text, None, shell).ok()?;
-    // What is wrong is reported when the pipeline runs.
-    let batch = Batch::new(&pipeline, &shell.registry, engine.failing(false)).ok()?;
+    let batch = batch(text, engine, shell)?;
     let ([input], [unit]) = (inputs, &*batch.units) else { return None };
     // A glob stays a batch, however many logs match it.
     let is_named = canonical_path(Path::new(input)) == canonical_path(&unit.input.path);
@@ -84,6 +82,33 @@ fn only_page(text: &str, inputs: &[String], engine: &EngineArgs, shell: &Shell) 
         return None;
     }
     Some(unit.outputs.first()?.to_str()?.replace('{', "{{").replace('}', "}}"))
+}
+
+/// The batch of this pipeline. What is wrong is reported when the pipeline runs.
+fn batch(text: &str, engine: &EngineArgs, shell: &Shell) -> Option<Batch> {
+    let pipeline = parse_generated("sluice report", text, None, shell).ok()?;
+    Batch::new(&pipeline, &shell.registry, engine.failing(false)).ok()
+}
+
+/// [`PAGES`] in the folder of the page `to`, if that has the record of a batch, which then has to
+/// have the page, and the page is named after its log. `text` is the pipeline that writes pages to
+/// a path.
+fn page_of_batch(
+    to: &str,
+    text: impl Fn(&str) -> String,
+    engine: &EngineArgs,
+    shell: &Shell,
+) -> Option<String> {
+    let page = Path::new(to);
+    let folder = page.parent()?;
+    if to.contains(['{', '}']) || !matches!(BatchRecord::read(folder), Ok(Some(_))) {
+        return None;
+    }
+    let pages = folder.join(PAGES).to_str()?.to_owned();
+    let batch = batch(&text(&pages), engine, shell)?;
+    let [unit] = &*batch.units else { return None };
+    let is_page = canonical_path(unit.outputs.first()?) == canonical_path(page);
+    is_page.then_some(pages)
 }
 
 /// Refuses what has no name, as standard input, for a page that is named after its log.
@@ -99,9 +124,13 @@ fn refuse_unnamed_page(args: &ReportArgs) -> Result<(), Failure> {
 
 /// Writes one report of these logs, or one of each if `to` has placeholders.
 fn report(args: &ReportArgs, logs: &[String], to: &str, shell: &Shell) -> CommandResult {
-    let (text, failed) = pipeline_text(args, logs, to, shell)?;
-    let describe = args.format.describe.as_deref();
-    let pipeline = parse_usable("sluice report", (&text, failed), describe, shell)?;
+    let report = args.engine.report().filter(|_| !args.print_pipeline);
+    let (text, pipeline) = report_file::prepare(report, || {
+        let (text, failed) = pipeline_text(args, logs, to, shell)?;
+        let describe = args.format.describe.as_deref();
+        let pipeline = parse_usable("sluice report", (&text, failed), describe, shell)?;
+        Ok((text, pipeline))
+    })?;
     if args.print_pipeline {
         return print_pipeline("sluice report", text, shell);
     }
@@ -142,9 +171,13 @@ fn pipeline_text(
         ..Recipe::default()
     };
     let text = recipe.text();
-    let page =
-        (to == PAGES && failed.is_empty()).then(|| only_page(&text, &inputs, &args.engine, shell));
-    match page.flatten() {
+    let text_of = |output: &str| Recipe { output, ..recipe }.text();
+    let page = match to {
+        _ if !failed.is_empty() => None,
+        PAGES => only_page(&text, &inputs, &args.engine, shell),
+        to => page_of_batch(to, text_of, &args.engine, shell),
+    };
+    match page {
         Some(page) => Ok((Recipe { output: &page, ..recipe }.text(), failed)),
         None => Ok((text, failed)),
     }

@@ -1,10 +1,12 @@
 //! The file of `--report`, which replaces nothing that a run reads or writes.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use sluice_io::escape::json_escaped;
 use sluice_io::files::{self, FileIdentity, is_stream};
@@ -15,6 +17,7 @@ use sluice_pipeline::batch::is_batch_record;
 use sluice_pipeline::{OnDamage, Pipeline, PipelineNode};
 
 use crate::args::RunningArgs;
+use crate::commands::execute::failure_json;
 use crate::exit::Failure;
 
 /// The report file. Opened before the run, so that a bad path fails early; an earlier report stays
@@ -54,6 +57,10 @@ impl ReportFile {
         if !is_stdout {
             refuse_overwriting(path, pipeline, outputs)?;
         }
+        Self::create(path)
+    }
+
+    fn create(path: &Path) -> Result<Self, Failure> {
         let to = if is_open_file(path) && !is_stream(path) {
             let file = OpenOptions::new().append(true).open(path);
             ReportTarget::OpenFile(file.map_err(|e| Error::io("open", path, e))?)
@@ -88,6 +95,39 @@ impl ReportFile {
             failure => failure,
         })
     }
+}
+
+/// Prepares a run that has no report file yet. If that fails, the failure replaces an earlier
+/// report in the file `report`, which could be considered that of this run. Nothing else is
+/// replaced, as inputs and outputs may be unknown.
+pub(crate) fn prepare<T>(
+    report: Option<&Path>,
+    step: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    step().inspect_err(|failure| {
+        if let Some(path) = report.filter(|path| is_report(path)) {
+            let file = ReportFile::create(path);
+            // The failure itself matters more than that of its report.
+            drop(file.and_then(|file| file.write(Err(failure_json(failure, None)))));
+        }
+    })
+}
+
+/// Whether a file is a report.
+fn is_report(path: &Path) -> bool {
+    #[derive(Deserialize)]
+    struct WrittenReport {
+        #[serde(rename = "exit")]
+        _exit: u8,
+        #[serde(rename = "sources")]
+        _sources: IgnoredAny,
+        #[serde(rename = "seconds")]
+        _seconds: f64,
+    }
+    let file = path.is_file().then(|| File::open(path).ok()).flatten();
+    file.is_some_and(|file| {
+        serde_json::from_reader::<_, WrittenReport>(BufReader::new(file)).is_ok()
+    })
 }
 
 impl ReportTarget {

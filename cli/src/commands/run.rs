@@ -13,7 +13,7 @@ use super::execute::{
     already_done, connect_carrier, deliver_report, engine_options, print_summary, report_findings,
     report_json, run_watched, summary_fields, summary_text,
 };
-use super::report_file::ReportFile;
+use super::report_file::{self, ReportFile};
 use super::{batch, execute, plan};
 use crate::args::{EngineArgs, RunArgs};
 use crate::exit::{CommandResult, Failure};
@@ -25,11 +25,13 @@ use crate::shell::Shell;
 use crate::signals;
 
 pub(crate) fn run(args: &RunArgs, shell: &Shell) -> CommandResult {
-    execute::check_engine(&args.engine)?;
-    let mut document = super::document(&args.file)?;
-    let plugins = args.python.as_deref().map(python::file_option).transpose()?;
-    document.presets.extend(plugins);
-    let pipeline = super::read(&document, &args.variables, shell)?;
+    let pipeline = report_file::prepare(args.engine.report(), || {
+        execute::check_engine(&args.engine)?;
+        let mut document = super::document(&args.file)?;
+        let plugins = args.python.as_deref().map(python::file_option).transpose()?;
+        document.presets.extend(plugins);
+        super::read(&document, &args.variables, shell)
+    })?;
     pipeline.notes.iter().for_each(|note| shell.note(note));
     execute(pipeline, &args.engine, PipelineOrigin::File, shell)
 }
@@ -42,17 +44,10 @@ pub(crate) fn execute(
     shell: &Shell,
 ) -> CommandResult {
     let is_batch = !pipeline.templates.is_empty();
-    if args.shard.is_some() && !is_batch {
-        return Err(Failure::Usage(
-            "--shard runs a part of the inputs, so outputs must be named after inputs: put \
-             `{stem}` into their paths"
-                .into(),
-        ));
-    }
+    report_file::prepare(args.report(), || check_usage(&pipeline, args))?;
     if args.dry_run {
         return plan::print_text(&pipeline, args, shell);
     }
-    run::check_programs_allowed(&pipeline, &engine_options(args))?;
     if is_batch {
         return batch::execute(&pipeline, args, origin, shell);
     }
@@ -62,11 +57,13 @@ pub(crate) fn execute(
     let mut options = engine_options(args);
     let mut before = None;
     if args.resume {
-        if let Some(input) = resume::input_read_once(&pipeline)? {
-            refuse_to_redo(&input, &targets)?;
-            options.overwrite = Overwrite::Refuse;
-        }
-        before = resume::earlier_run(&pipeline, &engine_options(args))?;
+        before = report_file::prepare(args.report(), || {
+            if let Some(input) = resume::input_read_once(&pipeline)? {
+                refuse_to_redo(&input, &targets)?;
+                options.overwrite = Overwrite::Refuse;
+            }
+            Ok(resume::earlier_run(&pipeline, &engine_options(args))?)
+        })?;
     }
     let report_file = ReportFile::open_if_requested(&args.running, &pipeline, &targets)?;
     if let Some(before) = before {
@@ -105,6 +102,21 @@ pub(crate) fn execute(
         print_summary(&text, fields, &args.running, shell);
     }
     Ok(status)
+}
+
+/// Refuses arguments that do not suit the pipeline, and programs unless they are allowed.
+fn check_usage(pipeline: &Pipeline, args: &EngineArgs) -> Result<(), Failure> {
+    if args.shard.is_some() && pipeline.templates.is_empty() {
+        return Err(Failure::Usage(
+            "--shard runs a part of the inputs, so outputs must be named after inputs: put \
+             `{stem}` into their paths"
+                .into(),
+        ));
+    }
+    match args.dry_run {
+        true => Ok(()),
+        false => Ok(run::check_programs_allowed(pipeline, &engine_options(args))?),
+    }
 }
 
 /// Refuses to make outputs again that have what an earlier run read from `input`, which cannot be

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use sluice_io::escape::{json_escaped, printable, printable_sentence};
+use sluice_io::escape::{json_escaped, path_text, printable, printable_sentence};
 use sluice_kit::{CodecOptions, Codecs, TypePaths};
 use sluice_model::{KnownType, TypeKey, registry};
 
@@ -105,7 +105,7 @@ fn json(known: &KnownType, clashes: &Clashes) -> Value {
     let mut object = json!({
         "name": name,
         "fingerprint": described.key.to_string(),
-        "file": file.as_deref().map(Path::to_string_lossy),
+        "file": file.as_deref().map(path_text),
         "line": line,
     });
     if let Some(names) = clashes.names.get(&described.key) {

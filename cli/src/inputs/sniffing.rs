@@ -110,11 +110,19 @@ fn sniff_by<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<&'s Pl
             )));
         }
     }
-    let sniffed = shell.registry.sniff_best(&head).map(|(_, plugin)| plugin);
+    let sniffed = shell.registry.sniff(&head);
     refuse_foreign_formats(shell, path, &head)?;
+    if let [first, other, ..] = sniffed[..] {
+        shell.warn_once(&format!(
+            "{} is read by `{}`, and `{}` may read it, too: name the right one with --from",
+            path.display(),
+            first.name,
+            other.name
+        ));
+    }
     let by_extension =
         || extension(path).0.and_then(|e| shell.registry.by_extension(PluginKind::Source, &e));
-    sniffed.or_else(by_extension).ok_or_else(|| {
+    sniffed.into_iter().next().or_else(by_extension).ok_or_else(|| {
         let input = path;
         let path = if is_stdin { "standard input".into() } else { path.display().to_string() };
         if head.is_empty() && is_empty(input) {

@@ -179,6 +179,27 @@ fn asking_a_live_run_to_end_is_its_end() {
 }
 
 #[test]
+fn a_relay_that_is_asked_to_end_sends_what_its_stages_hold_back() {
+    let (folder, from, to) = (Folder::new(), port(), port());
+    let text = live("live", from, "")
+        + "[stages.ordered]\nplugin = \"time\"\nfrom = \"live\"\nsort = \"1h\"\n"
+        + &player("ordered", to, "speed = 0");
+    let (stop, readiness) = (Arc::<Stop>::default(), Arc::<Readiness>::default());
+    let options = Options { stop: Arc::clone(&stop), ..readiness.options() };
+    let report = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _guard = OnFailure(|| stop.request());
+            readiness.wait_for(1);
+            send(from, 0..20);
+            stop.request();
+        });
+        run(&text, &folder, &options)
+    });
+    let counts = report.channels.iter().map(|row| (row.entered, row.out, row.filtered));
+    assert_eq!(counts.collect::<Vec<_>>(), [(20, 20, 0)]);
+}
+
+#[test]
 fn what_a_receiver_tells_at_its_end_is_reported() {
     let (folder, port) = (Folder::new(), port());
     let text = live("live", port, "") + &file("got", "live");

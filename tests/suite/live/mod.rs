@@ -256,3 +256,23 @@ fn a_run_that_sends_to_where_it_receives_from_says_so() {
     let says = "has no name to call a page by; name the page: --to PAGE.html";
     ProgramOutput::from_output(ran).expect(2).expect_stderr(says);
 }
+
+#[test]
+fn messages_take_the_route_to_the_group_beside_other_interfaces() {
+    let Some(network) = Network::new() else { return };
+    // Its address, not that of `lo`, is what the system writes into datagrams for other computers.
+    let other = "ip link add other type veth peer name peer && \
+                 ip addr add 10.9.9.9/24 dev other && ip link set other up";
+    let mut shell = Command::new("sh");
+    if !network.enter(shell.args(["-c", other])).output().unwrap().status.success() {
+        return report_skip("this system allows no second network interface (ip link add)");
+    }
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(3, 10)));
+    let listener = receive(&network, &folder, "limit = 10\nidle_timeout = \"20 s\"");
+    let play = ["play", "in.lcm", "--to", URL, "--speed", "0"];
+    let played = network.sluice(&folder, &play).output().unwrap();
+    ProgramOutput::from_output(played).expect(0);
+    listener.end().expect(0);
+    assert_eq!(received_events(&folder).len(), 10);
+}

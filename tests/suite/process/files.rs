@@ -360,7 +360,7 @@ fn a_log_is_cut_into_files_of_limited_size() {
 #[test]
 fn formats_that_need_files_say_so_of_standard_input() {
     let folder = folder_with_log();
-    for format in ["parquet", "rosbag2", "lerobot", "orca"] {
+    for format in ["parquet", "rosbag2", "ros2-db3", "lerobot", "orca"] {
         run_sluice(&folder, &["convert", "-", "--from", format, "--to", "out.lcm"])
             .expect(2)
             .expect_stderr("expected a file or folder, found `-`");
@@ -500,6 +500,12 @@ fn two_sinks_of_one_file_are_a_mistake_in_the_pipeline() {
     run_sluice(&folder, &["check", "two.toml"]).expect(2).expect_stderr(told);
     folder.write("two.toml", within.replace("\"out.lcm\"", "\"out/a.lcm\""));
     run_sluice(&folder, &["check", "two.toml"]).expect(0);
+    // What reads a folder of tables or a store takes only those.
+    for file in ["out/a.lcm", "out/files/a.lcm", "out/files/a/a.lcm"] {
+        folder.write("two.toml", within.replace("out/files/", "out/").replace("out.lcm", file));
+        let told = "`one` writes a file within the folder of `other`";
+        run_sluice(&folder, &["check", "two.toml"]).expect(2).expect_stderr(told);
+    }
     // A device that drops everything may have several.
     folder
         .write("two.toml", text.replace("./out.lcm", "/dev/null").replace("out.lcm", "/dev/null"));

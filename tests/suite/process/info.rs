@@ -168,3 +168,15 @@ fn lines_without_payloads_are_refused_with_what_to_write_instead() {
     run_sluice(&folder, &["convert", "mark.jsonl", "--to", "back.lcm"]).expect(0);
     assert!(folder.read("back.lcm") == folder.read("in.lcm"));
 }
+
+#[test]
+fn a_log_that_two_formats_may_have_is_read_with_a_warning() {
+    let folder = Folder::new();
+    let line = b"{\"channel\":\"A\",\"payload\": damaged\n";
+    folder.write("in", [line, &log(&drive(1, 20))[..]].concat());
+    let warning = "warning: in is read by `jsonl`, and `lcm-log` may read it, too: name the right \
+                   one with --from";
+    run_sluice(&folder, &["info", "in"]).expect(3).expect_stderr(warning);
+    let named = run_sluice(&folder, &["info", "in", "--from", "lcm-log"]).expect(3);
+    assert!(!named.stderr.contains("may read it, too"), "{}", named.stderr);
+}

@@ -50,6 +50,10 @@ fn strict_publishes_nothing_where_a_name_matches_nothing() {
     let report = report(&folder);
     assert_eq!((&report["exit"], &report["files"]), (&2.into(), &json!([])));
     assert_eq!(report["unmatched"][0]["name"], "POES");
+    let error = report["error"].as_str().unwrap();
+    assert!(error.starts_with("nothing was published: a name matched nothing"), "{error}");
+    let verified = run_sluice(&folder, &["verify", "report.json"]).expect(1).text();
+    assert!(verified.contains("the run failed: nothing was published"), "{verified}");
     run_sluice(&folder, &["cat", "drive.lcm", "-c", "POES", "--strict"])
         .expect(2)
         .expect_stderr("`POSE`?");
@@ -317,6 +321,37 @@ fn a_renamed_channel_is_reported_with_its_new_name() {
     run_sluice(&folder, &["run", "old.toml", "--strict"]).expect(2);
     folder.write("new.toml", pipeline("\"EGO\", \"BROOM_L\""));
     run_sluice(&folder, &["run", "new.toml", "--strict"]).expect(0);
+}
+
+#[test]
+fn names_in_templates_and_in_keys_of_tables_are_names_too() {
+    let folder = demo();
+    let run = |stages: &str, sink: &str| {
+        let log = "[sources.log]\nplugin = \"lcm-log\"\npath = \"drive.lcm\"\n";
+        folder.write("p.toml", format!("{log}{stages}[sinks.out]\nfrom = \"s\"\n{sink}\n"));
+        run_sluice(&folder, &["run", "p.toml", "--strict"]).expect(2)
+    };
+    let decode = "[stages.s]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"mit-dgc\"\n";
+    let raw = "[stages.s]\nplugin = \"filter\"\nfrom = \"log\"\n";
+    let text = "plugin = \"text\"\npath = \"o.txt\"\n";
+    for (stages, sink, message) in [
+        (decode, r#"line = "{utme}""#, "no declared type has a field `utme`"),
+        (raw, r#"line = "{channel} {utime}""#, "`line`: no event has a field `utime`"),
+        (decode, r#"line = { POES = "{utime}" }"#, "`line`: no channel matches `POES`"),
+    ] {
+        run(stages, &format!("{text}{sink}")).expect_stderr(message);
+    }
+    let files = "plugin = \"files\"\npath = \"o/\"\nname = \"{utme}\"";
+    run(decode, files).expect_stderr("no declared type has a field `utme`");
+    for (plugin, option) in [
+        ("laser", r#"mounts = { POES = "BROOM_C" }"#),
+        ("to-frame", r#"mounts = { POES = "BROOM_C" }"#),
+        ("gaps", "rates = { POES = 3 }"),
+    ] {
+        let stage = format!("[stages.s]\nplugin = \"{plugin}\"\nfrom = \"log\"\n{option}\n");
+        run(&stage, "plugin = \"null\"").expect_stderr("no channel matches `POES`");
+    }
+    assert_eq!(folder.names(), ["drive.lcm", "p.toml"]);
 }
 
 #[test]

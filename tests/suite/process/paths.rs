@@ -165,6 +165,9 @@ fn figures_of_a_path_that_is_not_utf_8_have_it_without_loss() {
     let line = run_with_odd(&folder, &["verify", "--json"]).expect(1).text();
     let line: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!(line["path"], r"odd\xff.lcm");
+    let line = run_sluice(&folder, &["info", "--json", "*.lcm"]).expect(2).text();
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(line["path"], r"odd\xff.lcm");
     let convert = ["convert", "*.lcm", "--to", "out/{stem}.csv", "--from", "lcm-log"];
     let more = ["--keep-going", "--log-format", "json"];
     run_sluice(&folder, &[&convert[..], &more].concat())

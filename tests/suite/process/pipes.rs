@@ -295,7 +295,7 @@ fn small_files_are_read_from_a_pipe_once_or_not_at_all() {
     folder.write("batch.toml", gate.replace("plugin = \"null\"\n", lines));
     run_with_stdin(&folder, &["run", "batch.toml"], expect)
         .expect(1)
-        .expect_stderr("this is a pipe, which can be read only once");
+        .expect_stderr("this pipe is empty, or was read before");
     assert!(!folder.at("out").exists());
     let table = "table=/dev/stdin";
     let cut = ["convert", "log.lcm", "--align", "9Hz", "--field", "A.x", "--episodes", table];

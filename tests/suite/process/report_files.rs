@@ -100,6 +100,49 @@ fn an_earlier_report_stays_until_the_next_one_is_complete() {
 }
 
 #[test]
+fn a_failure_before_the_run_replaces_an_earlier_report_and_nothing_else() {
+    let folder = folder_with_log();
+    folder.write("no.bin", "of no known format");
+    folder.write("not.toml", "[sources");
+    let convert = |input: &str, to: &str, report: &str| {
+        run_sluice(&folder, &["convert", input, "--to", to, "--report", report])
+    };
+    convert("in.lcm", "out.jsonl", "earlier.json").expect(0);
+    let earlier = folder.read("earlier.json");
+    let record = ["record", "nowhere://", "--to", "r.lcm", "--report", "r.json"];
+    let cases = [
+        (&["convert", "missing.lcm", "--to", "o.jsonl", "--report", "r.json"][..], 1),
+        (&["convert", "no.bin", "--to", "o.jsonl", "--report", "r.json"], 2),
+        (&["convert", "missing.lcm", "--to", "o/{stem}.jsonl", "--report", "r.json"], 1),
+        (&["report", "missing.lcm", "--report", "r.json"], 1),
+        (&["play", "missing.lcm", "--report", "r.json"], 1),
+        (&["run", "not.toml", "--report", "r.json"], 2),
+        (&record, 2),
+    ];
+    for (arguments, exit) in cases {
+        run_sluice(&folder, arguments).expect(exit);
+        assert!(!folder.at("r.json").exists(), "{arguments:?}");
+        folder.write("r.json", &earlier);
+        run_sluice(&folder, arguments).expect(exit);
+        let report: serde_json::Value = serde_json::from_slice(&folder.read("r.json")).unwrap();
+        assert_eq!(report["exit"], exit, "{arguments:?}");
+        assert!(report["error"].is_string() && report["files"] == serde_json::json!([]));
+        let verified = run_sluice(&folder, &["verify", "r.json"]).expect(1).text();
+        assert!(verified.contains("the run failed: "), "{verified}");
+        fs::remove_file(folder.at("r.json")).unwrap();
+    }
+    // What is no report, and what a run that only prints would not write.
+    convert("missing.lcm", "o.jsonl", "in.lcm").expect(1);
+    assert!(folder.read("in.lcm") == log(&drive(1, 300)));
+    for only_prints in ["--dry-run", "--print-pipeline"] {
+        let report = ["--report", "earlier.json", only_prints];
+        let missing = ["convert", "missing.lcm", "--to", "o.jsonl"];
+        run_sluice(&folder, &[&missing[..], &report].concat()).expect(1);
+        assert!(folder.read("earlier.json") == earlier, "{only_prints}");
+    }
+}
+
+#[test]
 fn a_report_can_be_written_to_what_is_open() {
     let folder = folder_with_log();
     let convert = ["convert", "in.lcm", "--to", "out.jsonl", "--overwrite", "-q", "--report"];

@@ -239,7 +239,7 @@ fn a_request_to_end_is_heeded_like_an_interrupt() {
     assert_eq!(folder.names(), ["in.lcm", "out.lcm"]);
 }
 
-/// Its standard output is not read, so it cannot end by itself.
+/// A program after its first signal. Its standard output is not read, so it cannot end by itself.
 fn start_blocked(folder: &Folder) -> (Child, PipeReader, BufReader<ChildStderr>) {
     folder.write("in.lcm", log(&drive(1, 5_000)));
     folder.write("tee.toml", TEE);
@@ -256,15 +256,29 @@ fn start_blocked(folder: &Folder) -> (Child, PipeReader, BufReader<ChildStderr>)
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     signal(&child, Signal::INT);
     wait_for(&mut stderr, "another signal");
+    (child, lines, stderr)
+}
+
+/// The same after a second signal.
+fn start_aborting(folder: &Folder) -> (Child, PipeReader, BufReader<ChildStderr>) {
+    let (child, lines, mut stderr) = start_blocked(folder);
     signal(&child, Signal::INT);
     wait_for(&mut stderr, "abort");
     (child, lines, stderr)
 }
 
 #[test]
+fn one_interrupt_ends_a_program_that_is_stuck_and_has_nothing_to_save() {
+    let folder = Folder::new();
+    let (mut child, _lines, _stderr) = start_blocked(&folder);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(!folder.at("out.lcm").exists());
+}
+
+#[test]
 fn a_second_interrupt_aborts_and_publishes_nothing() {
     let folder = Folder::new();
-    let (mut child, mut lines, _stderr) = start_blocked(&folder);
+    let (mut child, mut lines, _stderr) = start_aborting(&folder);
     lines.read_to_end(&mut Vec::new()).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(folder.names(), ["in.lcm", "tee.toml"]);
@@ -273,7 +287,7 @@ fn a_second_interrupt_aborts_and_publishes_nothing() {
 #[test]
 fn a_second_interrupt_ends_a_program_that_is_stuck() {
     let folder = Folder::new();
-    let (mut child, _lines, _stderr) = start_blocked(&folder);
+    let (mut child, _lines, _stderr) = start_aborting(&folder);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(!folder.at("out.lcm").exists());
 }
@@ -281,7 +295,7 @@ fn a_second_interrupt_ends_a_program_that_is_stuck() {
 #[test]
 fn a_third_interrupt_ends_a_program_that_is_stuck_at_once() {
     let folder = Folder::new();
-    let (mut child, _lines, _stderr) = start_blocked(&folder);
+    let (mut child, _lines, _stderr) = start_aborting(&folder);
     signal(&child, Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(!folder.at("out.lcm").exists());

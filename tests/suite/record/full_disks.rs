@@ -110,7 +110,8 @@ fn a_full_disk_ends_a_recording_with_correct_counts() {
         let record = sender.record(&folder, &[&["--to", &to], &REPORTED[..]].concat());
         let Some(record) = on_small_disk(&folder, &record, 400) else { return };
         let ended = send_until_the_end(&mut sender, Recorder::start(record), &folder.at(&to));
-        ended.expect(3).expect_stderr("no space left");
+        let ended = ended.expect(3).expect_stderr("no space left");
+        ended.expect_stderr(&format!("error: no room was left, which ended the recording: {to}"));
         check_full(&folder, &report(&folder), &format!("kept/{name}"));
     }
 }

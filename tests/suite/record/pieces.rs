@@ -170,8 +170,11 @@ fn a_file_that_was_moved_away_is_not_listed_under_the_name_of_the_next() {
     recorder.wait_for("writing a");
     one_more(&mut sender, &folder, "a", 1);
     recorder.stop().expect(0);
-    let files = report(&folder)["files"].clone();
-    assert_eq!(files.as_array().unwrap().len(), 1, "{files:#}");
+    let report = report(&folder);
+    assert_eq!(report["files"].as_array().unwrap().len(), 1, "{report:#}");
+    let says = |note: &Value| note["what"].as_str().unwrap().contains("were moved away");
+    let noted = report["notes"].as_array().unwrap().iter().find(|note| says(note));
+    assert_eq!(noted.map(|note| &note["count"]), Some(&1.into()), "{report:#}");
     run_sluice(&folder, &["verify", "report.json"]).expect(0);
 }
 

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::json;
+use sluice_io::escape::path_text;
 use sluice_io::files::{self, FileIdentity};
 use sluice_model::{DefaultRole, Error, Input, Overwrite, Plugin, PluginKind};
 use sluice_pipeline::run::{self, Options};
@@ -124,7 +125,7 @@ fn logs<'s>(word: &str, format: &InputFormat, shell: &'s Shell) -> Vec<FoundLog<
         return vec![(word.to_owned(), Err(Failure::Usage(what.to_owned())))];
     }
     let look = |file: &Input| {
-        let name = file.path.to_string_lossy().into_owned();
+        let name = path_text(&file.path).into_owned();
         let path = inputs::utf8_path(&file.path).map(str::to_owned);
         Ok((name, path.and_then(|path| inputs::find_source(&[path], format, shell))))
     };

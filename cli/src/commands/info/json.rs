@@ -1,6 +1,7 @@
 //! `info --json`: a contract with scripts.
 
 use serde_json::{Value, json};
+use sluice_io::escape::path_text;
 use sluice_kit::census::ChannelCensus;
 use sluice_model::Channel;
 
@@ -18,7 +19,7 @@ pub(super) fn summary_json(summary: &LogSummary) -> Value {
     let channels =
         census.channels.iter().map(|(channel, tally)| channel_json(channel, tally, census));
     json!({
-        "path": path.to_string_lossy(),
+        "path": path_text(path),
         "format": format,
         "events": census.all.events,
         "bytes": bytes,

@@ -11,6 +11,7 @@ mod text;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sluice_io::escape::path_text;
 use sluice_model::{DynSink, Input};
 use sluice_pipeline::run::Options;
 
@@ -140,7 +141,7 @@ fn print_file(
     let summary = match inspect(file, args, shell) {
         Ok(summary) => summary,
         Err(failure) => {
-            printer.add_failed(&file.path.to_string_lossy(), &failure, shell)?;
+            printer.add_failed(&path_text(&file.path), &failure, shell)?;
             return Err(failure);
         }
     };

@@ -9,6 +9,7 @@ mod template;
 use std::path::PathBuf;
 
 use serde_json::json;
+use sluice_io::escape::path_text;
 
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::shell::Shell;
@@ -33,7 +34,8 @@ pub(crate) fn run(args: &NewArgs, shell: &Shell) -> CommandResult {
     if args.json {
         let paths: Vec<&str> = files.iter().map(|file| &file.path[..]).collect();
         let kind = kind.kind().to_string();
-        let made = json!({ "kind": kind, "name": name, "folder": folder, "files": paths });
+        let made =
+            json!({ "kind": kind, "name": name, "folder": path_text(&folder), "files": paths });
         stdout::json(&made.to_string(), shell)?;
     }
     shell.info(&next_steps(*kind, name, &folder.to_string_lossy(), &checkout));

@@ -12,7 +12,7 @@ mod status;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -20,11 +20,12 @@ use sluice_io::escape::printable_sentence;
 use sluice_io::files::is_stream;
 use sluice_kit::Playback;
 use sluice_model::{DefaultRole, Plugin, PluginKind, units};
+use sluice_pipeline::report::Note;
 use sluice_pipeline::run::{self, Milestone, Options, Progress, Snapshot};
 use sluice_pipeline::{Pipeline, Report};
 
 use crate::args::{Assignment, ProgressFormat, refuse_interface_of_hub};
-use crate::commands::report_file::ReportFile;
+use crate::commands::report_file::{self, ReportFile};
 use crate::commands::{execute, generated};
 use crate::conversion;
 use crate::exit::{CommandResult, Failure};
@@ -46,9 +47,13 @@ use status::{EventRate, PlaybackStatus};
 const STOPPING: SignalMessages = ["stopping; another signal aborts", "aborting"];
 
 pub(crate) fn run(args: &PlayArgs, shell: &Shell) -> CommandResult {
-    let (text, speed) = text(args, shell)?;
-    let describe = args.format.describe.as_deref();
-    let pipeline = generated::parse_generated("sluice play", &text, describe, shell)?;
+    let report = args.running.report.as_deref().filter(|_| !args.print_pipeline);
+    let (text, speed, pipeline) = report_file::prepare(report, || {
+        let (text, speed) = text(args, shell)?;
+        let describe = args.format.describe.as_deref();
+        let pipeline = generated::parse_generated("sluice play", &text, describe, shell)?;
+        Ok((text, speed, pipeline))
+    })?;
     if args.print_pipeline {
         return generated::print_pipeline("sluice play", text, shell);
     }
@@ -211,6 +216,7 @@ fn play(
     let watch = Arc::new(PlaybackWatch {
         is_for_people: form.is_for_people(),
         damage: AtomicU64::new(0),
+        notes: Mutex::default(),
         failed_run: OnceLock::new(),
     });
     let options = Options {
@@ -240,7 +246,10 @@ fn play(
     let to_json = |report: &Report| execute::report_json(report, args.running.strict);
     let known = watch.failed_run.get().cloned();
     execute::deliver_report(report_file, result.as_ref(), to_json, known, shell)?;
-    print_end(result?, args, shell)
+    let mut report = result?;
+    let printed = watch.notes();
+    report.notes.retain(|note| !printed.contains(note));
+    print_end(report, args, shell)
 }
 
 fn print_end(mut report: Report, args: &PlayArgs, shell: &Shell) -> CommandResult {
@@ -258,6 +267,8 @@ struct PlaybackWatch {
     is_for_people: bool,
     /// The number of damaged ranges so far.
     damage: AtomicU64,
+    /// The notes that were printed.
+    notes: Mutex<Vec<Note>>,
     /// What is known of the run if it has failed.
     failed_run: OnceLock<Value>,
 }
@@ -267,6 +278,10 @@ impl PlaybackWatch {
         if self.is_for_people {
             terminal::println(text);
         }
+    }
+
+    fn notes(&self) -> MutexGuard<'_, Vec<Note>> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -281,8 +296,11 @@ impl Progress for PlaybackWatch {
         }
     }
 
-    fn note(&self, node: &str, what: &str, _: u64) {
-        self.say(&format!("{node}: {}", printable_sentence(what)));
+    fn note(&self, node: &str, what: &str, count: u64) {
+        if self.is_for_people {
+            self.say(&format!("{node}: {}", printable_sentence(what)));
+            self.notes().push(Note { node: node.to_owned(), what: what.to_owned(), count });
+        }
     }
 }
 

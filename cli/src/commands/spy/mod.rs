@@ -19,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use sluice_io::escape::json_escaped;
-use sluice_model::time::{self, TimeLength};
+use sluice_model::time::{self, TimeSpan};
 use sluice_model::{DefaultRole, DynSink, Plugin, PluginKind, units};
 use sluice_pipeline::report::Note;
 use sluice_pipeline::run::{self, Options, Progress, Snapshot, Stop};
@@ -112,7 +112,7 @@ fn source<'s>(args: &SpyArgs, shell: &'s Shell) -> Result<&'s Plugin, Failure> {
 }
 
 fn interval(args: &SpyArgs) -> Result<Duration, Failure> {
-    TimeLength::parse(&args.interval).map(TimeLength::duration).map_err(Failure::Usage)
+    TimeSpan::parse(&args.interval).map(TimeSpan::duration).map_err(Failure::Usage)
 }
 
 /// The options of the source.

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
+use sluice_io::escape::path_text;
 use sluice_io::files;
 use sluice_io::output::MANIFEST;
 use sluice_io::store::is_address;
@@ -81,7 +82,7 @@ fn verify_run(folder: &Path, shell: &Shell) -> Result<VerifyResult, Failure> {
     let mut found = Vec::new();
     list(folder, Path::new(""), &mut found)?;
     for path in found.iter().filter(|path| !known.contains(*path)) {
-        result.differences.push(format!("{} is not in {MANIFEST}", path.display()));
+        result.differences.push(format!("{} is not in {MANIFEST}", path_text(path)));
     }
     if listing.partial {
         result.differences.push(STOPPED_EARLY.to_owned());
@@ -120,7 +121,7 @@ fn verify_pieces(folder: &Path, shell: &Shell) -> Result<VerifyResult, Failure> 
     for piece in pieces {
         result.add(verify_inside(folder, &folder.join(piece), shell)?);
     }
-    let is_in_none = |name: OsString| format!("{} is in no piece", Path::new(&name).display());
+    let is_in_none = |name: OsString| format!("{} is in no piece", path_text(Path::new(&name)));
     result.differences.extend(others.into_iter().map(is_in_none));
     Ok(result)
 }
@@ -132,14 +133,31 @@ fn no_manifest() -> String {
     )
 }
 
+/// What is wrong with a piece of a recording that has no manifest, and what to do.
+fn unfinished_piece(piece: &Path) -> Result<String, Failure> {
+    let mut found = Vec::new();
+    list(piece, Path::new(""), &mut found)?;
+    Ok(if found.is_empty() {
+        "it has no tables: a recording is writing it, or was killed before they were complete; if \
+         none is running, delete it"
+            .to_owned()
+    } else {
+        format!(
+            "it has no {MANIFEST}: a recording is completing it, or was killed while it did, and \
+             tables may be missing; if none is running, `sluice convert` it to another folder, \
+             which has a manifest, and put that in its place; or delete it"
+        )
+    })
+}
+
 /// Verifies the output folder of a single run that belongs to another one. What it names may lead
 /// back here, so nothing else is verified inside.
 fn verify_inside(folder: &Path, inside: &Path, shell: &Shell) -> Result<VerifyResult, Failure> {
     let mut within = match files::exists(&inside.join(MANIFEST)) {
         true => verify_run(inside, shell)?,
-        false => VerifyResult::different(no_manifest()),
+        false => VerifyResult::different(unfinished_piece(inside)?),
     };
-    let name = inside.strip_prefix(folder).unwrap_or(inside).display().to_string();
+    let name = path_text(inside.strip_prefix(folder).unwrap_or(inside));
     within.differences.iter_mut().for_each(|one| *one = format!("{name}: {one}"));
     Ok(within)
 }
