@@ -84,6 +84,10 @@ mod tests {
             ("'2007-11-03T14:00:00'::timestamptz = '2007-11-03T15:00:00+01:00'", "true"),
             ("arrow_typeof(now()) = arrow_typeof('2007-11-03'::timestamptz)", "true"),
             ("to_timestamp('2007-11-03') = '2007-11-03'::timestamp", "true"),
+            ("to_timestamp('2007-11-03T14:00:00')", "2007-11-03T14:00:00Z"),
+            ("to_timestamp_seconds(1194098400)", "2007-11-03T14:00:00Z"),
+            ("to_timestamp_nanos(1194098400000000000)", "2007-11-03T14:00:00Z"),
+            ("from_unixtime(1194098400)", "2007-11-03T14:00:00"),
             ("timestamp '2007-11-03 14:00:00+02:00'", "2007-11-03T12:00:00"),
         ] {
             let rows = printed_rows(&format!("select {what}"), SessionOptions::default());

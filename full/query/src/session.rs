@@ -21,7 +21,8 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
@@ -42,6 +43,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinError;
 
 pub(crate) use depth::with_deep_stack;
+pub(crate) use durations::PartsOfDurations;
 pub use error::{InvalidQuery, QueryError, QueryPosition};
 pub(crate) use error::{catch_panics, name_list, nearest};
 pub(crate) use interruption::{StopCheck, stoppable};
@@ -63,6 +65,9 @@ const STOP_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a stopped query may take to drop what it holds, such as temporary files. One that
 /// computes without a pause is left to itself then.
 const STOP_GRACE: Duration = Duration::from_secs(1);
+
+/// How many stopped plans may compute on before no other query is planned.
+const MAX_ABANDONED: usize = 2;
 
 /// The name of threads that execute queries.
 const EXECUTION_THREAD: &str = "sluice-query";
@@ -119,6 +124,8 @@ pub struct Session {
     catalog: Catalog,
     threads: usize,
     runtime: OnceLock<Runtime>,
+    /// Threads whose plans nobody waits for, and which may still compute.
+    abandoned: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// A query that is ready to run.
@@ -179,12 +186,14 @@ impl Session {
             .into_iter()
             .try_for_each(|planner| context.register_expr_planner(planner));
         registered.map_err(|error| Error::from(QueryError::from_datafusion(error)))?;
+        context.add_analyzer_rule(Arc::new(PartsOfDurations));
         own_aggregates().iter().for_each(|own| context.register_udaf((**own).clone()));
         let catalog = Catalog::default();
         context.register_catalog(CATALOG_NAME, Arc::new(catalog.clone()));
         let (spills, partitions) = (options.spill != Spill::Never, options.partitions.max(1));
         let planner = SessionPlanner { context, spills, partitions };
-        Ok(Self { planner, catalog, threads, runtime: OnceLock::new() })
+        let (runtime, abandoned) = (OnceLock::new(), Mutex::default());
+        Ok(Self { planner, catalog, threads, runtime, abandoned })
     }
 
     /// Adds a log as the table `name`, and a schema `name` with a table per channel. A log may have
@@ -220,9 +229,20 @@ impl Session {
     }
 
     /// Plans a query. This may read a log up to the first event of a channel; blocks until that is
-    /// done or `stop` is set: planning may compute on for a while then. Must not be called within a
-    /// Tokio runtime.
+    /// done or `stop` is set: planning may compute on for a while then. `Err` while two stopped ones
+    /// do, as each keeps its memory. Must not be called within a Tokio runtime.
     pub fn plan(&self, sql: &str, stop: &AtomicBool) -> Result<PlannedQuery, QueryError> {
+        let still_computing = {
+            let mut abandoned = self.abandoned.lock().unwrap_or_else(PoisonError::into_inner);
+            abandoned.retain(|thread| !thread.is_finished());
+            abandoned.len()
+        };
+        if still_computing >= MAX_ABANDONED {
+            return Err(QueryError::Failed(Error::refused(format!(
+                "{still_computing} stopped queries still compute plans or constants: try again \
+                 later, or end the program"
+            ))));
+        }
         let (planner, sql) = (self.planner.clone(), sql.to_owned());
         let runtime = self.runtime()?.handle().clone();
         let (sender, done) = sync_channel(1);
@@ -240,7 +260,11 @@ impl Session {
         let thread = depth::spawn_deep(plan).map_err(|error| cannot_start(&error))?;
         match receive_until(stop, &done) {
             Received::Value(planned) => planned,
-            Received::Stopped => Err(aborted()),
+            Received::Stopped => {
+                let mut abandoned = self.abandoned.lock().unwrap_or_else(PoisonError::into_inner);
+                abandoned.push(thread);
+                Err(aborted())
+            }
             Received::Ended => Err(match thread.join() {
                 Err(panic) => QueryError::from_panic(&*panic),
                 Ok(()) => aborted(),

@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::ast::{
     VisitMut, VisitorMut,
 };
 
-use super::identifiers;
+use super::{identifiers, repeated_keys};
 
 /// A column that no table has: the error for it lists the columns that there are.
 const UNKNOWN_COLUMN: &str = "(a column of ORDER BY)";
@@ -32,8 +32,18 @@ type KnownColumns = BTreeMap<usize, Vec<Column>>;
 /// Plans a statement.
 pub(crate) async fn statement_to_plan(
     state: &SessionState,
-    statement: DfStatement,
+    mut statement: DfStatement,
 ) -> Result<LogicalPlan> {
+    match resolved_plan(state, statement.clone()).await {
+        Err(error) if repeated_keys::may_be_refused(&error) => {}
+        plan => return plan,
+    }
+    for_each_query(&mut statement, &mut |_, query| repeated_keys::of_parsed_removed(query));
+    resolved_plan(state, statement).await
+}
+
+/// Plans a statement whose ORDER BYs name columns of results or of tables.
+async fn resolved_plan(state: &SessionState, statement: DfStatement) -> Result<LogicalPlan> {
     let mut known = known_columns(state, &statement).await?;
     let resolved = qualified(&statement, &known);
     let error = match state.statement_to_plan(resolved).await {

@@ -69,13 +69,6 @@ fn rewritten(what: &str) -> Option<InvalidQuery> {
         let help = "name it in SELECT, and use the name in ORDER BY, or in a query around it";
         return with_help("`unnest` is only supported in SELECT and FROM".to_owned(), help);
     }
-    if what.starts_with("Conflicting ordering requirements ") {
-        let message = "aggregates of one SELECT cannot have these different orders".to_owned();
-        return with_help(
-            message,
-            "compute each in a subquery in FROM, and join them by the groups",
-        );
-    }
     if what.starts_with("Correlated scalar subquery must be aggregated ") {
         let message = "a value that refers to the outer query may have several rows";
         return with_help(message.to_owned(), "choose one by an aggregate: `(select max(k) …)`");

@@ -15,8 +15,8 @@ use super::error::QueryError;
 use super::interruption::{StopCheck, stoppable};
 use super::order_by::statement_to_plan;
 use super::{
-    PlannedQuery, centroids, depth, durations, identifiers, moving_frames, repeated_keys,
-    set_comparisons, statements, window_inputs,
+    PlannedQuery, centroids, depth, identifiers, moving_frames, repeated_keys, set_comparisons,
+    statements, window_inputs,
 };
 use crate::precedence::correct_statement;
 use crate::refusals::{check_numbers, check_subqueries, check_types};
@@ -129,7 +129,6 @@ fn statement(state: &SessionState, sql: &str) -> Result<Statement> {
 /// Optimises a plan, checks it, makes its frames exact, and limits what its windows keep.
 pub(crate) fn optimized(state: &SessionState, plan: &LogicalPlan) -> Result<LogicalPlan> {
     let plan = set_comparisons::with_own_names(plan.clone())?;
-    let plan = durations::with_parts(plan)?;
     let plan = repeated_keys::of_distinct_on_removed(plan)?;
     let plan = state.optimize(&plan)?;
     let plan = repeated_keys::of_aggregates_removed(plan)?;

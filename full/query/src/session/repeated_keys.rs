@@ -7,9 +7,28 @@ mod tests;
 use std::collections::HashSet;
 
 use datafusion::common::tree_node::{Transformed, TransformedResult};
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::expr::{AggregateFunction, Sort};
 use datafusion::logical_expr::{Distinct, DistinctOn, Expr, LogicalPlan};
+use datafusion::sql::sqlparser::ast::{self, OrderBy, OrderByKind, Query, SetExpr};
+
+/// Whether the planner may have refused a DISTINCT ON for repeated keys.
+pub(super) fn may_be_refused(error: &DataFusionError) -> bool {
+    error.message().contains("SELECT DISTINCT ON expressions must match initial ORDER BY")
+}
+
+/// Removes what DISTINCT ON and its ORDER BY repeat in the same spelling: the planner compares the
+/// two, key by key.
+pub(super) fn of_parsed_removed(query: &mut Query) {
+    let SetExpr::Select(select) = &mut *query.body else { return };
+    let Some(ast::Distinct::On(keys)) = &mut select.distinct else { return };
+    let mut known = HashSet::new();
+    keys.retain(|key| known.insert(key.clone()));
+    if let Some(OrderBy { kind: OrderByKind::Expressions(by), .. }) = &mut query.order_by {
+        let mut known = HashSet::new();
+        by.retain(|next| known.insert(next.expr.clone()));
+    }
+}
 
 /// A plan whose DISTINCT ON has each key once. For plans that are not optimised.
 pub(super) fn of_distinct_on_removed(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -55,9 +74,9 @@ fn remove_repeats(call: &mut Expr) {
     }
 }
 
-/// Whether there were others.
+/// Whether there were others. The optimiser leaves aliases in what it makes the same.
 fn retain_first(by: &mut Vec<Sort>) -> bool {
     let (mut known, count) = (HashSet::new(), by.len());
-    by.retain(|next| known.insert(next.expr.clone()));
+    by.retain(|next| known.insert(next.expr.clone().unalias_nested().data));
     by.len() < count
 }

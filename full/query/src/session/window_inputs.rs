@@ -185,7 +185,8 @@ fn call_with_copies(
             computed = cast(computed, copied);
         }
         if computes_before {
-            computed = Expr::Column(computed_column(computed, columns, state));
+            let is_shared = is_key || !computed.is_volatile();
+            computed = Expr::Column(computed_column(computed, is_shared, columns, state));
         }
         *expr = computed;
     }
@@ -193,10 +194,15 @@ fn call_with_copies(
 }
 
 /// The column with these values: calls with equal keys have equal columns, since they share a
-/// window.
-fn computed_column(computed: Expr, columns: &mut Vec<Expr>, state: &SessionState) -> Column {
+/// window. Other volatile values are those of one call.
+fn computed_column(
+    computed: Expr,
+    is_shared: bool,
+    columns: &mut Vec<Expr>,
+    state: &SessionState,
+) -> Column {
     let known = columns.iter().find_map(|column| match column {
-        Expr::Alias(alias) if *alias.expr == computed => {
+        Expr::Alias(alias) if is_shared && *alias.expr == computed => {
             Some(Column::new(alias.relation.clone(), alias.name.clone()))
         }
         _ => None,

@@ -126,6 +126,10 @@ fn planning_can_be_stopped() {
     let Err(QueryError::Failed(error)) = ended else { panic!("{ended:?}") };
     assert!(matches!(error.kind(), ErrorKind::Aborted), "{error}");
     assert_eq!(number(&session, "select 1"), 1, "the next query is answered");
+    stop.store(false, Ordering::Relaxed);
+    assert!(session.plan("select hook(2)", &stop).is_err());
+    let refused = error_of(&session, "select 1");
+    assert!(refused.contains("2 stopped queries still compute"), "{refused}");
     drop(release);
 }
 

@@ -22,6 +22,9 @@ fn distinct_on_takes_each_key_once() {
         "select distinct on (s, \"s\") s, x from t order by s, \"s\", y, (y)",
         "select distinct on (t.s, (s)) s, x from t order by t.s, s, y desc, t.y desc",
         "select * from (select distinct on (s, t.s) s, x from t order by s, s, y) order by s",
+        "select distinct on (s, coalesce(s, s)) s, x from t order by s, coalesce(s, s), y",
+        "select distinct on (s, case when true then s end) s, x from t \
+         order by s, case when true then s end, y",
     ] {
         let first = if sql.contains("desc, t.y") { "a 1" } else { "a 2" };
         answers(sql, &[first, "b -9", "c 4"]);
@@ -30,6 +33,20 @@ fn distinct_on_takes_each_key_once() {
     answers("select count(*) from (select distinct on (s, (s)) x from t)", &["3"]);
     let within = "select s from t where s in (select distinct on (s, t.s) s from t) order by x";
     answers(within, &["b", "a", "a", "c"]);
+}
+
+#[test]
+fn distinct_on_and_its_order_repeat_different_keys() {
+    for (keys, by) in [
+        ("s, x", "s, s, x, y"),
+        ("s, s, x", "s, x, y"),
+        ("s, x, s", "s, x, y, s desc"),
+        ("s, x, x", "s, s desc, x, x, y"),
+    ] {
+        let sql = format!("select distinct on ({keys}) s, x from t order by {by}");
+        answers(&sql, &["a 1", "a 2", "b -9", "c 4"]);
+        answers(&format!("select count(*) from ({sql})"), &["4"]);
+    }
 }
 
 #[test]

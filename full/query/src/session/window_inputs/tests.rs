@@ -236,3 +236,12 @@ fn windows_by_the_same_computed_keys_are_one() {
         assert_eq!(rows, expected, "{over}");
     }
 }
+
+#[test]
+fn calls_do_not_share_volatile_values() {
+    let sql = "with t(s) as (select arrow_cast(v, 'Utf8View') from (values ('a'), ('b')) u(v)) \
+               select max(s || random()::text) over w <> min(s || random()::text) over w from t \
+               window w as (order by s) limit 1";
+    let rows = printed_rows(sql, SessionOptions::default());
+    assert_eq!(rows, Ok(vec![vec!["true".to_owned()]]));
+}
