@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sluice_io::escape::printable;
+use sluice_io::escape::{path_text, printable};
 use sluice_io::output::PublishedFile;
 use sluice_model::plugin::SOURCES_LOST;
 use sluice_model::{ChannelSet, Channels, Damage, Error, Input, RunDamage, UnmetExpectation};
@@ -362,7 +362,7 @@ impl Report {
 /// The expectations that the events of a node do not meet, with the input if there is one only.
 fn unmet_reports(node: &str, unmet: Vec<UnmetExpectation>, inputs: &[Input]) -> Vec<UnmetReport> {
     let input = match inputs {
-        [input] => Some(input.path.to_string_lossy().into_owned()),
+        [input] => Some(path_text(&input.path).into_owned()),
         _ => None,
     };
     let report = |unmet| UnmetReport { node: node.to_owned(), input: input.clone(), unmet };

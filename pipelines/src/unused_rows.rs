@@ -58,19 +58,28 @@ fn reasons(
 
 /// Whether a stage does more with rows than pass them on: their fields are in the payload, too.
 fn uses_rows(stage: &Stage) -> bool {
-    stage.parts().into_iter().any(|part| match part {
+    stage.parts().into_iter().any(part_uses_rows)
+}
+
+fn part_uses_rows(part: &Stage) -> bool {
+    match part {
         Stage::Map(map) => map.uses_rows(),
         Stage::Fold(fold) => !matches!(fold.rows_after(), RowsEffect::Same),
         Stage::Chain(_) => false,
-    })
+    }
 }
 
-/// Whether a stage changes rows or makes payloads of them. What a filter by fields lets through
-/// still has its rows.
+/// Whether a stage changes rows or makes payloads of them.
 fn uses_whole_rows(stage: &Stage) -> bool {
+    !stage.parts().into_iter().all(passes_rows)
+}
+
+/// Whether a part of a stage neither changes rows nor makes payloads of them. What a filter by
+/// fields lets through still has its rows.
+pub(crate) fn passes_rows(part: &Stage) -> bool {
     let only_reads_fields = |part: &Stage| {
         let Stage::Map(map) = part else { return false };
         matches!(map.rows_after(), RowsEffect::Same) && !map.named_fields().is_empty()
     };
-    stage.parts().into_iter().any(|part| uses_rows(part) && !only_reads_fields(part))
+    !part_uses_rows(part) || only_reads_fields(part)
 }

@@ -202,7 +202,7 @@ fn mistakes_in_templates_are_shown_with_the_others() {
     run_sluice(&folder, &["check", "wrong.toml"])
         .expect(2)
         .expect_stderr("wrong.toml:12:8")
-        .expect_stderr("`lines`");
+        .expect_stderr("`all.jsonl`");
     folder.write("right.toml", BATCH.replace("out/lines/{stem}.jsonl", "-"));
     run_sluice(&folder, &["check", "right.toml"]).expect(0);
 }

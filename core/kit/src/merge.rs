@@ -118,6 +118,11 @@ impl Merge {
         self.inputs[input].idle = idle;
     }
 
+    /// Whether a live stream is marked as idle.
+    pub fn is_idle(&self, input: usize) -> bool {
+        self.inputs[input].idle
+    }
+
     /// Restarts all streams after they have ended.
     pub fn begin_again(&mut self) {
         for waiting in &mut self.inputs {

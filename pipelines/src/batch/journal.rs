@@ -6,23 +6,21 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sluice_io::files;
 use sluice_io::output::{remove_objects, replace_file, sync_folder};
 use sluice_io::store::is_address;
-use sluice_model::Error;
+use sluice_model::{Error, Input};
 
 /// The journal of an unfinished batch: one JSON object per line.
 pub const JOURNAL: &str = "_units.jsonl";
 
-/// An append-only journal in a folder. Created on the first append.
+/// An append-only journal in a folder.
 pub(super) struct Journal {
     /// Path of the file, or key prefix of the objects.
     path: PathBuf,
-    /// The first line.
-    heading: Vec<u8>,
     storage: JournalStorage,
 }
 
@@ -33,9 +31,11 @@ enum JournalStorage {
 
 /// Journal lines stored as objects.
 struct JournalObjects {
-    /// Sorts after the lines of earlier batches, and differs from that of a concurrent one.
+    /// Sorts by its bytes after the lines of earlier batches, and differs from that of a concurrent
+    /// one.
     prefix: String,
     next: AtomicU64,
+    has_begun: Mutex<bool>,
 }
 
 impl Journal {
@@ -44,37 +44,52 @@ impl Journal {
         let storage = if is_address(folder) {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let prefix = format!("{:016x}-{}", since.as_micros(), std::process::id());
-            JournalStorage::Objects(JournalObjects { prefix, next: AtomicU64::new(0) })
+            let next = AtomicU64::new(0);
+            JournalStorage::Objects(JournalObjects { prefix, next, has_begun: Mutex::default() })
         } else {
             JournalStorage::File(Mutex::default())
         };
-        Self { path: folder.join(name), heading: Vec::new(), storage }
+        Self { path: folder.join(name), storage }
     }
 
-    /// Sets the first line, which includes its newline.
-    pub(super) fn with_heading(mut self, heading: Vec<u8>) -> Self {
-        self.heading = heading;
-        self
-    }
-
-    /// Creates the journal, which marks the batch as started. Idempotent.
-    pub(super) fn begin(&self) -> Result<(), Error> {
+    /// Creates the journal, which marks the batch as started. Idempotent. `heading` makes the first
+    /// line, which includes its newline.
+    pub(super) fn begin(
+        &self,
+        heading: impl FnOnce() -> Result<Vec<u8>, Error>,
+    ) -> Result<(), Error> {
         match &self.storage {
-            JournalStorage::File(file) => self.file(file).map(drop),
-            JournalStorage::Objects(lines) if lines.next.load(Ordering::Relaxed) == 0 => {
-                self.put(lines, &self.heading)
+            JournalStorage::File(file) => {
+                let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+                if file.is_none() {
+                    let heading = heading()?;
+                    let mut opened =
+                        open(&self.path).map_err(|e| Error::io("open", &self.path, e))?;
+                    let begun = append(&mut opened, &heading);
+                    begun.map_err(|e| Error::io("write", &self.path, e))?;
+                    *file = Some(opened);
+                    self.path.parent().into_iter().for_each(sync_folder);
+                }
+                Ok(())
             }
-            JournalStorage::Objects(_) => Ok(()),
+            JournalStorage::Objects(lines) => {
+                let mut begun = lines.has_begun.lock().unwrap_or_else(PoisonError::into_inner);
+                if !*begun {
+                    self.put(lines, &heading()?)?;
+                    *begun = true;
+                }
+                Ok(())
+            }
         }
     }
 
-    /// Appends a line, which includes its newline, and syncs it.
+    /// Appends a line, which includes its newline, and syncs it. The journal must exist.
     pub(super) fn append(&self, line: &[u8]) -> Result<(), Error> {
         match &self.storage {
             JournalStorage::File(file) => {
-                let mut file = self.file(file)?;
-                let Some(file) = file.as_mut() else { return Ok(()) };
-                append(file, line).map_err(|e| Error::io("write", &self.path, e))
+                let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+                let begun = file.as_mut().ok_or_else(|| Error::internal("no journal"));
+                append(begun?, line).map_err(|e| Error::io("write", &self.path, e))
             }
             JournalStorage::Objects(lines) => self.put(lines, line),
         }
@@ -83,21 +98,6 @@ impl Journal {
     fn put(&self, lines: &JournalObjects, line: &[u8]) -> Result<(), Error> {
         let number = lines.next.fetch_add(1, Ordering::Relaxed);
         replace_file(&self.path.join(format!("{}-{number:08}", lines.prefix)), line)
-    }
-
-    fn file<'f>(
-        &self,
-        file: &'f Mutex<Option<File>>,
-    ) -> Result<MutexGuard<'f, Option<File>>, Error> {
-        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-        if file.is_none() {
-            let mut opened = open(&self.path).map_err(|e| Error::io("open", &self.path, e))?;
-            let begun = append(&mut opened, &self.heading);
-            begun.map_err(|e| Error::io("write", &self.path, e))?;
-            *file = Some(opened);
-            self.path.parent().into_iter().for_each(sync_folder);
-        }
-        Ok(file)
     }
 
     /// Removes the journal, once the manifest holds its content.
@@ -124,11 +124,18 @@ pub(super) fn read(folder: &Path) -> Result<Option<Vec<u8>>, Error> {
         return Ok(None);
     }
     let mut all = Vec::new();
-    for line in lines {
+    for line in in_order(lines) {
         // A concurrent batch may have removed it by now.
         all.extend(files::read_if_exists(&line.path)?.unwrap_or_default());
     }
     Ok(Some(all))
+}
+
+/// The lines in the order in which they were written. Their names begin with times in base 16, in
+/// which a run of decimal digits is no number.
+fn in_order(mut lines: Vec<Input>) -> Vec<Input> {
+    lines.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    lines
 }
 
 /// Appends a line to a file, and truncates a partial write so that the next line starts on its own.
@@ -154,4 +161,47 @@ fn open(path: &Path) -> io::Result<File> {
     file.set_len(whole as u64)?;
     file.seek(SeekFrom::End(0))?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn lines_of_later_batches_follow_those_of_earlier_ones() {
+        let names = [
+            "000654097fffffff-12-00000000",
+            "000654097fffffff-12-00000001",
+            "00065409f0000000-7-00000000",
+            "0006540a00000000-7-00000000",
+            "0006540a00000000-7-00000010",
+        ];
+        let input = |name: &&str| Input { path: Path::new("s3://b/j").join(name), bytes: None };
+        let mut found: Vec<Input> = names.iter().map(input).collect();
+        found.reverse();
+        let sorted = in_order(found).into_iter().map(|line| line.path);
+        assert!(sorted.eq(names.iter().map(input).map(|line| line.path)));
+    }
+
+    #[test]
+    fn the_first_line_in_a_store_is_made_by_one_unit_while_others_wait() {
+        let journal = Journal::new(Path::new("s3://bucket/folder"), JOURNAL);
+        let is_made = AtomicBool::new(false);
+        let begin = || {
+            journal.begin(|| {
+                assert!(!is_made.swap(true, Ordering::SeqCst));
+                thread::sleep(Duration::from_millis(20));
+                is_made.store(false, Ordering::SeqCst);
+                Err(Error::refused("nothing is written"))
+            })
+        };
+        thread::scope(|scope| {
+            let begun: Vec<_> = (0..4).map(|_| scope.spawn(begin)).collect();
+            begun.into_iter().for_each(|begun| drop(begun.join().unwrap().unwrap_err()));
+        });
+    }
 }

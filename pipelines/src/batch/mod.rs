@@ -33,7 +33,7 @@ use sluice_model::{Error, Input, Overwrite, Registry};
 
 use crate::dispatch::remove_abandoned;
 use crate::manifest::{RunEnd, is_false};
-use crate::report::Report;
+use crate::report::{Note, Report};
 use crate::run::{self, Milestone, Options, Stop};
 use crate::spec::Pipeline;
 pub use journal::JOURNAL;
@@ -237,7 +237,7 @@ impl Batch {
         &self,
         registry: &Registry,
         options: &Options,
-        run: impl FnOnce(&BatchRecorder) -> Result<(Vec<UnitOutcome>, Vec<UnitRecord>), Error>,
+        run: impl FnOnce(&BatchRecorder<'_>) -> Result<(Vec<UnitOutcome>, Vec<UnitRecord>), Error>,
     ) -> Result<BatchReport, Error> {
         let started = Instant::now();
         let (mut known, error) = match self.run_and_record(registry, options, run, started) {
@@ -255,7 +255,7 @@ impl Batch {
         &self,
         registry: &Registry,
         options: &Options,
-        run: impl FnOnce(&BatchRecorder) -> Result<(Vec<UnitOutcome>, Vec<UnitRecord>), Error>,
+        run: impl FnOnce(&BatchRecorder<'_>) -> Result<(Vec<UnitOutcome>, Vec<UnitRecord>), Error>,
         started: Instant,
     ) -> Result<(BatchReport, Result<(), Error>), Error> {
         if let Some(pipeline) = self.any_pipeline(registry)? {
@@ -265,12 +265,14 @@ impl Batch {
             self.refuse_existing(&BatchRecord::to_continue(&self.folder)?)?;
         }
         let recorder = BatchRecorder::open(&self.folder, self.shard.clone())?
-            .with_inputs(Arc::clone(&self.inputs));
-        let begun = self.begun(recorder.previous(), (registry, options))?;
-        let recorder = recorder.with_begun(begun)?;
+            .with_inputs(Arc::clone(&self.inputs))
+            .with_begun(|previous| self.begun(previous, (registry, options)));
+        let outputs = self.units.iter().map(|unit| self.recorded_outputs(unit));
+        let outputs: Vec<Vec<PathBuf>> = outputs.collect::<Result<_, _>>()?;
+        let BatchRecord { shards, units, .. } = recorder.previous();
+        let forgotten = shard::forgotten_shards(shards, units, &outputs);
+        let forgotten = forgotten.filter(|_| self.shard.is_none());
         if options.overwrite != Overwrite::Refuse {
-            let outputs = self.units.iter().map(|unit| self.recorded_outputs(unit));
-            let outputs: Vec<Vec<PathBuf>> = outputs.collect::<Result<_, _>>()?;
             recorder.remove_partial_units(&outputs.concat())?;
         }
         let (outcomes, mut done) = match run(&recorder) {
@@ -293,7 +295,10 @@ impl Batch {
                 self.sweep(&outcomes);
             }
         }
-        Ok((self.report(outcomes, &options.stop, started), recorded))
+        let mut report = self.report(outcomes, &options.stop, started);
+        let note = |what| Note { node: "shards".to_owned(), what, count: 0 };
+        report.report.notes.extend(forgotten.map(note));
+        Ok((report, recorded))
     }
 
     /// The pipeline of any of its units, all of which have the same nodes. Those of inputs whose

@@ -5,6 +5,7 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde::Serialize;
 use sluice_io::files::{self, FileIdentity};
 use sluice_io::output::{MANIFEST, remove_file, remove_unfinished_manifest, replace_file};
 use sluice_io::store::is_address;
@@ -18,9 +19,11 @@ use crate::manifest::{OutputFile, VERSION};
 
 /// The record of a running batch. A folder holds the record of one batch at a time; each shard of a
 /// batch has its own record.
-pub(crate) struct BatchRecorder {
+pub(crate) struct BatchRecorder<'b> {
     folder: PathBuf,
     previous: BatchRecord,
+    /// Lists the units that the batch begins, for its journal.
+    begun: Box<ListBegun<'b>>,
     /// Folders created for the record, innermost first; removed again if they stay empty.
     created: Vec<PathBuf>,
     journal: Journal,
@@ -33,7 +36,10 @@ pub(crate) struct BatchRecorder {
     _shard: Option<ShardLock>,
 }
 
-impl BatchRecorder {
+/// Lists the units that a batch begins, given the record before it.
+type ListBegun<'b> = dyn Fn(&BatchRecord) -> Result<Vec<UnfinishedUnit>, Error> + Send + Sync + 'b;
+
+impl<'b> BatchRecorder<'b> {
     /// Opens the record of a folder, and creates the folder if it is missing.
     ///
     /// `Err` if another batch is running there, or if the manifest there is not that of a batch.
@@ -66,6 +72,7 @@ impl BatchRecorder {
             folder: here.to_owned(),
             // Read under the lock, so that a batch that has just ended is included.
             previous: BatchRecord::to_continue(folder)?,
+            begun: Box::new(|_| Ok(Vec::new())),
             created: missing,
             journal: journal_for(here, heading.as_ref()),
             header: heading,
@@ -90,6 +97,7 @@ impl BatchRecorder {
         Ok(Self {
             folder,
             previous: before,
+            begun: Box::new(|_| Ok(Vec::new())),
             created: made,
             journal,
             header: heading,
@@ -105,13 +113,14 @@ impl BatchRecorder {
         self
     }
 
-    /// Sets the units that the batch begins, which its journal lists.
-    pub(super) fn with_begun(mut self, begun: Vec<UnfinishedUnit>) -> Result<Self, Error> {
-        let mut line = serde_json::to_vec(&JournalHeading { begun })
-            .map_err(|e| Error::internal(e.to_string()))?;
-        line.push(b'\n');
-        self.journal = self.journal.with_heading(line);
-        Ok(self)
+    /// Sets the units that the batch begins, which its journal lists. A batch that finds all done
+    /// has none, and need not list any.
+    pub(super) fn with_begun(
+        mut self,
+        begun: impl Fn(&BatchRecord) -> Result<Vec<UnfinishedUnit>, Error> + Send + Sync + 'b,
+    ) -> Self {
+        self.begun = Box::new(begun);
+        self
     }
 
     /// The record as it was before this batch.
@@ -121,15 +130,14 @@ impl BatchRecorder {
 
     /// Creates the journal, which marks the batch as started. Idempotent.
     pub(crate) fn begin(&self) -> Result<(), Error> {
-        self.journal.begin()
+        self.journal.begin(|| line_of(&JournalHeading { begun: (self.begun)(&self.previous)? }))
     }
 
     /// Appends a unit to the journal and syncs it. Call it before the unit's files appear, so that
     /// a later run can identify them after a kill.
     pub(crate) fn append(&self, unit: &UnitRecord) -> Result<(), Error> {
-        let mut line = serde_json::to_vec(unit).map_err(|e| Error::internal(e.to_string()))?;
-        line.push(b'\n');
-        self.journal.append(&line)
+        self.begin()?;
+        self.journal.append(&line_of(unit)?)
     }
 
     /// Removes the published files of units with these outputs that were killed before all of
@@ -288,6 +296,13 @@ impl BatchRecorder {
         }
         replace_file(&path, text.as_bytes())
     }
+}
+
+/// A line of a journal.
+fn line_of(content: &impl Serialize) -> Result<Vec<u8>, Error> {
+    let mut line = serde_json::to_vec(content).map_err(|e| Error::internal(e.to_string()))?;
+    line.push(b'\n');
+    Ok(line)
 }
 
 fn journal_for(folder: &Path, heading: Option<&ShardHeader>) -> Journal {

@@ -35,7 +35,7 @@ pub(super) struct UnitScheduler<'b> {
     pub(super) registry: &'b Registry,
     pub(super) options: &'b Options,
     pub(super) pool: Arc<ThreadPool>,
-    pub(super) recorder: &'b BatchRecorder,
+    pub(super) recorder: &'b BatchRecorder<'b>,
     pub(super) litter: Arc<ListedLitter>,
 }
 
@@ -48,6 +48,14 @@ struct State {
     has_failed: bool,
     outcomes: Vec<Option<UnitOutcome>>,
     done: Vec<UnitRecord>,
+}
+
+/// How a unit came to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Admission {
+    AtOnce,
+    /// It had to wait for others, perhaps for long.
+    Waited,
 }
 
 #[derive(Default)]
@@ -72,11 +80,12 @@ impl UnitScheduler<'_> {
         let progress = Arc::new(BatchProgress::new(bytes, self.options.progress.clone()));
         std::thread::scope(|scope| {
             for (place, unit) in units.iter().enumerate() {
-                let need = self.memory_needed(unit);
-                if !self.admit(&board, need) {
-                    break;
-                }
-                self.start(scope, (place, unit), need, (&board, &progress));
+                let pipeline = self.pipeline(unit);
+                let need = pipeline.as_ref().map_or(0, |made| self.memory_needed(unit, made));
+                let Some(admission) = self.admit(&board, need) else { break };
+                // A source that was asked may remember its inputs as they were before.
+                let pipeline = Some(pipeline).filter(|_| admission == Admission::AtOnce);
+                self.start(scope, (place, unit, pipeline), need, (&board, &progress));
             }
         });
         let state = std::mem::take(&mut *board.state());
@@ -84,9 +93,17 @@ impl UnitScheduler<'_> {
         (outcomes.collect(), state.done)
     }
 
-    /// Waits until a unit that needs this much memory can start; returns false if it should not
-    /// start any more.
-    fn admit(&self, board: &UnitBoard, need: u64) -> bool {
+    /// The pipeline of a unit; `Err` if it fails without one.
+    fn pipeline(&self, unit: &Unit) -> Result<Pipeline, Error> {
+        match &unit.failure {
+            Some(failure) => Err(Error::refused(failure)),
+            None => self.batch.pipeline(unit, self.registry),
+        }
+    }
+
+    /// Waits until a unit that needs this much memory can start; `None` if it should not start any
+    /// more.
+    fn admit(&self, board: &UnitBoard, need: u64) -> Option<Admission> {
         let from_file = self.batch.blueprint.memory;
         let memory = run::memory_cap(self.options, from_file).0;
         let threads = run::thread_count(self.options, from_file);
@@ -96,26 +113,36 @@ impl UnitScheduler<'_> {
         };
         let state = board.state();
         let over = |state: &State| state.has_failed && self.batch.failing == FailurePolicy::Stop;
-        let waits = |state: &mut State| full(state) && !over(state);
+        let mut admission = Admission::AtOnce;
+        let waits = |state: &mut State| {
+            let waits = full(state) && !over(state);
+            if waits {
+                admission = Admission::Waited;
+            }
+            waits
+        };
         let waited = board.changed.wait_while(state, waits);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         if over(&state) || self.options.stop.is_requested() {
-            return false;
+            return None;
         }
         state.running += 1;
         state.reserved += need;
-        true
+        Some(admission)
     }
 
+    /// Starts a unit; its pipeline is made then if there is none.
     fn start<'s>(
         &'s self,
         scope: &'s Scope<'s, '_>,
-        (place, unit): (usize, &'s Unit),
+        (place, unit, pipeline): (usize, &'s Unit, Option<Result<Pipeline, Error>>),
         need: u64,
         (board, progress): (&'s UnitBoard, &'s Arc<BatchProgress>),
     ) {
         let work = move || {
-            let ended = catch_unwind(AssertUnwindSafe(|| self.run_unit((place, unit), progress)));
+            let pipeline = || pipeline.unwrap_or_else(|| self.pipeline(unit));
+            let run = || self.run_unit((place, unit), pipeline()?, progress);
+            let ended = catch_unwind(AssertUnwindSafe(run));
             let panicked = |_| Err(Error::internal("a unit panicked; its message is above"));
             progress.end_unit(place);
             finish(board, place, need, ended.unwrap_or_else(panicked));
@@ -130,12 +157,9 @@ impl UnitScheduler<'_> {
     fn run_unit(
         &self,
         (place, unit): (usize, &Unit),
+        pipeline: Pipeline,
         progress: &Arc<BatchProgress>,
     ) -> Result<FinishedUnit, Error> {
-        if let Some(failure) = &unit.failure {
-            return Err(Error::refused(failure));
-        }
-        let pipeline = self.batch.pipeline(unit, self.registry)?;
         if self.options.overwrite == Overwrite::Redo
             && let Some(record) = self.done_before(unit, &pipeline)?
         {
@@ -198,19 +222,11 @@ impl UnitScheduler<'_> {
     }
 
     /// The estimated memory of a unit, in bytes.
-    fn memory_needed(&self, unit: &Unit) -> u64 {
-        if unit.failure.is_some() {
-            return 0;
-        }
+    fn memory_needed(&self, unit: &Unit, pipeline: &Pipeline) -> u64 {
         let from_file = self.batch.blueprint.memory;
         let memory = run::memory_cap(self.options, from_file).0;
-        // A pipeline or a source that fails here fails again when the unit runs, which reports it.
-        let pipeline = self.batch.pipeline(unit, self.registry).ok();
-        let held = unit
-            .input
-            .bytes
-            .and_then(|bytes| Some(bytes.max(pipeline.as_ref().map_or(Some(0), input_bytes)?)));
-        let reading = pipeline.filter(keeps_nothing).map(|_| {
+        let held = unit.input.bytes.and_then(|bytes| Some(bytes.max(input_bytes(pipeline)?)));
+        let reading = keeps_nothing(pipeline).then(|| {
             let jobs = run::thread_count(self.options, from_file);
             let limits = ReadLimits::new(memory as usize, memory as usize, jobs);
             (limits.memory() + limits.max_lent_bytes) as u64
@@ -219,7 +235,8 @@ impl UnitScheduler<'_> {
     }
 }
 
-/// The number of bytes to read from a unit's input, if its source knows.
+/// The number of bytes to read from a unit's input, if its source knows. A source that fails here
+/// fails again when the unit runs, which reports it.
 fn input_bytes(pipeline: &Pipeline) -> Option<u64> {
     let sources = pipeline.nodes.iter().filter_map(PipelineNode::source);
     let splits =

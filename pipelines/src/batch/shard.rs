@@ -5,7 +5,7 @@
 //! list, not on file lengths, which may change between the start of two shards; and logs of one
 //! day, which are neighbours, are spread evenly.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -350,9 +350,36 @@ pub(super) fn mixed_batches(parts: &[ShardFiles]) -> Vec<String> {
     versions.chain(batches).collect()
 }
 
+/// A message about missing shards.
+pub(super) fn missing_shards(parts: &[ShardFiles], merged: &[UnitRecord]) -> Option<String> {
+    let missing = missing_numbers(parts, merged)?;
+    Some(format!("shards are missing: {missing}; run them with --shard"))
+}
+
+/// A message about the shards that are missing when a batch with these outputs, by its units,
+/// replaces the records of others, unless it does their inputs, too.
+pub(super) fn forgotten_shards(
+    parts: &[ShardFiles],
+    merged: &[UnitRecord],
+    units: &[Vec<PathBuf>],
+) -> Option<String> {
+    let missing = missing_numbers(parts, merged)?;
+    let ours: BTreeSet<&PathBuf> = units.iter().flatten().collect();
+    let mut outputs = parts.iter().flat_map(ShardFiles::latest_first).flat_map(|it| &it.outputs);
+    let mut records = parts.iter().filter_map(|part| part.record.as_ref());
+    let is_ours = outputs.all(|output| ours.contains(output))
+        && records.all(|record| record.inputs <= units.len());
+    (!is_ours).then(|| {
+        format!(
+            "another batch ran here, of which these shards did not: {missing}; its record is now \
+             part of this one: to complete it, run it without --shard and with --resume"
+        )
+    })
+}
+
 /// Which shards are missing, unless they are among the units `merged` of the manifest. Shards
 /// beyond the number of inputs have none, and need no record.
-pub(super) fn missing_shards(parts: &[ShardFiles], merged: &[UnitRecord]) -> Option<String> {
+fn missing_numbers(parts: &[ShardFiles], merged: &[UnitRecord]) -> Option<String> {
     let records = || parts.iter().map(|part| part.record.as_ref());
     if !merged.is_empty() && records().all(|record| record.is_some_and(|record| record.is_rerun)) {
         return None;
@@ -370,8 +397,7 @@ pub(super) fn missing_shards(parts: &[ShardFiles], merged: &[UnitRecord]) -> Opt
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let text = format!("shards are missing: {}{more}; run them with --shard", shown.join(", "));
-    (!missing.is_empty()).then_some(text)
+    (!missing.is_empty()).then(|| format!("{}{more}", shown.join(", ")))
 }
 
 pub(super) fn unfinished_shard(part: &ShardFiles) -> Option<String> {

@@ -118,11 +118,6 @@ impl UnitOrder {
         &self.shared.identity
     }
 
-    /// The exchange directory, which is the same for all orders of a run.
-    pub fn exchange_dir(&self) -> &Path {
-        self.shared.site.path()
-    }
-
     /// The first of the working folder and the exchange directory that is not visible here; `None`
     /// if both are.
     pub fn invisible_folder(&self) -> Option<&Path> {
@@ -141,7 +136,7 @@ impl UnitOrder {
     /// Leaves a mark in the exchange directory, unless that is gone: recreating it would leave it
     /// for ever.
     pub fn mark(&self, name: &str) -> Result<(), Error> {
-        let path = self.exchange_dir().join(name);
+        let path = self.shared.site.path().join(name);
         if !is_address(&path) {
             if let Some(folder) = path.parent() {
                 match fs::create_dir(folder) {
@@ -159,7 +154,7 @@ impl UnitOrder {
 
     /// Whether this mark exists.
     pub fn is_marked(&self, name: &str) -> bool {
-        is_file(&self.exchange_dir().join(name))
+        is_file(&self.shared.site.path().join(name))
     }
 
     /// The memory cap of the run.

@@ -56,7 +56,7 @@ impl DeliveryPublisher<'_> {
     pub(super) fn settle(
         &self,
         delivery: ReceivedDelivery,
-        recorder: Option<&BatchRecorder>,
+        recorder: Option<&BatchRecorder<'_>>,
     ) -> (UnitOutcome, Option<UnitRecord>) {
         match self.try_settle(delivery, recorder) {
             Ok(settled) => settled,
@@ -67,7 +67,7 @@ impl DeliveryPublisher<'_> {
     fn try_settle(
         &self,
         ReceivedDelivery { what, folder }: ReceivedDelivery,
-        recorder: Option<&BatchRecorder>,
+        recorder: Option<&BatchRecorder<'_>>,
     ) -> Result<(UnitOutcome, Option<UnitRecord>), Error> {
         match what {
             AttemptResult::Done(outputs) => {
@@ -88,7 +88,7 @@ impl DeliveryPublisher<'_> {
         &self,
         outputs: UnitOutputs,
         folder: &Path,
-        recorder: Option<&BatchRecorder>,
+        recorder: Option<&BatchRecorder<'_>>,
     ) -> Result<(Report, Option<UnitRecord>), Error> {
         let _publishing = self.options.stop.publishing();
         let UnitOutputs { mut report, record, handed } = outputs;

@@ -112,12 +112,13 @@ fn columns_after(stage: &Stage, before: RowColumns) -> RowColumns {
 fn mistake(name: &NameOption, types: &DeclaredColumns) -> Option<Mistake> {
     let field = name.name.field()?;
     // If nothing is decoded, the run reports it.
-    if types.is_empty() || types.has(field) {
+    if types.is_empty() || field.is_in(types) {
         return None;
     }
     let span = name.span.clone();
-    let message = format!("no declared type has a field `{field}`");
-    Some(Mistake { span, message, help: suggestion(field, types), detail: None })
+    let message = format!("no declared type has a field `{}`", field.path);
+    let help = suggestion(&field.path, &field.columns(types));
+    Some(Mistake { span, message, help, detail: None })
 }
 
 fn suggestion(field: &FieldPath, types: &DeclaredColumns) -> Option<String> {

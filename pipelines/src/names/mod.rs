@@ -8,16 +8,18 @@ mod report;
 
 use std::ops::Range;
 
+use serde::Deserialize;
 use serde_json::Value;
+use sluice_kit::Template;
 use sluice_kit::selection::FieldList;
-use sluice_model::options::{CHANNELS_FORMAT, FIELDS_FORMAT, SOURCES_FORMAT};
+use sluice_model::options::{CHANNELS_FORMAT, FIELDS_FORMAT, SOURCES_FORMAT, TEMPLATE_FORMAT};
 use sluice_model::{FieldPath, Pattern, Stage};
 
 use crate::spec::PluginInstance;
 use crate::spec::schema_view::SchemaView;
 
 pub(crate) use declared::{GraphNode, undeclared};
-pub use option::{NameOption, SearchedName};
+pub use option::{NameOption, SearchedField, SearchedName};
 pub use report::{MatchOutcome, NameKind, NameReport};
 pub(crate) use report::{NodeNames, RunFacts, match_names};
 
@@ -35,7 +37,7 @@ pub(crate) fn names_in_options(
     }
     if let PluginInstance::Stage(stage) = part {
         let fields = fields_of(stage).into_iter();
-        names.extend(fields.map(|(option, field)| (option, SearchedName::NeededField(field))));
+        names.extend(fields.map(|(option, field)| (option, SearchedName::Field(needed(field)))));
         for (option, channel) in channels_of(stage) {
             let is_it =
                 |name: &SearchedName| matches!(name, SearchedName::Channel(c) if *c == channel);
@@ -46,12 +48,22 @@ pub(crate) fn names_in_options(
         }
         names.extend(window_of(stage, options));
     }
-    let named = |(option, name): (&str, SearchedName)| NameOption {
-        option: option.to_owned(),
-        name,
-        span: span(option),
+    let unnest = options.get(UNNEST_OPTION).and_then(|list| FieldPath::deserialize(list).ok());
+    let named = |(option, mut name): (&str, SearchedName)| {
+        if let (SearchedName::Field(field), false) = (&mut name, option == UNNEST_OPTION) {
+            field.unnest.clone_from(&unnest);
+        }
+        NameOption { option: option.to_owned(), name, span: span(option) }
     };
     names.into_iter().map(named).collect()
+}
+
+/// The option of sinks that names a list to unnest; their other options name fields of its
+/// elements.
+const UNNEST_OPTION: &str = "unnest";
+
+fn needed(path: FieldPath) -> SearchedField {
+    SearchedField { path, is_needed: true, unnest: None }
 }
 
 fn fields_of(stage: &Stage) -> Vec<(&'static str, FieldPath)> {
@@ -98,10 +110,17 @@ fn collect(value: &Value, shape: &SchemaView<'_>, add: &mut dyn FnMut(SearchedNa
     if shape.is_format(FIELDS_FORMAT) {
         let fields = serde_json::from_value::<FieldList>(value.clone());
         let fields = fields.iter().flat_map(FieldList::paths).cloned();
-        return fields.for_each(|field| add(SearchedName::Field(field)));
+        return fields.for_each(|path| {
+            add(SearchedName::Field(SearchedField { path, is_needed: false, unnest: None }));
+        });
     }
     let pattern = |text: &str| Pattern::parse(text).ok();
     match value {
+        Value::String(text) if shape.is_format(TEMPLATE_FORMAT) => {
+            let template = Template::parse(text);
+            let fields = template.iter().flat_map(Template::fields).cloned();
+            fields.for_each(|path| add(SearchedName::Field(needed(path))));
+        }
         Value::String(text) if shape.is_format(CHANNELS_FORMAT) => {
             pattern(text).into_iter().for_each(|pattern| add(SearchedName::Channel(pattern)));
         }

@@ -9,7 +9,7 @@ use sluice_kit::selection::FieldList;
 use sluice_kit::suggestion::{nearest_of, nearest_to_pattern};
 use sluice_model::{Channel, Channels, FieldPath, Pattern, time};
 
-use super::{NameOption, SearchedName};
+use super::{NameOption, SearchedField, SearchedName};
 use crate::run::{NodeTally, RunTally};
 use crate::spec::PipelineNode;
 
@@ -59,6 +59,8 @@ pub enum MatchOutcome {
     Nothing,
     /// It was read, but an earlier stage renamed it.
     Renamed,
+    /// A field that exists, but not of a type that the plugin can use.
+    Unsuitable,
     /// No match in the part of the input that the time window covers.
     #[serde(rename = "nothing in the window")]
     NothingInWindow,
@@ -78,8 +80,13 @@ impl NameReport {
     /// Merges the result of another unit of the same batch.
     pub(crate) fn add(&mut self, other: Self) {
         self.found = self.found.max(other.found);
+        // The last event of several inputs is known only if that of each is.
+        let known = self.nearest.len().min(other.nearest.len());
         let near: BTreeSet<String> = self.nearest.drain(..).chain(other.nearest).collect();
         self.nearest = self.near_among(near.iter().map(String::as_str));
+        if self.kind == NameKind::Window {
+            self.nearest.truncate(known);
+        }
     }
 
     /// Whether both reports are about the same name in the same option.
@@ -119,6 +126,9 @@ impl NameReport {
         Some(match (self.kind, found) {
             (_, MatchOutcome::Something) => return None,
             (NameKind::Window, _) => "no event is in the time window".to_owned(),
+            (NameKind::Field, MatchOutcome::Unsuitable) => {
+                FieldPath::parse(name).as_ref().map(FieldList::note_of_unplotted).ok()?
+            }
             (NameKind::Field, _) => format!("no event has a field `{name}`"),
             (NameKind::Source, _) => format!("no source matches `{name}`"),
             (NameKind::Channel, MatchOutcome::Nothing) => format!("no channel matches `{name}`"),
@@ -131,6 +141,7 @@ impl NameReport {
             (NameKind::Channel, MatchOutcome::NoEvent) => {
                 format!("`{name}`: the channel has no event in the time window")
             }
+            (NameKind::Channel, MatchOutcome::Unsuitable) => return None,
         })
     }
 }
@@ -207,10 +218,8 @@ pub(crate) fn match_names(nodes: &[NodeNames], facts: &RunFacts<'_>) -> Vec<Name
                     let found = facts.or_nothing(sources.iter().any(|name| pattern.matches(name)));
                     (NameKind::Source, pattern.text().to_owned(), found)
                 }
-                SearchedName::Field(field) | SearchedName::NeededField(field) => {
-                    let is_needed = matches!(name, SearchedName::NeededField(_));
-                    let found = facts.or_nothing(has_field(&tally, is_needed, field));
-                    (NameKind::Field, field.to_string(), found)
+                SearchedName::Field(field) => {
+                    (NameKind::Field, field.path.to_string(), facts.field(&tally, field))
                 }
                 SearchedName::Window(written) => {
                     let found = match facts.empty_windows.contains_key(&at) {
@@ -230,8 +239,9 @@ pub(crate) fn match_names(nodes: &[NodeNames], facts: &RunFacts<'_>) -> Vec<Name
                     }
                     SearchedName::Channel(_) => report.near_among(known.iter().copied()),
                     SearchedName::Source(_) => report.near_among(sources.iter().copied()),
-                    SearchedName::Field(_) | SearchedName::NeededField(_) => {
-                        let paths = tally.observed.columns().paths();
+                    SearchedName::Field(_) if found == MatchOutcome::Unsuitable => Vec::new(),
+                    SearchedName::Field(field) => {
+                        let paths = field.columns(&tally.observed.columns()).paths();
                         report.near_among(paths.iter().map(String::as_str))
                     }
                     SearchedName::Window(_) => {
@@ -244,13 +254,6 @@ pub(crate) fn match_names(nodes: &[NodeNames], facts: &RunFacts<'_>) -> Vec<Name
         }
     }
     reports
-}
-
-/// Whether an event had the field; for an expression, whether rows had it.
-fn has_field(tally: &NodeTally, is_needed: bool, field: &FieldPath) -> bool {
-    let columns = tally.observed.columns();
-    let is_missing = tally.notes.contains_key(&FieldList::note_of_missing(field));
-    !is_missing && (!is_needed || columns.is_empty() || columns.has(field))
 }
 
 /// The current names of channels that the pattern matches by their original names.
@@ -269,6 +272,22 @@ impl RunFacts<'_> {
             false if self.is_windowed => MatchOutcome::NothingInWindow,
             false => MatchOutcome::Nothing,
         }
+    }
+
+    /// What a node had of a field.
+    fn field(&self, tally: &NodeTally, field: &SearchedField) -> MatchOutcome {
+        let is_in_rows = || field.is_in(&tally.observed.columns());
+        let has_note = |note: String| tally.notes.contains_key(&note);
+        if field.is_needed {
+            return self.or_nothing(tally.entered.total() == 0 || is_in_rows());
+        }
+        if has_note(FieldList::note_of_unplotted(&field.path)) {
+            return match is_in_rows() && self.is_complete {
+                true => MatchOutcome::Unsuitable,
+                false => self.or_nothing(false),
+            };
+        }
+        self.or_nothing(!has_note(FieldList::note_of_missing(&field.path)))
     }
 
     /// What a node had of the channels that match a pattern in its options.

@@ -33,10 +33,12 @@ impl NodeLabels {
 
     /// Names the node, and the input that it reads, in an error that is the fault of its plugin.
     pub(super) fn blame(&self, node: usize, input: Option<&Path>, error: Error) -> Error {
-        let ErrorKind::Internal(what) = error.kind() else { return error };
+        let ErrorKind::Internal { what, input: known } = error.kind() else { return error };
         let Some(label) = self.0.get(node) else { return error };
         let input = input.filter(|input| !input.as_os_str().is_empty());
-        let input = input.map(|input| format!(", reading {}", input.display()));
-        Error::internal(format!("{label}{}: {what}", input.unwrap_or_default()))
+        let reading = input.map(|input| format!(", reading {}", input.display()));
+        let what = format!("{label}{}: {what}", reading.unwrap_or_default());
+        let input = input.map(Path::to_owned).or_else(|| known.clone());
+        ErrorKind::Internal { what, input }.into()
     }
 }

@@ -133,6 +133,7 @@ impl<'r> RunDriver<'r> {
             let step = self.next_step(source)?;
             // An interrupted source must not look ended.
             self.setup.check()?;
+            self.sources[source].note_asked(matches!(step, Poll::Ready(Some(_))));
             match step {
                 Poll::Pending => self.handle_silence(source)?,
                 Poll::Ready(Some(step)) => self.handle_step(source, step)?,
@@ -266,16 +267,18 @@ impl<'r> RunDriver<'r> {
     }
 
     /// Completes the quarantine files, and notes which inputs have grown since the run began.
+    ///
+    /// `Err` if one was overwritten.
     fn finish_inputs(&mut self) -> Result<(), Error> {
         for source in 0..self.sources.len() {
             let note = self.damage.finish(&self.sources[source])?;
             note.iter().for_each(|note| self.note_source(source, note, 0));
         }
         for source in 0..self.sources.len() {
-            let growth = |path| self.setup.input_files.growth(path);
-            let notes: Vec<String> =
-                self.sources[source].inputs().into_iter().filter_map(growth).collect();
-            notes.iter().for_each(|note| self.note_source(source, note, 0));
+            let change = |path| self.setup.input_files.change(path).transpose();
+            let notes: Result<Vec<String>, Error> =
+                self.sources[source].inputs().into_iter().filter_map(change).collect();
+            notes?.iter().for_each(|note| self.note_source(source, note, 0));
         }
         Ok(())
     }

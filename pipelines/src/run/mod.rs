@@ -112,6 +112,8 @@ fn plan_and_run(
     setup.shared.naming = NamingNodes::from_nodes(&pipeline.nodes);
     setup.shared.labels = NodeLabels::from_nodes(&pipeline.nodes);
     setup.interruption = Interruption::from_plan(&reading, &pipeline.nodes, is_recording);
+    let is_discardable = setup.interruption == Interruption::Discards;
+    let _counted = is_discardable.then(|| options.stop.discardable());
     setup.shared.run = setup.run_handle("");
     let ran = run_prepared(pipeline, (reading, within), &setup, options, known);
     ran.map_err(|error| match setup.check() {

@@ -85,7 +85,7 @@ impl Publisher<'_> {
             channels: Arc::clone(&self.setup.shared.channels),
             memory: self.setup.sink_memory(),
             origin: Arc::clone(&self.origin),
-            run: self.setup.run_handle(sink),
+            run: self.setup.sink_handle(sink),
             is_piece: self.options.recording.is_some(),
         })
     }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_io::files::{self, LogFile};
-use sluice_io::store::is_address;
 use sluice_model::{Damage, Error, OutputFile, Outputs};
 
 use crate::spec::OnDamage;
@@ -48,7 +47,7 @@ impl Quarantine {
             None => self.file.insert(self.outputs.create(&self.path)?),
         };
         let input = Path::new(&*damage.input);
-        if damage.bytes.is_empty() && (is_address(input) || input.is_file()) {
+        if damage.bytes.is_empty() && files::is_address_or_file(input) {
             return copy(damage, &mut LogFile::open(input)?, file);
         }
         // Only long damage in a stream that cannot be read again is incomplete.

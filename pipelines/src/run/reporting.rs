@@ -6,7 +6,7 @@ use sluice_model::{Error, Input, TimeWindow};
 
 use super::stop::Interruption;
 use super::windows::{NodeWindow, StoredSources};
-use super::{ReadPlan, RunResults, Setup, SourcePlan};
+use super::{ReadPlan, RunResults, Setup};
 use crate::names::NodeNames;
 use crate::report::Report;
 use crate::spec::PipelineNode;
@@ -21,7 +21,6 @@ pub(super) struct ReportContext<'r> {
     names: Vec<NodeNames>,
     windows: Vec<NodeWindow>,
     is_windowed: bool,
-    is_live: bool,
 }
 
 impl<'r> ReportContext<'r> {
@@ -35,7 +34,6 @@ impl<'r> ReportContext<'r> {
             names: nodes.iter().map(NodeNames::from_node).collect(),
             windows: windows.collect(),
             is_windowed: reading.is_windowed(),
-            is_live: reading.sources.iter().all(SourcePlan::is_live),
         }
     }
 
@@ -54,7 +52,7 @@ impl<'r> ReportContext<'r> {
         setup.check()?;
         if setup.stop.is_requested() {
             report.interrupted = setup.interruption == Interruption::Truncates;
-            if setup.interruption == Interruption::Completes && !self.is_live {
+            if setup.interruption == Interruption::EndsSending {
                 report.note_early_end(labels);
             }
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use sluice_io::files::{InputFiles, refuse_repeated_streams};
@@ -183,10 +183,22 @@ impl Setup {
 
     /// The connection of the node with this name to the run.
     pub(super) fn run_handle(&self, node: &str) -> RunHandle {
+        self.handle_until(&self.stop.drain, node)
+    }
+
+    /// The connection of the sink with this name to the run. What live sources have received goes
+    /// through a sink before the run ends.
+    pub(super) fn sink_handle(&self, node: &str) -> RunHandle {
+        let is_drained = self.interruption == Interruption::Completes;
+        let end = if is_drained { &self.stop.abort } else { &self.stop.drain };
+        self.handle_until(end, node)
+    }
+
+    fn handle_until(&self, end: &Arc<AtomicBool>, node: &str) -> RunHandle {
         let (stop, progress) = (Arc::clone(&self.stop), self.progress.clone());
         let interruption = self.interruption;
         let host = NodeHost { stop, interruption, progress };
-        RunHandle::new(node, Arc::new(host), Arc::clone(&self.stop.drain))
+        RunHandle::new(node, Arc::new(host), Arc::clone(end))
             .sharing(&self.playback)
             .sharing(&self.input_faults)
             .sharing(&self.names)

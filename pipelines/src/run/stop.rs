@@ -19,19 +19,28 @@ const REQUEST_EXIT: u8 = 130;
 #[derive(Debug, Default)]
 pub struct Stop {
     pub(super) drain: Arc<AtomicBool>,
-    abort: AtomicBool,
+    pub(super) abort: Arc<AtomicBool>,
     /// The signal that came first; 0 if there was none.
     signal: AtomicI32,
     /// How many runs are publishing.
     publishing: AtomicUsize,
+    /// How many runs the first request discards.
+    discardable: AtomicUsize,
 }
 
-/// A run that is publishing until this is dropped.
-pub(crate) struct Publishing<'s>(&'s Stop);
+/// A run that counts among others until this is dropped.
+pub(crate) struct CountedRun<'s>(&'s AtomicUsize);
 
-impl Drop for Publishing<'_> {
+impl<'s> CountedRun<'s> {
+    fn among(runs: &'s AtomicUsize) -> Self {
+        runs.fetch_add(1, Ordering::Relaxed);
+        Self(runs)
+    }
+}
+
+impl Drop for CountedRun<'_> {
     fn drop(&mut self) {
-        self.0.publishing.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -58,14 +67,23 @@ impl Stop {
     }
 
     /// Notes that a run begins to publish, which nothing should end half-way.
-    pub(crate) fn publishing(&self) -> Publishing<'_> {
-        self.publishing.fetch_add(1, Ordering::Relaxed);
-        Publishing(self)
+    pub(crate) fn publishing(&self) -> CountedRun<'_> {
+        CountedRun::among(&self.publishing)
     }
 
     /// Whether a run is publishing.
     pub fn is_publishing(&self) -> bool {
         self.publishing.load(Ordering::Relaxed) > 0
+    }
+
+    /// Notes that a run begins which the first request discards.
+    pub(super) fn discardable(&self) -> CountedRun<'_> {
+        CountedRun::among(&self.discardable)
+    }
+
+    /// Whether a run goes on that is discarded, so that nothing is lost if the process ends.
+    pub fn is_discarding(&self) -> bool {
+        self.is_requested() && self.discardable.load(Ordering::Relaxed) > 0
     }
 
     /// Whether the end of the run was requested.
@@ -90,8 +108,10 @@ impl Stop {
 /// What the first stop request does to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interruption {
-    /// The run completes: it only receives from live sources, or only sends live.
+    /// The run completes with all that its sources have received: all of them are live.
     Completes,
+    /// The run completes without the rest of its inputs: it only sends live.
+    EndsSending,
     /// What has been read is published, and the report says that more was to come: a pipe cannot be
     /// read again.
     Truncates,
@@ -119,7 +139,7 @@ impl Interruption {
                     .filter_map(PipelineNode::sink)
                     .all(|sink| sink.traits().targets.is_empty()) =>
             {
-                Self::Completes
+                Self::EndsSending
             }
             (true, false) => Self::Discards,
             _ => Self::Truncates,
@@ -165,6 +185,17 @@ mod tests {
         assert!(stop.is_publishing());
         drop(first);
         assert!(!stop.is_publishing());
+    }
+
+    #[test]
+    fn a_run_is_discarded_from_the_first_request_to_its_end() {
+        let stop = Stop::default();
+        let run = stop.discardable();
+        assert!(!stop.is_discarding());
+        stop.request();
+        assert!(stop.is_discarding());
+        drop(run);
+        assert!(!stop.is_discarding());
     }
 
     #[test]

@@ -65,10 +65,11 @@ pub(crate) struct MergeNode {
     pub(crate) merge: Merge,
     /// For each input, the sources (by index in [`Topology::sources`]) that feed it.
     pub(crate) roots: Vec<BTreeSet<usize>>,
-    /// Whether it merges branches of one source, before any stage that delays events.
-    pub(crate) is_undelayed: bool,
-    /// When events last came.
-    pub(crate) last_push: Instant,
+    /// For each input, whether it comes from one source without a stage that delays events; and in
+    /// a merge of several sources, whether that holds for all, and no other one is shifted further.
+    pub(crate) is_undelayed: Vec<bool>,
+    /// For each input, when events last came.
+    pub(crate) last_push: Vec<Instant>,
     /// For each input, the nearest merge before it.
     pub(crate) fed_by: Vec<Option<usize>>,
     pub(crate) segment: Arc<Vec<Branch>>,
@@ -295,7 +296,13 @@ impl<'o> TopologyBuilder<'o> {
             let limit = if grows { self.merge_limit } else { usize::MAX };
             let merge = Merge::new(groups.len(), MergeWait::Source, limit);
             let outer = self.merge(node, merge, roots, entry);
+            let is_undelayed = groups.iter().all(|(by, _)| self.from[*by].is_empty());
+            let furthest = inputs.iter().map(|input| self.paces[*input].shift).max();
             for (n, (by, places)) in groups.iter().enumerate() {
+                let is_furthest =
+                    |place: &usize| Some(self.paces[inputs[*place]].shift) == furthest;
+                self.built.merges[outer].is_undelayed[n] =
+                    is_undelayed && places.iter().all(is_furthest);
                 let port = self.port(Port::Merge(outer, n));
                 if let [only] = places[..] {
                     inlets[only] = port;
@@ -324,7 +331,7 @@ impl<'o> TopologyBuilder<'o> {
         let merge = Merge::new(places.len(), MergeWait::Step, limit);
         let roots = vec![self.roots[by].clone(); places.len()];
         let merge = self.merge(node, merge.with_shifts(&shifts), roots, segment);
-        self.built.merges[merge].is_undelayed = self.from[by].is_empty();
+        self.built.merges[merge].is_undelayed.fill(self.from[by].is_empty());
         for (input, place) in places.iter().enumerate() {
             inlets[*place] = self.port(Port::Merge(merge, input));
         }
@@ -337,15 +344,14 @@ impl<'o> TopologyBuilder<'o> {
         roots: Vec<BTreeSet<usize>>,
         segment: Vec<Branch>,
     ) -> usize {
-        let (fed_by, segment) = (vec![None; roots.len()], Arc::new(segment));
         self.built.merges.push(MergeNode {
             node,
             merge,
+            is_undelayed: vec![false; roots.len()],
+            last_push: vec![Instant::now(); roots.len()],
+            fed_by: vec![None; roots.len()],
             roots,
-            is_undelayed: false,
-            last_push: Instant::now(),
-            fed_by,
-            segment,
+            segment: Arc::new(segment),
         });
         self.built.merges.len() - 1
     }

@@ -1,6 +1,7 @@
 //! Finds time windows that no event meets, and when the first and the last event of their logs are.
 //! Reads again only logs of which nothing came out of a window.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -62,8 +63,10 @@ struct StoredSource {
 #[derive(Clone, Default)]
 struct Surroundings {
     has_events: bool,
-    /// The times of the first and of the last event, as far as they are known.
-    times: Vec<i64>,
+    /// The time of the first event, if it is known.
+    first: Option<i64>,
+    /// The time of the last event, if it is known.
+    last: Option<i64>,
 }
 
 impl StoredSources {
@@ -96,10 +99,14 @@ impl StoredSources {
         let mut empty = BTreeMap::new();
         for (node, sources) in nodes {
             let each: Option<Vec<Surroundings>> = sources.into_iter().map(&mut around).collect();
-            let each = each.unwrap_or_default();
-            if each.iter().any(|around| around.has_events) {
-                let times = || each.iter().flat_map(|around| &around.times).copied();
-                empty.insert(node, times().min().into_iter().chain(times().max()).collect());
+            let mut each = each.unwrap_or_default();
+            each.retain(|around| around.has_events);
+            if !each.is_empty() {
+                // Nothing is less than any time, so that one which is not known decides.
+                let first = each.iter().map(|around| around.first).min().flatten();
+                let last = each.iter().map(|around| around.last.map(Reverse)).min().flatten();
+                let last = last.map(|Reverse(last)| last).filter(|_| first.is_some());
+                empty.insert(node, first.into_iter().chain(last).collect());
             }
         }
         empty
@@ -114,13 +121,13 @@ impl StoredSource {
         results: &RunResults,
         setup: &Setup,
     ) -> Option<Surroundings> {
-        // Nothing was read of a window of which all was to be read.
+        // Nothing was read of a window of which all was to be read, or no source skipped a channel.
         let is_empty = self.query.window() == window
-            && self.query.channels.is_all()
+            && (self.query.channels.is_all() || setup.left_out.names().is_empty())
             && results.tally.get(node).left.total() == 0;
         if !self.is_repeatable {
             let has_events = !setup.channels().since(0).is_empty();
-            return is_empty.then_some(Surroundings { has_events, times: Vec::new() });
+            return is_empty.then_some(Surroundings { has_events, ..Surroundings::default() });
         }
         // What cannot be read is not known.
         if !is_empty && self.first_in_window(window, setup).ok()?.is_some() {
@@ -128,8 +135,7 @@ impl StoredSource {
         }
         let first = setup.first_timestamp(&*self.source, &self.name).ok()?;
         let last = self.last_timestamp(setup).ok()?;
-        let times = first.into_iter().chain(last).collect();
-        Some(Surroundings { has_events: first.is_some(), times })
+        Some(Surroundings { has_events: first.is_some(), first, last })
     }
 
     /// The time of an event in the window, on whatever channel.

@@ -24,12 +24,13 @@ impl Check<'_> {
             }
         }
         for sink in of_kind(nodes, PluginKind::Sink) {
-            let writes = match sink.instance() {
-                Some(PluginInstance::Sink(sink)) => writes_file(&sink.traits().targets),
-                _ => false,
+            let file = match sink.instance() {
+                Some(PluginInstance::Sink(sink)) => first_file(&sink.traits().targets),
+                _ => None,
             };
-            if writes && sink.templates.is_empty() {
-                let message = format!("every input would be written to the same `{}`", sink.name);
+            if let Some(file) = file.filter(|_| sink.templates.is_empty()) {
+                let file = file.display();
+                let message = format!("every input would be written to the same `{file}`");
                 let help = "the outputs of other nodes have placeholders: this one needs one, \
                             too, such as `{stem}`";
                 self.mistake_at(sink.path_span(), message, Some(help.to_owned()));
@@ -56,6 +57,6 @@ fn of_kind(nodes: &[NodeDraft], kind: PluginKind) -> impl Iterator<Item = &NodeD
     nodes.iter().filter(move |node| node.kind == Some(kind))
 }
 
-fn writes_file(targets: &[PathBuf]) -> bool {
-    targets.iter().any(|target| target != Path::new("-"))
+fn first_file(targets: &[PathBuf]) -> Option<&PathBuf> {
+    targets.iter().find(|target| *target != Path::new("-"))
 }

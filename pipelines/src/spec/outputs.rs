@@ -41,8 +41,11 @@ impl Check<'_> {
             let node = writer.node;
             let message = match is_folder {
                 false => format!("`{other}` writes a file where `{node}` needs a folder"),
-                true if !writer.is_folder || node == other => continue,
-                true => format!("`{node}` writes a folder within that of `{other}`"),
+                true if node == other => continue,
+                true if writer.is_folder => {
+                    format!("`{node}` writes a folder within that of `{other}`")
+                }
+                true => format!("`{node}` writes a file within the folder of `{other}`"),
             };
             let help = Some("give each a path of its own".to_owned());
             self.mistake_at(writer.span.clone(), message, help);

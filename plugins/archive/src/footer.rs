@@ -47,7 +47,8 @@ impl ArchiveFooter {
         if !files::is_address_or_file(path) {
             return Ok(None);
         }
-        cache.get(inputs.open_plain(path)?, |log| Ok(Self::read(log, registry)?.map(Arc::new)))
+        let read = |mut log| Ok(Self::read(&mut log, registry)?.map(Arc::new));
+        cache.get(inputs.open_plain(path)?, read)
     }
 
     /// Reads the footer of a file; `None` if there is no consistent one.

@@ -47,7 +47,7 @@ impl FileIndex {
         if path == Path::new("-") || !files::is_address_or_file(path) || files::is_zstd(path)? {
             return Ok(None);
         }
-        cache.get(inputs.open_plain(path)?, |log| Self::read(log).map(Arc::new)).map(Some)
+        cache.get(inputs.open_plain(path)?, |mut log| Self::read(&mut log).map(Arc::new)).map(Some)
     }
 
     fn read(log: &mut LogFile) -> Result<Self, Error> {

@@ -9,7 +9,10 @@ use crate::Error;
 
 /// What was read from the last files, such as their indexes.
 #[derive(Debug)]
-pub struct FileCache<T>(Mutex<Vec<CachedFile<T>>>);
+pub struct FileCache<T> {
+    files: Mutex<Vec<CachedFile<T>>>,
+    capacity: usize,
+}
 
 #[derive(Debug)]
 struct CachedFile<T> {
@@ -21,20 +24,23 @@ struct CachedFile<T> {
 
 impl<T> Default for FileCache<T> {
     fn default() -> Self {
-        Self(Mutex::default())
+        // Files are read one after another.
+        Self { files: Mutex::default(), capacity: 4 }
     }
 }
 
 impl<T: Clone> FileCache<T> {
-    /// The capacity: files are read one after another.
-    const CAPACITY: usize = 4;
+    /// Remembers all files: for what is small and takes long to read.
+    pub fn of_all() -> Self {
+        Self { files: Mutex::default(), capacity: usize::MAX }
+    }
 
     /// What `read` returns for this open file, which is read again if it is not in the cache or has
     /// changed.
     pub fn get(
         &self,
-        mut log: LogFile,
-        read: impl FnOnce(&mut LogFile) -> Result<T, Error>,
+        log: LogFile,
+        read: impl FnOnce(LogFile) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let path = log.path().to_owned();
         let modified = std::fs::metadata(&path).and_then(|meta| meta.modified()).ok();
@@ -45,16 +51,16 @@ impl<T: Clone> FileCache<T> {
             return Ok(content.clone());
         }
         // Two threads may read the same file: that is cheaper than waiting.
-        let content = read(&mut log)?;
+        let content = read(log)?;
         let mut cached = self.lock();
         cached.retain(|cached| cached.path != path);
         cached.insert(0, CachedFile { path, stamp, content: content.clone() });
-        cached.truncate(Self::CAPACITY);
+        cached.truncate(self.capacity);
         Ok(content)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<CachedFile<T>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -70,7 +76,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (cache, reads) = (FileCache::default(), Cell::new(0));
         let get = |name: &str| {
-            let read = |log: &mut LogFile| {
+            let read = |log: LogFile| {
                 reads.set(reads.get() + 1);
                 Ok(log.len())
             };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::Select;
 use sluice_kit::merge::MergePause;
@@ -127,15 +127,42 @@ impl RunDriver<'_> {
     /// Marks merge inputs as idle whose live sources are all silent; merges do not wait for these.
     pub(super) fn note_silence(&mut self) {
         for source in &mut self.sources {
-            source.silent = !source.ended && source.silence().is_some();
+            source.silent = !source.ended && source.has_been_silent();
         }
-        let sources = &self.sources;
-        for MergeNode { merge, roots, .. } in &mut self.merges {
-            for (input, roots) in roots.iter().enumerate() {
-                let mut open = roots.iter().map(|root| &sources[*root]).filter(|root| !root.ended);
-                merge.set_idle(input, open.all(|root| root.silent));
+        for merge in 0..self.merges.len() {
+            for input in 0..self.merges[merge].roots.len() {
+                let is_idle = self.is_idle(merge, input);
+                self.merges[merge].merge.set_idle(input, is_idle);
             }
         }
+    }
+
+    /// Waits again for idle inputs of a merge that may precede what has just been pushed.
+    pub(super) fn end_idleness(&mut self, merge: usize) {
+        for input in 0..self.merges[merge].roots.len() {
+            if self.merges[merge].merge.is_idle(input) && !self.is_idle(merge, input) {
+                self.merges[merge].merge.set_idle(input, false);
+            }
+        }
+    }
+
+    /// Whether each live source of a merge input is silent, or has long sent events for others
+    /// only.
+    fn is_idle(&self, merge: usize, input: usize) -> bool {
+        let MergeNode { roots, is_undelayed, last_push, fed_by, .. } = &self.merges[merge];
+        let holds = |before: usize| self.merges[before].merge.bytes() > 0;
+        let may_be_idle = is_undelayed[input] && !fed_by[input].is_some_and(holds);
+        // What follows arrives later than all that the merge holds.
+        let is_past = |until: Instant| {
+            last_push.iter().all(|last| *last <= until)
+                && until.duration_since(last_push[input]) >= SILENCE_TIMEOUT
+        };
+        let mut open = roots[input].iter().map(|root| &self.sources[*root]);
+        open.all(|root| {
+            // What has arrived in the silence may be waiting for other sources and their stages.
+            let is_silent = root.silent && root.is_quiet();
+            root.ended || is_silent || may_be_idle && root.caught_up().is_some_and(is_past)
+        })
     }
 
     /// Why nothing may follow in a merge after a step, or because source `asked` had no data.
@@ -143,13 +170,15 @@ impl RunDriver<'_> {
         let MergeNode { roots, is_undelayed, last_push, .. } = &self.merges[merge];
         let mut roots = roots.iter().flatten();
         let mut open = roots.clone().map(|root| &self.sources[*root]).filter(|root| !root.ended);
-        // What has arrived may be waiting for other sources and their stages.
-        let is_quiet = open.clone().all(RunningSource::is_quiet);
-        // Live events have the times at which they arrive, also those that others take.
-        let later = last_push.elapsed().checked_sub(SILENCE_TIMEOUT).filter(|_| *is_undelayed);
-        match later.filter(|_| is_quiet) {
+        // Live events have the times at which they arrive, also those that others take. What has
+        // arrived may be waiting for other sources and their stages.
+        let caught_up = open.clone().filter(|_| is_undelayed.iter().all(|undelayed| *undelayed));
+        let caught_up = caught_up.filter_map(RunningSource::caught_up).min();
+        let later = caught_up.zip(last_push.iter().max());
+        let later = later.and_then(|(until, last)| until.checked_duration_since(*last));
+        match later.and_then(|later| later.checked_sub(SILENCE_TIMEOUT)) {
             Some(by) => MergePause::Silence(i64::try_from(by.as_nanos()).unwrap_or(i64::MAX)),
-            None if is_quiet && open.all(|root| root.silence().is_some())
+            None if open.all(|root| root.is_quiet() && root.has_been_silent())
                 || roots.any(|root| Some(*root) == asked) =>
             {
                 MergePause::Silence(0)

@@ -20,6 +20,10 @@ use crate::spec::OnDamage;
 /// How long a live source may be silent before merges go on without it.
 pub(super) const SILENCE_TIMEOUT: Duration = Duration::from_millis(50);
 
+/// How long live events may wait before they can be read: receivers gather them in batches, for
+/// 10 ms or so.
+const GATHERING_TIME: Duration = Duration::from_millis(20);
+
 pub(super) struct RunningSource {
     pub(super) node: usize,
     pub(super) name: Arc<str>,
@@ -34,6 +38,10 @@ pub(super) struct RunningSource {
     pub(super) turns: u64,
     /// When it last delivered events.
     pub(super) last_data: Instant,
+    /// What is still to be delivered could be read later than this, if it is live.
+    caught_up: Instant,
+    /// A later such time, once so many more steps have been delivered.
+    next_caught_up: (Instant, usize),
     /// Whether data comes when others please: it is live, or reads a stream or from a program.
     pub(super) may_stall: bool,
     /// Whether it is live and has been silent for a while.
@@ -80,6 +88,8 @@ impl RunningSource {
             segment,
             turns: 0,
             last_data: Instant::now(),
+            caught_up: Instant::now(),
+            next_caught_up: (Instant::now(), 0),
             silent: false,
             ended: false,
             was_cut_short: false,
@@ -109,15 +119,38 @@ impl RunningSource {
         self.plan.0.iter().any(|split| split.live)
     }
 
-    /// How much longer than usual it has been silent, if it is live and that long.
-    pub(super) fn silence(&self) -> Option<Duration> {
-        let silence = self.last_data.elapsed().checked_sub(SILENCE_TIMEOUT);
-        silence.filter(|_| self.steps.is_live())
+    /// Whether it is live and has delivered nothing for a while.
+    pub(super) fn has_been_silent(&self) -> bool {
+        self.receives() && self.last_data.elapsed() >= SILENCE_TIMEOUT
     }
 
     /// Whether it is live, and all that has arrived has been read.
     pub(super) fn is_quiet(&self) -> bool {
-        self.steps.is_live() && !self.has_data() && self.steps.in_flight() == 0
+        self.receives() && self.steps.backlog() == 0
+    }
+
+    /// Notes that it was asked for a step, and whether one was delivered.
+    pub(super) fn note_asked(&mut self, is_step: bool) {
+        let (until, steps) = &mut self.next_caught_up;
+        *steps -= usize::from(is_step).min(*steps);
+        if *steps == 0 {
+            self.caught_up = *until;
+            *until = Instant::now();
+            *steps = self.steps.backlog();
+        }
+    }
+
+    /// What is still to be delivered, also what cannot be read yet, arrived later than this, if it
+    /// is live.
+    pub(super) fn caught_up(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let read = self.receives().then(|| if self.is_quiet() { now } else { self.caught_up })?;
+        read.checked_sub(GATHERING_TIME)
+    }
+
+    /// Whether it is live now. Looks at no split of files, which may be many.
+    fn receives(&self) -> bool {
+        self.may_stall && self.steps.is_live()
     }
 
     /// Each of its inputs.

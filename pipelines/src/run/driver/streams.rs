@@ -74,11 +74,12 @@ impl RunDriver<'_> {
             Port::Fold(fold) => self.fold(fold, Some(batch)),
             Port::Merge(merge, input) => {
                 let MergeNode { node, merge: into, last_push, .. } = &mut self.merges[merge];
-                *last_push = Instant::now();
+                last_push[input] = Instant::now();
                 let late = into.push(input, batch);
                 if late > 0 {
                     self.tally.node(*node).note(MERGED_LATE, late);
                 }
+                self.end_idleness(merge);
                 self.drain_merge(merge, MergePause::None)
             }
         }

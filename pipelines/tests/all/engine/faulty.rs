@@ -1,7 +1,9 @@
 //! Plugins that panic or count wrong: the run fails, and names them.
 
+use std::path::Path;
+
 use sluice_model::{
-    Batch, DynSink, Error, Fold, Input, Map, PrepareContext, ReadContext, Reader, Sink,
+    Batch, DynSink, Error, ErrorKind, Fold, Input, Map, PrepareContext, ReadContext, Reader, Sink,
     SinkContext, SinkTraits, Source, Split, SplitStart, Stage, StageContext, Written,
 };
 use sluice_pipeline::run::{self, Options};
@@ -88,7 +90,7 @@ impl Sink for FaultySink {
     }
 }
 
-fn error_of(fault: Fault) -> String {
+fn error_of(fault: Fault) -> Error {
     let made = MadeUpSource { seconds: 5, per_second: 6, ..MadeUpSource::default() };
     let map = Stage::Map(Box::new(FaultyStage(fault)));
     let fold = Stage::Fold(Box::new(FaultyStage(fault)));
@@ -100,28 +102,44 @@ fn error_of(fault: Fault) -> String {
     ];
     let pipeline = Pipeline { nodes, ..Pipeline::default() };
     let ran = run::run(pipeline, &Options { jobs: Some(2), ..Options::default() });
-    let error = ran.unwrap_err().to_string();
-    error.split_once("; this is a bug").unwrap().0.to_owned()
+    ran.unwrap_err()
+}
+
+fn message_of(fault: Fault) -> String {
+    error_of(fault).to_string().split_once("; this is a bug").unwrap().0.to_owned()
+}
+
+#[test]
+fn a_panic_on_what_comes_from_an_input_names_that_as_its_file() {
+    let input = |fault| match error_of(fault).kind() {
+        ErrorKind::Internal { input, .. } => input.clone(),
+        other => panic!("{other}"),
+    };
+    for (fault, file) in
+        [(Fault::Read, Some("made")), (Fault::Map, Some("made")), (Fault::Fold, None)]
+    {
+        assert_eq!(input(fault).as_deref(), file.map(Path::new));
+    }
 }
 
 #[test]
 fn a_plugin_that_panics_is_named_with_what_it_reads() {
     let source = "internal: source `made` (plugin `toy`), reading made: ";
     let panicked = "a task panicked; its message is above";
-    assert_eq!(error_of(Fault::Read), format!("{source}{panicked}"));
+    assert_eq!(message_of(Fault::Read), format!("{source}{panicked}"));
     let map = format!("{source}stage `mapped` (plugin `toy`): {panicked}");
-    assert_eq!(error_of(Fault::Map), map);
+    assert_eq!(message_of(Fault::Map), map);
     for (fault, node) in [
         (Fault::Fold, "stage `folded`"),
         (Fault::Prepare, "sink `out`"),
         (Fault::Write, "sink `out`"),
     ] {
-        assert_eq!(error_of(fault), format!("internal: {node} (plugin `toy`): {panicked}"));
+        assert_eq!(message_of(fault), format!("internal: {node} (plugin `toy`): {panicked}"));
     }
 }
 
 #[test]
 fn a_sink_that_counts_wrong_is_named() {
     let due = "sink `out` (plugin `toy`): a sink was handed 30 events, left out 0 and wrote 0";
-    assert_eq!(error_of(Fault::Count), format!("internal: {due}"));
+    assert_eq!(message_of(Fault::Count), format!("internal: {due}"));
 }

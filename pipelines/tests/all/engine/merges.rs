@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use sluice_model::options::ByteSize;
@@ -179,11 +179,11 @@ impl Map for WhenSeen {
     }
 }
 
-fn stage(name: &str, from: &[usize], stage: Stage) -> sluice_pipeline::PipelineNode {
+pub(crate) fn stage(name: &str, from: &[usize], stage: Stage) -> sluice_pipeline::PipelineNode {
     node(name, from, PluginInstance::Stage(stage), None)
 }
 
-fn only(channels: &'static [&'static str]) -> Stage {
+pub(crate) fn only(channels: &'static [&'static str]) -> Stage {
     Stage::Map(Box::new(OnlyChannels(channels)))
 }
 
@@ -200,7 +200,12 @@ fn parted(made: &MadeUpSource, fold: Stage, lines: &LineSink) -> Pipeline {
     Pipeline { nodes, ..Pipeline::default() }
 }
 
-fn ran(pipeline: Pipeline, lines: &LineSink, jobs: usize, mib: u64) -> (Vec<String>, Report) {
+pub(crate) fn ran(
+    pipeline: Pipeline,
+    lines: &LineSink,
+    jobs: usize,
+    mib: u64,
+) -> (Vec<String>, Report) {
     let memory = Some(ByteSize(mib << 20));
     let report =
         run::run(pipeline, &Options { jobs: Some(jobs), memory, ..Options::default() }).unwrap();
@@ -208,7 +213,7 @@ fn ran(pipeline: Pipeline, lines: &LineSink, jobs: usize, mib: u64) -> (Vec<Stri
     (lines, report)
 }
 
-fn times(lines: &[String]) -> Vec<i64> {
+pub(crate) fn times(lines: &[String]) -> Vec<i64> {
     lines.iter().map(|line| line.split(' ').nth(2).unwrap().parse().unwrap()).collect()
 }
 
@@ -410,4 +415,59 @@ fn shifted_events_come_while_the_source_has_events_for_others() {
         ran(Pipeline { nodes, ..Pipeline::default() }, &lines, 2, 64)
     });
     assert_eq!(lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>(), ["B 0 50000000"]);
+}
+
+/// Lets the second step of a live source arrive again before the last one has been merged, until
+/// it goes on by itself or a time that no run takes is over.
+struct Endless(LiveSource, Instant, Arc<AtomicBool>);
+
+impl Map for Endless {
+    fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
+        if self.1.elapsed() < Duration::from_secs(20) {
+            self.0.repeat();
+        } else {
+            self.2.store(true, Ordering::Relaxed);
+            self.0.go_on();
+        }
+        Ok(batch)
+    }
+}
+
+/// The events that come out of a merge of A and a shifted B of one live source, and of another one,
+/// while there is always more of the first source for another sink. Both end behind an event of
+/// `seen`; `None` if none comes before.
+fn merged_endless(sources: [LiveSource; 2], shift: i64, seen: &'static str) -> Option<Vec<String>> {
+    let [live, other] = sources.clone().map(|source| PluginInstance::Source(Box::new(source)));
+    let shifted = Stage::Chain(vec![only(&["B"]), Stage::Map(Box::new(Shift(shift)))]);
+    let is_given_up = Arc::<AtomicBool>::default();
+    let endless = Endless(sources[0].clone(), Instant::now(), Arc::clone(&is_given_up));
+    let lines = LineSink::default();
+    let nodes = vec![
+        node("live", &[], live, None),
+        node("other", &[], other, None),
+        stage("keep", &[0], only(&["A"])),
+        stage("shifted", &[0], shifted),
+        stage("all", &[1, 2, 3], Stage::Map(Box::new(WhenSeen(seen, sources)))),
+        node("out", &[4], PluginInstance::Sink(DynSink::new(lines.clone())), None),
+        stage("endless", &[0], Stage::Map(Box::new(endless))),
+        node("rest", &[6], PluginInstance::Sink(DynSink::new(LineSink::default())), None),
+    ];
+    let (lines, _) = ran(Pipeline { nodes, ..Pipeline::default() }, &lines, 2, 64);
+    let lines = lines.iter().map(|line| line.trim_end().to_owned()).collect();
+    (!is_given_up.load(Ordering::Relaxed)).then_some(lines)
+}
+
+#[test]
+fn shifted_events_come_while_there_is_always_more_for_others() {
+    let live = LiveSource::new([&[(0, "B"), (1, "X")], &[(2, "X")]]);
+    let other = LiveSource::new([&[], &[]]);
+    let merged = merged_endless([live, other], SECOND / 20, "B");
+    assert_eq!(merged.unwrap(), ["B 0 50000000"]);
+}
+
+#[test]
+fn a_silent_branch_keeps_no_other_source_waiting_while_there_is_always_more_for_others() {
+    let live = LiveSource::new([&[(0, "X")], &[(2, "X")]]);
+    let other = LiveSource::new([&[(15, "C")], &[]]);
+    assert_eq!(merged_endless([live, other], 0, "C").unwrap(), ["C 0 15"]);
 }

@@ -3,5 +3,7 @@
 mod chains;
 mod faulty;
 mod kit;
+mod live_merges;
 mod memory;
 mod merges;
+mod windows;

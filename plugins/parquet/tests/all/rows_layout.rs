@@ -57,7 +57,7 @@ fn the_rows_of_one_channel_are_a_file_with_their_columns_that_is_read_as_that_ch
 fn a_second_channel_or_type_ends_the_run() {
     for (channel, key, found) in [
         ("POSE", 7, "found the channels `aligned` and `POSE`"),
-        ("aligned", 8, "found messages of another type"),
+        ("aligned", 8, "found messages on `aligned` of another type"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("aligned.parquet");

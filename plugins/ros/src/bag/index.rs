@@ -7,11 +7,11 @@
 #![warn(clippy::indexing_slicing)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use sluice_io::files::{self, InputFiles, LogFile};
+use sluice_io::files::{self, FileCache, InputFiles, LogFile};
 use sluice_model::options::ByteSize;
 use sluice_model::{BlockPool, Error};
 
@@ -356,9 +356,15 @@ impl BagIndex {
     }
 }
 
-/// The indexes of a source's bags, each read once.
-#[derive(Debug, Default)]
-pub(crate) struct IndexCache(Mutex<BTreeMap<PathBuf, Option<Arc<BagIndex>>>>);
+/// The indexes of a source's bags, each read once if the bag does not change.
+#[derive(Debug)]
+pub(crate) struct IndexCache(FileCache<Option<Arc<BagIndex>>>);
+
+impl Default for IndexCache {
+    fn default() -> Self {
+        Self(FileCache::of_all())
+    }
+}
 
 impl IndexCache {
     /// The index of a bag, of which as much is read as these inputs have; `None` for a stream.
@@ -371,11 +377,7 @@ impl IndexCache {
         if path == Path::new("-") || files::is_special(path) {
             return Ok(None);
         }
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = lock().get(path) {
-            return Ok(known.clone());
-        }
-        let index = BagIndex::read(inputs.open(path)?, max_chunk)?.map(Arc::new);
-        Ok(lock().entry(path.to_owned()).or_insert(index).clone())
+        let read = |log| Ok(BagIndex::read(log, max_chunk)?.map(Arc::new));
+        self.0.get(inputs.open(path)?, read)
     }
 }

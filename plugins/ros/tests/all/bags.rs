@@ -58,6 +58,20 @@ fn a_bag_is_the_same_in_any_splits() {
 }
 
 #[test]
+fn a_bag_that_has_changed_is_read_by_its_new_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.bag");
+    overwrite(&path, &bag("bag-plain")).unwrap();
+    let known = source(&path);
+    known.splits(100, &Query::default()).unwrap();
+    overwrite(&path, &bag("bag-lz4")).unwrap();
+    let expected = source(&path);
+    let splits = |source: &dyn Source| source.splits(100, &Query::default()).unwrap();
+    assert_eq!(splits(&*known), splits(&*expected));
+    assert_eq!(gather(&*known, 100).unwrap(), gather(&*expected, 100).unwrap());
+}
+
+#[test]
 fn a_cut_bag_has_the_events_before_the_cut() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.bag");

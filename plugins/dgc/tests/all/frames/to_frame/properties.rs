@@ -62,11 +62,9 @@ fn outcome(
 fn options() -> impl Strategy<Value = Value> {
     let choose = prop_oneof![Just("last"), Just("at"), Just("interpolate")];
     let age = prop_oneof![Just("none"), Just("1s"), Just("15ms")];
-    (choose, age, 0i64..900).prop_map(|(choose, age, wait)| {
-        match choose {
-            "last" => json!({ "choose": choose, "max_age": age }),
-            _ => json!({ "choose": choose, "max_age": age, "wait": format!("{wait}ms") }),
-        }
+    (choose, age, 0i64..900).prop_map(|(choose, age, wait)| match choose {
+        "last" => json!({ "choose": choose, "max_age": age }),
+        _ => json!({ "choose": choose, "max_age": age, "wait": format!("{wait}ms") }),
     })
 }
 
