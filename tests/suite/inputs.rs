@@ -21,7 +21,6 @@ fn foreign() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("drive.log.xz", padded(b"\xfd7zXZ\0\0\x04"), "xz -dc drive.log.xz | sluice"),
         ("drive.tar.gz", padded(b"\x1f\x8b\x08\0\0\0\0\0\0\x03"), "tar -xf drive.tar.gz"),
         ("drive.zip", padded(b"PK\x03\x04"), "unzip -p drive.zip | sluice"),
-        ("drive.db3", padded(b"SQLite format 3\0"), "bags of ROS 2"),
         (
             "drive.pcap",
             padded(b"\xd4\xc3\xb2\xa1\x02\0\x04\0"),
@@ -69,6 +68,17 @@ fn files_of_other_formats_are_reported_with_advice() {
             assert!(!folder.at("out.lcm").exists());
         }
     }
+}
+
+#[test]
+fn a_sqlite_file_that_is_no_bag_is_reported() {
+    let folder = Folder::new();
+    folder.write("drive.db3", [&b"SQLite format 3\0"[..], &[7; 600]].concat());
+    run_sluice(&folder, &["info", "drive.db3"]).expect(2).expect_stderr("--from ros2-db3");
+    let args = ["convert", "drive.db3", "--from", "vel", "--to", "out.lcm"];
+    run_sluice(&folder, &args).expect(1).expect_stderr("--from ros2-db3");
+    let args = ["info", "drive.db3", "--from", "ros2-db3"];
+    run_sluice(&folder, &args).expect(1).expect_stderr("drive.db3: at byte 16: ");
 }
 
 #[test]

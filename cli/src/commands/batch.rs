@@ -55,18 +55,18 @@ pub(crate) fn execute(
     origin: PipelineOrigin,
     shell: &Shell,
 ) -> CommandResult {
-    let batch = report_file::prepare(args.report(), || {
-        let batch = open(pipeline, args, shell)?;
-        if args.resume {
-            for unit in batch.units.iter().filter(|unit| files::is_stream(&unit.input.path)) {
-                run::refuse_to_redo(&unit.input.path, &unit.outputs)?;
-            }
-            if batch.is_of_other_pipeline(&shell.registry, &execute::engine_options(args))? {
-                shell.note(&notes::other_pipeline());
-            }
+    let batch = report_file::prepare(args.report(), || open(pipeline, args, shell))?;
+    if args.resume {
+        for unit in batch.units.iter().filter(|unit| files::is_stream(&unit.input.path)) {
+            // Outputs that are there stay, and so does their report.
+            run::refuse_to_redo(&unit.input.path, &unit.outputs)?;
         }
-        Ok(batch)
-    })?;
+        let is_other =
+            || Ok(batch.is_of_other_pipeline(&shell.registry, &execute::engine_options(args))?);
+        if report_file::prepare(args.report(), is_other)? {
+            shell.note(&notes::other_pipeline());
+        }
+    }
     let outputs: Vec<PathBuf> =
         batch.units.iter().flat_map(|unit| unit.outputs.iter().cloned()).collect();
     let report_file = ReportFile::open_if_requested(&args.running, pipeline, &outputs)?;

@@ -57,13 +57,14 @@ pub(crate) fn execute(
     let mut options = engine_options(args);
     let mut before = None;
     if args.resume {
-        before = report_file::prepare(args.report(), || {
-            if let Some(input) = resume::input_read_once(&pipeline)? {
-                refuse_to_redo(&input, &targets)?;
-                options.overwrite = Overwrite::Refuse;
-            }
-            Ok(resume::earlier_run(&pipeline, &engine_options(args))?)
-        })?;
+        let once = || Ok(resume::input_read_once(&pipeline)?);
+        if let Some(input) = report_file::prepare(args.report(), once)? {
+            // Outputs that are there stay, and so does their report.
+            refuse_to_redo(&input, &targets)?;
+            options.overwrite = Overwrite::Refuse;
+        }
+        let earlier = || Ok(resume::earlier_run(&pipeline, &engine_options(args))?);
+        before = report_file::prepare(args.report(), earlier)?;
     }
     let report_file = ReportFile::open_if_requested(&args.running, &pipeline, &targets)?;
     if let Some(before) = before {
