@@ -75,7 +75,7 @@ impl Table {
                     is_start = depth == 0;
                     depth += 1;
                 }
-                Token::Mark(')') if depth == 1 => break,
+                Token::Mark(')') if depth <= 1 => break,
                 Token::Mark(')') => depth -= 1,
                 Token::Mark(mark) => is_start = mark == ',' && depth == 1,
                 Token::Word(name) if is_start => {
@@ -317,4 +317,32 @@ fn read_rows(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns_of(statement: &str) -> String {
+        Table::parse(2, statement).columns.join(" ")
+    }
+
+    #[test]
+    fn columns_are_found_in_any_statement_that_makes_a_table() {
+        for (statement, names) in [
+            ("CREATE TABLE messages(id INTEGER PRIMARY KEY,Topic_ID INTEGER)", "id topic_id"),
+            (
+                "create table \"messages\" (\"id\"INTEGER, [topic id] INT, `t` TEXT)",
+                "id topic id t",
+            ),
+            ("CREATE TABLE m(a /* , b */ TEXT DEFAULT 'x,(y)', -- c,\n d CHECK(d > 0, 1))", "a d"),
+            ("CREATE TABLE /* ( */ m(a, b NUMERIC(4, 2), c)", "a b c"),
+            (") a ( b", ""),
+            ("CREATE TABLE m(a, 'b", "a"),
+            ("((((", ""),
+            ("", ""),
+        ] {
+            assert_eq!(columns_of(statement), names, "{statement}");
+        }
+    }
 }
