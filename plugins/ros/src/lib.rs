@@ -5,6 +5,7 @@ mod bag;
 mod codec;
 mod db3;
 mod rosbag2;
+mod splits;
 mod types;
 
 pub use bag::BagSource;

@@ -311,7 +311,8 @@ mod tests {
 
     const TEXT: &str = "rosbag2_bagfile_information:\n  version: 5\n  \
         storage_identifier: mcap\n  relative_file_paths:\n    - \"a_0.mcap\"\n    - a_1.mcap\n  \
-        compression_format: \"\"\n  compression_mode: \"\"\n  files:\n    - path: a_0.mcap\n      message_count: 3\n  \
+        compression_format: \"\"\n  compression_mode: \"\"\n  files:\n    - path: a_0.mcap\n      \
+        message_count: 3\n  \
         message_count: 7\n  topics_with_message_count:\n    - message_count: 7\n";
 
     #[test]

@@ -158,21 +158,26 @@ fn a_silent_live_source_keeps_no_other_waiting() {
     assert!(!report.interrupted);
 }
 
+/// Runs a pipeline that listens to a port, sends messages to it, and asks the run to end.
+fn run_until_asked(text: &str, folder: &Folder, port: u16, messages: u32) -> Report {
+    let (stop, readiness) = (Arc::<Stop>::default(), Arc::<Readiness>::default());
+    let options = Options { stop: Arc::clone(&stop), ..readiness.options() };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _guard = OnFailure(|| stop.request());
+            readiness.wait_for(1);
+            send(port, 0..messages);
+            stop.request();
+        });
+        run(text, folder, &options)
+    })
+}
+
 #[test]
 fn asking_a_live_run_to_end_is_its_end() {
     let (folder, port) = (Folder::new(), port());
     let text = live("live", port, "") + &file("got", "live");
-    let (stop, readiness) = (Arc::<Stop>::default(), Arc::<Readiness>::default());
-    let options = Options { stop: Arc::clone(&stop), ..readiness.options() };
-    let report = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let _guard = OnFailure(|| stop.request());
-            readiness.wait_for(1);
-            send(port, 0..200);
-            stop.request();
-        });
-        run(&text, &folder, &options)
-    });
+    let report = run_until_asked(&text, &folder, port, 200);
     let got = numbers(&read_events(&folder, "got.lcm"));
     assert_eq!(got, (0..200).collect::<Vec<_>>());
     assert_eq!((report.interrupted, report.exit()), (false, 0));
@@ -184,17 +189,7 @@ fn a_relay_that_is_asked_to_end_sends_what_its_stages_hold_back() {
     let text = live("live", from, "")
         + "[stages.ordered]\nplugin = \"time\"\nfrom = \"live\"\nsort = \"1h\"\n"
         + &player("ordered", to, "speed = 0");
-    let (stop, readiness) = (Arc::<Stop>::default(), Arc::<Readiness>::default());
-    let options = Options { stop: Arc::clone(&stop), ..readiness.options() };
-    let report = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let _guard = OnFailure(|| stop.request());
-            readiness.wait_for(1);
-            send(from, 0..20);
-            stop.request();
-        });
-        run(&text, &folder, &options)
-    });
+    let report = run_until_asked(&text, &folder, from, 20);
     let counts = report.channels.iter().map(|row| (row.entered, row.out, row.filtered));
     assert_eq!(counts.collect::<Vec<_>>(), [(20, 20, 0)]);
 }

@@ -172,8 +172,8 @@ impl FrameReader {
         for (count, more) in [(little, "by less than a frame"), (much, "by a frame or more")] {
             if count > 0 {
                 let note = format!(
-                    "frames whose `{TIMESTAMP}` is not `{FRAME_INDEX}` / fps, {more}; rows have the \
-                     times of the frame rate, {fps} per second"
+                    "frames whose `{TIMESTAMP}` is not `{FRAME_INDEX}` / fps, {more}; rows have \
+                     the times of the frame rate, {fps} per second"
                 );
                 self.context.losses.note(note, count);
             }

@@ -24,6 +24,8 @@ use index::{BagIndex, IndexCache};
 use reader::BagReader;
 use wire::MAGIC;
 
+use crate::splits;
+
 /// Reads bags of ROS 1.
 ///
 /// Damage is skipped and reported. Events come in the order of the file.
@@ -74,20 +76,9 @@ impl BagSource {
     /// Splits of about `target` uncompressed bytes each, which start at chunks. A bag without a
     /// usable index is one split: only reading it tells its connections.
     fn cut(path: &Path, index: &BagIndex, target: u64) -> Vec<Split> {
-        let whole = |bytes| Split::whole(path, Some(bytes));
         let Some(usable) = index.usable() else { return vec![Split::unbounded(path, index.len)] };
-        let mut splits = vec![whole(0)];
-        for chunk in &usable.chunks {
-            let Some(last) = splits.last_mut() else { continue };
-            if last.bytes.is_some_and(|bytes| bytes >= target) {
-                last.end = Some(chunk.at);
-                splits.push(Split { start: chunk.at, ..whole(0) });
-            }
-            if let Some(Split { bytes: Some(bytes), .. }) = splits.last_mut() {
-                *bytes = bytes.saturating_add(u64::from(chunk.plain_len).max(1));
-            }
-        }
-        splits
+        let units = usable.chunks.iter().map(|chunk| (chunk.at, u64::from(chunk.plain_len).max(1)));
+        splits::cut(path, units, target)
     }
 }
 

@@ -23,6 +23,8 @@ use catalog::Catalog;
 use pages::{MAGIC, Pages};
 use reader::Db3Reader;
 
+use crate::splits;
+
 /// Reads files of ROS 2 bags in SQLite.
 ///
 /// Damage is skipped and reported. Events come in the order of their ids, in which they were
@@ -102,22 +104,13 @@ impl Db3Source {
     /// Splits of about `target` bytes each: positions are those of leaves, one behind the other.
     fn cut(path: &Path, (pages, catalog): &(Pages, Arc<Catalog>), target: u64) -> Vec<Split> {
         let size = pages.size() as u64;
-        let whole = || Split::whole(path, Some(0));
-        let mut splits = vec![whole()];
-        for (at, leaf) in catalog.leaves.iter().enumerate() {
-            let Some(last) = splits.last_mut() else { continue };
-            if last.bytes.is_some_and(|bytes| bytes >= target) {
-                last.end = Some(at as u64 * size);
-                splits.push(Split { start: at as u64 * size, ..whole() });
-            }
+        let units = catalog.leaves.iter().enumerate().map(|(at, leaf)| {
             // Pages of long messages follow the leaf that has their beginning.
             let next = catalog.leaves.get(at + 1).map_or(pages.count(), |next| next.page);
             let count = next.saturating_sub(leaf.page).max(1);
-            if let Some(Split { bytes: Some(bytes), .. }) = splits.last_mut() {
-                *bytes += u64::from(count) * size;
-            }
-        }
-        splits
+            (at as u64 * size, u64::from(count) * size)
+        });
+        splits::cut(path, units, target)
     }
 }
 

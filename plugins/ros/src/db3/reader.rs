@@ -148,7 +148,8 @@ impl Db3Reader {
         Ok(())
     }
 
-    /// Adds the message of a row to the batch, if it is needed. `Ok(Err)` says what is wrong with it.
+    /// Adds the message of a row to the batch, if it is needed. `Ok(Err)` says what is wrong with
+    /// it.
     fn read_row(
         &mut self,
         leaf: Leaf,

@@ -90,14 +90,9 @@ impl<'p> Node<'p> {
         self.entries
     }
 
-    /// Where the places of the entries begin.
-    fn pointers(&self) -> usize {
-        self.head + if self.is_leaf { 8 } else { 12 }
-    }
-
-    /// Where the place of an entry stands.
-    pub(crate) fn pointer(&self, entry: usize) -> usize {
-        self.pointers() + 2 * entry
+    /// Where the place of an entry stands; behind the last one for their number.
+    fn pointer(&self, entry: usize) -> usize {
+        self.head + if self.is_leaf { 8 } else { 12 } + 2 * entry
     }
 
     /// Where an entry begins.

@@ -200,7 +200,8 @@ types = get_typestore(Stores.ROS2_HUMBLE)
 String = types.types["std_msgs/msg/String"]
 random.seed(1)
 with Writer(Path(sys.argv[1]), version=8, storage_plugin=StoragePlugin.SQLITE3) as bag:
-    topics = [bag.add_connection(name, String.__msgtype__, typestore=types) for name in ("/a", "/b")]
+    topic = lambda name: bag.add_connection(name, String.__msgtype__, typestore=types)
+    topics = [topic("/a"), topic("/b")]
     for n in range(6000):
         text = "x" * random.choice((0, 5, 100, 3000, 50_000 if n % 50 == 0 else 1))
         data = types.serialize_cdr(String(data=text), String.__msgtype__)
