@@ -229,8 +229,8 @@ impl Session {
     }
 
     /// Plans a query. This may read a log up to the first event of a channel; blocks until that is
-    /// done or `stop` is set: planning may compute on for a while then. `Err` while two stopped ones
-    /// do, as each keeps its memory. Must not be called within a Tokio runtime.
+    /// done or `stop` is set: planning may compute on for a while then. `Err` while two stopped
+    /// ones do, as each keeps its memory. Must not be called within a Tokio runtime.
     pub fn plan(&self, sql: &str, stop: &AtomicBool) -> Result<PlannedQuery, QueryError> {
         let still_computing = {
             let mut abandoned = self.abandoned.lock().unwrap_or_else(PoisonError::into_inner);

@@ -47,7 +47,8 @@ fn read(folder: &Path) -> Result<Option<Manifest>, Error> {
     read_within(folder, &mut MAX_MANIFEST.clone())
 }
 
-/// Like [`read`], but `None` also if the manifest has more than `budget` bytes, else subtracts them.
+/// Like [`read`], but `None` also if the manifest has more than `budget` bytes, else subtracts
+/// them.
 fn read_within(folder: &Path, budget: &mut u64) -> Result<Option<Manifest>, Error> {
     let path = folder.join(MANIFEST);
     // Of what is at an address, nothing is read before its length is known, either.
@@ -67,8 +68,8 @@ pub(crate) fn is_empty_output(folder: &Path) -> Result<bool, Error> {
 }
 
 /// Whether the manifest of a folder says that a run wrote tables there and nothing else, or that a
-/// batch wrote folders of tables there. Tables that a batch wrote may lie beside its inputs. `budget`
-/// is the number of bytes that may be read for it, and is reduced by those that were.
+/// batch wrote folders of tables there. Tables that a batch wrote may lie beside its inputs.
+/// `budget` is the number of bytes that may be read for it, and is reduced by those that were.
 pub(crate) fn lists_only_tables(folder: &Path, budget: &mut u64) -> Result<bool, Error> {
     let Some(manifest) = read_within(folder, budget)? else { return Ok(false) };
     let Manifest { files, units, .. } = manifest;

@@ -12,8 +12,8 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, cast, lit};
 use datafusion::optimizer::AnalyzerRule;
 
-/// Replaces parts of durations. Comes after the coercion of types: `null` beside a duration, as in a
-/// UNION, is one, too.
+/// Replaces parts of durations. Comes after the coercion of types: `null` beside a duration, as in
+/// a UNION, is one, too.
 #[derive(Debug)]
 pub(crate) struct PartsOfDurations;
 
