@@ -85,6 +85,40 @@ fn a_bag_in_sqlite_is_read_and_becomes_mcap() {
     assert_eq!(fields(&decoded(&folder, "bag.mcap")), fields(&found));
 }
 
+/// Copies a file of the family's cases, and what is beside it, as a part of `bag/`.
+fn interrupted(folder: &Folder, case: &str, part: &str) {
+    std::fs::create_dir_all(folder.at("bag")).unwrap();
+    for end in ["", "-wal"] {
+        let from = root().join(format!("plugins/ros/testdata/{case}/log.db3{end}"));
+        if from.exists() {
+            std::fs::copy(from, folder.at(&format!("bag/{part}{end}"))).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_bag_whose_recording_was_interrupted_is_read_with_what_is_beside_its_files() {
+    let folder = Folder::new();
+    interrupted(&folder, "db3-plain", "bag_0.db3");
+    interrupted(&folder, "db3-interrupted", "bag_1.db3");
+    let found = decoded(&folder, "bag");
+    assert_eq!(found.len(), 120);
+    let info = run_sluice(&folder, &["info", "bag"]).expect(0);
+    assert!(info.text().contains("has no metadata.yaml"), "{}", info.text());
+    let into = ["convert", "bag/bag_1.db3", "--to", "tables/", "--resume"];
+    run_sluice(&folder, &into).expect(0).expect_stderr("its changes are not read");
+    let manifest: Value = serde_json::from_slice(&folder.read("tables/_manifest.json")).unwrap();
+    let text = manifest.to_string();
+    assert!(text.contains("bag_1.db3\"") && text.contains("bag_1.db3-wal\""), "{text}");
+    let wal = folder.read("bag/bag_1.db3-wal");
+    run_sluice(&folder, &into).expect(0).expect_stderr("up to date");
+    // With a part of the log, the bag is another input.
+    std::fs::write(folder.at("bag/bag_1.db3-wal"), &wal[..wal.len() / 2]).unwrap();
+    run_sluice(&folder, &into).expect(0).expect_stderr("its changes are not read");
+    let wrong = run_sluice(&folder, &["info", "bag/bag_1.db3-wal"]);
+    wrong.expect(1).expect_stderr("SQLite left it beside a database");
+}
+
 /// Prints the messages of an MCAP file as `mcap-ros2-support` decodes them.
 const DECODE: &str = r#"
 import base64, json, sys

@@ -1,7 +1,8 @@
 //! Source `rosbag2`: a folder that ROS 2 has recorded. Its `metadata.yaml` names the parts, and
-//! their storage, whose source reads them.
+//! their storage, whose source reads them; without one, the names of files tell both.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -59,24 +60,45 @@ fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
         let head = files::head(&file, 512)?;
         String::from_utf8_lossy(&head).contains("rosbag2_bagfile_information")
     };
-    Ok(if is_bag { SniffResult::Yes } else { SniffResult::No })
+    Ok(match is_bag {
+        true => SniffResult::Yes,
+        false if interrupted_parts(path).is_some() => SniffResult::Maybe,
+        false => SniffResult::No,
+    })
 }
 
 impl Rosbag2 {
-    /// The descriptions of the bags, in order.
-    fn descriptions(&self) -> Result<Vec<Input>, Error> {
-        let file = |path: &PathBuf| match path.ends_with(METADATA) {
-            true => path.clone(),
-            false => path.join(METADATA),
-        };
-        files::expand(&self.options.path.0.iter().map(file).collect::<Vec<_>>())
+    /// The bags, in order: the description of each, or the folder of one that has none.
+    fn bags(&self) -> Result<Vec<PathBuf>, Error> {
+        let mut bags = Vec::new();
+        for path in &self.options.path.0 {
+            let is_description = path.ends_with(METADATA);
+            let file = if is_description { path.clone() } else { path.join(METADATA) };
+            let mut found = files::folders(path)?;
+            found.retain(|folder| interrupted_parts(folder).is_some());
+            match files::expand(&[file]) {
+                Ok(described) => found.extend(described.into_iter().map(|input| input.path)),
+                Err(error) if found.is_empty() => return Err(error),
+                Err(_) => {}
+            }
+            found.sort();
+            bags.extend(found);
+        }
+        Ok(bags)
+    }
+
+    /// The descriptions of those bags that have one.
+    fn descriptions(&self) -> Result<Vec<PathBuf>, Error> {
+        let mut bags = self.bags()?;
+        bags.retain(|bag| bag.ends_with(METADATA));
+        Ok(bags)
     }
 
     /// The source of all parts.
     fn parts(&self) -> Result<&dyn Source, Error> {
         if self.parts.get().is_none() {
             let (mut source, mut paths) = (None, Vec::new());
-            for Input { path, .. } in self.descriptions()? {
+            for path in self.bags()? {
                 let parts = parts_of(&path)?;
                 if *source.get_or_insert(parts.source) != parts.source {
                     return Err(Error::refused(format!(
@@ -121,9 +143,45 @@ struct Parts {
     paths: Vec<PathBuf>,
 }
 
-/// The files of the bag that this file describes.
-fn parts_of(description: &Path) -> Result<Parts, Error> {
-    Metadata::read(description)?.parts(description)
+/// The files of a bag, of its description or of the folder if it has none.
+fn parts_of(bag: &Path) -> Result<Parts, Error> {
+    match interrupted_parts(bag) {
+        Some(parts) => Ok(parts),
+        None => Metadata::read(bag)?.parts(bag),
+    }
+}
+
+/// The files of a bag whose recording was interrupted, so that nothing describes it: `NAME_0.db3`,
+/// `NAME_1.db3` and so on, or in MCAP. `None` if there is a description, or if they are of several
+/// bags.
+fn interrupted_parts(folder: &Path) -> Option<Parts> {
+    if files::exists(&folder.join(METADATA)) {
+        return None;
+    }
+    let (mut bag, mut paths) = (None, BTreeMap::new());
+    for entry in std::fs::read_dir(folder).ok()? {
+        let path = entry.ok()?.path();
+        // One that was completed may be compressed, and decompressed beside that.
+        let is_packed = path.extension().is_some_and(|extension| extension == "zstd");
+        let plain = if is_packed { path.with_extension("") } else { path.clone() };
+        let source = match plain.extension().and_then(OsStr::to_str) {
+            Some("db3") => "ros2-db3",
+            Some("mcap") => "mcap",
+            _ => continue,
+        };
+        if !files::is_file(&path) {
+            continue;
+        }
+        let (name, number) = plain.file_stem()?.to_str()?.rsplit_once('_')?;
+        let key: (u64, String) = (number.parse().ok()?, number.to_owned());
+        if *bag.get_or_insert_with(|| (source, name.to_owned())) != (source, name.to_owned()) {
+            return None;
+        }
+        if !is_packed || !paths.contains_key(&key) {
+            paths.insert(key, path);
+        }
+    }
+    Some(Parts { source: bag?.0, paths: paths.into_values().collect() })
 }
 
 /// What is wrong if there are files like the parts of a bag that its description does not list.
@@ -256,18 +314,19 @@ impl Source for Rosbag2 {
     }
 
     fn logs(&self) -> Result<Vec<Input>, Error> {
-        let each = self.descriptions()?.into_iter().map(|Input { path, .. }| {
+        let each = self.bags()?.into_iter().map(|bag| {
             // Reading reports what is wrong with a bag.
-            let parts = parts_of(&path).and_then(|parts| files::expand(&parts.paths));
+            let parts = parts_of(&bag).and_then(|parts| files::expand(&parts.paths));
             let bytes = parts.ok().and_then(|parts| parts.iter().map(|part| part.bytes).sum());
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = if bag.ends_with(METADATA) { bag.parent() } else { Some(&*bag) };
+            let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
             Ok(Input { path: folder.unwrap_or(Path::new(".")).to_owned(), bytes })
         });
         each.collect()
     }
 
     fn files(&self) -> Result<Vec<Input>, Error> {
-        Ok([self.inputs()?, self.descriptions()?].concat())
+        Ok([self.parts()?.files()?, files::expand(&self.descriptions()?)?].concat())
     }
 
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
@@ -279,13 +338,22 @@ impl Source for Rosbag2 {
     }
 
     fn findings(&self, input: &Path) -> Result<Vec<String>, Error> {
-        self.parts()?.findings(input)
+        let mut findings = self.parts()?.findings(input)?;
+        for bag in self.bags()?.iter().filter(|bag| !bag.ends_with(METADATA)) {
+            if parts_of(bag)?.paths.first().is_some_and(|first| first == input) {
+                findings.push(format!(
+                    "the bag has no {METADATA}, because its recording was interrupted: files are \
+                     read in the order of their numbers"
+                ));
+            }
+        }
+        Ok(findings)
     }
 
     /// Those of a part; of the first one also what the description says of all of them.
     fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
         let mut faults = self.parts()?.faults(input)?;
-        for Input { path, .. } in self.descriptions()? {
+        for path in self.descriptions()? {
             let (described, parts) = (Metadata::read(&path)?, parts_of(&path)?.paths);
             if parts.first().is_some_and(|first| first == input) {
                 faults.extend(self.count_fault(&described, &parts)?);
@@ -328,6 +396,30 @@ mod tests {
         assert_eq!((found.source, found.paths.len()), ("ros2-db3", 2));
         let inline = Metadata::parse("relative_file_paths: [bag/a.mcap, 'b.mcap']\n");
         assert_eq!(inline.parts, ["bag/a.mcap", "b.mcap"]);
+    }
+
+    #[test]
+    fn without_metadata_the_parts_are_found_by_their_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let parts = |names: &[&str]| {
+            for name in names {
+                std::fs::write(folder.path().join(name), "").unwrap();
+            }
+            let found = interrupted_parts(folder.path())?;
+            let names = found.paths.into_iter().map(|path| path.file_name().unwrap().to_owned());
+            let names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+            Some((found.source, names.join(" ")))
+        };
+        let some = |source, names: &str| Some((source, names.to_owned()));
+        assert_eq!(parts(&["notes.txt"]), None);
+        assert_eq!(parts(&["a_b_10.mcap", "a_b_9.mcap"]), some("mcap", "a_b_9.mcap a_b_10.mcap"));
+        let packed = ["a_b_11.mcap.zstd", "a_b_9.mcap.zstd", "a_b_11.mcap-wal"];
+        let names = "a_b_9.mcap a_b_10.mcap a_b_11.mcap.zstd";
+        assert_eq!(parts(&packed), some("mcap", names));
+        std::fs::write(folder.path().join(METADATA), "").unwrap();
+        assert_eq!(parts(&[]), None);
+        std::fs::remove_file(folder.path().join(METADATA)).unwrap();
+        assert_eq!(parts(&["other_0.mcap"]), None);
     }
 
     #[test]

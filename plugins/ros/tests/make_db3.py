@@ -32,24 +32,56 @@ def write(path, messages, declares=True):
     path.unlink(missing_ok=True)
     with sqlite3.connect(path) as bag:
         bag.executescript(f"PRAGMA page_size={PAGE}")
-        hashed = HASH if declares else ""
-        bag.execute(TOPICS.format(hash=hashed))
-        bag.execute(MESSAGES)
-        bag.execute("CREATE INDEX timestamp_idx ON messages (timestamp ASC)")
-        if declares:
-            bag.execute(DEFINITIONS.format(hash=hashed))
-            bag.execute("INSERT INTO message_definitions VALUES (1, 'std_msgs/msg/String', "
-                        "'ros2msg', ?, 'RIHS01_1')", (STRING,))
-        more = ("RIHS01_1",) if declares else ()
-        for number, name in enumerate(("/talker", "/other"), 1):
-            row = (number, name, "std_msgs/msg/String", "cdr", QOS, *more)
-            bag.execute(f"INSERT INTO topics VALUES ({','.join('?' * len(row))})", row)
-        for number in range(messages):
-            text = f"message {number} " + "long " * (number % 20 // 19 * 300 * declares)
-            row = (1 + number % 3 // 2, T0 + number * 1_000_000, string(text))
-            bag.execute("INSERT INTO messages(topic_id, timestamp, data) VALUES (?, ?, ?)", row)
+        make_tables(bag, declares)
+        add(bag, range(messages), declares)
     bag.close()
     return path.read_bytes()
+
+
+def make_tables(bag, declares=True):
+    hashed = HASH if declares else ""
+    bag.execute(TOPICS.format(hash=hashed))
+    bag.execute(MESSAGES)
+    bag.execute("CREATE INDEX timestamp_idx ON messages (timestamp ASC)")
+    if declares:
+        bag.execute(DEFINITIONS.format(hash=hashed))
+        bag.execute("INSERT INTO message_definitions VALUES (1, 'std_msgs/msg/String', "
+                    "'ros2msg', ?, 'RIHS01_1')", (STRING,))
+    more = ("RIHS01_1",) if declares else ()
+    for number, name in enumerate(("/talker", "/other"), 1):
+        row = (number, name, "std_msgs/msg/String", "cdr", QOS, *more)
+        bag.execute(f"INSERT INTO topics VALUES ({','.join('?' * len(row))})", row)
+
+
+def add(bag, numbers, declares=True):
+    """Adds messages with these numbers."""
+    for number in numbers:
+        text = f"message {number} " + "long " * (number % 20 // 19 * 300 * declares)
+        row = (1 + number % 3 // 2, T0 + number * 1_000_000, string(text))
+        bag.execute("INSERT INTO messages(topic_id, timestamp, data) VALUES (?, ?, ?)", row)
+
+
+def interrupt(path, mode, checkpoint=True):
+    """A bag whose recording was interrupted in a transaction, and the file beside it."""
+    path.unlink(missing_ok=True)
+    bag = sqlite3.connect(path, isolation_level=None)
+    for pragma in (f"page_size={PAGE}", f"journal_mode={mode}", "wal_autocheckpoint=0",
+                   "cache_size=3"):
+        bag.execute(f"PRAGMA {pragma}").fetchall()
+    make_tables(bag)
+    if checkpoint:
+        bag.execute("PRAGMA wal_checkpoint").fetchall()
+    # Transactions as of recorders, and one that is not complete.
+    for begin in range(0, 60, 10):
+        bag.execute("BEGIN")
+        add(bag, range(begin, begin + 10))
+        bag.execute("COMMIT")
+    bag.execute("BEGIN")
+    add(bag, range(60, 80))
+    beside = path.with_name(path.name + ("-wal" if mode == "WAL" else "-journal"))
+    found = path.read_bytes(), beside.read_bytes()
+    bag.close()
+    return found
 
 
 def pages_of(bag, kind):
@@ -68,9 +100,11 @@ def main():
     out = Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
 
-    def case(name, bag):
+    def case(name, bag, **beside):
         (out / name).mkdir(parents=True, exist_ok=True)
         (out / name / "log.db3").write_bytes(bag)
+        for end, content in beside.items():
+            (out / name / f"log.db3-{end}").write_bytes(content)
         (out / name / "pipeline.toml").write_text(PIPELINE)
 
     scratch = out / "scratch.db3"
@@ -91,8 +125,16 @@ def main():
     other.close()
     case("db3-of-another-program", scratch.read_bytes())
     scratch.unlink()
-    case("db3-interrupted", whole)
-    (out / "db3-interrupted" / "log.db3-wal").write_bytes(bytes.fromhex("377f0682002de218"))
+    # Salts of logs and journals are random: these are other bytes each time.
+    bag, wal = interrupt(scratch, "WAL")
+    case("db3-interrupted", bag, wal=wal)
+    # SQLite would remove the log.
+    case("db3-only-in-the-log", b"", wal=interrupt(scratch, "WAL", checkpoint=False)[1])
+    at = len(wal) // 2
+    case("db3-damaged-log", bag, wal=wal[:at] + bytes([wal[at] ^ 1]) + wal[at + 1:])
+    bag, journal = interrupt(scratch, "DELETE")
+    case("db3-to-be-rolled-back", bag, journal=journal)
+    scratch.unlink()
 
 
 if __name__ == "__main__":

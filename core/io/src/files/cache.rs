@@ -17,9 +17,27 @@ pub struct FileCache<T> {
 #[derive(Debug)]
 struct CachedFile<T> {
     path: PathBuf,
-    /// Identifies the state of the file: its length, and its modification time or object version.
-    stamp: (u64, Option<SystemTime>, Option<String>),
+    /// Of the file, and of those that belong to it.
+    stamps: Vec<FileStamp>,
     content: T,
+}
+
+/// Identifies the state of a file: by its length, and its modification time or object version.
+#[derive(Debug, PartialEq, Eq)]
+struct FileStamp {
+    path: PathBuf,
+    len: u64,
+    modified: Option<SystemTime>,
+    version: Option<String>,
+}
+
+impl FileStamp {
+    fn of(log: &LogFile) -> Self {
+        let path = log.path().to_owned();
+        let modified = std::fs::metadata(&path).and_then(|meta| meta.modified()).ok();
+        let version = log.version().map(str::to_owned);
+        Self { path, len: log.len().unwrap_or_default(), modified, version }
+    }
 }
 
 impl<T> Default for FileCache<T> {
@@ -42,11 +60,20 @@ impl<T: Clone> FileCache<T> {
         log: LogFile,
         read: impl FnOnce(LogFile) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        self.get_with(log, &[], read)
+    }
+
+    /// The same of a file and others that belong to it, of which none may have changed.
+    pub fn get_with(
+        &self,
+        log: LogFile,
+        others: &[&LogFile],
+        read: impl FnOnce(LogFile) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let path = log.path().to_owned();
-        let modified = std::fs::metadata(&path).and_then(|meta| meta.modified()).ok();
-        let version = log.version().map(str::to_owned);
-        let stamp = (log.len().unwrap_or_default(), modified, version);
-        let is_it = |cached: &&CachedFile<T>| cached.path == path && cached.stamp == stamp;
+        let stamps: Vec<_> =
+            [&log].into_iter().chain(others.iter().copied()).map(FileStamp::of).collect();
+        let is_it = |cached: &&CachedFile<T>| cached.path == path && cached.stamps == stamps;
         if let Some(CachedFile { content, .. }) = self.lock().iter().find(is_it) {
             return Ok(content.clone());
         }
@@ -54,7 +81,7 @@ impl<T: Clone> FileCache<T> {
         let content = read(log)?;
         let mut cached = self.lock();
         cached.retain(|cached| cached.path != path);
-        cached.insert(0, CachedFile { path, stamp, content: content.clone() });
+        cached.insert(0, CachedFile { path, stamps, content: content.clone() });
         cached.truncate(self.capacity);
         Ok(content)
     }
@@ -94,6 +121,27 @@ mod tests {
         assert_eq!(reads.get(), 6);
         get("a");
         assert_eq!(reads.get(), 7);
+    }
+
+    #[test]
+    fn a_file_is_read_again_if_one_that_belongs_to_it_has_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, other] = ["log", "other"].map(|name| dir.path().join(name));
+        fs::write(&path, "one").unwrap();
+        fs::write(&other, "two").unwrap();
+        let (cache, reads) = (FileCache::default(), Cell::new(0));
+        let get = |others: &[&LogFile]| {
+            let read = |_| {
+                reads.set(reads.get() + 1);
+                Ok(())
+            };
+            cache.get_with(LogFile::open_plain(&path).unwrap(), others, read).unwrap();
+            reads.get()
+        };
+        let open = || LogFile::open_plain(&other).unwrap();
+        assert_eq!([get(&[]), get(&[&open()]), get(&[&open()])], [1, 2, 2]);
+        fs::write(&other, "longer").unwrap();
+        assert_eq!([get(&[&open()]), get(&[&open()]), get(&[])], [3, 3, 4]);
     }
 
     #[test]

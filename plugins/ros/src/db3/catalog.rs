@@ -29,8 +29,8 @@ pub(crate) struct Catalog {
     /// The pages of the table of messages.
     pub(crate) pages: PageSet,
     pub(crate) topics: BTreeMap<i64, Topic>,
-    /// How many pages are missing at the end of the file, and where that is.
-    pub(crate) missing: Option<(u64, u64)>,
+    /// How many pages are missing at the end of the file.
+    pub(crate) missing: Option<u64>,
 }
 
 /// Which columns of a message are which.
@@ -212,10 +212,8 @@ impl Catalog {
         // Once for each page.
         faults.sort_by_key(|fault| fault.page);
         faults.dedup_by_key(|fault| fault.page);
-        let missing = pages.missing().map(|(count, at)| (u64::from(count), at));
-        let cut_off =
-            (leaves.cut_off > 0).then(|| (leaves.cut_off, pages.offset(pages.count() + 1)));
-        let missing = missing.or(cut_off);
+        let missing = pages.missing().map(u64::from);
+        let missing = missing.or((leaves.cut_off > 0).then_some(leaves.cut_off));
         let (pages, leaves) = (leaves.seen, leaves.found);
         Ok(Self { columns, leaves, faults, pages, topics, missing })
     }

@@ -2,7 +2,8 @@
 //!
 //! The library would add much C to every build, and it stops at the first damaged page.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -14,14 +15,20 @@ use sluice_model::{
 };
 
 mod catalog;
+mod journal;
+mod overlay;
 mod pages;
 mod reader;
 mod record;
 mod tree;
+mod wal;
 
 use catalog::Catalog;
-use pages::{MAGIC, Pages};
+use journal::is_journal;
+use overlay::{Overlay, beside, beside_names, beside_noted};
+use pages::{MAGIC, Pages, Window};
 use reader::Db3Reader;
+use wal::is_wal;
 
 use crate::splits;
 
@@ -38,6 +45,8 @@ pub struct Db3Source {
     /// The longest message accepted. A damaged file can claim any length.
     #[serde(default = "default_max_message")]
     max_message: ByteSize,
+    #[serde(skip)]
+    overlays: FileCache<Arc<Overlay>>,
     #[serde(skip)]
     catalogs: FileCache<Arc<Catalog>>,
 }
@@ -56,46 +65,50 @@ fn sniff(head: &[u8]) -> SniffResult {
     }
 }
 
+/// Why a file that SQLite leaves beside a database is no log.
+fn refusal(head: &[u8]) -> Option<&'static str> {
+    (is_wal(head) || is_journal(head)).then_some(
+        "SQLite left it beside a database, whose name is its own up to `-wal` or `-journal`; read \
+         that, and this is read with it",
+    )
+}
+
 sluice_model::register! {
     source "ros2-db3": Db3Source,
     about: "reads the files of ROS 2 bags in SQLite, including damaged ones",
     sample: include_str!("../../samples/ros2-db3.toml"),
     extensions: &["db3"],
     sniff: sniff,
+    refusal: refusal,
     types: &["embedded"],
     sensors_share_names: true,
 }
 
-/// What precedes each page in a journal that is not used up.
-const JOURNAL: &[u8] = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7";
-
-/// `Err` if a file is not complete without what is beside it.
-fn check_merged(path: &Path) -> Result<(), Error> {
-    // SQLite has them beside the file that a link leads to.
-    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    for (suffix, start) in [("-wal", &[][..]), ("-journal", JOURNAL)] {
-        let mut beside = real.as_os_str().to_owned();
-        beside.push(suffix);
-        let beside = Path::new(&beside);
-        let head = if files::is_file(beside) { files::head(beside, 8)? } else { Vec::new() };
-        if !head.is_empty() && head.starts_with(start) {
-            let (path, beside) = (path.display(), beside.display());
-            return Err(Error::refused(format!(
-                "its recording was interrupted, or goes on: a part of it is in a file beside it; \
-                 have SQLite complete the bag: sqlite3 '{path}' 'SELECT count(*) FROM messages': \
-                 {beside}"
-            )));
-        }
-    }
-    Ok(())
-}
-
 impl Db3Source {
-    fn open(&self, log: LogFile) -> Result<(Pages, Arc<Catalog>), Error> {
-        let path = log.path().to_owned();
-        let mut pages = Pages::open(log)?;
-        let known = self.catalogs.get(LogFile::open_plain(&path)?, |_| {
-            check_merged(&path)?;
+    /// Opens a database, and what is beside it.
+    fn open(
+        &self,
+        path: &Path,
+        inputs: &InputFiles,
+        open: impl Fn(&Path) -> Result<LogFile, Error>,
+    ) -> Result<(Pages, Arc<Catalog>), Error> {
+        let log = open(path)?;
+        let beside = if log.is_seekable() { beside_noted(path, inputs) } else { Vec::new() };
+        let mut overlays = Vec::new();
+        for path in beside {
+            let mut file = Window::open(open(&path)?)?;
+            let overlay = self
+                .overlays
+                .get(inputs.open_plain(&path)?, |_| Ok(Arc::new(Overlay::read(&mut file)?)))?;
+            overlays.push((overlay, file));
+        }
+        let mut pages = Pages::open(log, overlays)?;
+        let beside: Vec<LogFile> = pages
+            .overlays()
+            .map(|(_, file)| inputs.open_plain(file.log.path()))
+            .collect::<Result<_, Error>>()?;
+        let beside: Vec<&LogFile> = beside.iter().collect();
+        let known = self.catalogs.get_with(inputs.open_plain(path)?, &beside, |_| {
             Ok(Arc::new(Catalog::read(&mut pages, &path.to_string_lossy())?))
         })?;
         Ok((pages, known))
@@ -120,13 +133,23 @@ impl Source for Db3Source {
     }
 
     fn inputs(&self) -> Result<Vec<Input>, Error> {
-        files::expand(&self.path.0)
+        let mut inputs = files::expand(&self.path.0)?;
+        // A glob may match what is beside a database, too.
+        let all: BTreeSet<PathBuf> =
+            inputs.iter().flat_map(|input| beside_names(&input.path)).collect();
+        inputs.retain(|input| !all.contains(&input.path));
+        Ok(inputs)
+    }
+
+    fn files(&self) -> Result<Vec<Input>, Error> {
+        let each = self.inputs()?.into_iter();
+        Ok(each.flat_map(|input| [vec![input.clone()], beside(&input.path)].concat()).collect())
     }
 
     fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {
         let mut splits = Vec::new();
         for Input { path, .. } in self.inputs()? {
-            let opened = self.open(InputFiles::default().open(&path)?)?;
+            let opened = self.open(&path, &InputFiles::default(), LogFile::open)?;
             splits.extend(Self::cut(&path, &opened, target));
         }
         Ok(splits)
@@ -138,7 +161,8 @@ impl Source for Db3Source {
         _: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        let (pages, catalog) = self.open(context.open_log(&split.input, None)?)?;
+        let open = |path: &Path| context.open_log(path, None);
+        let (pages, catalog) = self.open(&split.input, &context.run.shared(), open)?;
         Ok(Box::new(Db3Reader::new(split, (pages, catalog), self.max_message, context)))
     }
 }

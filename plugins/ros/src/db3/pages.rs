@@ -1,9 +1,14 @@
-//! The pages of a SQLite file. Knows nothing of what is on them.
+//! The pages of a SQLite database. Knows nothing of what is on them.
 
 #![warn(clippy::indexing_slicing)]
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use sluice_io::files::LogFile;
 use sluice_model::Error;
+
+use super::overlay::{Database, Overlay};
 
 /// How every SQLite file begins.
 pub(crate) const MAGIC: &[u8] = b"SQLite format 3\0";
@@ -13,41 +18,57 @@ pub(crate) const HEADER: usize = 100;
 const NEXT: usize = 1 << 20;
 const ELSEWHERE: usize = 64 << 10;
 
-/// The pages of an open file, numbered from 1.
+/// The pages of a database, numbered from 1: those of its file, unless a file beside it has others
+/// in their place.
 pub(crate) struct Pages {
-    log: LogFile,
-    /// The length of the file.
-    len: u64,
+    file: Window,
+    /// What is over the file: each over those before it.
+    overlays: Vec<(Arc<Overlay>, Window)>,
     size: usize,
     /// The bytes of a page without those that are reserved at its end.
     usable: usize,
-    /// The number of whole pages that the file has.
+    /// The number of pages of the database, and of whole ones in the file.
     count: u32,
-    /// The number of pages that the header claims.
+    count_in_file: u32,
+    /// The number of pages that the header or a file beside it claims.
     claimed: u32,
     /// The first page of the list of those that are free, or 0, and how many there are.
     free: (u32, u32),
-    window: Vec<u8>,
-    window_at: u64,
-    /// How much was read.
-    read: u64,
+}
+
+/// Where a page lies.
+pub(crate) struct Place {
+    /// The file that has it, and the length of that.
+    pub(crate) input: Arc<str>,
+    pub(crate) len: u64,
+    pub(crate) at: u64,
 }
 
 impl Pages {
-    /// Reads the header of a file.
-    pub(crate) fn open(mut log: LogFile) -> Result<Self, Error> {
-        let path = log.path().to_string_lossy().into_owned();
-        let len = log.len().filter(|_| log.is_seekable());
-        let len = len.ok_or_else(|| {
-            Error::refused(format!(
-                "a SQLite file is read at many places, so it cannot be a pipe or compressed; \
-                 decompress it first: {path}"
-            ))
-        })?;
-        let mut header = [0; HEADER];
-        let found = log.read_at(0, &mut header)?;
-        let wrong = |at, what: &str| Err(Error::malformed(path.as_str(), at, what));
-        if found < HEADER || !header.starts_with(MAGIC) {
+    /// Reads the header of a database.
+    pub(crate) fn open(
+        log: LogFile,
+        mut overlays: Vec<(Arc<Overlay>, Window)>,
+    ) -> Result<Self, Error> {
+        let mut file = Window::open(log)?;
+        let path = Arc::clone(&file.input);
+        let database = overlays.iter().rev().find_map(|(overlay, _)| overlay.database());
+        let pages_beside = database.map(|database| database.pages);
+        if pages_beside == Some(0) {
+            let what = "no bag: its recording was interrupted in the first transaction";
+            return Err(Error::malformed(&*path, 0, what));
+        }
+        let over = overlays.iter_mut().rev();
+        let over = over
+            .filter_map(|(overlay, window)| Some((&*overlay, overlay.place(1)?, window)))
+            .next();
+        let first = match over {
+            Some((overlay, at, window)) => overlay.page(window, 1, at)?.unwrap_or_default(),
+            None => file.reread(0, HEADER)?,
+        };
+        let header: [u8; HEADER] = first.first_chunk().copied().unwrap_or([0; HEADER]);
+        let wrong = |at, what: &str| Err(Error::malformed(&*path, at, what));
+        if !header.starts_with(MAGIC) {
             return wrong(0, "no SQLite file: its header is missing");
         }
         let size = match u16_at(&header, 16).unwrap_or_default() {
@@ -61,35 +82,42 @@ impl Pages {
                 "the header has no valid size of pages; restore the file's first page",
             );
         }
+        let is_other = |database: &Database| database.page_size != size;
+        let other = overlays.iter().find_map(|(overlay, window)| {
+            Some((overlay.database().filter(is_other)?.page_size, &window.input))
+        });
+        if let Some((other, beside)) = other {
+            let what = format!(
+                "pages have {size} bytes, but {other} in the file beside it, which is of another \
+                 database: move it away: {beside}"
+            );
+            return Err(Error::malformed(&*path, 16, what));
+        }
         if u32_at(&header, 56).is_some_and(|encoding| encoding > 1) {
             return wrong(56, "texts are in UTF-16, which recorders of ROS 2 do not write");
         }
-        let count = u32::try_from(len / size as u64).unwrap_or(u32::MAX - 1);
+        let count_in_file = u32::try_from(file.len / size as u64).unwrap_or(u32::MAX - 1);
         // The number of pages is valid if it was written by the last program that changed the file.
-        let claimed = match u32_at(&header, 24) == u32_at(&header, 92) {
+        let claimed = pages_beside.unwrap_or(match u32_at(&header, 24) == u32_at(&header, 92) {
             true => u32_at(&header, 28).unwrap_or_default(),
             false => 0,
-        };
+        });
         let [first_free, free] = [32, 36].map(|at| u32_at(&header, at).unwrap_or_default());
-        let (window, window_at, read) = (Vec::new(), 0, 0);
-        let usable = size - reserved;
         Ok(Self {
-            log,
-            len,
+            file,
+            overlays,
             size,
-            usable,
-            count,
+            usable: size - reserved,
+            count: pages_beside.unwrap_or(count_in_file),
+            count_in_file,
             claimed,
             free: (first_free, free),
-            window,
-            window_at,
-            read,
         })
     }
 
-    /// The length of the file.
-    pub(crate) fn len(&self) -> u64 {
-        self.len
+    /// What is over the file, and the files that have it.
+    pub(crate) fn overlays(&self) -> impl Iterator<Item = (&Overlay, &Window)> {
+        self.overlays.iter().map(|(overlay, window)| (&**overlay, window))
     }
 
     /// The length of a page.
@@ -102,9 +130,32 @@ impl Pages {
         self.usable
     }
 
-    /// The number of whole pages that the file has.
+    /// The number of pages of the database.
     pub(crate) fn count(&self) -> u32 {
         self.count
+    }
+
+    /// Whether there is such a page.
+    pub(crate) fn has(&self, page: u32) -> bool {
+        let is_over = || self.overlays.iter().any(|(overlay, _)| overlay.place(page).is_some());
+        (1..=self.count).contains(&page) && (page <= self.count_in_file || is_over())
+    }
+
+    /// How many pages there are at most, whatever number the database claims.
+    pub(crate) fn present(&self) -> u64 {
+        u64::from(self.count.min(self.count_in_file)) + self.behind_file().count() as u64
+    }
+
+    /// All pages that there are.
+    pub(crate) fn all(&self) -> impl Iterator<Item = u32> + use<> {
+        let behind: BTreeSet<u32> = self.behind_file().collect();
+        (1..=self.count.min(self.count_in_file)).chain(behind)
+    }
+
+    /// The pages behind those of the file, in any order.
+    fn behind_file(&self) -> impl Iterator<Item = u32> {
+        let over = self.overlays.iter().flat_map(|(overlay, _)| overlay.pages());
+        over.filter(|page| *page > self.count_in_file && *page <= self.count)
     }
 
     /// The first page of the list of those that are free, or 0, and how many there are.
@@ -114,44 +165,118 @@ impl Pages {
 
     /// How many bytes were read since the last call.
     pub(crate) fn take_read(&mut self) -> u64 {
-        std::mem::take(&mut self.read)
+        let windows = self.overlays.iter_mut().map(|(_, window)| window);
+        windows.chain([&mut self.file]).map(|window| std::mem::take(&mut window.read)).sum()
     }
 
-    /// How many pages the header claims beyond those of the file, and where the file ends.
-    pub(crate) fn missing(&self) -> Option<(u32, u64)> {
+    /// How many of the pages that there should be are nowhere.
+    pub(crate) fn missing(&self) -> Option<u32> {
         // What is added meanwhile is not missing.
-        let is_cut = self.log.is_shorter_than(u64::from(self.claimed) * self.size as u64);
-        let missing = self.claimed.checked_sub(self.count).filter(|missing| *missing > 0 && is_cut);
-        Some((missing?, self.len))
+        let is_cut = self.file.log.is_shorter_than(u64::from(self.claimed) * self.size as u64);
+        let behind = self.claimed.checked_sub(self.count_in_file).filter(|_| is_cut)?;
+        let missing = behind.saturating_sub(self.behind_file().count() as u32);
+        (missing > 0).then_some(missing)
     }
 
-    /// Where a page begins.
-    pub(crate) fn offset(&self, page: u32) -> u64 {
-        u64::from(page).saturating_sub(1) * self.size as u64
+    /// The end of the file.
+    pub(crate) fn end(&self) -> Place {
+        Place { input: Arc::clone(&self.file.input), len: self.file.len, at: self.file.len }
     }
 
-    /// The usable bytes of a page; `None` if the file has no such page.
+    /// Where a page lies.
+    pub(crate) fn place(&self, page: u32) -> Place {
+        let over = self.overlays.iter().rev();
+        let over = over.filter_map(|(overlay, window)| Some((window, overlay.place(page)?))).next();
+        let in_file = u64::from(page).saturating_sub(1) * self.size as u64;
+        let (Window { input, len, .. }, at) = over.unwrap_or((&self.file, in_file));
+        Place { input: Arc::clone(input), len: *len, at }
+    }
+
+    /// The usable bytes of a page; `None` if there is no such page.
     pub(crate) fn page(&mut self, page: u32) -> Result<Option<&[u8]>, Error> {
         if page == 0 || page > self.count {
             return Ok(None);
         }
-        let at = self.offset(page);
-        let window_end = self.window_at + self.window.len() as u64;
-        if at < self.window_at || at + self.size as u64 > window_end {
-            let len = if at == window_end { NEXT } else { ELSEWHERE.max(self.size) };
-            self.window.resize(len, 0);
-            self.window_at = at;
-            let found = self.log.read_at(at, &mut self.window)?;
-            self.window.truncate(found);
-            self.read += found as u64;
-        }
-        let from = (at - self.window_at) as usize;
-        Ok(self.window.get(from..from + self.usable))
+        let mut over = self.overlays.iter_mut().rev();
+        let over = over
+            .find_map(|(overlay, window)| overlay.place(page).map(|at| (&**overlay, at, window)));
+        let found = match over {
+            Some((overlay, at, window)) => overlay.page(window, page, at)?,
+            None if page > self.count_in_file => None,
+            None => self.file.get(u64::from(page - 1) * self.size as u64, self.size)?,
+        };
+        Ok(found.and_then(|page| page.get(..self.usable)))
+    }
+
+    /// `Err` if a file beside that of the database was begun again since it was opened: what was
+    /// read since may be of two states.
+    pub(crate) fn check_unchanged(&mut self) -> Result<(), Error> {
+        self.overlays.iter_mut().try_for_each(|(overlay, window)| overlay.check_unchanged(window))
+    }
+
+    /// Whether to read no further.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.file.is_cancelled()
+    }
+}
+
+/// An open file, and the bytes of it that were read last.
+pub(crate) struct Window {
+    pub(crate) log: LogFile,
+    /// Its name.
+    pub(crate) input: Arc<str>,
+    /// The length of the file.
+    pub(crate) len: u64,
+    bytes: Vec<u8>,
+    at: u64,
+    /// How much was read.
+    read: u64,
+}
+
+impl Window {
+    pub(crate) fn open(log: LogFile) -> Result<Self, Error> {
+        let input: Arc<str> = log.path().to_string_lossy().into();
+        let len = log.len().filter(|_| log.is_seekable());
+        let len = len.ok_or_else(|| {
+            Error::refused(format!(
+                "a SQLite file is read at many places, so it cannot be a pipe or compressed; \
+                 decompress it first: {input}"
+            ))
+        })?;
+        Ok(Self { log, input, len, bytes: Vec::new(), at: 0, read: 0 })
     }
 
     /// Whether to read no further.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.log.is_cancelled()
+    }
+
+    /// Bytes of the file; `None` if it does not have all of them.
+    pub(crate) fn get(&mut self, at: u64, len: usize) -> Result<Option<&[u8]>, Error> {
+        let end = self.at + self.bytes.len() as u64;
+        if at < self.at || at + len as u64 > end {
+            let is_next = (self.at..=end).contains(&at);
+            self.bytes.resize(if is_next { NEXT } else { ELSEWHERE.max(len) }, 0);
+            self.at = at;
+            self.refill()?;
+        }
+        let from = (at - self.at) as usize;
+        Ok(self.bytes.get(from..from + len))
+    }
+
+    /// Reads what is at a place now, whatever was read of it before.
+    pub(crate) fn reread(&mut self, at: u64, len: usize) -> Result<&[u8], Error> {
+        self.bytes.resize(len, 0);
+        self.at = at;
+        self.refill()?;
+        Ok(&self.bytes)
+    }
+
+    fn refill(&mut self) -> Result<(), Error> {
+        let found = self.log.read_at(self.at, &mut self.bytes)?;
+        self.bytes.truncate(found);
+        self.read += found as u64;
+        Ok(())
     }
 }
 
@@ -165,25 +290,48 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// A set of pages.
-#[derive(Debug)]
-pub(crate) struct PageSet(Vec<u64>);
+/// The pages of a part of a [`PageSet`].
+const PART: usize = 4096;
+
+/// A set of pages. Takes memory for the parts only in which it has some: numbers may be hostile.
+#[derive(Debug, Default)]
+pub(crate) struct PageSet(Vec<Option<Box<[u64; PART / 64]>>>);
 
 impl PageSet {
-    pub(crate) fn new(count: u32) -> Self {
-        Self(vec![0; count as usize / 64 + 1])
-    }
-
     pub(crate) fn contains(&self, page: u32) -> bool {
-        self.0.get(page as usize / 64).is_some_and(|word| word & (1 << (page % 64)) != 0)
+        let part = self.0.get(page as usize / PART).and_then(Option::as_ref);
+        let word = part.and_then(|part| part.get(page as usize % PART / 64));
+        word.is_some_and(|word| word & (1 << (page % 64)) != 0)
     }
 
     /// Adds a page; returns whether it was not in the set.
     pub(crate) fn insert(&mut self, page: u32) -> bool {
         let is_new = !self.contains(page);
-        if let Some(word) = self.0.get_mut(page as usize / 64) {
+        let part = page as usize / PART;
+        if part >= self.0.len() {
+            self.0.resize_with(part + 1, || None);
+        }
+        let part = self.0.get_mut(part).map(|part| part.get_or_insert_with(|| Box::new([0; _])));
+        if let Some(word) = part.and_then(|part| part.get_mut(page as usize % PART / 64)) {
             *word |= 1 << (page % 64);
         }
         is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_has_the_pages_that_were_added() {
+        let mut set = PageSet::default();
+        let pages = [0, 1, 63, 64, 4095, 4096, 1 << 20, u32::MAX];
+        for page in pages {
+            assert!(!set.contains(page) && set.insert(page) && !set.insert(page), "{page}");
+        }
+        let contained = (0..10_000).filter(|page| set.contains(*page));
+        assert_eq!(contained.collect::<Vec<_>>(), pages[..6]);
+        assert!(set.contains(u32::MAX) && !set.contains(u32::MAX - 1));
     }
 }

@@ -13,7 +13,7 @@ use sluice_model::{
 };
 
 use super::catalog::{Catalog, Message};
-use super::pages::Pages;
+use super::pages::{Pages, Place};
 use super::tree::{Leaf, Node, Row};
 
 /// The most events of a batch, and the bytes from which on it is complete.
@@ -24,7 +24,6 @@ pub(crate) struct Db3Reader {
     pages: Pages,
     catalog: Arc<Catalog>,
     context: ReadContext,
-    input: Arc<str>,
     max_message: u64,
     /// The channels of topics, as far as messages have them; `None` for those not needed.
     channels: BTreeMap<i64, Option<ChannelId>>,
@@ -58,13 +57,12 @@ impl Db3Reader {
         let end = split.end.map_or(catalog.leaves.len(), place);
         let leaves = place(split.start)..end.min(catalog.leaves.len());
         let before = leaves.start.checked_sub(1).and_then(|before| catalog.leaves.get(before));
-        let overflow_left = pages.count().into();
+        let overflow_left = pages.present();
         Self {
             last_id: before.map(|leaf| leaf.last),
             pages,
             catalog,
             context: context.clone(),
-            input: split.input.to_string_lossy().into(),
             max_message: max_message.0,
             channels: BTreeMap::new(),
             leaves,
@@ -79,22 +77,31 @@ impl Db3Reader {
         }
     }
 
-    fn report(&self, at: u64, len: u64, reason: impl Into<String>) {
+    /// Reports damage of `len` bytes, `from` the start of a place.
+    fn report(&self, place: &Place, from: u64, len: u64, reason: impl Into<String>) {
         // Pages that are asked for may be behind the end.
-        let end = self.pages.len();
-        let (at, len) = (at.min(end), len.min(end.saturating_sub(at)));
-        self.context.damage.report(Damage::new(&self.input, at, len, reason));
+        let at = place.at.saturating_add(from).min(place.len);
+        let len = len.min(place.len - at);
+        self.context.damage.report(Damage::new(&place.input, at, len, reason));
     }
 
-    /// Reports what is wrong with the file as a whole.
+    /// Reports what is wrong with the files as a whole.
     fn report_faults(&self) {
+        for (overlay, file) in self.pages.overlays() {
+            if let Some((at, len, why)) = &overlay.damage {
+                self.context.damage.report(Damage::new(&file.input, *at, *len, why));
+            }
+            if let Some(note) = overlay.note {
+                self.context.losses.note(format!("{}: {note}", file.input), 0);
+            }
+        }
         let size = self.pages.size() as u64;
         for fault in &self.catalog.faults {
-            self.report(self.pages.offset(fault.page), size, fault.what);
+            self.report(&self.pages.place(fault.page), 0, size, fault.what);
         }
-        if let Some((pages, end)) = self.catalog.missing {
+        if let Some(pages) = self.catalog.missing {
             let reason = format!("the file is cut off: at least {pages} pages are missing");
-            self.report(end, 0, reason);
+            self.report(&self.pages.end(), 0, 0, reason);
         }
     }
 
@@ -106,13 +113,18 @@ impl Db3Reader {
         let node = Node::parse(&page, leaf.page).filter(Node::is_leaf);
         self.is_reported = !node.as_ref().is_some_and(Node::is_whole);
         if self.is_reported {
-            let (at, size) = (self.pages.offset(leaf.page), self.pages.size() as u64);
+            let (place, size) = (self.pages.place(leaf.page), self.pages.size() as u64);
             let from = self.last_id.map_or(0, |last| last.saturating_add(1));
             let to = match leaf.last {
                 i64::MAX => "the last one".to_owned(),
                 last => last.to_string(),
             };
-            self.report(at, size, format!("the page of the messages {from} to {to} is damaged"));
+            self.report(
+                &place,
+                0,
+                size,
+                format!("the page of the messages {from} to {to} is damaged"),
+            );
         }
         if node.is_some() {
             self.entry = 0;
@@ -134,8 +146,8 @@ impl Db3Reader {
                 && let Err(reason) = self.read_row(leaf, &row, next_id)?
                 && !self.is_reported
             {
-                let at = self.pages.offset(leaf.page) + row.at as u64;
-                self.report(at, row.start.len() as u64, reason);
+                let place = self.pages.place(leaf.page);
+                self.report(&place, row.at as u64, row.start.len() as u64, reason);
             }
             self.entry += 1;
         }
@@ -224,7 +236,10 @@ impl Reader for Db3Reader {
             match self.leaf.take() {
                 Some((leaf, page)) => self.read_leaf(leaf, page)?,
                 None if self.open_leaf()? => {}
-                None => break,
+                None => {
+                    self.pages.check_unchanged()?;
+                    break;
+                }
             }
         }
         self.context.run.count_read(self.pages.take_read());

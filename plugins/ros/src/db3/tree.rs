@@ -236,8 +236,7 @@ impl Leaves {
     /// up to the first one that is whole: the others are of the same kind.
     pub(crate) fn find(pages: &mut Pages, root: u32) -> Result<Self, Error> {
         let (found, faults, lost) = (Vec::new(), Vec::new(), Vec::new());
-        let mut leaves =
-            Self { found, faults, cut_off: 0, lost, seen: PageSet::new(pages.count()) };
+        let mut leaves = Self { found, faults, cut_off: 0, lost, seen: PageSet::default() };
         leaves.seen.insert(root);
         let mut left = vec![(root, i64::MIN, i64::MAX)];
         while let Some((number, after, last)) = left.pop() {
@@ -256,7 +255,7 @@ impl Leaves {
                 continue;
             }
             let children = node.children(last);
-            let below = leaves.below(pages.count(), number, (after, last), children);
+            let below = leaves.below(pages, number, (after, last), children);
             if has_leaves(pages, &below)? {
                 leaves.found.extend(below.into_iter().map(|(page, _, last)| Leaf { page, last }));
             } else {
@@ -269,7 +268,7 @@ impl Leaves {
     /// The pages below a branch that there are, each with the ids between which its rows are.
     fn below(
         &mut self,
-        count: u32,
+        pages: &Pages,
         branch: u32,
         (mut after, last): (i64, i64),
         children: Vec<Option<(u32, i64)>>,
@@ -282,8 +281,8 @@ impl Leaves {
                 is_lost = true;
                 continue;
             };
-            let is_there = page > 0 && page <= count && self.seen.insert(page);
-            if page > count {
+            let is_there = pages.has(page) && self.seen.insert(page);
+            if page > 0 && !pages.has(page) {
                 self.cut_off += 1;
             } else if !is_there {
                 self.note(branch);
@@ -321,7 +320,7 @@ impl Leaves {
         self.lost.sort_unstable();
         let free = self.free_pages(pages)?;
         let mut found = Vec::new();
-        for number in 1..=pages.count() {
+        for number in pages.all() {
             if pages.is_cancelled() {
                 break;
             }
@@ -351,7 +350,7 @@ impl Leaves {
 
     /// The pages that are free: those of a list, and those on which it stands.
     fn free_pages(&mut self, pages: &mut Pages) -> Result<PageSet, Error> {
-        let (mut free, mut count) = (PageSet::new(pages.count()), 0);
+        let (mut free, mut count) = (PageSet::default(), 0);
         let (first, expected) = pages.free();
         let mut next = first;
         while next > 0 && free.insert(next) {

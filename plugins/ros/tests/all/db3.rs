@@ -20,7 +20,7 @@ fn file(case: &str) -> Vec<u8> {
     std::fs::read(folder.join("log.db3")).unwrap()
 }
 
-fn source(path: &Path) -> Box<dyn Source> {
+pub(crate) fn source(path: &Path) -> Box<dyn Source> {
     Registry::linked().source("ros2-db3", json!({ "path": path })).unwrap()
 }
 
@@ -93,19 +93,6 @@ fn messages_below_several_damaged_branches_are_found() {
         bytes[branch * PAGE + 3..][..2].fill(0);
     }
     assert_eq!(texts(&read(&bytes).unwrap()), texts(&whole));
-}
-
-#[test]
-fn a_journal_beside_the_file_that_a_link_leads_to_is_seen() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.db3");
-    let link = folder.path().join("link.db3");
-    overwrite(&path, &file("db3-plain")).unwrap();
-    std::os::unix::fs::symlink(&path, &link).unwrap();
-    assert_eq!(gather(&*source(&link), u64::MAX).unwrap().events.len(), 60);
-    overwrite(&folder.path().join("a.db3-wal"), b"some pages").unwrap();
-    let error = gather(&*source(&link), u64::MAX).unwrap_err().to_string();
-    assert!(error.contains("a.db3-wal"), "{error}");
 }
 
 #[test]

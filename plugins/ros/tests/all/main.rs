@@ -6,6 +6,7 @@ mod bags;
 mod cases;
 mod connections;
 mod db3;
+mod db3_interrupted;
 mod gaps;
 mod operations;
 mod packed;

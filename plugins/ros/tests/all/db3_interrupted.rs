@@ -1,0 +1,239 @@
+//! What the source `ros2-db3` reads of bags whose recording was interrupted: as much as SQLite, and
+//! it changes none of their files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde::Deserialize;
+use sluice_io::files::InputFiles;
+use sluice_kit::contract::{any_splitting_is_the_same, gather_with, overwrite};
+use sluice_model::{Error, Input, Query, ReadContext, SplitStart};
+use tempfile::TempDir;
+
+use crate::db3::source;
+use crate::peers::python;
+
+/// A bag, as `interrupted.py` made it.
+#[derive(Deserialize)]
+struct Case {
+    /// How the file beside it was damaged.
+    how: String,
+    /// What SQLite reads of it, if it can: before the damage, and with it.
+    intact: Option<Vec<Row>>,
+    messages: Option<Vec<Row>>,
+}
+
+/// The number, the topic, the time and the data of a message.
+type Row = (i64, i64, i64, String);
+
+/// The messages of a bag, and whether anything is reported of it.
+fn read(path: &Path) -> Result<(Vec<Row>, bool, bool), Error> {
+    let source = source(path);
+    let context = ReadContext::standalone("test");
+    let mut rows = Vec::new();
+    for split in source.splits(u64::MAX, &Query::default())? {
+        let mut reader = source.read(&split, SplitStart::At(split.start), &context)?;
+        while let Some(batch) = reader.next_batch()? {
+            rows.extend(batch.iter().map(|event| {
+                let hex = event.payload.iter().map(|byte| format!("{byte:02x}")).collect();
+                let is_other = context.channels.get(event.channel).name.text() == "/other";
+                (event.sequence, 1 + i64::from(is_other), event.timestamp, hex)
+            }));
+        }
+    }
+    let is_damaged = !context.damage.take().is_empty();
+    Ok((rows, is_damaged, !context.losses.take_notes().is_empty()))
+}
+
+/// All files of a folder.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| (path.display().to_string(), fs::read(path).unwrap())).collect()
+}
+
+#[test]
+fn interrupted_bags_have_the_messages_that_sqlite_reads_of_a_copy() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let count = std::env::var("PROPTEST_CASES").map_or(120, |cases| cases.parse().unwrap());
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interrupted.py");
+    let seed = std::env::var("SEED").unwrap_or("1".into());
+    let mut make = Command::new(python);
+    make.arg("-B").arg(script).arg(folder.path()).args([&seed, &count.to_string()]);
+    assert!(make.status().unwrap().success());
+    let mut compared = 0;
+    for number in 0..count {
+        let folder = folder.path().join(number.to_string());
+        let path = folder.join("log.db3");
+        let before = files(&folder);
+        let text = fs::read_to_string(folder.join("expected.json")).unwrap();
+        let case: Case = serde_json::from_str(&text).unwrap();
+        let shown = format!("{number}, {}", case.how);
+        let found = read(&path);
+        if found.is_ok() {
+            any_splitting_is_the_same(&*source(&path), &[1, 9000]);
+        }
+        assert!(files(&folder) == before, "{shown}: a file was changed");
+        let Some(expected) = case.messages else { continue };
+        let (rows, is_damaged, is_noted) = found.expect(&shown);
+        assert!(rows == expected, "{shown}: {} rows, not {}", rows.len(), expected.len());
+        let is_damaged_on_purpose = ["byte", "hole", "cut"].map(|how| case.how.ends_with(how));
+        match is_damaged_on_purpose {
+            [false, false, false] => assert!(!is_damaged, "{shown}"),
+            [false, false, true] => {}
+            _ => {
+                let is_less = case.intact.as_ref() != Some(&expected);
+                assert!(!is_less || is_damaged || is_noted, "{shown}: nothing is reported");
+            }
+        }
+        compared += 1;
+    }
+    assert!(compared > count / 2, "{compared}");
+}
+
+/// A folder with a file of a case, and the file beside it.
+fn case(name: &str) -> (TempDir, PathBuf, PathBuf) {
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
+    let folder = tempfile::tempdir().unwrap();
+    let mut beside = None;
+    for end in ["", "-wal", "-journal"] {
+        let (from, to) = (format!("log.db3{end}"), folder.path().join(format!("log.db3{end}")));
+        if case.join(&from).exists() {
+            fs::copy(case.join(&from), &to).unwrap();
+            beside = Some(to);
+        }
+    }
+    let path = folder.path().join("log.db3");
+    (folder, path, beside.unwrap())
+}
+
+fn count(path: &Path) -> usize {
+    read(path).unwrap().0.len()
+}
+
+#[test]
+fn what_is_beside_the_file_that_a_link_leads_to_is_read() {
+    let (folder, path, _) = case("db3-interrupted");
+    let link = folder.path().join("link.db3");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    assert_eq!(count(&link), 60);
+    // Of a copy, nothing is beside it.
+    let copy = folder.path().join("copy.db3");
+    fs::copy(&path, &copy).unwrap();
+    assert_eq!(count(&copy), 0);
+}
+
+#[test]
+fn the_files_of_a_bag_are_those_beside_it_too_but_only_it_is_an_input() {
+    let (folder, path, beside) = case("db3-interrupted");
+    let source = source(&folder.path().join("log.db3*"));
+    let paths = |inputs: Vec<Input>| inputs.into_iter().map(|input| input.path).collect::<Vec<_>>();
+    assert_eq!(paths(source.inputs().unwrap()), std::slice::from_ref(&path));
+    assert_eq!(paths(source.files().unwrap()), [path, beside.clone()]);
+    fs::write(beside, "").unwrap();
+    assert_eq!(source.files().unwrap().len(), 1);
+}
+
+#[test]
+fn any_cut_of_a_log_leaves_its_complete_transactions() {
+    let (_folder, path, beside) = case("db3-interrupted");
+    let whole = fs::read(&beside).unwrap();
+    let mut counts = Vec::new();
+    for len in (0..=whole.len()).rev().step_by(67) {
+        fs::write(&beside, &whole[..len]).unwrap();
+        let (rows, is_damaged, _) = read(&path).unwrap();
+        assert!(!is_damaged && rows.len() % 10 == 0, "{len}: {}", rows.len());
+        counts.push(rows.len());
+    }
+    assert!(counts.is_sorted_by(|before, after| before >= after), "{counts:?}");
+    counts.dedup();
+    assert_eq!(counts, [60, 50, 40, 30, 20, 10, 0]);
+}
+
+#[test]
+fn any_changed_byte_of_a_log_is_reported_if_messages_are_missing() {
+    let (_folder, path, beside) = case("db3-interrupted");
+    let whole = fs::read(&beside).unwrap();
+    for at in (0..whole.len()).step_by(31) {
+        let mut changed = whole.clone();
+        changed[at] ^= 0x10;
+        fs::write(&beside, changed).unwrap();
+        let (rows, is_damaged, is_noted) = read(&path).unwrap();
+        assert!(rows.len() % 10 == 0 && is_noted | is_damaged, "{at}: {}", rows.len());
+        assert!(is_damaged || rows.len() >= 50, "{at}: {}", rows.len());
+    }
+}
+
+#[test]
+fn a_log_that_is_begun_again_while_it_is_read_is_no_wrong_data() {
+    let (_folder, path, beside) = case("db3-interrupted");
+    let source = source(&path);
+    let context = ReadContext::standalone("test");
+    let splits = source.splits(1, &Query::default()).unwrap();
+    assert!(splits.len() > 2);
+    let mut readers: Vec<_> = splits
+        .iter()
+        .map(|split| source.read(split, SplitStart::At(split.start), &context).unwrap())
+        .collect();
+    assert!(readers[0].next_batch().unwrap().is_some());
+    // As with new salts.
+    let mut log = fs::read(&beside).unwrap();
+    log[16] ^= 1;
+    overwrite(&beside, &log).unwrap();
+    for reader in &mut readers {
+        let mut batches = std::iter::from_fn(|| reader.next_batch().transpose());
+        let error = batches.find_map(Result::err).unwrap().to_string();
+        assert!(error.contains("overwritten while") && error.ends_with("log.db3-wal"), "{error}");
+    }
+}
+
+#[test]
+fn of_what_grows_beside_a_bag_the_part_is_read_that_was_there_at_the_beginning() {
+    let (_folder, path, beside) = case("db3-interrupted");
+    let (whole, frame) = (fs::read(&beside).unwrap(), 24 + 512);
+    let source = source(&path);
+    let begin = |len: usize| {
+        fs::write(&beside, &whole[..len]).unwrap();
+        let files = Arc::<InputFiles>::default();
+        source.files().unwrap().iter().for_each(|input| files.note(input));
+        let context = ReadContext::standalone("test");
+        fs::write(&beside, &whole).unwrap();
+        ReadContext { run: context.run.sharing(&files), ..context }
+    };
+    let mut counts = Vec::new();
+    for len in [0, 32, 32 + 20 * frame, whole.len()] {
+        let context = begin(len);
+        let found = gather_with(&*source, u64::MAX, &context).unwrap();
+        counts.push(found.events.len());
+    }
+    assert!(counts[0] == 0 && counts[1] == 0 && counts[3] == 60, "{counts:?}");
+    assert!((10..60).contains(&counts[2]), "{counts:?}");
+    // Nor is a bag read without what was there.
+    let context = begin(whole.len());
+    fs::remove_file(&beside).unwrap();
+    gather_with(&*source, u64::MAX, &context).unwrap_err();
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_beside_a_bag_it_is_read_the_same_in_pieces(
+        name in prop::sample::select(vec!["db3-interrupted", "db3-to-be-rolled-back"]),
+        at in any::<prop::sample::Index>(),
+        at_start in any::<bool>(),
+        put in prop::collection::vec(any::<u8>(), 1..12),
+    ) {
+        let (_folder, path, beside) = case(name);
+        let mut bytes = fs::read(&beside).unwrap();
+        let at = at.index(if at_start { 60 } else { bytes.len() });
+        let end = (at + put.len()).min(bytes.len());
+        bytes.splice(at..end, put);
+        fs::write(&beside, &bytes).unwrap();
+        if read(&path).is_ok() {
+            any_splitting_is_the_same(&*source(&path), &[1, 2000]);
+        }
+    }
+}
