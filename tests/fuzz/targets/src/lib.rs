@@ -93,7 +93,7 @@ pub use protobuf_messages::protobuf_messages;
 pub use records::records;
 pub use ros_messages::ros_messages;
 pub use ros1_bag::ros1_bag;
-pub use ros2_db3::ros2_db3;
+pub use ros2_db3::{ros2_db3, ros2_db3_beside};
 pub use round_trip::round_trip;
 pub use sniff::sniff;
 pub use stage_options::stage_options;
@@ -149,6 +149,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("records", records),
     ("ros1_bag", ros1_bag),
     ("ros2_db3", ros2_db3),
+    ("ros2_db3_beside", ros2_db3_beside),
     ("ros_messages", ros_messages),
     ("round_trip", round_trip),
     ("sniff", sniff),
