@@ -115,8 +115,15 @@ fn a_bag_whose_recording_was_interrupted_is_read_with_what_is_beside_its_files()
     // With a part of the log, the bag is another input.
     std::fs::write(folder.at("bag/bag_1.db3-wal"), &wal[..wal.len() / 2]).unwrap();
     run_sluice(&folder, &into).expect(0).expect_stderr("its changes are not read");
+    // Without a checkpoint, the file has only its first page, or nothing after a crash.
+    interrupted(&folder, "db3-only-in-the-log", "bag_2.db3");
+    for len in [0, 512] {
+        let first = folder.read("bag/bag_1.db3")[..len].to_vec();
+        std::fs::write(folder.at("bag/bag_2.db3"), first).unwrap();
+        assert_eq!(decoded(&folder, "bag/bag_2.db3").len(), 60, "{len}");
+    }
     let wrong = run_sluice(&folder, &["info", "bag/bag_1.db3-wal"]);
-    wrong.expect(1).expect_stderr("SQLite left it beside a database");
+    wrong.expect(2).expect_stderr("SQLite left it beside a database");
 }
 
 /// Prints the messages of an MCAP file as `mcap-ros2-support` decodes them.

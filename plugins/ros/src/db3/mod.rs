@@ -55,14 +55,28 @@ fn default_max_message() -> ByteSize {
     ByteSize(256 << 20)
 }
 
-/// The statement that makes the table is on the first page, unless that is very short.
+/// Whether the statement that makes the table is here: on the first page, unless that is very
+/// short.
+fn has_statement(bytes: &[u8]) -> bool {
+    memchr::memmem::find(bytes, b"CREATE TABLE messages(").is_some()
+}
+
 fn sniff(head: &[u8]) -> SniffResult {
-    let statement = b"CREATE TABLE messages(";
     match head.starts_with(MAGIC) {
-        true if memchr::memmem::find(head, statement).is_some() => SniffResult::Yes,
+        true if has_statement(head) => SniffResult::Yes,
         true => SniffResult::Maybe,
         false => SniffResult::No,
     }
+}
+
+/// Recognizes a bag of which all but the first page, or even that, is in the log beside it.
+fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
+    let is_named_so = path.extension().is_some_and(|extension| extension == "db3");
+    let log = if is_named_so { beside(path).pop() } else { None };
+    let Some(log) = log.filter(|_| files::is_file(path)) else { return Ok(SniffResult::No) };
+    let (head, log) = (files::head(path, MAGIC.len())?, files::head(&log.path, 256 << 10)?);
+    let is_bag = (head.is_empty() || head == MAGIC) && is_wal(&log) && has_statement(&log);
+    Ok(if is_bag { SniffResult::Yes } else { SniffResult::No })
 }
 
 /// Why a file that SQLite leaves beside a database is no log.
@@ -75,10 +89,11 @@ fn refusal(head: &[u8]) -> Option<&'static str> {
 
 sluice_model::register! {
     source "ros2-db3": Db3Source,
-    about: "reads the files of ROS 2 bags in SQLite, including damaged ones",
+    about: "reads the files of ROS 2 bags in SQLite, including damaged and interrupted ones",
     sample: include_str!("../../samples/ros2-db3.toml"),
     extensions: &["db3"],
     sniff: sniff,
+    sniff_path: sniff_path,
     refusal: refusal,
     types: &["embedded"],
     sensors_share_names: true,

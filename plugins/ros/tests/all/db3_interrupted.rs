@@ -61,9 +61,8 @@ fn interrupted_bags_have_the_messages_that_sqlite_reads_of_a_copy() {
     let folder = tempfile::tempdir().unwrap();
     let count = std::env::var("PROPTEST_CASES").map_or(120, |cases| cases.parse().unwrap());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interrupted.py");
-    let seed = std::env::var("SEED").unwrap_or("1".into());
     let mut make = Command::new(python);
-    make.arg("-B").arg(script).arg(folder.path()).args([&seed, &count.to_string()]);
+    make.arg("-B").arg(script).arg(folder.path()).args(["1", &count.to_string()]);
     assert!(make.status().unwrap().success());
     let mut compared = 0;
     for number in 0..count {
