@@ -25,7 +25,7 @@ mod wal;
 
 use catalog::Catalog;
 use journal::is_journal;
-use overlay::{Overlay, beside, beside_names, beside_noted};
+use overlay::{Overlay, beside, beside_names, beside_noted, changed};
 use pages::{MAGIC, Pages, Window};
 use reader::Db3Reader;
 use wal::is_wal;
@@ -111,7 +111,12 @@ impl Db3Source {
         let beside = if log.is_seekable() { beside_noted(path, inputs) } else { Vec::new() };
         let mut overlays = Vec::new();
         for path in beside {
-            let mut file = Window::open(open(&path)?)?;
+            // It was there when the run began.
+            let is_gone = |error: Error| match error.is_missing() {
+                true => changed(&path.to_string_lossy()),
+                false => error,
+            };
+            let mut file = Window::open(open(&path).map_err(is_gone)?)?;
             let overlay = self
                 .overlays
                 .get(inputs.open_plain(&path)?, |_| Ok(Arc::new(Overlay::read(&mut file)?)))?;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_io::files::{self, Input, InputFiles, PathKind};
+use sluice_io::store::is_address;
 use sluice_model::Error;
 
 use super::pages::Window;
@@ -169,14 +170,17 @@ impl Overlay {
         content.map(Some).ok_or_else(|| changed(&input))
     }
 
-    /// `Err` if the file was begun again since it was read.
+    /// `Err` if the file was begun again since it was read, or is gone, because the database has
+    /// all of it.
     pub(crate) fn check_unchanged(&self, window: &mut Window) -> Result<(), Error> {
-        let is_same = window.reread(0, self.start.len())? == self.start;
+        let path = window.log.path();
+        let is_gone = !is_address(path) && !path.exists();
+        let is_same = !is_gone && window.reread(0, self.start.len())? == self.start;
         if is_same { Ok(()) } else { Err(changed(&window.input)) }
     }
 }
 
-fn changed(name: &str) -> Error {
+pub(crate) fn changed(name: &str) -> Error {
     Error::refused(format!(
         "the input was overwritten while it was read; run again, or once its recording has ended: \
          {name}"

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde::Deserialize;
 use sluice_io::files::InputFiles;
-use sluice_kit::contract::{any_splitting_is_the_same, gather_with, overwrite};
-use sluice_model::{Error, Input, Query, ReadContext, SplitStart};
+use sluice_kit::contract::{any_splitting_is_the_same, gather_splits, gather_with, overwrite};
+use sluice_model::{Error, Input, Query, ReadContext, Split, SplitStart};
 use tempfile::TempDir;
 
 use crate::db3::source;
@@ -168,25 +168,30 @@ fn any_changed_byte_of_a_log_is_reported_if_messages_are_missing() {
 }
 
 #[test]
-fn a_log_that_is_begun_again_while_it_is_read_is_no_wrong_data() {
-    let (_folder, path, beside) = case("db3-interrupted");
-    let source = source(&path);
-    let context = ReadContext::standalone("test");
-    let splits = source.splits(1, &Query::default()).unwrap();
-    assert!(splits.len() > 2);
-    let mut readers: Vec<_> = splits
-        .iter()
-        .map(|split| source.read(split, SplitStart::At(split.start), &context).unwrap())
-        .collect();
-    assert!(readers[0].next_batch().unwrap().is_some());
-    // As with new salts.
-    let mut log = fs::read(&beside).unwrap();
-    log[16] ^= 1;
-    overwrite(&beside, &log).unwrap();
-    for reader in &mut readers {
-        let mut batches = std::iter::from_fn(|| reader.next_batch().transpose());
-        let error = batches.find_map(Result::err).unwrap().to_string();
-        assert!(error.contains("overwritten while") && error.ends_with("log.db3-wal"), "{error}");
+fn a_log_that_is_begun_again_or_removed_while_it_is_read_is_no_wrong_data() {
+    // With new salts, and after a checkpoint of all of it.
+    let begin_again = |beside: &Path| {
+        let mut log = fs::read(beside).unwrap();
+        log[16] ^= 1;
+        overwrite(beside, &log).unwrap();
+    };
+    let remove = |beside: &Path| fs::remove_file(beside).unwrap();
+    for change in [&begin_again as &dyn Fn(&Path), &remove] {
+        let (_folder, path, beside) = case("db3-interrupted");
+        let source = source(&path);
+        let context = ReadContext::standalone("test");
+        let splits = source.splits(1, &Query::default()).unwrap();
+        assert!(splits.len() > 2);
+        let open = |split: &Split| source.read(split, SplitStart::At(split.start), &context);
+        let mut readers: Vec<_> = splits.iter().map(|split| open(split).unwrap()).collect();
+        assert!(readers[0].next_batch().unwrap().is_some());
+        change(&beside);
+        for reader in &mut readers {
+            let mut batches = std::iter::from_fn(|| reader.next_batch().transpose());
+            let error = batches.find_map(Result::err).unwrap().to_string();
+            let is_expected = error.contains("overwritten while") && error.ends_with("log.db3-wal");
+            assert!(is_expected, "{error}");
+        }
     }
 }
 
@@ -213,8 +218,10 @@ fn of_what_grows_beside_a_bag_the_part_is_read_that_was_there_at_the_beginning()
     assert!((10..60).contains(&counts[2]), "{counts:?}");
     // Nor is a bag read without what was there.
     let context = begin(whole.len());
+    let splits = source.splits(u64::MAX, &Query::default()).unwrap();
     fs::remove_file(&beside).unwrap();
-    gather_with(&*source, u64::MAX, &context).unwrap_err();
+    let error = gather_splits(&*source, splits, &context).unwrap_err().to_string();
+    assert!(error.contains("overwritten while"), "{error}");
 }
 
 proptest! {
