@@ -1,7 +1,11 @@
-//! Computes sums, differences and products of integers of up to 32 bits in 64 bits. DataFusion
-//! computes them in the type of their operands, where they wrap around: `x * x` of 16 bits would be
-//! wrong from 182 on. Differences of unsigned integers of 64 bits are signed, and exact. Other
-//! integers of 64 bits are left to it.
+//! Arithmetic of integers. Sums, differences and products of those of up to 32 bits are computed in
+//! 64 bits: DataFusion computes them in the type of their operands, where `x * x` of 16 bits would
+//! overflow from 182 on. Differences of unsigned integers of 64 bits are signed, and exact. What is
+//! beyond 64 bits is an error.
+
+mod checked;
+
+pub(crate) use checked::CheckedArithmetic;
 
 use arrow_schema::DataType;
 use datafusion::common::DFSchema;

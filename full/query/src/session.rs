@@ -33,6 +33,7 @@ use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, Memory
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{FunctionRegistry, SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::planner::ExprPlanner;
+use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt;
@@ -43,7 +44,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinError;
 
 pub(crate) use depth::with_deep_stack;
-pub(crate) use durations::PartsOfDurations;
+use durations::PartsOfDurations;
 pub use error::{InvalidQuery, QueryError, QueryPosition};
 pub(crate) use error::{catch_panics, name_list, nearest};
 pub(crate) use interruption::{StopCheck, stoppable};
@@ -51,7 +52,7 @@ pub(crate) use order_by::statement_to_plan;
 use planning::SessionPlanner;
 pub(crate) use planning::optimized;
 
-use crate::arithmetic::WideArithmetic;
+use crate::arithmetic::{CheckedArithmetic, WideArithmetic};
 use crate::dates::TimesOfDates;
 use crate::functions::{octet_length, own_aggregates};
 use crate::table::{Catalog, Findings, LogTables, ROOT_SCHEMA, ReadResources};
@@ -186,7 +187,7 @@ impl Session {
             .into_iter()
             .try_for_each(|planner| context.register_expr_planner(planner));
         registered.map_err(|error| Error::from(QueryError::from_datafusion(error)))?;
-        context.add_analyzer_rule(Arc::new(PartsOfDurations));
+        analyzer_rules().into_iter().for_each(|rule| context.add_analyzer_rule(rule));
         own_aggregates().iter().for_each(|own| context.register_udaf((**own).clone()));
         let catalog = Catalog::default();
         context.register_catalog(CATALOG_NAME, Arc::new(catalog.clone()));
@@ -421,6 +422,12 @@ fn runtime(options: &SessionOptions, memory: usize) -> Result<Arc<RuntimeEnv>, E
 /// How operators differ from DataFusion's, in sessions and in stages.
 pub(crate) fn expr_planners() -> [Arc<dyn ExprPlanner>; 2] {
     [Arc::new(WideArithmetic), Arc::new(TimesOfDates)]
+}
+
+/// How expressions of coerced types differ from DataFusion's, in sessions and in stages.
+pub(crate) fn analyzer_rules() -> [Arc<dyn AnalyzerRule + Send + Sync>; 2] {
+    // Parts of durations are computed with operators.
+    [Arc::new(PartsOfDurations), Arc::new(CheckedArithmetic)]
 }
 
 /// Sets what decides the meaning of queries, in sessions and in stages.

@@ -50,6 +50,18 @@ fn rewritten(what: &str) -> Option<InvalidQuery> {
             None => Some(InvalidQuery::new(message)),
         };
     }
+    if what.starts_with("Unary operator '-' only supports signed ") {
+        let message = "a minus sign is only supported before signed numbers and intervals";
+        return with_help(message.to_owned(), "write `0 - x`");
+    }
+    if what.contains("SELECT DISTINCT ON expressions must match ") {
+        let message = "ORDER BY does not begin with the expressions of DISTINCT ON".to_owned();
+        return with_help(
+            message,
+            "write `select distinct on (x) … order by x, y`, and sort by y alone in a query \
+             around it: `select * from (…) order by y`",
+        );
+    }
     if what.starts_with("Conflicting ordering requirements ") {
         let message = "aggregates of one SELECT cannot have these different orders".to_owned();
         return with_help(
@@ -202,6 +214,11 @@ mod tests {
             ("Invalid function 'nosuch'.\nDid you mean 'cos'?", "there is no function `nosuch`"),
             ("Invalid function 'summ'.\nDid you mean 'sum'?", "`summ`; there is `sum`"),
             ("Physical plan does not support logical expression Exists(Exists {", "EXISTS, IN, "),
+            ("Unary operator '-' only supports signed numeric, interval", "; write `0 - x`"),
+            (
+                "SELECT DISTINCT ON expressions must match initial ORDER BY expressions",
+                "ORDER BY does not begin with the expressions of DISTINCT ON; write ",
+            ),
             ("Conflicting ordering requirements in aggregate functions", "and join them by the"),
             ("Correlated scalar subquery must be aggregated to return", "by an aggregate: "),
             (

@@ -21,7 +21,7 @@ use super::query_input::QueryInput;
 use crate::functions::{aggregate_functions, scalar_functions};
 use crate::refusals::{check_subqueries, check_types};
 use crate::session::{
-    PartsOfDurations, optimized, set_semantics, statement_to_plan, with_deep_stack,
+    analyzer_rules, optimized, set_semantics, statement_to_plan, with_deep_stack,
 };
 
 /// Plans queries with a configuration and a runtime environment.
@@ -108,7 +108,7 @@ impl Planner {
             .with_window_functions(SessionStateDefaults::default_window_functions())
             .build();
         let context = SessionContext::new_with_state(state);
-        context.add_analyzer_rule(Arc::new(PartsOfDurations));
+        analyzer_rules().into_iter().for_each(|rule| context.add_analyzer_rule(rule));
         for (table, input) in query.tables.iter().zip(inputs) {
             context.register_table(
                 TableReference::bare(table.name()),

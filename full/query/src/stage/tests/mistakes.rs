@@ -76,6 +76,7 @@ fn values_that_events_cannot_have_end_the_run() {
         ("select null::timestamp as timestamp, v from A", "column `timestamp` is null"),
         ("select 'x'::bytea as payload, arrow_cast(null, 'Utf8') as channel, v from A", ""),
         ("select interval '1 day' as i from A", "events cannot have"),
+        ("select 9223372036854775807 + (v * 0)::bigint + 1 as n from A", "out of range of Int64"),
     ] {
         let mut run = StageRun::from_query(query);
         let events = two_batches(&run);
