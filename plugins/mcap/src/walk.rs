@@ -395,6 +395,9 @@ impl Walk {
             return Ok(end);
         }
         let exact = at.saturating_add(HEAD).saturating_add(len);
+        if !self.reaches(Head { len, ..head }, exact)? {
+            return Ok(end);
+        }
         if self.before_anchor(at, end) < end {
             return Ok(exact);
         }

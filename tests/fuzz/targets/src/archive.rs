@@ -21,6 +21,10 @@ const MAX_FRAME: u64 = 1 << 20;
 /// The names of archives in their folder.
 const FILE: &str = "archive";
 
+/// The first bytes of a zstd frame, and the bit of the next one that says that it has a checksum.
+const FRAME_START: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+const CHECKSUM_FLAG: u8 = 4;
+
 /// Valid archives, with their events.
 static SOUND: LazyLock<[(Vec<u8>, Vec<PlainEvent>); 2]> = LazyLock::new(|| {
     ["lcm-log", "arrow"].map(|format| {
@@ -89,13 +93,15 @@ fn changed(sound: &[u8], changes: &[u8]) -> Vec<u8> {
 
 /// Whether these bytes look like a compressed log of another program, which is read as far as it
 /// decompresses: there is no footer, and the first frame is the whole file, truncated, or of
-/// unknown length.
+/// unknown length, or a frame has no checksum, without which altered bytes may decompress.
 fn is_left_to_others(bytes: &[u8]) -> bool {
     let mut log = LogFile::open_plain(&inputs::path(FILE)).expect("it was written");
     let has_table = frames::seek_table(&mut log).expect("it can be read").is_some();
     let is_short = frames::content_size(bytes).is_some_and(|plain| plain <= MAX_FRAME);
     let is_first = frames::frame_len(bytes).is_some_and(|len| len < bytes.len());
-    !(has_table || is_short && is_first)
+    let mut starts = bytes.windows(5).filter(|start| start[..4] == FRAME_START);
+    let has_checksums = starts.all(|start| start[4] & CHECKSUM_FLAG != 0);
+    !(has_table || is_short && is_first && has_checksums)
 }
 
 fn check_events(events: &[PlainEvent], bytes: &[u8]) {
