@@ -40,11 +40,16 @@ impl AnalyzerRule for CheckedArithmetic {
 fn with_checks(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let schema = merge_schema(&node.inputs());
     let names = NamePreserver::new(&node);
-    node.map_expressions(|expr| {
+    let with_checks = |expr: Expr| {
         let name = names.save(&expr);
         // From the top: an operation shows its operands as they were written.
         let checked = expr.transform_down(|expr| Ok(checked(expr, &schema)))?;
         Ok(checked.update_data(|expr| name.restore(expr)))
+    };
+    node.map_expressions(|expr| match expr {
+        // The names of its members are those of columns.
+        Expr::GroupingSet(_) => expr.map_children(with_checks),
+        expr => with_checks(expr),
     })
 }
 
@@ -153,6 +158,11 @@ impl ScalarUDFImpl for CheckedOperation {
 
     fn signature(&self) -> &Signature {
         &self.signature
+    }
+
+    // A condition on its result makes an outer join an inner one.
+    fn is_strict(&self) -> bool {
+        true
     }
 
     fn return_type(&self, operands: &[DataType]) -> Result<DataType> {

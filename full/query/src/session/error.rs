@@ -230,10 +230,8 @@ fn shared_error(error: &DataFusionError) -> QueryError {
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
             shared_error(inner)
         }
-        other => {
-            let what = lower_first(&other.strip_backtrace());
-            QueryError::Failed(Error::invalid(format!("the query failed: {what}")))
-        }
+        DataFusionError::Execution(what) => QueryError::Failed(failed(what)),
+        other => QueryError::Failed(failed(&other.strip_backtrace())),
     }
 }
 

@@ -118,6 +118,19 @@ fn long_sums_have_their_names_and_values() {
         format!("select {0}, {1} from t group by {0}, {1} order by 1", long("k"), long("1"));
     let rows = answer(&groups);
     assert_eq!(rows, Ok(["151 151", "302 301", "453 451"].map(str::to_owned).to_vec()));
+    for sets in ["rollup({0})", "cube({0}, k)", "grouping sets ((x, {0}), ())", "{0}, rollup(x)"] {
+        let sets = sets.replace("{0}", &long("k"));
+        let rows = answer(&format!("select {}, count(*) from t group by {sets}", long("k")));
+        assert!(rows.is_ok_and(|rows| rows.contains(&"453 1".to_owned())), "{sets}");
+    }
     let message = answer(&format!("select {} from t", long("x"))).unwrap_err();
     assert!(message.contains("`t.x + t.k` is out of range"), "{message}");
+}
+
+#[test]
+fn a_condition_on_a_result_makes_an_outer_join_an_inner_one() {
+    let sql = "select a.k from t a left join t b on a.k = b.k where b.x + 1 > 5";
+    let plan = printed_rows(&format!("explain {TABLE} {sql}"), SessionOptions::default());
+    let plan = plan.unwrap().concat().join("\n");
+    assert!(plan.contains("join_type=Inner"), "{plan}");
 }
