@@ -102,7 +102,9 @@ fn is_written(format: &str, batches: &[Batch], channels: Arc<Channels>) -> bool 
     for batch in batches {
         let mut encoding = PrepareContext::new(&context.channels, &buffers);
         let Ok(block) = sink.prepare(batch.clone(), &mut encoding) else { return false };
-        let is_whole = encoding.report.refused.is_empty() && encoding.report.losses.is_empty();
+        let report = &encoding.report;
+        let is_whole =
+            report.refused.is_empty() && report.losses.is_empty() && report.clamped.is_empty();
         if !is_whole || output.push(block).is_err() {
             return false;
         }
