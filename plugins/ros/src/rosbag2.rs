@@ -16,6 +16,8 @@ use sluice_model::{
     Source, Split, SplitStart,
 };
 
+use crate::db3;
+
 /// The file that describes a bag.
 const METADATA: &str = "metadata.yaml";
 /// The longest that is read.
@@ -36,7 +38,13 @@ pub(crate) struct Rosbag2Options {
 pub struct Rosbag2 {
     options: Rosbag2Options,
     registry: Registry,
-    parts: OnceLock<Box<dyn Source>>,
+    opened: OnceLock<OpenedBags>,
+}
+
+/// The bags in order, each with its files, and the source of all of them.
+struct OpenedBags {
+    bags: Vec<(PathBuf, Parts)>,
+    source: Box<dyn Source>,
 }
 
 sluice_model::register! {
@@ -51,12 +59,15 @@ sluice_model::register! {
 
 fn make(value: Value, registry: &Registry) -> Result<Box<dyn Source>, OptionsError> {
     let (options, registry) = (options::read(value)?, registry.clone());
-    Ok(Box::new(Rosbag2 { options, registry, parts: OnceLock::new() }))
+    Ok(Box::new(Rosbag2 { options, registry, opened: OnceLock::new() }))
 }
 
 fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
+    if !files::is_folder(path) {
+        return Ok(SniffResult::No);
+    }
     let file = path.join(METADATA);
-    let is_bag = files::is_folder(path) && files::is_file(&file) && {
+    let is_bag = files::is_file(&file) && {
         let head = files::head(&file, 512)?;
         String::from_utf8_lossy(&head).contains("rosbag2_bagfile_information")
     };
@@ -87,17 +98,10 @@ impl Rosbag2 {
         Ok(bags)
     }
 
-    /// The descriptions of those bags that have one.
-    fn descriptions(&self) -> Result<Vec<PathBuf>, Error> {
-        let mut bags = self.bags()?;
-        bags.retain(|bag| bag.ends_with(METADATA));
-        Ok(bags)
-    }
-
-    /// The source of all parts.
-    fn parts(&self) -> Result<&dyn Source, Error> {
-        if self.parts.get().is_none() {
-            let (mut source, mut paths) = (None, Vec::new());
+    /// The bags with their files, which are looked for once only.
+    fn opened(&self) -> Result<&OpenedBags, Error> {
+        if self.opened.get().is_none() {
+            let (mut source, mut paths, mut bags) = (None, Vec::new(), Vec::new());
             for path in self.bags()? {
                 let parts = parts_of(&path)?;
                 if *source.get_or_insert(parts.source) != parts.source {
@@ -106,16 +110,28 @@ impl Rosbag2 {
                         path.display()
                     )));
                 }
-                paths.extend(parts.paths);
+                paths.extend_from_slice(&parts.paths);
+                bags.push((path, parts));
             }
             let source = source.unwrap_or_default();
             let made = self.registry.source(source, json!({ "path": paths }));
             let made = made.map_err(|e| Error::refused(e.to_string()))?;
             // Another thread may have made the same.
-            self.parts.get_or_init(|| made);
+            self.opened.get_or_init(|| OpenedBags { bags, source: made });
         }
-        let made = self.parts.get().map(|parts| &**parts);
-        made.ok_or_else(|| Error::internal("the parts of a bag were made"))
+        self.opened.get().ok_or_else(|| Error::internal("the parts of a bag were made"))
+    }
+
+    /// The source of all parts.
+    fn parts(&self) -> Result<&dyn Source, Error> {
+        Ok(&*self.opened()?.source)
+    }
+
+    /// The bag of which this is the first file.
+    fn bag_from(&self, first: &Path) -> Result<Option<&(PathBuf, Parts)>, Error> {
+        let is_first =
+            |(_, parts): &&(PathBuf, Parts)| parts.paths.first().is_some_and(|it| it == first);
+        Ok(self.opened()?.bags.iter().find(is_first))
     }
 
     /// What is wrong if the parts of a bag have other messages than its description counts.
@@ -152,8 +168,8 @@ fn parts_of(bag: &Path) -> Result<Parts, Error> {
 }
 
 /// The files of a bag whose recording was interrupted, so that nothing describes it: `NAME_0.db3`,
-/// `NAME_1.db3` and so on, or in MCAP. `None` if there is a description, or if they are of several
-/// bags.
+/// `NAME_1.db3` and so on, or in MCAP. `None` if there is a description, if they are of several
+/// bags, or if the first of them is none of a bag.
 fn interrupted_parts(folder: &Path) -> Option<Parts> {
     if files::exists(&folder.join(METADATA)) {
         return None;
@@ -162,8 +178,8 @@ fn interrupted_parts(folder: &Path) -> Option<Parts> {
     for entry in std::fs::read_dir(folder).ok()? {
         let path = entry.ok()?.path();
         // One that was completed may be compressed, and decompressed beside that.
-        let is_packed = path.extension().is_some_and(|extension| extension == "zstd");
-        let plain = if is_packed { path.with_extension("") } else { path.clone() };
+        let packed = unpacked(&path);
+        let plain = packed.as_ref().unwrap_or(&path);
         let source = match plain.extension().and_then(OsStr::to_str) {
             Some("db3") => "ros2-db3",
             Some("mcap") => "mcap",
@@ -177,11 +193,41 @@ fn interrupted_parts(folder: &Path) -> Option<Parts> {
         if *bag.get_or_insert_with(|| (source, name.to_owned())) != (source, name.to_owned()) {
             return None;
         }
-        if !is_packed || !paths.contains_key(&key) {
+        if packed.is_none() || !paths.contains_key(&key) {
             paths.insert(key, path);
         }
     }
-    Some(Parts { source: bag?.0, paths: paths.into_values().collect() })
+    let (source, _) = bag?;
+    let ((number, _), first) = paths.first_key_value()?;
+    let is_bag = *number == 0 && is_bag(source, first).unwrap_or_default();
+    is_bag.then(|| Parts { source, paths: paths.into_values().collect() })
+}
+
+/// Whether the first part of what may be a bag is that of one.
+fn is_bag(source: &str, first: &Path) -> Result<bool, Error> {
+    if source == "ros2-db3" {
+        return db3::is_bag(first);
+    }
+    // Behind the magic, a header of some length begins with the profile.
+    let head = files::head(first, 25)?;
+    Ok(head.starts_with(b"\x89MCAP0\r\n\x01") && head.ends_with(b"\x04\0\0\0ros2"))
+}
+
+/// The path of a compressed part once it is decompressed; `None` if it is not compressed.
+fn unpacked(part: &Path) -> Option<PathBuf> {
+    part.extension().is_some_and(|extension| extension == "zstd").then(|| part.with_extension(""))
+}
+
+/// What is wrong if some of the parts of a bag that nothing describes are missing.
+fn gap(parts: &[PathBuf]) -> Option<String> {
+    let number = |part: &PathBuf| {
+        let plain = unpacked(part).unwrap_or_else(|| part.clone());
+        plain.file_stem()?.to_str()?.rsplit_once('_')?.1.parse().ok()
+    };
+    let numbers: BTreeSet<u64> = parts.iter().filter_map(number).collect();
+    let missing = (0..).zip(&numbers).find(|(expected, number)| expected != *number)?.0;
+    let (last, count) = (numbers.last()?, numbers.len());
+    Some(format!("the bag has {count} files, up to number {last}: number {missing} is missing"))
 }
 
 /// What is wrong if there are files like the parts of a bag that its description does not list.
@@ -293,15 +339,11 @@ fn locate(folder: &Path, part: &str) -> Result<PathBuf, Error> {
     let path = folder.join(part);
     let beside = part.file_name().map(|name| folder.join(name));
     // One that was decompressed is still listed as it was.
-    let plain = path.extension().is_some_and(|extension| extension == "zstd");
-    let plain = plain.then(|| path.with_extension(""));
-    let others = [plain, beside].into_iter().flatten();
-    match files::exists(&path) {
-        true => Ok(path),
-        false => {
-            Ok(others.fold(path, |path, other| if files::exists(&other) { other } else { path }))
-        }
+    let others = [unpacked(&path), beside].into_iter().flatten();
+    if files::exists(&path) {
+        return Ok(path);
     }
+    Ok(others.fold(path, |path, other| if files::exists(&other) { other } else { path }))
 }
 
 impl Source for Rosbag2 {
@@ -326,7 +368,9 @@ impl Source for Rosbag2 {
     }
 
     fn files(&self) -> Result<Vec<Input>, Error> {
-        Ok([self.parts()?.files()?, files::expand(&self.descriptions()?)?].concat())
+        let bags = self.opened()?.bags.iter().map(|(bag, _)| bag);
+        let described: Vec<_> = bags.filter(|bag| bag.ends_with(METADATA)).cloned().collect();
+        Ok([self.parts()?.files()?, files::expand(&described)?].concat())
     }
 
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
@@ -339,26 +383,28 @@ impl Source for Rosbag2 {
 
     fn findings(&self, input: &Path) -> Result<Vec<String>, Error> {
         let mut findings = self.parts()?.findings(input)?;
-        for bag in self.bags()?.iter().filter(|bag| !bag.ends_with(METADATA)) {
-            if parts_of(bag)?.paths.first().is_some_and(|first| first == input) {
-                findings.push(format!(
-                    "the bag has no {METADATA}, because its recording was interrupted: files are \
-                     read in the order of their numbers"
-                ));
-            }
+        if let Some((bag, parts)) = self.bag_from(input)?
+            && !bag.ends_with(METADATA)
+        {
+            findings.push(format!(
+                "the bag has no {METADATA}, because its recording was interrupted: files are read \
+                 in the order of their numbers"
+            ));
+            findings.extend(gap(&parts.paths));
         }
         Ok(findings)
     }
 
-    /// Those of a part; of the first one also what the description says of all of them.
+    /// Those of a part; of the first one also those of the bag as a whole.
     fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
         let mut faults = self.parts()?.faults(input)?;
-        for path in self.descriptions()? {
-            let (described, parts) = (Metadata::read(&path)?, parts_of(&path)?.paths);
-            if parts.first().is_some_and(|first| first == input) {
-                faults.extend(self.count_fault(&described, &parts)?);
-                faults.extend(unlisted(&path, &parts));
+        match self.bag_from(input)? {
+            Some((path, parts)) if path.ends_with(METADATA) => {
+                faults.extend(self.count_fault(&Metadata::read(path)?, &parts.paths)?);
+                faults.extend(unlisted(path, &parts.paths));
             }
+            Some((_, parts)) => faults.extend(gap(&parts.paths)),
+            None => {}
         }
         Ok(faults)
     }
@@ -401,9 +447,10 @@ mod tests {
     #[test]
     fn without_metadata_the_parts_are_found_by_their_numbers() {
         let folder = tempfile::tempdir().unwrap();
+        let head = b"\x89MCAP0\r\n\x01\x0c\0\0\0\0\0\0\0\x04\0\0\0ros2";
         let parts = |names: &[&str]| {
             for name in names {
-                std::fs::write(folder.path().join(name), "").unwrap();
+                std::fs::write(folder.path().join(name), head).unwrap();
             }
             let found = interrupted_parts(folder.path())?;
             let names = found.paths.into_iter().map(|path| path.file_name().unwrap().to_owned());
@@ -412,14 +459,27 @@ mod tests {
         };
         let some = |source, names: &str| Some((source, names.to_owned()));
         assert_eq!(parts(&["notes.txt"]), None);
-        assert_eq!(parts(&["a_b_10.mcap", "a_b_9.mcap"]), some("mcap", "a_b_9.mcap a_b_10.mcap"));
+        // Files of several logs have numbers, too, but none is a part.
+        assert_eq!(parts(&["a_b_10.mcap", "a_b_9.mcap"]), None);
+        std::fs::write(folder.path().join("a_b_0.mcap"), &head[..24]).unwrap();
+        assert_eq!(parts(&[]), None);
+        let names = "a_b_0.mcap a_b_9.mcap a_b_10.mcap";
+        assert_eq!(parts(&["a_b_0.mcap"]), some("mcap", names));
         let packed = ["a_b_11.mcap.zstd", "a_b_9.mcap.zstd", "a_b_11.mcap-wal"];
-        let names = "a_b_9.mcap a_b_10.mcap a_b_11.mcap.zstd";
+        let names = "a_b_0.mcap a_b_9.mcap a_b_10.mcap a_b_11.mcap.zstd";
         assert_eq!(parts(&packed), some("mcap", names));
         std::fs::write(folder.path().join(METADATA), "").unwrap();
         assert_eq!(parts(&[]), None);
         std::fs::remove_file(folder.path().join(METADATA)).unwrap();
         assert_eq!(parts(&["other_0.mcap"]), None);
+    }
+
+    #[test]
+    fn a_gap_in_the_numbers_is_a_fault() {
+        let gap = |names: &[&str]| gap(&names.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(gap(&["b_0.db3", "b_1.db3.zstd", "b_2.db3"]), None);
+        let found = gap(&["b_0.db3", "b_1.db3", "b_18446744073709551615.db3"]).unwrap();
+        assert!(found.ends_with("number 2 is missing"), "{found}");
     }
 
     #[test]

@@ -12,6 +12,8 @@ use crate::Error;
 pub struct FileCache<T> {
     files: Mutex<Vec<CachedFile<T>>>,
     capacity: usize,
+    /// Whether a file has changed if it was written to.
+    is_by_time: bool,
 }
 
 #[derive(Debug)]
@@ -32,9 +34,10 @@ struct FileStamp {
 }
 
 impl FileStamp {
-    fn of(log: &LogFile) -> Self {
+    fn of(log: &LogFile, is_by_time: bool) -> Self {
         let path = log.path().to_owned();
-        let modified = std::fs::metadata(&path).and_then(|meta| meta.modified()).ok();
+        let meta = is_by_time.then(|| std::fs::metadata(&path).ok()).flatten();
+        let modified = meta.and_then(|meta| meta.modified().ok());
         let version = log.version().map(str::to_owned);
         Self { path, len: log.len().unwrap_or_default(), modified, version }
     }
@@ -43,14 +46,21 @@ impl FileStamp {
 impl<T> Default for FileCache<T> {
     fn default() -> Self {
         // Files are read one after another.
-        Self { files: Mutex::default(), capacity: 4 }
+        Self { files: Mutex::default(), capacity: 4, is_by_time: true }
     }
 }
 
 impl<T: Clone> FileCache<T> {
     /// Remembers all files: for what is small and takes long to read.
     pub fn of_all() -> Self {
-        Self { files: Mutex::default(), capacity: usize::MAX }
+        Self { capacity: usize::MAX, ..Self::default() }
+    }
+
+    /// Remembers all files, also if they are written to meanwhile, but of the same length: for
+    /// those of which all splits have to be of one state. Whoever reads them finds out whether they
+    /// still are.
+    pub fn of_one_state() -> Self {
+        Self { is_by_time: false, ..Self::of_all() }
     }
 
     /// What `read` returns for this open file, which is read again if it is not in the cache or has
@@ -71,8 +81,8 @@ impl<T: Clone> FileCache<T> {
         read: impl FnOnce(LogFile) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let path = log.path().to_owned();
-        let stamps: Vec<_> =
-            [&log].into_iter().chain(others.iter().copied()).map(FileStamp::of).collect();
+        let logs = [&log].into_iter().chain(others.iter().copied());
+        let stamps: Vec<_> = logs.map(|log| FileStamp::of(log, self.is_by_time)).collect();
         let is_it = |cached: &&CachedFile<T>| cached.path == path && cached.stamps == stamps;
         if let Some(CachedFile { content, .. }) = self.lock().iter().find(is_it) {
             return Ok(content.clone());
@@ -80,6 +90,9 @@ impl<T: Clone> FileCache<T> {
         // Two threads may read the same file: that is cheaper than waiting.
         let content = read(log)?;
         let mut cached = self.lock();
+        if let Some(CachedFile { content, .. }) = cached.iter().find(is_it) {
+            return Ok(content.clone());
+        }
         cached.retain(|cached| cached.path != path);
         cached.insert(0, CachedFile { path, stamps, content: content.clone() });
         cached.truncate(self.capacity);
@@ -142,6 +155,19 @@ mod tests {
         assert_eq!([get(&[]), get(&[&open()]), get(&[&open()])], [1, 2, 2]);
         fs::write(&other, "longer").unwrap();
         assert_eq!([get(&[&open()]), get(&[&open()]), get(&[])], [3, 3, 4]);
+    }
+
+    #[test]
+    fn of_a_file_that_is_written_to_the_first_state_is_kept_if_all_parts_have_to_be_of_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let cache = FileCache::of_one_state();
+        let get = |content: &str| {
+            fs::write(&path, content).unwrap();
+            let read = |_| Ok(fs::read_to_string(&path).unwrap());
+            cache.get(LogFile::open_plain(&path).unwrap(), read).unwrap()
+        };
+        assert_eq!([get("one"), get("two"), get("three")], ["one", "one", "three"]);
     }
 
     #[test]

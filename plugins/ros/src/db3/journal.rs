@@ -6,7 +6,7 @@
 use sluice_model::Error;
 
 use super::overlay::{Database, Format, INCOMPLETE, Overlay, is_page_size};
-use super::pages::{Window, u32_at};
+use super::pages::{Window, lock_page, u32_at};
 
 /// How each segment begins, unless its transaction was completed.
 const MAGIC: &[u8] = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7";
@@ -73,7 +73,8 @@ pub(crate) fn read(file: &mut Window) -> Result<Overlay, Error> {
     let (page_size, pages, sector) = (first.page_size as usize, first.pages, first.sector.into());
     overlay.set_database(Database { page_size, pages });
     overlay.note = Some(INCOMPLETE);
-    let (record_len, lock_page) = (page_size + 8, (1 << 30) / first.page_size + 1);
+    let record_len = page_size + 8;
+    let is_page = |page: u32| page != 0 && page != lock_page(page_size);
     let (mut at, mut next) = (sector, Some(first));
     while let Some(header) = next {
         let counted = match header.count {
@@ -83,14 +84,25 @@ pub(crate) fn read(file: &mut Window) -> Result<Overlay, Error> {
         if counted > 0 {
             overlay.add_segment(at, header.nonce);
         }
-        for _ in 0..counted {
+        for number in 0..counted {
             let record = file.get(at, record_len)?;
             let record = record.and_then(|record| Record::parse(record, header.nonce));
-            let record = record.filter(|record| record.page != 0 && record.page != lock_page);
+            let record = record.filter(|record| is_page(record.page));
             let Some(record) = record.filter(|record| record.page > pages || record.is_right)
             else {
-                // Those that were counted were on the disk before the database was changed.
-                if header.count != ALL {
+                // Those that were counted were on the disk before the database was changed. Others
+                // end where those of an earlier transaction begin, with another nonce.
+                let mut is_damaged = header.count != ALL;
+                for later in number + 1..counted {
+                    if is_damaged || file.is_cancelled() {
+                        break;
+                    }
+                    let record = file.get(at + (later - number) * record_len as u64, record_len)?;
+                    let record = record.and_then(|record| Record::parse(record, header.nonce));
+                    let is_right = |record: &Record| record.is_right && is_page(record.page);
+                    is_damaged = record.as_ref().is_some_and(is_right);
+                }
+                if is_damaged {
                     let (at, why) = (
                         at.min(len),
                         "the rollback journal is damaged: what an \

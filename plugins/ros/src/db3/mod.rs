@@ -25,10 +25,12 @@ mod wal;
 
 use catalog::Catalog;
 use journal::is_journal;
-use overlay::{Overlay, beside, beside_names, beside_noted, changed};
+use overlay::{
+    Overlay, all_beside_names, beside, beside_names, beside_noted, changed, changed_if_missing,
+};
 use pages::{MAGIC, Pages, Window};
 use reader::Db3Reader;
-use wal::is_wal;
+use wal::{is_index, is_wal};
 
 use crate::splits;
 
@@ -46,10 +48,14 @@ pub struct Db3Source {
     #[serde(default = "default_max_message")]
     max_message: ByteSize,
     #[serde(skip)]
-    overlays: FileCache<Arc<Overlay>>,
-    #[serde(skip)]
-    catalogs: FileCache<Arc<Catalog>>,
+    plain: FileCache<State>,
+    /// Those with files beside them.
+    #[serde(skip, default = "FileCache::of_one_state")]
+    interrupted: FileCache<State>,
 }
+
+/// What is known of a database: the files beside it, and what it says of itself.
+type State = (Vec<Arc<Overlay>>, Arc<Catalog>);
 
 fn default_max_message() -> ByteSize {
     ByteSize(256 << 20)
@@ -72,18 +78,26 @@ fn sniff(head: &[u8]) -> SniffResult {
 /// Recognizes a bag of which all but the first page, or even that, is in the log beside it.
 fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
     let is_named_so = path.extension().is_some_and(|extension| extension == "db3");
-    let log = if is_named_so { beside(path).pop() } else { None };
-    let Some(log) = log.filter(|_| files::is_file(path)) else { return Ok(SniffResult::No) };
-    let (head, log) = (files::head(path, MAGIC.len())?, files::head(&log.path, 256 << 10)?);
+    let [_, log] = beside_names(path);
+    if !is_named_so || !files::is_file(path) || !files::is_file(&log) {
+        return Ok(SniffResult::No);
+    }
+    let (head, log) = (files::head(path, MAGIC.len())?, files::head(&log, 256 << 10)?);
     let is_bag = (head.is_empty() || head == MAGIC) && is_wal(&log) && has_statement(&log);
     Ok(if is_bag { SniffResult::Yes } else { SniffResult::No })
 }
 
+/// Whether this is a bag, as far as its first bytes tell, or those of the log beside it.
+pub(crate) fn is_bag(path: &Path) -> Result<bool, Error> {
+    let is_yes = |found| matches!(found, SniffResult::Yes);
+    Ok(is_yes(sniff(&files::head(path, 64 << 10)?)) || is_yes(sniff_path(path)?))
+}
+
 /// Why a file that SQLite leaves beside a database is no log.
 fn refusal(head: &[u8]) -> Option<&'static str> {
-    (is_wal(head) || is_journal(head)).then_some(
-        "SQLite left it beside a database, whose name is its own up to `-wal` or `-journal`; read \
-         that, and this is read with it",
+    (is_wal(head) || is_index(head) || is_journal(head)).then_some(
+        "SQLite left it beside a database, whose name is its own up to `-wal`, `-shm` or \
+         `-journal`; read that, and this is read with it",
     )
 }
 
@@ -108,30 +122,25 @@ impl Db3Source {
         open: impl Fn(&Path) -> Result<LogFile, Error>,
     ) -> Result<(Pages, Arc<Catalog>), Error> {
         let log = open(path)?;
-        let beside = if log.is_seekable() { beside_noted(path, inputs) } else { Vec::new() };
-        let mut overlays = Vec::new();
-        for path in beside {
-            // It was there when the run began.
-            let is_gone = |error: Error| match error.is_missing() {
-                true => changed(&path.to_string_lossy()),
-                false => error,
-            };
-            let mut file = Window::open(open(&path).map_err(is_gone)?)?;
-            let overlay = self
-                .overlays
-                .get(inputs.open_plain(&path)?, |_| Ok(Arc::new(Overlay::read(&mut file)?)))?;
-            overlays.push((overlay, file));
-        }
-        let mut pages = Pages::open(log, overlays)?;
-        let beside: Vec<LogFile> = pages
-            .overlays()
-            .map(|(_, file)| inputs.open_plain(file.log.path()))
-            .collect::<Result<_, Error>>()?;
-        let beside: Vec<&LogFile> = beside.iter().collect();
-        let known = self.catalogs.get_with(inputs.open_plain(path)?, &beside, |_| {
-            Ok(Arc::new(Catalog::read(&mut pages, &path.to_string_lossy())?))
-        })?;
-        Ok((pages, known))
+        let beside = if log.is_seekable() { beside_noted(path, inputs)? } else { Vec::new() };
+        let open_beside = || beside.iter().map(|path| open_beside(path, inputs, &open));
+        let stamp = |path: &PathBuf| {
+            inputs.open_plain(path).map_err(|error| changed_if_missing(error, path))
+        };
+        let stamps = beside.iter().map(stamp).collect::<Result<Vec<_>, _>>()?;
+        let stamps: Vec<&LogFile> = stamps.iter().collect();
+        let states = if beside.is_empty() { &self.plain } else { &self.interrupted };
+        let read = |_| {
+            let mut files = open_beside().collect::<Result<Vec<_>, _>>()?;
+            let overlays = files.iter_mut().map(|file| Ok(Arc::new(Overlay::read(file)?)));
+            let overlays = overlays.collect::<Result<Vec<_>, Error>>()?;
+            let over = overlays.iter().cloned().zip(files).collect();
+            let mut pages = Pages::open(open(path)?, over)?;
+            Ok((overlays, Arc::new(Catalog::read(&mut pages, &path.to_string_lossy())?)))
+        };
+        let (overlays, catalog) = states.get_with(inputs.open_plain(path)?, &stamps, read)?;
+        let files = open_beside().collect::<Result<Vec<_>, _>>()?;
+        Ok((Pages::open(log, overlays.into_iter().zip(files).collect())?, catalog))
     }
 
     /// Splits of about `target` bytes each: positions are those of leaves, one behind the other.
@@ -147,6 +156,20 @@ impl Db3Source {
     }
 }
 
+/// Opens a file beside a database, which was there when the run began.
+fn open_beside(
+    path: &Path,
+    inputs: &InputFiles,
+    open: impl Fn(&Path) -> Result<LogFile, Error>,
+) -> Result<Window, Error> {
+    let log = open(path).map_err(|error| changed_if_missing(error, path))?;
+    let file = Window::open(log)?;
+    match inputs.noted_len(path).is_some_and(|noted| file.len < noted) {
+        true => Err(changed(&file.input)),
+        false => Ok(file),
+    }
+}
+
 impl Source for Db3Source {
     fn is_undecoded(&self) -> bool {
         true
@@ -156,14 +179,19 @@ impl Source for Db3Source {
         let mut inputs = files::expand(&self.path.0)?;
         // A glob may match what is beside a database, too.
         let all: BTreeSet<PathBuf> =
-            inputs.iter().flat_map(|input| beside_names(&input.path)).collect();
+            inputs.iter().flat_map(|input| all_beside_names(&input.path)).collect();
         inputs.retain(|input| !all.contains(&input.path));
         Ok(inputs)
     }
 
     fn files(&self) -> Result<Vec<Input>, Error> {
-        let each = self.inputs()?.into_iter();
-        Ok(each.flat_map(|input| [vec![input.clone()], beside(&input.path)].concat()).collect())
+        let mut files = Vec::new();
+        for input in self.inputs()? {
+            let beside = beside(&input.path)?;
+            files.push(input);
+            files.extend(beside);
+        }
+        Ok(files)
     }
 
     fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {

@@ -4,12 +4,13 @@
 #![warn(clippy::indexing_slicing)]
 
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_io::files::{self, Input, InputFiles, PathKind};
 use sluice_io::store::is_address;
-use sluice_model::Error;
+use sluice_model::{Error, ErrorKind};
 
 use super::pages::Window;
 use super::{journal, wal};
@@ -17,42 +18,64 @@ use super::{journal, wal};
 /// The ends of the names of the files beside a database, in the order in which they take effect:
 /// an unfinished transaction is undone before what was logged is applied.
 const BESIDE: [&str; 2] = ["-journal", "-wal"];
+/// That of the index of a log, which has nothing that the log does not have.
+const INDEX: &str = "-shm";
 /// The most pages of one, which take a few dozen bytes of memory each: 8 GiB in pages of the usual
 /// length.
 const MAX_PAGES: usize = 2 << 20;
 
 /// A note on an incomplete transaction.
 pub(crate) const INCOMPLETE: &str =
-    "the last transaction was interrupted, or goes on: its changes are not read";
+    "the changes of a transaction that was not completed are not read";
 
 /// The files beside the database at this path that there are and that are not empty.
-pub(crate) fn beside(path: &Path) -> Vec<Input> {
-    let found = beside_names(path).into_iter().filter_map(|path| match files::path_kind(&path) {
-        Ok(Some(PathKind::File(bytes))) if bytes > 0 => Some(Input { path, bytes: Some(bytes) }),
-        _ => None,
-    });
-    found.collect()
+pub(crate) fn beside(path: &Path) -> Result<Vec<Input>, Error> {
+    let mut found = Vec::new();
+    for path in beside_names(path) {
+        let kind = match files::path_kind(&path) {
+            // Stores say so of what is missing to those who may not list objects.
+            Err(error) if is_address(&path) && is_denied(&error) => None,
+            kind => kind?,
+        };
+        if let Some(PathKind::File(bytes @ 1..)) = kind {
+            found.push(Input { path, bytes: Some(bytes) });
+        }
+    }
+    Ok(found)
+}
+
+fn is_denied(error: &Error) -> bool {
+    let ErrorKind::Io { source, .. } = error.kind() else { return false };
+    source.kind() == io::ErrorKind::PermissionDenied
 }
 
 /// The same, but those that the run has noted if it has noted the database: one that was made since
 /// is of a later state.
-pub(crate) fn beside_noted(path: &Path, inputs: &InputFiles) -> Vec<PathBuf> {
-    match inputs.noted_len(path) {
-        Some(_) => {
-            let is_noted = |path: &PathBuf| inputs.noted_len(path).is_some();
-            beside_names(path).into_iter().filter(is_noted).collect()
-        }
-        None => beside(path).into_iter().map(|input| input.path).collect(),
+pub(crate) fn beside_noted(path: &Path, inputs: &InputFiles) -> Result<Vec<PathBuf>, Error> {
+    if inputs.noted_len(path).is_none() {
+        return Ok(beside(path)?.into_iter().map(|input| input.path).collect());
     }
+    let is_noted = |path: &PathBuf| inputs.noted_len(path).is_some();
+    Ok(beside_names(path).into_iter().filter(is_noted).collect())
 }
 
-/// The files that SQLite may leave beside the database at this path.
+/// The files that SQLite may leave beside the database at this path, and that count.
 pub(crate) fn beside_names(path: &Path) -> [PathBuf; 2] {
+    names(path, BESIDE)
+}
+
+/// All files that SQLite may leave beside the database at this path.
+pub(crate) fn all_beside_names(path: &Path) -> [PathBuf; 3] {
+    let [journal, log] = BESIDE;
+    names(path, [journal, log, INDEX])
+}
+
+fn names<const N: usize>(path: &Path, ends: [&str; N]) -> [PathBuf; N] {
     // SQLite has them beside the file that a link leads to.
     let is_link = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
     let real = is_link.then(|| std::fs::canonicalize(path).ok()).flatten();
     let real = real.unwrap_or_else(|| path.to_owned());
-    BESIDE.map(|end| {
+    ends.map(|end| {
         let mut name = real.clone().into_os_string();
         name.push(end);
         name.into()
@@ -146,7 +169,7 @@ impl Overlay {
         window: &'w mut Window,
         page: u32,
         at: u64,
-    ) -> Result<Option<&'w [u8]>, Error> {
+    ) -> Result<&'w [u8], Error> {
         let size = self.database.map_or(0, |database| database.page_size);
         let (head, foot) = match self.format {
             Format::Wal(_) => (wal::FRAME_HEAD, 0),
@@ -167,15 +190,22 @@ impl Overlay {
             };
             (is_it && head.starts_with(&page.to_be_bytes())).then_some(content)
         });
-        content.map(Some).ok_or_else(|| changed(&input))
+        content.ok_or_else(|| changed(&input))
     }
 
     /// `Err` if the file was begun again since it was read, or is gone, because the database has
     /// all of it.
-    pub(crate) fn check_unchanged(&self, window: &mut Window) -> Result<(), Error> {
+    pub(crate) fn check_unchanged(
+        &self,
+        window: &mut Window,
+        inputs: &InputFiles,
+    ) -> Result<(), Error> {
         let path = window.log.path();
-        let is_gone = !is_address(path) && !path.exists();
-        let is_same = !is_gone && window.reread(0, self.start.len())? == self.start;
+        if !is_address(path) {
+            // This opens no other file that was made in its place.
+            inputs.open_plain(path).map_err(|error| changed_if_missing(error, path))?;
+        }
+        let is_same = window.reread(0, self.start.len())? == self.start;
         if is_same { Ok(()) } else { Err(changed(&window.input)) }
     }
 }
@@ -185,6 +215,11 @@ pub(crate) fn changed(name: &str) -> Error {
         "the input was overwritten while it was read; run again, or once its recording has ended: \
          {name}"
     ))
+}
+
+/// The error of opening a file that was there when the run began.
+pub(crate) fn changed_if_missing(error: Error, path: &Path) -> Error {
+    if error.is_missing() { changed(&path.to_string_lossy()) } else { error }
 }
 
 /// `Err` if so many pages take too much memory.

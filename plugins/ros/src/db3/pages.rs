@@ -5,10 +5,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sluice_io::files::LogFile;
+use sluice_io::files::{InputFiles, LogFile};
 use sluice_model::Error;
 
-use super::overlay::{Database, Overlay};
+use super::overlay::{Database, Overlay, changed};
 
 /// How every SQLite file begins.
 pub(crate) const MAGIC: &[u8] = b"SQLite format 3\0";
@@ -58,12 +58,8 @@ impl Pages {
             let what = "no bag: its recording was interrupted in the first transaction";
             return Err(Error::malformed(&*path, 0, what));
         }
-        let over = overlays.iter_mut().rev();
-        let over = over
-            .filter_map(|(overlay, window)| Some((&*overlay, overlay.place(1)?, window)))
-            .next();
-        let first = match over {
-            Some((overlay, at, window)) => overlay.page(window, 1, at)?.unwrap_or_default(),
+        let first = match topmost(&mut overlays, 1) {
+            Some((overlay, at, window)) => overlay.page(window, 1, at)?,
             None => file.reread(0, HEADER)?,
         };
         let header: [u8; HEADER] = first.first_chunk().copied().unwrap_or([0; HEADER]);
@@ -174,7 +170,10 @@ impl Pages {
         // What is added meanwhile is not missing.
         let is_cut = self.file.log.is_shorter_than(u64::from(self.claimed) * self.size as u64);
         let behind = self.claimed.checked_sub(self.count_in_file).filter(|_| is_cut)?;
-        let missing = behind.saturating_sub(self.behind_file().count() as u32);
+        let lock_page = lock_page(self.size);
+        // SQLite never writes it.
+        let unused = u32::from(lock_page > self.count_in_file && lock_page <= self.claimed);
+        let missing = behind.saturating_sub(self.behind_file().count() as u32 + unused);
         (missing > 0).then_some(missing)
     }
 
@@ -197,27 +196,42 @@ impl Pages {
         if page == 0 || page > self.count {
             return Ok(None);
         }
-        let mut over = self.overlays.iter_mut().rev();
-        let over = over
-            .find_map(|(overlay, window)| overlay.place(page).map(|at| (&**overlay, at, window)));
-        let found = match over {
-            Some((overlay, at, window)) => overlay.page(window, page, at)?,
+        let found = match topmost(&mut self.overlays, page) {
+            Some((overlay, at, window)) => Some(overlay.page(window, page, at)?),
             None if page > self.count_in_file => None,
             None => self.file.get(u64::from(page - 1) * self.size as u64, self.size)?,
         };
         Ok(found.and_then(|page| page.get(..self.usable)))
     }
 
-    /// `Err` if a file beside that of the database was begun again since it was opened: what was
-    /// read since may be of two states.
-    pub(crate) fn check_unchanged(&mut self) -> Result<(), Error> {
-        self.overlays.iter_mut().try_for_each(|(overlay, window)| overlay.check_unchanged(window))
+    /// `Err` if a file beside that of the database was begun again since it was opened, or the run
+    /// has noted the database and it was written to: what was read may be of two states.
+    pub(crate) fn check_unchanged(&mut self, inputs: &InputFiles) -> Result<(), Error> {
+        if !self.overlays.is_empty() && inputs.change(self.file.log.path())?.is_some() {
+            return Err(changed(&self.file.input));
+        }
+        let mut overlays = self.overlays.iter_mut();
+        overlays.try_for_each(|(overlay, window)| overlay.check_unchanged(window, inputs))
     }
 
     /// Whether to read no further.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.file.is_cancelled()
     }
+}
+
+/// What has a page, and where, if anything over the file of the database does.
+fn topmost(
+    overlays: &mut [(Arc<Overlay>, Window)],
+    page: u32,
+) -> Option<(&Overlay, u64, &mut Window)> {
+    let mut over = overlays.iter_mut().rev();
+    over.find_map(|(overlay, window)| Some((&**overlay, overlay.place(page)?, window)))
+}
+
+/// The page with the bytes that programs lock, which has no contents.
+pub(crate) fn lock_page(page_size: usize) -> u32 {
+    ((1 << 30) / page_size + 1) as u32
 }
 
 /// An open file, and the bytes of it that were read last.
@@ -320,8 +334,27 @@ impl PageSet {
 }
 
 #[cfg(test)]
+#[expect(clippy::indexing_slicing)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_page_that_programs_lock_is_not_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.db3");
+        let lock_page = lock_page(1 << 16);
+        let missing = |pages: u32| {
+            let mut header = [MAGIC, &[0; HEADER - MAGIC.len()]].concat();
+            header[17] = 1;
+            header[28..32].copy_from_slice(&(lock_page + 1).to_be_bytes());
+            std::fs::write(&path, header).unwrap();
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            file.set_len(u64::from(pages) << 16).unwrap();
+            Pages::open(LogFile::open(&path).unwrap(), Vec::new()).unwrap().missing()
+        };
+        let counts = [1, 0, 2].map(|less| missing(lock_page + 1 - less));
+        assert_eq!(counts, [Some(1), None, Some(1)]);
+    }
 
     #[test]
     fn a_set_has_the_pages_that_were_added() {

@@ -237,7 +237,7 @@ impl Reader for Db3Reader {
                 Some((leaf, page)) => self.read_leaf(leaf, page)?,
                 None if self.open_leaf()? => {}
                 None => {
-                    self.pages.check_unchanged()?;
+                    self.pages.check_unchanged(&self.context.run.shared())?;
                     break;
                 }
             }

@@ -357,11 +357,14 @@ impl Leaves {
             let Some(page) = pages.page(next)? else { break };
             let listed = u32_at(page, 4).unwrap_or_default();
             let numbers = page.get(8..).unwrap_or_default().as_chunks().0.iter();
-            for number in numbers.take(listed as usize) {
-                free.insert(u32::from_be_bytes(*number));
+            let numbers = numbers.take(listed as usize).map(|number| u32::from_be_bytes(*number));
+            let numbers: Vec<u32> = numbers.collect();
+            next = u32_at(page, 0).unwrap_or_default();
+            // Of hostile numbers, each may take as much memory as a part of the set.
+            for number in numbers.into_iter().filter(|number| pages.has(*number)) {
+                free.insert(number);
             }
             count += 1 + u64::from(listed);
-            next = u32_at(page, 0).unwrap_or_default();
         }
         if count != u64::from(expected) {
             let what = "the list of free pages is damaged: removed messages may have come back";

@@ -23,6 +23,13 @@ pub(crate) fn is_wal(head: &[u8]) -> bool {
     u32_at(head, 0).is_some_and(|magic| magic & !1 == MAGIC) && u32_at(head, 4) == Some(VERSION)
 }
 
+/// Whether this is the beginning of the index of a log: twice the same, in the byte order of the
+/// computer.
+pub(crate) fn is_index(head: &[u8]) -> bool {
+    let is_twice = head.get(..48).is_some_and(|first| head.get(48..96) == Some(first));
+    is_twice && head.starts_with(&VERSION.to_ne_bytes())
+}
+
 /// A checksum, which goes on from frame to frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Checksum(u32, u32);
@@ -111,7 +118,7 @@ pub(crate) fn read(file: &mut Window) -> Result<Overlay, Error> {
         scan.add(Frame::parse(bytes, &header.salts), at);
         check_count(scan.incomplete.len(), &name)?;
         if let Some(pages) = scan.complete.take() {
-            overlay.add(scan.incomplete.drain(), &name)?;
+            overlay.add(std::mem::take(&mut scan.incomplete), &name)?;
             overlay.set_database(Database { page_size: header.page_size, pages });
         }
         at += stride as u64;
@@ -119,14 +126,16 @@ pub(crate) fn read(file: &mut Window) -> Result<Overlay, Error> {
             break;
         }
     }
-    let cut_off = file.get(at, FRAME_HEAD)?.and_then(|head| Frame::parse(head, &header.salts));
-    if let Some((from, to, count)) = scan.lost {
+    let cut_off = file.get(at, FRAME_HEAD)?;
+    let is_cut_off = cut_off.is_some_and(|head| Frame::parse(head, &header.salts).is_some());
+    let is_grown = scan.is_right_now(file)?;
+    if let Some((from, to, count)) = scan.lost.filter(|_| !is_grown) {
         let why = format!(
             "the write-ahead log is damaged: {count} complete transactions from there on are not \
              read"
         );
         overlay.damage = Some((from, to - from, why));
-    } else if scan.is_left_out || !scan.incomplete.is_empty() || cut_off.is_some() {
+    } else if scan.is_left_out || !scan.incomplete.is_empty() || is_cut_off {
         overlay.note = Some(INCOMPLETE);
     }
     Ok(overlay)
@@ -142,8 +151,8 @@ struct Scan<'h> {
     incomplete: HashMap<u32, u64>,
     /// The number of pages of the database, if a transaction is complete.
     complete: Option<u32>,
-    /// Where the first wrong frame is.
-    wrong_at: Option<u64>,
+    /// Where the first wrong frame is, and the checksum of the frame before.
+    wrong: Option<(u64, Checksum)>,
     /// Whether frames of this use of the file come from there on.
     is_left_out: bool,
     /// Where complete transactions are left out, and how many.
@@ -157,31 +166,40 @@ impl<'h> Scan<'h> {
             before: Some(header.checksum),
             incomplete: HashMap::new(),
             complete: None,
-            wrong_at: None,
+            wrong: None,
             is_left_out: false,
             lost: None,
         }
     }
 
+    /// Whether the first wrong frame is right now: then the log is not damaged, but has grown.
+    fn is_right_now(&self, file: &mut Window) -> Result<bool, Error> {
+        let Some((at, before)) = self.wrong else { return Ok(false) };
+        let bytes = file.reread(at, FRAME_HEAD + self.header.page_size)?;
+        let frame = Frame::parse(bytes, &self.header.salts);
+        Ok(frame.is_some_and(|frame| frame.follows(before, self.header.is_big_endian)))
+    }
+
     fn add(&mut self, frame: Option<Frame<'_>>, at: u64) {
+        let before = self.before;
+        self.before = frame.as_ref().map(|frame| frame.checksum);
+        let wrong = before.map(|before| (at, before));
         let Some(frame) = frame else {
-            self.before = None;
-            self.wrong_at.get_or_insert(at);
+            self.wrong = self.wrong.or(wrong);
             return;
         };
         let is_big_endian = self.header.is_big_endian;
-        let follows = self.before.is_some_and(|before| frame.follows(before, is_big_endian));
-        self.before = Some(frame.checksum);
-        match self.wrong_at {
+        let follows = before.is_some_and(|before| frame.follows(before, is_big_endian));
+        match self.wrong {
             None if follows => {
                 self.incomplete.insert(frame.page, at + FRAME_HEAD as u64);
                 self.complete = (frame.pages > 0).then_some(frame.pages);
             }
             None => {
-                self.wrong_at = Some(at);
+                self.wrong = wrong;
                 self.is_left_out = true;
             }
-            Some(wrong_at) => {
+            Some((wrong_at, _)) => {
                 self.is_left_out = true;
                 if follows && frame.pages > 0 {
                     let end = at + (FRAME_HEAD + self.header.page_size) as u64;
@@ -194,8 +212,37 @@ impl<'h> Scan<'h> {
 }
 
 #[cfg(test)]
+#[expect(clippy::indexing_slicing)]
 mod tests {
+    use sluice_io::files::LogFile;
+
     use super::*;
+
+    #[test]
+    fn a_log_that_grows_while_it_is_read_is_not_damaged() {
+        let log = include_bytes!("../../testdata/db3-interrupted/log.db3-wal");
+        let header = Header::parse(log).unwrap();
+        let stride = FRAME_HEAD + header.page_size;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.db3-wal");
+        for (is_grown, is_damaged) in [(true, false), (false, true)] {
+            let mut now = log.to_vec();
+            if !is_grown {
+                now[HEADER + 2 * stride + 40] ^= 1;
+            }
+            std::fs::write(&path, now).unwrap();
+            let mut file = Window::open(LogFile::open(&path).unwrap()).unwrap();
+            let mut scan = Scan::new(&header);
+            for (number, frame) in log[HEADER..].chunks_exact(stride).enumerate() {
+                // As it was before it was written.
+                let frame = if number == 2 { &[0; 24 + 512] } else { frame };
+                let at = HEADER + number * stride;
+                scan.add(Frame::parse(frame, &header.salts), at as u64);
+            }
+            assert!(scan.lost.is_some());
+            assert_eq!(!scan.is_right_now(&mut file).unwrap(), is_damaged);
+        }
+    }
 
     #[test]
     fn checksums_are_of_words_in_either_order() {
