@@ -63,7 +63,7 @@ pub struct ClusterOptions {
     pub credentials: CredentialArgs,
     /// `--cluster-patience`: how long a unit may go without a sign of life before it is given to
     /// another executor.
-    pub patience: String,
+    pub patience: Option<String>,
     /// `--jobs`.
     pub jobs: Option<usize>,
     /// `--allow-exec`.

@@ -37,7 +37,8 @@ pub struct Shell {
     /// Whether details are printed.
     pub verbose: bool,
     colored: bool,
-    /// Warnings already printed by [`warn_once`](Self::warn_once).
+    /// What warnings were already printed about, by
+    /// [`warn_once_about`](Self::warn_once_about).
     warned: Mutex<HashSet<String>>,
     /// Receives all messages, if the verb is embedded.
     embedding: Option<Arc<Embedding>>,
@@ -113,8 +114,13 @@ impl Shell {
 
     /// Prints a warning unless the same was printed before.
     pub fn warn_once(&self, text: &str) {
+        self.warn_once_about(text, text);
+    }
+
+    /// Prints a warning unless one about the same was printed before.
+    pub fn warn_once_about(&self, what: &str, text: &str) {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
-        if warned.insert(text.to_owned()) {
+        if warned.insert(what.to_owned()) {
             self.warn(text);
         }
     }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, open};
 use rustix::stdio::{dup2_stderr, dup2_stdout};
-use sluice_io::escape::{json_escaped, printable, printable_lines};
+use sluice_io::escape::{json_escaped, path_text, printable, printable_lines};
 
 use crate::shell::Shell;
 
@@ -59,5 +59,5 @@ pub(crate) fn json(json: &str, shell: &Shell) -> io::Result<()> {
 
 /// A path, escaped for use within a line.
 pub(crate) fn printable_path(path: &std::path::Path) -> String {
-    printable(&path.to_string_lossy()).into_owned()
+    printable(&path_text(path)).into_owned()
 }

@@ -3,13 +3,15 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use clap::{CommandFactory, Parser};
 use sluice_all as _;
-use sluice_model::{Plugin, PluginKind, Registry};
+use sluice_model::{Plugin, PluginKind, Registry, SniffResult};
 
 use crate::args::{BuiltInVerb, Cli};
 use crate::commands::convert;
+use crate::embedded::Embedding;
 use crate::exit::Failure;
 use crate::inputs;
 use crate::shell::{Color, Shell};
@@ -145,6 +147,35 @@ fn a_log_that_two_sources_are_sure_of_is_refused_with_both_names() {
         log.display()
     );
     assert_eq!(what, due);
+}
+
+#[test]
+fn of_two_sources_that_claim_a_path_the_first_by_name_reads_it_and_the_other_is_named() {
+    let folder = folder_with_log();
+    let log = folder.path().join("drive.lcm");
+    let lcm = *Registry::linked().get(PluginKind::Source, "lcm-log").unwrap();
+    let told = |rival: SniffResult| -> Vec<String> {
+        let sniff_path: fn(&Path) -> _ = match rival {
+            SniffResult::Yes => |_| Ok(SniffResult::Yes),
+            _ => |_| Ok(SniffResult::Maybe),
+        };
+        let sure = Plugin { sniff_path: |_| Ok(SniffResult::Yes), ..lcm };
+        let rival = Plugin { name: "my-lcm", sniff_path, ..lcm };
+        let embedding = Arc::<Embedding>::default();
+        let shell = Shell::embedded(Registry::from_plugins([rival, sure]), &embedding);
+        for _ in 0..2 {
+            let read_by = inputs::sniff(&shell, &log).map(|plugin| plugin.name);
+            assert_eq!(read_by.ok(), Some("lcm-log"));
+        }
+        let messages = embedding.take_output().messages;
+        messages.iter().map(|message| message["message"].as_str().unwrap().to_owned()).collect()
+    };
+    let due = format!(
+        "{} is read by `lcm-log`, and `my-lcm` may read it, too: name the right one with --from",
+        log.display()
+    );
+    assert_eq!(told(SniffResult::Yes), [due]);
+    assert_eq!(told(SniffResult::Maybe), [""; 0]);
 }
 
 #[test]

@@ -42,7 +42,10 @@ pub(crate) fn is_false(value: &bool) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputFile {
     /// Its path as the user gave it.
-    #[serde(serialize_with = "sluice_io::escape::path_as_text")]
+    #[serde(
+        serialize_with = "sluice_io::escape::path_as_text",
+        deserialize_with = "sluice_io::escape::path_from_text"
+    )]
     pub path: PathBuf,
     /// Its length; `None` for streams.
     pub bytes: Option<u64>,
@@ -117,7 +120,7 @@ impl ManifestBase<'_> {
             name: self.origin.name.clone(),
             pipeline: self.origin.pipeline.clone(),
             plugins: self.plugins.to_vec(),
-            inputs: hashed_inputs(self.origin),
+            inputs: hashed_inputs(self.origin)?,
             files: files.collect(),
             ended: self.ended.clone(),
         };
@@ -126,11 +129,11 @@ impl ManifestBase<'_> {
 }
 
 /// The inputs of a run. Waits for their hashes.
-pub(crate) fn hashed_inputs(origin: &RunOrigin) -> Vec<InputFile> {
+pub(crate) fn hashed_inputs(origin: &RunOrigin) -> Result<Vec<InputFile>, Error> {
     origin.inputs.iter().map(input_file).collect()
 }
 
-fn input_file(input: &RunInput) -> InputFile {
-    let blake3 = input.blake3().map(str::to_owned);
-    InputFile { path: input.path.clone(), bytes: input.bytes, blake3 }
+fn input_file(input: &RunInput) -> Result<InputFile, Error> {
+    let blake3 = input.blake3()?.map(str::to_owned);
+    Ok(InputFile { path: input.path.clone(), bytes: input.bytes, blake3 })
 }

@@ -158,6 +158,20 @@ fn units_with_the_same_output_are_refused_before_anything_runs() {
 }
 
 #[test]
+fn outputs_that_the_next_run_would_read_cannot_be_resumed() {
+    let folder = folder();
+    let convert = ["convert", "in/*.lcm", "--to", "in/{stem}-x.lcm"];
+    run_sluice(&folder, &convert).expect(0);
+    let before = tree(&folder.at("in"));
+    for again in ["--resume", "--overwrite"] {
+        run_sluice(&folder, &[&convert[..], &[again]].concat())
+            .expect(1)
+            .expect_stderr("leave outputs of an earlier run out of the inputs");
+    }
+    assert_same_files(&tree(&folder.at("in")), &before);
+}
+
+#[test]
 fn existing_outputs_are_refused_before_anything_runs() {
     let folder = folder();
     folder.write("batch.toml", BATCH);

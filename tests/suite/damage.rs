@@ -1,6 +1,8 @@
 //! The damage matrix of LCM logs through the whole engine: which events are read, which bytes are
 //! reported, and that the output is exactly the log of the remaining events.
 
+use serde_json::Value;
+
 use crate::kit::{BEGIN, COPY, Folder, LcmEvent, log, run, run_sluice};
 use crate::report_shape::ReportShape;
 
@@ -506,9 +508,14 @@ fn a_run_that_stops_at_damage_publishes_nothing() {
     let folder = Folder::new();
     folder.write("in.lcm", [event(0).bytes(), b"stray".to_vec(), event(1).bytes()].concat());
     folder.write("stop.toml", POLICY.replace("skip", "stop"));
-    let stopped = run_sluice(&folder, &["run", "stop.toml"]).expect(1);
+    let stopped = run_sluice(&folder, &["run", "stop.toml", "--report", "r.json"]).expect(1);
     stopped.expect_stderr("5 bytes at byte 100");
-    assert_eq!(folder.names(), ["in.lcm", "stop.toml"]);
+    assert_eq!(folder.names(), ["in.lcm", "r.json", "stop.toml"]);
+    let report: Value = serde_json::from_slice(&folder.read("r.json")).unwrap();
+    let damage = report["damage"].as_array().unwrap();
+    let [offset, length] = ["offset", "length"].map(|key| damage[0][key].as_u64());
+    assert_eq!((damage.len(), offset, length), (1, Some(100), Some(5)), "{report}");
+    assert_eq!(report["sources"]["log"]["damaged_bytes"], 5);
 }
 
 #[test]

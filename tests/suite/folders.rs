@@ -138,6 +138,12 @@ fn folders_that_match_a_glob_are_read_where_no_file_matches() {
     fs::create_dir(folder.at("empty")).unwrap();
     run_sluice(&folder, &["info", "emp*"]).expect(1).expect_stderr("no file matches `emp*`");
     run_sluice(&folder, &["info", "*.lcm/"]).expect(1).expect_stderr("no file matches");
+    for (glob, advice) in [
+        ("empty/**", "`empty/**`; `**` means folders: write `**/*` for the files in them"),
+        ("[empty]/*", "`[empty]/*`; `[ab]` means one of these characters: write `[[]` for `[`"),
+    ] {
+        run_sluice(&folder, &["info", glob]).expect(1).expect_stderr(advice);
+    }
     fs::create_dir(folder.at("x.lcm")).unwrap();
     let text = run_sluice(&folder, &["info", "*.lcm", "--json"]).expect(0).text();
     assert_eq!(text.lines().count(), 2, "{text}");

@@ -447,3 +447,49 @@ fn outputs_of_a_merged_batch_are_verified_again() {
     fs::remove_file(folder.at("out/1.lcm.zst")).unwrap();
     run_sluice(&folder, &verify).expect(1).expect_stderr("error: out: 1.lcm.zst is missing");
 }
+
+#[test]
+fn what_no_part_has_is_reported_when_they_are_merged() {
+    let folder = folder();
+    let mut events = drive(2, 30);
+    events.retain(|event| event.channel != b"A");
+    assert!(events.len() < 30);
+    folder.write("in/1.lcm", log(&events));
+    for part in ["1/5", "2/5", "3/5", "4/5", "5/5"] {
+        let more = ["--channel", "A", "--channel", "NONE", "--strict", "--shard", part];
+        let convert = ["convert", "in/*.lcm", "--to", "out/{stem}.jsonl"];
+        let ran = run_sluice(&folder, &[&convert[..], &more].concat()).expect(0);
+        let ran = ran.expect_stderr("`NONE`");
+        assert_eq!(ran.stderr.contains("`A`"), part == "2/5", "{}", ran.stderr);
+    }
+    let merged = merge(&folder).expect(0).expect_stderr("`NONE`");
+    assert!(!merged.stderr.contains("`A`"), "{}", merged.stderr);
+}
+
+#[test]
+fn a_batch_without_parts_that_is_not_complete_is_not_merged() {
+    let folder = folder();
+    let whole = folder.read("in/3.lcm");
+    folder.write("in/3.lcm", [b"stray", &whole[..]].concat());
+    run_sluice(&folder, &["run", "batch.toml", "--keep-going"]).expect(1);
+    merge(&folder).expect(1).expect_stderr("the batch is not complete; run it again with --resume");
+    folder.write("in/3.lcm", &whole);
+    run_sluice(&folder, &["run", "batch.toml", "--resume"]).expect(0);
+    merge(&folder).expect(0).expect_stderr("already merged");
+}
+
+#[test]
+fn what_a_killed_part_of_a_merged_batch_left_is_removed_by_the_next_merge() {
+    let folder = folder();
+    for part in ["1/2", "2/2"] {
+        shard(&folder, part, &[]).expect(0);
+    }
+    merge(&folder).expect(0);
+    let merged = tree(&folder.at("out"));
+    kill_at(&folder, "in/4.lcm", &["run", "batch.toml", "--shard", "1/2", "--overwrite"]);
+    // The process of this file ended long ago.
+    folder.write("out/.0.lcm.zst.1-999999999-0.sluice-tmp", "x");
+    shard(&folder, "1/2", &["--resume"]).expect(0);
+    merge(&folder).expect(0);
+    assert_same_files(&merged, &tree(&folder.at("out")));
+}

@@ -1,6 +1,8 @@
 //! Typed messages through the whole program: versions and clashes of types, tables and back,
 //! conditions, and messages about what cannot be decoded or encoded.
 
+mod versions;
+
 use std::fs;
 
 use serde_json::Value;
@@ -51,129 +53,6 @@ fn undecoded(report: &Value, channel: &str) -> u64 {
     let rows = report["channels"].as_array().unwrap();
     let row = rows.iter().find(|row| row["channel"] == channel).unwrap();
     row["undecoded"].as_u64().unwrap()
-}
-
-#[test]
-fn versions_of_a_type_are_decoded_side_by_side() {
-    let folder = Folder::new();
-    types(&folder, "types/old/pose.lcm", "package p; struct pose_t { int32_t x; }");
-    types(&folder, "types/new/pose.lcm", "package p; struct pose_t { int32_t x; double y; }");
-    let (old, new) = (
-        fingerprint(&folder, "types/old", "p.pose_t"),
-        fingerprint(&folder, "types/new", "p.pose_t"),
-    );
-    let of_old = payload(old, &[&7_i32.to_be_bytes()]);
-    let of_new = payload(new, &[&8_i32.to_be_bytes(), &0.5_f64.to_be_bytes()]);
-    let raw = b"something else altogether".to_vec();
-    logged(
-        &folder,
-        "in.lcm",
-        &[("POSE", of_old.clone()), ("POSE", of_new), ("POSE", raw), ("POSE", of_old)],
-    );
-    check_round_trip(&folder, "types");
-    let below = fs::read_dir(folder.at("tables/channel=POSE")).unwrap();
-    let mut schemas: Vec<String> =
-        below.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    schemas.sort();
-    let mut expected =
-        [format!("schema={old:016x}"), format!("schema={new:016x}"), "schema=raw".into()];
-    expected.sort();
-    assert_eq!(schemas, expected);
-    run_sluice(&folder, &["types", "types"])
-        .expect(0)
-        .expect_stderr("p.pose_t has several versions");
-}
-
-#[test]
-fn of_two_names_with_one_fingerprint_the_user_may_choose() {
-    let folder = Folder::new();
-    types(&folder, "types.lcm", "struct speed_t { double v; } struct angle_t { double v; }");
-    let key = fingerprint(&folder, "types.lcm", "angle_t");
-    assert_eq!(fingerprint(&folder, "types.lcm", "speed_t"), key);
-    logged(&folder, "in.lcm", &[("SPEED", payload(key, &[&1.0_f64.to_be_bytes()]))]);
-    run_sluice(&folder, &["types", "types.lcm"]).expect(0).expect_stderr("share the fingerprint");
-    run_sluice(&folder, &["convert", "in.lcm", "--types", "types.lcm", "--to", "guessed/"])
-        .expect(0)
-        .expect_stderr("typed: SPEED: messages may be `angle_t` or `speed_t`")
-        .expect_stderr("are decoded as the first; --type selects one");
-    // Naming only the type has the same effect.
-    for info in [
-        &["info", "in.lcm", "--types", "types.lcm"][..],
-        &["cat", "in.lcm", "--types", "types.lcm"],
-    ] {
-        let output = run_sluice(&folder, info).expect(0).text();
-        assert!(
-            info[0] == "cat" || output.contains("angle_t") && !output.contains("speed_t"),
-            "{output}"
-        );
-    }
-    folder.write(
-        "told.toml",
-        "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
-         [stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"types.lcm\"\n\
-         channel_types = { \"SP*\" = \"speed_t\" }\n\
-         [sinks.tables]\nplugin = \"parquet\"\nfrom = \"typed\"\npath = \"told/\"\n",
-    );
-    let untold = String::from_utf8(folder.read("told.toml")).unwrap();
-    folder.write("untold.toml", untold.replace("channel_types", "# "));
-    run_sluice(&folder, &["run", "untold.toml"])
-        .expect(0)
-        .expect_stderr("the option `channel_types` selects one");
-    let output = run_sluice(&folder, &["run", "told.toml", "--overwrite"]).expect(0);
-    assert!(!output.stderr.contains("may be"), "{}", output.stderr);
-    let convert = ["convert", "in.lcm", "--types", "types.lcm", "--type", "S?EED=speed_t"];
-    run_sluice(&folder, &[&convert[..], &["--to", "typed/"]].concat()).expect(0);
-    for (tables, name) in [("guessed", "angle_t"), ("told", "speed_t"), ("typed", "speed_t")] {
-        let output = run_sluice(&folder, &["info", tables, "--json"]).expect(0).text();
-        assert!(output.contains(&format!("\"type\":\"{name}\"")), "{output}");
-    }
-    // A type of another fingerprint is not what the messages are.
-    types(&folder, "other.lcm", "struct count_t { int64_t n; }");
-    let other = ["--types", "other.lcm", "--type", "SPEED=count_t", "--to", "other/"];
-    run_sluice(&folder, &[&convert[..4], &other].concat())
-        .expect(0)
-        .expect_stderr("SPEED: --type says `count_t`, but messages are `angle_t` (fingerprint ");
-    // Nor is one that no payload of the channel has.
-    logged(&folder, "raw.lcm", &[("RAW", b"payload of none".to_vec())]);
-    let raw = ["convert", "raw.lcm", "--types", "other.lcm", "--type", "RAW=count_t"];
-    run_sluice(&folder, &[&raw[..], &["--to", "raw/"]].concat()).expect(0).expect_stderr(
-        "RAW: payload of no declared type; --type selects among types that match, not `count_t`",
-    );
-    let wrong = fs::read_to_string(folder.at("told.toml")).unwrap().replace("speed_t", "sped_t");
-    folder.write("wrong.toml", wrong);
-    run_sluice(&folder, &["check", "wrong.toml"])
-        .expect(2)
-        .expect_stderr("no type `sped_t` is declared");
-}
-
-#[test]
-fn a_fingerprint_of_several_types_has_the_name_that_it_is_decoded_by() {
-    let folder = Folder::new();
-    // A fingerprint does not include the type's name: the built-in set has one with the same.
-    let pose = "package lcmtypes; struct pose_t { int64_t utime; double pos[3]; double vel[3]; \
-                double orientation[4]; double rotation_rate[3]; double accel[3]; }";
-    types(&folder, "own/pose.lcm", &pose.replace("pose_t", "my_pose_t").replace("lcmtypes", "own"));
-    let key = fingerprint(&folder, "own", "own.my_pose_t");
-    let floats: Vec<u8> = (0..16).flat_map(|n| f64::from(n).to_be_bytes()).collect();
-    logged(&folder, "in.lcm", &[("POSE", payload(key, &[&5_i64.to_be_bytes(), &floats]))]);
-    let named = |types: &[&str]| {
-        let types: Vec<&str> = types.iter().flat_map(|types| ["--types", *types]).collect();
-        let output =
-            run_sluice(&folder, &[&["info", "in.lcm", "--json"][..], &types].concat()).expect(0);
-        let info: Value = serde_json::from_str(&output.text()).unwrap();
-        let to = ["convert", "in.lcm", "--to", "out/", "--overwrite"];
-        if !types.is_empty() {
-            run_sluice(&folder, &[&to[..], &types].concat()).expect(0);
-            let tables = run_sluice(&folder, &["info", "out", "--json"]).expect(0).text();
-            let tables: Value = serde_json::from_str(&tables).unwrap();
-            assert_eq!(info["channels"][0]["type"], tables["channels"][0]["type"], "{types:?}");
-        }
-        info["channels"][0]["type"].as_str().unwrap().to_owned()
-    };
-    assert_eq!(named(&["own"]), "own.my_pose_t");
-    assert_eq!(fingerprint(&folder, "mit-dgc", "lcmtypes.pose_t"), key);
-    assert_eq!(named(&["own", "mit-dgc"]), named(&["mit-dgc", "own"]));
-    assert_eq!(named(&[]), "lcmtypes.pose_t");
 }
 
 #[test]
@@ -423,31 +302,6 @@ fn conditions_and_fields_work_from_the_command_line() {
     );
     let wrong = ["convert", "in.lcm", "--where", "v[0] >", "--to", "x.lcm"];
     run_sluice(&folder, &[&wrong[..], &types].concat()).expect(2).expect_stderr("v[0] >");
-}
-
-#[test]
-fn types_that_only_differ_inside_are_not_guessed() {
-    let folder = Folder::new();
-    let inner = "struct b_t { int32_t p; } struct c_t { float q; } ";
-    types(&folder, "old/types.lcm", &format!("{inner} struct a_t {{ b_t x; c_t y; }}"));
-    types(&folder, "new/types.lcm", &format!("{inner} struct a_t {{ c_t x; b_t y; }}"));
-    let key = fingerprint(&folder, "old", "a_t");
-    assert_eq!(fingerprint(&folder, "new", "a_t"), key);
-    run_sluice(&folder, &["types", "old", "new"])
-        .expect(0)
-        .expect_stderr("a_t has several versions");
-    logged(
-        &folder,
-        "in.lcm",
-        &[("A", payload(key, &[&7_i32.to_be_bytes(), &1.5_f32.to_be_bytes()]))],
-    );
-    let convert = ["convert", "in.lcm", "--to", "out.jsonl", "--overwrite", "--types", "old"];
-    run_sluice(&folder, &convert).expect(0);
-    assert!(String::from_utf8(folder.read("out.jsonl")).unwrap().contains("\"p\":7"));
-    run_sluice(&folder, &[&convert[..], &["--types", "new"]].concat())
-        .expect(0)
-        .expect_stderr("matches several declared types with different fields");
-    assert!(!String::from_utf8(folder.read("out.jsonl")).unwrap().contains("fields"));
 }
 
 #[test]

@@ -289,6 +289,25 @@ fn every_verb_with_a_window_says_that_no_event_is_in_it() {
 }
 
 #[test]
+fn a_window_of_aligned_rows_that_no_event_meets_is_a_warning_unless_one_is_near() {
+    let folder = Folder::new();
+    let rows = (0..100).map(|n| format!("{}.{},{n}\n", 1_700_000_000 + n / 10, n % 10));
+    folder.write("in.csv", "time,x\n".to_owned() + &rows.collect::<String>());
+    let line = ["convert", "in.csv", "--to", "out.csv", "--align", "10Hz", "--field", "log.x"];
+    let align = |window: &[&str]| run_sluice(&folder, &[&line, window, &["--strict"]].concat());
+    for window in [["--start", "2030-01-01"], ["--end", "2001-01-01"], ["--start", "+100"]] {
+        let times = "the first is at 2023-11-14T22:13:20.000000000Z, the last at \
+                     2023-11-14T22:13:29.900000000Z";
+        let says = format!("error: {}: no event is in the time window; {times}", window[0]);
+        align(&window).expect(2).expect_stderr(&says);
+    }
+    // No row is in it, but events just before it could have made one.
+    let near = align(&["--start", "+10.05s"]).expect(0);
+    assert!(!near.stderr.contains("no event is in the time window"), "{}", near.stderr);
+    assert_eq!(folder.read("out.csv").iter().filter(|byte| **byte == b'\n').count(), 1);
+}
+
+#[test]
 fn a_window_with_events_that_are_not_wanted_is_no_warning() {
     let folder = short_logs();
     folder.write("empty.lcm", "");

@@ -17,7 +17,8 @@ pub(crate) use pipelines::{CheckArgs, GraphArgs, GraphFormat, PlanArgs, RunArgs,
 pub(crate) use program::{CompletionsArgs, ManArgs, PluginsArgs};
 pub use running::CredentialArgs;
 pub(crate) use running::{
-    EngineArgs, EngineKind, ListenArgs, ProgressFormat, RunningArgs, refuse_interface_of_hub,
+    EngineArgs, EngineKind, ListenArgs, ProgressFormat, RunningArgs, default_url,
+    refuse_interface_of_hub,
 };
 pub use values::{Assignment, duration};
 pub(crate) use values::{

@@ -1,8 +1,10 @@
 //! Options of the verbs that run pipelines: resources, progress, and receiving.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use sluice_io::escape::escaped;
 use sluice_model::options::ByteSize;
 use sluice_pipeline::batch::{FailurePolicy, Shard};
 
@@ -94,9 +96,14 @@ pub(crate) struct ClusterRunArgs {
     pub(crate) credentials: CredentialArgs,
 
     /// With --engine ballista: how long a unit may show no sign of life while executors are idle,
-    /// before it is given to another executor.
-    #[arg(long, value_name = "T", default_value = "30m", hide = true, value_parser = duration)]
-    pub(crate) cluster_patience: String,
+    /// before it is given to another executor; 30m by default.
+    #[arg(
+        long,
+        value_name = "T",
+        value_parser = duration,
+        hide = extension::engine().is_none()
+    )]
+    pub(crate) cluster_patience: Option<String>,
 }
 
 /// What proves to a cluster that a process belongs to it.
@@ -126,8 +133,8 @@ pub struct CredentialArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Running")]
 pub(crate) struct RunningArgs {
-    /// The number of threads; one per core by default, but beyond four at most one per 32 MiB of
-    /// memory. Does not change the output.
+    /// The number of threads; by default, or with 0, one per core, but beyond four at most one per
+    /// 32 MiB of memory. Does not change the output.
     #[arg(short, long, value_name = "N")]
     pub(crate) jobs: Option<usize>,
 
@@ -147,7 +154,8 @@ pub(crate) struct RunningArgs {
 
     /// Fail with exit code 2 if a channel or field named in an option is not in the input, or no
     /// event is in the time window, instead of printing a warning. Nothing is published then, except
-    /// for inputs of a batch, and what was received live.
+    /// for inputs of a batch, and what was received live. With `--shard`, it stays a warning: other
+    /// parts may have the name.
     #[arg(long)]
     pub(crate) strict: bool,
 
@@ -211,6 +219,7 @@ impl ClusterRunArgs {
         let options = [
             ("--scheduler", self.scheduler.is_some()),
             ("--local-cluster", self.local_cluster.is_some()),
+            ("--cluster-patience", self.cluster_patience.is_some()),
             ("--secret-file", secret_file.is_some()),
             ("--tls", tls.is_some()),
             ("--insecure", *insecure),
@@ -230,14 +239,27 @@ pub(crate) fn refuse_interface_of_hub(
     interface: Option<&str>,
     url: Option<&str>,
 ) -> Result<(), Failure> {
-    let from_environment = || std::env::var("LCM_DEFAULT_URL").ok();
-    let url = interface.and_then(|_| url.map(str::to_owned).or_else(from_environment));
+    let url = match (interface, url) {
+        (None, _) => None,
+        (Some(_), Some(url)) => Some(url.to_owned()),
+        (Some(_), None) => default_url()?,
+    };
     match url.filter(|url| url.starts_with("tcpq://")) {
         None => Ok(()),
         Some(url) => Err(Failure::Usage(format!(
             "--interface is only for multicast (udpm://…); leave it out for a hub: {url}"
         ))),
     }
+}
+
+/// The address in the environment that live inputs and outputs use by default.
+pub(crate) fn default_url() -> Result<Option<String>, Failure> {
+    const VARIABLE: &str = "LCM_DEFAULT_URL";
+    let url = std::env::var_os(VARIABLE).map(OsString::into_string).transpose();
+    url.map_err(|url| {
+        let url = escaped(url.as_encoded_bytes());
+        Failure::Usage(format!("the environment variable `{VARIABLE}` is not UTF-8: `{url}`"))
+    })
 }
 
 /// Parses the number of local executors.

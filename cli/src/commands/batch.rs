@@ -77,7 +77,8 @@ pub(crate) fn execute(
     };
     let meter = Arc::new(ProgressMeter::beside(&outputs, args.running.progress, shell));
     let result = run_watched(&meter, execute::engine_options(args), &signals::PUBLISHING, run);
-    let strict = args.running.strict;
+    // Names that match nothing in a part may match in others.
+    let strict = args.running.strict && args.shard.is_none();
     let to_json =
         |report: &BatchReport| execute::with_exit(report.to_json(), exit_status(report, strict));
     execute::deliver_report(report_file, result.as_ref(), to_json, meter.failed_run(), shell)?;
@@ -159,7 +160,7 @@ fn report_failures(report: &BatchReport, args: &EngineArgs, shell: &Shell) {
     let failed = || report.units.iter().filter(|unit| unit.status == Status::Failed);
     for unit in failed().take(MOST_SHOWN) {
         let reason = unit.error.as_deref().unwrap_or_default();
-        let text = format!("{} failed: {reason}", unit.input.display());
+        let text = format!("{} failed: {reason}", path_text(&unit.input));
         let fields = json!({ "input": path_text(&unit.input), "reason": reason });
         shell.error_with_fields("input-failed", &text, fields);
     }

@@ -4,16 +4,20 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sluice_model::units;
+use sluice_pipeline::Report;
 use sluice_pipeline::batch::{self, FileCheck, MergeOutcome};
 
+use crate::commands::execute::report_unmatched;
 use crate::commands::verify;
 use crate::exit::{CommandResult, ExitStatus};
+use crate::flags::PipelineOrigin;
 use crate::shell::Shell;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 After all parts of a batch have run with `--shard I/N`, merges their records into the one that a run
-of the whole batch would have written. Changes nothing if a part is missing or incomplete.
+of the whole batch would have written. Changes nothing if a part is missing or incomplete. Warns of
+names in options that matched nothing in any part.
 
 Examples:
   sluice convert 'logs/*.lcm' --to 'out/{stem}.parquet' --shard 1/2
@@ -40,7 +44,11 @@ pub(crate) fn run(args: &MergeManifestsArgs, shell: &Shell) -> CommandResult {
     let mut ending = ExitStatus::Done;
     for folder in &args.folders {
         match batch::merge(folder, check)? {
-            MergeOutcome::Done { parts, units } => shell.info(&merged_text(folder, parts, units)),
+            MergeOutcome::Done { parts, units, unmatched } => {
+                let report = Report { names: unmatched, ..Report::default() };
+                report_unmatched(&report, PipelineOrigin::File, ExitStatus::Done, shell);
+                shell.info(&merged_text(folder, parts, units));
+            }
             MergeOutcome::AlreadyMerged => {
                 let differences = match args.verify {
                     true => verify::folder_differences(folder, shell)?,

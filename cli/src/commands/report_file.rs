@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use sluice_io::escape::json_escaped;
-use sluice_io::files::{self, FileIdentity, is_stream};
+use sluice_io::files::{self, FileIdentity, is_standard_output, is_stream};
 use sluice_io::output::{OutputFile, Outputs, canonical_path};
 use sluice_io::store::StorePath;
 use sluice_model::{Error, Overwrite};
@@ -48,7 +48,7 @@ impl ReportFile {
 
     fn open(path: &Path, pipeline: &Pipeline, outputs: &[PathBuf]) -> Result<Self, Failure> {
         let is_stdout = path == Path::new("-");
-        if is_stdout && outputs.iter().any(|output| output == path) {
+        if is_standard_output(path) && outputs.iter().any(|output| is_standard_output(output)) {
             return Err(Failure::Usage(
                 "--report: an output is written to standard output, so the report needs a file"
                     .into(),
@@ -172,7 +172,7 @@ fn refuse_overwriting(
     if StorePath::parse(path)?.is_some() {
         return Err(Failure::Usage("--report: the report needs a file on this machine".into()));
     }
-    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.is_dir() {
         return refused("--report: the report needs the name of a file, not of a folder");
     }
     if is_batch_record(path) {

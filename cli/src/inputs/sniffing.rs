@@ -1,5 +1,6 @@
 //! Finds the sources of files, by their paths or first bytes. Reads no events.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::FileTypeExt;
@@ -9,7 +10,7 @@ use std::thread;
 
 use sluice_io::files::{self, ForeignFormat};
 use sluice_io::store::is_address;
-use sluice_model::{ErrorKind, Input, Plugin, PluginKind, SniffResult};
+use sluice_model::{ErrorKind, Input, Plugin, PluginKind, SniffResult, units};
 use sluice_pipeline::batch::FailurePolicy;
 
 use super::{FailedInputs, extension, sources_of_plain_files};
@@ -45,13 +46,17 @@ pub(super) fn sniff_all<'i, 's>(
         Err(failure) if failing == FailurePolicy::Stop && !is_unopened(&failure) => Err(failure),
         sniffed => Ok(sniffed),
     })?;
-    let (mut known, mut failed) = (Vec::new(), Vec::new());
+    let (mut known, mut failed, mut doubts) = (Vec::new(), Vec::new(), Vec::new());
     for (input, sniffed) in inputs.iter().zip(sniffed) {
         match sniffed {
-            Ok(plugin) => known.push((input, plugin)),
+            Ok(claim) => {
+                doubts.extend(claim.doubt(&input.path));
+                known.push((input, claim.plugin));
+            }
             Err(failure) => failed.push((input.path.clone(), failure)),
         }
     }
+    warn_of_doubts(shell, &doubts);
     Ok((known, failed))
 }
 
@@ -74,20 +79,61 @@ pub(super) fn common_source<'s>(known: &[(&Input, &'s Plugin)]) -> Result<&'s Pl
 
 /// The source for this file: one that claims its path, or that of its first bytes.
 pub(crate) fn sniff<'s>(shell: &'s Shell, path: &Path) -> Result<&'s Plugin, Failure> {
-    sniff_by(shell, path, SniffMethod::Path)
+    let claim = sniff_by(shell, path, SniffMethod::Path)?;
+    warn_of_doubts(shell, claim.doubt(path).as_slice());
+    Ok(claim.plugin)
+}
+
+/// The source that is to read a file.
+struct Claim<'s> {
+    plugin: &'s Plugin,
+    /// Another one that is no less certain to read it.
+    rival: Option<&'s Plugin>,
+}
+
+/// A file that either of two sources may read; the first one does.
+type Doubt<'p, 's> = (&'p Path, &'s Plugin, &'s Plugin);
+
+impl<'s> Claim<'s> {
+    fn doubt<'p>(&self, path: &'p Path) -> Option<Doubt<'p, 's>> {
+        Some((path, self.plugin, self.rival?))
+    }
+}
+
+/// Warns once of each two sources that may read the same files.
+fn warn_of_doubts(shell: &Shell, doubts: &[Doubt<'_, '_>]) {
+    let mut by_names: BTreeMap<_, Vec<&Path>> = BTreeMap::new();
+    for (path, plugin, rival) in doubts {
+        by_names.entry((plugin.name, rival.name)).or_default().push(path);
+    }
+    for ((name, rival), paths) in by_names {
+        let [path, others @ ..] = &paths[..] else { continue };
+        let (path, others) = (path.display(), others.len() as u64);
+        let what = match others {
+            0 => format!("{path} is read by `{name}`, and `{rival}` may read it, too"),
+            _ => format!(
+                "{path} and {} are read by `{name}`, and `{rival}` may read them, too",
+                units::pluralize(others, "other input")
+            ),
+        };
+        let about = format!("`{name}` or `{rival}`");
+        shell.warn_once_about(&about, &format!("{what}: name the right one with --from"));
+    }
 }
 
 /// The number of bytes sniffed. Large, because damage at the start of a log must not hide its
 /// format.
 const SNIFF_LEN: usize = 256 << 10;
 
-fn sniff_by<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<&'s Plugin, Failure> {
+fn sniff_by<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<Claim<'s>, Failure> {
     let is_stdin = path == Path::new("-");
-    if by == SniffMethod::Path
-        && !is_stdin
-        && let Some(plugin) = shell.registry.sniff_path(path)?.into_iter().next()
-    {
-        return Ok(plugin);
+    if by == SniffMethod::Path && !is_stdin {
+        let sniffed = shell.registry.sniff_path(path)?;
+        if let [plugin, others @ ..] = &sniffed[..] {
+            let certainty = |plugin: &Plugin| (plugin.sniff_path)(path).ok();
+            let is_rival = |other: &&&Plugin| certainty(other) == certainty(plugin);
+            return Ok(Claim { plugin, rival: others.first().filter(is_rival).copied() });
+        }
     }
     let head = match is_stdin {
         // On a terminal, reading would wait for the user to type.
@@ -99,7 +145,7 @@ fn sniff_by<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<&'s Pl
     };
     match shell.registry.sniff_sure(&head)[..] {
         [] => {}
-        [plugin] => return Ok(plugin),
+        [plugin] => return Ok(Claim { plugin, rival: None }),
         // Not `NotALog`, which to `verify` is a file that is only written.
         [one, other, ..] => {
             return Err(Failure::Failed(format!(
@@ -112,45 +158,44 @@ fn sniff_by<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<&'s Pl
     }
     let sniffed = shell.registry.sniff(&head);
     refuse_foreign_formats(shell, path, &head)?;
-    if let [first, other, ..] = sniffed[..] {
-        shell.warn_once(&format!(
-            "{} is read by `{}`, and `{}` may read it, too: name the right one with --from",
-            path.display(),
-            first.name,
-            other.name
-        ));
-    }
     let by_extension =
         || extension(path).0.and_then(|e| shell.registry.by_extension(PluginKind::Source, &e));
-    sniffed.into_iter().next().or_else(by_extension).ok_or_else(|| {
-        let input = path;
-        let path = if is_stdin { "standard input".into() } else { path.display().to_string() };
-        if head.is_empty() && is_empty(input) {
-            return Failure::NotALog(format!(
-                "cannot detect the format of {path}: it is empty (0 bytes); name the format with \
-                 --from: in some formats, that is a log without events"
-            ));
-        }
-        if let Some(why) = shell.registry.iter().find_map(|plugin| (plugin.refusal)(&head)) {
-            return Failure::NotALog(format!("cannot read {path} as a log: {why}"));
-        }
-        let names = sources_of_plain_files(shell).join(", ");
-        // Nothing is taken from terminals and other devices.
-        let can_read = match is_stdin {
-            true => !io::stdin().is_terminal(),
-            false => files::is_address_or_file(input),
-        };
-        if can_read && files::has_damaged_start(input).unwrap_or(false) {
-            return Failure::NotALog(format!(
-                "cannot detect the format of {path}: its zstd data is damaged near the start; \
-                 name the format with --from, to read what is not: {names}"
-            ));
-        }
-        Failure::NotALog(format!(
-            "cannot detect the format of {path}; name it with --from: {names}; or describe it with \
-             --describe FILE.toml"
-        ))
-    })
+    let mut sniffed = sniffed.into_iter();
+    if let Some(plugin) = sniffed.next().or_else(by_extension) {
+        return Ok(Claim { plugin, rival: sniffed.next() });
+    }
+    Err(unknown_format(shell, path, &head))
+}
+
+/// The failure that no source reads this file, which starts with these bytes.
+fn unknown_format(shell: &Shell, input: &Path, head: &[u8]) -> Failure {
+    let is_stdin = input == Path::new("-");
+    let path = if is_stdin { "standard input".into() } else { input.display().to_string() };
+    if head.is_empty() && is_empty(input) {
+        return Failure::NotALog(format!(
+            "cannot detect the format of {path}: it is empty (0 bytes); name the format with \
+             --from: in some formats, that is a log without events"
+        ));
+    }
+    if let Some(why) = shell.registry.iter().find_map(|plugin| (plugin.refusal)(head)) {
+        return Failure::NotALog(format!("cannot read {path} as a log: {why}"));
+    }
+    let names = sources_of_plain_files(shell).join(", ");
+    // Nothing is taken from terminals and other devices.
+    let can_read = match is_stdin {
+        true => !io::stdin().is_terminal(),
+        false => files::is_address_or_file(input),
+    };
+    if can_read && files::has_damaged_start(input).unwrap_or(false) {
+        return Failure::NotALog(format!(
+            "cannot detect the format of {path}: its zstd data is damaged near the start; name \
+             the format with --from, to read what is not: {names}"
+        ));
+    }
+    Failure::NotALog(format!(
+        "cannot detect the format of {path}; name it with --from: {names}; or describe it with \
+         --describe FILE.toml"
+    ))
 }
 
 /// Whether there is nothing in an input whose first bytes are none. Devices are not asked.
@@ -177,7 +222,8 @@ fn refuse_foreign_formats(shell: &Shell, path: &Path, head: &[u8]) -> Result<(),
     if let Some(format) = ForeignFormat::from_head(head) {
         return Err(Failure::NotALog(format.refusal(path)));
     }
-    let may_declare = !head.is_empty() && !is_address(path) && files::is_text_bytes(head);
+    let may_declare = !head.is_empty() && !is_address(path) && files::is_file(path);
+    let may_declare = may_declare && files::is_text_bytes(head);
     if may_declare && sluice_kit::codecs::declares_types(&shell.registry, path) {
         let (name, folder) = (path.display(), path.parent().unwrap_or(Path::new("")));
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };

@@ -4,10 +4,11 @@ mod file_names;
 mod percent;
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use serde::Serializer;
+use serde::{Deserialize, Deserializer, Serializer};
 
 pub use file_names::{
     file_name, folded, is_device_name, path_escaped, portable, short_path_escaped,
@@ -134,12 +135,18 @@ pub fn escaped(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Serializes a path as [`path_text`].
+/// Serializes a path as lossless text: [`escaped`].
 pub fn path_as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&path_text(path))
+    serializer.serialize_str(&escaped(path.as_os_str().as_bytes()))
 }
 
-/// A path as text, [`escaped`] if it is not UTF-8.
+/// Deserializes what [`path_as_text`] has serialized.
+pub fn path_from_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    Ok(OsStr::from_bytes(&unescaped(&text)).into())
+}
+
+/// A path as text, [`escaped`] if it is not UTF-8: for people, as a name may look escaped.
 pub fn path_text(path: &Path) -> Cow<'_, str> {
     let text = path.to_str().map(Cow::Borrowed);
     text.unwrap_or_else(|| escaped(path.as_os_str().as_bytes()))
@@ -242,7 +249,21 @@ mod tests {
         );
     }
 
+    #[derive(Debug, PartialEq, serde::Serialize, Deserialize)]
+    struct AsText(
+        #[serde(serialize_with = "path_as_text", deserialize_with = "path_from_text")] PathBuf,
+    );
+
     proptest! {
+        #[test]
+        fn serialized_paths_come_back(name in prop::collection::vec(
+            prop_oneof![Just(b'\\'), Just(b'x'), Just(b'f'), Just(b'5'), any::<u8>()], 0..8))
+        {
+            let path = AsText(OsStr::from_bytes(&name).into());
+            let json = serde_json::to_string(&path).unwrap();
+            prop_assert_eq!(serde_json::from_str::<AsText>(&json).unwrap(), path);
+        }
+
         #[test]
         fn what_is_printed_of_different_names_differs(
             a in "[\\\\nu{1b}x\u{1b}\n\u{202e}]{0,6}", b in "[\\\\nu{1b}x\u{1b}\n\u{202e}]{0,6}")

@@ -118,7 +118,8 @@ fn folders_below(mut tops: Vec<PathBuf>) -> Result<Vec<PathBuf>, Error> {
     let mut queue = FolderQueue::default();
     let links = |path: &PathBuf| path.ancestors().filter(|above| above.is_symlink()).count();
     tops.sort_by_cached_key(links);
-    // All that is below one comes before the next, which may be a link to a folder in it.
+    // All folders below one come before the next, which may be a link to one of them: as links,
+    // they wait until no folder is left.
     tops.into_iter().for_each(|top| queue.push_link(top));
     let mut found = Vec::new();
     while let Some(next) = queue.pop() {
@@ -131,7 +132,7 @@ fn folders_below(mut tops: Vec<PathBuf>) -> Result<Vec<PathBuf>, Error> {
             continue;
         }
         let mut entries = list(&folder)?;
-        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+        entries.sort_by(|(a, _), (b, _)| path_order::compare(a, b));
         for (path, kind) in entries {
             if last(&path).as_bytes().starts_with(b".") {
                 continue;
@@ -278,6 +279,16 @@ mod tests {
         // Links to one file elsewhere may be different files of a dataset with the same bytes.
         assert_eq!(found(&folder, b"[mt]*/**/0"), [&b"monday/0"[..], b"tuesday/0"]);
         assert_eq!(found(&folder, b"**/0"), [b"0"]);
+    }
+
+    #[test]
+    fn of_several_links_to_a_folder_the_first_by_number_is_followed() {
+        let folder = folder(&[b".h/1"]);
+        for link in ["run10", "run9"] {
+            symlink(".h", folder.path().join(link)).unwrap();
+        }
+        assert_eq!(found(&folder, b"**/1"), [b"run9/1"]);
+        assert_eq!(found(&folder, b"**/*/"), [b"run9"]);
     }
 
     #[test]

@@ -66,12 +66,15 @@ pub struct ObjectState {
 }
 
 /// What to do if an object with the key exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PutMode {
     /// Keep it, and fail with [`io::ErrorKind::AlreadyExists`].
     New,
     /// Replace it.
     Replace,
+    /// Replace it if it is still in this state; otherwise fail with
+    /// [`io::ErrorKind::AlreadyExists`].
+    Update(ObjectState),
 }
 
 /// Which objects are listed.
@@ -113,7 +116,8 @@ pub trait Store: Send + Sync {
     /// ([`changed_error`]).
     fn read(&self, at: &Address, state: &ObjectState, range: Range<u64>) -> Box<dyn PendingRead>;
 
-    /// Writes an object atomically.
+    /// Writes an object atomically. `Err` means that the object is not there, unless the store could
+    /// not be asked any more.
     fn put(&self, at: &Address, bytes: Bytes, how: PutMode) -> io::Result<()>;
 
     /// Uploads a local file atomically, in parts if it is long.

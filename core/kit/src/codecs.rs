@@ -368,7 +368,7 @@ fn expanded(path: &Path, plugins: &[&Plugin]) -> Result<Vec<PathBuf>, Error> {
     if type_set(path).is_some() {
         return Ok(vec![path.to_owned()]);
     }
-    if path.is_dir() {
+    if files::is_folder(path) {
         let is_read = |file: &Path| plugins.iter().any(|plugin| reads(plugin, file));
         let choose = |file: &Path| match is_read(file) {
             true => FileChoice::Take,

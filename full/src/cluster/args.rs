@@ -1,10 +1,12 @@
 //! Arguments of `sluice cluster`.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use sluice::extension::{CredentialArgs, duration};
+use sluice_cluster::Address;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -65,7 +67,7 @@ pub(crate) struct SchedulerArgs {
     pub(crate) advertise: Option<String>,
 
     /// Give the units of an executor to others once it has been silent for this long. A busy
-    /// executor reports every 5 s.
+    /// executor reports every 5 s, so 10s and more are safe.
     #[arg(long, value_name = "T", default_value = "20s", value_parser = duration)]
     pub(crate) executor_timeout: String,
 
@@ -157,7 +159,7 @@ pub(crate) struct KeysArgs {
 
     /// A host name or address of the scheduler, as in --scheduler. May be repeated. Those of this
     /// machine (localhost) are always valid.
-    #[arg(long, value_name = "HOST", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "HOST", value_parser = host)]
     pub(crate) host: Vec<String>,
 }
 
@@ -175,6 +177,18 @@ pub(crate) struct UnitArgs {
 fn at_least_one(text: &str) -> Result<usize, String> {
     let number = text.trim().parse().ok().filter(|number| (1..=4096).contains(number));
     number.ok_or_else(|| "expected a number from 1 to 4096".to_owned())
+}
+
+/// A certificate is for hosts, not for their ports.
+fn host(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if text.parse::<IpAddr>().is_ok() {
+        return Ok(text.to_owned());
+    }
+    match format!("{text}:0").parse::<Address>() {
+        Ok(address) if address.host == text => Ok(address.host),
+        _ => Err("expected a host name or an IP address without a port, such as 10.0.0.5".into()),
+    }
 }
 
 /// A name becomes part of URLs.

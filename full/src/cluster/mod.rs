@@ -59,12 +59,15 @@ fn run(matches: &ArgMatches, shell: &Shell) -> CommandResult {
     }
 }
 
+/// How long a unit may show no sign of life by default.
+const PATIENCE: &str = "30m";
+
 /// Connects to the cluster that these options name, and checks that it runs the same program.
 /// Submits nothing.
 fn connect(reach: &ClusterOptions, shell: &Shell) -> Result<Box<dyn Carrier>, Failure> {
     start_library_logs();
     let program = ProgramIdentity::new(&shell.registry);
-    let patience = time(&reach.patience)?;
+    let patience = time(reach.patience.as_deref().unwrap_or(PATIENCE))?;
     let ballista = match (&reach.scheduler, reach.local_cluster) {
         (Some(scheduler), _) => {
             let scheduler = endpoint(scheduler, credentials(&reach.credentials)?)?;

@@ -128,24 +128,19 @@ fn without_login(url: &str) -> String {
 
 /// The text of an error and all its sources. Only to search in: it may hold secrets.
 fn full_text(error: &Error) -> String {
-    let (mut text, mut at) = (error.to_string(), error.source());
-    while let Some(source) = at {
-        text += " ";
-        text += &source.to_string();
-        at = source.source();
-    }
-    text
+    let texts = causes(error).map(ToString::to_string);
+    std::iter::once(error.to_string()).chain(texts).collect::<Vec<_>>().join(" ")
+}
+
+/// The sources of an error, outermost first.
+pub(crate) fn causes(error: &Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(error.source(), |source| (*source).source())
 }
 
 /// The innermost source of an error, shortened, and without signed URLs.
 fn root_cause(error: &Error) -> String {
     const MOST: usize = 200;
-    let mut text = error.to_string();
-    let mut at = error.source();
-    while let Some(source) = at {
-        text = source.to_string();
-        at = source.source();
-    }
+    let text = causes(error).last().map_or_else(|| error.to_string(), ToString::to_string);
     let line = text.lines().next().unwrap_or_default();
     let plain = line.split_whitespace().filter(|word| !word.contains("X-Amz-"));
     let text = plain.collect::<Vec<_>>().join(" ");

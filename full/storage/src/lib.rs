@@ -4,6 +4,7 @@
 //! with objects. Credentials come from the environment only, never from a pipeline file, and never
 //! appear in messages or outputs.
 
+mod connector;
 mod errors;
 mod runtime;
 mod s3;

@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Range;
 use std::path::Path as File;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -14,12 +15,18 @@ use sluice_io::store::{
     Address, ListDepth, ObjectState, PendingRead, PutMode, Store, changed_error,
 };
 
+use crate::connector::StoreHealth;
 use crate::runtime::{self, PendingRequest};
-use crate::settings::client;
+use crate::settings::{self, ClientKind};
 use crate::{errors, upload};
 
 /// The store for all `s3://…` addresses.
 pub(crate) struct S3;
+
+/// The client for all requests but some uploads.
+fn client(bucket: &str) -> io::Result<Arc<AmazonS3>> {
+    settings::client(bucket, ClientKind::Usual)
+}
 
 /// The key of an address, unchanged.
 pub(crate) fn key(at: &Address) -> io::Result<Path> {
@@ -48,6 +55,18 @@ fn head(at: &Address) -> io::Result<ObjectMeta> {
     runtime::block_on(async move {
         client.head(&key).await.map_err(|error| errors::request_error(&error))
     })
+}
+
+/// Asks a store that is gone whether it answers again: what follows may take long.
+fn expect_answers(at: &Address) -> io::Result<()> {
+    let health = StoreHealth::of(at.bucket());
+    if !health.is_gone() {
+        return Ok(());
+    }
+    match head(at) {
+        Err(error) if health.is_gone() => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Not every store returns ETags in listings.
@@ -90,18 +109,17 @@ impl Store for S3 {
     }
 
     fn put(&self, at: &Address, bytes: Bytes, how: PutMode) -> io::Result<()> {
-        let (client, key) = (client(at.bucket())?, key(at)?);
-        runtime::block_on(async move {
-            let put = upload::put(&client, &key, bytes.into(), how).await;
-            put.map_err(|error| errors::request_error(&error))
-        })
+        expect_answers(at)?;
+        upload::bytes(at, bytes, how)
     }
 
     fn put_file(&self, at: &Address, file: &File, how: PutMode) -> io::Result<()> {
-        upload::file(client(at.bucket())?, key(at)?, file, how)
+        expect_answers(at)?;
+        upload::file(at, file, how)
     }
 
     fn copy(&self, from: &Address, to: &Address) -> io::Result<()> {
+        expect_answers(from)?;
         let (client, from, to) = (client(from.bucket())?, key(from)?, key(to)?);
         runtime::block_on(async move {
             client.copy(&from, &to).await.map_err(|error| errors::request_error(&error))

@@ -1,6 +1,8 @@
 //! Logs and outputs on an object store: a real server on this machine.
 
+mod inputs;
 pub(crate) mod server;
+mod together;
 
 use std::fs;
 
@@ -270,6 +272,17 @@ fn a_missing_bucket_or_object_is_reported() {
         .ran(&folder, &["convert", "s3://logs/*.csv", "--to", "a.lcm"])
         .expect(1)
         .expect_stderr("no object matches");
+}
+
+#[test]
+fn a_missing_bucket_of_an_output_is_found_before_the_work() {
+    let (folder, server) = with_logs();
+    let to = ["convert", "s3://logs/drives/a.lcm", "--to", "s3://nowhere/a.lcm"];
+    for more in [&[][..], &["--overwrite"]] {
+        let refused = server.ran(&folder, &[&to[..], more].concat()).expect(1);
+        refused.expect_stderr("no such bucket").expect_stderr("s3://nowhere/a.lcm");
+        assert!(!server.requests().iter().any(|request| request.starts_with("PUT")));
+    }
 }
 
 #[test]

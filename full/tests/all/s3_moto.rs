@@ -223,6 +223,25 @@ fn transient_failures_of_a_store_cost_only_time() {
 }
 
 #[test]
+fn an_outage_of_some_seconds_costs_only_time() {
+    let Some(store) = MotoStore::start(0) else { return };
+    store.proxy.on("GET /logs/in/0.lcm", 8, ProxyFault::Busy);
+    store.assert_copies();
+    assert_eq!(store.proxy.faults().len(), 8);
+}
+
+#[test]
+fn an_upload_whose_answer_is_lost_has_succeeded() {
+    let Some(store) = MotoStore::start(0) else { return };
+    store.proxy.on("PUT /out/a.lcm", 1, ProxyFault::ResetResponse(0));
+    store.ran(&["convert", "in/0.lcm", "--to", "s3://out/a.lcm"]).expect(0);
+    assert_eq!(store.proxy.faults().len(), 1);
+    store.proxy.end_faults();
+    store.ran(&["convert", "s3://out/a.lcm", "--to", "back.lcm"]).expect(0);
+    assert!(store.folder.read("back.lcm") == store.folder.read("in/0.lcm"));
+}
+
+#[test]
 fn requests_that_are_never_answered_are_sent_again() {
     let Some(store) = MotoStore::start(0) else { return };
     store.proxy.on("GET /logs/in/0.lcm", 1, ProxyFault::Silence);
@@ -238,7 +257,9 @@ fn requests_that_are_never_answered_are_sent_again() {
 fn a_store_that_stays_busy_fails_the_run_and_leaves_no_manifest() {
     let Some(store) = MotoStore::start(0) else { return };
     store.proxy.on("PUT /out/t/", 1_000, ProxyFault::Busy);
-    let busy = store.ran(&["convert", "in/0.lcm", "--to", "s3://out/t/"]).expect(1);
+    let mut command = store.sluice([&store.owner[0], &store.owner[1]]);
+    command.env("AWS_MAX_ATTEMPTS", "3").args(["convert", "in/0.lcm", "--to", "s3://out/t/"]);
+    let busy = ProgramOutput::from_output(command.output().unwrap()).expect(1);
     busy.expect_stderr("s3://out/t/");
     store.proxy.end_faults();
     store.ran(&["verify", "s3://out/t/"]).expect(1);

@@ -2,6 +2,7 @@
 //! written before the unit's files appear. On disk it is one growing file; in an object store,
 //! where nothing can grow, each line is an object.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -36,6 +37,12 @@ struct JournalObjects {
     prefix: String,
     next: AtomicU64,
     has_begun: Mutex<bool>,
+}
+
+impl JournalObjects {
+    fn name(&self, number: u64) -> String {
+        format!("{}-{number:08}", self.prefix)
+    }
 }
 
 impl Journal {
@@ -97,13 +104,17 @@ impl Journal {
 
     fn put(&self, lines: &JournalObjects, line: &[u8]) -> Result<(), Error> {
         let number = lines.next.fetch_add(1, Ordering::Relaxed);
-        replace_file(&self.path.join(format!("{}-{number:08}", lines.prefix)), line)
+        replace_file(&self.path.join(lines.name(number)), line)
     }
 
-    /// Removes the journal, once the manifest holds its content.
-    pub(super) fn remove(&self) -> Result<(), Error> {
-        if let Some(lines) = files::objects_below(&self.path)? {
-            return remove_objects(lines.into_iter().map(|line| line.path).collect());
+    /// Removes the journal, once the manifest holds its content. In a store, these are the lines of
+    /// this batch, and those that it has `read`: a concurrent batch needs its others.
+    pub(super) fn remove(&self, read: &[PathBuf]) -> Result<(), Error> {
+        if let JournalStorage::Objects(lines) = &self.storage {
+            let ours = 0..lines.next.load(Ordering::Relaxed);
+            let ours = ours.map(|number| self.path.join(lines.name(number)));
+            let all: BTreeSet<PathBuf> = ours.chain(read.iter().cloned()).collect();
+            return remove_objects(all.into_iter().collect());
         }
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -116,17 +127,29 @@ impl Journal {
     }
 }
 
-/// The lines of the journal in a folder; `None` if there is no journal.
-pub(super) fn read(folder: &Path) -> Result<Option<Vec<u8>>, Error> {
+/// The lines of a journal.
+#[derive(Debug, Default)]
+pub(super) struct JournalText {
+    pub(super) bytes: Vec<u8>,
+    /// The objects that they were read from, if it is in a store.
+    pub(super) objects: Vec<PathBuf>,
+}
+
+/// The journal in a folder; `None` if there is none.
+pub(super) fn read(folder: &Path) -> Result<Option<JournalText>, Error> {
     let path = folder.join(JOURNAL);
-    let Some(lines) = files::objects_below(&path)? else { return files::read_if_exists(&path) };
+    let Some(lines) = files::objects_below(&path)? else {
+        let bytes = files::read_if_exists(&path)?;
+        return Ok(bytes.map(|bytes| JournalText { bytes, objects: Vec::new() }));
+    };
     if lines.is_empty() {
         return Ok(None);
     }
-    let mut all = Vec::new();
+    let mut all = JournalText::default();
     for line in in_order(lines) {
         // A concurrent batch may have removed it by now.
-        all.extend(files::read_if_exists(&line.path)?.unwrap_or_default());
+        all.bytes.extend(files::read_if_exists(&line.path)?.unwrap_or_default());
+        all.objects.push(line.path);
     }
     Ok(Some(all))
 }

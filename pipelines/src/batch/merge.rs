@@ -1,6 +1,6 @@
 //! Merges the records of shards into the record of an unsharded run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use sluice_io::output::sweep;
@@ -10,6 +10,8 @@ use super::record::BatchRecord;
 use super::recorder::BatchRecorder;
 use super::shard::{Shard, ShardFiles, missing_shards, mixed_batches, unfinished_shard};
 use super::unit_record::{UnitRecord, has_recorded_hash, has_recorded_length};
+use crate::names::NameReport;
+use crate::report::Report;
 
 /// How files are checked before their records are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,9 @@ pub enum MergeOutcome {
         parts: usize,
         /// The number of units.
         units: usize,
+        /// The names in options that matched nothing in any unit. Empty if only some shards were
+        /// merged again.
+        unmatched: Vec<NameReport>,
     },
     /// There are no shard records, but a merged one.
     AlreadyMerged,
@@ -40,31 +45,56 @@ pub enum MergeOutcome {
 /// record of an unsharded run.
 pub fn merge(folder: &Path, check: FileCheck) -> Result<MergeOutcome, Error> {
     let record = BatchRecord::to_continue(folder)?;
-    if record.shards.is_empty() {
-        let what = "there are no shard records here".to_owned();
-        return Ok(if record.units.is_empty() {
-            MergeOutcome::Incomplete(vec![what])
-        } else {
-            MergeOutcome::AlreadyMerged
-        });
+    if record.shards.is_empty() && record.units.is_empty() {
+        return Ok(MergeOutcome::Incomplete(vec!["there are no shard records here".to_owned()]));
     }
     // Held until the record is written, so that no shard starts meanwhile.
     let recorder = BatchRecorder::open(folder, None)?;
-    let parts = &recorder.previous().shards;
+    let BatchRecord { shards: parts, units: merged, .. } = recorder.previous();
+    // Shards that ran again and had nothing to do leave no records, but may leave litter.
+    let units = merged.iter().chain(shard_units(parts).map(|(_, unit)| unit));
+    let outputs = units.flat_map(|unit| &unit.outputs).map(|path| folder.join(path));
+    let outputs: BTreeSet<PathBuf> = outputs.collect();
+    let remove_litter = || sweep(outputs.iter().map(PathBuf::as_path));
     if parts.is_empty() {
-        return Ok(MergeOutcome::AlreadyMerged);
+        let outcome = merged_before(recorder.previous());
+        remove_litter();
+        recorder.abandon();
+        return Ok(outcome);
     }
-    let problems = merge_problems(folder, (parts, &recorder.previous().units), check);
+    let problems = merge_problems(folder, (parts, merged), check);
     if !problems.is_empty() {
         return Ok(MergeOutcome::Incomplete(problems));
     }
-    let units: Vec<&UnitRecord> = shard_units(parts).map(|(_, unit)| unit).collect();
-    let outputs: Vec<PathBuf> =
-        units.iter().flat_map(|unit| &unit.outputs).map(|path| folder.join(path)).collect();
-    let merged = MergeOutcome::Done { parts: parts.len(), units: units.len() };
+    let unmatched = unmatched_names(parts);
+    let units = shard_units(parts).count();
+    let outcome = MergeOutcome::Done { parts: parts.len(), units, unmatched };
     recorder.close(Vec::new(), Vec::new())?;
-    sweep(outputs.iter().map(PathBuf::as_path));
-    Ok(merged)
+    remove_litter();
+    Ok(outcome)
+}
+
+/// The outcome for a folder without shard records: its batch may have run without shards.
+fn merged_before(record: &BatchRecord) -> MergeOutcome {
+    if record.left.is_empty() && !record.is_open {
+        return MergeOutcome::AlreadyMerged;
+    }
+    MergeOutcome::Incomplete(vec![
+        "there are no shard records here, and the batch is not complete; run it again with \
+         --resume"
+            .to_owned(),
+    ])
+}
+
+/// The names that matched nothing in any unit.
+fn unmatched_names(parts: &[ShardFiles]) -> Vec<NameReport> {
+    if parts.iter().flat_map(|part| &part.record).any(|record| record.is_rerun) {
+        return Vec::new();
+    }
+    let mut report = Report::default();
+    let units = shard_units(parts).map(|(_, unit)| unit.ended.unmatched.clone());
+    report.add_unmatched(units.collect());
+    report.unmatched().cloned().collect()
 }
 
 /// All units of the batch, each with its shard.
@@ -125,4 +155,58 @@ fn changed_files(folder: &Path, parts: &[ShardFiles], check: FileCheck) -> Vec<S
         other.extend(files);
     }
     other
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::shard::ShardHeader;
+    use super::*;
+    use crate::manifest::RunEnd;
+
+    fn unit(output: &str) -> UnitRecord {
+        UnitRecord {
+            pipeline: "p".into(),
+            name: None,
+            sluice: crate::manifest::VERSION.into(),
+            plugins: Vec::new(),
+            inputs: Vec::new(),
+            outputs: vec![output.into()],
+            files: Vec::new(),
+            ended: RunEnd::default(),
+        }
+    }
+
+    #[test]
+    fn a_merge_that_was_killed_while_it_removed_records_is_completed() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let outputs = ["1", "2", "3"];
+        for output in outputs {
+            let header = ShardHeader {
+                shard: Shard::parse(&format!("{output}/3")).unwrap(),
+                batch: "b".into(),
+                inputs: 3,
+                outputs: outputs.map(PathBuf::from).into(),
+            };
+            let recorder = BatchRecorder::open(folder, Some(header)).unwrap();
+            recorder.close(vec![unit(output)], Vec::new()).unwrap();
+        }
+        // A folder cannot be removed in place of the first journal.
+        let journal = folder.join(Shard::parse("1/3").unwrap().journal_name());
+        let recorder = BatchRecorder::open(folder, None).unwrap();
+        fs::create_dir(&journal).unwrap();
+        recorder.close(Vec::new(), Vec::new()).unwrap_err();
+        fs::remove_dir(&journal).unwrap();
+        assert!(!folder.join("_shard-1-of-3.json").exists());
+        // As the last one does if it runs again and has nothing to do.
+        fs::remove_file(folder.join("_shard-3-of-3.json")).unwrap();
+        let merged = merge(folder, FileCheck::Length).unwrap();
+        let due = MergeOutcome::Done { parts: 1, units: 1, unmatched: Vec::new() };
+        assert_eq!(merged, due);
+        let names: Vec<_> = fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(names, ["_manifest.json"]);
+        assert_eq!(BatchRecord::to_continue(folder).unwrap().units, outputs.map(unit));
+    }
 }

@@ -26,10 +26,11 @@ use std::time::Instant;
 
 use serde::Serialize;
 use serde_json::Value;
+use sluice_io::escape::path_text;
 use sluice_io::files::{self, FileIdentity, is_special};
 use sluice_io::output::{MANIFEST, is_used, sweep};
 use sluice_io::store::is_address;
-use sluice_model::{Error, Input, Overwrite, Registry};
+use sluice_model::{Error, Overwrite, Registry};
 
 use crate::dispatch::remove_abandoned;
 use crate::manifest::{RunEnd, is_false};
@@ -44,7 +45,7 @@ pub use record::{BatchRecord, JournalRecord, UnfinishedUnit};
 pub(crate) use recorder::BatchRecorder;
 pub use shard::Shard;
 pub(crate) use unit_record::{PlannedRun, RecordedRun, recorded_paths as recorded_outputs};
-pub use unit_record::{Status, UnitRecord};
+pub use unit_record::{Status, UnitRecord, actual_path};
 pub use units::Unit;
 pub(crate) use units::{Blueprint, FilledSlot};
 
@@ -152,8 +153,18 @@ impl BatchReport {
             fields.insert("exit".into(), self.exit().into());
             let interrupted = self.report.interrupted || self.is_interrupted();
             fields.insert("interrupted".into(), interrupted.into());
+            fields.extend(self.error().map(|error| ("error".into(), error.into())));
         }
         value
+    }
+
+    /// Why the batch is not done: the first failure, or that it was interrupted.
+    fn error(&self) -> Option<String> {
+        if let Some(failed) = self.units.iter().find(|unit| unit.status == Status::Failed) {
+            let (input, error) = (path_text(&failed.input), failed.error.as_deref());
+            return Some(format!("{input} failed: {}", error.unwrap_or_default()));
+        }
+        self.is_interrupted().then(|| "interrupted with inputs left".to_owned())
     }
 }
 
@@ -285,7 +296,13 @@ impl Batch {
         let left = self.left_over(&outcomes, (registry, options), recorder.previous());
         let recorded = left.and_then(|(left, unreached)| {
             done.extend(unreached);
-            recorder.close(done, left)
+            let closed = recorder.close(done, left);
+            closed.map_err(|error| {
+                error.with_detail(
+                    "outputs that are complete stay, but their record is not; the same command \
+                     with --resume completes it",
+                )
+            })
         });
         if recorded.is_ok() {
             // Left behind by cluster runs whose driver was killed.
@@ -354,11 +371,13 @@ impl Batch {
     }
 
     fn refuse_existing(&self, record: &BatchRecord) -> Result<(), Error> {
-        let there = ExistingOutputs::list(&self.folder)?;
+        let mut folders = self.blueprint.output_folders();
+        folders.insert(self.folder.clone());
+        let there = ExistingOutputs::list(folders)?;
         for unit in &self.units {
             let known = self.recorded_outputs(unit)?;
             let files = record.with_outputs(&known).flat_map(|unit| &unit.files);
-            let files = files.map(|file| self.folder.join(&file.path));
+            let files = files.map(|file| actual_path(&self.folder, &file.path));
             let outputs = unit.outputs.iter().filter(|output| there.output_exists(output)).cloned();
             let found = outputs.chain(files.filter(|path| there.exists(path))).next();
             if let Some(found) = found {
@@ -381,34 +400,38 @@ impl Batch {
     }
 }
 
-/// The existing outputs of a batch: queried one by one on disk, listed once in an object store.
-enum ExistingOutputs {
-    Disk,
-    Objects(BTreeSet<PathBuf>),
+/// The existing outputs of a batch: queried one by one on disk, listed once in object stores.
+#[derive(Default)]
+struct ExistingOutputs {
+    /// The folders in stores that have been listed.
+    folders: Vec<PathBuf>,
+    objects: BTreeSet<PathBuf>,
 }
 
 impl ExistingOutputs {
-    fn list(folder: &Path) -> Result<Self, Error> {
-        let objects = files::objects_below(folder)?;
-        let paths = |objects: Vec<Input>| objects.into_iter().map(|object| object.path).collect();
-        Ok(objects.map_or(Self::Disk, |objects| Self::Objects(paths(objects))))
+    fn list(folders: impl IntoIterator<Item = PathBuf>) -> Result<Self, Error> {
+        let mut there = Self::default();
+        for folder in folders {
+            let is_listed = there.folders.iter().any(|listed| folder.starts_with(listed));
+            if !is_listed && let Some(objects) = files::objects_below(&folder)? {
+                there.objects.extend(objects.into_iter().map(|object| object.path));
+                there.folders.push(folder);
+            }
+        }
+        Ok(there)
     }
 
     fn output_exists(&self, output: &Path) -> bool {
-        match self {
-            Self::Disk => output_exists(output),
-            Self::Objects(_) => self.exists(output),
-        }
+        if is_address(output) { self.exists(output) } else { output_exists(output) }
     }
 
     /// Whether the path exists, as a file or as a prefix.
     fn exists(&self, path: &Path) -> bool {
-        match self {
-            Self::Objects(objects) if is_address(path) => {
-                objects.range(path.to_owned()..).next().is_some_and(|next| next.starts_with(path))
-            }
-            _ => path.exists(),
+        if self.folders.iter().any(|folder| path.starts_with(folder)) {
+            let mut next = self.objects.range(path.to_owned()..);
+            return next.next().is_some_and(|next| next.starts_with(path));
         }
+        if is_address(path) { files::exists(path) } else { path.exists() }
     }
 }
 

@@ -14,7 +14,7 @@ use sluice_io::output::MANIFEST;
 use sluice_io::store::is_address;
 use sluice_model::Error;
 
-use super::journal;
+use super::journal::{self, JournalText};
 use super::shard::{self, ShardFiles};
 use super::unit_record::{Status, UnitRecord};
 
@@ -32,7 +32,10 @@ pub(super) struct BatchManifest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnfinishedUnit {
     /// The input.
-    #[serde(serialize_with = "sluice_io::escape::path_as_text")]
+    #[serde(
+        serialize_with = "sluice_io::escape::path_as_text",
+        deserialize_with = "sluice_io::escape::path_from_text"
+    )]
     pub input: PathBuf,
     /// Its outputs, as records name them.
     pub outputs: Vec<PathBuf>,
@@ -94,6 +97,10 @@ pub struct BatchRecord {
     pub left: Vec<UnfinishedUnit>,
     /// The journal of an unfinished batch.
     pub journal: JournalRecord,
+    /// The objects of the journal, if the folder is in a store.
+    pub(super) journal_objects: Vec<PathBuf>,
+    /// The bytes of the manifest.
+    pub(super) manifest: Option<Vec<u8>>,
     /// Whether a batch is unfinished.
     pub is_open: bool,
     /// The records of shards that have not been merged.
@@ -105,30 +112,41 @@ impl BatchRecord {
     ///
     /// `Err` if it cannot be read.
     pub fn read(folder: &Path) -> Result<Option<Self>, Error> {
-        let manifest = read_manifest(folder)?.and_then(Result::ok);
+        Self::from_manifest(folder, files::read_if_exists(&folder.join(MANIFEST))?)
+    }
+
+    /// Reads the rest of the record in a folder with this manifest.
+    fn from_manifest(folder: &Path, text: Option<Vec<u8>>) -> Result<Option<Self>, Error> {
+        let manifest = text.as_deref().map(parse_manifest).and_then(Result::ok);
         let journal = journal::read(folder)?;
         let parts = if is_address(folder) { Vec::new() } else { ShardFiles::all(folder)? };
         if manifest.is_none() && journal.is_none() && parts.is_empty() {
             return Ok(None);
         }
         let is_open = journal.is_some();
-        let journal = JournalRecord::parse(&journal.unwrap_or_default());
+        let JournalText { bytes, objects } = journal.unwrap_or_default();
         let (units, left) =
             manifest.map(|manifest| (manifest.units, manifest.left)).unwrap_or_default();
-        Ok(Some(Self { units, left, journal, is_open, shards: parts }))
+        Ok(Some(Self {
+            units,
+            left,
+            journal: JournalRecord::parse(&bytes),
+            journal_objects: objects,
+            manifest: text,
+            is_open,
+            shards: parts,
+        }))
     }
 
     /// The record that a batch in this folder continues.
     ///
     /// `Err` if the folder's manifest is not that of a batch.
     pub(super) fn to_continue(folder: &Path) -> Result<Self, Error> {
-        if let Some(Err(reason)) = read_manifest(folder)? {
-            return Err(Error::refused(format!(
-                "{reason}; write the batch elsewhere: {}",
-                folder.join(MANIFEST).display()
-            )));
+        let text = files::read_if_exists(&folder.join(MANIFEST))?;
+        if let Some(Err(reason)) = text.as_deref().map(parse_manifest) {
+            return Err(Error::refused(format!("{reason}: {}", folder.join(MANIFEST).display())));
         }
-        Ok(Self::read(folder)?.unwrap_or_default())
+        Ok(Self::from_manifest(folder, text)?.unwrap_or_default())
     }
 
     /// The units with one of these outputs, latest first.
@@ -189,17 +207,19 @@ fn having(outputs: &[PathBuf]) -> impl Fn(&&UnitRecord) -> bool {
     move |unit| unit.outputs.iter().any(|path| outputs.contains(path))
 }
 
-/// A folder's batch manifest; the inner `Err` says why it is not one, `None` if there is none.
-fn read_manifest(folder: &Path) -> Result<Option<Result<BatchManifest, &'static str>>, Error> {
-    let Some(text) = files::read_if_exists(&folder.join(MANIFEST))? else { return Ok(None) };
-    let Ok(value) = serde_json::from_slice::<Value>(&text) else {
-        return Ok(Some(Err("this manifest is not valid JSON")));
+/// The batch manifest with this text; `Err` says why it is not one.
+fn parse_manifest(text: &[u8]) -> Result<BatchManifest, &'static str> {
+    let Ok(value) = serde_json::from_slice::<Value>(text) else {
+        return Err(
+            "this manifest is not valid JSON; delete it, and --resume makes all outputs again",
+        );
     };
     if value.get("units").is_none() {
-        return Ok(Some(Err("this is the manifest of a single run")));
+        return Err("this is the manifest of a single run; write the batch elsewhere");
     }
-    let read = serde_json::from_value::<BatchManifest>(value);
-    Ok(Some(read.map_err(|_| "this batch record is not valid")))
+    serde_json::from_value(value).map_err(
+        |_| "this batch record is not valid; delete it, and --resume makes all outputs again",
+    )
 }
 
 #[cfg(test)]
@@ -237,7 +257,12 @@ mod tests {
         fs::write(folder.path().join(MANIFEST), r#"{"files": []}"#).unwrap();
         assert!(BatchRecord::read(folder.path()).unwrap().is_none());
         let refused = BatchRecord::to_continue(folder.path()).unwrap_err().to_string();
-        assert!(refused.contains("single run"), "{refused}");
+        assert!(refused.contains("single run; write the batch elsewhere: "), "{refused}");
+        for text in ["{", r#"{"units": 3}"#] {
+            fs::write(folder.path().join(MANIFEST), text).unwrap();
+            let refused = BatchRecord::to_continue(folder.path()).unwrap_err().to_string();
+            assert!(refused.contains("delete it, and --resume makes all"), "{refused}");
+        }
     }
 
     #[test]

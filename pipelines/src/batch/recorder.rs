@@ -7,14 +7,16 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use sluice_io::files::{self, FileIdentity};
-use sluice_io::output::{MANIFEST, remove_file, remove_unfinished_manifest, replace_file};
+use sluice_io::output::{
+    MANIFEST, remove_file, remove_unfinished_manifest, replace_file, replace_object,
+};
 use sluice_io::store::is_address;
 use sluice_model::Error;
 
 use super::journal::{JOURNAL, Journal};
 use super::record::{BatchManifest, BatchRecord, JournalHeading, JournalRecord, UnfinishedUnit};
-use super::shard::{ShardHeader, ShardLock, ShardRecord};
-use super::unit_record::{UnitRecord, has_recorded_hash, has_recorded_length};
+use super::shard::{ShardHeader, ShardLock, ShardRecord, remove_shards};
+use super::unit_record::{UnitRecord, actual_path, has_recorded_hash, has_recorded_length};
 use crate::manifest::{OutputFile, VERSION};
 
 /// The record of a running batch. A folder holds the record of one batch at a time; each shard of a
@@ -159,7 +161,7 @@ impl<'b> BatchRecorder<'b> {
     /// Removes files that a unit has written, unless they changed since or are inputs.
     fn remove_files<'f>(&self, files: impl Iterator<Item = &'f OutputFile>) -> Result<(), Error> {
         for file in files.filter(|file| is_ours(&self.folder, file)) {
-            let path = self.folder.join(&file.path);
+            let path = actual_path(&self.folder, &file.path);
             let identity = FileIdentity::read(&path);
             if !identity.is_some_and(|identity| self.inputs.contains(&identity)) {
                 remove_file(&path)?;
@@ -185,7 +187,7 @@ impl<'b> BatchRecorder<'b> {
     /// Writes the manifest (units done now, units left over, units of earlier batches) and removes
     /// the journal. A shard writes its own record instead.
     pub(crate) fn close(
-        self,
+        mut self,
         done: Vec<UnitRecord>,
         left: Vec<UnfinishedUnit>,
     ) -> Result<(), Error> {
@@ -193,13 +195,54 @@ impl<'b> BatchRecorder<'b> {
             Some(heading) => self.close_shard(heading, done, left)?,
             None => self.close_batch(done, left)?,
         }
-        self.journal.remove()?;
+        self.journal.remove(&self.previous.journal_objects)?;
         // Folders that are not empty stay.
         self.created.iter().for_each(|folder| drop(fs::remove_dir(folder)));
         Ok(())
     }
 
-    fn close_batch(&self, done: Vec<UnitRecord>, left: Vec<UnfinishedUnit>) -> Result<(), Error> {
+    fn close_batch(
+        &mut self,
+        done: Vec<UnitRecord>,
+        left: Vec<UnfinishedUnit>,
+    ) -> Result<(), Error> {
+        /// How many other batches may change the record while this one writes it.
+        const MOST_CHANGES: usize = 50;
+        /// How often the store may refuse to replace a record that nobody seems to change.
+        const MOST_REFUSALS: usize = 5;
+        if !is_address(&self.folder) {
+            // It is locked.
+            return self.try_close_batch(done, left).map(drop);
+        }
+        let mut unchanged = 0;
+        for _ in 0..MOST_CHANGES {
+            if self.try_close_batch(done.clone(), left.clone())? {
+                return Ok(());
+            }
+            let before = self.previous.manifest.take();
+            self.previous = BatchRecord::to_continue(&self.folder)?;
+            unchanged = if self.previous.manifest == before { unchanged + 1 } else { 0 };
+            if unchanged == MOST_REFUSALS {
+                return Err(Error::refused(format!(
+                    "the store refuses to replace this record, which has not changed; with \
+                     AWS_CONDITIONAL_PUT=disabled, it is replaced without a condition: {}",
+                    self.folder.join(MANIFEST).display()
+                )));
+            }
+        }
+        Err(Error::refused(format!(
+            "other batches keep changing this record; when they have ended, run again with \
+             --resume: {}",
+            self.folder.join(MANIFEST).display()
+        )))
+    }
+
+    /// `false` if a concurrent batch has changed the record, which a store cannot prevent.
+    fn try_close_batch(
+        &mut self,
+        done: Vec<UnitRecord>,
+        left: Vec<UnfinishedUnit>,
+    ) -> Result<bool, Error> {
         let BatchRecord { units, journal, shards: parts, .. } = &self.previous;
         let of_parts: Vec<&UnitRecord> = parts
             .iter()
@@ -208,11 +251,19 @@ impl<'b> BatchRecorder<'b> {
         let journaled: Vec<&UnitRecord> = self.published_units(journal).collect();
         let left = self.merge_left_over(&done, of_parts.iter().chain(&journaled).copied(), left);
         let earlier = of_parts.into_iter().chain(journaled).chain(units);
-        let mut units = newest_per_output(done, earlier);
-        units.sort_by(|a, b| a.outputs.cmp(&b.outputs));
-        self.write(units, left)?;
+        let mut all = newest_per_output(done, earlier);
+        all.sort_by(|a, b| a.outputs.cmp(&b.outputs));
+        let is_empty = all.is_empty();
+        if !self.write(all, left)? {
+            return Ok(false);
+        }
         // The manifest now holds everything that the shards recorded.
-        parts.iter().try_for_each(|part| part.remove(&self.folder))
+        remove_shards(parts, units, &self.folder)?;
+        if is_empty {
+            // Nothing was written: what a concurrent batch has begun stays.
+            self.previous.journal_objects.clear();
+        }
+        Ok(true)
     }
 
     /// The units left over by this batch, and those left over by earlier batches that were not done
@@ -263,9 +314,7 @@ impl<'b> BatchRecorder<'b> {
         if record.is_in_manifest(merged) {
             return ours.try_for_each(|part| part.remove(&self.folder));
         }
-        let text =
-            serde_json::to_string_pretty(&record).map_err(|e| Error::internal(e.to_string()))?;
-        replace_file(&self.folder.join(heading.shard.record_name()), text.as_bytes())
+        record.write(&self.folder, heading.shard)
     }
 
     /// The units of a journal whose files exist, latest first.
@@ -281,20 +330,28 @@ impl<'b> BatchRecorder<'b> {
         self.created.iter().for_each(|folder| drop(fs::remove_dir(folder)));
     }
 
-    /// Writes the manifest, unless its content stays the same.
-    fn write(&self, units: Vec<UnitRecord>, left: Vec<UnfinishedUnit>) -> Result<(), Error> {
+    /// Writes the manifest, unless its content stays the same. `false` if it is no longer the one
+    /// that was read.
+    fn write(&self, units: Vec<UnitRecord>, left: Vec<UnfinishedUnit>) -> Result<bool, Error> {
         remove_unfinished_manifest(&self.folder);
         if units.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         let manifest = BatchManifest { sluice: VERSION.to_owned(), units, left };
         let text =
             serde_json::to_string_pretty(&manifest).map_err(|e| Error::internal(e.to_string()))?;
         let path = self.folder.join(MANIFEST);
-        if files::read(&path).is_ok_and(|before| before == text.as_bytes()) {
-            return Ok(());
+        if is_address(&path) {
+            let before = self.previous.manifest.as_deref();
+            return match before == Some(text.as_bytes()) {
+                true => Ok(true),
+                false => replace_object(&path, text.as_bytes(), |now| now == before),
+            };
         }
-        replace_file(&path, text.as_bytes())
+        if files::read(&path).is_ok_and(|before| before == text.as_bytes()) {
+            return Ok(true);
+        }
+        replace_file(&path, text.as_bytes()).map(|()| true)
     }
 }
 

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize, Serializer};
 use sluice_io::escape::path_text;
+use sluice_io::output::replace_file;
 use sluice_model::Error;
 
 use super::record::{JournalRecord, UnfinishedUnit};
@@ -162,8 +163,8 @@ pub(super) struct ShardRecord {
     pub(super) batch: String,
     /// The number of inputs of the whole batch.
     pub(super) inputs: usize,
-    /// Whether all shards were merged before and this one has run again, so that the manifest has
-    /// the others.
+    /// Whether the manifest has the other shards: they were merged, and this one has run again or
+    /// is about to be removed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) is_rerun: bool,
     /// Inputs of the shard that are not done.
@@ -204,6 +205,13 @@ impl ShardRecord {
             units: done,
             earlier,
         }
+    }
+
+    /// Writes it to the folder.
+    pub(super) fn write(&self, folder: &Path, shard: Shard) -> Result<(), Error> {
+        let text =
+            serde_json::to_string_pretty(self).map_err(|e| Error::internal(e.to_string()))?;
+        replace_file(&folder.join(shard.record_name()), text.as_bytes())
     }
 
     /// Whether it adds nothing to a manifest that has the units `merged`.
@@ -282,7 +290,7 @@ impl ShardFiles {
         left.cloned().chain(self.journal.unfinished(folder)).collect()
     }
 
-    /// Removes its files, once their content is merged.
+    /// Removes its files, once their content is in the manifest.
     pub(super) fn remove(&self, folder: &Path) -> Result<(), Error> {
         for name in [self.shard.record_name(), self.shard.journal_name()] {
             let path = folder.join(name);
@@ -295,6 +303,24 @@ impl ShardFiles {
         }
         Ok(())
     }
+}
+
+/// Removes the files of these shards, once the manifest has their content; before that, it had the
+/// units `merged`.
+pub(super) fn remove_shards(
+    parts: &[ShardFiles],
+    merged: &[UnitRecord],
+    folder: &Path,
+) -> Result<(), Error> {
+    // If this is interrupted, those that were removed are not missing. The others say so.
+    if missing_numbers(parts, merged).is_none() {
+        for ShardFiles { shard, record, .. } in parts {
+            if let Some(record) = record.as_ref().filter(|record| !record.is_rerun) {
+                ShardRecord { is_rerun: true, ..record.clone() }.write(folder, *shard)?;
+            }
+        }
+    }
+    parts.iter().try_for_each(|part| part.remove(folder))
 }
 
 /// Messages about the shards in a folder: how many there are, and what is missing.
@@ -381,7 +407,7 @@ pub(super) fn forgotten_shards(
 /// beyond the number of inputs have none, and need no record.
 fn missing_numbers(parts: &[ShardFiles], merged: &[UnitRecord]) -> Option<String> {
     let records = || parts.iter().map(|part| part.record.as_ref());
-    if !merged.is_empty() && records().all(|record| record.is_some_and(|record| record.is_rerun)) {
+    if !merged.is_empty() && records().flatten().any(|record| record.is_rerun) {
         return None;
     }
     let total = parts.first()?.shard.total;

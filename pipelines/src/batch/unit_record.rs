@@ -42,7 +42,8 @@ pub struct UnitRecord {
     pub inputs: Vec<InputFile>,
     /// The unit's outputs: files and folders that no other unit may write.
     pub outputs: Vec<PathBuf>,
-    /// The files written, with paths relative to the record's folder, or absolute.
+    /// The files written, with paths relative to the record's folder, absolute ones, or addresses;
+    /// [`actual_path`] finds them.
     pub files: Vec<OutputFile>,
     /// How the run ended.
     #[serde(flatten)]
@@ -70,7 +71,7 @@ impl UnitRecord {
             name: origin.name.clone(),
             sluice: VERSION.to_owned(),
             plugins: plugins.to_vec(),
-            inputs: manifest::hashed_inputs(origin),
+            inputs: manifest::hashed_inputs(origin)?,
             outputs: recorded_paths(outputs, folder)?,
             files,
             ended: ended.clone(),
@@ -155,13 +156,19 @@ impl RecordedRun<'_> {
 
 /// Whether the file exists with the recorded length.
 pub(super) fn has_recorded_length(folder: &Path, file: &OutputFile) -> bool {
-    let found = files::path_kind(&folder.join(&file.path));
+    let found = files::path_kind(&actual_path(folder, &file.path));
     found.is_ok_and(|found| found == Some(PathKind::File(file.bytes)))
 }
 
 /// Whether the file has the recorded hash.
 pub(super) fn has_recorded_hash(folder: &Path, file: &OutputFile) -> bool {
-    file.blake3.is_some() && files::hash_file(&folder.join(&file.path)).ok() == file.blake3
+    file.blake3.is_some() && files::hash_file(&actual_path(folder, &file.path)).ok() == file.blake3
+}
+
+/// The path that a record in `folder` names so: see [`UnitRecord::files`].
+pub fn actual_path(folder: &Path, recorded: &Path) -> PathBuf {
+    // An address is no absolute path, which joining would keep.
+    if is_address(recorded) { recorded.to_owned() } else { folder.join(recorded) }
 }
 
 /// A path as a record in `folder` names it: relative inside the folder, otherwise absolute.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sluice_io::files::{self, FileIdentity, NOT_UTF8};
+use sluice_io::files::{self, FileIdentity, NOT_UTF8, refuse_repeated_streams};
 use sluice_io::output::canonical_path;
 use sluice_model::options::ByteSize;
 use sluice_model::{Error, Input, PluginKind, Registry, Source};
@@ -127,6 +127,11 @@ impl Blueprint {
         self.slots.iter().map(fill).collect()
     }
 
+    /// The folders that contain the outputs of all inputs, as far as templates say.
+    pub(super) fn output_folders(&self) -> BTreeSet<PathBuf> {
+        self.slots.iter().map(|slot| slot.template.folder()).collect()
+    }
+
     /// Whether a sink writes to standard output.
     pub(super) fn writes_stdout(&self) -> bool {
         let is_stdout =
@@ -237,6 +242,8 @@ pub(super) fn batch_units(
         };
         units.push(Unit { input, outputs, index, shared_folders: Vec::new(), failure });
     }
+    // A later unit would wait for another writer.
+    refuse_repeated_streams(units.iter().map(|unit| &unit.input))?;
     refuse_record_names(&units, &record_folder(pipeline))?;
     refuse_collisions(&units)?;
     find_shared_folders(&mut units);
@@ -425,7 +432,8 @@ fn refuse_overwritten_inputs(units: &[Unit]) -> Result<(), Error> {
     for output in units.iter().flat_map(|unit| &unit.outputs) {
         if let Some(input) = FileIdentity::read(output).and_then(|identity| inputs.get(&identity)) {
             return Err(Error::refused(format!(
-                "the output is also an input ({}); write elsewhere: {}",
+                "the output is also an input ({}); write elsewhere, or leave outputs of an \
+                 earlier run out of the inputs: {}",
                 input.display(),
                 output.display()
             )));

@@ -67,7 +67,10 @@ pub enum MatchOutcome {
     /// It exists, but has no event in the time window.
     #[serde(rename = "no event in the window")]
     NoEvent,
-    /// It matched; or reading ended before that could be decided.
+    /// Reading ended before a channel that matches, such as at a limit.
+    #[serde(rename = "reading ended before")]
+    Undecided,
+    /// It matched; or it is not known whether it does.
     Something,
 }
 
@@ -140,6 +143,9 @@ impl NameReport {
             }
             (NameKind::Channel, MatchOutcome::NoEvent) => {
                 format!("`{name}`: the channel has no event in the time window")
+            }
+            (NameKind::Channel, MatchOutcome::Undecided) => {
+                format!("`{name}`: no channel matched before reading ended early")
             }
             (NameKind::Channel, MatchOutcome::Unsuitable) => return None,
         })
@@ -318,6 +324,9 @@ impl RunFacts<'_> {
             || channels.iter().any(|channel| pattern.matches(channel.name.text()));
         match self.or_nothing(exists) {
             MatchOutcome::Something if exists && is_windowed => MatchOutcome::NoEvent,
+            MatchOutcome::Something if !exists && option != EXCLUDE_OPTION => {
+                MatchOutcome::Undecided
+            }
             found => found,
         }
     }

@@ -21,8 +21,7 @@ pub(super) fn hash_rest(hashes: &Arc<InputHashes>, pool: &ThreadPool) {
     for hash in hashes.iter() {
         for _ in 0..pool.current_num_threads() {
             let (hash, run) = (Arc::clone(hash), Arc::downgrade(hashes));
-            // If an input can no longer be read, it has no hash.
-            pool.spawn(move || drop(hash.add_missing(|| run.strong_count() > 0)));
+            pool.spawn(move || hash.add_missing(|| run.strong_count() > 0));
         }
     }
 }

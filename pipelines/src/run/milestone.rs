@@ -46,8 +46,8 @@ pub trait Progress: Send + Sync {
         let _ = (node, line);
     }
 
-    /// A note of a live input, as it appears, with how often it happened; 0 for a note without a
-    /// count.
+    /// A note of a live input or output, as it appears, with how often it happened; 0 for a note
+    /// without a count.
     fn note(&self, node: &str, what: &str, count: u64) {
         let _ = (node, what, count);
     }

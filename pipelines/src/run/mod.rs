@@ -178,7 +178,7 @@ fn run_prepared(
     for (node, what) in notes {
         driver.note(node, &reporting.labels[node].0, &what, 0);
     }
-    let driven = driver.drive();
+    let driven = driver.drive().map_err(|error| reporting.name_only_input(error));
     let mut results = driver.into_results();
     let ended = driven.and_then(|outputs| {
         let mut report = reporting.report(&results, &stored)?;

@@ -58,6 +58,13 @@ impl Options {
             progress.milestone(milestone);
         }
     }
+
+    /// Reports notes of a node, as they appear.
+    pub(super) fn report_notes(&self, node: &str, notes: &[(String, u64)]) {
+        if let Some(progress) = &self.progress {
+            notes.iter().for_each(|(what, count)| progress.note(node, what, *count));
+        }
+    }
 }
 
 /// What a run gets from the batch or worker that embeds it.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_model::{Error, Input, TimeWindow};
+use sluice_model::{Error, ErrorKind, Input, TimeWindow};
 
 use super::stop::Interruption;
 use super::windows::{NodeWindow, StoredSources};
@@ -83,27 +83,42 @@ impl<'r> ReportContext<'r> {
         stored.without_events(windows.iter().filter_map(sources).collect(), results, self.setup)
     }
 
-    /// The sources whose events reach a node with a window, and the times of each that are in it;
-    /// `None` if a node between changes times or may drop events before the window does.
+    /// The sources whose events reach a node with a window, and the times of each that are in it,
+    /// or near enough to decide about what is; `None` if a node between changes times or may drop
+    /// events before the window does.
     fn sources_of(&self, node: usize) -> Option<Vec<(usize, TimeWindow)>> {
-        let window = self.windows.get(node)?.inputs;
         let (mut seen, mut waiting) = (BTreeSet::from([node]), vec![node]);
+        let mut reach = 0_i64;
         let mut sources = Vec::new();
         while let Some(node) = waiting.pop() {
             let (_, from) = self.labels.get(node)?;
             if from.is_empty() {
-                sources.push((node, window));
+                sources.push(node);
             }
             for before in from {
-                if !self.windows.get(*before)?.keeps_windows {
-                    return None;
-                }
+                let further = self.windows.get(*before)?.reach?;
                 if seen.insert(*before) {
+                    reach = reach.saturating_add(further);
                     waiting.push(*before);
                 }
             }
         }
-        Some(sources)
+        let TimeWindow { start, end } = self.windows.get(node)?.inputs;
+        let window = TimeWindow {
+            start: start.map(|start| start.saturating_sub(reach)),
+            end: end.map(|end| end.saturating_add(reach)),
+        };
+        Some(sources.into_iter().map(|source| (source, window)).collect())
+    }
+
+    /// Names the input in an error that is the fault of a plugin, if the run has only one.
+    pub(super) fn name_only_input(&self, error: Error) -> Error {
+        match (error.kind(), &self.inputs[..]) {
+            (ErrorKind::Internal { what, input: None }, [only]) => {
+                ErrorKind::Internal { what: what.clone(), input: Some(only.path.clone()) }.into()
+            }
+            _ => error,
+        }
     }
 
     /// What is known of a run that has failed.

@@ -25,25 +25,30 @@ pub(super) struct NodeWindow {
     pub(super) bounds: Vec<(Option<TimePoint>, Option<TimePoint>)>,
     /// The times of the node's inputs that are in it.
     pub(super) inputs: TimeWindow,
-    /// Whether windows of later nodes hold for the times of this node's inputs.
-    pub(super) keeps_windows: bool,
+    /// By how much the windows of later nodes are wider for the times of this node's inputs;
+    /// `None` if they do not hold for these.
+    pub(super) reach: Option<i64>,
 }
 
 impl NodeWindow {
     pub(super) fn from_node(node: &PipelineNode, origin: Option<i64>) -> Self {
         let PluginInstance::Stage(stage) = &node.instance else {
-            return Self { keeps_windows: true, ..Self::default() };
+            return Self { reach: Some(0), ..Self::default() };
         };
         let bounds = |part: &Stage| match part {
             Stage::Map(map) => Some((map.query().start, map.query().end)),
             Stage::Fold(_) | Stage::Chain(_) => None,
         };
         let (own, _) = before(stage, Query::default(), origin);
-        // No window of a stage starts later.
-        let later = Query { start: Some(i64::MAX), ..Query::default() };
-        let keeps_windows = before(stage, later, origin).0.start == Some(i64::MAX);
+        let reach = |later: i64| {
+            let needs = before(stage, Query { start: Some(later), ..Query::default() }, origin).0;
+            Some(later.saturating_sub(needs.start?))
+        };
+        // No window of a stage starts later. One that comes in place of the later one is not
+        // as far from any.
+        let reach = reach(i64::MAX).filter(|far| reach(i64::MAX - 1) == Some(*far));
         let bounds = stage.parts().into_iter().filter_map(bounds).collect();
-        Self { bounds, inputs: own.window(), keeps_windows }
+        Self { bounds, inputs: own.window(), reach }
     }
 }
 

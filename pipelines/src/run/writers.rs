@@ -116,7 +116,13 @@ impl<'r> Writers<'r> {
             writer.unflushed.add(&counts, channels);
         }
         match pushed {
-            Ok(written) => writer.count(written, tally.node(node)),
+            Ok(written) => {
+                if writer.sink.traits().is_live {
+                    // Its end may be far.
+                    self.publisher.options.report_notes(&writer.name, &written.notes);
+                }
+                writer.count(written, tally.node(node));
+            }
             Err(error) => return self.give_up(node, error, tally),
         }
         self.outputs.events += counts.total();

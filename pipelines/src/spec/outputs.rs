@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use sluice_io::files::{is_standard_input, is_stream};
+use sluice_io::files::{is_standard_input, is_standard_output, is_stream};
 use sluice_io::output::canonical_path;
 use sluice_model::PluginKind;
 
@@ -18,12 +18,12 @@ impl Check<'_> {
         let mut writers: BTreeMap<PathBuf, Writer<'_>> = BTreeMap::new();
         for node in nodes {
             for (target, span) in targets(node) {
-                let is_stdout = &*target == Path::new("-");
+                let is_stdout = is_standard_output(&target);
                 if is_stream(&target) && !is_stdout {
                     continue;
                 }
                 let is_folder = target.as_os_str().as_encoded_bytes().ends_with(b"/");
-                let name = if is_stdout { target.into_owned() } else { canonical_path(&target) };
+                let name = if is_stdout { "-".into() } else { canonical_path(&target) };
                 let writer = Writer { node: &node.name, is_folder, span: span.clone() };
                 let Some(other) = writers.insert(name, writer) else { continue };
                 if *other.node == node.name {

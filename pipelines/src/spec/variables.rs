@@ -2,6 +2,9 @@
 //! are.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+
+use sluice_io::escape::escaped;
 
 use super::messages::did_you_mean;
 
@@ -81,7 +84,7 @@ impl Variables {
         if !is_name(name) {
             return Err(bad_name(name));
         }
-        match (self.value(name), default) {
+        match (self.value(name)?, default) {
             (Some(value), None) => Ok(VariableValue { text: value, outside: true }),
             (Some(value), Some(_)) if !value.is_empty() => {
                 Ok(VariableValue { text: value, outside: true })
@@ -92,9 +95,12 @@ impl Variables {
         }
     }
 
-    fn value(&self, name: &str) -> Option<String> {
-        let environment = || self.environment.then(|| std::env::var(name).ok()).flatten();
-        self.set.get(name).cloned().or_else(environment)
+    fn value(&self, name: &str) -> Result<Option<String>, ExpandError> {
+        if let Some(value) = self.set.get(name) {
+            return Ok(Some(value.clone()));
+        }
+        let value = self.environment.then(|| std::env::var_os(name)).flatten();
+        value.map(|value| value.into_string().map_err(|value| not_utf8(name, &value))).transpose()
     }
 
     fn missing(&self, name: &str) -> ExpandError {
@@ -158,6 +164,15 @@ fn bad_name(name: &str) -> ExpandError {
     ExpandError {
         message: format!("`{name}` is not a variable name"),
         help: "write ${NAME} or ${NAME:-default} with letters, digits and _ in NAME".to_owned(),
+        unset: None,
+    }
+}
+
+fn not_utf8(name: &str, value: &OsStr) -> ExpandError {
+    let value = escaped(value.as_encoded_bytes());
+    ExpandError {
+        message: format!("the environment variable `{name}` is not UTF-8: `{value}`"),
+        help: format!("set it to valid UTF-8, or give the value with --set {name}=…"),
         unset: None,
     }
 }

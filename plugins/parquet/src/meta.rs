@@ -171,6 +171,8 @@ impl FooterMeta {
 
     /// The footer's entries.
     pub(crate) fn to_entries(&self, origin: &RunOrigin) -> Result<Vec<KeyValue>, Error> {
+        // Says what cannot be read, which JSON would not.
+        origin.inputs.iter().try_for_each(|input| input.blake3().map(drop))?;
         let mut entries = vec![
             entry(VERSION, env!("CARGO_PKG_VERSION")),
             entry(PIPELINE, &origin.pipeline),

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use sluice_io::escape::printable;
 use sluice_io::store::is_address;
-use sluice_model::{Damage, RunOrigin};
+use sluice_model::{Damage, Error, RunOrigin};
 
 use crate::{DamagedRange, InputFigures, Provenance};
 
 /// The inputs of a run. Waits for their hashes.
-pub(crate) fn inputs(origin: &RunOrigin) -> Vec<InputFigures> {
+pub(crate) fn inputs(origin: &RunOrigin) -> Result<Vec<InputFigures>, Error> {
     let each = origin.inputs.iter().map(|input| {
         let path = input.path.to_string_lossy();
         let (mut ranges, totals) = origin.damage.of_input(&path);
@@ -21,15 +21,15 @@ pub(crate) fn inputs(origin: &RunOrigin) -> Vec<InputFigures> {
             length: damage.length,
             reason: damage.reason.clone(),
         });
-        InputFigures {
+        Ok(InputFigures {
             name: file_name(&path).to_owned(),
             bytes: input.bytes,
-            blake3: input.blake3().map(str::to_owned),
+            blake3: input.blake3()?.map(str::to_owned),
             damaged_ranges: totals.ranges,
             damaged_bytes: totals.bytes,
             damage: listed.collect(),
             damage_by_part: input.bytes.and_then(|len| by_part(&ranges, len)).unwrap_or_default(),
-        }
+        })
     });
     each.collect()
 }

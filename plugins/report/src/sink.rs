@@ -212,7 +212,7 @@ impl Sink for ReportSink {
             let camera = pictures.into_iter().find(|p| p.channel == name.name.text());
             camera.into_iter().for_each(|camera| camera.thumbnails.push(thumbnail.clone()));
         }
-        figures.inputs = inputs(&origin);
+        figures.inputs = inputs(&origin)?;
         figures.provenance = provenance(&origin, self.options.title.clone());
         let compared = self.expectations.as_ref().map(|expected| compare(expected, &figures));
         let Comparison { unmet, notes } = compared.unwrap_or_default();

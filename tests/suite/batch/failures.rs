@@ -43,6 +43,8 @@ fn a_failed_input_ends_the_batch_and_finished_outputs_stay() {
     let report = json(&folder.read("report.json"));
     assert_eq!(statuses(&report), ["done", "done", "failed", "not started", "not started"]);
     assert_eq!(report["exit"], 1);
+    let error = report["error"].as_str().unwrap();
+    assert!(error.starts_with("in/2.lcm failed: in/2.lcm: "), "{error}");
     let written: Vec<String> = tree(&folder.at("out")).into_keys().collect();
     assert_eq!(written, ["0.lcm", "1.lcm", "_manifest.json"]);
     folder.write("in/2.lcm", log(&drive(2, 20)));
@@ -182,6 +184,7 @@ fn an_interrupt_keeps_the_events_of_a_pipe_and_resuming_does_the_rest() {
     let report = json(&folder.read("report.json"));
     assert_eq!(statuses(&report), ["done", "done", "done", "not started", "not started"]);
     assert_eq!((&report["interrupted"], &report["units"][2]["exit"]), (&true.into(), &3.into()));
+    assert_eq!(report["error"], "interrupted with inputs left");
     let text = run_sluice(&folder, &["verify", "out"]).expect(1).text();
     assert_eq!(text.matches("stopped before the end").count(), 1, "{text}");
     assert!(text.contains("2 inputs are not done (2 not started), of 5 in all"), "{text}");

@@ -108,13 +108,23 @@ fn names_that_are_no_text_are_inputs_like_others() {
     }
     let manifest = String::from_utf8(folder.read("tables/_manifest.json")).unwrap();
     assert!(manifest.contains(r"in/b\\xff.lcm"), "{manifest}");
+    run_sluice(&folder, &["convert", "in/*.lcm", "--to", "tables/", "--resume"])
+        .expect(0)
+        .expect_stderr("already done");
     // Outputs or options named after them are not possible; none of them is skipped silently, and
     // the others are converted.
     run_sluice(&folder, &["convert", "in/*.lcm", "--to", "out/{stem}.lcm", "--keep-going"])
         .expect(1)
         .expect_stderr("1 input done, 2 failed")
+        .expect_stderr(r"in/b\xff.lcm failed")
         .expect_stderr("not UTF-8");
     assert!(folder.read("out/a.lcm") == logs[0]);
+    // Another batch does not take those that are left for gone.
+    folder.write("other.lcm", &logs[0]);
+    run_sluice(&folder, &["convert", "other.lcm", "--to", "out/{stem}.lcm"]).expect(0);
+    let verified = run_sluice(&folder, &["verify", "out"]).expect(1).text();
+    assert!(verified.contains("2 inputs are not done (2 failed)"), "{verified}");
+    assert!(verified.contains(r"in/b\xff.lcm: failed"), "{verified}");
     // Also if such a name comes first, and in the parts of a batch.
     fs::rename(folder.at("in/a.lcm"), folder.at("in/c.lcm")).unwrap();
     let batch = ["convert", "in/*.lcm", "--to", "more/{stem}.lcm", "--keep-going"];

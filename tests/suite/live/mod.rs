@@ -252,6 +252,19 @@ fn a_run_that_sends_to_where_it_receives_from_says_so() {
     };
     assert!(circulating("udpm://?ttl=1"));
     assert!(!circulating("udpm://239.255.76.67:7668"));
+    // Without an end of its own, while it goes on.
+    let listener = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            network.wait_for_receivers(1);
+            let play = ["play", "in.lcm", "--to", URL, "--speed", "0"];
+            network.sluice(&folder, &play).output().unwrap();
+        });
+        let convert = network.sluice(&folder, &["convert", URL, "--to", "udpm://?ttl=1"]);
+        Listener::start(convert, "a message circulates without end")
+    });
+    listener.signal(rustix::process::Signal::INT);
+    let stderr = listener.end().stderr;
+    assert_eq!(stderr.matches("a message circulates").count(), 1, "{stderr}");
     let ran = sluice(&folder).args(["report", URL]).output().unwrap();
     let says = "has no name to call a page by; name the page: --to PAGE.html";
     ProgramOutput::from_output(ran).expect(2).expect_stderr(says);

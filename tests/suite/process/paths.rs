@@ -129,6 +129,41 @@ fn an_argument_that_is_not_utf_8_is_named_with_advice() {
 }
 
 #[test]
+fn a_variable_of_the_environment_that_is_not_utf_8_is_named_and_has_no_default() {
+    let folder = folder_with_log();
+    let pipeline = |input: &str, output: &str, when: &str| {
+        format!(
+            "[sources.log]\nplugin = \"lcm-log\"\npath = \"{input}\"\n[sinks.out]\n\
+             plugin = \"csv\"\nfrom = \"log\"\npath = \"{output}\"\n{when}"
+        )
+    };
+    for text in [
+        pipeline("${ODD:-in.lcm}", "out.csv", ""),
+        pipeline("in.lcm", "${ODD:-out.csv}", ""),
+        pipeline("in.lcm", "out.csv", "when = \"${ODD} == 'x'\"\n"),
+        pipeline("in.lcm", "out.csv", "when = { ODD = { not = \"x\" } }\n"),
+    ] {
+        folder.write("p.toml", text);
+        for verb in ["run", "check", "plan"] {
+            let mut command = sluice(&folder);
+            command.args([verb, "p.toml"]).env("ODD", OsStr::from_bytes(ODD));
+            ProgramOutput::from_output(command.output().unwrap())
+                .expect(2)
+                .expect_stderr(r"the environment variable `ODD` is not UTF-8: `odd\xff.lcm`");
+        }
+        assert_eq!(folder.names(), ["in.lcm", "p.toml"]);
+    }
+    for arguments in [&["record", "--to", "x.lcm"][..], &["spy", "--interface", "lo"]] {
+        let mut command = sluice(&folder);
+        let url = OsStr::from_bytes(b"file://in.lcm?\xff");
+        let ran = command.args(arguments).env("LCM_DEFAULT_URL", url).output().unwrap();
+        ProgramOutput::from_output(ran)
+            .expect(2)
+            .expect_stderr("the environment variable `LCM_DEFAULT_URL` is not UTF-8");
+    }
+}
+
+#[test]
 fn an_input_whose_name_is_not_utf_8_fails_alone() {
     let folder = folder_with_log();
     fs::copy(folder.at("in.lcm"), folder.path().join(OsStr::from_bytes(ODD))).unwrap();

@@ -307,6 +307,45 @@ fn small_files_are_read_from_a_pipe_once_or_not_at_all() {
 }
 
 #[test]
+fn text_and_tables_are_not_opened_a_second_time_to_see_what_they_are() {
+    let folder = Folder::new();
+    if !make_pipes(&folder, &["pipe.csv", "pipe.parquet"]) {
+        return;
+    }
+    let table = "time,x\n1.5,2\n2.5,3\n";
+    folder.write("table.csv", table);
+    let whole = run_sluice(&folder, &["cat", "table.csv", "--json"]).expect(0).stdout;
+    let ran = thread::scope(|scope| {
+        scope.spawn(|| fs::write(folder.at("pipe.csv"), table));
+        run_sluice(&folder, &["cat", "pipe.csv", "--json"]).expect(0)
+    });
+    assert!(ran.stdout == whole);
+    // Nobody writes to it.
+    run_sluice(&folder, &["cat", "pipe.parquet", "--from", "parquet"])
+        .expect(1)
+        .expect_stderr("has to be a regular file")
+        .expect_stderr("copy it to a file first: pipe.parquet");
+}
+
+#[test]
+fn a_batch_that_names_a_pipe_twice_is_refused_without_waiting_for_a_writer() {
+    let folder = Folder::new();
+    if !make_pipes(&folder, &["pipe.lcm"]) {
+        return;
+    }
+    folder.write("log.lcm", log(&drive(1, 30)));
+    for failing in [&[][..], &["--keep-going"]] {
+        let inputs = ["convert", "pipe.lcm", "log.lcm", "./pipe.lcm", "--from", "lcm-log"];
+        let inputs = [&inputs[..], &["--to", "out/{index}.jsonl"]].concat();
+        run_sluice(&folder, &[&inputs[..], failing].concat())
+            .expect(1)
+            .expect_stderr("pipe.lcm is an input twice")
+            .expect_stderr("save it to a file first");
+        assert!(!folder.at("out").exists());
+    }
+}
+
+#[test]
 fn an_empty_input_of_no_known_format_is_called_empty() {
     let folder = Folder::new();
     let says = |input: &str| format!("cannot detect the format of {input}: it is empty (0 bytes)");

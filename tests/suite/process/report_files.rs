@@ -44,6 +44,7 @@ fn a_report_is_no_record_and_no_part_of_an_output() {
         (&units, "units/in/r.json", "in the output folder units/in/ that"),
         (&elsewhere, "out.jsonl", "would replace an output"),
         (&batch, "new/", "the name of a file, not of a folder"),
+        (&batch, ".", "the name of a file, not of a folder"),
     ];
     let refuses = |(convert, report, why): &(&[&str; 4], &str, &str)| {
         for more in ["--overwrite", "--resume"] {
@@ -79,7 +80,7 @@ fn an_earlier_report_stays_until_the_next_one_is_complete() {
     // One that cannot be written fails before the run.
     fs::create_dir(folder.at("new/taken")).unwrap();
     let taken = ["convert", "in.lcm", "--to", "other.jsonl", "--report", "new/taken"];
-    run_sluice(&folder, &taken).expect(1).expect_stderr("a file, not a folder: new/taken");
+    run_sluice(&folder, &taken).expect(2).expect_stderr("a file, not of a folder: new/taken");
     assert!(!folder.at("other.jsonl").exists());
     // While a run waits for its input, and after it is killed.
     mknodat(CWD, folder.at("pipe.lcm"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -163,6 +164,24 @@ fn a_report_can_be_written_to_what_is_open() {
     let mut child = sluice(&folder).args(convert).arg("pipe").spawn().unwrap();
     let text = fs::read_to_string(folder.at("pipe")).unwrap();
     assert!(child.wait().unwrap().success() && text.ends_with("}\n"), "{text}");
+}
+
+#[test]
+fn standard_output_takes_a_report_or_an_output_by_whatever_names() {
+    let folder = folder_with_log();
+    let names = ["-", "/dev/stdout", "/dev/fd/1"];
+    for (report, to) in names.iter().flat_map(|report| names.map(|to| (report, to))) {
+        let both = ["convert", "in.lcm", "--to", to, "--as", "jsonl", "--report", report];
+        let refused = run_sluice(&folder, &both).expect(2);
+        refused.expect_stderr("--report: an output is written to standard output");
+        let sink = |name: &str, path: &str| {
+            format!("[sinks.{name}]\nplugin = \"text\"\nfrom = \"log\"\npath = \"{path}\"\n")
+        };
+        let source = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n";
+        folder.write("two.toml", source.to_owned() + &sink("a", report) + &sink("b", to));
+        let refused = run_sluice(&folder, &["run", "two.toml"]).expect(2);
+        refused.expect_stderr("`a` and `b` write to standard output");
+    }
 }
 
 #[test]

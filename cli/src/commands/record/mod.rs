@@ -22,7 +22,9 @@ use sluice_pipeline::report::Note;
 use sluice_pipeline::run::{self, Options, Recording, Stop};
 use sluice_pipeline::{Pipeline, PipelineNode, PluginInstance, Report};
 
-use crate::args::{Assignment, ChannelPatternArgs, SelectionArgs, refuse_interface_of_hub};
+use crate::args::{
+    Assignment, ChannelPatternArgs, SelectionArgs, default_url, refuse_interface_of_hub,
+};
 use crate::commands::report_file::{self, ReportFile};
 use crate::commands::{execute, generated};
 use crate::exit::{CommandResult, Failure};
@@ -156,13 +158,13 @@ struct RecordingSource<'s> {
 
 impl<'s> RecordingSource<'s> {
     fn from_args(args: &RecordArgs, shell: &'s Shell) -> Result<Self, Failure> {
-        let from_environment = || {
+        let url = match &args.url {
+            Some(url) => Some(url.clone()),
             // The source reads other URLs from the environment itself.
-            let url = std::env::var("LCM_DEFAULT_URL").ok()?;
-            url.starts_with("file://").then_some(url)
+            None => default_url()?.filter(|url| url.starts_with("file://")),
         };
         let selection = selection(args, shell);
-        match args.url.clone().or_else(from_environment) {
+        match url {
             None => {
                 let plugin = inputs::default_plugin(shell, PluginKind::Source, DefaultRole::Live)?;
                 Self::live(plugin, None, selection, args)

@@ -6,12 +6,14 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
-use sluice_io::escape::path_text;
+use sluice_io::escape::{path_from_text, path_text};
 use sluice_io::files;
 use sluice_io::output::MANIFEST;
 use sluice_io::store::is_address;
 use sluice_model::{Error, units};
-use sluice_pipeline::batch::{BatchRecord, JOURNAL, Status, UnfinishedUnit, UnitRecord};
+use sluice_pipeline::batch::{
+    BatchRecord, JOURNAL, Status, UnfinishedUnit, UnitRecord, actual_path,
+};
 use sluice_pipeline::manifest::OutputFile;
 
 use super::result::{RecordedFile, VerifyResult};
@@ -45,7 +47,8 @@ pub(super) struct FileListing {
 /// The result of an input in the report of a batch.
 #[derive(Debug, Deserialize)]
 struct ReportedUnit {
-    input: String,
+    #[serde(deserialize_with = "path_from_text")]
+    input: PathBuf,
     status: Status,
     error: Option<String>,
 }
@@ -228,11 +231,11 @@ fn verify_unit(folder: &Path, unit: &UnitRecord, shell: &Shell) -> Result<Verify
         .files
         .iter()
         .filter(is_manifest)
-        .filter_map(|file| Some(folder.join(&file.path).parent()?.to_owned()))
+        .filter_map(|file| Some(actual_path(folder, &file.path).parent()?.to_owned()))
         .filter(|inside| files::exists(&inside.join(MANIFEST)))
         .collect();
     for file in &unit.files {
-        let path = folder.join(&file.path);
+        let path = actual_path(folder, &file.path);
         let has_list = folders.iter().any(|inside| path.starts_with(inside));
         if !has_list || is_manifest(&file) {
             result.compare(&path, &RecordedFile::from(file), shell);
@@ -305,10 +308,12 @@ pub(super) fn verify_report(report: &FileListing, shell: &Shell) -> VerifyResult
                 .to_owned(),
         );
     }
-    result.differences.extend(report.error.iter().map(|error| format!("the run failed: {error}")));
+    // That of a batch is the first of its inputs, which are listed.
+    let error = report.error.iter().filter(|_| report.units.is_empty());
+    result.differences.extend(error.map(|error| format!("the run failed: {error}")));
     let done = |unit: &&ReportedUnit| matches!(unit.status, Status::Done | Status::Skipped);
     let left = report.units.iter().filter(|unit| !done(unit)).map(|unit| UnfinishedUnit {
-        input: PathBuf::from(&unit.input),
+        input: unit.input.clone(),
         outputs: Vec::new(),
         status: unit.status,
         error: unit.error.clone(),
@@ -347,7 +352,7 @@ pub(super) fn recorded(path: &Path) -> Result<Vec<RecordedFile>, Failure> {
         if !files::exists(&folder.join(MANIFEST)) && !has_journal(folder)? {
             continue;
         }
-        let is_this_file = |entry: &RecordedFile| folder.join(&entry.path) == path;
+        let is_this_file = |entry: &RecordedFile| actual_path(folder, &entry.path) == path;
         let mut entries: Vec<RecordedFile> = match BatchRecord::read(folder)? {
             Some(record) => {
                 let of_unit = |unit: &UnitRecord| {

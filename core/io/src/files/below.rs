@@ -149,7 +149,7 @@ impl<C: FnMut(&Path) -> FileChoice> FolderSearch<'_, C> {
             let entry = entry.map_err(fail)?;
             entries.push((entry.path(), entry.file_type().map_err(fail)?));
         }
-        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+        entries.sort_by(|(a, _), (b, _)| path_order::compare(a, b));
         for (path, kind) in entries {
             if kind.is_dir() {
                 self.add_folder(path);

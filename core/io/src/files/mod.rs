@@ -39,7 +39,8 @@ pub use foreign::{ForeignFormat, InputContent, is_text, is_text_bytes, refuse_fo
 pub use hash::{InputHash, InputHashes, hash_file};
 pub use inputs::InputFiles;
 pub use log::LogFile;
-pub(crate) use objects::forget;
+use objects::is_pinned;
+pub(crate) use objects::{forget, read_object};
 pub use objects::{forget_states, objects_below};
 use peek::stream_identity;
 pub use peek::{has_damaged_start, stream_head};
@@ -49,7 +50,10 @@ pub use small::read_small;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
     /// Its path, as given by the user; `-` is standard input.
-    #[serde(serialize_with = "crate::escape::path_as_text")]
+    #[serde(
+        serialize_with = "crate::escape::path_as_text",
+        deserialize_with = "crate::escape::path_from_text"
+    )]
     pub path: PathBuf,
     /// Its length in bytes, if it has one.
     pub bytes: Option<u64>,
@@ -150,7 +154,15 @@ fn matches(name: &Path) -> Result<Vec<Input>, Error> {
 }
 
 fn no_match(glob: &Path) -> Error {
-    not_found(glob, Error::refused(format!("no file matches `{}`", glob.display())))
+    let bytes = glob.as_os_str().as_encoded_bytes();
+    let advice = if glob.ends_with("**") && !bytes.ends_with(b"/") {
+        "; `**` means folders: write `**/*` for the files in them"
+    } else if bytes.contains(&b'[') {
+        "; `[ab]` means one of these characters: write `[[]` for `[` itself"
+    } else {
+        ""
+    };
+    not_found(glob, Error::refused(format!("no file matches `{}`{advice}", glob.display())))
 }
 
 /// The error for a name without a file, which may be meant as a URL.
@@ -276,8 +288,12 @@ pub fn is_address_or_file(path: &Path) -> bool {
     store::is_address(path) || is_file(path)
 }
 
-/// Whether there is a folder, or a prefix of objects in a store. False on errors.
+/// Whether there is a folder, or a prefix of objects in a store. False on errors, and for an object
+/// that this process has listed or opened, which is not looked up again.
 pub fn is_folder(path: &Path) -> bool {
+    if StorePath::parse(path).is_ok_and(|place| place.is_some_and(|it| is_pinned(&it.at))) {
+        return false;
+    }
     matches!(path_kind(path), Ok(Some(PathKind::Folder)))
 }
 
@@ -289,7 +305,10 @@ pub fn exists(path: &Path) -> bool {
 /// All bytes of a small file or object, as they are. [`read_small`] reads what options name.
 pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
     match StorePath::parse(path)? {
-        Some(place) => objects::read(&place).map_err(|e| Error::io("read", path, e)),
+        Some(place) => match read_object(&place) {
+            Ok((_, bytes)) => Ok(bytes.to_vec()),
+            Err(error) => Err(Error::io("read", path, error)),
+        },
         None => fs::read(path).map_err(|error| Error::io("read", path, error)),
     }
 }
@@ -371,6 +390,11 @@ pub fn refuse_repeated_streams<'i>(
 /// Whether a path is a name of standard input.
 pub fn is_standard_input(path: &Path) -> bool {
     ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"].iter().any(|name| path == Path::new(name))
+}
+
+/// Whether a path is a name of standard output.
+pub fn is_standard_output(path: &Path) -> bool {
+    ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Path::new(name))
 }
 
 /// Whether a path is standard input (`-`), a device, a pipe or a socket.

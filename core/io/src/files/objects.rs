@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use glob::Pattern;
 
 use super::PathKind;
@@ -31,6 +32,11 @@ pub fn forget_states() {
 /// Forgets the state of an object that this process has changed.
 pub(crate) fn forget(at: &Address) {
     pinned_objects().remove(at);
+}
+
+/// Whether this process has seen an object of this name.
+pub(super) fn is_pinned(at: &Address) -> bool {
+    pinned_objects().contains_key(at)
 }
 
 /// An object in its pinned state.
@@ -62,14 +68,26 @@ pub(super) fn path_kind(place: &StorePath) -> io::Result<Option<PathKind>> {
     Ok((!found.is_empty()).then_some(PathKind::Folder))
 }
 
-/// All bytes of an object in its current state.
-pub(super) fn read(place: &StorePath) -> io::Result<Vec<u8>> {
-    let state = place.store.stat(&place.at)?;
-    let len = state.len;
-    if len == 0 {
-        return Ok(Vec::new());
+/// The current state of a small object, and all its bytes.
+pub(crate) fn read_object(place: &StorePath) -> io::Result<(ObjectState, Bytes)> {
+    /// How often it may be replaced while it is read.
+    const MOST_CHANGES: usize = 10;
+    let (mut state, mut changes) = (place.store.stat(&place.at)?, 0);
+    loop {
+        // Stores cannot read an empty range.
+        if state.len == 0 {
+            return Ok((state, Bytes::new()));
+        }
+        let error = match place.store.read(&place.at, &state, 0..state.len).wait() {
+            Ok(bytes) => return Ok((state, bytes)),
+            Err(error) => error,
+        };
+        let now = place.store.stat(&place.at)?;
+        if now == state || changes == MOST_CHANGES {
+            return Err(error);
+        }
+        (state, changes) = (now, changes + 1);
     }
-    Ok(place.store.read(&place.at, &state, 0..len).wait()?.to_vec())
 }
 
 /// All objects below an address, sorted by path; `None` if the path is not an address.

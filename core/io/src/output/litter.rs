@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::objects::temporary_dir_for;
 use super::temporary::short;
@@ -53,6 +54,19 @@ pub(super) fn remove_stale(folder: &Path, short: Option<&str>) {
     temporary_names(folder).for_each(|name| remove_if_stale(folder, &name, short));
 }
 
+/// How old the litter of a process must be that may run in another container.
+const MIN_AGE: Duration = Duration::from_secs(24 * 3600);
+
+/// Removes old litter in the folder for temporary files, which other machines and containers may
+/// share.
+pub(super) fn remove_abandoned(folder: &Path) {
+    let is_old = |name: &String| {
+        let changed = fs::symlink_metadata(folder.join(name)).and_then(|meta| meta.modified());
+        changed.is_ok_and(|at| at.elapsed().is_ok_and(|age| age >= MIN_AGE))
+    };
+    temporary_names(folder).filter(is_old).for_each(|name| remove_if_stale(folder, &name, None));
+}
+
 fn temporary_names(folder: &Path) -> impl Iterator<Item = String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -91,9 +105,10 @@ fn inner_name<'n>(name: &'n str, short: Option<&str>) -> Option<&'n str> {
     }
 }
 
-/// Whether nobody has locked it.
+/// Whether it is a file or a folder that nobody has locked. Opening a pipe would wait.
 fn is_free(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+    let is_plain = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
+    is_plain && File::open(path).is_ok_and(|file| file.try_lock().is_ok())
 }
 
 /// Whether the process with this id, which [started](process_start) then, is running. Without a

@@ -52,7 +52,7 @@ use crate::tasks::TaskPool;
 
 use atomic::temporary_path;
 use faults::{FaultInjector, OutputStep, flush_in_background, inject};
-use litter::{remove_any, remove_stale};
+use litter::{remove_abandoned, remove_any, remove_stale};
 use many::StagedFolder;
 use objects::holds_objects;
 use replace::{files_in_manifest, holds_batch};
@@ -67,7 +67,7 @@ pub use litter::{
 };
 pub use many::OutputFiles;
 pub use new_folders::NewFolders;
-pub use objects::remove_objects;
+pub use objects::{remove_objects, replace_object};
 pub use shared::SharedOutput;
 pub use sync_thread::SyncThread;
 
@@ -322,7 +322,10 @@ impl Outputs {
         let mut replaced = files_in_manifest(folder).into_iter().chain([folder.join(MANIFEST)]);
         replaced.try_for_each(|path| self.check_not_input(&path))?;
         // Once per folder, not per file.
-        remove_stale(&at, None);
+        match is_address(&at) {
+            true => remove_abandoned(&std::env::temp_dir()),
+            false => remove_stale(&at, None),
+        }
         self.state().folders.push(folder.to_owned());
         Ok(())
     }

@@ -17,7 +17,7 @@ use super::litter::{owner, remove_any};
 use super::renames::appeared_error;
 use super::{MANIFEST, Outputs, Overwrite, TEMPORARY};
 use crate::Error;
-use crate::files::{self, forget, is_litter};
+use crate::files::{forget, is_litter, read_object};
 use crate::store::{self, ListDepth, ObjectState, StorePath, is_address};
 
 /// Uploads at a time: many objects are small, and each takes a round trip.
@@ -40,8 +40,14 @@ impl Outputs {
             )));
         }
         // Declared folders have been checked as a whole, and uploading checks again.
-        let is_declared = || self.state().folders.iter().any(|folder| target.starts_with(folder));
-        if self.overwrite != Overwrite::Refuse || is_declared() {
+        if self.state().folders.iter().any(|folder| target.starts_with(folder)) {
+            return Ok(());
+        }
+        // A batch has listed its outputs, all at once.
+        if self.other_inputs.is_empty() {
+            refuse_folder(target, place)?;
+        }
+        if self.overwrite != Overwrite::Refuse {
             return Ok(());
         }
         match place.store.stat(&place.at) {
@@ -72,6 +78,22 @@ impl Outputs {
             )));
         }
         Ok(())
+    }
+}
+
+/// Refuses an object with the name of a folder of objects, or in a bucket that does not exist,
+/// which would otherwise be found only when it is uploaded.
+fn refuse_folder(target: &Path, place: &StorePath) -> Result<(), Error> {
+    match place.store.list(&place.folder().at, ListDepth::All, 1) {
+        Ok(inside) if inside.is_empty() => Ok(()),
+        Ok(_) => Err(Error::refused(format!(
+            "a folder of objects has the name of the output; write elsewhere, or end the name with \
+             a slash to write into it: {}",
+            target.display()
+        ))),
+        // Not everybody who may write may list.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        Err(error) => Err(Error::io("look at", target, error)),
     }
 }
 
@@ -146,14 +168,13 @@ impl PublishedObjects {
         if count == 0 {
             return error;
         }
-        let left = self.0.into_iter().filter_map(|done| done.roll_back().err());
-        let left: Vec<PathBuf> = left.collect();
+        let (left, _) = in_parallel(self.0, |done| Ok(done.roll_back().err()));
+        let left: Vec<String> = left.into_iter().flatten().collect();
         let what = match left.first() {
             None => format!("{count} earlier uploads were rolled back"),
             Some(first) => format!(
-                "{} of {count} earlier uploads could not be rolled back, such as {}",
+                "{} of {count} earlier uploads could not be rolled back, such as this: {first}",
                 left.len(),
-                first.display()
             ),
         };
         error.with_detail(&what)
@@ -215,13 +236,19 @@ fn put(upload: &Upload, faults: Option<&FaultInjector>) -> Result<PublishedObjec
     let how = if *replaces { store::PutMode::Replace } else { store::PutMode::New };
     let put = put_from(from, &place, how);
     forget(&place.at);
-    if put.is_err()
-        && let PreviousObject::Kept(kept) = &before
-    {
-        drop(kept.store.remove(&kept.at));
+    let object = PublishedObject { place, before };
+    match put {
+        Ok(()) => Ok(object),
+        // It may have been replaced all the same.
+        Err(error) if matches!(object.before, PreviousObject::Kept(_)) => {
+            let error = fail(error);
+            Err(match object.roll_back() {
+                Ok(()) => error,
+                Err(left) => error.with_detail(&left),
+            })
+        }
+        Err(error) => Err(fail(error)),
     }
-    put.map_err(fail)?;
-    Ok(PublishedObject { place, before })
 }
 
 /// Uploads a local file, or copies another object.
@@ -277,64 +304,101 @@ fn copy_via_file(
 
 /// Backs up an object next to it.
 fn back_up(place: &StorePath) -> io::Result<PreviousObject> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let key = place.at.key();
-    let (folder, name) = key.rsplit_once('/').map_or(("", key), |(folder, name)| (folder, name));
-    let slash = if folder.is_empty() { "" } else { "/" };
-    let name: String = name.chars().take(48).collect();
-    let aside = format!("{folder}{slash}.{name}.{}-{number}{TEMPORARY}", std::process::id());
-    let kept = place.with_key(aside);
-    match place.store.copy(&place.at, &kept.at) {
-        Ok(()) => Ok(PreviousObject::Kept(kept)),
+    match copy_aside(place) {
+        Ok(kept) => Ok(PreviousObject::Kept(kept)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(PreviousObject::Absent),
         // Stores cannot copy every object; the upload may still succeed.
         Err(_) => Ok(PreviousObject::Lost),
     }
 }
 
+/// Copies an object to a temporary name next to it.
+fn copy_aside(place: &StorePath) -> io::Result<StorePath> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let key = place.at.key();
+    let (folder, name) = key.rsplit_once('/').map_or(("", key), |(folder, name)| (folder, name));
+    let slash = if folder.is_empty() { "" } else { "/" };
+    let name: String = name.chars().take(48).collect();
+    let aside = place.with_key(format!("{folder}{slash}.{name}.{}-{number}{TEMPORARY}", owner()));
+    place.store.copy(&place.at, &aside.at).map(|()| aside)
+}
+
 impl PublishedObject {
-    /// `Err` is the address that could not be restored.
-    fn roll_back(self) -> Result<(), PathBuf> {
+    /// `Err` says what is left to do.
+    fn roll_back(self) -> Result<(), String> {
         let Self { place, before } = self;
         let done = match before {
-            PreviousObject::Absent => place.store.remove(&place.at),
-            PreviousObject::Kept(kept) => {
-                place.store.copy(&kept.at, &place.at).and_then(|()| kept.store.remove(&kept.at))
+            PreviousObject::Absent => {
+                let removed = place.store.remove(&place.at);
+                removed.map_err(|error| format!("{} could not be removed ({error})", place.at))
             }
-            PreviousObject::Lost => Err(io::ErrorKind::NotFound.into()),
+            PreviousObject::Kept(kept) => restore(&place, &kept).map_err(|error| {
+                let (at, kept) = (&place.at, &kept.at);
+                format!("{at} could not be restored ({error}); copy {kept} to it")
+            }),
+            PreviousObject::Lost => Err(format!("{} could not be restored", place.at)),
         };
         forget(&place.at);
-        done.map_err(|_| place.at.path())
+        done
     }
 }
 
-/// Outdated manifests in a store, removed until the new ones are written.
+/// Copies an object back from its backup, which then is removed.
+fn restore(place: &StorePath, kept: &StorePath) -> io::Result<()> {
+    let is_unchanged = || {
+        // If the store is gone, do not wait for it twice.
+        let Ok(now) = place.store.stat(&place.at) else { return false };
+        kept.store.stat(&kept.at).is_ok_and(|before| now == before)
+    };
+    place.store.copy(&kept.at, &place.at).or_else(|error| match is_unchanged() {
+        true => Ok(()),
+        false => Err(error),
+    })?;
+    // A failure leaves litter, which no run reads.
+    drop(kept.store.remove(&kept.at));
+    Ok(())
+}
+
+/// Outdated manifests in a store, moved aside until the new ones are written.
 #[derive(Debug, Default)]
-pub(super) struct OldManifests(Vec<(StorePath, Vec<u8>)>);
+pub(super) struct OldManifests(Vec<PublishedObject>);
 
 impl OldManifests {
-    /// Removes the manifests of those folders that are in a store.
-    pub(super) fn remove(folders: &[PathBuf]) -> Result<Self, Error> {
+    /// Moves the manifests of those folders aside that are in a store.
+    pub(super) fn move_aside(folders: &[PathBuf]) -> Result<Self, Error> {
         let mut old = Self::default();
         for folder in folders.iter().filter(|folder| is_address(folder)) {
             let path = folder.join(MANIFEST);
-            let Some(text) = files::read_if_exists(&path)? else { continue };
-            let place = place_of(&path)?;
-            if let Err(error) = place.store.remove(&place.at) {
-                old.restore();
-                return Err(Error::io("replace", path, error));
+            if let Err(error) = old.move_one_aside(&path) {
+                return Err(old.restore(error));
             }
-            old.0.push((place, text));
         }
         Ok(old)
     }
 
-    /// Restores them. Further errors are ignored: the first one is reported.
-    pub(super) fn restore(self) {
-        for (place, text) in self.0 {
-            drop(place.store.put(&place.at, text.into(), store::PutMode::Replace));
-        }
+    fn move_one_aside(&mut self, path: &Path) -> Result<(), Error> {
+        let fail = |error| Error::io("replace", path, error);
+        let place = place_of(path)?;
+        let kept = match copy_aside(&place) {
+            Ok(kept) => kept,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(fail(error)),
+        };
+        self.0.push(PublishedObject { place: place.clone(), before: PreviousObject::Kept(kept) });
+        forget(&place.at);
+        place.store.remove(&place.at).map_err(fail)
+    }
+
+    /// Restores them after an error, and adds to its message what could not be restored.
+    pub(super) fn restore(self, error: Error) -> Error {
+        let left = self.0.into_iter().filter_map(|old| old.roll_back().err());
+        left.fold(error, |error, left| error.with_detail(&left))
+    }
+
+    /// Removes them.
+    pub(super) fn discard(self) {
+        PublishedObjects(self.0).commit();
     }
 }
 
@@ -349,6 +413,33 @@ pub(super) fn write(
         .and_then(|()| place.store.put(&place.at, bytes.to_vec().into(), store::PutMode::Replace));
     forget(&place.at);
     put.map(|()| true).map_err(|e| Error::io("write", path, e))
+}
+
+/// Replaces a small object if `is_current` says that its bytes are what the new ones follow from;
+/// `None` is no object. `false` if they are not, or the object changed meanwhile.
+pub fn replace_object(
+    path: &Path,
+    bytes: &[u8],
+    is_current: impl Fn(Option<&[u8]>) -> bool,
+) -> Result<bool, Error> {
+    let place = place_of(path)?;
+    let how = match read_object(&place) {
+        Ok((state, before)) if is_current(Some(&before)) => store::PutMode::Update(state),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && is_current(None) => {
+            store::PutMode::New
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(Error::io("read", path, error));
+        }
+        _ => return Ok(false),
+    };
+    let put = place.store.put(&place.at, bytes.to_vec().into(), how);
+    forget(&place.at);
+    match put {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(Error::io("write", path, error)),
+    }
 }
 
 /// Removes an object; returns whether the path is an address.

@@ -181,7 +181,7 @@ fn put_objects(
     manifests: &[Manifest],
     faults: Option<&FaultInjector>,
 ) -> Result<(), Error> {
-    let old = OldManifests::remove(&state.folders)?;
+    let old = OldManifests::move_aside(&state.folders)?;
     let put = PublishedObjects::publish(uploads(state), faults).and_then(|puts| {
         match write_all(manifests, faults) {
             Ok(()) => Ok(puts),
@@ -193,13 +193,13 @@ fn put_objects(
         }
     });
     match put {
-        Ok(puts) => puts.commit(),
-        Err(error) => {
-            old.restore();
-            return Err(error);
+        Ok(puts) => {
+            puts.commit();
+            old.discard();
+            Ok(())
         }
+        Err(error) => Err(old.restore(error)),
     }
-    Ok(())
 }
 
 /// All uploads.

@@ -26,6 +26,10 @@ pub(crate) struct Bucket {
     pub(crate) asked: Vec<String>,
     /// Puts of this key fail.
     pub(crate) broken: Option<String>,
+    /// Puts of this key are carried out, but fail.
+    pub(crate) unanswered: Option<String>,
+    /// Copies to this key fail.
+    pub(crate) uncopied: Option<String>,
 }
 
 pub(crate) static MEMORY: MemoryStore = MemoryStore(Mutex::new(BTreeMap::new()));
@@ -130,10 +134,18 @@ impl Store for MemoryStore {
             if bucket.broken.as_deref() == Some(at.key()) {
                 return Err(io::Error::other("the store is broken"));
             }
-            if how == PutMode::New && bucket.objects.contains_key(at.key()) {
+            let is_in_the_way = match how {
+                PutMode::New => bucket.objects.contains_key(at.key()),
+                PutMode::Replace => false,
+                PutMode::Update(state) => bucket.get(at.key()).ok().map(|(_, s)| s) != Some(state),
+            };
+            if is_in_the_way {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
             bucket.set(at.key(), bytes);
+            if bucket.unanswered.as_deref() == Some(at.key()) {
+                return Err(io::Error::other("the store does not answer"));
+            }
             Ok(())
         })
     }
@@ -144,6 +156,9 @@ impl Store for MemoryStore {
 
     fn copy(&self, from: &Address, to: &Address) -> io::Result<()> {
         self.ask(from, "copy", |bucket| {
+            if bucket.uncopied.as_deref() == Some(to.key()) {
+                return Err(io::Error::other("the store does not copy"));
+            }
             let bytes = bucket.get(from.key())?.0.clone();
             bucket.set(to.key(), bytes);
             Ok(())

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
+use serde::ser::Error as _;
 use sluice_io::escape::printable;
 use sluice_io::files::InputHash;
 use sluice_io::tasks::Job;
@@ -83,9 +84,10 @@ impl RunInput {
         Self { path, bytes, hash: None }
     }
 
-    /// Its hash in hex; `None` if it has none, or cannot be read any more.
-    pub fn blake3(&self) -> Option<&str> {
-        self.hash.as_ref()?.hex()
+    /// Its hash in hex; `None` if it has none, or is no longer there in full. `Err` if reading it
+    /// fails.
+    pub fn blake3(&self) -> Result<Option<&str>, Error> {
+        self.hash.as_ref().map_or(Ok(None), |hash| hash.hex())
     }
 }
 
@@ -93,7 +95,8 @@ fn serialize_hash<S: serde::Serializer>(
     hash: &Option<Arc<InputHash>>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    hash.as_ref().and_then(|hash| hash.hex()).serialize(serializer)
+    let hex = hash.as_ref().map_or(Ok(None), |hash| hash.hex());
+    hex.map_err(S::Error::custom)?.serialize(serializer)
 }
 
 /// The context for preparing a batch.

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use sluice_model::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy, sink};
 use tokio::net::TcpStream;
-use tokio_rustls::rustls::client::Resumption;
+use tokio_rustls::rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
 use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use tokio_rustls::rustls::version::TLS13;
-use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::files::{self, not_allowed};
@@ -43,6 +43,7 @@ pub(crate) struct TlsIdentity {
     folder: PathBuf,
     connector: TlsConnector,
     acceptor: TlsAcceptor,
+    is_for_servers: bool,
 }
 
 impl TlsIdentity {
@@ -67,13 +68,28 @@ impl TlsIdentity {
             not_allowed(format!("{}: cannot use these certificates: {e}", folder.display()))
         };
         let provider = Arc::new(default_provider());
+        let is_for_servers = is_for_servers(&provider, &roots, &chain);
         let server = server_config(&provider, roots.clone(), chain.clone(), key.clone_key());
         let client = client_config(&provider, roots, chain, key);
         Ok(Self {
             folder: folder.to_owned(),
             acceptor: TlsAcceptor::from(Arc::new(server.map_err(|e| cannot(&e))?)),
             connector: TlsConnector::from(Arc::new(client.map_err(|e| cannot(&e))?)),
+            is_for_servers,
         })
+    }
+
+    /// `Err` if the certificate is for clients only: others would refuse a scheduler that has it.
+    pub(crate) fn check_server(&self) -> Result<(), Error> {
+        if self.is_for_servers {
+            return Ok(());
+        }
+        Err(not_allowed(format!(
+            "{}: this certificate is not for servers, so that executors and runs would refuse it; \
+             a scheduler needs one for server authentication, such as that in the folder \
+             `scheduler` of `sluice cluster keys`",
+            self.folder.display()
+        )))
     }
 
     /// Encrypts a connection to a scheduler, after checking that it is one of this cluster.
@@ -146,6 +162,26 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error>
         Ok(all) if !all.is_empty() => Ok(all),
         _ => Err(not_allowed(format!("{}: expected certificates as PEM", path.display()))),
     }
+}
+
+/// Whether clients that trust this authority may accept the certificate of a server.
+fn is_for_servers(
+    provider: &CryptoProvider,
+    roots: &RootCertStore,
+    chain: &[CertificateDer<'_>],
+) -> bool {
+    let Some((own, others)) = chain.split_first() else { return false };
+    let algorithms = provider.signature_verification_algorithms.all;
+    let verified = ParsedCertificate::try_from(own).and_then(|own| {
+        verify_server_cert_signed_by_trust_anchor(&own, roots, others, UnixTime::now(), algorithms)
+    });
+    // Other errors depend on the time, and on what the clients trust.
+    !matches!(
+        verified,
+        Err(rustls::Error::InvalidCertificate(
+            CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. }
+        ))
+    )
 }
 
 fn server_config(

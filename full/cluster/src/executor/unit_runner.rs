@@ -258,8 +258,12 @@ fn cancelled() -> io::Error {
 }
 
 fn missing_folder_message(folder: &Path) -> String {
+    // The driver makes it beside the outputs, and removes it when the run ends.
+    let is_exchange = folder.as_os_str().as_encoded_bytes().ends_with(b".sluice-tmp");
+    let unless = if is_exchange { ", or the run has ended or was killed" } else { "" };
     format!(
-        "the folder {} does not exist on {}: inputs and outputs must be visible to every executor",
+        "the folder {} does not exist on {}: inputs and outputs must be visible to every \
+         executor{unless}",
         folder.display(),
         host_name()
     )
@@ -311,5 +315,17 @@ struct CancelOnDrop {
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.runner.end(&self.task);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_whose_own_folder_is_gone_has_ended() {
+        let message = |folder: &str| missing_folder_message(Path::new(folder));
+        assert!(message("out/.cluster.1-2.sluice-tmp").contains("the run has ended or was killed"));
+        assert!(!message("/data/drives").contains("ended"));
     }
 }

@@ -73,6 +73,9 @@ pub fn serve(
     result
 }
 
+/// Executors that are silent for twice as long as they are when busy are lost.
+const SAFE_TIMEOUT: Duration = Duration::from_secs(10);
+
 async fn run(
     options: &SchedulerOptions,
     stop: &Stop,
@@ -88,6 +91,9 @@ async fn run(
         ))
         .into());
     }
+    if let Some(tls) = options.credentials.tls() {
+        tls.check_server()?;
+    }
     let scheduler = scheduler(options, bound).await;
     let scheduler =
         scheduler.map_err(|e| Error::refused(format!("cannot start the scheduler: {e}")))?;
@@ -100,6 +106,14 @@ async fn run(
     let service = service.into_make_service_with_connect_info::<PeerAddress>();
     let listener = SchedulerListener::start(listener, bound, tls.cloned(), refusals);
     say(&format!("listening on {}", Address { host, port: bound.port() }));
+    if options.executor_timeout < SAFE_TIMEOUT {
+        say(&format!(
+            "warning: with --executor-timeout {} s, busy executors, which report every 5 s, may be \
+             considered lost, and their units start again; {} s and more are safe",
+            options.executor_timeout.as_secs_f64(),
+            SAFE_TIMEOUT.as_secs(),
+        ));
+    }
     // Another process may wait for that line in a pipe.
     drop(std::io::stderr().flush());
     let serving = axum::serve(listener, service).into_future();

@@ -47,6 +47,8 @@ pub(crate) struct ServerState {
     /// The fault for the last of this many requests that contain the text.
     plan: Mutex<Option<(String, u64, PlannedFault)>>,
     dead: AtomicBool,
+    /// Conditional uploads are answered as by servers that do not know the header.
+    pub(crate) lacks_conditions: AtomicBool,
 }
 
 /// What a request triggers.
@@ -59,6 +61,14 @@ pub(crate) enum PlannedFault {
     Say(&'static str),
     /// An object is replaced before the request is served.
     Change(PathBuf, Vec<u8>),
+    /// The request is served, but the answer says that the server failed.
+    Forget,
+    /// This and all later requests with the text fail.
+    Fail,
+    /// The request is to be repeated.
+    Conflict,
+    /// This and all later requests with the text are never answered.
+    Silence,
 }
 
 impl Server {
@@ -87,6 +97,8 @@ impl Server {
         command
             .env("AWS_ENDPOINT_URL", format!("http://{}", self.address))
             .env("AWS_ALLOW_HTTP", "true")
+            // Some tests wait for a dead server.
+            .env("AWS_MAX_ATTEMPTS", "4")
             .env("AWS_ACCESS_KEY_ID", KEY)
             .env("AWS_SECRET_ACCESS_KEY", SECRET);
         command
@@ -183,12 +195,33 @@ async fn answer(
 ) -> Result<HttpResponse, HttpError> {
     let line = format!("{} {}", request.method(), request.uri());
     state.requests.lock().unwrap().push(line.clone());
-    if let Some((status, body)) = state.planned(&line) {
-        let planned = hyper::Response::builder().status(status);
-        return Ok(planned.body(Body::from(body.to_owned())).unwrap());
+    let is_put = request.method() == hyper::Method::PUT;
+    let is_conditional = ["if-match", "if-none-match"];
+    let is_conditional =
+        is_put && is_conditional.iter().any(|name| request.headers().contains_key(*name));
+    if is_conditional && state.lacks_conditions.load(Ordering::Relaxed) {
+        let body = Body::from("<Error><Code>NotImplemented</Code></Error>".to_owned());
+        return Ok(hyper::Response::builder().status(501).body(body).unwrap());
     }
-    Service::call(&service, request).await
+    let planned = state.planned(&line);
+    if planned == Some(SILENCE) {
+        return std::future::pending().await;
+    }
+    // The server fails after it has served the request.
+    let is_served = planned.is_none_or(|(status, _)| status == 500);
+    let served = if is_served { Some(Service::call(&service, request).await) } else { None };
+    match (planned, served) {
+        (None, Some(served)) => served,
+        (planned, _) => {
+            let (status, body) = planned.unwrap();
+            let response = hyper::Response::builder().status(status);
+            Ok(response.body(Body::from(body.to_owned())).unwrap())
+        }
+    }
 }
+
+/// The planned response of a server that never answers.
+const SILENCE: (u16, &str) = (0, "");
 
 impl ServerState {
     /// Triggers the planned fault; returns the response if it replaces the real one.
@@ -205,6 +238,16 @@ impl ServerState {
         match then {
             PlannedFault::Refuse => return Some((403, "<Error><Code>AccessDenied</Code></Error>")),
             PlannedFault::Say(body) => return Some((200, *body)),
+            PlannedFault::Forget => {
+                *plan = None;
+                return Some((500, "<Error><Code>InternalError</Code></Error>"));
+            }
+            PlannedFault::Fail => return Some((503, "<Error><Code>SlowDown</Code></Error>")),
+            PlannedFault::Silence => return Some(SILENCE),
+            PlannedFault::Conflict => {
+                *plan = None;
+                return Some((409, "<Error><Code>ConditionalRequestConflict</Code></Error>"));
+            }
             PlannedFault::Die => self.dead.store(true, Ordering::Relaxed),
             PlannedFault::Change(path, bytes) => fs::write(path, bytes).unwrap(),
         }

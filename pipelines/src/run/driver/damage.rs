@@ -37,9 +37,7 @@ impl SourceDamage {
 
     /// Adds a range of a source. `Err` if its policy ends the run.
     pub(super) fn add(&mut self, source: &RunningSource, damage: Damage) -> Result<(), Error> {
-        if source.damage == OnDamage::Stop {
-            return Err(ErrorKind::Damaged(damage.to_string()).into());
-        }
+        let ended = (source.damage == OnDamage::Stop).then(|| damage.to_string());
         if let Some(quarantine) = self.quarantines.get_mut(&source.node) {
             quarantine.add(&damage)?;
         }
@@ -50,7 +48,7 @@ impl SourceDamage {
         if self.kept.len() < RunDamage::MAX_RANGES {
             self.kept.push((source.node, damage));
         }
-        Ok(())
+        ended.map_or(Ok(()), |damage| Err(ErrorKind::Damaged(damage).into()))
     }
 
     /// Completes the quarantine file of a source. Returns a note about that of an earlier run.

@@ -1,7 +1,7 @@
 //! The bytes of a table in a file or an object store, as the Parquet library reads them. Knows
 //! nothing about their content.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -62,14 +62,17 @@ impl TableBytes {
             return Ok(Self::object(LogFile::open_plain(path)?, None));
         }
         let fail = |e| Error::io("open", path, e);
-        let file = File::open(path).map_err(fail)?;
-        let meta = file.metadata().map_err(fail)?;
+        // Opening a pipe would wait for its writer.
+        let meta = fs::metadata(path).map_err(fail)?;
         if !meta.is_file() {
             return Err(Error::refused(format!(
-                "a Parquet file has to be a regular file, as it is read from its end: {}",
+                "a Parquet file has to be a regular file, as it is read from its end; copy it to a \
+                 file first: {}",
                 path.display()
             )));
         }
+        let file = File::open(path).map_err(fail)?;
+        let meta = file.metadata().map_err(fail)?;
         let from = ByteStore::File(Arc::new(file));
         Ok(Self { store: from, len: meta.len(), prefetched: None, failure: ReadFailure::default() })
     }

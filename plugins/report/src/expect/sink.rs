@@ -84,7 +84,7 @@ impl Sink for ExpectationsSink {
     fn finish(&self, output: ExpectationsOutput) -> Result<Written, Error> {
         let ExpectationsOutput { mut file, channels, origin, collection } = output;
         let mut figures = collection.figures(&channels, None);
-        figures.inputs = origin::inputs(&origin);
+        figures.inputs = origin::inputs(&origin)?;
         file.write_text(from_figures(&figures).as_bytes())?;
         file.finish(figures.events)?;
         Ok(Written::default())

@@ -122,7 +122,8 @@ impl Fold for Expect {
     fn finish(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         let collection = std::mem::take(&mut self.collection);
         let mut figures = collection.figures(context.channels, None);
-        figures.inputs = context.run_origin.as_deref().map(origin::inputs).unwrap_or_default();
+        let origin = context.run_origin.as_deref();
+        figures.inputs = origin.map_or(Ok(Vec::new()), origin::inputs)?;
         let compared = compare(&self.expectations, &figures);
         context.report.unmet.extend(compared.unmet);
         compared.notes.into_iter().for_each(|note| context.note(note, 0));

@@ -6,12 +6,13 @@ mod tests;
 mod tree;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::{Input, LogFile};
-use crate::Error;
+use crate::{Error, ErrorKind};
 use tree::{HashTree, HashedPiece};
 
 /// Inputs are hashed in pieces of this length, at multiples of it. Fits a core's own cache.
@@ -32,8 +33,8 @@ pub struct InputHash {
     progress: Mutex<Progress>,
     /// Notified when nothing is being hashed.
     idle: Condvar,
-    /// In hex; `None` if the input cannot be read any more.
-    hash: OnceLock<Option<String>>,
+    /// In hex; `None` if the input is no longer there in full. `Err` says why it cannot be read.
+    hash: OnceLock<Result<Option<String>, String>>,
 }
 
 #[derive(Debug)]
@@ -42,13 +43,19 @@ struct Progress {
     tree: HashTree,
     /// The number of pieces being hashed.
     active: usize,
+    /// Why a piece could not be read.
+    failure: Option<Error>,
 }
 
 impl InputHash {
     /// For a file or an object of this length.
     pub fn new(path: &Path, len: u64) -> Self {
-        let progress =
-            Progress { claimed: ClaimedRanges::default(), tree: HashTree::new(len), active: 0 };
+        let progress = Progress {
+            claimed: ClaimedRanges::default(),
+            tree: HashTree::new(len),
+            active: 0,
+            failure: None,
+        };
         Self {
             path: path.to_owned(),
             len,
@@ -89,56 +96,86 @@ impl InputHash {
     }
 
     /// Reads and hashes what is missing, as long as that is wanted. Several threads may do so
-    /// together.
-    pub fn add_missing(&self, is_wanted: impl Fn() -> bool) -> Result<(), Error> {
+    /// together. [`hex`](Self::hex) reports what cannot be read.
+    pub fn add_missing(&self, is_wanted: impl Fn() -> bool) {
         if self.len <= PIECE {
-            return Ok(());
+            return;
         }
         let mut open = None;
         while is_wanted()
             && let Some((range, _active)) = self.claim_missing()
         {
-            let (log, buffer) = match &mut open {
-                Some(open) => open,
-                none => none.insert((LogFile::open_plain(&self.path)?, AlignedBuffer::new())),
-            };
-            let buffer = buffer.bytes((range.end - range.start) as usize);
-            let read = log.read_at(range.start, buffer)?;
-            self.add_claimed(range.start, buffer.get(..read).unwrap_or_default());
+            if let Err(error) = self.read_claimed(range, &mut open) {
+                self.progress().failure.get_or_insert(error);
+                return;
+            }
         }
+    }
+
+    fn read_claimed(
+        &self,
+        range: Range<u64>,
+        open: &mut Option<(LogFile, AlignedBuffer)>,
+    ) -> Result<(), Error> {
+        let (log, buffer) = match open {
+            Some(open) => open,
+            none => none.insert((LogFile::open_plain(&self.path)?, AlignedBuffer::new())),
+        };
+        let buffer = buffer.bytes((range.end - range.start) as usize);
+        let read = log.read_at(range.start, buffer)?;
+        self.add_claimed(range.start, buffer.get(..read).unwrap_or_default());
         Ok(())
     }
 
     fn claim_missing(&self) -> Option<(Range<u64>, Active<'_>)> {
         let mut progress = self.progress();
+        if progress.failure.is_some() {
+            return None;
+        }
         let range = progress.claimed.first_missing(self.len)?;
         progress.claimed.claim(range.clone());
         Some((range, self.activate(progress)))
     }
 
-    /// The hash in hex, after reading what is missing; `None` if that cannot be read.
-    pub fn hex(&self) -> Option<&str> {
-        self.hash.get_or_init(|| self.compute().ok()).as_deref()
+    /// The hash in hex, after reading what is missing; `None` if the input became shorter or was
+    /// moved away, or is a folder. `Err` if reading it fails.
+    pub fn hex(&self) -> Result<Option<&str>, Error> {
+        let hash = self.hash.get_or_init(|| match self.compute() {
+            Err(error) if !is_gone(&error) => Err(error.to_string()),
+            hash => Ok(hash.unwrap_or_default()),
+        });
+        hash.as_ref().map(Option::as_deref).map_err(Error::refused)
     }
 
-    fn compute(&self) -> Result<String, Error> {
+    /// `None` if it became shorter.
+    fn compute(&self) -> Result<Option<String>, Error> {
         if self.len <= PIECE {
             let mut bytes = vec![0; self.len as usize];
             let read = LogFile::open_plain(&self.path)?.read_at(0, &mut bytes)?;
-            return Ok(blake3::hash(bytes.get(..read).unwrap_or_default()).to_hex().to_string());
+            let is_whole = read == bytes.len();
+            return Ok(is_whole.then(|| blake3::hash(&bytes).to_hex().to_string()));
         }
-        self.add_missing(|| true)?;
+        self.add_missing(|| true);
         let mut progress = self.progress();
         while progress.active > 0 {
             progress = self.idle.wait(progress).unwrap_or_else(PoisonError::into_inner);
         }
-        let hash = progress.tree.finish().map(|hash| hash.to_hex().to_string());
-        hash.ok_or_else(|| Error::refused("the file became shorter while it was read"))
+        match progress.failure.take() {
+            Some(error) => Err(error),
+            None => Ok(progress.tree.finish().map(|hash| hash.to_hex().to_string())),
+        }
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether an error of an input says that it is no longer there, or is a folder.
+fn is_gone(error: &Error) -> bool {
+    use io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
+    let ErrorKind::Io { source, .. } = error.kind() else { return false };
+    matches!(source.kind(), IsADirectory | NotADirectory | NotFound)
 }
 
 /// One who hashes a claimed range.
@@ -157,7 +194,11 @@ impl Drop for Active<'_> {
 /// The BLAKE3 hash of a file's bytes, in hex.
 pub fn hash_file(path: &Path) -> Result<String, Error> {
     let len = LogFile::open_plain(path)?.len().unwrap_or_default();
-    InputHash::new(path, len).compute()
+    let hash = InputHash::new(path, len).compute()?;
+    hash.ok_or_else(|| {
+        let path = path.display();
+        Error::refused(format!("the file became shorter while it was read: {path}"))
+    })
 }
 
 /// The hashes of a run's inputs, for those who read them. Empty if nobody wants them.

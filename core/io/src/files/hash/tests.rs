@@ -43,7 +43,7 @@ proptest! {
             hash.add(from as u64, &bytes[from..(from + count).min(len)]);
         }
         let expected = blake3::hash(&bytes).to_hex().to_string();
-        prop_assert_eq!(hash.hex(), Some(&*expected));
+        prop_assert_eq!(hash.hex().unwrap(), Some(&*expected));
         prop_assert_eq!(hash_file(file.path()).unwrap(), expected);
     }
 
@@ -79,10 +79,10 @@ fn threads_that_read_in_parallel_hash_together() {
                 for (n, block) in bytes.chunks(100_001).enumerate().skip(thread).step_by(4) {
                     hash.add(n as u64 * 100_001, block);
                 }
-                hash.add_missing(|| true).unwrap();
+                hash.add_missing(|| true);
             });
         }
-        assert_eq!(hash.hex(), Some(&*expected));
+        assert_eq!(hash.hex().unwrap(), Some(&*expected));
     });
 }
 
@@ -103,7 +103,7 @@ fn reads_of_a_log_are_not_repeated() {
     assert_eq!(hash.progress().claimed.first_missing(hash.len), None);
     // Nothing is left to read.
     std::fs::write(file.path(), "changed").unwrap();
-    assert_eq!(hash.hex(), Some(&*blake3::hash(&bytes).to_hex().to_string()));
+    assert_eq!(hash.hex().unwrap(), Some(&*blake3::hash(&bytes).to_hex().to_string()));
 }
 
 #[test]
@@ -112,9 +112,32 @@ fn a_file_that_became_shorter_has_no_hash() {
     let hash = InputHash::new(file.path(), bytes.len() as u64);
     hash.add(0, &bytes[..PIECE as usize]);
     file.as_file().set_len(PIECE + 10).unwrap();
-    assert_eq!(hash.hex(), None);
+    assert_eq!(hash.hex().unwrap(), None);
+    let shorter = InputHash::new(file.path(), PIECE + 11);
+    assert_eq!(shorter.hex().unwrap(), None);
+    let within_a_piece = InputHash::new(file.path(), PIECE);
+    file.as_file().set_len(10).unwrap();
+    assert_eq!(within_a_piece.hex().unwrap(), None);
     std::fs::remove_file(file.path()).unwrap();
     assert!(hash_file(file.path()).is_err());
+    assert_eq!(InputHash::new(file.path(), 10).hex().unwrap(), None);
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(InputHash::new(folder.path(), 10).hex().unwrap(), None);
+}
+
+/// Opens, but its first bytes cannot be read.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_read_error_names_the_file() {
+    let path = Path::new("/proc/self/mem");
+    for len in [10, PIECE + 1] {
+        let hash = InputHash::new(path, len);
+        hash.add_missing(|| true);
+        for _ in 0..2 {
+            let error = hash.hex().unwrap_err().to_string();
+            assert!(error.starts_with("cannot read /proc/self/mem: "), "{error}");
+        }
+    }
 }
 
 #[test]
@@ -128,5 +151,5 @@ fn many_pieces_apart_from_each_other_are_left_to_the_end() {
     let progress = hash.progress();
     assert!(progress.claimed.0.len() + progress.tree.parts() <= MAX_PARTS + 2);
     drop(progress);
-    assert_eq!(hash.hex(), Some(&*blake3::hash(&bytes).to_hex().to_string()));
+    assert_eq!(hash.hex().unwrap(), Some(&*blake3::hash(&bytes).to_hex().to_string()));
 }

@@ -201,6 +201,16 @@ fn what_is_there_is_told_of_objects_as_of_files() {
 }
 
 #[test]
+fn an_object_that_was_listed_is_no_folder_without_a_request() {
+    MEMORY.set("listed", "in/a", "text");
+    expand(&[at("listed", "in/*")]).unwrap();
+    let before = MEMORY.with("listed", |bucket| bucket.asked.len());
+    assert!(!is_folder(&at("listed", "in/a")));
+    assert_eq!(MEMORY.with("listed", |bucket| bucket.asked.len()), before);
+    assert!(is_folder(&at("listed", "in")) && is_folder(&at("listed", "in/")));
+}
+
+#[test]
 fn two_names_of_one_object_have_one_identity() {
     let of = |text: &str| FileIdentity::read(Path::new(text)).unwrap();
     assert_eq!(of("mem://b/a"), of("memory://b/a"));

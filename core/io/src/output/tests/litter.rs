@@ -37,6 +37,15 @@ fn what_a_killed_run_left_is_removed_also_where_it_had_this_ones_number() {
 }
 
 #[test]
+fn a_pipe_with_the_name_of_litter_stays_and_is_not_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join(format!(".out.bin.4294967295-0{TEMPORARY}"));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    write(&outputs(Overwrite::Refuse), &folder.path().join("out.bin"), b"abc");
+    assert!(pipe.exists());
+}
+
+#[test]
 fn a_room_of_a_killed_run_is_removed_and_one_in_use_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let stale = folder.path().join(".many.4294967295-0.sluice-tmp");

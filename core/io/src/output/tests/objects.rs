@@ -1,5 +1,7 @@
 //! Outputs in an object store, with one in memory.
 
+use std::time::{Duration, SystemTime};
+
 use super::*;
 use crate::output::staging::StagingDir;
 use crate::store::memory::MEMORY;
@@ -115,6 +117,76 @@ fn if_one_object_cannot_be_put_all_is_as_before_and_that_is_said() {
     }
 }
 
+/// Replaces the object `a` of a bucket whose old content is `old`; returns the error.
+fn replace_in_vain(bucket: &str) -> String {
+    MEMORY.set(bucket, "a", "old");
+    let outputs = outputs(Overwrite::Replace);
+    let mut file = outputs.create(&at(bucket, "a")).unwrap();
+    file.write(b"new").unwrap();
+    file.finish(1).unwrap();
+    publish(&outputs).unwrap_err().to_string()
+}
+
+#[test]
+fn what_a_failed_upload_has_replaced_all_the_same_is_restored() {
+    MEMORY.with("unanswered", |bucket| bucket.unanswered = Some("a".into()));
+    let error = replace_in_vain("unanswered");
+    assert!(error.contains("does not answer"), "{error}");
+    assert_eq!(text("unanswered", "a").unwrap(), "old");
+    assert_eq!(MEMORY.keys("unanswered"), ["a"]);
+}
+
+#[test]
+fn what_cannot_be_restored_stays_beside_it_and_is_named() {
+    MEMORY.with("stays-beside", |bucket| {
+        bucket.unanswered = Some("a".into());
+        bucket.uncopied = Some("a".into());
+    });
+    let error = replace_in_vain("stays-beside");
+    let keys = MEMORY.keys("stays-beside");
+    let [aside, _] = &keys[..] else { panic!("{keys:?}") };
+    assert_eq!(text("stays-beside", aside).unwrap(), "old");
+    assert!(error.contains(&format!("copy mem://stays-beside/{aside} to it")), "{error}");
+}
+
+#[test]
+fn a_manifest_that_cannot_be_restored_stays_beside_it_and_is_named() {
+    let (folder, bucket) = (at("old-manifest", "out/"), "old-manifest");
+    write_folder(&outputs(Overwrite::Refuse), &folder, &["a"]).unwrap();
+    let before = text(bucket, "out/_manifest.json");
+    MEMORY.with(bucket, |bucket| {
+        bucket.broken = Some("out/z".into());
+        bucket.uncopied = Some("out/_manifest.json".into());
+    });
+    let error = write_folder(&outputs(Overwrite::Replace), &folder, &["a", "z"]).unwrap_err();
+    let keys = MEMORY.keys(bucket);
+    let aside = keys.iter().find(|key| key.contains("._manifest.json.")).unwrap();
+    assert_eq!(text(bucket, aside), before);
+    let error = error.to_string();
+    assert!(error.contains("the store is broken"), "{error}");
+    assert!(error.contains(&format!("copy mem://old-manifest/{aside} to it")), "{error}");
+}
+
+#[test]
+fn an_object_is_replaced_only_in_the_state_that_it_was_read_in() {
+    let path = at("updates", "a");
+    let replace = |bytes: &str, before: Option<&str>| {
+        let before = before.map(str::to_owned);
+        replace_object(&path, bytes.as_bytes(), |now| now == before.as_ref().map(|b| b.as_bytes()))
+    };
+    assert!(!replace("1", Some("0")).unwrap());
+    assert!(replace("1", None).unwrap());
+    assert!(!replace("2", None).unwrap());
+    assert!(replace("2", Some("1")).unwrap());
+    // It changes after it has been compared.
+    let raced = replace_object(&path, b"3", |_| {
+        MEMORY.set("updates", "a", "theirs");
+        true
+    });
+    assert!(!raced.unwrap());
+    assert_eq!(text("updates", "a").unwrap(), "theirs");
+}
+
 #[test]
 fn many_small_objects_are_put_together() {
     let outputs = outputs(Overwrite::Refuse);
@@ -144,6 +216,31 @@ fn what_cannot_be_done_with_objects_is_refused() {
     assert!(input.contains("also an input"), "{input}");
     let folder = outputs(Overwrite::Replace).create(&at("cannot", "b/")).unwrap_err().to_string();
     assert!(folder.contains("must be an object"), "{folder}");
+}
+
+#[test]
+fn an_object_does_not_get_the_name_of_a_folder() {
+    MEMORY.set("folder-name", "t/x", "x");
+    for overwrite in [Overwrite::Refuse, Overwrite::Replace] {
+        let refused = outputs(overwrite).create(&at("folder-name", "t")).unwrap_err().to_string();
+        assert!(refused.contains("a folder of objects") && refused.contains("/t"), "{refused}");
+    }
+    outputs(Overwrite::Refuse).create(&at("folder-name", "t2")).unwrap();
+}
+
+#[test]
+fn files_for_objects_that_a_killed_run_has_left_are_removed_after_a_day() {
+    let hours = |hours: u64| SystemTime::now() - Duration::from_secs(hours * 3600);
+    // No process has such a number. One in another container may.
+    let [old, new] = [(7, hours(25)), (8, hours(23))].map(|(number, changed)| {
+        let left = std::env::temp_dir().join(format!(".unnamed.4294967-7-{number}{TEMPORARY}"));
+        fs::write(&left, "x").unwrap();
+        File::options().write(true).open(&left).unwrap().set_modified(changed).unwrap();
+        left
+    });
+    outputs(Overwrite::Refuse).folder(&at("left-over", "out/")).unwrap();
+    assert!(!old.exists() && new.exists());
+    fs::remove_file(new).unwrap();
 }
 
 #[test]
