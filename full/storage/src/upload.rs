@@ -64,12 +64,10 @@ pub(crate) fn file(at: &Address, file: &Local, how: PutMode) -> io::Result<()> {
         let done = match sent {
             Ok(()) => {
                 let done = complete(&client, &key, &mut *upload, &how).await;
-                match done {
-                    Err(_) if matches!(mark.find(at.bucket(), &key).await, Ok(Found::Ours)) => {
-                        Ok(())
-                    }
-                    other => other.map_err(|error| errors::request_error(&error)),
-                }
+                let is_stored = done.is_err()
+                    && matches!(mark.find(at.bucket(), &key).await, Ok(UploadOutcome::Stored));
+                let done = if is_stored { Ok(()) } else { done };
+                done.map_err(|error| errors::request_error(&error))
             }
             Err(error) => Err(error),
         };
@@ -150,7 +148,7 @@ async fn put(
         let done = put_once(client, key, payload.clone(), (&how, &mark)).await;
         let Err(error) = done else { return Ok(()) };
         let found = mark.find(bucket, key).await;
-        if matches!(found, Ok(Found::Ours)) {
+        if matches!(found, Ok(UploadOutcome::Stored)) {
             return Ok(());
         }
         left -= 1;
@@ -158,7 +156,7 @@ async fn put(
             return Err(error);
         }
         match found {
-            Ok(Found::Another) if how == PutMode::New => return Err(is_there(key)),
+            Ok(UploadOutcome::OtherObject) if how == PutMode::New => return Err(is_there(key)),
             // The store does not answer at all.
             Err(Error::Generic { .. }) => return Err(error),
             _ if left == 0 => return Err(error),
@@ -222,11 +220,11 @@ fn is_unsettled(error: &Error) -> bool {
     matches!(kind, Some(HttpErrorKind::Interrupted | HttpErrorKind::Timeout))
 }
 
-/// What is at the key of an upload.
-enum Found {
-    Ours,
-    Another,
-    Nothing,
+/// What became of an upload, as the object at its key tells.
+enum UploadOutcome {
+    Stored,
+    OtherObject,
+    Absent,
 }
 
 /// A number that tells the object of one upload from all others.
@@ -246,9 +244,9 @@ impl UploadMark {
         Attributes::from_iter([(Self::NAME, self.0.clone())])
     }
 
-    /// Whether the object is from this upload: of an upload that was carried out, the answer may be
+    /// Whether the object is from this upload: if it was carried out, its answer may be
     /// lost, and a repetition finds the object in its way.
-    async fn find(&self, bucket: &str, key: &Path) -> Result<Found, Error> {
+    async fn find(&self, bucket: &str, key: &Path) -> Result<UploadOutcome, Error> {
         let fail = |error: io::Error| Error::Generic { store: "S3", source: error.into() };
         // The store may be gone since the upload began.
         let client = client(bucket, ClientKind::Usual).map_err(fail)?;
@@ -257,9 +255,9 @@ impl UploadMark {
             Ok(found) => {
                 let mark = found.attributes.get(&Self::NAME);
                 let is_ours = mark.is_some_and(|mark| **mark == *self.0);
-                Ok(if is_ours { Found::Ours } else { Found::Another })
+                Ok(if is_ours { UploadOutcome::Stored } else { UploadOutcome::OtherObject })
             }
-            Err(Error::NotFound { .. }) => Ok(Found::Nothing),
+            Err(Error::NotFound { .. }) => Ok(UploadOutcome::Absent),
             Err(error) => Err(error),
         }
     }
