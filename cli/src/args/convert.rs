@@ -32,7 +32,10 @@ Examples:
   sluice convert drive.lcm --align 50Hz -f POSE.vel -f scan=BROOM_C.ranges --to rows/
   sluice convert drive.lcm --align 9Hz -f v=POSE.vel --episodes gap=5s --to set/ --as lerobot
   zcat drive.lcm.gz | sluice convert - --from lcm-log --to drive.lcm
-  sluice convert drive.lcm --to drive.jsonl --print-pipeline > drive.toml")]
+  sluice convert drive.lcm --to drive.jsonl --print-pipeline > drive.toml
+
+Exit codes: 0 success; 1 failed, nothing published; 2 invalid command line; 3 success, but input was
+damaged or events could not be converted; 4 an expectation is not met.")]
 pub(crate) struct ConvertArgs {
     /// The logs: files or globs, read in this order; `-` is standard input.
     #[arg(required = true, value_name = "IN", value_parser = NonEmptyStringValueParser::new())]

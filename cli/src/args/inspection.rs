@@ -14,7 +14,9 @@ Examples:
   sluice info drive.lcm
   sluice info drive.lcm --types lcmtypes/
   sluice info logs/*.lcm --brief                 one line per log
-  sluice info logs/*.lcm --json | jq '[.path, .events]'")]
+  sluice info logs/*.lcm --json | jq '[.path, .events]'
+
+Exit codes: 0 success; 1 a log cannot be read; 2 invalid command line; 3 a log is damaged.")]
 pub(crate) struct InfoArgs {
     /// The logs: files or globs; `-` is standard input.
     #[arg(required = true, value_name = "FILE")]
@@ -50,7 +52,10 @@ Examples:
   sluice report drive.lcm                        drive.html
   sluice report logs/*.lcm --to 'pages/{name}.html' --keep-going
   sluice report drive.lcm --types lcmtypes/ --to drive.html --overwrite
-  sluice report drive.lcm --json | jq '.channels[] | [.name, .rate.median]'")]
+  sluice report drive.lcm --json | jq '.channels[] | [.name, .rate.median]'
+
+Exit codes: 0 success; 1 failed, nothing published; 2 invalid command line; 3 a log is damaged;
+4 an expectation (--expect) is not met.")]
 pub(crate) struct ReportArgs {
     /// The logs: files or globs; `-` is standard input.
     #[arg(required = true, value_name = "LOG", value_parser = NonEmptyStringValueParser::new())]
@@ -102,7 +107,9 @@ pub(crate) struct ReportArgs {
 Examples:
   sluice cat drive.lcm --channel POSE --limit 10
   sluice cat monday.lcm tuesday.vel --start 2007-11-03T14:00:00Z --full
-  sluice cat drive.lcm --start +5 --end +6 --json | jq .channel | sort | uniq -c")]
+  sluice cat drive.lcm --start +5 --end +6 --json | jq .channel | sort | uniq -c
+
+Exit codes: 0 success; 1 a log cannot be read; 2 invalid command line; 3 a log is damaged.")]
 pub(crate) struct CatArgs {
     /// The logs: files or globs, printed in this order; `-` is standard input.
     #[arg(required = true, value_name = "FILE", value_parser = NonEmptyStringValueParser::new())]

@@ -13,7 +13,10 @@ Examples:
   sluice run quickstart
   sluice run drive.toml --set INPUT=drive.lcm --jobs 8 --report report.json
   sluice run drive.toml --dry-run                what it would read and write
-  sluice run tables.toml --resume                what an interrupted run has left to do")]
+  sluice run tables.toml --resume                what an interrupted run has left to do
+
+Exit codes: 0 success; 1 failed, nothing published; 2 invalid command line or pipeline file;
+3 success, but input was damaged or events could not be converted; 4 an expectation is not met.")]
 pub(crate) struct RunArgs {
     /// A pipeline file, or the name of a built-in pipeline such as `quickstart`.
     pub(crate) file: String,

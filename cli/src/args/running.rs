@@ -138,7 +138,7 @@ pub(crate) struct RunningArgs {
     #[arg(short, long, value_name = "N")]
     pub(crate) jobs: Option<usize>,
 
-    /// How much memory to use, such as 512MiB; overrides the pipeline file.
+    /// How much memory to use, such as 1GiB; overrides the pipeline file, whose default is 512MiB.
     #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse_positive)]
     pub(crate) memory: Option<ByteSize>,
 

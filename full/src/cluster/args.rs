@@ -12,7 +12,7 @@ use sluice_cluster::Address;
 #[command(after_help = "\
 A cluster is one scheduler and any number of executors, all running the same version of this
 program. Executors read inputs and write outputs themselves: these must have the same paths on all
-executors and where the run is started (a shared file system).
+executors and where the run is started (a shared file system), or be in an object store.
 
 Whoever can send orders to a cluster can read and write files wherever an executor runs. So every
 process needs the secret of the cluster (--secret-file), certificates for mutual TLS (--tls), or

@@ -222,7 +222,7 @@ mod tests {
     }
 
     const NOT_DECODED: &str =
-        "not decoded, so `where` finds no field; put the stage `decode` before it";
+        "not decoded, so `where` finds no field: no stage `decode` before it knows their types";
 
     #[test]
     fn events_pass_where_the_condition_holds() {

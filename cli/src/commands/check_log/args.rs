@@ -79,7 +79,7 @@ pub(crate) struct CheckLogArgs {
     #[arg(short, long, value_name = "N")]
     pub(crate) jobs: Option<usize>,
 
-    /// How much memory to use, such as 512MiB.
+    /// How much memory to use, such as 1GiB; 512MiB by default.
     #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse_positive)]
     pub(crate) memory: Option<ByteSize>,
 

@@ -37,7 +37,8 @@ pub(crate) struct PlayArgs {
         value_parser = NonEmptyStringValueParser::new())]
     pub(crate) to: Option<String>,
 
-    /// The speed: 1 is as recorded, 2 is twice as fast, 0 or less is as fast as possible.
+    /// The speed: 1, the default, is as recorded, 2 is twice as fast, 0 or less is as fast as
+    /// possible.
     #[arg(short, long, value_name = "X", value_parser = finite_number, allow_hyphen_values = true)]
     pub(crate) speed: Option<f64>,
 

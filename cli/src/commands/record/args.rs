@@ -152,7 +152,7 @@ pub(crate) struct ReceiveArgs {
     #[command(flatten)]
     pub(crate) listening: ListenArgs,
 
-    /// How many MiB to buffer for a slow disk before messages are dropped.
+    /// How many MiB to buffer for a slow disk before messages are dropped; 128 by default.
     #[arg(short, long, value_name = "MB", value_parser = positive_number)]
     pub(crate) max_unwritten_mb: Option<f64>,
 

@@ -1,6 +1,7 @@
 //! Source `{{name}}`: reads logs of consecutive events.
 //!
-//! The format is a sample. Replace it with yours: only `MARK`, `SENSORS` and `event` depend on it.
+//! The format is a sample. Replace it with yours: `MARK`, `SENSORS`, `HEAD`, `event`, `is_head` and
+//! the extension depend on it, and the logs in `testdata`.
 //!
 //! | bytes | contents |
 //! |---|---|

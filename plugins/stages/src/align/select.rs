@@ -137,7 +137,8 @@ impl SelectMap {
                 if needs_rows(&channel) {
                     let name = channel.name.text();
                     let note = format!(
-                        "`{name}`: not decoded, so it has no fields; put the stage `decode` before"
+                        "`{name}`: not decoded, so it has no fields: no stage `decode` before knows the \
+                         type"
                     );
                     context.note(note, 1);
                 }

@@ -208,8 +208,8 @@ impl ConditionNotes<'_, '_> {
         let is_missing = |(at, is_there): (usize, bool)| (needed[at] && !is_there).then_some(at);
         let missing: Vec<usize> = is_there.enumerate().filter_map(is_missing).collect();
         if !is_decoded && !missing.is_empty() {
-            let message = "not decoded, so `where` finds no field; put the stage `decode` before \
-                           it";
+            let message = "not decoded, so `where` finds no field: no stage `decode` before it \
+                           knows their types";
             return self.context.note(message, self.count);
         }
         for at in missing {
