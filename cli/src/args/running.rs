@@ -153,9 +153,9 @@ pub(crate) struct RunningArgs {
     pub(crate) allow_exec: bool,
 
     /// Fail with exit code 2 if a channel or field named in an option is not in the input, or no
-    /// event is in the time window, instead of printing a warning. Nothing is published then, except
-    /// for inputs of a batch, and what was received live. With `--shard`, it stays a warning: other
-    /// parts may have the name.
+    /// event is in the time window, instead of printing a warning. Nothing is published then,
+    /// except for inputs of a batch, and what was received live. With `--shard`, it stays a
+    /// warning: other parts may have the name.
     #[arg(long)]
     pub(crate) strict: bool,
 

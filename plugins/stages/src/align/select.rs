@@ -137,8 +137,8 @@ impl SelectMap {
                 if needs_rows(&channel) {
                     let name = channel.name.text();
                     let note = format!(
-                        "`{name}`: not decoded, so it has no fields: no stage `decode` before knows the \
-                         type"
+                        "`{name}`: not decoded, so it has no fields: no stage `decode` before it \
+                         knows the type"
                     );
                     context.note(note, 1);
                 }
