@@ -11,10 +11,12 @@ use sluice_model::{CompanionSink, ConversionNodes, ConversionStage, Input, Plugi
 
 use crate::args::{Assignment, DecodingArgs};
 use crate::exit::Failure;
-use crate::flags::{self, SINK_NAME};
-use crate::inputs::{self, SOURCE_NAME};
+use crate::flags;
+use crate::inputs;
+use crate::node_names::{SINK_NAME, SOURCE_NAME};
 use crate::recipe::toml_value;
 use crate::shell::Shell;
+use crate::sniffing;
 
 /// The source and the sink of a conversion, with their options.
 type Ends<'e> = ((&'e Plugin, &'e [Assignment]), (&'e Plugin, &'e [Assignment]));
@@ -120,7 +122,7 @@ fn any_declares(does: bool, source: &Plugin, inputs: &[String], shell: &Shell) -
     let declares = source.may_declare_types?;
     let files = inputs.iter().flat_map(|name| inputs::expand(shell, name).unwrap_or_default());
     let files: Vec<Input> = files.collect();
-    let found = inputs::try_map(&files, |file| match declares(&file.path).unwrap_or(false) {
+    let found = sniffing::try_map(&files, |file| match declares(&file.path).unwrap_or(false) {
         declares if declares == does => Err(()),
         _ => Ok(()),
     });

@@ -9,8 +9,10 @@ use sluice_kit::mistake::Mistake;
 use sluice_pipeline::{Document, Mistakes};
 use toml::de::{DeTable, DeValue};
 
-use crate::input_format::MAX_DESCRIPTION_LEN;
-use crate::inputs::SOURCE_NAME;
+use crate::node_names::SOURCE_NAME;
+
+/// Descriptions are small; a larger file is probably a log given by mistake.
+pub(crate) const MAX_DESCRIPTION_LEN: usize = 4 << 20;
 
 /// The mistakes of a generated pipeline as mistakes in the file that describes its source. `None`
 /// if the file cannot be read again, or if some are not in it. `is_described` tells whether what is

@@ -3,70 +3,22 @@
 //! nothing, except as the whole [`program`].
 
 use std::ffi::OsString;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use clap::Parser;
-use serde_json::{Value, json};
 use sluice_model::{DynSink, Registry, programs};
-use sluice_pipeline::run::Stop;
 use sluice_pipeline::{Document, Pipeline, PluginInstance, Variables};
 
 use crate::args::{self, CatArgs};
 use crate::commands::generated;
 use crate::conversion;
+pub use crate::embedding::{Embedding, Output};
 use crate::exit::Failure;
 use crate::input_format::InputFormat;
 use crate::inputs;
-use crate::log::Level;
 use crate::recipe::Recipe;
 use crate::shell::Shell;
 use crate::{ParsedVerb, dispatch, parse_matches};
-
-/// Stops an embedded verb, and receives what it prints.
-#[derive(Debug, Default)]
-pub struct Embedding {
-    /// Stops its runs.
-    pub stop: Arc<Stop>,
-    output: Mutex<Output>,
-}
-
-/// What an embedded verb has printed.
-#[derive(Debug, Default)]
-pub struct Output {
-    /// The text for standard output.
-    pub text: String,
-    /// The messages for standard error, with the fields of `--log-format json`.
-    pub messages: Vec<Value>,
-    /// The report of the run, as `--report` writes it.
-    pub report: Option<Value>,
-}
-
-impl Embedding {
-    /// Everything printed since the last call.
-    pub fn take_output(&self) -> Output {
-        std::mem::take(&mut self.output())
-    }
-
-    pub(crate) fn print(&self, text: &str) {
-        self.output().text.push_str(text);
-    }
-
-    pub(crate) fn add_message(&self, level: Level, kind: &str, text: &str, fields: Value) {
-        let mut message = json!({ "level": level.name(), "kind": kind, "message": text });
-        if let (Some(all), Value::Object(fields)) = (message.as_object_mut(), fields) {
-            all.extend(fields);
-        }
-        self.output().messages.push(message);
-    }
-
-    pub(crate) fn set_report(&self, report: Value) {
-        self.output().report = Some(report);
-    }
-
-    fn output(&self) -> std::sync::MutexGuard<'_, Output> {
-        self.output.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Makes glibc keep freed blocks of a few megabytes instead of returning them to the system.
 ///

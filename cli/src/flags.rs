@@ -11,8 +11,7 @@ use sluice_pipeline::{Mistakes, Pipeline};
 
 use crate::description::mistakes_in;
 use crate::exit::Failure;
-use crate::inputs::SOURCE_NAME;
-use crate::recipe::{ALIGNED_NAME, EPISODES_NAME};
+use crate::node_names::{ALIGNED_NAME, EPISODES_NAME, SINK_NAME, SOURCE_NAME};
 
 /// Where the options of a pipeline come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +27,6 @@ pub(crate) const DESCRIBED_BY: &str = " # --describe ";
 
 /// The option that [`name_regex`] attributes channels to.
 const REGEX_OPTION: &str = "regex";
-
-/// The name of the sink in generated pipelines.
-pub(crate) const SINK_NAME: &str = "out";
 
 /// The flag that an option of a generated node comes from.
 pub(crate) fn flag(node: &str, option: &str) -> String {

@@ -10,13 +10,12 @@ use sluice_model::{Plugin, PluginKind};
 use sluice_pipeline::spec::{has_variable, is_node_key};
 
 use crate::args::{Assignment, FormatArgs};
+use crate::description::MAX_DESCRIPTION_LEN;
 use crate::exit::Failure;
 use crate::flags::DESCRIBED_BY;
-use crate::inputs;
+use crate::plugin_lookup;
 use crate::shell::Shell;
-
-/// Descriptions are small; a larger file is probably a log given by mistake.
-pub(crate) const MAX_DESCRIPTION_LEN: usize = 4 << 20;
+use crate::sniffing;
 
 /// The options of a source that say what it reads, and not its format.
 const INPUT_OPTIONS: [&str; 2] = ["path", "url"];
@@ -61,9 +60,9 @@ impl InputFormat {
     /// The source that is given by its name.
     pub(crate) fn named_source<'s>(&self, shell: &'s Shell) -> Result<Option<&'s Plugin>, Failure> {
         let Some(name) = &self.from else { return Ok(None) };
-        let plugin = inputs::plugin_named(shell, PluginKind::Source, name)?;
+        let plugin = plugin_lookup::plugin_named(shell, PluginKind::Source, name)?;
         if self.options.is_empty() {
-            inputs::check_path_suffices(plugin, shell)?;
+            plugin_lookup::check_path_suffices(plugin, shell)?;
         }
         Ok(Some(plugin))
     }
@@ -74,7 +73,7 @@ impl InputFormat {
         file: &Path,
         shell: &'s Shell,
     ) -> Result<&'s Plugin, Failure> {
-        self.named_source(shell)?.map_or_else(|| inputs::sniff(shell, file), Ok)
+        self.named_source(shell)?.map_or_else(|| sniffing::sniff(shell, file), Ok)
     }
 }
 

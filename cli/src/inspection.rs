@@ -9,7 +9,7 @@ use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{OnDamage, Pipeline, PipelineNode, PluginInstance, Report};
 
 use crate::exit::Failure;
-use crate::inputs::SOURCE_NAME;
+use crate::node_names::SOURCE_NAME;
 use crate::shell::Shell;
 
 /// Reads a source into a sink. Writes no quarantine file.

@@ -19,7 +19,7 @@ use sluice_pipeline::report::Note;
 use sluice_pipeline::run::{Milestone, Progress, Snapshot};
 
 use crate::args::ProgressFormat;
-use crate::embedded::Embedding;
+use crate::embedding::Embedding;
 use crate::log::{self, Level, log_message};
 use crate::shell::{Shell, note_fields, note_text};
 use crate::terminal::BarLine;

@@ -2,19 +2,13 @@
 
 mod pipeline_text;
 
-pub(crate) use pipeline_text::rate;
+pub(crate) use pipeline_text::{rate, toml_value};
 use sluice_model::{ConversionStage, PluginKind};
 pub(crate) use sluice_pipeline::spec::string_literal as string;
 
 use crate::args::{AlignArgs, Assignment, SelectionArgs};
-use crate::inputs::SOURCE_NAME;
+use crate::node_names::{SINK_NAME, SOURCE_NAME};
 use pipeline_text::{PipelineText, list, path_or_url_key, selects_times};
-
-/// The name of the stage that makes rows on one time base.
-pub(crate) const ALIGNED_NAME: &str = "aligned";
-
-/// The name of the stage that cuts rows into episodes.
-pub(crate) const EPISODES_NAME: &str = "episodes";
 
 /// A pipeline of one source, at most a few stages, one sink, and perhaps companions of it.
 #[derive(Debug, Default)]
@@ -117,7 +111,7 @@ impl Recipe<'_> {
         }
         file.stages(self.to_sink, false);
         let written = file.before;
-        file.node(PluginKind::Sink, "out", self.sink);
+        file.node(PluginKind::Sink, SINK_NAME, self.sink);
         // Without an output, the sink uses its default.
         if !self.output.is_empty() {
             file.option(path_or_url_key(self.output), &string(self.output));
@@ -160,13 +154,6 @@ fn selects_channels(selection: &SelectionArgs) -> bool {
 pub(crate) fn list_option(name: &str, texts: &[String]) -> Assignment {
     let texts: Vec<String> = texts.iter().map(|text| string(text)).collect();
     Assignment { name: name.into(), value: format!("[{}]", texts.join(", ")) }
-}
-
-/// `value` as it is if it is valid TOML, otherwise as a string.
-pub(crate) fn toml_value(value: &str) -> String {
-    let table = toml::from_str::<toml::Table>(&format!("value = {value}"));
-    let is_toml = table.is_ok_and(|table| table.len() == 1);
-    if is_toml { value.trim().to_owned() } else { string(value) }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use sluice_pipeline::Mistakes;
 use sluice_pipeline::report::Note;
 use sluice_pipeline::run::Stop;
 
-use crate::embedded::Embedding;
+use crate::embedding::Embedding;
 use crate::log::{self, Level, log_message};
 
 /// When to use colors.

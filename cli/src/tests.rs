@@ -13,8 +13,8 @@ use crate::args::{BuiltInVerb, Cli};
 use crate::commands::convert;
 use crate::embedded::Embedding;
 use crate::exit::Failure;
-use crate::inputs;
 use crate::shell::{Color, Shell};
+use crate::sniffing;
 
 fn exit_code(arguments: &[&str]) -> u8 {
     let arguments = ["sluice", "-q"].iter().chain(arguments).map(OsString::from);
@@ -141,7 +141,7 @@ fn a_log_that_two_sources_are_sure_of_is_refused_with_both_names() {
     let rival = Plugin { name: "my-lcm", ..lcm };
     let registry = Registry::from_plugins(linked.iter().copied().chain([rival]));
     let shell = Shell::new(registry, true, Color::Never);
-    let Err(Failure::Failed(what)) = inputs::sniff(&shell, &log) else { panic!("no error") };
+    let Err(Failure::Failed(what)) = sniffing::sniff(&shell, &log) else { panic!("no error") };
     let due = format!(
         "both `lcm-log` and `my-lcm` recognize {}; name the one that shall read it with --from",
         log.display()
@@ -164,7 +164,7 @@ fn of_two_sources_that_claim_a_path_the_first_by_name_reads_it_and_the_other_is_
         let embedding = Arc::<Embedding>::default();
         let shell = Shell::embedded(Registry::from_plugins([rival, sure]), &embedding);
         for _ in 0..2 {
-            let read_by = inputs::sniff(&shell, &log).map(|plugin| plugin.name);
+            let read_by = sniffing::sniff(&shell, &log).map(|plugin| plugin.name);
             assert_eq!(read_by.ok(), Some("lcm-log"));
         }
         let messages = embedding.take_output().messages;

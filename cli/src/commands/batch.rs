@@ -12,9 +12,10 @@ use sluice_pipeline::batch::{Batch, BatchReport, FailurePolicy, Status, UnitRepo
 use sluice_pipeline::run::Options;
 
 use crate::args::EngineArgs;
-use crate::commands::execute::{self, report_losses, report_unmatched, run_watched, summary_text};
+use crate::commands::execute::{
+    self, refuse_to_redo, report_losses, report_unmatched, run_watched, summary_text,
+};
 use crate::commands::report_file::{self, ReportFile};
-use crate::commands::run;
 use crate::exit::{CommandResult, EXIT_LOSSES, EXIT_UNMET, ExitStatus, Failure};
 use crate::flags::{self, PipelineOrigin};
 use crate::inputs;
@@ -59,7 +60,7 @@ pub(crate) fn execute(
     if args.resume {
         for unit in batch.units.iter().filter(|unit| files::is_stream(&unit.input.path)) {
             // Outputs that are there stay, and so does their report.
-            run::refuse_to_redo(&unit.input.path, &unit.outputs)?;
+            refuse_to_redo(&unit.input.path, &unit.outputs)?;
         }
         let is_other =
             || Ok(batch.is_of_other_pipeline(&shell.registry, &execute::engine_options(args))?);

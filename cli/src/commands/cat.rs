@@ -14,6 +14,7 @@ use crate::exit::{CommandResult, Failure};
 use crate::flags::PipelineOrigin;
 use crate::input_format::InputFormat;
 use crate::inputs;
+use crate::plugin_lookup;
 use crate::progress::ProgressMeter;
 use crate::recipe::Recipe;
 use crate::shell::Shell;
@@ -58,7 +59,7 @@ fn group_inputs<'s>(
         Err(failure) => failure,
     };
     // A live input has no end, so nothing can follow it.
-    if inputs.len() == 1 || inputs.iter().any(|input| inputs::is_url(input)) {
+    if inputs.len() == 1 || inputs.iter().any(|input| plugin_lookup::is_url(input)) {
         return Err(mixed);
     }
     let mut groups: Vec<InputGroup<'s>> = Vec::new();
@@ -98,7 +99,7 @@ fn print_group(
 ) -> Result<Report, Failure> {
     let source = group.source;
     let role = if args.json { DefaultRole::PrintJson } else { DefaultRole::Print };
-    let sink = inputs::default_plugin(shell, PluginKind::Sink, role)?;
+    let sink = plugin_lookup::default_plugin(shell, PluginKind::Sink, role)?;
     let from_source = conversion::behind(source, &format.options)?;
     let own = conversion::own_types(source, &group.inputs, shell);
     let recipe = Recipe {

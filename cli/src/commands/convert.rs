@@ -14,9 +14,11 @@ use crate::conversion::{self, Conversion};
 use crate::exit::{CommandResult, Failure};
 use crate::flags::PipelineOrigin;
 use crate::input_format::InputFormat;
-use crate::inputs::{self, FailedInputs, FoundSource, OpenMode};
+use crate::inputs::{self, FoundSource, OpenMode};
+use crate::plugin_lookup;
 use crate::recipe::{Recipe, rate};
 use crate::shell::Shell;
+use crate::sniffing::FailedInputs;
 
 pub(crate) fn run(args: &ConvertArgs, shell: &Shell) -> CommandResult {
     let report = args.engine.report().filter(|_| !args.print_pipeline);
@@ -215,9 +217,9 @@ impl<'s> OutputTarget<'s> {
             let path = url.output().map_err(Failure::Usage)?;
             // Programs for LCM write logs of any name to such a URL.
             let log = match name {
-                None if !names_format(path, shell) => {
-                    Some(inputs::default_plugin(shell, PluginKind::Sink, DefaultRole::Log)?.name)
-                }
+                None if !names_format(path, shell) => Some(
+                    plugin_lookup::default_plugin(shell, PluginKind::Sink, DefaultRole::Log)?.name,
+                ),
                 _ => name,
             };
             let mut target = Self::from_path(path, log, given, shell)?;
@@ -228,12 +230,12 @@ impl<'s> OutputTarget<'s> {
         }
         let path = folder_with_slash(to);
         if let Some(name) = name {
-            let plugin = inputs::plugin_named(shell, PluginKind::Sink, name)?;
-            inputs::refuse_other_url(plugin, &path, shell)?;
+            let plugin = plugin_lookup::plugin_named(shell, PluginKind::Sink, name)?;
+            plugin_lookup::refuse_other_url(plugin, &path, shell)?;
             return Ok(Self { plugin, path, options: Vec::new() });
         }
-        if inputs::is_url(&path) {
-            let plugin = inputs::plugin_for_url(shell, PluginKind::Sink, &path)?;
+        if plugin_lookup::is_url(&path) {
+            let plugin = plugin_lookup::plugin_for_url(shell, PluginKind::Sink, &path)?;
             return Ok(Self { plugin, path, options: Vec::new() });
         }
         if path == "-" {
@@ -242,14 +244,15 @@ impl<'s> OutputTarget<'s> {
             return Err(Failure::Usage(format!("{what}; name one with --as: {names}")));
         }
         if path.ends_with('/') {
-            let plugin = inputs::default_plugin(shell, PluginKind::Sink, DefaultRole::Tables)?;
+            let plugin =
+                plugin_lookup::default_plugin(shell, PluginKind::Sink, DefaultRole::Tables)?;
             return Ok(Self { plugin, path, options: Vec::new() });
         }
         Self::by_extension(path, given, shell)
     }
 
     fn by_extension(path: String, given: &[Assignment], shell: &'s Shell) -> Result<Self, Failure> {
-        let (extension, packed) = inputs::extension(Path::new(&path));
+        let (extension, packed) = plugin_lookup::extension(Path::new(&path));
         let named = extension.as_deref();
         let inner = named.and_then(|e| shell.registry.by_extension(PluginKind::Sink, e));
         let archive = shell.registry.default_for(PluginKind::Sink, DefaultRole::Archive);
@@ -290,7 +293,7 @@ impl<'s> OutputTarget<'s> {
 fn unknown_extension(path: &str, shell: &Shell) -> String {
     let sinks = shell.registry.iter().filter(|plugin| plugin.kind() == PluginKind::Sink);
     let known: BTreeSet<&str> = sinks.flat_map(|plugin| plugin.extensions).copied().collect();
-    let near = inputs::extension(Path::new(path)).0.and_then(|extension| {
+    let near = plugin_lookup::extension(Path::new(path)).0.and_then(|extension| {
         let near = nearest(&extension, &known.iter().copied().collect::<Vec<_>>())?;
         Some(format!("did you mean `.{near}`? Otherwise, "))
     });
@@ -308,7 +311,7 @@ const REPORT_EXTENSION: &str = "json";
 
 /// Whether the name of an output tells its format, even if that is one that is not written.
 pub(crate) fn names_format(to: &str, shell: &Shell) -> bool {
-    let (extension, packed) = inputs::extension(Path::new(to));
+    let (extension, packed) = plugin_lookup::extension(Path::new(to));
     let is_known = |extension: String| {
         let of_plugin = |plugin: &Plugin| [plugin.extensions, plugin.inner_extensions].concat();
         let mut known = shell.registry.iter().flat_map(of_plugin).chain([REPORT_EXTENSION]);

@@ -1,12 +1,14 @@
 //! Runs a pipeline for `run` and `convert`: signals, progress, report file and summary.
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 
 use serde_json::{Value, json};
 use sluice_io::escape::printable_sentence;
+use sluice_io::files::is_stream;
+use sluice_io::output::is_used;
 use sluice_model::{Overwrite, units};
 use sluice_pipeline::Report;
 use sluice_pipeline::dispatch::Carrier;
@@ -16,7 +18,7 @@ use sluice_pipeline::resume::EarlierRun;
 use sluice_pipeline::run::{Options, Stop};
 
 use crate::args::{EngineArgs, EngineKind, ProgressFormat, RunningArgs};
-use crate::commands::report_file::ReportFile;
+use crate::commands::report_file::{ReportFile, failure_json};
 use crate::damage;
 use crate::exit::{CommandResult, EXIT_UNMET, ExitStatus, Failure};
 use crate::extension::{self, ClusterOptions};
@@ -188,6 +190,22 @@ pub(crate) fn deliver_report<R>(
     file.map_or(Ok(()), |file| file.write(result.map(to_json).map_err(failed)))
 }
 
+/// Refuses to make outputs again that have what an earlier run read from `input`, which cannot be
+/// read again.
+pub(super) fn refuse_to_redo(input: &Path, targets: &[PathBuf]) -> Result<(), Failure> {
+    let is_made = |target: &&PathBuf| match target.is_dir() {
+        true => is_used(target),
+        false => target.exists() && !is_stream(target),
+    };
+    let Some(made) = targets.iter().find(is_made) else { return Ok(()) };
+    Err(Failure::Usage(format!(
+        "--resume keeps outputs of inputs that can be read again, and {} cannot be; write \
+         elsewhere, or replace the output with --overwrite: {}",
+        input.display(),
+        made.display()
+    )))
+}
+
 /// Reports that `--resume` found nothing to do.
 pub(super) fn already_done(
     before: EarlierRun,
@@ -297,22 +315,6 @@ pub(crate) fn running_options(args: &RunningArgs) -> Options {
     let RunningArgs { jobs, memory, report, allow_exec, strict, .. } = args;
     let (jobs, memory, allow_exec, strict) = (*jobs, *memory, *allow_exec, *strict);
     Options { jobs, memory, allow_exec, strict, hash: report.is_some(), ..Options::default() }
-}
-
-/// The fields of a report that are known of a failed run: what became of its events is not.
-const KNOWN_OF_FAILURE: [&str; 7] =
-    ["sources", "damage", "damaged_ranges", "notes", "files", "bytes_read", "seconds"];
-
-/// A failure, with what is known of the run: nothing was read if it has not begun.
-pub(super) fn failure_json(failure: &Failure, known: Option<Value>) -> Value {
-    let mut report = known.unwrap_or_else(|| Report::default().to_json());
-    if let Some(fields) = report.as_object_mut() {
-        fields.retain(|key, _| KNOWN_OF_FAILURE.contains(&&**key));
-    }
-    report["error"] = failure.message().into();
-    report["interrupted"] = matches!(failure, Failure::Interrupted { .. }).into();
-    report["exit"] = failure.code().into();
-    report
 }
 
 /// Prints damage, losses and notes of a run whose options came from flags.

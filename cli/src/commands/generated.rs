@@ -11,9 +11,10 @@ use crate::args::Assignment;
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::flags;
 use crate::input_format::InputFormat;
-use crate::inputs::{self, FailedInputs};
+use crate::inputs;
 use crate::recipe::{Recipe, string};
 use crate::shell::Shell;
+use crate::sniffing::FailedInputs;
 
 /// Parses a generated pipeline, which has no variables. Nothing that it writes may replace the file
 /// that describes its format.

@@ -12,8 +12,8 @@ use sluice_model::{DefaultRole, PluginKind};
 use sluice_pipeline::run::Stop;
 
 use crate::exit::{CommandResult, ExitStatus, Failure};
-use crate::inputs;
 use crate::log::log_message;
+use crate::plugin_lookup;
 use crate::shell::Shell;
 use crate::signals::{SignalListener, SignalMessages};
 
@@ -51,7 +51,7 @@ fn address_and_port(text: &str) -> Result<String, String> {
 }
 
 pub(crate) fn run(args: &HubArgs, shell: &Shell) -> CommandResult {
-    let plugin = inputs::default_plugin(shell, PluginKind::Service, DefaultRole::Live)?;
+    let plugin = plugin_lookup::default_plugin(shell, PluginKind::Service, DefaultRole::Live)?;
     let service = shell.registry.service(plugin.name, json!({ "listen": args.listen }));
     let service = service.map_err(|error| Failure::Usage(error.to_string()))?;
     let stop = Arc::new(AtomicBool::new(false));

@@ -13,9 +13,11 @@ use crate::conversion;
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::flags::PipelineOrigin;
 use crate::input_format::InputFormat;
-use crate::inputs::{self, FailedInputs, FoundSource};
+use crate::inputs::{self, FoundSource};
+use crate::plugin_lookup;
 use crate::recipe::{Recipe, string};
 use crate::shell::Shell;
+use crate::sniffing::FailedInputs;
 
 /// The page of each log, in the current folder, unless `--to` names it.
 const PAGES: &str = "{stem}.html";
@@ -113,7 +115,7 @@ fn page_of_batch(
 
 /// Refuses what has no name, as standard input, for a page that is named after its log.
 fn refuse_unnamed_page(args: &ReportArgs) -> Result<(), Failure> {
-    let is_unnamed = |input: &&String| *input == "-" || inputs::is_url(input);
+    let is_unnamed = |input: &&String| *input == "-" || plugin_lookup::is_url(input);
     let unnamed = args.inputs.iter().find(is_unnamed).filter(|_| args.to.is_none());
     let Some(input) = unnamed else { return Ok(()) };
     let input = if input == "-" { "standard input" } else { input };
@@ -144,7 +146,7 @@ fn pipeline_text(
     to: &str,
     shell: &Shell,
 ) -> Result<(String, FailedInputs), Failure> {
-    let sink = inputs::default_plugin(shell, PluginKind::Sink, DefaultRole::Report)?;
+    let sink = plugin_lookup::default_plugin(shell, PluginKind::Sink, DefaultRole::Report)?;
     let (inputs, selection) = inputs::resolve_file_urls(logs, &args.selection, shell)?;
     let format = InputFormat::from_args(&args.format)?;
     let failing = args.engine.failing(args.print_pipeline);

@@ -14,10 +14,9 @@ use sluice_io::output::{OutputFile, Outputs, canonical_path};
 use sluice_io::store::StorePath;
 use sluice_model::{Error, Overwrite};
 use sluice_pipeline::batch::is_batch_record;
-use sluice_pipeline::{OnDamage, Pipeline, PipelineNode};
+use sluice_pipeline::{OnDamage, Pipeline, PipelineNode, Report};
 
 use crate::args::RunningArgs;
-use crate::commands::execute::failure_json;
 use crate::exit::Failure;
 
 /// The report file. Opened before the run, so that a bad path fails early; an earlier report stays
@@ -111,6 +110,22 @@ pub(crate) fn prepare<T>(
             drop(file.and_then(|file| file.write(Err(failure_json(failure, None)))));
         }
     })
+}
+
+/// The fields of a report that are known of a failed run: what became of its events is not.
+const KNOWN_OF_FAILURE: [&str; 7] =
+    ["sources", "damage", "damaged_ranges", "notes", "files", "bytes_read", "seconds"];
+
+/// A failure, with what is known of the run: nothing was read if it has not begun.
+pub(super) fn failure_json(failure: &Failure, known: Option<Value>) -> Value {
+    let mut report = known.unwrap_or_else(|| Report::default().to_json());
+    if let Some(fields) = report.as_object_mut() {
+        fields.retain(|key, _| KNOWN_OF_FAILURE.contains(&&**key));
+    }
+    report["error"] = failure.message().into();
+    report["interrupted"] = matches!(failure, Failure::Interrupted { .. }).into();
+    report["exit"] = failure.code().into();
+    report
 }
 
 /// Whether a file is a report.

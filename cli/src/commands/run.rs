@@ -1,17 +1,15 @@
 //! `run`: runs a pipeline file; and how any verb runs its pipeline.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use sluice_io::files::is_stream;
-use sluice_io::output::is_used;
 use sluice_model::Overwrite;
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Pipeline, Report, dispatch, resume};
 
 use super::execute::{
-    already_done, connect_carrier, deliver_report, engine_options, print_summary, report_findings,
-    report_json, run_watched, summary_fields, summary_text,
+    already_done, connect_carrier, deliver_report, engine_options, print_summary, refuse_to_redo,
+    report_findings, report_json, run_watched, summary_fields, summary_text,
 };
 use super::report_file::{self, ReportFile};
 use super::{batch, execute, plan};
@@ -118,20 +116,4 @@ fn check_usage(pipeline: &Pipeline, args: &EngineArgs) -> Result<(), Failure> {
         true => Ok(()),
         false => Ok(run::check_programs_allowed(pipeline, &engine_options(args))?),
     }
-}
-
-/// Refuses to make outputs again that have what an earlier run read from `input`, which cannot be
-/// read again.
-pub(super) fn refuse_to_redo(input: &Path, targets: &[PathBuf]) -> Result<(), Failure> {
-    let is_made = |target: &&PathBuf| match target.is_dir() {
-        true => is_used(target),
-        false => target.exists() && !is_stream(target),
-    };
-    let Some(made) = targets.iter().find(is_made) else { return Ok(()) };
-    Err(Failure::Usage(format!(
-        "--resume keeps outputs of inputs that can be read again, and {} cannot be; write \
-         elsewhere, or replace the output with --overwrite: {}",
-        input.display(),
-        made.display()
-    )))
 }

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use sluice_model::{ConversionStage, PluginKind};
-use sluice_pipeline::spec::quoted as key;
+use sluice_pipeline::spec::{quoted as key, string_literal as string};
 
-use super::{ALIGNED_NAME, EPISODES_NAME, string, toml_value};
 use crate::args::{AlignArgs, Assignment, SelectionArgs};
-use crate::inputs::is_url;
+use crate::node_names::{ALIGNED_NAME, EPISODES_NAME};
+use crate::plugin_lookup::is_url;
 
 /// The text of a pipeline, node by node.
 #[derive(Default)]
@@ -171,4 +171,11 @@ pub(super) fn path_or_url_key(text: &str) -> &'static str {
 
 pub(super) fn selects_times(selection: &SelectionArgs) -> bool {
     selection.start.is_some() || selection.end.is_some()
+}
+
+/// `value` as it is if it is valid TOML, otherwise as a string.
+pub(crate) fn toml_value(value: &str) -> String {
+    let table = toml::from_str::<toml::Table>(&format!("value = {value}"));
+    let is_toml = table.is_ok_and(|table| table.len() == 1);
+    if is_toml { value.trim().to_owned() } else { string(value) }
 }

@@ -25,10 +25,12 @@ use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::flags::PipelineOrigin;
 use crate::input_format::InputFormat;
 use crate::inputs;
+use crate::plugin_lookup;
 use crate::progress::ProgressMeter;
 use crate::recipe::Recipe;
 use crate::shell::Shell;
 use crate::signals;
+use crate::sniffing;
 use crate::stdout;
 
 pub(crate) use args::CheckLogArgs;
@@ -120,7 +122,7 @@ type FoundLog<'s> = (String, Result<&'s Plugin, Failure>);
 
 /// The logs that a word stands for, or why there are none.
 fn logs<'s>(word: &str, format: &InputFormat, shell: &'s Shell) -> Vec<FoundLog<'s>> {
-    if inputs::is_url(word) {
+    if plugin_lookup::is_url(word) {
         let what = "a live input has no end; `sluice record --expect FILE.toml` checks it";
         return vec![(word.to_owned(), Err(Failure::Usage(what.to_owned())))];
     }
@@ -131,7 +133,7 @@ fn logs<'s>(word: &str, format: &InputFormat, shell: &'s Shell) -> Vec<FoundLog<
     };
     let found = inputs::path_of_url(word, "all events are checked", shell)
         .and_then(|path| inputs::expand(shell, path))
-        .and_then(|files| inputs::try_map(&files, look));
+        .and_then(|files| sniffing::try_map(&files, look));
     found.unwrap_or_else(|failure| vec![(word.to_owned(), Err(failure))])
 }
 
@@ -227,7 +229,7 @@ fn write_expectations(
     shell: &Shell,
 ) -> CommandResult {
     let inputs = [inputs::path_of_url(log, "all events are read", shell)?];
-    let sink = inputs::default_plugin(shell, PluginKind::Sink, DefaultRole::Expectations)?;
+    let sink = plugin_lookup::default_plugin(shell, PluginKind::Sink, DefaultRole::Expectations)?;
     let output = args.to.as_deref().unwrap_or("-");
     let target = Target { sink: sink.name, output, expect: None, decodes: true };
     let source = inputs::find_source(&inputs, format, shell)?;

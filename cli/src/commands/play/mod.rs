@@ -34,6 +34,7 @@ use crate::input_format::InputFormat;
 use crate::inputs;
 use crate::log;
 use crate::log::log_message;
+use crate::plugin_lookup;
 use crate::recipe::{self, Recipe};
 use crate::shell::Shell;
 use crate::signals::{SignalListener, SignalMessages};
@@ -69,8 +70,8 @@ pub(crate) fn run(args: &PlayArgs, shell: &Shell) -> CommandResult {
 fn text(args: &PlayArgs, shell: &Shell) -> Result<(String, f64), Failure> {
     let to = args.to.as_deref().unwrap_or_default();
     // Without a URL, the default sink has its own address.
-    let default = || inputs::default_plugin(shell, PluginKind::Sink, DefaultRole::Live);
-    if !to.is_empty() && !inputs::is_url(to) {
+    let default = || plugin_lookup::default_plugin(shell, PluginKind::Sink, DefaultRole::Live);
+    if !to.is_empty() && !plugin_lookup::is_url(to) {
         let scheme = default()?.schemes.first().copied().unwrap_or_default();
         return Err(Failure::Usage(format!(
             "{to} is not a URL such as {scheme}://239.255.76.67:7667; `sluice convert` \
@@ -79,7 +80,7 @@ fn text(args: &PlayArgs, shell: &Shell) -> Result<(String, f64), Failure> {
     }
     let sink = match to {
         "" => default()?,
-        url => inputs::plugin_for_url(shell, PluginKind::Sink, url)?,
+        url => plugin_lookup::plugin_for_url(shell, PluginKind::Sink, url)?,
     };
     refuse_interface_of_hub(args.interface.as_deref(), args.to.as_deref())?;
     let mut selection = args.selection.clone();

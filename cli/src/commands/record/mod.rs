@@ -31,6 +31,7 @@ use crate::exit::{CommandResult, Failure};
 use crate::flags::{self, PipelineOrigin};
 use crate::input_format::InputFormat;
 use crate::inputs;
+use crate::plugin_lookup;
 use crate::progress::ProgressMeter;
 use crate::recipe::{self, Recipe};
 use crate::shell::Shell;
@@ -166,11 +167,12 @@ impl<'s> RecordingSource<'s> {
         let selection = selection(args, shell);
         match url {
             None => {
-                let plugin = inputs::default_plugin(shell, PluginKind::Source, DefaultRole::Live)?;
+                let plugin =
+                    plugin_lookup::default_plugin(shell, PluginKind::Source, DefaultRole::Live)?;
                 Self::live(plugin, None, selection, args)
             }
-            Some(url) if inputs::is_url(&url) => {
-                let plugin = inputs::plugin_for_url(shell, PluginKind::Source, &url)?;
+            Some(url) if plugin_lookup::is_url(&url) => {
+                let plugin = plugin_lookup::plugin_for_url(shell, PluginKind::Source, &url)?;
                 Self::live(plugin, Some(url), selection, args)
             }
             Some(url) if url.starts_with("file://") => Self::file(url, &selection, args, shell),

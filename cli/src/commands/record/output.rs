@@ -10,6 +10,7 @@ use crate::args::Assignment;
 use crate::commands::convert::{OutputTarget, names_format};
 use crate::exit::Failure;
 use crate::inputs::{self, OpenMode};
+use crate::plugin_lookup;
 use crate::shell::Shell;
 
 use super::args::{RecordArgs, bytes};
@@ -106,14 +107,14 @@ fn existing(args: &RecordArgs, to: &str) -> Result<ExistingOutput, Failure> {
 /// The sink. An LCM log, unless the name says otherwise. As `convert`, refuses names of formats
 /// that this program does not write.
 fn sink<'s>(args: &RecordArgs, to: &str, shell: &'s Shell) -> Result<OutputTarget<'s>, Failure> {
-    if inputs::is_url(to) {
+    if plugin_lookup::is_url(to) {
         return Err(Failure::Usage(format!(
             "{to} is not a file; `convert` forwards what it receives"
         )));
     }
     // That of a URL is found as `convert` finds it.
     let tells = to.starts_with("file://") || names_format(to, shell);
-    let log = |()| inputs::default_plugin(shell, PluginKind::Sink, DefaultRole::Log);
+    let log = |()| plugin_lookup::default_plugin(shell, PluginKind::Sink, DefaultRole::Log);
     let log = (!tells && args.sink.is_none()).then_some(()).map(log).transpose()?;
     let name = args.sink.as_deref().or(log.map(|plugin| plugin.name));
     OutputTarget::from_path(to, name, &args.receiving.sink_option, shell)
@@ -163,7 +164,7 @@ fn limits(args: &RecordArgs, numbering: Numbering) -> PieceLimits {
 
 /// The extension that identifies a format: `.parquet`, `.lcm.zst`, `.zst`.
 fn suffix(path: &str, shell: &Shell) -> String {
-    let (extension, packed) = inputs::extension(Path::new(path));
+    let (extension, packed) = plugin_lookup::extension(Path::new(path));
     let archive = shell.registry.default_for(PluginKind::Sink, DefaultRole::Archive);
     let inner = archive.map_or(&[][..], |plugin| plugin.inner_extensions);
     let known = |e: &String| {

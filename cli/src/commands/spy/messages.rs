@@ -14,7 +14,7 @@ use super::counters::{ChannelView, LastEvent};
 use crate::args::DecodingArgs;
 use crate::commands::info::TypeNames;
 use crate::exit::Failure;
-use crate::inputs;
+use crate::plugin_lookup;
 use crate::shell::Shell;
 
 /// Identifies and decodes messages.
@@ -92,7 +92,7 @@ fn decoder(
     channel_types: &[(String, String)],
     shell: &Shell,
 ) -> Result<Box<dyn Map>, Failure> {
-    let plugin = inputs::plugin_named(shell, PluginKind::Stage, "decode")?;
+    let plugin = plugin_lookup::plugin_named(shell, PluginKind::Stage, "decode")?;
     let each = channel_types.iter().map(|(channel, name)| (channel.clone(), json!(name)));
     let options = json!({ "types": types, "channel_types": each.collect::<Object<_, _>>() });
     match shell.registry.stage(plugin.name, options) {

@@ -29,9 +29,9 @@ use crate::args::refuse_interface_of_hub;
 use crate::commands::execute;
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::flags::PipelineOrigin;
-use crate::inputs;
 use crate::inspection;
 use crate::log::log_message;
+use crate::plugin_lookup;
 use crate::progress::live_note_text;
 use crate::shell::Shell;
 use crate::signals::{SignalListener, SignalMessages};
@@ -99,16 +99,16 @@ fn print_end(
 /// The source for the URL, or the default source.
 fn source<'s>(args: &SpyArgs, shell: &'s Shell) -> Result<&'s Plugin, Failure> {
     // Without a URL, the default source has its own address.
-    let default = inputs::default_plugin(shell, PluginKind::Source, DefaultRole::Live);
+    let default = plugin_lookup::default_plugin(shell, PluginKind::Source, DefaultRole::Live);
     let Some(url) = args.url.as_deref() else { return default };
-    if !inputs::is_url(url) {
+    if !plugin_lookup::is_url(url) {
         let scheme = default?.schemes.first().copied().unwrap_or_default();
         return Err(Failure::Usage(format!(
             "{url} is not a URL such as {scheme}://239.255.76.67:7667; `sluice info` \
              describes a log, `sluice play` plays it"
         )));
     }
-    inputs::plugin_for_url(shell, PluginKind::Source, url)
+    plugin_lookup::plugin_for_url(shell, PluginKind::Source, url)
 }
 
 fn interval(args: &SpyArgs) -> Result<Duration, Failure> {

@@ -11,8 +11,8 @@ use sluice_model::units;
 use sluice_pipeline::manifest::OutputFile;
 
 use crate::exit::{ExitStatus, Failure};
-use crate::inputs;
 use crate::shell::Shell;
+use crate::sniffing;
 use crate::stdout;
 
 /// The result of verifying a path.
@@ -137,7 +137,7 @@ impl VerifyResult {
 
 /// The number of rows in a file, if its format counts them.
 fn count_rows(path: &Path, shell: &Shell) -> Result<Option<u64>, String> {
-    let found = match inputs::sniff(shell, path) {
+    let found = match sniffing::sniff(shell, path) {
         Ok(found) => found,
         Err(failure @ (Failure::Failed(_) | Failure::Error(_))) => return Err(failure.message()),
         // Some formats can only be written.

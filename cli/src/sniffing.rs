@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::FileTypeExt;
 use std::panic::resume_unwind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use sluice_io::files::{self, ForeignFormat};
@@ -13,16 +13,19 @@ use sluice_io::store::is_address;
 use sluice_model::{ErrorKind, Input, Plugin, PluginKind, SniffResult, units};
 use sluice_pipeline::batch::FailurePolicy;
 
-use super::{FailedInputs, extension, sources_of_plain_files};
 use crate::exit::Failure;
+use crate::plugin_lookup::{extension, sources_of_plain_files};
 use crate::shell::Shell;
 
+/// Inputs that have no source, and why.
+pub(crate) type FailedInputs = Vec<(PathBuf, Failure)>;
+
 /// Inputs with their sources.
-pub(super) type SniffedInputs<'i, 's> = Vec<(&'i Input, &'s Plugin)>;
+pub(crate) type SniffedInputs<'i, 's> = Vec<(&'i Input, &'s Plugin)>;
 
 /// How the source of a file is found.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum SniffMethod {
+pub(crate) enum SniffMethod {
     /// By its path, and by its first bytes if no source claims the path.
     Path,
     /// By its first bytes, uncompressed.
@@ -32,7 +35,7 @@ pub(super) enum SniffMethod {
 /// The inputs whose source is found, with that, and the others, with the reasons: those that cannot
 /// be opened, as whoever reads them reports that and a batch goes on with others, and those of no
 /// known format, of which the first is the `Err` unless others are to be read without them.
-pub(super) fn sniff_all<'i, 's>(
+pub(crate) fn sniff_all<'i, 's>(
     shell: &'s Shell,
     inputs: &'i [Input],
     by: SniffMethod,
@@ -61,7 +64,7 @@ pub(super) fn sniff_all<'i, 's>(
 }
 
 /// The source common to these inputs; `Err` says which two differ.
-pub(super) fn common_source<'s>(known: &[(&Input, &'s Plugin)]) -> Result<&'s Plugin, Failure> {
+pub(crate) fn common_source<'s>(known: &[(&Input, &'s Plugin)]) -> Result<&'s Plugin, Failure> {
     let Some((input, first)) = known.first() else {
         return Err(Failure::Usage("there is no input".into()));
     };
