@@ -1,8 +1,9 @@
 //! The one place that opens files, objects and outputs.
 //!
 //! Modules build on each other in this order: [`store`] (object stores and their addresses),
-//! [`files`] (inputs), [`frames`] (seekable zstd; [`level`] chooses how hard to try), [`output`]
-//! (temporary files, and publishing them together). [`ReadBuffer`] and [`LogWindow`] hold what
+//! [`frames`] (pieces of zstd files; [`level`] chooses how hard to try), [`files`] (inputs),
+//! [`seek_table`] (where the frames of a file are), [`output`] (temporary files, and publishing them
+//! together). [`ReadBuffer`] and [`LogWindow`] hold what
 //! readers of logs have read. Knows no events, no plugin and no async runtime.
 
 pub mod error;
@@ -11,6 +12,7 @@ pub mod files;
 pub mod frames;
 pub mod level;
 pub mod output;
+pub mod seek_table;
 pub mod store;
 pub mod tasks;
 

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use memchr::memmem;
 use sluice_io::files::{self, FileCache, InputFiles, LogFile};
-use sluice_io::frames::{self, FrameSpan, MAGIC};
+use sluice_io::frames::{self, MAGIC};
+use sluice_io::seek_table::{self, FrameSpan};
 use sluice_io::store;
 use sluice_model::{ByteFormat, Error, Registry, SniffResult};
 
@@ -55,7 +56,7 @@ impl ArchiveFooter {
     ///
     /// `Err` also if this program does not have the archive's format.
     pub(crate) fn read(log: &mut LogFile, registry: &Registry) -> Result<Option<Self>, Error> {
-        let Some((spans, table)) = frames::seek_table(log)? else { return Ok(None) };
+        let Some((spans, table)) = seek_table::read(log)? else { return Ok(None) };
         let Some(index) = index_between(log, spans.last().map_or(0, FrameSpan::end), table)? else {
             return Ok(None);
         };
@@ -156,7 +157,7 @@ pub(crate) fn sniff(path: &Path) -> Result<SniffResult, Error> {
     if log.read_at(0, &mut magic)? < magic.len() || magic != MAGIC {
         return Ok(SniffResult::No);
     }
-    let is_ours = match frames::table_start(&mut log)? {
+    let is_ours = match seek_table::start(&mut log)? {
         Some(table) => {
             let at = table.saturating_sub(mark.len() as u64);
             let is_marked = log.read_at(at, &mut mark)? == mark.len() && index::is_marked(&mark);
@@ -169,7 +170,7 @@ pub(crate) fn sniff(path: &Path) -> Result<SniffResult, Error> {
 
 /// Whether all that is between the frames of a file and its seek table starts like an index.
 fn has_unmarked_index(log: &mut LogFile) -> Result<bool, Error> {
-    let Some((spans, table)) = frames::seek_table(log)? else { return Ok(false) };
+    let Some((spans, table)) = seek_table::read(log)? else { return Ok(false) };
     let start = spans.last().map_or(0, FrameSpan::end);
     let mut bytes = [0; frames::SKIPPABLE_HEADER as usize + MAGIC.len()];
     let is_read = log.read_at(start, &mut bytes)? == bytes.len();
@@ -219,7 +220,7 @@ pub(crate) fn may_declare_types(path: &Path) -> Result<bool, Error> {
         return Ok(false);
     }
     let mut log = LogFile::open_plain(path)?;
-    let Some((spans, table)) = frames::seek_table(&mut log)? else { return Ok(false) };
+    let Some((spans, table)) = seek_table::read(&mut log)? else { return Ok(false) };
     let index = index_between(&mut log, spans.last().map_or(0, FrameSpan::end), table)?;
     Ok(index.is_some_and(|index| index.declares_types))
 }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sluice_io::files::{InputFiles, LogFile};
-use sluice_io::frames::{FrameSpan, MAGIC, compress_bound, content_size, frame_len, skippable_len};
+use sluice_io::frames::{MAGIC, compress_bound, content_size, frame_len, skippable_len};
+use sluice_io::seek_table::FrameSpan;
 use sluice_model::{Batch, Error, Query, Reader, Seam, Split, time};
 
 use crate::footer::ArchiveFooter;

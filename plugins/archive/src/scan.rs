@@ -12,9 +12,8 @@ use bytes::Bytes;
 use memchr::memmem;
 use sluice_io::LogWindow;
 use sluice_io::files::LogFile;
-use sluice_io::frames::{
-    self, FrameSpan, MAGIC, compress_bound, content_size, frame_len, skippable_len,
-};
+use sluice_io::frames::{self, MAGIC, compress_bound, content_size, frame_len, skippable_len};
+use sluice_io::seek_table::{self, FrameSpan};
 use sluice_model::{Batch, ByteFormat, Error, ReadContext, Reader, Registry, Seam};
 
 use crate::footer;
@@ -69,7 +68,7 @@ impl FrameWalk {
 
     /// Reads the seek table, which determines where frames are after damage.
     fn read_table(&mut self) -> Result<TableCheck, Error> {
-        let Some((spans, table)) = frames::seek_table(&mut self.log)? else {
+        let Some((spans, table)) = seek_table::read(&mut self.log)? else {
             return Ok(TableCheck::new(None, None));
         };
         let (start, content_start) =
@@ -327,7 +326,7 @@ impl<'s> FrameScan<'s> {
         if !is_last && is_index && ArchiveIndex::read(frame).is_none() {
             self.unpacker.report_damage(at, at + len, "the index of the archive cannot be read");
         }
-        let is_table = frames::is_table(frame);
+        let is_table = seek_table::is_table(frame);
         self.has_reported_end |= is_last && is_table;
         if !is_table {
             self.table.skip(at, len);

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
-use sluice_io::frames::{self, DEFAULT_LEN, SeekTableBuilder};
+use sluice_io::frames::{self, DEFAULT_LEN};
 use sluice_io::level::FrameLevels;
+use sluice_io::seek_table::SeekTableBuilder;
 use sluice_model::options::{self, ByteSize, OutPath};
 use sluice_model::{
     Batch, ByteFormat, ChannelId, Channels, DynSink, Error, Job, OutputFile, PluginFactory,

@@ -1,6 +1,6 @@
 //! Compares the seek table of an archive with its frames, one by one. Reads nothing.
 
-use sluice_io::frames::FrameSpan;
+use sluice_io::seek_table::FrameSpan;
 
 /// What the seek table at the end of an archive has, as far as it was compared.
 ///

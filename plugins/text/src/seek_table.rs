@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use sluice_io::files::{self, InputFiles};
-use sluice_io::{frames, store};
+use sluice_io::{seek_table, store};
 use sluice_model::{Damage, Error, ReadContext};
 
 /// Compares the seek table of a compressed file that was read to `end` with its frames, of which
@@ -17,7 +17,7 @@ pub(crate) fn report_fault(path: &Path, end: u64, context: &ReadContext) -> Resu
         return Ok(());
     }
     let Ok(mut file) = context.run.shared::<InputFiles>().open_plain(path) else { return Ok(()) };
-    if let Some(fault) = frames::table_fault(&mut file)? {
+    if let Some(fault) = seek_table::fault(&mut file)? {
         let input = path.to_string_lossy().into();
         let reason = format!("the seek table of the compressed file is wrong: {fault}");
         context.damage.report(Damage::new(&input, end, 0, reason));
@@ -31,7 +31,8 @@ mod tests {
     use std::path::PathBuf;
 
     use serde_json::json;
-    use sluice_io::frames::SeekTableBuilder;
+    use sluice_io::frames;
+    use sluice_io::seek_table::SeekTableBuilder;
     use sluice_model::{Query, Registry, SplitStart};
 
     use super::*;

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::folder_queue::{FolderQueue, QueuedPath};
-use super::{FileIdentity, Input, objects};
+use super::identity::FileIdentity;
+use super::input::Input;
+use super::objects;
 use crate::store::StorePath;
 use crate::{Error, path_order};
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use super::LogFile;
+use super::log::LogFile;
 use crate::Error;
 
 /// What was read from the last files, such as their indexes.

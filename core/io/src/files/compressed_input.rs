@@ -4,14 +4,17 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use zstd::zstd_safe::DCtx;
 
-use super::ZSTD_MAGIC;
-use super::frame_needs::{FrameNeeds, LONGEST_HEADER};
-use super::unpack::{BLOCK_HEADER, MAX_KEPT};
-use crate::frames::SKIPPABLE;
+use super::frame_needs::FrameNeeds;
+use crate::frames::{LONGEST_HEADER, MAGIC, SKIPPABLE};
+
+/// The bytes of the header of a block.
+pub(super) const BLOCK_HEADER: usize = 3;
 
 /// Compressed bytes. Those that were consumed are kept, to be read again if need be.
 pub(super) struct CompressedInput<R> {
     from: BufReader<R>,
+    /// How much of what was consumed is kept.
+    most_kept: usize,
     /// What was consumed and can be read again, and how much of it has given its output.
     kept: Vec<u8>,
     used: usize,
@@ -29,9 +32,10 @@ impl<R: Read> CompressedInput<R> {
     const REWOUND_PER_BYTE: u64 = 4;
     const ALLOWANCE: u64 = 1 << 20;
 
-    pub(super) fn new(from: R) -> Self {
+    pub(super) fn new(from: R, most_kept: usize) -> Self {
         Self {
             from: BufReader::with_capacity(DCtx::in_size(), from),
+            most_kept,
             kept: Vec::new(),
             used: 0,
             again: Vec::new(),
@@ -55,7 +59,7 @@ impl<R: Read> CompressedInput<R> {
             _ => self.from.buffer(),
         };
         // Of a long skippable frame, only the first bytes.
-        let free = MAX_KEPT.saturating_sub(self.kept.len());
+        let free = self.most_kept.saturating_sub(self.kept.len());
         self.kept.extend_from_slice(there.get(..len.min(free)).unwrap_or_default());
         match is_again {
             true => self.consumed_again += len,
@@ -87,8 +91,7 @@ impl<R: Read> CompressedInput<R> {
         let next: Vec<u8> = next.iter().take(BLOCK_HEADER).copied().collect();
         let kept = self.kept.get(1..).unwrap_or_default();
         let last = kept.get(kept.len().saturating_sub(BLOCK_HEADER)..).unwrap_or_default();
-        let has_magic =
-            |bytes: &[u8]| bytes.windows(ZSTD_MAGIC.len()).any(|four| four == ZSTD_MAGIC);
+        let has_magic = |bytes: &[u8]| bytes.windows(MAGIC.len()).any(|four| four == MAGIC);
         has_magic(kept) || has_magic(&[last, &next].concat())
     }
 
@@ -127,7 +130,7 @@ impl<R: Read> CompressedInput<R> {
             end += stored_len;
             if is_last {
                 let checksum_len = if needs.has_checksum { 4 } else { 0 };
-                let next = self.keep(end, checksum_len + ZSTD_MAGIC.len())?;
+                let next = self.keep(end, checksum_len + MAGIC.len())?;
                 return Ok(next.get(checksum_len..).is_some_and(may_begin_frame));
             }
         }
@@ -171,7 +174,7 @@ impl<R: Read> CompressedInput<R> {
         self.used = 0;
         let most = self.consumed.saturating_mul(Self::REWOUND_PER_BYTE) + Self::ALLOWANCE;
         self.rewound += len as u64;
-        if len == 0 || self.rewound > most || len >= MAX_KEPT {
+        if len == 0 || self.rewound > most || len >= self.most_kept {
             return;
         }
         match self.consumed_again.checked_sub(len) {
@@ -194,5 +197,5 @@ fn may_begin_frame(bytes: &[u8]) -> bool {
         let mut expected = magic.iter().zip(masks);
         bytes.iter().zip(&mut expected).all(|(byte, (magic, mask))| (byte ^ magic) & mask == 0)
     };
-    begins(ZSTD_MAGIC, [0xff; 4]) || begins(SKIPPABLE, [0xf0, 0xff, 0xff, 0xff])
+    begins(MAGIC, [0xff; 4]) || begins(SKIPPABLE, [0xf0, 0xff, 0xff, 0xff])
 }

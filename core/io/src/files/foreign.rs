@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use super::{LogFile, head};
+use super::log::LogFile;
+use super::open::head;
 use crate::escape::printable;
 use crate::store::is_address;
 use crate::{Error, Input, ReadBuffer};

@@ -3,15 +3,13 @@
 
 use zstd::zstd_safe::{get_dict_id_from_frame, get_frame_content_size};
 
-use super::ZSTD_MAGIC;
+use crate::frames::MAGIC;
 
 /// The largest window of a frame, as a power of two: the default memory of a run. The decoder keeps
 /// as much of what it has decompressed.
 pub(super) const MAX_WINDOW_LOG: u32 = 29;
 /// The largest one that zstd writes. A larger one is damage.
 const MAX_WRITTEN_LOG: u32 = 31;
-/// The longest header.
-pub(super) const LONGEST_HEADER: usize = 18;
 
 /// The header of a frame that cannot be decompressed here, although it is not damaged.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,7 +26,7 @@ impl FrameNeeds {
     /// Reads the header at the start of these bytes. `None` if it asks for nothing that is missing,
     /// or is not the header of a frame.
     pub(super) fn from_start(start: &[u8]) -> Option<Self> {
-        let (&flags, rest) = start.strip_prefix(&ZSTD_MAGIC)?.split_first()?;
+        let (&flags, rest) = start.strip_prefix(&MAGIC)?.split_first()?;
         let is_single = flags & 1 << 5 != 0;
         let content_size_len = match flags >> 6 {
             0 => usize::from(is_single),
@@ -36,7 +34,7 @@ impl FrameNeeds {
         };
         let dictionary_len = [0, 1, 2, 4].get(usize::from(flags & 3))?;
         let window_len = usize::from(!is_single);
-        let header_len = ZSTD_MAGIC.len() + 1 + window_len + dictionary_len + content_size_len;
+        let header_len = MAGIC.len() + 1 + window_len + dictionary_len + content_size_len;
         let window = match is_single {
             true => get_frame_content_size(start).ok()??,
             false => window_size(*rest.first()?),

@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-use super::{FileIdentity, Input, LogFile, fill, open};
+use super::identity::FileIdentity;
+use super::input::Input;
+use super::log::{LogFile, fill};
+use super::open::open;
 use crate::Error;
 
 /// The inputs of a run: by path, the file that was there at its beginning.

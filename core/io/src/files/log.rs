@@ -1,17 +1,15 @@
 //! One open input, readable at any position.
 
-use std::fs::{File, Metadata};
-use std::io::{self, Read};
-use std::os::fd::AsFd;
+use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::hash::{InputHash, InputHashes, PIECE, SHORTEST_READ};
+use super::identity::FileIdentity;
 use super::object_reader::ObjectReader;
-use super::peek::take_peeked;
-use super::stream::{PolledFile, StopCheck, Stream};
-use super::{FileIdentity, fill, is_magic, is_zstd, open};
+use super::stream::{StopCheck, Stream};
 use crate::Error;
 
 /// A log that can be read at any position: a file, an object of a store, or a stream with a window
@@ -35,12 +33,6 @@ enum Backend {
 /// How much of a file is read at first if its beginning is asked for.
 const FIRST_READ: usize = 64 << 10;
 
-/// How much of a file there is to read, at most `most`. Devices, and virtual files as in `/proc`,
-/// do not tell their length.
-fn readable_len(meta: &Metadata, most: u64) -> u64 {
-    if meta.len() == 0 { u64::MAX } else { meta.len().min(most) }
-}
-
 impl std::fmt::Debug for LogFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("LogFile").field(&self.path).finish()
@@ -48,104 +40,28 @@ impl std::fmt::Debug for LogFile {
 }
 
 impl LogFile {
-    /// Opens a file, an object, a pipe, or standard input (`-`). Input compressed with zstd is
-    /// decompressed.
-    ///
-    /// Of a file, what is there now is read, and nothing that is added meanwhile.
-    pub fn open(path: &Path) -> Result<Self, Error> {
-        Self::open_up_to(path, u64::MAX)
+    /// A file, of which `len` bytes are read.
+    pub(super) fn from_file(path: &Path, file: File, len: u64) -> Self {
+        Self::with_backend(path, Backend::File(file, len))
     }
 
-    /// Like [`open`](Self::open), but of a file only the first `most` bytes.
-    pub(super) fn open_up_to(path: &Path, most: u64) -> Result<Self, Error> {
-        if let Some(log) = take_peeked(path) {
-            return Ok(Self { path: path.to_owned(), ..log });
-        }
-        if path == Path::new("-") {
-            let stdin = io::stdin().as_fd().try_clone_to_owned();
-            let stdin = stdin.map_err(|e| Error::io("open", path, e))?;
-            return Self::polled(path, stdin.into());
-        }
-        if let Some(ranges) = ObjectReader::open(path)? {
-            return Self::object(path, ranges);
-        }
-        let file = open(path)?;
-        let kind = file.metadata().map_err(|e| Error::io("open", path, e))?;
-        if kind.is_dir() {
-            return Err(Error::io("read", path, io::ErrorKind::IsADirectory.into()));
-        }
-        if !kind.is_file() {
-            return Self::polled(path, file);
-        }
-        let len = readable_len(&kind, most);
-        if is_zstd(path)? {
-            return Self::decompressed(path, file.take(len), &Arc::default());
-        }
-        Ok(Self::with_backend(path, Backend::File(file, len)))
+    /// An object, as it is.
+    pub(super) fn from_object(path: &Path, object: ObjectReader) -> Self {
+        Self::with_backend(path, Backend::Object(object))
+    }
+
+    pub(super) fn from_stream(path: &Path, stream: Stream) -> Self {
+        let stop = Arc::clone(&stream.stop);
+        Self { stop, ..Self::with_backend(path, Backend::Stream(stream)) }
     }
 
     fn with_backend(path: &Path, backend: Backend) -> Self {
         Self { path: path.to_owned(), backend, hash: None, stop: Arc::default() }
     }
 
-    fn with_stream(path: &Path, stream: Stream) -> Self {
-        let stop = Arc::clone(&stream.stop);
-        Self { stop, ..Self::with_backend(path, Backend::Stream(stream)) }
-    }
-
-    fn object(path: &Path, mut ranges: ObjectReader) -> Result<Self, Error> {
-        let is_packed = ranges.is_zstd().map_err(|e| Error::io("read", path, e))?;
-        if !is_packed {
-            return Ok(Self::with_backend(path, Backend::Object(ranges)));
-        }
-        Self::decompressed(path, ranges, &Arc::default())
-    }
-
-    fn decompressed(
-        path: &Path,
-        from: impl Read + Send + 'static,
-        stop: &Arc<StopCheck>,
-    ) -> Result<Self, Error> {
-        let stream =
-            Stream::packed(Box::new(from), stop).map_err(|e| Error::io("read", path, e))?;
-        Ok(Self::with_stream(path, stream))
-    }
-
-    /// Opens a file or an object without decompressing it.
-    pub fn open_plain(path: &Path) -> Result<Self, Error> {
-        Self::open_plain_up_to(path, u64::MAX)
-    }
-
-    /// Like [`open_plain`](Self::open_plain), but of a file only the first `most` bytes.
-    pub(super) fn open_plain_up_to(path: &Path, most: u64) -> Result<Self, Error> {
-        if let Some(ranges) = ObjectReader::open(path)? {
-            return Ok(Self::with_backend(path, Backend::Object(ranges)));
-        }
-        let file = open(path)?;
-        let meta = file.metadata().map_err(|e| Error::io("open", path, e))?;
-        Ok(Self::with_backend(path, Backend::File(file, readable_len(&meta, most))))
-    }
-
-    /// Reads `stream`, decompressing it if necessary, as the log that the user calls `path`.
-    pub fn stream(path: &Path, stream: Box<dyn Read + Send>) -> Result<Self, Error> {
-        Self::sniffed(path, Stream::new(stream, &Arc::default()))
-    }
-
-    fn polled(path: &Path, file: File) -> Result<Self, Error> {
-        let stop = Arc::default();
-        let file = PolledFile { file, stop: Arc::clone(&stop) };
-        Self::sniffed(path, Stream::new(Box::new(file), &stop))
-    }
-
-    /// A stream, decompressed if necessary.
-    fn sniffed(path: &Path, mut stream: Stream) -> Result<Self, Error> {
-        let stop = Arc::clone(&stream.stop);
-        let mut magic = [0; 4];
-        let found = stream.read_at(0, &mut magic, 4).map_err(|e| Error::io("read", path, e))?;
-        if found == magic.len() && is_magic(magic) {
-            return Self::decompressed(path, stream, &stop);
-        }
-        Ok(Self::with_stream(path, stream))
+    /// The same log by another name.
+    pub(super) fn with_path(self, path: &Path) -> Self {
+        Self { path: path.to_owned(), ..self }
     }
 
     /// The path as the user named it.
@@ -391,4 +307,22 @@ impl LogFile {
             stream.forget(position);
         }
     }
+}
+
+/// Reads until `buffer` is full or the end is reached.
+pub(super) fn fill(
+    mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
+    position: u64,
+    buffer: &mut [u8],
+) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match read(&mut buffer[filled..], position + filled as u64) {
+            Ok(0) => break,
+            Ok(more) => filled += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
 }

@@ -6,15 +6,15 @@
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::is_start_of_zstd;
-use super::objects;
-use super::stream::UpstreamError;
+use super::objects::{self, PinnedObject};
+use super::upstream_error::UpstreamError;
 use crate::Error;
-use crate::store::{ObjectState, PendingRead, StorePath};
+use crate::frames::is_start_of_zstd;
+use crate::store::{PendingRead, StorePath};
 
 /// The smallest request: whoever reads a header mostly reads on.
 const MIN_REQUEST: u64 = 32 << 10;
@@ -26,23 +26,6 @@ const MAX_REQUEST: u64 = 16 << 20;
 const AHEAD_FROM: u64 = 512 << 10;
 /// The end of a file is fetched at once: footers and indices are read backwards in several steps.
 const TAIL: u64 = 64 << 10;
-
-/// An object, pinned to the state in which this process reads it.
-pub(super) struct PinnedObject {
-    pub(super) place: StorePath,
-    pub(super) state: ObjectState,
-    is_zstd: OnceLock<bool>,
-}
-
-impl PinnedObject {
-    pub(super) fn new(place: StorePath, state: ObjectState) -> Self {
-        Self { place, state, is_zstd: OnceLock::new() }
-    }
-
-    fn request(&self, range: Range<u64>) -> Box<dyn PendingRead> {
-        self.place.store.read(&self.place.at, &self.state, range)
-    }
-}
 
 /// Reads an object. Holds at most two ranges in memory.
 pub(super) struct ObjectReader {

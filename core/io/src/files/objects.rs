@@ -3,17 +3,35 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use glob::Pattern;
 
-use super::PathKind;
-use super::object_reader::PinnedObject;
+use super::input::{Input, PathKind};
 use crate::globs::{MATCH_OPTIONS, is_glob};
-use crate::store::{Address, ListDepth, ObjectState, StorePath};
-use crate::{Error, Input, path_order};
+use crate::store::{Address, ListDepth, ObjectState, PendingRead, StorePath};
+use crate::{Error, path_order};
+
+/// An object, pinned to the state in which this process reads it.
+pub(super) struct PinnedObject {
+    pub(super) place: StorePath,
+    pub(super) state: ObjectState,
+    /// Whether it is compressed, once that is known.
+    pub(super) is_zstd: OnceLock<bool>,
+}
+
+impl PinnedObject {
+    fn new(place: StorePath, state: ObjectState) -> Self {
+        Self { place, state, is_zstd: OnceLock::new() }
+    }
+
+    pub(super) fn request(&self, range: Range<u64>) -> Box<dyn PendingRead> {
+        self.place.store.read(&self.place.at, &self.state, range)
+    }
+}
 
 /// The objects this process has seen, each with its state at that time: a run that reads an object
 /// several times must not read two versions.

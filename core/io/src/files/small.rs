@@ -1,11 +1,35 @@
-//! Small files that options name: tables, descriptions, types, expectations.
+//! Small files, read whole: manifests, and what options name: tables, descriptions, types,
+//! expectations.
 
+use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::LogFile;
-use super::peek::stream_identity;
+use super::identity::stream_identity;
+use super::log::LogFile;
+use super::objects::read_object;
 use crate::Error;
+use crate::store::StorePath;
+
+/// All bytes of a small file or object, as they are. [`read_small`] reads what options name.
+pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    match StorePath::parse(path)? {
+        Some(place) => match read_object(&place) {
+            Ok((_, bytes)) => Ok(bytes.to_vec()),
+            Err(error) => Err(Error::io("read", path, error)),
+        },
+        None => fs::read(path).map_err(|error| Error::io("read", path, error)),
+    }
+}
+
+/// Like [`read`], but `None` if there is nothing.
+pub fn read_if_exists(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    match read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.is_missing() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
 
 /// All bytes of a small file, decompressed if necessary. Of one that is longer than `most`, more
 /// than that, but not all.

@@ -1,6 +1,5 @@
 //! A stream read as a log: a window of it is buffered, and earlier bytes are discarded.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::sync::{Arc, OnceLock};
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::unpack::{MAX_WAITING, Unpacker};
+use super::upstream_error::UpstreamError;
 use crate::ReadBuffer;
 
 /// How long a reader waits that has something already.
@@ -256,25 +256,3 @@ impl StopCheck {
 fn is_idle(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }
-
-/// A failure to read compressed bytes, as opposed to a failure to decompress them.
-#[derive(Debug)]
-pub(super) struct UpstreamError(io::Error);
-
-impl UpstreamError {
-    pub(super) fn error(error: io::Error) -> io::Error {
-        io::Error::new(error.kind(), Self(error))
-    }
-
-    pub(super) fn is(error: &io::Error) -> bool {
-        error.get_ref().is_some_and(|inner| inner.is::<Self>())
-    }
-}
-
-impl fmt::Display for UpstreamError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for UpstreamError {}

@@ -8,17 +8,14 @@ use std::ops::Range;
 
 use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 
-use super::ZSTD_MAGIC;
-use super::compressed_input::CompressedInput;
+use super::compressed_input::{BLOCK_HEADER, CompressedInput};
 use super::frame_needs::MAX_WINDOW_LOG;
-use super::stream::UpstreamError;
+use super::upstream_error::UpstreamError;
 use crate::ReadBuffer;
-use crate::frames::DEFAULT_LEN;
+use crate::frames::{DEFAULT_LEN, MAGIC};
 
 /// The bytes that show how a frame starts.
 const FIRST: usize = 5;
-/// The bytes of the header of a block.
-pub(super) const BLOCK_HEADER: usize = 3;
 /// The most bytes that wait for the checksum of their frame: those of the frames that we write.
 pub(super) const MAX_WAITING: usize = DEFAULT_LEN;
 /// The same for a frame that was searched for, and for what follows it.
@@ -27,7 +24,7 @@ const MAX_FOUND: usize = 16 * MAX_WAITING;
 const STEP: usize = 128 << 10;
 /// The most compressed bytes that are kept of a frame that waits. Stored blocks are longer than
 /// what they hold, and empty ones hold nothing.
-pub(super) const MAX_KEPT: usize = 2 * MAX_FOUND + 2 * STEP;
+const MAX_KEPT: usize = 2 * MAX_FOUND + 2 * STEP;
 
 /// What decompressing a block, or a part of one, came to.
 enum Step {
@@ -82,7 +79,7 @@ impl<R: Read> Unpacker<R> {
         let mut decoder = Decoder::new()?;
         decoder.set_parameter(DParameter::WindowLogMax(MAX_WINDOW_LOG))?;
         Ok(Self {
-            from: CompressedInput::new(from),
+            from: CompressedInput::new(from, MAX_KEPT),
             decoder,
             wanted: FIRST,
             is_between: false,
@@ -122,7 +119,7 @@ impl<R: Read> Unpacker<R> {
             }
             let is_magic = |byte: &u8| {
                 last = last >> 8 | u32::from(*byte) << 24;
-                last == u32::from_le_bytes(ZSTD_MAGIC)
+                last == u32::from_le_bytes(MAGIC)
             };
             let (used, is_found) = match there.iter().position(is_magic) {
                 Some(at) => (at + 1, true),
@@ -140,7 +137,7 @@ impl<R: Read> Unpacker<R> {
     /// Begins the frame whose magic number has been read.
     fn begin_frame(&mut self) -> io::Result<()> {
         self.decoder.reinit()?;
-        let (mut magic, mut nothing) = (InBuffer::around(&ZSTD_MAGIC), [0; 0]);
+        let (mut magic, mut nothing) = (InBuffer::around(&MAGIC), [0; 0]);
         self.wanted = self.decoder.run(&mut magic, &mut OutBuffer::around(&mut nothing[..]))?;
         (self.is_between, self.is_cut_off, self.may_hold) = (false, false, false);
         (self.is_found, self.passed) = (true, None);

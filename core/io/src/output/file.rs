@@ -15,7 +15,8 @@ use super::disk_file::DiskFile;
 use super::faults::{FaultInjector, OutputStep, flush, inject, write_all, write_all_at};
 use super::{Displacement, Outputs, Overwrite, PublishedFile, StagedOutput, folder_of};
 use crate::Error;
-use crate::frames::{self, SeekTableBuilder};
+use crate::frames;
+use crate::seek_table::SeekTableBuilder;
 use crate::tasks::{Job, OrderedTasks, TaskPool};
 use rows::RowCounts;
 

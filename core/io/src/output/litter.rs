@@ -7,25 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::objects::temporary_dir_for;
-use super::temporary::short;
+use super::temporary_names::{
+    inner_name, is_running, owner, short, split_owner, temporary_dir_for,
+};
 use super::{MANIFEST, TEMPORARY, folder_of, temporary_path};
 use crate::store::is_address;
-
-/// This process as part of the names of temporary files: its id and when it started.
-pub(super) fn owner() -> String {
-    let process = std::process::id();
-    format!("{process}-{}", process_start(process).unwrap_or_default())
-}
-
-/// When a process started, in clock ticks since the machine did: ids are used again. `None` if
-/// there is none, or the system does not say.
-pub fn process_start(process: u32) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name of the program, in parentheses, may contain anything.
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(19).map(str::to_owned)
-}
 
 /// The litter in the folders that a batch writes to. Each folder is listed only once.
 #[derive(Debug, Default)]
@@ -96,28 +82,10 @@ pub(super) fn remove_any(path: &Path) {
     }
 }
 
-/// The part of a temporary file's name after the target's name.
-fn inner_name<'n>(name: &'n str, short: Option<&str>) -> Option<&'n str> {
-    let inner = name.strip_prefix('.')?.strip_suffix(TEMPORARY)?;
-    match short {
-        Some(short) => inner.strip_prefix(short)?.strip_prefix('.'),
-        None => inner.rsplit_once('.').map(|(_, behind)| behind),
-    }
-}
-
 /// Whether it is a file or a folder that nobody has locked. Opening a pipe would wait.
 fn is_free(path: &Path) -> bool {
     let is_plain = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
     is_plain && File::open(path).is_ok_and(|file| file.try_lock().is_ok())
-}
-
-/// Whether the process with this id, which [started](process_start) then, is running. Without a
-/// start, any process but this one counts.
-pub fn is_running(process: u32, started: &str) -> bool {
-    match process_start(process) {
-        None => process == std::process::id() && started.is_empty(),
-        Some(start) => start == started || (started.is_empty() && process != std::process::id()),
-    }
 }
 
 /// Shows other programs that this one will publish a file: see [`is_being_written`].
@@ -150,13 +118,6 @@ pub fn is_being_written(target: &Path) -> bool {
         let owner = inner_name(&temporary, Some(&short(name))).and_then(split_owner);
         owner.is_some_and(|(process, started)| is_running(process, started))
     })
-}
-
-/// The process that owns a temporary file, and when it started: from the end of the file's name.
-fn split_owner(inner: &str) -> Option<(u32, &str)> {
-    let (owner, _) = inner.rsplit_once('-')?;
-    let (process, started) = owner.split_once('-').unwrap_or((owner, ""));
-    Some((process.parse().ok()?, started))
 }
 
 /// Removes the litter next to these outputs, and in the folders among them.

@@ -13,9 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::faults::{OutputStep, flush, inject, write_all};
-use super::objects::{Upload, temporary_dir_for};
+use super::objects::Upload;
 use super::renames::{RenameLog, appeared_error, publish_error};
 use super::staging::make_below;
+use super::temporary_names::temporary_dir_for;
 use super::{Outputs, Overwrite, PublishedFile, folder_of, remove_any};
 use crate::Error;
 use crate::store::is_address;

@@ -32,6 +32,7 @@ pub mod staging;
 mod sync_thread;
 mod targets;
 mod temporary;
+mod temporary_names;
 
 #[cfg(test)]
 mod tests;
@@ -62,14 +63,15 @@ use targets::{real_path, resolve_link};
 pub use atomic::{remove_file, replace_file, sync_folder};
 pub use file::OutputFile;
 pub use litter::{
-    ListedLitter, ReservedName, is_being_written, is_running, is_used, process_start,
-    remove_unfinished_manifest, sweep, sweep_folder,
+    ListedLitter, ReservedName, is_being_written, is_used, remove_unfinished_manifest, sweep,
+    sweep_folder,
 };
 pub use many::OutputFiles;
 pub use new_folders::NewFolders;
 pub use objects::{remove_objects, replace_object};
 pub use shared::SharedOutput;
 pub use sync_thread::SyncThread;
+pub use temporary_names::{is_running, process_start};
 
 /// The file that describes an output folder.
 pub const MANIFEST: &str = "_manifest.json";

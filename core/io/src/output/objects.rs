@@ -13,8 +13,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use super::faults::{FaultInjector, OutputStep, inject};
-use super::litter::{owner, remove_any};
+use super::litter::remove_any;
 use super::renames::appeared_error;
+use super::temporary_names::owner;
 use super::{MANIFEST, Outputs, Overwrite, TEMPORARY};
 use crate::Error;
 use crate::files::{forget, is_litter, read_object};
@@ -22,11 +23,6 @@ use crate::store::{self, ListDepth, ObjectState, StorePath, is_address};
 
 /// Uploads at a time: many objects are small, and each takes a round trip.
 const PARALLEL_PUTS: usize = 8;
-
-/// The folder for temporary files of targets in `folder`: the same folder, or `TMPDIR` for objects.
-pub(super) fn temporary_dir_for(folder: &Path) -> PathBuf {
-    if is_address(folder) { std::env::temp_dir() } else { folder.to_owned() }
-}
 
 impl Outputs {
     /// Checks an object that is to be written.

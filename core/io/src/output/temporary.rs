@@ -6,13 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::faults::OutputStep;
-use super::litter::owner;
+use super::temporary_names::{owner, short};
 use super::{NewFolders, Outputs, TEMPORARY, folder_of};
 use crate::Error;
-
-/// The most bytes of a target's name in that of a temporary file. The rest, with two numbers of a
-/// process and one of a file, is shorter, and some file systems allow only 143 bytes.
-const MAX_SHORT_NAME: usize = 48;
 
 impl Outputs {
     /// Creates a temporary file in `folder` for a target of that name.
@@ -93,10 +89,4 @@ impl Outputs {
         let staging = self.staging.as_ref();
         staging.map_or_else(|| fs::create_dir_all(folder), |staging| staging.make_all(folder))
     }
-}
-
-/// A name, cut so that temporary names are no longer than file systems allow.
-pub(super) fn short(name: &str) -> String {
-    let end = name.floor_char_boundary(MAX_SHORT_NAME);
-    name[..end].to_owned()
 }

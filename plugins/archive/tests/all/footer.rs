@@ -1,14 +1,15 @@
 //! Wrong footers of intact frames: whatever the footer says, no wrong event is emitted.
 
 use serde_json::{Value, json};
-use sluice_io::frames::{self, SeekTableBuilder};
+use sluice_io::frames;
+use sluice_io::seek_table::{self, SeekTableBuilder};
 use sluice_kit::contract::{gather, gather_with};
 use sluice_model::{PluginKind, Query, ReadContext, Registry, SniffResult};
 
 use crate::kit::{ArchiveBuilder, Folder, are_among, log, plain, read, source, spans, unpacked};
 
 /// An archive of 60 events in frames of `toy` without its footer, and the positions of its frames.
-fn frames_only(folder: &Folder) -> (Vec<u8>, Vec<frames::FrameSpan>) {
+fn frames_only(folder: &Folder) -> (Vec<u8>, Vec<seek_table::FrameSpan>) {
     let mut bytes = ArchiveBuilder::new("toy").archive(&log(60));
     let spans = spans(folder, &bytes);
     bytes.truncate(spans.last().unwrap().end() as usize);
@@ -31,11 +32,11 @@ fn table_of(frames: &[(u32, u32)]) -> Vec<u8> {
 }
 
 /// Where the seek table of an archive starts.
-fn table_start(archive: &[u8], spans: &[frames::FrameSpan]) -> usize {
+fn table_start(archive: &[u8], spans: &[seek_table::FrameSpan]) -> usize {
     archive.len() - (8 + spans.len() * 8 + 9)
 }
 
-fn sizes(spans: &[frames::FrameSpan]) -> Vec<(u32, u32)> {
+fn sizes(spans: &[seek_table::FrameSpan]) -> Vec<(u32, u32)> {
     spans.iter().map(|span| (span.compressed_len, span.content_len)).collect()
 }
 
@@ -274,7 +275,7 @@ fn a_wrong_seek_table_leaves_numbers_right_where_frames_are_skipped() {
 }
 
 /// An archive as earlier versions wrote it: its index has no uncompressed length.
-fn without_content_len(archive: &[u8], spans: &[frames::FrameSpan]) -> Vec<u8> {
+fn without_content_len(archive: &[u8], spans: &[seek_table::FrameSpan]) -> Vec<u8> {
     let (end, table) = (spans.last().unwrap().end() as usize, table_start(archive, spans));
     let packed = frames::skippable_content(&archive[end..table]).unwrap();
     let text = unpacked(&packed[..packed.len() - 12]);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use sluice_archive::fuzzing::Archive;
 use sluice_io::files::LogFile;
-use sluice_io::frames::{FrameSpan, seek_table};
+use sluice_io::seek_table::{self, FrameSpan};
 use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{PlainEvent, SourceContents, gather, overwrite};
 use sluice_model::{
@@ -130,7 +130,7 @@ pub(crate) fn read(folder: &Folder, bytes: &[u8]) -> SourceContents {
 /// The positions of an archive's frames.
 pub(crate) fn spans(folder: &Folder, bytes: &[u8]) -> Vec<FrameSpan> {
     let mut log = LogFile::open_plain(&folder.write(bytes)).unwrap();
-    seek_table(&mut log).unwrap().unwrap().0
+    seek_table::read(&mut log).unwrap().unwrap().0
 }
 
 /// The content of a compressed file for any program.

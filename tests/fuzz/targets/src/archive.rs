@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 use serde_json::json;
 use sluice_archive::fuzzing::Arrow;
 use sluice_io::files::LogFile;
-use sluice_io::frames::{self, SeekTableBuilder};
+use sluice_io::frames;
+use sluice_io::seek_table::{self, SeekTableBuilder};
 use sluice_io::tasks::TaskPool;
 use sluice_kit::contract::{PlainEvent, SourceContents, gather};
 use sluice_model::{
@@ -96,7 +97,7 @@ fn changed(sound: &[u8], changes: &[u8]) -> Vec<u8> {
 /// unknown length, or a frame has no checksum, without which altered bytes may decompress.
 fn is_left_to_others(bytes: &[u8]) -> bool {
     let mut log = LogFile::open_plain(&inputs::path(FILE)).expect("it was written");
-    let has_table = frames::seek_table(&mut log).expect("it can be read").is_some();
+    let has_table = seek_table::read(&mut log).expect("it can be read").is_some();
     let is_short = frames::content_size(bytes).is_some_and(|plain| plain <= MAX_FRAME);
     let is_first = frames::frame_len(bytes).is_some_and(|len| len < bytes.len());
     let mut starts = bytes.windows(5).filter(|start| start[..4] == FRAME_START);

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use tempfile::NamedTempFile;
 
 use super::*;
+use crate::files::LogFile;
 
 /// A file whose pages differ.
 fn file(len: usize) -> (NamedTempFile, Vec<u8>) {

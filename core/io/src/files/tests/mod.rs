@@ -1,8 +1,10 @@
 //! Inputs: files, streams, and objects of a store in memory that records requests.
 
 use std::collections::VecDeque;
-use std::io::Write;
+use std::fs;
+use std::io::{self, Write};
 use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
 use super::*;
 

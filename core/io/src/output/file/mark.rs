@@ -2,7 +2,7 @@
 
 use super::{Destination, FrameWriter, HashingFile, OutputFile};
 use crate::Error;
-use crate::frames::SeekTableBuilder;
+use crate::seek_table::SeekTableBuilder;
 
 /// A place in a file that grows.
 #[derive(Debug)]
