@@ -2,11 +2,13 @@
 
 pub mod batch;
 pub mod dispatch;
+mod equal_source_names;
 pub mod graph;
 pub mod library;
 pub mod manifest;
 pub mod mistake;
 pub mod names;
+mod note;
 pub mod report;
 mod resolved;
 pub mod resume;

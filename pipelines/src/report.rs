@@ -1,6 +1,7 @@
 //! The report of a run.
 
 mod accounting;
+mod channel;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +12,11 @@ use sluice_io::output::PublishedFile;
 use sluice_model::plugin::SOURCES_LOST;
 use sluice_model::{ChannelSet, Channels, Damage, Error, Input, RunDamage, UnmetExpectation};
 
-use self::accounting::Accounting;
+use self::accounting::{Accounting, Label};
+pub use self::channel::ChannelReport;
 use crate::names::{MatchOutcome, NameReport};
-use crate::run::RunResults;
+pub use crate::note::Note;
+use crate::run::tally::RunResults;
 
 /// What a run did.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -79,28 +82,6 @@ pub struct SinkReport {
     pub events: u64,
 }
 
-/// The accounting of a channel on the way to a sink: `in = out + filtered + damaged`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ChannelReport {
-    /// The sink.
-    pub sink: String,
-    /// The channel's source.
-    pub source: String,
-    /// The channel, as it was read.
-    pub channel: String,
-    /// Events read, or added by a stage.
-    #[serde(rename = "in")]
-    pub entered: u64,
-    /// Events written.
-    pub out: u64,
-    /// Events dropped by stages.
-    pub filtered: u64,
-    /// Events that could not be read, or that the sink's format cannot represent.
-    pub damaged: u64,
-    /// Events whose payload could not be decoded or encoded, and that passed unchanged.
-    pub undecoded: u64,
-}
-
 /// A range of an input that could not be read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DamageReport {
@@ -114,17 +95,6 @@ pub struct DamageReport {
     pub length: u64,
     /// What was found.
     pub reason: String,
-}
-
-/// A note: something reported once per node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Note {
-    /// The node.
-    pub node: String,
-    /// The text.
-    pub what: String,
-    /// How often it happened; 0 if a count has no meaning.
-    pub count: u64,
 }
 
 /// An expectation that an input does not meet.
@@ -145,9 +115,6 @@ const MAX_UNMET: usize = 10_000;
 /// The maximum number of notes per node; notes that name channels are as many as there are
 /// channels.
 const MAX_NOTES: usize = 1000;
-
-/// A node's name and inputs.
-type Label = (String, Vec<usize>);
 
 impl Report {
     /// Builds the report of a run and checks that its accounting balances.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_io::files;
 use sluice_io::output::{MANIFEST, sweep};
-use sluice_model::{Error, Input, Query};
+use sluice_model::{Error, Query};
 
 use crate::batch::{PlannedRun, RecordedRun};
 use crate::manifest::{self, Manifest, RunEnd};
@@ -39,7 +39,7 @@ pub fn earlier_run(pipeline: &Pipeline, options: &Options) -> Result<Option<Earl
     {
         return Ok(None);
     }
-    let inputs = inputs(pipeline)?;
+    let inputs = pipeline.input_files()?;
     let text = resolved::text(pipeline, run::memory_cap(options, pipeline.memory));
     let plugins = manifest::plugin_names(&pipeline.nodes);
     let due = PlannedRun { pipeline: &text, plugins: &plugins, inputs: &inputs };
@@ -90,15 +90,6 @@ pub fn sweep_outputs(targets: &[PathBuf]) {
 /// All targets of a pipeline's sinks.
 pub fn targets(pipeline: &Pipeline) -> Vec<PathBuf> {
     pipeline.nodes.iter().flat_map(PipelineNode::targets).cloned().collect()
-}
-
-/// All files that a pipeline reads.
-pub(crate) fn inputs(pipeline: &Pipeline) -> Result<Vec<Input>, Error> {
-    let sources = pipeline.nodes.iter().filter_map(|node| match &node.instance {
-        PluginInstance::Source(source) => Some(source.files()),
-        _ => None,
-    });
-    Ok(sources.collect::<Result<Vec<_>, Error>>()?.concat())
 }
 
 fn read(folder: &Path) -> Option<Manifest> {

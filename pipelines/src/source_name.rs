@@ -1,6 +1,6 @@
 //! Sources whose events carry a source name derived from their input's name. Reads nothing itself.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -10,50 +10,9 @@ use sluice_model::{
 };
 
 use crate::batch::template::Template;
-use crate::run::SourcePlan;
-use crate::spec::{PipelineNode, PluginInstance};
-
-/// Wraps a source so that its events get this source name; other plugins are returned unchanged.
-///
-/// `Err` if the name is not a template; pipeline files are checked for that.
-pub(crate) fn with_source_name(
-    part: PluginInstance,
-    name: Option<&str>,
-) -> Result<PluginInstance, Error> {
-    let (inner, text) = match (part, name) {
-        (PluginInstance::Source(source), Some(text)) => (source, text),
-        (part, _) => return Ok(part),
-    };
-    let wrong = |_| Error::internal(format!("`{text}` is not a source name"));
-    let name = Template::parse_source_name(text).map_err(wrong)?;
-    Ok(PluginInstance::Source(Box::new(NamedSource { inner, name, logs: OnceLock::new() })))
-}
-
-/// Notes on sources whose inputs get equal names, by node index.
-pub(crate) fn notes(nodes: &[PipelineNode], reading: &[SourcePlan]) -> Vec<(usize, String)> {
-    reading.iter().filter_map(|source| Some((source.node, note(nodes, source)?))).collect()
-}
-
-fn note(nodes: &[PipelineNode], source: &SourcePlan) -> Option<String> {
-    let node = nodes.get(source.node)?;
-    let text = node.source_name.as_deref()?;
-    let name = Template::parse_source_name(text).ok().filter(Template::uses_file_name)?;
-    let PluginInstance::Source(source) = &node.instance else { return None };
-    // Reading reports why it fails.
-    let logs = source.logs().ok()?;
-    let mut inputs: BTreeMap<String, usize> = BTreeMap::new();
-    for log in logs {
-        *inputs.entry(name.source_name(&log.path, "").ok()?).or_default() += 1;
-    }
-    let (called, count) = inputs.into_iter().find(|(_, count)| *count > 1)?;
-    Some(format!(
-        "{count} inputs are called `{called}` by `source_name`: `{{name}}`, \
-         `{{parent}}/{{name}}` or `{{path}}` tells them apart"
-    ))
-}
 
 /// A source whose events are named after their input.
-struct NamedSource {
+pub(crate) struct NamedSource {
     inner: Box<dyn Source>,
     name: Template,
     /// Its logs, once they are needed.
@@ -61,6 +20,14 @@ struct NamedSource {
 }
 
 impl NamedSource {
+    /// Gives the events of a source this name. `Err` if it is not a template; pipeline files are
+    /// checked for that.
+    pub(crate) fn new(inner: Box<dyn Source>, text: &str) -> Result<Self, Error> {
+        let wrong = |_| Error::internal(format!("`{text}` is not a source name"));
+        let name = Template::parse_source_name(text).map_err(wrong)?;
+        Ok(Self { inner, name, logs: OnceLock::new() })
+    }
+
     /// The log that this input is, or is a part of.
     fn log_of(&self, input: &Path) -> Result<PathBuf, Error> {
         if self.logs.get().is_none() {

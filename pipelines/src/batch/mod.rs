@@ -32,7 +32,7 @@ use sluice_io::output::{MANIFEST, is_used, sweep};
 use sluice_io::store::is_address;
 use sluice_model::{Error, Overwrite, Registry};
 
-use crate::dispatch::remove_abandoned;
+use crate::dispatch::exchange::remove_abandoned;
 use crate::manifest::{RunEnd, is_false};
 use crate::report::{Note, Report};
 use crate::run::{self, Milestone, Options, Stop};

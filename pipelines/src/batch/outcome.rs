@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use super::unit_record::{PlannedRun, RecordedRun, UnitRecord};
 use crate::manifest::{self, RunEnd};
 use crate::report::Report;
+use crate::resolved;
 use crate::spec::Pipeline;
-use crate::{resolved, resume};
 use sluice_model::options::ByteSize;
 
 /// The outcome of a unit.
@@ -70,7 +70,7 @@ impl UnitKey<'_> {
         let text = resolved::text(self.pipeline, self.memory);
         let plugins = manifest::plugin_names(&self.pipeline.nodes);
         // What cannot be listed is not there as it was.
-        let inputs = resume::inputs(self.pipeline).ok()?;
+        let inputs = self.pipeline.input_files().ok()?;
         let due = PlannedRun { pipeline: &text, plugins: &plugins, inputs: &inputs };
         let is_same = |record: &&UnitRecord| record.outputs == self.outputs;
         records.find(|record| is_same(record) && matches(&record.recorded_run(), &due))

@@ -17,7 +17,7 @@
 mod delivery;
 mod driver;
 mod eligibility;
-mod exchange;
+pub(crate) mod exchange;
 mod exchange_names;
 mod exchange_objects;
 mod heartbeat;
@@ -37,7 +37,6 @@ use crate::spec::Pipeline;
 pub use driver::Carrier;
 use driver::DispatchDriver;
 use exchange::ExchangeDir;
-pub(crate) use exchange::remove_abandoned;
 pub use identity::ProgramIdentity;
 pub use order::{ATTEMPTS, OrderOutcome, UnitOrder};
 use order::{RunSpec, UnitSpec};

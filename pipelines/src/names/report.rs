@@ -10,7 +10,7 @@ use sluice_kit::suggestion::{nearest_of, nearest_to_pattern};
 use sluice_model::{Channel, Channels, FieldPath, Pattern, time};
 
 use super::{NameOption, SearchedField, SearchedName};
-use crate::run::{NodeTally, RunTally};
+use crate::run::tally::{NodeTally, RunTally};
 use crate::spec::PipelineNode;
 
 /// The maximum number of similar names to report.

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use sluice_kit::counts::EventCounts;
 use sluice_model::{Channels, Error};
 
-use super::{ChannelReport, Label};
-use crate::run::RunTally;
+use super::channel::ChannelReport;
+use crate::run::tally::RunTally;
+
+/// A node's name and inputs.
+pub(super) type Label = (String, Vec<usize>);
 
 /// The accounting of a run: its counts, and the graph they belong to.
 pub(super) struct Accounting<'r> {

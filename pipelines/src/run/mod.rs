@@ -12,7 +12,7 @@ mod hashing;
 mod milestone;
 mod observed;
 mod options;
-mod plan;
+pub(crate) mod plan;
 mod programs;
 mod publisher;
 mod pushdown;
@@ -22,7 +22,7 @@ mod reporting;
 mod segment;
 mod setup;
 mod stop;
-mod tally;
+pub(crate) mod tally;
 mod topology;
 mod unflushed;
 mod windows;
@@ -38,7 +38,7 @@ use sluice_model::{DynSink, Error, Outputs, RunOrigin};
 use crate::manifest::{self, RunEnd};
 use crate::report::Report;
 use crate::spec::{Pipeline, PipelineNode};
-use crate::{resolved, source_name, unused_rows};
+use crate::{equal_source_names, resolved, unused_rows};
 pub use milestone::{Milestone, Progress, Snapshot};
 pub use options::{DEFAULT_MEMORY, Options};
 pub(crate) use options::{ParentRun, memory_cap, thread_count};
@@ -47,7 +47,7 @@ pub use programs::check_programs_allowed;
 pub use recording::{PiecePolicy, PieceProgress, Recording};
 pub(crate) use setup::start_pool;
 pub use stop::Stop;
-pub(crate) use tally::{NodeTally, RunResults, RunTally};
+pub(crate) use tally::RunResults;
 
 use blame::NodeLabels;
 use driver::RunDriver;
@@ -224,7 +224,7 @@ fn initial_notes(nodes: &[PipelineNode], reading: &ReadPlan) -> Vec<(usize, Stri
     };
     let mut all: Vec<_> = nodes.iter().enumerate().flat_map(notes).collect();
     all.append(&mut unused_rows::notes(nodes));
-    all.append(&mut source_name::notes(nodes, &reading.sources));
+    all.append(&mut equal_source_names::notes(nodes, &reading.sources));
     all
 }
 

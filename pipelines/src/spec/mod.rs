@@ -6,6 +6,7 @@
 mod batch;
 mod check;
 mod document;
+pub(crate) mod instance;
 mod keys;
 mod links;
 pub(crate) mod messages;
@@ -27,11 +28,10 @@ mod variables;
 mod when;
 
 pub use document::{Document, PresetOption};
+pub use instance::PluginInstance;
 pub use outline::{Outline, OutlineNode};
 pub(crate) use pipeline::{GROUPS, TemplateTarget};
-pub use pipeline::{
-    OnDamage, Pipeline, PipelineNode, PluginInstance, PrunedNode, StageFactory, TemplateSlot,
-};
+pub use pipeline::{OnDamage, Pipeline, PipelineNode, PrunedNode, StageFactory, TemplateSlot};
 pub use reference::{DAMAGE_KEYS, is_node_key};
 pub use relocation::{quoted, string_literal};
 pub use variables::{Variables, has_variable};

@@ -11,13 +11,14 @@ use serde_json::Value;
 use sluice_model::options::ByteSize;
 use sluice_model::programs::Program;
 use sluice_model::{
-    DynSink, Error, OptionsError, Plugin, PluginFactory, PluginKind, Registry, Source, Stage,
+    DynSink, Error, Input, OptionsError, Plugin, PluginFactory, PluginKind, Registry, Source, Stage,
 };
 
+use super::instance::PluginInstance;
 use crate::batch::template::Template;
 use crate::names::{NameOption, names_in_options};
-use crate::report::Note;
-use crate::source_name;
+use crate::note::Note;
+use crate::source_name::NamedSource;
 
 /// The node groups of a pipeline file, with the plugin kind of each.
 pub(crate) const GROUPS: [(&str, PluginKind); 3] =
@@ -77,6 +78,14 @@ pub struct PipelineNode {
     pub names: Vec<NameOption>,
 }
 
+impl Pipeline {
+    /// All files that it reads.
+    pub(crate) fn input_files(&self) -> Result<Vec<Input>, Error> {
+        let sources = self.nodes.iter().filter_map(PipelineNode::source);
+        Ok(sources.map(Source::files).collect::<Result<Vec<_>, Error>>()?.concat())
+    }
+}
+
 impl PipelineNode {
     /// A node whose `instance` was created from `options`, and that reads from none yet. `span` is
     /// its position in the text of the pipeline, and `place` that of an option.
@@ -106,7 +115,12 @@ impl PipelineNode {
 
     /// Renames the source of its events, if it is a source. `Err` if that is no such name.
     pub(crate) fn with_source_name(self, source_name: Option<String>) -> Result<Self, Error> {
-        let instance = source_name::with_source_name(self.instance, source_name.as_deref())?;
+        let instance = match (self.instance, &source_name) {
+            (PluginInstance::Source(source), Some(name)) => {
+                PluginInstance::Source(Box::new(NamedSource::new(source, name)?))
+            }
+            (instance, _) => instance,
+        };
         Ok(Self { instance, source_name, ..self })
     }
 
@@ -175,26 +189,6 @@ fn stage_factory(registry: &Registry, plugin: &Plugin, options: &Value) -> Optio
     let PluginFactory::Stage(make) = plugin.make else { return None };
     let (registry, options) = (registry.clone(), options.clone());
     Some(StageFactory::new(move || make(options.clone(), &registry)))
-}
-
-/// A plugin instance in a pipeline.
-pub enum PluginInstance {
-    /// Reads events.
-    Source(Box<dyn Source>),
-    /// Changes events.
-    Stage(Stage),
-    /// Writes events.
-    Sink(DynSink),
-}
-
-impl fmt::Debug for PluginInstance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Source(_) => "Source",
-            Self::Stage(_) => "Stage",
-            Self::Sink(_) => "Sink",
-        })
-    }
 }
 
 /// What a run does with damaged input.
