@@ -16,7 +16,7 @@ use arrow_schema::ArrowError;
 use bytes::Bytes;
 use sluice_model::{
     Batch, BatchBuilder, ByteFormat, Channel, Channels, Error, ErrorKind, PrepareContext,
-    ReadContext,
+    ReadContext, SniffResult,
 };
 
 /// The name of this format.
@@ -127,6 +127,12 @@ impl ByteFormat for Arrow {
             Err(error) => Ok(Err(error.to_string())),
         }
     }
+}
+
+/// Recognises an archive of `arrow` without a footer, whose format no other source knows.
+pub(crate) fn sniff(head: &[u8]) -> SniffResult {
+    let is_ours = Arrow.head().is_ok_and(|stream| head.starts_with(&stream));
+    if is_ours { SniffResult::Yes } else { SniffResult::No }
 }
 
 /// The schema message that starts a stream, and its dictionary ids.

@@ -10,8 +10,8 @@ use sluice_model::{
     Error, PluginKind, ReadContext, Reader, Registry, SniffResult, Source, Split, SplitStart,
 };
 
+use crate::arrow;
 use crate::format::DEFAULT_FORMAT;
-use crate::{arrow, source};
 
 /// The name of the source and the sink.
 const NAME: &str = "archive";
@@ -81,7 +81,7 @@ fn find_source(
         false => None,
     };
     let head = match &in_stream {
-        Some(head) if source::sniff(head) == SniffResult::Yes => {
+        Some(head) if arrow::sniff(head) == SniffResult::Yes => {
             return Err(Error::refused(format!(
                 "an archive of `{}` cannot be read from a pipe: save it compressed, as .arrow.zst, \
                  and read that: {}",

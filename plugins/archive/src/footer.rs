@@ -34,9 +34,6 @@ pub(crate) struct ArchiveFooter {
     actual_spans: Mutex<Option<Arc<[FrameSpan]>>>,
 }
 
-/// The maximum length of the frame that holds the index.
-const MAX_INDEX_FRAME: u64 = 512 << 20;
-
 impl ArchiveFooter {
     /// The footer of a file, of which as much is read as these inputs have; `None` if it has none.
     pub(crate) fn cached(
@@ -57,7 +54,9 @@ impl ArchiveFooter {
     /// `Err` also if this program does not have the archive's format.
     pub(crate) fn read(log: &mut LogFile, registry: &Registry) -> Result<Option<Self>, Error> {
         let Some((spans, table)) = seek_table::read(log)? else { return Ok(None) };
-        let Some(index) = index_between(log, spans.last().map_or(0, FrameSpan::end), table)? else {
+        let Some(index) =
+            ArchiveIndex::between(log, spans.last().map_or(0, FrameSpan::end), table)?
+        else {
             return Ok(None);
         };
         let format = format::find_format(&index.format, registry);
@@ -125,20 +124,6 @@ fn are_lengths_right(log: &mut LogFile, spans: &[FrameSpan]) -> Result<bool, Err
         }
     }
     Ok(true)
-}
-
-/// The index, if it is all that is between two positions.
-pub(crate) fn index_between(
-    log: &mut LogFile,
-    start: u64,
-    end: u64,
-) -> Result<Option<ArchiveIndex>, Error> {
-    let len = end.checked_sub(start).filter(|len| *len <= MAX_INDEX_FRAME);
-    let Some(len) = len.and_then(|len| usize::try_from(len).ok()) else { return Ok(None) };
-    let mut frame = vec![0; len];
-    let read = log.read_at(start, &mut frame)?;
-    let is_all = read == len && frames::skippable_len(&frame) == Some(len as u64);
-    Ok(is_all.then(|| ArchiveIndex::read(&frame)).flatten())
 }
 
 /// The longest seek table that is recognized by the index before it.
@@ -221,7 +206,7 @@ pub(crate) fn may_declare_types(path: &Path) -> Result<bool, Error> {
     }
     let mut log = LogFile::open_plain(path)?;
     let Some((spans, table)) = seek_table::read(&mut log)? else { return Ok(false) };
-    let index = index_between(&mut log, spans.last().map_or(0, FrameSpan::end), table)?;
+    let index = ArchiveIndex::between(&mut log, spans.last().map_or(0, FrameSpan::end), table)?;
     Ok(index.is_some_and(|index| index.declares_types))
 }
 

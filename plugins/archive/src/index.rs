@@ -20,14 +20,17 @@ use std::io::{self, BufReader, Read, Write};
 
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
+use sluice_io::files::LogFile;
 use sluice_io::frames;
-use sluice_model::Query;
+use sluice_model::{Error, Query};
 use zstd::stream::{read::Decoder, write::Encoder};
 
 /// The version of the layout described here.
 const VERSION: u32 = 1;
 /// The maximum uncompressed length of an index, for reading and writing.
 const MAX_INDEX: u64 = 256 << 20;
+/// The maximum length of the frame that holds the index.
+const MAX_INDEX_FRAME: u64 = 512 << 20;
 /// Beyond this length frames are listed without channels, so that they at least have times.
 const MAX_LISTING: u64 = 192 << 20;
 const LEVEL: i32 = 3;
@@ -207,6 +210,16 @@ pub(crate) struct ArchiveIndex {
 }
 
 impl ArchiveIndex {
+    /// The index, if it is all that is between two positions.
+    pub(crate) fn between(log: &mut LogFile, start: u64, end: u64) -> Result<Option<Self>, Error> {
+        let len = end.checked_sub(start).filter(|len| *len <= MAX_INDEX_FRAME);
+        let Some(len) = len.and_then(|len| usize::try_from(len).ok()) else { return Ok(None) };
+        let mut frame = vec![0; len];
+        let read = log.read_at(start, &mut frame)?;
+        let is_all = read == len && frames::skippable_len(&frame) == Some(len as u64);
+        Ok(is_all.then(|| Self::read(&frame)).flatten())
+    }
+
     /// Parses the index in a skippable frame; `None` if it is not a readable index.
     pub(crate) fn read(frame: &[u8]) -> Option<Self> {
         Self::read_at_most(frame, MAX_INDEX)

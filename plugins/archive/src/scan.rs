@@ -16,7 +16,6 @@ use sluice_io::frames::{self, MAGIC, compress_bound, content_size, frame_len, sk
 use sluice_io::seek_table::{self, FrameSpan};
 use sluice_model::{Batch, ByteFormat, Error, ReadContext, Reader, Registry, Seam};
 
-use crate::footer;
 use crate::format;
 use crate::frame::Unpacker;
 use crate::index::{self, ArchiveIndex};
@@ -73,7 +72,7 @@ impl FrameWalk {
         };
         let (start, content_start) =
             spans.last().map_or((0, 0), |last| (last.end(), last.content_end()));
-        let index = footer::index_between(&mut self.log, start, table)?;
+        let index = ArchiveIndex::between(&mut self.log, start, table)?;
         let index_len = index.and_then(|index| index.content_len);
         let contradicting_len = index_len.filter(|len| *len != content_start);
         self.is_length_wrong = contradicting_len.is_some();

@@ -12,11 +12,11 @@ use sluice_io::files::{self, InputFiles, PathKind};
 use sluice_io::frames::MAGIC;
 use sluice_model::options::{self, ByteSize, InPaths};
 use sluice_model::{
-    ByteFormat, Error, Input, OptionsError, PluginFactory, Query, ReadContext, Reader, Registry,
-    SniffResult, Source, Split, SplitStart,
+    Error, Input, OptionsError, PluginFactory, Query, ReadContext, Reader, Registry, Source, Split,
+    SplitStart,
 };
 
-use crate::arrow::Arrow;
+use crate::arrow;
 use crate::fallback::FallbackSources;
 use crate::footer::{self, ArchiveFooter, FooterCache};
 use crate::frame::{UnpackLimits, Unpacker};
@@ -51,7 +51,7 @@ sluice_model::register! {
     }),
     about: "reads archives, by time and by channel, and recovers after damage",
     sample: include_str!("../samples/archive-source.toml"),
-    sniff: sniff,
+    sniff: arrow::sniff,
     sniff_path: footer::sniff,
     may_declare_types: Some(footer::may_declare_types),
 }
@@ -61,12 +61,6 @@ pub(crate) const DEFAULT_MAX_FRAME: u64 = 256 << 20;
 
 fn default_max_frame() -> ByteSize {
     ByteSize(DEFAULT_MAX_FRAME)
-}
-
-/// Recognises an archive of `arrow` without a footer, whose format no other source knows.
-pub(crate) fn sniff(head: &[u8]) -> SniffResult {
-    let is_ours = Arrow.head().is_ok_and(|stream| head.starts_with(&stream));
-    if is_ours { SniffResult::Yes } else { SniffResult::No }
 }
 
 impl Archive {
