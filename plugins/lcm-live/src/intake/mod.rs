@@ -48,6 +48,7 @@ mod partial_store;
 mod recent;
 mod senders;
 mod sequence;
+mod sequence_status;
 mod window_bits;
 
 use std::net::SocketAddrV4;
@@ -61,7 +62,8 @@ use partial::{FragmentResult, PartialMessage};
 use partial_store::PartialStore;
 use recent::{Digest, MessageForm, Recall, digest_of};
 use senders::SenderTable;
-use sequence::{DatagramHint, SequenceStatus};
+use sequence::DatagramHint;
+use sequence_status::SequenceStatus;
 
 /// After this silence no older datagram can still arrive, in nanoseconds.
 const SILENCE_NANOS: u64 = 1_000_000_000;

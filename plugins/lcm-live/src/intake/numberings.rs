@@ -4,7 +4,7 @@
 //!
 //! Numberings close to each other need no notice: the same numbers with other contents come soon.
 
-use super::sequence::SequenceStatus;
+use super::sequence_status::SequenceStatus;
 
 /// A jump of at most so many numbers may be a loss or a late message.
 const MAX_NEAR: u32 = 64;

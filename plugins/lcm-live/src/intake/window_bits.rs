@@ -1,7 +1,7 @@
 //! A set of the numbers of a [`SequenceWindow`](super::sequence::SequenceWindow).
 
-use super::sequence::WINDOW;
-
+/// How many numbers behind the newest are tracked; a power of two.
+pub(super) const WINDOW: u32 = 4096;
 const WORDS: usize = WINDOW as usize / 64;
 
 /// One bit per number of the window.
