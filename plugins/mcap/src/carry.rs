@@ -10,13 +10,12 @@ use sluice_model::options::ByteSize;
 use sluice_model::{BlockPool, Error, RunHandle, RunInput};
 
 use crate::checksums::StoredCrc;
+use crate::chunk::DEFAULT_MAX_CHUNK;
 use crate::declare::{NO_NUMBERS, Numbering};
 use crate::finish::McapFile;
 use crate::index::{FileIndex, IndexCache};
-use crate::inspect::shown;
-use crate::source::DEFAULT_MAX_CHUNK;
 use crate::walk::{FoundAt, Walk};
-use crate::wire::{AttachmentHead, HEAD, Head, MAGIC, RecordFields, op, record_name};
+use crate::wire::{AttachmentHead, HEAD, Head, MAGIC, RecordFields, op, record_name, shown};
 
 /// The bytes copied at a time.
 const STEP: u64 = 256 << 10;

@@ -10,10 +10,9 @@ use sluice_io::files::LogFile;
 use sluice_model::Error;
 
 use crate::index::FileIndex;
-use crate::inspect::shown;
 use crate::summary::{FOOTER_RECORD, FileEnd};
 use crate::walk::MAX_DATA_END;
-use crate::wire::{AttachmentHead, DATA_END, HEAD, Head, MAGIC, op};
+use crate::wire::{AttachmentHead, DATA_END, HEAD, Head, MAGIC, op, shown};
 
 /// The length of a checksum.
 const CRC_LEN: u64 = 4;

@@ -17,6 +17,9 @@ use zstd::zstd_safe::{self, DCtx, InBuffer, OutBuffer, ResetDirective};
 
 use crate::wire::ChunkHead;
 
+/// The longest chunk accepted by default, uncompressed.
+pub(crate) const DEFAULT_MAX_CHUNK: ByteSize = ByteSize(256 << 20);
+
 /// How the records of chunks are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

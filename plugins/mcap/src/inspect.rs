@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use sluice_io::escape::printable;
 use sluice_io::files::LogFile;
 use sluice_model::{Error, time};
 
@@ -14,7 +13,7 @@ use crate::checksums::misplaced_record;
 use crate::index::FileIndex;
 use crate::summary::{FileEnd, Listed, Summary};
 use crate::wire::{
-    AttachmentHead, ChunkIndexRecord, HEAD, Head, MAGIC, RecordFields, Statistics, op,
+    AttachmentHead, ChunkIndexRecord, HEAD, Head, MAGIC, RecordFields, Statistics, op, shown,
 };
 
 /// What is wrong with a file that may have lost its end.
@@ -25,8 +24,6 @@ const MAX_LISTED: usize = 20;
 const MORE: &str = "more metadata or attachments are not listed here";
 /// The most bytes that are read of a record.
 const MAX_READ: u64 = 64 << 10;
-/// The most characters of a value that are shown.
-const MAX_SHOWN: usize = 80;
 
 /// The error for a file that starts with `found`, if the cause is known.
 pub(crate) fn not_an_mcap_file(path: &Path, found: &[u8]) -> Option<Error> {
@@ -256,12 +253,4 @@ fn silent_channels(summary: &Summary) -> Option<String> {
             Some(format!("{count} channels without messages: {first} and {more} more"))
         }
     }
-}
-
-/// Text of a file, safe to print, and not too long.
-pub(crate) fn shown(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    let short: String = text.chars().take(MAX_SHOWN).collect();
-    let dots = if short.len() < text.len() { "…" } else { "" };
-    format!("{}{dots}", printable(&short))
 }

@@ -19,11 +19,10 @@ use sluice_model::{
 };
 
 use crate::carry;
-use crate::chunk::ChunkCompression;
+use crate::chunk::{ChunkCompression, DEFAULT_MAX_CHUNK};
 use crate::declare::Numbering;
 use crate::encode::{ChunkPlan, record_len};
 use crate::finish::{ChunkBytes, McapFile};
-use crate::source::DEFAULT_MAX_CHUNK;
 
 /// Writes an MCAP file with all its indexes.
 ///

@@ -14,6 +14,7 @@ use sluice_model::{
     Source, Split, SplitStart,
 };
 
+use crate::chunk::DEFAULT_MAX_CHUNK;
 use crate::index::{FileIndex, IndexCache, is_chunk};
 use crate::reader::RecordReader;
 use crate::wire::MAGIC;
@@ -34,9 +35,6 @@ pub struct McapSource {
     #[serde(skip)]
     indexes: IndexCache,
 }
-
-/// The longest chunk by default.
-pub(crate) const DEFAULT_MAX_CHUNK: ByteSize = ByteSize(256 << 20);
 
 fn default_max_chunk() -> ByteSize {
     DEFAULT_MAX_CHUNK

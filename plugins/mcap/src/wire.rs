@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use sluice_io::escape::printable;
+
 /// The first and last bytes of a file. The sixth is the major version.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89MCAP0\r\n";
 /// The length of a record's opcode and length.
@@ -158,6 +160,17 @@ impl<'b> RecordFields<'b> {
         }
         Some(map)
     }
+}
+
+/// The most characters of a value that are shown.
+const MAX_SHOWN: usize = 80;
+
+/// The text of a field, safe to print, and not too long.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let short: String = text.chars().take(MAX_SHOWN).collect();
+    let dots = if short.len() < text.len() { "…" } else { "" };
+    format!("{}{dots}", printable(&short))
 }
 
 /// The declaration of a type.
