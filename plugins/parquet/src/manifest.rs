@@ -1,6 +1,6 @@
 //! What the manifests beside the tables of a folder say of them. Opens no table.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
@@ -10,10 +10,9 @@ use sluice_io::output::MANIFEST;
 use sluice_model::{Error, Input, units};
 
 use crate::folder::{FolderFile, is_entered, is_table_below};
-use crate::source::NAME;
 
 /// A longer file is not believed to be a manifest: a million tables take less.
-pub(crate) const MAX_MANIFEST: u64 = 256 << 20;
+const MAX_MANIFEST: u64 = 256 << 20;
 /// How many tables a note names.
 const MOST_NAMES: usize = 3;
 
@@ -63,14 +62,14 @@ fn read_within(folder: &Path, budget: &mut u64) -> Result<Option<Manifest>, Erro
 pub(crate) fn is_empty_output(folder: &Path) -> Result<bool, Error> {
     let manifest = read(folder)?;
     Ok(manifest.is_some_and(|manifest| {
-        manifest.files.is_empty() && manifest.plugins.iter().any(|plugin| plugin == NAME)
+        manifest.files.is_empty() && manifest.plugins.iter().any(|plugin| plugin == "parquet")
     }))
 }
 
 /// Whether the manifest of a folder says that a run wrote tables there and nothing else, or that a
 /// batch wrote folders of tables there. Tables that a batch wrote may lie beside its inputs.
 /// `budget` is the number of bytes that may be read for it, and is reduced by those that were.
-pub(crate) fn lists_only_tables(folder: &Path, budget: &mut u64) -> Result<bool, Error> {
+fn lists_only_tables(folder: &Path, budget: &mut u64) -> Result<bool, Error> {
     let Some(manifest) = read_within(folder, budget)? else { return Ok(false) };
     let Manifest { files, units, .. } = manifest;
     let of_batch = units.iter().flat_map(|unit| &unit.files);
@@ -81,6 +80,37 @@ pub(crate) fn lists_only_tables(folder: &Path, budget: &mut u64) -> Result<bool,
     };
     let is_any = !files.is_empty() || !of_batch.is_empty();
     Ok(is_any && files.iter().all(is_table) && of_batch.iter().all(is_in_folder))
+}
+
+/// The manifests of the folders in which a search found other files than tables, each read once.
+pub(crate) struct FolderManifests<'f> {
+    root: &'f Path,
+    /// Whether a folder [is below one](Self::is_below_one).
+    known: HashMap<PathBuf, bool>,
+    /// How many more bytes of manifests may be read.
+    budget: u64,
+}
+
+impl<'f> FolderManifests<'f> {
+    /// Of a search in this folder and those below it.
+    pub(crate) fn new(root: &'f Path) -> Self {
+        Self { root, known: HashMap::new(), budget: MAX_MANIFEST }
+    }
+
+    /// Whether there is a manifest of tables in this folder, or in one around it up to the root.
+    pub(crate) fn is_below_one(&mut self, folder: &Path) -> bool {
+        let above = folder.ancestors().take_while(|above| above.starts_with(self.root));
+        let unknown: Vec<&Path> =
+            above.take_while(|above| !self.known.contains_key(*above)).collect();
+        // From the root downwards.
+        for folder in unknown.into_iter().rev() {
+            let above = folder.parent().and_then(|above| self.known.get(above));
+            let is_below = above == Some(&true)
+                || lists_only_tables(folder, &mut self.budget).unwrap_or(false);
+            self.known.insert(folder.to_owned(), is_below);
+        }
+        self.known.get(folder) == Some(&true)
+    }
 }
 
 /// Notes about how the tables below a folder differ in name or length from those that manifests
@@ -210,4 +240,30 @@ fn names(folder: &Path, files: &[&PathBuf]) -> String {
     let names = files.iter().take(MOST_NAMES).map(name).collect::<Vec<_>>().join(", ");
     let such_as = if files.len() > MOST_NAMES { ", such as " } else { ": " };
     format!("{such_as}{names}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_manifest_of_a_folder_is_read_once_for_all_folders_below() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("_manifest.json");
+        for (table, is_listed) in [("a.parquet", true), ("a.lcm", false)] {
+            let text = format!(r#"{{ "files": [{{ "path": "{table}" }}] }}"#);
+            fs::write(&path, &text).unwrap();
+            let mut manifests = FolderManifests::new(root.path());
+            for n in 0..9 {
+                let folder = root.path().join(format!("b/{n}/c"));
+                assert_eq!(manifests.is_below_one(&folder), is_listed);
+                assert_eq!(manifests.budget, MAX_MANIFEST - text.len() as u64);
+            }
+            let mut manifests = FolderManifests::new(root.path());
+            manifests.budget = text.len() as u64 - 1;
+            assert!(!manifests.is_below_one(root.path()));
+        }
+    }
 }

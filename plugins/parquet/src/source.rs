@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_io::files;
+use sluice_io::files::{self, FileChoice};
 use sluice_model::options::InPaths;
 use sluice_model::{
     Batch, Damage, Error, ErrorKind, Input, Query, ReadContext, Reader, SniffResult, Source, Split,
     SplitStart,
 };
 
-use crate::folder::{sniff_path, tables_below};
+use crate::folder::{FolderFile, is_entered, is_plain, tables_below};
 use crate::input::{GroupSpan, TimeUnits};
-use crate::manifest::{differences, is_empty_output};
+use crate::manifest::{FolderManifests, differences, is_empty_output};
 use crate::merge::{MergeReader, TableMerge};
 use crate::table::{GroupReader, ParquetTable, TARGET_BYTES};
 
@@ -60,6 +60,55 @@ fn sniff(head: &[u8]) -> SniffResult {
     if head.starts_with(MAGIC) { SniffResult::Yes } else { SniffResult::No }
 }
 
+/// Recognises a folder with tables and nothing but what describes them, or one to which a run
+/// without events wrote none. Beside the tables that a manifest lists may be other files.
+///
+/// `Err` if it has tables, but must not be read without the other files in it.
+fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
+    if !files::is_folder(path) {
+        return Ok(SniffResult::No);
+    }
+    let (mut other, mut manifests) = (None, FolderManifests::new(path));
+    let tables = files::below(path, is_entered, |file| match FolderFile::from_path(file) {
+        FolderFile::Table => FileChoice::Take,
+        FolderFile::Side => FileChoice::Skip,
+        FolderFile::Other if manifests.is_below_one(file.parent().unwrap_or(path)) => {
+            FileChoice::Skip
+        }
+        FolderFile::Other => {
+            other = Some(file.to_owned());
+            FileChoice::Stop
+        }
+    })?;
+    match other {
+        Some(_) if tables.is_empty() && !has_partition_table(path)? => Ok(SniffResult::No),
+        Some(other) => Err(Error::refused(format!(
+            "expected a folder of Parquet tables, found other files beside them, such as {}: pass \
+             its files, such as {}, and the tables in folders below it, such as '{}'",
+            other.display(),
+            path.join("*").display(),
+            path.join("**/*.parquet").display()
+        ))),
+        None if !tables.is_empty() || is_empty_output(path)? => Ok(SniffResult::Yes),
+        None => Ok(SniffResult::No),
+    }
+}
+
+/// Whether a table is directly in a folder or in its partitions, whatever other files come first.
+fn has_partition_table(folder: &Path) -> Result<bool, Error> {
+    let is_partition = |folder: &Path| {
+        folder
+            .file_name()
+            .is_some_and(|name| is_plain(name) && name.as_encoded_bytes().contains(&b'='))
+    };
+    let mut is_table = false;
+    files::below(folder, is_partition, |file| {
+        is_table = FolderFile::from_path(file) == FolderFile::Table;
+        if is_table { FileChoice::Stop } else { FileChoice::Skip }
+    })?;
+    Ok(is_table)
+}
+
 /// Whether the channels of a table, or of one in a folder, may declare the types of messages that
 /// are not decoded.
 fn may_declare_types(path: &Path) -> Result<bool, Error> {
@@ -79,8 +128,6 @@ fn may_declare_types(path: &Path) -> Result<bool, Error> {
     }
     Ok(false)
 }
-
-pub(crate) const NAME: &str = "parquet";
 
 /// How the tables of a path are read.
 enum TableInput {

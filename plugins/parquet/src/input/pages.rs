@@ -7,7 +7,6 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::page_index::offset_index::PageLocation;
 
 use super::bytes::TableBytes;
-use super::span::byte_range;
 use super::thrift::Value::{Bool, Int, Struct};
 use super::thrift::{CompactReader, EMPTY, Value};
 
@@ -102,6 +101,15 @@ pub(super) fn measure(
         all.push(pages);
     }
     Ok(all)
+}
+
+/// The byte range of the pages of a column chunk as the library computes it, which panics for
+/// negative numbers.
+pub(super) fn byte_range(column: &ColumnChunkMetaData) -> Option<(u64, u64)> {
+    let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+    let start = u64::try_from(start).ok()?;
+    let end = start.checked_add(u64::try_from(column.compressed_size()).ok()?)?;
+    Some((start, end))
 }
 
 /// The pages of a chunk, of which an index has these data pages.

@@ -1,8 +1,9 @@
 //! Where the row groups of a table are, as far as its footer can be believed.
 
-use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
+use parquet::file::metadata::RowGroupMetaData;
 
 use super::expansion;
+use super::pages::byte_range;
 
 /// A row group in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,18 +48,11 @@ impl GroupSpan {
     }
 }
 
-/// The byte range of a column chunk as the library computes it, which panics for negative numbers.
-pub(super) fn byte_range(column: &ColumnChunkMetaData) -> Option<(u64, u64)> {
-    let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
-    let start = u64::try_from(start).ok()?;
-    let end = start.checked_add(u64::try_from(column.compressed_size()).ok()?)?;
-    Some((start, end))
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
+    use parquet::file::metadata::ColumnChunkMetaData;
     use parquet::schema::parser::parse_message_type;
     use parquet::schema::types::SchemaDescriptor;
 
