@@ -9,9 +9,11 @@ use crate::format::{Checksum, ChecksumValues, RecordExtent, RecordFormat, Record
 use crate::literal::display_bytes;
 use crate::offset::RecordOffset;
 use crate::options::LengthCounts;
-use crate::scan::LONG_RECORD;
 use crate::walk::{FieldWalk, WalkResult};
 use crate::wire::BinaryNumber;
+
+/// Longer records are examined in full only if something confirms their length.
+pub(crate) const LONG_RECORD: usize = 64 << 10;
 
 /// What bytes start with.
 #[derive(Clone, Debug, PartialEq, Eq)]

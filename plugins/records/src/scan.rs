@@ -50,7 +50,7 @@ use sluice_io::ReadBuffer;
 use sluice_kit::window::{ReadAt, Search};
 use sluice_model::Error;
 
-use crate::classify::{Classification, Rejection};
+use crate::classify::{Classification, LONG_RECORD, Rejection};
 use crate::format::{HeaderEnd, RecordExtent, RecordFormat, RecordKind};
 use crate::literal::display_bytes;
 
@@ -62,8 +62,6 @@ const SEARCH_RATIO: u64 = 256;
 const MIN_PROOF_BITS: usize = 32;
 /// How many consecutive records a search examines; four suffice if each proves something.
 const MAX_CHAIN: usize = 8;
-/// Longer records are examined in full only if something confirms their length.
-pub(crate) const LONG_RECORD: usize = 64 << 10;
 /// The maximum length of a header whose end is searched for.
 const MAX_HEADER: u64 = 1 << 20;
 /// How many bytes of a record to read at first, if its head is shorter.

@@ -19,12 +19,12 @@ use sluice_model::{
 };
 
 use crate::channels::ChannelIds;
-use crate::classify::{Classification, Rejection};
+use crate::classify::{Classification, LONG_RECORD, Rejection};
 use crate::columns;
 use crate::compile::compile;
 use crate::format::{Disposition, RecordFormat, RecordKind};
 use crate::options::Options;
-use crate::scan::{self, LONG_RECORD, LogStart, RecordScanner};
+use crate::scan::{self, LogStart, RecordScanner};
 use crate::time::TimeState;
 
 /// Reads binary logs that are described in the pipeline file.

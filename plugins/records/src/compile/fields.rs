@@ -6,10 +6,11 @@ use sluice_kit::columns::ViewKind;
 use crate::column::{Arity, FieldPlace, RecordColumn, ValueKind};
 use crate::offset::RecordOffset;
 use crate::options::{Amount, Bits, Constant, Field, FieldType, Options, Role};
-use crate::walk::{FieldWalk, WalkSize};
+use crate::walk::WalkSize;
 use crate::wire::{BinaryNumber, NumberType, range};
 
-use super::offsets::{LengthFields, OffsetTracker};
+use super::offsets::{LengthFields, OffsetTracker, RecordBody};
+use super::placed_field::PlacedField;
 use super::{KeyPath, KindDraft, Mistakes, path};
 
 /// The maximum number of fields.
@@ -17,58 +18,6 @@ const MAX_FIELDS: usize = 2_000;
 
 /// The size that means the rest of the record.
 const REST: &str = "rest";
-
-/// A field with its place.
-#[derive(Clone, Debug)]
-pub(super) struct PlacedField<'o> {
-    pub(super) field: &'o Field,
-    /// The keys that lead to it.
-    pub(super) path: KeyPath,
-    pub(super) at: FieldPlace,
-    /// Its number format, if it is a number.
-    pub(super) word: Option<BinaryNumber>,
-    /// Whether it is a single value or a list.
-    pub(super) arity: Arity,
-    pub(super) columns: Vec<RecordColumn>,
-    pub(super) constant: Option<Vec<u8>>,
-}
-
-impl PlacedField<'_> {
-    pub(super) fn has(&self, role: Role) -> bool {
-        self.field.role == Some(role)
-    }
-
-    /// Its offset and length, if they are fixed.
-    pub(super) fn spot(&self) -> Option<(RecordOffset, usize)> {
-        match self.at {
-            FieldPlace::Fixed(spot, len) => Some((spot, len)),
-            FieldPlace::Step(_) => None,
-        }
-    }
-
-    /// Its offset and number format, if it is a single integer at a fixed offset.
-    pub(super) fn whole(&self) -> Option<(RecordOffset, BinaryNumber)> {
-        let word = self.word.filter(|word| !word.number.is_float())?;
-        (self.arity == Arity::One).then(|| self.spot().map(|(spot, _)| (spot, word))).flatten()
-    }
-
-    pub(super) fn report(&self, mistakes: &mut Mistakes, key: &str, what: impl Into<String>) {
-        let mut path = self.path.clone();
-        path.push(key.to_owned());
-        mistakes.at(&path, what);
-    }
-}
-
-/// The part of a record between head and tail.
-#[derive(Clone, Debug)]
-pub(super) enum RecordBody {
-    /// A fixed length.
-    Fixed(usize),
-    /// A length that depends on fields.
-    Variable { walk: FieldWalk, min_len: usize, has_rest: bool },
-    /// Any length.
-    Any,
-}
 
 /// Lays out the fields of a description.
 pub(super) struct FieldLayout<'o, 'm> {
@@ -425,7 +374,7 @@ fn bits_of(placed: &PlacedField<'_>, bits: Bits) -> Result<ViewKind, String> {
 }
 
 /// The number type of a field type.
-pub(super) fn number(kind: FieldType) -> Option<NumberType> {
+fn number(kind: FieldType) -> Option<NumberType> {
     Some(match kind {
         FieldType::U8 => NumberType::U8,
         FieldType::I8 => NumberType::I8,

@@ -6,8 +6,8 @@ use crate::offset::RecordOffset;
 use crate::options::{Options, Role};
 use crate::wire::{BinaryNumber, range};
 
-use super::fields::PlacedField;
-use super::{Mistakes, path, roles};
+use super::placed_field::{PlacedField, only};
+use super::{Mistakes, path};
 
 /// Where records store their kind, and the value of each kind.
 pub(super) fn compile(
@@ -16,7 +16,7 @@ pub(super) fn compile(
     mistakes: &mut Mistakes,
 ) -> Option<KindKey> {
     let all: Vec<&PlacedField<'_>> = head.iter().collect();
-    let placed = roles::only(&all, Role::Kind, mistakes);
+    let placed = only(&all, Role::Kind, mistakes);
     check_misplaced(options, mistakes);
     match (placed, options.kinds.is_empty()) {
         (None, true) => None,
@@ -60,7 +60,7 @@ fn check_misplaced(options: &Options, mistakes: &mut Mistakes) {
 }
 
 fn key(options: &Options, placed: &PlacedField<'_>, mistakes: &mut Mistakes) -> Option<KindKey> {
-    let place = roles::word_or_text(placed).filter(|_| placed.arity == Arity::One);
+    let place = placed.word_or_text().filter(|_| placed.arity == Arity::One);
     let Some((RecordOffset::Start(at), len, word)) = place else {
         placed.report(mistakes, "role", "a kind must be a single integer or a text");
         return None;

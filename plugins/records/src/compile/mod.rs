@@ -4,6 +4,7 @@ mod fields;
 mod key;
 mod naming;
 mod offsets;
+mod placed_field;
 mod roles;
 
 use memchr::memmem::Finder;
@@ -16,7 +17,8 @@ use crate::options::{Epoch, HeaderOption, Literal, Options, OtherKinds, Role, Un
 
 use crate::time::MAX_COUNTERS;
 
-use fields::{PlacedField, RecordBody};
+use offsets::RecordBody;
+use placed_field::PlacedField;
 
 /// Longer records would not fit into a batch, where text that is not UTF-8 takes four times the
 /// space.

@@ -9,9 +9,9 @@ use crate::format::{RecordFormat, RecordKind};
 use crate::naming::{ChannelNaming, NameSource};
 use crate::options::{Options, Role};
 
-use super::fields::PlacedField;
 use super::key::whole;
-use super::{KeyPath, KindDraft, Mistakes, path, roles};
+use super::placed_field::{PlacedField, only};
+use super::{KeyPath, KindDraft, Mistakes, path};
 
 /// How records of a kind get their channel.
 pub(super) fn compile(
@@ -43,13 +43,13 @@ fn by_field(
     mistakes: &mut Mistakes,
 ) -> Option<ChannelNaming> {
     let names = names(options, mistakes);
-    let Some(placed) = roles::only(fields, Role::Channel, mistakes) else {
+    let Some(placed) = only(fields, Role::Channel, mistakes) else {
         if !names.is_empty() && !has_channel_role(options) {
             mistakes.at_key("channels", "`channels` needs a field with the role `channel`");
         }
         return None;
     };
-    let Some((spot, len, word)) = roles::word_or_text(placed) else {
+    let Some((spot, len, word)) = placed.word_or_text() else {
         let what = "a channel must be a single integer or a text at a fixed offset";
         placed.report(mistakes, "role", what);
         return None;

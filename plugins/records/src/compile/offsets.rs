@@ -7,7 +7,18 @@ use crate::offset::RecordOffset;
 use crate::walk::{FieldWalk, MAX_REGISTERS, WalkSize, WalkStep};
 use crate::wire::BinaryNumber;
 
-use super::fields::{PlacedField, RecordBody};
+use super::placed_field::PlacedField;
+
+/// The part of a record between head and tail.
+#[derive(Clone, Debug)]
+pub(super) enum RecordBody {
+    /// A fixed length.
+    Fixed(usize),
+    /// A length that depends on fields.
+    Variable { walk: FieldWalk, min_len: usize, has_rest: bool },
+    /// Any length.
+    Any,
+}
 
 /// Passes fields in order and tracks the offset of the next one.
 pub(super) struct OffsetTracker {

@@ -12,14 +12,13 @@ use crate::column::{Arity, FieldPlace, RecordColumn};
 use crate::columns;
 use crate::format::{Checksum, Disposition, RecordExtent, RecordKind};
 use crate::offset::RecordOffset;
-use crate::options::{
-    CoverStart, Epoch, Field, FieldType, Options, Role, UntimedPolicy, WrapPoint,
-};
+use crate::options::{CoverStart, Epoch, Field, Options, Role, UntimedPolicy, WrapPoint};
 use crate::time::{GPS_EPOCH, LeapSeconds, TimeField, Timing, unit_nanos};
 use crate::walk::{FieldWalk, WalkSize, WalkStep};
 use crate::wire::{BinaryNumber, range};
 
-use super::fields::{PlacedField, RecordBody, number};
+use super::offsets::RecordBody;
+use super::placed_field::{PlacedField, only};
 use super::{KindDraft, LengthBounds, Mistakes, naming};
 
 /// How many fields may make up a time.
@@ -233,21 +232,6 @@ fn sequence(
         );
     }
     whole
-}
-
-/// The only field with this role.
-pub(super) fn only<'f, 'o>(
-    fields: &[&'f PlacedField<'o>],
-    role: Role,
-    mistakes: &mut Mistakes,
-) -> Option<&'f PlacedField<'o>> {
-    let mut found = fields.iter().copied().filter(|placed| placed.has(role));
-    let first = found.next();
-    for other in found {
-        let what = format!("another field of the record has the role `{}`", role.word());
-        other.report(mistakes, "role", what);
-    }
-    first
 }
 
 fn timing(
@@ -473,14 +457,4 @@ fn check_cover(
     } else if at < until && at + width > from {
         placed.report(mistakes, "role", "it would cover itself; give `from` and `until`");
     }
-}
-
-/// The offset, length and number format of a text or integer at a fixed offset.
-pub(super) fn word_or_text(
-    placed: &PlacedField<'_>,
-) -> Option<(RecordOffset, usize, Option<BinaryNumber>)> {
-    let (spot, len) = placed.spot()?;
-    let is_text = placed.field.kind == FieldType::Text;
-    let is_whole = placed.whole().is_some() && number(placed.field.kind).is_some();
-    (is_text || is_whole).then_some((spot, len, placed.word))
 }
