@@ -7,24 +7,24 @@ use std::sync::{PoisonError, RwLock};
 use sluice_model::TypeKey;
 
 use super::grid::BucketWidth;
-use super::part::Part;
 
 /// What has been collected of a log, possibly less than there is. Shared by all threads.
 #[derive(Debug, Default)]
 pub(crate) struct CollectedHints(RwLock<CollectedTimes>);
 
+/// What has been collected, by its times.
 #[derive(Debug, Default)]
-struct CollectedTimes {
+pub(super) struct CollectedTimes {
     /// Whether nothing may be left out.
-    is_off: bool,
-    width: BucketWidth,
-    picture_width: BucketWidth,
+    pub(super) is_off: bool,
+    pub(super) width: BucketWidth,
+    pub(super) picture_width: BucketWidth,
     /// The times of pictures by channel and bucket. Later ones of the same bucket are not needed.
-    pictures: BTreeMap<(u32, i64), i64>,
+    pub(super) pictures: BTreeMap<(u32, i64), i64>,
     /// When the packets end of which there are enough, by channel.
-    packets: BTreeMap<u32, i64>,
+    pub(super) packets: BTreeMap<u32, i64>,
     /// The types and times of scans, by channel.
-    scans: BTreeMap<u32, (TypeKey, i64)>,
+    pub(super) scans: BTreeMap<u32, (TypeKey, i64)>,
 }
 
 impl CollectedHints {
@@ -71,17 +71,7 @@ impl CollectedHints {
     }
 
     /// Replaces what is known by what has been collected.
-    pub(super) fn replace(&self, part: &Part) {
-        let (width, picture_width) = part.widths();
-        let mut collected = CollectedTimes { width, picture_width, ..CollectedTimes::default() };
-        for part in &part.channels {
-            let (channel, views) = (part.channel, &part.views);
-            let pictures = views.pictures.buckets();
-            collected.pictures.extend(pictures.map(|(bucket, time)| ((channel, bucket), time)));
-            let until = views.packets.as_ref().and_then(|(_, packets)| packets.until());
-            collected.packets.extend(until.map(|until| (channel, until)));
-            collected.scans.extend(views.cloud.as_ref().map(|cloud| (channel, cloud.origin())));
-        }
+    pub(super) fn replace(&self, collected: CollectedTimes) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if !known.is_off {
             *known = collected;

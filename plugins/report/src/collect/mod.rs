@@ -169,7 +169,7 @@ impl Collection {
         self.fields.widen(widths.0, width);
         self.fields.append(&fields, |channel| self.part.place(channel));
         if is_shown || widths != self.part.widths() {
-            collector.hints.replace(&self.part);
+            collector.hints.replace(self.part.collected_times());
         }
     }
 

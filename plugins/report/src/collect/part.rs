@@ -8,6 +8,7 @@ use super::channel::ChannelPart;
 use super::fields::BatchFields;
 use super::gaps::LongestGaps;
 use super::grid::{BucketWidth, MAX_BUCKETS, OccupiedBuckets};
+use super::hints::CollectedTimes;
 use super::latency::MessageTimes;
 use super::type_rows::TypeRows;
 use super::views::ViewContext;
@@ -78,6 +79,21 @@ impl Part {
         (self.times.width(), self.picture_times.width())
     }
 
+    /// The times of what later batches need not contribute again.
+    pub(super) fn collected_times(&self) -> CollectedTimes {
+        let (width, picture_width) = self.widths();
+        let mut collected = CollectedTimes { width, picture_width, ..CollectedTimes::default() };
+        for part in &self.channels {
+            let (channel, views) = (part.channel, &part.views);
+            let pictures = views.pictures.buckets();
+            collected.pictures.extend(pictures.map(|(bucket, time)| ((channel, bucket), time)));
+            let until = views.packets.as_ref().and_then(|(_, packets)| packets.until());
+            collected.packets.extend(until.map(|until| (channel, until)));
+            collected.scans.extend(views.cloud.as_ref().map(|cloud| (channel, cloud.origin())));
+        }
+        collected
+    }
+
     /// The place of a channel in `channels`.
     pub(super) fn place(&self, channel: u32) -> Option<usize> {
         let place = self.places.get(channel as usize).copied().filter(|place| *place != NONE)?;
@@ -131,7 +147,9 @@ impl Part {
         let place = |event: u32| self.place(batch.channels()[event as usize]);
         let of_type = |rows: &'b Rows| {
             let views = context.shown.map(|shown| shown.views);
-            let of = context.collector.types.of_rows(rows, views);
+            let maps =
+                |name: &str| views.map(|views| views.maps_for_type(name)).unwrap_or_default();
+            let of = context.collector.types.of_rows(rows, maps);
             TypeRows::new(batch, (rows, of), self.times.width(), place)
         };
         batch.rows().iter().map(of_type).collect()

@@ -9,8 +9,6 @@ use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
 use sluice_model::{FieldPath, Rows};
 use sluice_views::doubles;
 
-use super::views::ReportViews;
-
 /// The most types that are remembered: a damaged log may have many.
 const MAX_TYPES: usize = 256;
 
@@ -91,8 +89,13 @@ impl Leaf {
 }
 
 impl RowTypes {
-    /// The type of rows; `views` are always the same, if any.
-    pub(super) fn of_rows(&self, rows: &Rows, views: Option<&ReportViews>) -> Arc<RowType> {
+    /// The type of rows. `maps` has the numbers of the maps for a type by its name, which are
+    /// always the same.
+    pub(super) fn of_rows(
+        &self,
+        rows: &Rows,
+        maps: impl FnOnce(&str) -> Vec<usize>,
+    ) -> Arc<RowType> {
         let (name, schema) = (&rows.message.name, rows.columns.schema());
         let is_same =
             |known: &&Arc<RowType>| Arc::ptr_eq(&known.schema, &schema) && known.name == *name;
@@ -103,8 +106,7 @@ impl RowTypes {
         drop(known);
         let leaves = FieldPath::leaves(&schema).into_iter();
         let leaves = leaves.map(|path| Leaf::new(path, &schema)).collect();
-        let maps = views.map(|views| views.maps_for_type(name)).unwrap_or_default();
-        let new = Arc::new(RowType { name: Arc::clone(name), schema, leaves, maps });
+        let new = Arc::new(RowType { name: Arc::clone(name), schema, leaves, maps: maps(name) });
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() < MAX_TYPES {
             known.push(Arc::clone(&new));
