@@ -9,24 +9,24 @@ use sluice_io::files::LogFile;
 use sluice_model::options::ByteSize;
 use sluice_model::{BlockPool, Error};
 
-use super::index::{BagIndex, ChunkEntry};
-use super::skip::{self, MAX_INDEX, bytes};
+use super::chunk::ChunkEntry;
+use super::skip::{self, MAX_INDEX};
 use super::window::{BagWindow, FoundAt};
 use super::wire::{RecordHeader, index_entries, whole_records};
 
 /// By connection, the times of messages, and their places in the records of a chunk.
 pub(super) type Messages = BTreeMap<u32, Vec<(i64, u32)>>;
 
-/// What is wrong with the indexes of a bag, one sentence each. Chunks that cannot be read are
-/// damage, and left out.
+/// What is wrong with the indexes of these chunks of a bag, one sentence each. Chunks that cannot
+/// be read are damage, and left out.
 pub(super) fn faults(
     log: LogFile,
-    index: &BagIndex,
+    chunks: &[ChunkEntry],
     max_chunk: ByteSize,
 ) -> Result<Vec<String>, Error> {
     let (mut window, blocks) = (BagWindow::new(log, u64::MAX), BlockPool::new(1 << 20, 2));
     let (mut indexes, mut summaries) = (WrongChunks::default(), WrongChunks::default());
-    for chunk in &index.chunks {
+    for chunk in chunks {
         if window.is_cancelled() {
             break;
         }
@@ -39,7 +39,7 @@ pub(super) fn faults(
             summaries.add(chunk.at);
         }
     }
-    let all = index.chunks.len();
+    let all = chunks.len();
     let indexes = indexes.sentence(all, "the indexes behind", "do not list their messages");
     let summaries = summaries.sentence(
         all,
@@ -87,7 +87,7 @@ fn indexed(window: &mut BagWindow, mut at: u64) -> Result<Option<Messages>, Erro
         if record.data_len > MAX_INDEX {
             return Ok(None);
         }
-        let entries = index_entries(&bytes(window, at + record.data_at as u64, record.data_len)?);
+        let entries = index_entries(&window.bytes(at + record.data_at as u64, record.data_len)?);
         let Some(entries) = entries.filter(|entries| entries.len() as u64 == u64::from(count))
         else {
             return Ok(None);

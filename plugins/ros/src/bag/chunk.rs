@@ -1,4 +1,4 @@
-//! Unpacks the records of chunks. Knows no record.
+//! Chunks: what a bag says of them, and unpacking their records. Knows no record in them.
 //!
 //! Lengths in a bag may lie: at most the declared length is ever produced, and that is limited.
 
@@ -7,10 +7,50 @@ use std::io::{ErrorKind, Read};
 use bytes::Bytes;
 use bzip2::read::BzDecoder;
 use lz4_flex::frame::FrameDecoder;
-use sluice_model::BlockPool;
 use sluice_model::options::ByteSize;
+use sluice_model::{BlockPool, Error};
 
-use super::wire::BagCompression;
+use super::window::{BagWindow, FoundAt};
+use super::wire::{BagCompression, max_packed};
+
+/// A chunk of a bag.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChunkEntry {
+    pub(crate) at: u64,
+    pub(crate) plain_len: u32,
+    pub(crate) compression: BagCompression,
+    /// The messages of the chunks before.
+    pub(crate) messages_before: u64,
+    /// What the end of the bag says of it.
+    pub(crate) summary: Option<SummaryPlace>,
+}
+
+impl ChunkEntry {
+    /// The records of the chunk, and where it ends; `None` if it cannot be read.
+    pub(crate) fn unpack(
+        &self,
+        window: &mut BagWindow,
+        (blocks, max_chunk): (&BlockPool, ByteSize),
+    ) -> Result<Option<(Bytes, u64)>, Error> {
+        let FoundAt::Record(record) = window.place(self.at)? else { return Ok(None) };
+        if u64::from(record.data_len) > max_packed(max_chunk) {
+            return Ok(None);
+        }
+        let packed = window.bytes(self.at + record.data_at as u64, record.data_len)?;
+        let limits = (blocks, max_chunk);
+        let unpacked = unpack(self.compression, packed.into(), self.plain_len, false, limits);
+        let end = self.at.saturating_add(record.len());
+        Ok(unpacked.ok().map(|unpacked| (unpacked.plain, end)))
+    }
+}
+
+/// The times of a chunk's messages, and where their numbers by connection are: a position and a
+/// length.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SummaryPlace {
+    pub(crate) times: (i64, i64),
+    pub(crate) counts: (u64, u32),
+}
 
 /// The records of a chunk.
 pub(crate) struct Unpacked {

@@ -122,7 +122,7 @@ impl Source for BagSource {
     fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
         match self.index(input)? {
             Some(index) if index.usable().is_some() => {
-                checks::faults(InputFiles::default().open(input)?, &index, self.max_chunk)
+                checks::faults(InputFiles::default().open(input)?, &index.chunks, self.max_chunk)
             }
             index => Ok(index.as_deref().and_then(fault).into_iter().collect()),
         }

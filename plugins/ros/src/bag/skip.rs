@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use sluice_model::{Error, Query};
 
-use super::index::{ChunkEntry, SummaryPlace};
+use super::chunk::{ChunkEntry, SummaryPlace};
 use super::window::{BagWindow, FoundAt};
 use super::wire::{INDEX_ENTRY, RecordHeader, index_entries, message_counts};
 
@@ -53,7 +53,7 @@ pub(super) fn counts(
 ) -> Result<BTreeMap<u32, u32>, Error> {
     let (at, len) = summary.counts;
     let counts = match len <= MAX_INDEX {
-        true => message_counts(&bytes(window, at, len)?),
+        true => message_counts(&window.bytes(at, len)?),
         false => None,
     };
     Ok(counts.unwrap_or_default())
@@ -74,7 +74,7 @@ fn agrees(
         if record.data_len > MAX_INDEX || u64::from(record.data_len) != expected {
             return Ok(false);
         }
-        let data = bytes(window, at + record.data_at as u64, record.data_len)?;
+        let data = window.bytes(at + record.data_at as u64, record.data_len)?;
         let Some(listed) = index_entries(&data) else { return Ok(false) };
         for (time, _) in &listed {
             (first, last) = (first.min(*time), last.max(*time));
@@ -87,12 +87,4 @@ fn agrees(
         at = at.saturating_add(record.len());
     }
     Ok(!found.is_empty() && found == *counts && (first, last) == times)
-}
-
-/// At most `len` bytes at `at`.
-pub(super) fn bytes(window: &mut BagWindow, at: u64, len: u32) -> Result<Vec<u8>, Error> {
-    let mut bytes = vec![0; len as usize];
-    let read = window.read(at, &mut bytes)?;
-    bytes.truncate(read);
-    Ok(bytes)
 }

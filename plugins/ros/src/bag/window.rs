@@ -105,6 +105,14 @@ impl BagWindow {
         self.log.read_at(at, to)
     }
 
+    /// At most `len` bytes at a position.
+    pub(crate) fn bytes(&mut self, at: u64, len: u32) -> Result<Vec<u8>, Error> {
+        let mut bytes = vec![0; len as usize];
+        let read = self.read(at, &mut bytes)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
     /// Declares that nothing before a position is read again.
     pub(crate) fn forget(&mut self, at: u64) {
         // The window may begin before, and is read again from its start.

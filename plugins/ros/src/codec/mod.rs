@@ -29,9 +29,9 @@ use sluice_model::{
 };
 
 use crate::types::Generation;
-use crate::types::library::{Library, short_name};
+use crate::types::library::Library;
 use crate::types::shapes;
-use crate::types::text::separator;
+use crate::types::text::{separator, short_name};
 
 mod difference;
 mod form;

@@ -5,8 +5,9 @@
 
 use sluice_model::Error;
 
-use super::overlay::{Database, Format, INCOMPLETE, Overlay, is_page_size};
-use super::pages::{Window, lock_page, u32_at};
+use super::overlay::{Database, Format, INCOMPLETE, Overlay, is_page_size, journal_checksum};
+use super::pages::{lock_page, u32_at};
+use super::window::Window;
 
 /// How each segment begins, unless its transaction was completed.
 const MAGIC: &[u8] = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7";
@@ -17,12 +18,6 @@ const ALL: u32 = u32::MAX;
 /// Whether this is the beginning of a journal.
 pub(crate) fn is_journal(head: &[u8]) -> bool {
     head.starts_with(MAGIC)
-}
-
-/// The checksum of a page: of each two hundredth byte from its end.
-pub(crate) fn checksum(nonce: u32, page: &[u8]) -> u32 {
-    let step = |sum: u32, byte: &u8| sum.wrapping_add(u32::from(*byte));
-    page.iter().rev().skip(199).step_by(200).fold(nonce, step)
 }
 
 /// The header of a segment.
@@ -139,7 +134,7 @@ impl Record {
     fn parse(bytes: &[u8], nonce: u32) -> Option<Self> {
         let (page, rest) = bytes.split_first_chunk()?;
         let (content, sum) = rest.split_last_chunk()?;
-        let is_right = u32::from_be_bytes(*sum) == checksum(nonce, content);
+        let is_right = u32::from_be_bytes(*sum) == journal_checksum(nonce, content);
         Some(Self { page: u32::from_be_bytes(*page), is_right })
     }
 }

@@ -22,15 +22,17 @@ mod reader;
 mod record;
 mod tree;
 mod wal;
+mod window;
 
 use catalog::Catalog;
 use journal::is_journal;
 use overlay::{
     Overlay, all_beside_names, beside, beside_names, beside_noted, changed, changed_if_missing,
 };
-use pages::{MAGIC, Pages, Window};
+use pages::{MAGIC, Pages};
 use reader::Db3Reader;
 use wal::{is_index, is_wal};
+use window::Window;
 
 use crate::splits;
 
@@ -132,7 +134,7 @@ impl Db3Source {
         let states = if beside.is_empty() { &self.plain } else { &self.interrupted };
         let read = |_| {
             let mut files = open_beside().collect::<Result<Vec<_>, _>>()?;
-            let overlays = files.iter_mut().map(|file| Ok(Arc::new(Overlay::read(file)?)));
+            let overlays = files.iter_mut().map(|file| Ok(Arc::new(read_beside(file)?)));
             let overlays = overlays.collect::<Result<Vec<_>, Error>>()?;
             let over = overlays.iter().cloned().zip(files).collect();
             let mut pages = Pages::open(open(path)?, over)?;
@@ -168,6 +170,11 @@ fn open_beside(
         true => Err(changed(&file.input)),
         false => Ok(file),
     }
+}
+
+/// Reads which pages a file beside a database has.
+fn read_beside(file: &mut Window) -> Result<Overlay, Error> {
+    if file.input.ends_with("-wal") { wal::read(file) } else { journal::read(file) }
 }
 
 impl Source for Db3Source {

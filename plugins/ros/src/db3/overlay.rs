@@ -12,8 +12,7 @@ use sluice_io::files::{self, Input, InputFiles, PathKind};
 use sluice_io::store::is_address;
 use sluice_model::{Error, ErrorKind};
 
-use super::pages::Window;
-use super::{journal, wal};
+use super::window::Window;
 
 /// The ends of the names of the files beside a database, in the order in which they take effect:
 /// an unfinished transaction is undone before what was logged is applied.
@@ -114,12 +113,16 @@ pub(crate) enum Format {
     Journal(Vec<(u64, u32)>),
 }
 
-impl Overlay {
-    /// Reads a file beside a database.
-    pub(crate) fn read(file: &mut Window) -> Result<Self, Error> {
-        if file.input.ends_with("-wal") { wal::read(file) } else { journal::read(file) }
-    }
+/// What precedes the page in a frame of a write-ahead log.
+pub(crate) const FRAME_HEAD: usize = 24;
 
+/// The checksum of a page in a journal: of each two hundredth byte from its end.
+pub(crate) fn journal_checksum(nonce: u32, page: &[u8]) -> u32 {
+    let step = |sum: u32, byte: &u8| sum.wrapping_add(u32::from(*byte));
+    page.iter().rev().skip(199).step_by(200).fold(nonce, step)
+}
+
+impl Overlay {
     /// Of a file in which nothing counts, but that may be damaged.
     pub(crate) fn empty(format: Format, start: &[u8]) -> Self {
         let (places, start) = (HashMap::new(), start.to_vec());
@@ -172,7 +175,7 @@ impl Overlay {
     ) -> Result<&'w [u8], Error> {
         let size = self.database.map_or(0, |database| database.page_size);
         let (head, foot) = match self.format {
-            Format::Wal(_) => (wal::FRAME_HEAD, 0),
+            Format::Wal(_) => (FRAME_HEAD, 0),
             Format::Journal(_) => (4, 4),
         };
         let input = Arc::clone(&window.input);
@@ -185,7 +188,7 @@ impl Overlay {
                 Format::Journal(segments) => {
                     let before = segments.partition_point(|(start, _)| *start < at);
                     let (_, nonce) = segments.get(before.checked_sub(1)?)?;
-                    foot == journal::checksum(*nonce, content).to_be_bytes()
+                    foot == journal_checksum(*nonce, content).to_be_bytes()
                 }
             };
             (is_it && head.starts_with(&page.to_be_bytes())).then_some(content)

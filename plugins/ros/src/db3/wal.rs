@@ -7,16 +7,17 @@ use std::collections::HashMap;
 
 use sluice_model::Error;
 
-use super::overlay::{Database, Format, INCOMPLETE, Overlay, check_count, is_page_size};
-use super::pages::{Window, u32_at};
+use super::overlay::{
+    Database, FRAME_HEAD, Format, INCOMPLETE, Overlay, check_count, is_page_size,
+};
+use super::pages::u32_at;
+use super::window::Window;
 
 /// How logs begin: the last bit tells the byte order of the words that checksums are of.
 const MAGIC: u32 = 0x377f_0682;
 /// The version of the format.
 const VERSION: u32 = 3_007_000;
 const HEADER: usize = 32;
-/// What precedes the page of a frame.
-pub(crate) const FRAME_HEAD: usize = 24;
 
 /// Whether this is the beginning of a log.
 pub(crate) fn is_wal(head: &[u8]) -> bool {

@@ -9,8 +9,7 @@ use sluice_kit::mistake::Mistake;
 use sluice_kit::type_library::ParsedTypes;
 use sluice_model::cursor::{Cursor, Token};
 
-use super::library::short_name;
-use super::text::{self, Declaration, Member};
+use super::text::{self, Declaration, Member, short_name};
 
 /// The types of IDL, and those of the message language with the same payload.
 const PRIMITIVES: [(&str, &str); 15] = [

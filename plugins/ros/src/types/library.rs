@@ -9,7 +9,7 @@ use sluice_kit::type_library::{ParsedTypes, TypeId, TypeLibrary};
 
 use super::Generation;
 use super::idl;
-use super::text::{self, Declaration, ElementType, Member, separator};
+use super::text::{self, Declaration, ElementType, Member, separator, short_name};
 
 /// The most mistakes kept of a file.
 const MAX_MISTAKES: usize = 20;
@@ -203,16 +203,6 @@ impl Library {
 fn is_same(a: &Declaration, b: &Declaration) -> bool {
     let key = |member: &Member| (member.name.clone(), member.of.clone(), member.count);
     a.members.iter().map(key).eq(b.members.iter().map(key))
-}
-
-/// A name without the `msg` between package and type.
-pub(crate) fn short_name(name: &str) -> String {
-    match name.rsplit_once('/') {
-        Some((package, name)) => {
-            format!("{}/{name}", package.strip_suffix("/msg").unwrap_or(package))
-        }
-        None => name.to_owned(),
-    }
 }
 
 fn last_name(name: &str) -> &str {

@@ -110,6 +110,16 @@ pub(crate) fn separator(name: &str) -> String {
     format!("{}\nMSG: {name}\n", "=".repeat(80))
 }
 
+/// A name without the `msg` between package and type.
+pub(crate) fn short_name(name: &str) -> String {
+    match name.rsplit_once('/') {
+        Some((package, name)) => {
+            format!("{}/{name}", package.strip_suffix("/msg").unwrap_or(package))
+        }
+        None => name.to_owned(),
+    }
+}
+
 /// The declarations of a text, of which the first one is of the type `name`, and the mistakes.
 pub(crate) fn parse(name: &str, text: &str) -> ParsedTypes<Declaration> {
     let mut all = vec![(name.to_owned(), 0..0, Declaration::default())];

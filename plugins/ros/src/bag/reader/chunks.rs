@@ -8,8 +8,8 @@ use bytes::Bytes;
 use sluice_model::{Batch, BatchBuilder, Error, PayloadOffset};
 
 use super::{BATCH_EVENTS, BagReader};
-use crate::bag::chunk::{Unpacked, unpack};
-use crate::bag::index::{BagIndex, SummaryPlace};
+use crate::bag::chunk::{SummaryPlace, Unpacked, unpack};
+use crate::bag::index::BagIndex;
 use crate::bag::skip;
 use crate::bag::wire::{BagCompression, Record, RecordHeader, max_packed, whole_record};
 
