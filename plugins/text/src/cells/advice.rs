@@ -3,8 +3,7 @@
 
 use sluice_io::escape::printable;
 
-use super::columns::{TIMES, list_names};
-use super::options::{CsvSource, TimeUnit};
+use super::options::{CsvSource, TIMES, TimeUnit};
 
 /// What may separate cells, in the order in which it is looked for.
 const DELIMITERS: [char; 5] = ['\t', ';', ',', '|', ' '];
@@ -71,6 +70,15 @@ pub(super) fn no_time(names: &[String]) -> String {
     };
     let times = TIMES.map(|name| format!("`{name}`")).join(", ");
     format!("no column is called {times}: {advice}; found {}", list_names(names))
+}
+
+/// The first names of columns, for a message.
+pub(super) fn list_names(names: &[String]) -> String {
+    const SHOWN: usize = 12;
+    let shown: Vec<String> =
+        names.iter().take(SHOWN).map(|name| format!("`{}`", printable(name))).collect();
+    let more = if names.len() > SHOWN { ", …" } else { "" };
+    shown.join(", ") + more
 }
 
 /// What to do about a time that is too large for its unit, if it fits a smaller one.

@@ -13,9 +13,11 @@ use sluice_io::escape::{escaped, printable};
 use sluice_model::time::{self, TimePoint};
 use sluice_model::{Error, MessageType, TypeKey};
 
-use super::advice::{no_time, other_characters, other_delimiter, out_of_range, setting};
+use super::advice::{
+    list_names, no_time, other_characters, other_delimiter, out_of_range, setting,
+};
 use super::cell_type::{CellSample, CellType, ColumnBuilder, describe_cell, guess, parsed};
-use super::options::{ColumnNames, CsvSource, TimeUnit};
+use super::options::{ColumnNames, CsvSource, TIMES, TimeUnit};
 use super::scan::{Cell, RowScan, scan};
 use crate::without_mark;
 
@@ -26,8 +28,6 @@ const SAMPLED_ROWS: usize = 256;
 
 const CHANNEL: &str = "channel";
 const SEQUENCE: &str = "sequence";
-/// The names of time columns that need no option.
-pub(super) const TIMES: [&str; 4] = ["timestamp_ns", "timestamp", "time", "t"];
 
 /// A position in the file, and what is wrong there.
 pub(super) type HeaderError = (u64, String);
@@ -224,14 +224,6 @@ impl ColumnRoles {
         };
         Ok(names.iter().enumerate().filter(is_field).map(column).collect())
     }
-}
-
-pub(super) fn list_names(names: &[String]) -> String {
-    const SHOWN: usize = 12;
-    let shown: Vec<String> =
-        names.iter().take(SHOWN).map(|name| format!("`{}`", printable(name))).collect();
-    let more = if names.len() > SHOWN { ", …" } else { "" };
-    shown.join(", ") + more
 }
 
 fn check_names(names: &[String]) -> Result<(), String> {

@@ -9,6 +9,9 @@ use sluice_model::schemars::JsonSchema;
 
 use super::cell_type::CellType;
 
+/// The names of time columns that need no option.
+pub(super) const TIMES: [&str; 4] = ["timestamp_ns", "timestamp", "time", "t"];
+
 /// Reads tables of text, such as CSV files of loggers and spreadsheets.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
