@@ -18,7 +18,7 @@ use sluice_pipeline::Report;
 use sluice_pipeline::names::NameReport;
 
 use crate::running::{Delivery, Resources, SharedDelivery, turn};
-use crate::{errors, reader};
+use crate::{errors, log_run};
 
 /// Batches that wait for the consumer.
 const WAITING: usize = 4;
@@ -91,7 +91,7 @@ impl EventIterator {
     ) -> PyResult<Self> {
         let (sender, batches) = bounded(WAITING);
         let sink = DynSink::new(EventSink(sender));
-        let pipeline = reader::pipeline(py, arguments, EventForm::Payloads, sink, strict)?;
+        let pipeline = log_run::pipeline(py, arguments, EventForm::Payloads, sink, strict)?;
         let delivery = Delivery::start(pipeline, batches, resources);
         let delivery = delivery.map_err(|error| errors::from_error(py, &error))?;
         Ok(Self { delivery: SharedDelivery::new(delivery), strict, cursor: Mutex::default() })
@@ -108,7 +108,7 @@ impl EventIterator {
         let warnings = py.import("warnings")?;
         let warn = |text: String| warnings.call_method1("warn", (text,)).map(drop);
         sentences.try_for_each(warn)?;
-        reader::stage_notes(report).try_for_each(warn)
+        log_run::stage_notes(report).try_for_each(warn)
     }
 }
 

@@ -11,6 +11,7 @@ mod discovery;
 mod errors;
 mod events;
 mod interrupt;
+mod log_run;
 mod plugins;
 mod reader;
 mod requested_form;

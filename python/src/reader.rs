@@ -7,15 +7,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use sluice::embedded::{self, Embedding, EventForm};
-use sluice::extension::Failure;
+use sluice::embedded::EventForm;
 use sluice_kit::event_table::{ChannelSchema, LogColumn, TableKind};
 use sluice_kit::suggestion::nearest;
 use sluice_model::DynSink;
 use sluice_model::options::ByteSize;
-use sluice_pipeline::report::Note;
 use sluice_pipeline::run::{self, Options};
-use sluice_pipeline::{OnDamage, Pipeline, Report};
 
 use crate::discovery::{Discovered, DiscoverySink};
 use crate::events::EventIterator;
@@ -23,7 +20,7 @@ use crate::running::{Background, Resources};
 use crate::table::TableReader;
 use crate::table_sink::{GuessedTable, TableForm, columns_named};
 use crate::temporary::TemporaryFile;
-use crate::{errors, registry};
+use crate::{errors, log_run};
 
 /// The memory for finding the first event of a channel. With more, more of the log is decoded ahead
 /// that is not needed: twice as much work for a frequent channel.
@@ -168,7 +165,8 @@ impl LogReader {
             found: Arc::clone(&found),
             stop: if channel.is_some() { Arc::clone(&stop) } else { end },
         };
-        let pipeline = pipeline(py, &arguments, EventForm::Rows, DynSink::new(sink), false)?;
+        let pipeline =
+            log_run::pipeline(py, &arguments, EventForm::Rows, DynSink::new(sink), false)?;
         let Resources { jobs, mut memory, .. } = self.resources;
         if channel.is_some() {
             let all = memory.map_or(SEARCH_MEMORY, |ByteSize(bytes)| bytes.min(SEARCH_MEMORY));
@@ -179,7 +177,7 @@ impl LogReader {
         let run = Background::start(move || run::run(pipeline, &options)).map_err(failed)?;
         let report = run.wait(py, &stop)?.map_err(failed)?;
         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-        found.notes = stage_notes(&report).collect();
+        found.notes = log_run::stage_notes(&report).collect();
         Ok(std::mem::take(&mut found))
     }
 
@@ -199,40 +197,6 @@ impl LogReader {
         let message = format!("the log has no channel `{channel}`; {hint}");
         Ok(errors::config_error(py, &message, Vec::new()))
     }
-}
-
-/// What the stages of a run note of events that they leave out.
-pub(crate) fn stage_notes(report: &Report) -> impl Iterator<Item = String> {
-    let is_of_events = |note: &&Note| note.count > 0 && !report.sources.contains_key(&note.node);
-    let notes = report.notes.iter().filter(is_of_events);
-    notes.map(|Note { what, count, .. }| format!("{what} ({count} times)"))
-}
-
-/// The pipeline from a log into `sink`, made without the GIL, as it opens files.
-pub(crate) fn pipeline(
-    py: Python<'_>,
-    arguments: &[OsString],
-    form: EventForm,
-    sink: DynSink,
-    strict: bool,
-) -> PyResult<Pipeline> {
-    let made = py.detach(|| pipeline_into(arguments, form, sink, strict));
-    made.map_err(|failure| errors::from_failure(py, failure))
-}
-
-/// The pipeline from a log into `sink`. Does not touch Python.
-pub(crate) fn pipeline_into(
-    arguments: &[OsString],
-    form: EventForm,
-    sink: DynSink,
-    strict: bool,
-) -> Result<Pipeline, Failure> {
-    let embedding = Arc::<Embedding>::default();
-    let mut pipeline = embedded::log_pipeline(arguments, form, sink, registry(), &embedding)?;
-    if let Some(source) = pipeline.nodes.first_mut().filter(|_| strict) {
-        source.damage = OnDamage::Stop;
-    }
-    Ok(pipeline)
 }
 
 /// The option that keeps exactly this channel.

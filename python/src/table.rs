@@ -21,7 +21,7 @@ use sluice_pipeline::Report;
 use crate::interrupt::InterruptFlag;
 use crate::running::{Delivery, Resources, SharedDelivery, turn};
 use crate::table_sink::{GuessedTable, KnownForm, TableForm, TableSink};
-use crate::{errors, reader, requested_form};
+use crate::{errors, log_run, requested_form};
 
 /// Batches that wait for the consumer.
 const WAITING: usize = 4;
@@ -108,7 +108,7 @@ impl TableReader {
         let (sender, rows) = bounded(WAITING);
         let sink = TableSink::guessing(Some(guessed), sender);
         let (known, sink) = (sink.known(), DynSink::new(sink));
-        let pipeline = reader::pipeline(py, &arguments, EventForm::Rows, sink, strict)?;
+        let pipeline = log_run::pipeline(py, &arguments, EventForm::Rows, sink, strict)?;
         let delivery = Delivery::start(pipeline, rows, resources.clone());
         let delivery = delivery.map_err(|error| errors::from_error(py, &error))?;
         let first = match delivery.next_attached(py, || interrupt.is_raised()) {
@@ -151,7 +151,7 @@ impl TableReader {
         let sink = DynSink::new(TableSink::new(self.form.clone(), sender));
         let has_payloads = self.form.columns.contains(&LogColumn::Payload);
         let form = if has_payloads { EventForm::Payloads } else { EventForm::Rows };
-        let pipeline = reader::pipeline(py, &self.arguments, form, sink, self.strict)?;
+        let pipeline = log_run::pipeline(py, &self.arguments, form, sink, self.strict)?;
         let delivery = Delivery::start(pipeline, rows, self.resources.clone());
         delivery.map_err(|error| errors::from_error(py, &error))
     }
@@ -187,7 +187,7 @@ impl Guess {
         let form = form.ok_or_else(|| Error::internal("a table of no known form"))?;
         let (sender, rows) = bounded(WAITING);
         let sink = DynSink::new(TableSink::new(form, sender).behind(self.rows));
-        let made = reader::pipeline_into(&self.arguments, EventForm::Rows, sink, self.strict);
+        let made = log_run::pipeline_into(&self.arguments, EventForm::Rows, sink, self.strict);
         let pipeline = made.map_err(|failure| match failure {
             Failure::Error(error) => error,
             _ => Error::refused("the log has changed while it was being read"),
