@@ -12,8 +12,8 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs,
-    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    BinaryExpr, Cast, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TryCast, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_expr_common::datum::apply;
@@ -64,7 +64,7 @@ fn checked(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
         _ => None,
     };
     let Some(operation) = operation else { return Transformed::no(expr) };
-    let (name, shown) = (column_name(&expr), Start::of(expr.human_display()).text);
+    let (name, shown) = (column_name(&expr), Start::of(Shown(&expr)).text);
     let operands = match expr {
         Expr::BinaryExpr(BinaryExpr { left, right, .. }) => vec![*left, *right],
         Expr::Negative(operand) => vec![*operand],
@@ -84,6 +84,48 @@ fn column_name(expr: &Expr) -> String {
         text += &format!(" {:x}", hasher.finish());
     }
     text
+}
+
+/// An expression in a message, with the parentheses that it needs, and without casts.
+struct Shown<'e>(&'e Expr);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+                write_operand(f, left, op.precedence())?;
+                write!(f, " {op} ")?;
+                write_operand(f, right, op.precedence() + 1)
+            }
+            Expr::Negative(operand) => {
+                f.write_str("-")?;
+                write_operand(f, operand, u8::MAX)
+            }
+            Expr::Cast(Cast { expr, .. }) | Expr::TryCast(TryCast { expr, .. }) => {
+                write!(f, "{}", Shown(expr))
+            }
+            other => write!(f, "{}", other.human_display()),
+        }
+    }
+}
+
+/// Writes an operand, in parentheses unless it binds at least as tightly as the operator needs.
+fn write_operand(f: &mut fmt::Formatter<'_>, operand: &Expr, least: u8) -> fmt::Result {
+    let mut inner = operand;
+    while let Expr::Cast(Cast { expr, .. }) | Expr::TryCast(TryCast { expr, .. }) = inner {
+        inner = expr;
+    }
+    let precedence = match inner {
+        Expr::BinaryExpr(BinaryExpr { op, .. }) => op.precedence(),
+        Expr::Between(_)
+        | Expr::InList(_)
+        | Expr::IsNotNull(_)
+        | Expr::IsNull(_)
+        | Expr::Like(_)
+        | Expr::Not(_) => Operator::Eq.precedence(),
+        _ => u8::MAX,
+    };
+    if precedence < least { write!(f, "({})", Shown(inner)) } else { write!(f, "{}", Shown(inner)) }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -17,7 +17,7 @@ fn overflows_of_64_bits_fail() {
         ("select k + x * 1000 from t", "t.x * 1000", "9223372036854775807 * 1000"),
         ("select x * 1000::smallint from t", "t.x * 1000", "9223372036854775807 * 1000"),
         ("select x * k * k * y from t", "t.x * t.k * t.k * t.y", "9223372036854775807 * -9"),
-        ("select -y from t", "(- t.y)", "- -9223372036854775808"),
+        ("select -y from t", "`-t.y", "- -9223372036854775808"),
         ("select k from t where x + k > 0", "t.x + t.k", "9223372036854775807 + 1"),
         ("select max(x + k) from t group by y + k", "t.x + t.k", "9223372036854775807 + 1"),
         ("select sum(x + k) over (order by k) from t", "t.x + t.k", "9223372036854775807 + 1"),
@@ -39,6 +39,27 @@ fn overflows_of_64_bits_fail() {
         assert!(message.contains(&format!("{operation}`")), "{sql}: {message}");
         assert!(message.contains(&format!(": {values}")), "{sql}: {message}");
         assert!(message.contains("`x::double`"), "{sql}: {message}");
+    }
+}
+
+#[test]
+fn messages_show_what_was_computed() {
+    for operation in [
+        "(t.x - t.k) * 1000",
+        "t.x * (t.k + 1)",
+        "t.x - (t.k - 2)",
+        "t.x - t.k - t.y",
+        "t.x * (t.k * 2)",
+        "t.x / 5 * 1000",
+        "-(t.y * t.k)",
+        "t.x - -(t.k + 1)",
+        "abs(t.x) + t.k",
+        "t.x + (t.k > 0 OR t.y IS NULL)",
+    ] {
+        // Casts are not shown.
+        let sql = operation.replace("NULL)", "NULL)::int");
+        let message = answer(&format!("select {sql} from t where k = 1")).unwrap_err();
+        assert!(message.contains(&format!("`{operation}` is out of range")), "{sql}: {message}");
     }
 }
 
