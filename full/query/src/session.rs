@@ -12,6 +12,7 @@ mod order_by;
 mod planner_message;
 mod planning;
 mod repeated_keys;
+mod selected_rows;
 mod set_comparisons;
 mod statements;
 mod window_inputs;
@@ -51,6 +52,7 @@ pub(crate) use interruption::{StopCheck, stoppable};
 pub(crate) use order_by::statement_to_plan;
 use planning::SessionPlanner;
 pub(crate) use planning::optimized;
+use selected_rows::SelectedRows;
 
 use crate::arithmetic::{CheckedArithmetic, WideArithmetic};
 use crate::dates::TimesOfDates;
@@ -425,9 +427,9 @@ pub(crate) fn expr_planners() -> [Arc<dyn ExprPlanner>; 2] {
 }
 
 /// How expressions of coerced types differ from DataFusion's, in sessions and in stages.
-pub(crate) fn analyzer_rules() -> [Arc<dyn AnalyzerRule + Send + Sync>; 2] {
+pub(crate) fn analyzer_rules() -> [Arc<dyn AnalyzerRule + Send + Sync>; 3] {
     // Parts of durations are computed with operators.
-    [Arc::new(PartsOfDurations), Arc::new(CheckedArithmetic)]
+    [Arc::new(PartsOfDurations), Arc::new(CheckedArithmetic), Arc::new(SelectedRows)]
 }
 
 /// Sets what decides the meaning of queries, in sessions and in stages.
