@@ -12,6 +12,7 @@ mod order_by;
 mod planner_message;
 mod planning;
 mod repeated_keys;
+mod result_names;
 mod selected_rows;
 mod set_comparisons;
 mod statements;

@@ -291,6 +291,16 @@ fn schema_error(error: &DataFusionError) -> InvalidQuery {
         let help = Some("give one of them, or of their tables, another name: `… as y`".to_owned());
         return InvalidQuery { message, position: None, help };
     }
+    if let Some(name) = identifiers::same_expression(error) {
+        let message = format!("two expressions differ only in casts or parentheses: `{name}`");
+        let help = "compute one of them in a subquery in FROM: `(select *, x::int as y from t)`";
+        return InvalidQuery { message, position: None, help: Some(help.to_owned()) };
+    }
+    if let Some(table) = identifiers::same_table(error) {
+        let message = format!("two tables are called `{table}`");
+        let help = Some("give one of them another name: `from t, t as u`".to_owned());
+        return InvalidQuery { message, position: None, help };
+    }
     let Some((written, known)) = identifiers::missing_column(error) else {
         return InvalidQuery::new(lower_first(&error.strip_backtrace()));
     };

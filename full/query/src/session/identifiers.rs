@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use datafusion::common::{Column, DataFusionError, SchemaError};
+use datafusion::common::{Column, DataFusionError, SchemaError, TableReference};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, visit_expressions_mut};
 
@@ -55,6 +55,23 @@ pub(super) fn columns_instead_of<'e>(error: &'e DataFusionError, written: &str) 
 pub(super) fn same_name(error: &DataFusionError) -> Option<&str> {
     match schema_error(error)? {
         SchemaError::AmbiguousReference { field } if field.relation.is_some() => Some(&field.name),
+        _ => None,
+    }
+}
+
+/// The name of two expressions of one clause that DataFusion refuses, as it tells them apart by
+/// name.
+pub(super) fn same_expression(error: &DataFusionError) -> Option<&str> {
+    match schema_error(error)? {
+        SchemaError::DuplicateUnqualifiedField { name } => Some(name),
+        _ => None,
+    }
+}
+
+/// The name of two tables.
+pub(super) fn same_table(error: &DataFusionError) -> Option<&TableReference> {
+    match schema_error(error)? {
+        SchemaError::DuplicateQualifiedField { qualifier, .. } => Some(qualifier),
         _ => None,
     }
 }

@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::ast::{
     VisitMut, VisitorMut,
 };
 
-use super::{identifiers, repeated_keys};
+use super::{identifiers, repeated_keys, result_names};
 
 /// A column that no table has: the error for it lists the columns that there are.
 const UNKNOWN_COLUMN: &str = "(a column of ORDER BY)";
@@ -34,11 +34,21 @@ pub(crate) async fn statement_to_plan(
     state: &SessionState,
     mut statement: DfStatement,
 ) -> Result<LogicalPlan> {
-    match resolved_plan(state, statement.clone()).await {
-        Err(error) if repeated_keys::may_be_refused(&error) => {}
+    for_each_query(&mut statement, &mut |_, query| result_names::order_by_names(query));
+    let error = match resolved_plan(state, statement.clone()).await {
+        Err(error) => error,
         plan => return plan,
+    };
+    if repeated_keys::may_be_refused(&error) {
+        for_each_query(&mut statement, &mut |_, query| repeated_keys::of_parsed_removed(query));
+    } else if result_names::are_missing(&error) {
+        for_each_query(&mut statement, &mut |_, query| {
+            result_names::add_written(&mut query.body);
+            result_names::order_by_names(query);
+        });
+    } else {
+        return Err(error);
     }
-    for_each_query(&mut statement, &mut |_, query| repeated_keys::of_parsed_removed(query));
     resolved_plan(state, statement).await
 }
 
@@ -211,7 +221,7 @@ fn for_each_name(query: &mut Query, call: &mut dyn FnMut(&mut Expr, String)) {
     }
 }
 
-fn is_name(expr: &Expr) -> bool {
+pub(super) fn is_name(expr: &Expr) -> bool {
     match expr {
         Expr::Identifier(_) => true,
         Expr::Nested(inner) => is_name(inner),
