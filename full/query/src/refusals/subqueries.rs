@@ -63,6 +63,12 @@ pub(crate) fn check_subqueries(plan: &LogicalPlan) -> Result<()> {
                     Expr::ScalarSubquery(subquery) => {
                         check_correlated(subquery, SubqueryUse::Value)
                     }
+                    // The optimiser would fail, instead of the physical planner.
+                    Expr::SetComparison(_) if !matches!(node, LogicalPlan::Filter(_)) => {
+                        plan_error(
+                            "Physical plan does not support logical expression SetComparison",
+                        )
+                    }
                     Expr::Exists(Exists { subquery, .. })
                     | Expr::InSubquery(InSubquery { subquery, .. })
                     | Expr::SetComparison(SetComparison { subquery, .. }) => {

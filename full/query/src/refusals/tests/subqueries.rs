@@ -200,3 +200,19 @@ fn subqueries_with_too_many_values_are_explained() {
     refused("select (select name from u where k = n) from t", "choose one by an aggregate");
     refused("select n from t where (n, s) in (select k, name from u)", "for several, write");
 }
+
+#[test]
+fn any_and_all_are_conditions() {
+    for sql in [
+        "select x > any (select k from o) from t",
+        "select case when not (x >= all (select k from o)) then 1 end from t",
+        "select count(*) filter (where x > any (select k from o)) from t",
+        "select sum(x) over (order by x > any (select k from o)) from t",
+        "select n from t order by x > any (select k from o)",
+        "select count(*) from t group by x = all (select k from o)",
+        "select n from t where n in (select n from t group by n, x > any (select k from o))",
+    ] {
+        refused(&format!("{WITH} {sql}"), "ANY and ALL are only supported in WHERE and HAVING");
+    }
+    where_answers("case when x > any (select k from o) then n = 3 else n = 1 end", &["1", "3"]);
+}
