@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, GroupByExpr, Join, JoinConstraint, JoinOperator, NamedWindowExpr, PipeOperator,
-    Query, Select, SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, SetOperator,
-    SetQuantifier, TableFactor, TableWithJoins, UnaryOperator, Value, ValueWithSpan, Visit,
-    Visitor, WildcardAdditionalOptions,
+    BinaryOperator, Cte, Expr, GroupByExpr, Join, JoinConstraint, JoinOperator, NamedWindowExpr,
+    PipeOperator, Query, Select, SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind,
+    SetExpr, SetOperator, SetQuantifier, TableFactor, TableWithJoins, UnaryOperator, Value,
+    ValueWithSpan, Visit, Visitor, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
@@ -65,6 +65,10 @@ impl Visitor for SyntaxCheck {
             Expr::SimilarTo { .. } => refuse(
                 "SIMILAR TO is not supported: use LIKE, or a regular expression for the whole \
                  text, `x ~ '^(a|b)$'`",
+            ),
+            Expr::BinaryOp { op: BinaryOperator::Arrow | BinaryOperator::LongArrow, .. } => refuse(
+                "`->` is not supported: write `s['name']` for a field, and `select unnest(xs) as x \
+                 …` in FROM to compute with the elements of a list",
             ),
             Expr::Function(function) => calls::check_call(function),
             Expr::IsDistinctFrom(_, right) | Expr::IsNotDistinctFrom(_, right) => refuse_if(

@@ -53,6 +53,14 @@ fn placeholders_are_refused() {
 }
 
 #[test]
+fn arrows_are_refused() {
+    for sql in ["array_transform([x], e -> e * 2)", "{'a': x} -> 'a'", "s ->> 'a'"] {
+        refused(&format!("select {sql} from t"), "`->` is not supported: write `s['name']`");
+    }
+    answers("select '->'", &["->"]);
+}
+
+#[test]
 fn windows_that_extend_named_ones_are_refused() {
     for sql in [
         "select sum(x) over (w) from t window w as (partition by s)",
