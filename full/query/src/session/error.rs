@@ -296,10 +296,10 @@ fn schema_error(error: &DataFusionError) -> InvalidQuery {
         let help = "compute one of them in a subquery in FROM: `(select *, x::int as y from t)`";
         return InvalidQuery { message, position: None, help: Some(help.to_owned()) };
     }
-    if let Some(table) = identifiers::same_table(error) {
-        let message = format!("two tables are called `{table}`");
-        let help = Some("give one of them another name: `from t, t as u`".to_owned());
-        return InvalidQuery { message, position: None, help };
+    if let Some(column) = identifiers::same_column(error) {
+        let message = format!("two columns are called `{column}`");
+        let help = "give one table another name, `from t, t as u`, and group by each column once";
+        return InvalidQuery { message, position: None, help: Some(help.to_owned()) };
     }
     let Some((written, known)) = identifiers::missing_column(error) else {
         return InvalidQuery::new(lower_first(&error.strip_backtrace()));

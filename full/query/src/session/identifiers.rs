@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use datafusion::common::{Column, DataFusionError, SchemaError, TableReference};
+use datafusion::common::{Column, DataFusionError, SchemaError};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, visit_expressions_mut};
 
@@ -68,10 +68,12 @@ pub(super) fn same_expression(error: &DataFusionError) -> Option<&str> {
     }
 }
 
-/// The name of two tables.
-pub(super) fn same_table(error: &DataFusionError) -> Option<&TableReference> {
+/// The name of two columns, with that of their tables.
+pub(super) fn same_column(error: &DataFusionError) -> Option<String> {
     match schema_error(error)? {
-        SchemaError::DuplicateQualifiedField { qualifier, .. } => Some(qualifier),
+        SchemaError::DuplicateQualifiedField { qualifier, name } => {
+            Some(format!("{qualifier}.{name}"))
+        }
         _ => None,
     }
 }

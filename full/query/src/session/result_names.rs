@@ -133,7 +133,8 @@ mod tests {
         for (sql, expected) in [
             ("select n + 1, n + 1 from t", "columns 1 and 2 of the result have the same name"),
             ("select sum(n) as a, sum(n::double) as b from t", "differ only in casts"),
-            ("select * from t, t", "two tables are called `t`"),
+            ("select * from t, t", "two columns are called `t.n`; give one table another name"),
+            ("select n from t group by cube (n, n)", "and group by each column once"),
             ("select s from t group by s order by n", "`t.n` is neither in GROUP BY nor in an "),
             ("select distinct s from t order by n + 1", "ORDER BY expressions t.n must appear in"),
         ] {
