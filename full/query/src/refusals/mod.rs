@@ -6,7 +6,7 @@ mod subqueries;
 mod syntax;
 mod types;
 
-pub(crate) use subqueries::check_subqueries;
+pub(crate) use subqueries::{check_anti_joins, check_subqueries};
 pub(crate) use syntax::{check_numbers, check_syntax};
 pub(crate) use types::check_types;
 

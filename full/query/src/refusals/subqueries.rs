@@ -11,8 +11,8 @@ use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Case, Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, Operator,
-    Projection, SkipType, Subquery,
+    Aggregate, BinaryExpr, Case, Distinct, Expr, ExprSchemable, Join, JoinType, LogicalPlan,
+    Operator, Projection, SkipType, Subquery,
 };
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 
@@ -23,6 +23,11 @@ const NULLABLE_IN: &str = "\
 const CORRELATED_NOT_IN: &str = "\
      NOT IN with a subquery that refers to the outer query is only supported if neither side can \
      be NULL: write `not exists (select 1 from t where … and t.k = x)`";
+
+// DataFusion passes over NULLs then.
+const CONSTANT_NOT_IN: &str = "\
+     NOT IN with a subquery whose values can be NULL needs a column before it: write `x <> all \
+     (select …)`";
 
 const AGGREGATE_SET: &str = "\
      a subquery that refers to the outer query and has an aggregate without GROUP BY always has \
@@ -81,6 +86,17 @@ pub(crate) fn check_subqueries(plan: &LogicalPlan) -> Result<()> {
         })
     };
     plan.apply_with_subqueries(check_node).map(drop)
+}
+
+/// Refuses NOT IN of what was found to be constant. For optimised plans.
+pub(crate) fn check_anti_joins(plan: &LogicalPlan) -> Result<()> {
+    plan.apply_with_subqueries(|node| match node {
+        LogicalPlan::Join(Join { null_aware: true, on, .. }) if on.is_empty() => {
+            plan_error(CONSTANT_NOT_IN)
+        }
+        _ => Ok(TreeNodeRecursion::Continue),
+    })
+    .map(drop)
 }
 
 /// The plan of a table, without its name.
@@ -153,6 +169,9 @@ fn check_in(
         || keys.fields().iter().any(|field| field.is_nullable());
     if may_be_null && negated && !subquery.outer_ref_columns.is_empty() {
         return plan_error(CORRELATED_NOT_IN);
+    }
+    if may_be_null && negated && !expr.any_column_refs() {
+        return plan_error(CONSTANT_NOT_IN);
     }
     if may_be_null && of_null > most { plan_error(NULLABLE_IN) } else { Ok(()) }
 }

@@ -19,7 +19,7 @@ use super::{
     statements, window_inputs,
 };
 use crate::precedence::correct_statement;
-use crate::refusals::{check_numbers, check_subqueries, check_types};
+use crate::refusals::{check_anti_joins, check_numbers, check_subqueries, check_types};
 
 /// Longer queries are refused: a parser holds several copies of the text.
 pub(super) const MAX_QUERY_BYTES: usize = 1 << 20;
@@ -131,6 +131,7 @@ pub(crate) fn optimized(state: &SessionState, plan: &LogicalPlan) -> Result<Logi
     let plan = set_comparisons::with_own_names(plan.clone())?;
     let plan = repeated_keys::of_distinct_on_removed(plan)?;
     let plan = state.optimize(&plan)?;
+    check_anti_joins(&plan)?;
     let plan = repeated_keys::of_aggregates_removed(plan)?;
     centroids::check_centroids(&plan)?;
     let plan = moving_frames::with_exact_frames(plan, &state.runtime_env().memory_pool)?;

@@ -48,6 +48,22 @@ fn in_is_only_answered_where_null_counts_as_false() {
 }
 
 #[test]
+fn not_in_is_only_answered_for_columns_if_there_may_be_null() {
+    for value in ["99", "null", "10 + 1", "case when true then 99 else x end"] {
+        where_refused(&format!("{value} not in (select k from o)"), "write `x <> all (select …)`");
+        let sql =
+            format!("{WITH} select s from t group by s, x having {value} not in (select k from o)");
+        refused(&sql, "write `x <> all");
+    }
+    where_answers("99 <> all (select k from o)", &[]);
+    where_answers("99 not in (select v from o)", &["1", "2", "3", "4"]);
+    where_answers("20 in (select k from o)", &["1", "2", "3", "4"]);
+    where_answers("x + 99 not in (select k from o)", &[]);
+    let sql = "select m from (select 99 as m) where m not in (select k from o)";
+    answers(&format!("{WITH} {sql}"), &[]);
+}
+
+#[test]
 fn conditions_of_joins_are_conditions() {
     let joined = |kind: &str, on: &str| format!("{WITH} select n, k from t {kind} u on {on}");
     for on in [
