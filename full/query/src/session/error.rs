@@ -364,7 +364,10 @@ pub(super) fn lower_first(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
+    use crate::session::{Session, SessionOptions};
 
     #[test]
     fn a_position_converts_to_a_byte_range() {
@@ -382,6 +385,21 @@ mod tests {
     fn a_name_alone_is_what_is_not_supported() {
         let top = QueryError::from_datafusion(DataFusionError::NotImplemented("TOP".to_owned()));
         assert_eq!(top.to_string(), "TOP is not supported");
+    }
+
+    #[test]
+    fn what_cannot_be_planned_is_invalid() {
+        let session = Session::new(SessionOptions::default()).unwrap();
+        for (call, says) in [
+            ("n['a']", "cannot access field"),
+            ("named_struct('a')", "named_struct requires an even number of arguments"),
+            ("arrow_cast(n, 'Foo')", "unsupported type 'Foo'"),
+        ] {
+            let sql = format!("select {call} from (select 1 as n)");
+            let planned = session.plan(&sql, &AtomicBool::new(false));
+            let Err(QueryError::Invalid(invalid)) = planned else { panic!("{planned:?}") };
+            assert!(invalid.message.starts_with(says), "{invalid}");
+        }
     }
 
     #[test]

@@ -92,6 +92,8 @@ async fn logical_plan(state: &SessionState, sql: &str) -> Result<LogicalPlan> {
     let plan = loop {
         match statement_to_plan(state, statement.clone()).await {
             Ok(plan) => break plan,
+            // Nothing is computed yet: it is the query that fails.
+            Err(DataFusionError::Execution(what)) => return Err(DataFusionError::Plan(what)),
             Err(error) => {
                 let renamed = identifiers::other_case(&error).is_some_and(|(written, actual)| {
                     identifiers::rename(&mut statement, &written, &actual)
