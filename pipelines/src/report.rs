@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sluice_io::escape::{path_text, printable};
+use sluice_io::escape::{escaped_path, path_text, printable};
 use sluice_io::output::PublishedFile;
 use sluice_model::plugin::SOURCES_LOST;
 use sluice_model::{ChannelSet, Channels, Damage, Error, Input, RunDamage, UnmetExpectation};
@@ -87,7 +87,7 @@ pub struct SinkReport {
 pub struct DamageReport {
     /// The pipeline's source.
     pub source: String,
-    /// The input file.
+    /// The input file, as in [`Damage`].
     pub input: String,
     /// Its start, in bytes.
     pub offset: u64,
@@ -172,7 +172,7 @@ impl Report {
         report.damage = damage.map(|(n, damage)| damage_report(&labels[*n].0, damage)).collect();
         let names = inputs.iter().enumerate();
         let places: BTreeMap<String, usize> =
-            names.rev().map(|(n, input)| (input.path.to_string_lossy().into_owned(), n)).collect();
+            names.rev().map(|(n, input)| (escaped_path(&input.path).into_owned(), n)).collect();
         report.damage.sort_by_key(|damage| (places.get(&damage.input).copied(), damage.offset));
         report
     }

@@ -135,21 +135,30 @@ pub fn escaped(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Serializes a path as lossless text: [`escaped`].
+/// A path as lossless text: [`escaped`]. Its inverse is [`unescaped_path`].
+pub fn escaped_path(path: &Path) -> Cow<'_, str> {
+    escaped(path.as_os_str().as_bytes())
+}
+
+/// The path of which [`escaped_path`] has made this text.
+pub fn unescaped_path(text: &str) -> PathBuf {
+    OsStr::from_bytes(&unescaped(text)).into()
+}
+
+/// Serializes a path as [`escaped_path`].
 pub fn path_as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&escaped(path.as_os_str().as_bytes()))
+    serializer.serialize_str(&escaped_path(path))
 }
 
 /// Deserializes what [`path_as_text`] has serialized.
 pub fn path_from_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    Ok(OsStr::from_bytes(&unescaped(&text)).into())
+    Ok(unescaped_path(&String::deserialize(deserializer)?))
 }
 
 /// A path as text, [`escaped`] if it is not UTF-8: for people, as a name may look escaped.
 pub fn path_text(path: &Path) -> Cow<'_, str> {
     let text = path.to_str().map(Cow::Borrowed);
-    text.unwrap_or_else(|| escaped(path.as_os_str().as_bytes()))
+    text.unwrap_or_else(|| escaped_path(path))
 }
 
 /// The inverse of [`escaped`].

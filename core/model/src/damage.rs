@@ -11,7 +11,7 @@ use crate::ChannelId;
 /// A range of an input that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The input, as named by the user.
+    /// The input, as the user named it: its [`escaped_path`](sluice_io::escape::escaped_path).
     pub input: Arc<str>,
     /// The byte offset of its start.
     pub offset: u64,

@@ -1,9 +1,10 @@
 //! Quarantine: the bytes of damaged ranges, written to a separate file for inspection.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use sluice_io::escape::unescaped_path;
 use sluice_io::files::{self, LogFile};
 use sluice_model::{Damage, Error, OutputFile, Outputs};
 
@@ -46,9 +47,9 @@ impl Quarantine {
             Some(file) => file,
             None => self.file.insert(self.outputs.create(&self.path)?),
         };
-        let input = Path::new(&*damage.input);
-        if damage.bytes.is_empty() && files::is_address_or_file(input) {
-            return copy(damage, &mut LogFile::open(input)?, file);
+        let input = unescaped_path(&damage.input);
+        if damage.bytes.is_empty() && files::is_address_or_file(&input) {
+            return copy(damage, &mut LogFile::open(&input)?, file);
         }
         // Only long damage in a stream that cannot be read again is incomplete.
         damage.bytes.iter().try_for_each(|bytes| file.write_binary(bytes))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use sluice_io::escape::escaped_path;
 use sluice_io::frames;
 use sluice_model::options::ByteSize;
 use sluice_model::{Batch, ByteFormat, Damage, Error, ReadContext};
@@ -33,7 +34,7 @@ pub(crate) fn aligned_len(plain: usize) -> usize {
 
 impl<'s> Unpacker<'s> {
     pub(crate) fn new(path: &Path, limits: UnpackLimits<'s>, context: &ReadContext) -> Self {
-        let input = path.to_string_lossy().into();
+        let input = escaped_path(path).into();
         let path = path.to_owned();
         Self { path, input, context: context.clone(), limits }
     }

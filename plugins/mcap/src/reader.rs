@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sluice_io::escape::escaped_path;
 use sluice_io::files::{InputContent, InputFiles};
 use sluice_kit::InputFaults;
 use sluice_model::options::ByteSize;
@@ -121,7 +122,7 @@ impl RecordReader {
             hints,
             batcher: Batcher::new(context.query.window()),
             context: context.clone(),
-            input: path.to_string_lossy().into(),
+            input: escaped_path(path).into(),
             index,
             max_chunk,
             at: split.start,

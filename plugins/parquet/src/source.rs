@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sluice_io::escape::escaped_path;
 use sluice_io::files::{self, FileChoice};
 use sluice_model::options::InPaths;
 use sluice_model::{
@@ -274,7 +275,7 @@ fn open_channel_tables(paths: &[PathBuf]) -> Result<Option<ChannelTables>, Error
 fn whole_damage(path: &Path, error: &Error) -> Option<Damage> {
     let ErrorKind::Malformed { at: end, what, .. } = error.kind() else { return None };
     let reason = format!("{what}; restore the table, or remove it");
-    Some(Damage::new(&path.to_string_lossy().into(), 0, *end, reason))
+    Some(Damage::new(&escaped_path(path).into(), 0, *end, reason))
 }
 
 impl Source for Parquet {

@@ -4,7 +4,7 @@
 use std::path::{MAIN_SEPARATOR, Path};
 use std::sync::Arc;
 
-use sluice_io::escape::printable;
+use sluice_io::escape::{escaped_path, printable};
 use sluice_io::store::is_address;
 use sluice_model::{Damage, Error, RunOrigin};
 
@@ -13,7 +13,7 @@ use crate::{DamagedRange, InputFigures, Provenance};
 /// The inputs of a run. Waits for their hashes.
 pub(crate) fn inputs(origin: &RunOrigin) -> Result<Vec<InputFigures>, Error> {
     let each = origin.inputs.iter().map(|input| {
-        let path = input.path.to_string_lossy();
+        let path = escaped_path(&input.path);
         let (mut ranges, totals) = origin.damage.of_input(&path);
         ranges.sort_by_key(|damage| (damage.offset, damage.length));
         let listed = ranges.iter().take(MAX_RANGES).map(|damage| DamagedRange {

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use sluice_io::escape::escaped_path;
 use sluice_io::files::{self, InputFiles};
 use sluice_io::{seek_table, store};
 use sluice_model::{Damage, Error, ReadContext};
@@ -18,7 +19,7 @@ pub(crate) fn report_fault(path: &Path, end: u64, context: &ReadContext) -> Resu
     }
     let Ok(mut file) = context.run.shared::<InputFiles>().open_plain(path) else { return Ok(()) };
     if let Some(fault) = seek_table::fault(&mut file)? {
-        let input = path.to_string_lossy().into();
+        let input = escaped_path(path).into();
         let reason = format!("the seek table of the compressed file is wrong: {fault}");
         context.damage.report(Damage::new(&input, end, 0, reason));
     }

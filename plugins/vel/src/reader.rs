@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use sluice_io::escape::escaped_path;
 use sluice_io::files::InputContent;
 use sluice_kit::framed::{
     EventHeader, FramedReader, Framing, Peek, PositionContent, RecordContent, RecordOutline,
@@ -42,7 +43,7 @@ pub(crate) fn open(
             SplitStart::At(at) if at < split.start => Some(at),
             SplitStart::At(_) | SplitStart::Search => None,
         },
-        input: path.to_string_lossy().into(),
+        input: escaped_path(path).into(),
         context: context.clone(),
     };
     // The head tells where the first message is.

@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::path::Path;
 
+use sluice_io::escape::unescaped_path;
 use sluice_kit::contract::PlainEvent;
 
 use crate::Promise;
@@ -396,12 +397,14 @@ fn names_a_file(error: &str, folder: &Path) -> bool {
 /// Checks that damage lies within its file, and that no byte is reported twice.
 fn damage_range_fault(damage: &[DamageRange]) -> Option<Fault> {
     for (n, range) in damage.iter().enumerate() {
-        let Ok(meta) = std::fs::metadata(&range.input) else {
-            let what = "damage is reported for a file that does not exist";
+        let path = unescaped_path(&range.input);
+        let Ok(meta) = std::fs::metadata(&path) else {
+            let what = "damage is reported for a file that does not exist; its input must be the \
+                        path's `escaped_path`";
             return Some(Fault::new(Promise::Damage, what, &range.input));
         };
         let end = range.offset.checked_add(range.length);
-        let is_packed = sluice_io::files::is_zstd(Path::new(&range.input)).unwrap_or(false);
+        let is_packed = sluice_io::files::is_zstd(&path).unwrap_or(false);
         if !is_packed && end.is_none_or(|end| end > meta.len()) {
             let what = "damage is reported for bytes that the file does not have";
             let (DamageRange { offset, length, .. }, len) = (range, meta.len());

@@ -297,8 +297,9 @@ impl TrialDir {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        fs::create_dir_all(folder.join("input"))?;
-        Ok(Self { folder })
+        let dir = Self { folder };
+        fs::create_dir_all(dir.input())?;
+        Ok(dir)
     }
 
     fn log(&self) -> PathBuf {
@@ -309,8 +310,9 @@ impl TrialDir {
         self.folder.join("stderr")
     }
 
+    /// The name reads as an escape, so that damage whose input is not escaped names no file.
     fn input(&self) -> PathBuf {
-        self.folder.join("input")
+        self.folder.join(r"input\xff")
     }
 
     fn kept_case_dir(&self, case: usize) -> PathBuf {

@@ -149,6 +149,45 @@ fn names_that_are_no_text_are_inputs_like_others() {
 }
 
 #[test]
+fn damage_of_inputs_whose_names_are_no_text_is_told_apart() {
+    let folder = Folder::new();
+    let clean = log(&drive(1, 30));
+    for (name, damage) in [(&b"b\xfe.lcm"[..], &b"stray"[..]), (b"b\xff.lcm", b"more strays")] {
+        let bytes = [&clean[..], damage].concat();
+        fs::write(folder.path().join(OsStr::from_bytes(name)), bytes).unwrap();
+    }
+    folder.write(
+        "run.toml",
+        r#"
+        [sources.logs]
+        plugin = "lcm-log"
+        path = "*.lcm"
+        on_damage = "quarantine"
+        quarantine = "bad.bin"
+        [sinks.figures]
+        plugin = "report"
+        from = "logs"
+        path = "figures.json"
+        "#,
+    );
+    let run = run_sluice(&folder, &["run", "run.toml", "--report", "r.json"]).expect(3);
+    assert_eq!(folder.read("bad.bin"), b"straymore strays");
+    let json = |name| serde_json::from_slice::<serde_json::Value>(&folder.read(name)).unwrap();
+    let damage = json("r.json")["damage"].clone();
+    let ranges =
+        [&damage[0], &damage[1]].map(|range| (range["input"].clone(), range["length"].clone()));
+    assert_eq!(ranges, [(r"b\xfe.lcm".into(), 5.into()), (r"b\xff.lcm".into(), 11.into())]);
+    let inputs = json("figures.json")["inputs"].clone();
+    let figures =
+        [&inputs[0], &inputs[1]].map(|of| (of["name"].clone(), of["damaged_bytes"].clone()));
+    assert_eq!(figures, ranges);
+    run.expect_stderr(r"b\xfe.lcm: 5 bytes").expect_stderr(r"b\xff.lcm: 11 bytes");
+    run_sluice(&folder, &["run", "run.toml", "--overwrite", "--log-format", "json"])
+        .expect(3)
+        .expect_stderr(r#""input":"b\\xfe.lcm""#);
+}
+
+#[test]
 fn a_pipe_that_ends_in_an_event_is_damage() {
     let folder = Folder::new();
     let whole = log(&drive(1, 300));

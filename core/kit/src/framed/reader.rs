@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sluice_io::escape::escaped_path;
 use sluice_io::files::LogFile;
 use sluice_model::{
     Batch, BatchBuilder, ChannelId, Damage, Error, PayloadOffset, ReadContext, Reader, Seam, Split,
@@ -77,7 +78,7 @@ impl<F: Framing> FramedReader<F> {
         mut framing: F,
         context: &ReadContext,
     ) -> Result<Self, Error> {
-        let input = log.path().to_string_lossy().into();
+        let input = escaped_path(log.path()).into();
         let mut log = BlockWindow::new(log, context);
         let end = split.end.unwrap_or(u64::MAX);
         let began = match entry {

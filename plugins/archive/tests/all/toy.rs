@@ -7,6 +7,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use serde::Deserialize;
+use sluice_io::escape::escaped_path;
 use sluice_io::files::{self, LogFile};
 use sluice_model::options::InPaths;
 use sluice_model::schemars::JsonSchema;
@@ -129,7 +130,7 @@ impl Source for ToyLogSource {
         let len = file.read_at(0, &mut log)?;
         let (batch, read) = events(&log[..len], 0, context)?;
         if read < len || file.decompression_error().is_some() {
-            let input = split.input.to_string_lossy().into();
+            let input = escaped_path(&split.input).into();
             let damage = Damage::new(&input, read as u64, (len - read) as u64, "no event");
             context.damage.report(damage);
         }

@@ -7,6 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef, BinaryViewArray, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
+use sluice_io::escape::escaped_path;
 use sluice_model::cast::cast;
 use sluice_model::{
     Batch, Channel, ChannelId, Clock, Damage, Encoding, Error, MessageType, Name, Payloads,
@@ -104,7 +105,7 @@ impl FrameReader {
 
     fn report(&self, group: &FrameGroup, reason: &str) {
         let GroupSpan { number, start, end, .. } = group.span;
-        let input: Arc<str> = self.input.path().to_string_lossy().into();
+        let input: Arc<str> = escaped_path(self.input.path()).into();
         let reason = format!("row group {number}: {reason}");
         self.context.damage.report(Damage::new(&input, start, end - start, reason));
     }
@@ -272,7 +273,7 @@ pub(super) struct UncountedFile;
 impl UncountedFile {
     /// Reports the file of `len` bytes as damage.
     pub(super) fn report(path: &Path, len: u64, context: &ReadContext) -> Self {
-        let input: Arc<str> = path.to_string_lossy().into();
+        let input: Arc<str> = escaped_path(path).into();
         let reason = format!(
             "{INFO} does not count its frames: a run was killed while it appended them; append \
              them again, which replaces what it left"

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_io::escape::{escaped, printable};
+use sluice_io::escape::{escaped, escaped_path, printable};
 use sluice_io::files::{InputFiles, LogFile};
 use sluice_io::store::is_address;
 use sluice_model::{Channel, Encoding, Error, Name};
@@ -141,7 +141,7 @@ impl OrcaLog {
             indexed: Mutex::default(),
         };
         let subfiles = header.files.iter().map(subfile).collect();
-        let (path, input) = (path.to_owned(), path.to_string_lossy().into());
+        let (path, input) = (path.to_owned(), escaped_path(path).into());
         let (options, summary) = (options.clone(), Mutex::default());
         Ok(Self { path, input, header, subfiles, options, summary })
     }

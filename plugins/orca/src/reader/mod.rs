@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use sluice_io::escape::escaped_path;
 use sluice_io::files::InputFiles;
 use sluice_model::{Batch, ChannelId, Damage, Error, ReadContext, Reader, Seam, Split, SplitStart};
 
@@ -155,7 +156,7 @@ impl OrcaReader {
                 continue;
             };
             if let Some((len, reason)) = &indexed.index.damage {
-                let input: Arc<str> = file.path.to_string_lossy().into();
+                let input: Arc<str> = escaped_path(&file.path).into();
                 let damage = Damage::new(&input, indexed.index.end, *len, reason.clone());
                 self.context.damage.report(damage);
             }

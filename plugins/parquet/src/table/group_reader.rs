@@ -8,6 +8,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions};
 use arrow_schema::{ArrowError, DataType, Field, Schema, TimeUnit};
+use sluice_io::escape::escaped_path;
 use sluice_kit::event_table::{
     CHANNEL, PAYLOAD, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT,
 };
@@ -75,7 +76,7 @@ impl GroupReader {
     /// Reports damage in the row group: this many bytes of it are lost.
     fn report(&self, bytes: u64, reason: &str) {
         let GroupSpan { number, start, .. } = self.span;
-        let input: Arc<str> = self.table.path().to_string_lossy().into();
+        let input: Arc<str> = escaped_path(self.table.path()).into();
         let reason = format!("row group {number}: {reason}");
         self.context.damage.report(Damage::new(&input, start, bytes, reason));
     }

@@ -11,7 +11,7 @@ use arrow_schema::{DataType, FieldRef, Fields, Schema, TimeUnit};
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::statistics::Statistics;
-use sluice_io::escape::{column_of_field, field_of_column};
+use sluice_io::escape::{column_of_field, escaped_path, field_of_column};
 use sluice_kit::event_table::{CHANNEL, RESERVED, SOURCE, TIMESTAMP, TIMESTAMP_NS};
 use sluice_model::{Damage, Error, Name, Query, ReadContext};
 
@@ -142,7 +142,7 @@ impl ParquetTable {
     /// Reports what is wrong with the footer as damage; with its Arrow schema, without which rows
     /// can be read, as a note.
     pub(crate) fn report_footer(&self, context: &ReadContext) {
-        let input: Arc<str> = self.path().to_string_lossy().into();
+        let input: Arc<str> = escaped_path(self.path()).into();
         for fault in &self.faults {
             let damage = Damage::new(&input, self.input.len(), 0, fault.as_str());
             context.damage.report(damage);

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sluice_io::escape::escaped_path;
 use sluice_io::files::InputContent;
 use sluice_model::options::ByteSize;
 use sluice_model::{
@@ -91,7 +92,7 @@ impl BagReader {
         let mut reader = Self {
             window: BagWindow::new(log, max_record).keeping_bytes(context.damage.keeps_bytes()),
             context: context.clone(),
-            input: path.to_string_lossy().into(),
+            input: escaped_path(path).into(),
             index: index.clone().filter(|index| index.usable().is_some()),
             declaring: index.filter(|index| index.declares_all),
             max_chunk,

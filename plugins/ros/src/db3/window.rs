@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sluice_io::escape::escaped_path;
 use sluice_io::files::LogFile;
 use sluice_model::Error;
 
@@ -24,7 +25,7 @@ pub(crate) struct Window {
 
 impl Window {
     pub(crate) fn open(log: LogFile) -> Result<Self, Error> {
-        let input: Arc<str> = log.path().to_string_lossy().into();
+        let input: Arc<str> = escaped_path(log.path()).into();
         let len = log.len().filter(|_| log.is_seekable());
         let len = len.ok_or_else(|| {
             Error::refused(format!(

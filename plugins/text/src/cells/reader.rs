@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use sluice_io::escape::escaped_path;
 use sluice_io::files::InputContent;
 use sluice_kit::framed::{
     EventHeader, FramedReader, Framing, Peek, PositionContent, RecordContent,
@@ -58,7 +59,7 @@ impl<'s> CellReader<'s> {
             .map_err(|(at, what)| Error::malformed(split.input.to_string_lossy(), at, what))?;
         let Some(columns) = columns.map(Arc::new) else {
             if let Some(reason) = log.decompression_error() {
-                let input: Arc<str> = split.input.to_string_lossy().into();
+                let input: Arc<str> = escaped_path(&split.input).into();
                 context.damage.report(Damage::new(&input, read as u64, 0, reason));
                 has_gap.store(true, Ordering::Relaxed);
             }

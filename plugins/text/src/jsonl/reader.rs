@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use sluice_io::escape::escaped_path;
 use sluice_io::files::InputContent;
 use sluice_kit::framed::LIKELY_EVENTS;
 use sluice_kit::lines::{LineReader, LineSpan};
@@ -57,7 +58,7 @@ impl JsonLineReader {
             lines,
             events: EventLines::new(Arc::clone(&context.channels)),
             context: context.clone(),
-            input: path.to_string_lossy().into(),
+            input: escaped_path(path).into(),
             max_len,
             start: split.start,
             end,

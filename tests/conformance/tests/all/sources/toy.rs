@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use serde::Deserialize;
+use sluice_io::escape::escaped_path;
 use sluice_io::files;
 use sluice_model::options::InPaths;
 use sluice_model::schemars::JsonSchema;
@@ -329,7 +330,7 @@ fn read<'s, const DEFECT: u8>(
         };
         batch.push_copy(time, sequence, channel, payload);
     }
-    let input: std::sync::Arc<str> = split.input.to_string_lossy().into();
+    let input: std::sync::Arc<str> = escaped_path(&split.input).into();
     for (at, len) in found.damage.iter().filter(|(at, _)| is_here(*at)) {
         context.damage.report(Damage::new(&input, *at as u64, *len as u64, "no frame"));
     }
