@@ -153,6 +153,44 @@ fn of_a_log_that_grows_during_the_run_what_was_there_before_is_read() {
 }
 
 #[test]
+fn a_file_that_belongs_to_a_log_and_grows_during_the_run_is_noted() {
+    let folder = folder_with_log();
+    let made = Command::new("mkfifo").arg(folder.at("pipe")).status();
+    if !made.is_ok_and(|made| made.success()) {
+        return report_skip("a named pipe: there is no mkfifo");
+    }
+    fs::create_dir(folder.at("orca")).unwrap();
+    folder.write(
+        "make.toml",
+        "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
+         [sinks.out]\nplugin = \"orca\"\nfrom = \"log\"\npath = \"orca/log.txt\"\n",
+    );
+    run_sluice(&folder, &["run", "make.toml"]).expect(0);
+    let mut files = fs::read_dir(folder.at("orca")).unwrap().map(|entry| entry.unwrap().path());
+    let subfile = files.find(|path| !path.ends_with("log.txt")).unwrap();
+    folder.write(
+        "p.toml",
+        "[sources.log]\nplugin = \"orca\"\npath = \"orca/log.txt\"\n\
+         [sources.pipe]\nplugin = \"lcm-log\"\npath = \"pipe\"\n\
+         [sinks.out]\nplugin = \"null\"\nfrom = [\"log\", \"pipe\"]\n",
+    );
+    let ran = std::thread::scope(|scope| {
+        let fill = || {
+            // Opening waits for the run, which has listed its inputs by then.
+            let mut pipe = OpenOptions::new().write(true).open(folder.at("pipe")).unwrap();
+            let mut file = OpenOptions::new().append(true).open(&subfile).unwrap();
+            file.write_all(b"more").unwrap();
+            pipe.write_all(&folder.read("in.lcm")).unwrap();
+        };
+        scope.spawn(fill);
+        run_sluice(&folder, &["run", "p.toml"])
+    });
+    let name = subfile.file_name().unwrap().to_str().unwrap();
+    let told = format!("are not read: orca/{name}");
+    ran.expect_stderr("the 4 bytes added after byte").expect_stderr(&told);
+}
+
+#[test]
 fn a_log_that_is_overwritten_during_the_run_fails_it() {
     let folder = folder_with_log();
     let made = Command::new("mkfifo").arg(folder.at("pipe")).status();

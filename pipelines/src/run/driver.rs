@@ -11,6 +11,7 @@ mod sources;
 mod streams;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -275,9 +276,9 @@ impl<'r> RunDriver<'r> {
             note.iter().for_each(|note| self.note_source(source, note, 0));
         }
         for source in 0..self.sources.len() {
-            let change = |path| self.setup.input_files.change(path).transpose();
+            let change = |path: &PathBuf| self.setup.input_files.change(path).transpose();
             let notes: Result<Vec<String>, Error> =
-                self.sources[source].inputs().into_iter().filter_map(change).collect();
+                self.sources[source].files.iter().filter_map(change).collect();
             notes?.iter().for_each(|note| self.note_source(source, note, 0));
         }
         Ok(())

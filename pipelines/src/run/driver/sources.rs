@@ -1,7 +1,7 @@
 //! The sources of a run: how each is opened, read again from the start, and ended.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,8 @@ pub(super) struct RunningSource {
     pub(super) node: usize,
     pub(super) name: Arc<str>,
     source: Arc<dyn Source>,
+    /// All files that it reads.
+    pub(super) files: BTreeSet<PathBuf>,
     /// What to read when it restarts.
     pub(super) plan: (Vec<Split>, Query),
     pub(super) steps: ReadAhead<'static, SegmentOutcome>,
@@ -64,7 +66,7 @@ impl RunningSource {
     ) -> Result<Self, Error> {
         let setup = publisher.setup;
         let SourceNode { node, name, source, damage, segment } = source;
-        let SourcePlan { splits, query, .. } = reading;
+        let SourcePlan { inputs, splits, query, .. } = reading;
         let mut context = setup.context(&name, damage_log(&damage));
         context.query = query.clone();
         context.run = context.run.sharing(&publisher.hashes);
@@ -78,6 +80,7 @@ impl RunningSource {
         let executor = move |task| run_task(&pool, task);
         Ok(Self {
             node,
+            files: inputs.into_iter().map(|input| input.path).collect(),
             inputs: InputLog::new(&name, &splits),
             steps: ReadAhead::new(reads_from, splits.clone(), context, add, executor, limits),
             may_stall: splits.iter().any(may_stall),
@@ -151,11 +154,6 @@ impl RunningSource {
     /// Whether it is live now. Looks at no split of files, which may be many.
     fn receives(&self) -> bool {
         self.may_stall && self.steps.is_live()
-    }
-
-    /// Each of its inputs.
-    pub(super) fn inputs(&self) -> BTreeSet<&Path> {
-        self.plan.0.iter().map(|split| split.input.as_path()).collect()
     }
 }
 
