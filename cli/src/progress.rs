@@ -467,7 +467,7 @@ fn style(template: &str) -> ProgressStyle {
 /// The line of a note as it appears: that something happens now is nothing to count.
 pub(crate) fn live_note_text(note: &Note) -> String {
     let count = if note.count == 1 { 0 } else { note.count };
-    labelled("note:", &note_text(&Note { count, ..note.clone() }))
+    labelled("note:", &note_text(&note.node, &Note { count, ..note.clone() }))
 }
 
 /// A message with the label that it has on the terminal. A JSON record says its level and kind.

@@ -37,8 +37,7 @@ pub struct Shell {
     /// Whether details are printed.
     pub verbose: bool,
     colored: bool,
-    /// What warnings were already printed about, by
-    /// [`warn_once_about`](Self::warn_once_about).
+    /// The warnings that [`warn_once`](Self::warn_once) has printed.
     warned: Mutex<HashSet<String>>,
     /// Receives all messages, if the verb is embedded.
     embedding: Option<Arc<Embedding>>,
@@ -99,10 +98,14 @@ impl Shell {
 
     /// Prints a note of a node.
     pub fn note(&self, note: &Note) {
-        if self.quiet {
-            return;
+        self.note_at(&note.node, note);
+    }
+
+    /// Prints a note of a node on what is at `place`, as people call it.
+    pub fn note_at(&self, place: &str, note: &Note) {
+        if !self.quiet {
+            self.log(Level::Info, "note", &note_text(place, note), note_fields(note));
         }
-        self.log(Level::Info, "note", &note_text(note), note_fields(note));
     }
 
     /// Prints the summary of a run. `fields` are added in JSON.
@@ -114,13 +117,8 @@ impl Shell {
 
     /// Prints a warning unless the same was printed before.
     pub fn warn_once(&self, text: &str) {
-        self.warn_once_about(text, text);
-    }
-
-    /// Prints a warning unless one about the same was printed before.
-    pub fn warn_once_about(&self, what: &str, text: &str) {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
-        if warned.insert(what.to_owned()) {
+        if warned.insert(text.to_owned()) {
             self.warn(text);
         }
     }
@@ -206,12 +204,12 @@ fn log_mistake_json(mistake: &Mistake, name: &str, text: &str) {
 }
 
 /// The line of a note on the terminal.
-pub(crate) fn note_text(note: &Note) -> String {
+pub(crate) fn note_text(place: &str, note: &Note) -> String {
     let times = match note.count {
         0 => String::new(),
         count => format!(" ({})", units::pluralize(count, "time")),
     };
-    format!("{}: {}{times}", note.node, printable_sentence(&note.what))
+    format!("{place}: {}{times}", printable_sentence(&note.what))
 }
 
 /// A note as fields of a message.

@@ -103,7 +103,7 @@ impl<'s> Claim<'s> {
     }
 }
 
-/// Warns once of each two sources that may read the same files.
+/// Warns of each two sources that may read the same files. Inputs may be looked at again.
 fn warn_of_doubts(shell: &Shell, doubts: &[Doubt<'_, '_>]) {
     let mut by_names: BTreeMap<_, Vec<&Path>> = BTreeMap::new();
     for (path, plugin, rival) in doubts {
@@ -119,8 +119,7 @@ fn warn_of_doubts(shell: &Shell, doubts: &[Doubt<'_, '_>]) {
                 units::pluralize(others, "other input")
             ),
         };
-        let about = format!("`{name}` or `{rival}`");
-        shell.warn_once_about(&about, &format!("{what}: name the right one with --from"));
+        shell.warn_once(&format!("{what}: name the right one with --from"));
     }
 }
 

@@ -152,7 +152,8 @@ fn a_log_that_two_sources_are_sure_of_is_refused_with_both_names() {
 #[test]
 fn of_two_sources_that_claim_a_path_the_first_by_name_reads_it_and_the_other_is_named() {
     let folder = folder_with_log();
-    let log = folder.path().join("drive.lcm");
+    let logs = ["drive.lcm", "copy.lcm"].map(|name| folder.path().join(name));
+    fs::copy(&logs[0], &logs[1]).unwrap();
     let lcm = *Registry::linked().get(PluginKind::Source, "lcm-log").unwrap();
     let told = |rival: SniffResult| -> Vec<String> {
         let sniff_path: fn(&Path) -> _ = match rival {
@@ -163,18 +164,19 @@ fn of_two_sources_that_claim_a_path_the_first_by_name_reads_it_and_the_other_is_
         let rival = Plugin { name: "my-lcm", sniff_path, ..lcm };
         let embedding = Arc::<Embedding>::default();
         let shell = Shell::embedded(Registry::from_plugins([rival, sure]), &embedding);
-        for _ in 0..2 {
-            let read_by = sniffing::sniff(&shell, &log).map(|plugin| plugin.name);
+        for log in logs.iter().chain(&logs) {
+            let read_by = sniffing::sniff(&shell, log).map(|plugin| plugin.name);
             assert_eq!(read_by.ok(), Some("lcm-log"));
         }
         let messages = embedding.take_output().messages;
         messages.iter().map(|message| message["message"].as_str().unwrap().to_owned()).collect()
     };
-    let due = format!(
-        "{} is read by `lcm-log`, and `my-lcm` may read it, too: name the right one with --from",
-        log.display()
-    );
-    assert_eq!(told(SniffResult::Yes), [due]);
+    let due = logs.each_ref().map(|log| {
+        let log = log.display();
+        let what = "is read by `lcm-log`, and `my-lcm` may read it, too";
+        format!("{log} {what}: name the right one with --from")
+    });
+    assert_eq!(told(SniffResult::Yes), due);
     assert_eq!(told(SniffResult::Maybe), [""; 0]);
 }
 

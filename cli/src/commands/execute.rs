@@ -138,16 +138,16 @@ pub(crate) fn report_unmatched(
     let is_reported = |name: &&NameReport| name.sentence().is_some();
     let all = || report.names.iter().filter(is_reported);
     for name in all().take(MOST_SHOWN) {
-        let (node, what) =
+        let (place, what) =
             (flags::name_location(name, origin), name.sentence().unwrap_or_default());
         if name.is_unmatched() {
-            let message = printable_sentence(&format!("{node}: {what}")).into_owned();
+            let message = printable_sentence(&format!("{place}: {what}")).into_owned();
             match fails {
                 true => shell.error_with_fields("unmatched", &message, name_fields(name)),
                 false => shell.warn_with_fields("unmatched", &message, name_fields(name)),
             }
         } else {
-            shell.note(&Note { node, what, count: 0 });
+            shell.note_at(&place, &Note { node: name.node.clone(), what, count: 0 });
         }
     }
     let more = all().count().saturating_sub(MOST_SHOWN) as u64;

@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sluice_io::escape::escaped_path;
 use sluice_io::files::{InputFiles, LogFile};
 use sluice_model::Error;
 
