@@ -70,8 +70,7 @@ impl Journal {
                 let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
                 if file.is_none() {
                     let heading = heading()?;
-                    let mut opened =
-                        open(&self.path).map_err(|e| Error::io("open", &self.path, e))?;
+                    let mut opened = open(&self.path).map_err(|e| not_opened(&self.path, e))?;
                     let begun = append(&mut opened, &heading);
                     begun.map_err(|e| Error::io("write", &self.path, e))?;
                     *file = Some(opened);
@@ -184,6 +183,19 @@ fn open(path: &Path) -> io::Result<File> {
     file.set_len(whole as u64)?;
     file.seek(SeekFrom::End(0))?;
     Ok(file)
+}
+
+/// The error of opening a file of the record for writing. Where there is none yet, it names the
+/// folder, which the user knows.
+pub(super) fn not_opened(path: &Path, error: io::Error) -> Error {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    match (error.kind(), path.parent()) {
+        (PermissionDenied | ReadOnlyFilesystem, Some(folder)) if !path.exists() => {
+            Error::io("write to the folder", folder, error)
+                .with_detail("make it writable, or choose another folder for the outputs")
+        }
+        _ => Error::io("open", path, error),
+    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use sluice_io::escape::path_text;
 use sluice_io::output::replace_file;
 use sluice_model::Error;
 
+use super::journal::not_opened;
 use super::record::{JournalRecord, UnfinishedUnit};
 use super::unit_record::UnitRecord;
 use crate::manifest::{VERSION, is_false};
@@ -69,7 +70,7 @@ impl Shard {
         let path = folder.join(format!(".shard-{}-of-{}.sluice-tmp", self.number, self.total));
         loop {
             let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-            let file = file.map_err(|e| Error::io("create", &path, e))?;
+            let file = file.map_err(|error| not_opened(&path, error))?;
             if let Err(TryLockError::WouldBlock) = file.try_lock() {
                 return Err(Error::refused(format!(
                     "shard {self} of this batch is running; wait for it to end: {}",

@@ -87,6 +87,16 @@ fn a_folder_that_may_not_be_written_is_named() {
         &["convert", "in.lcm", "--to", "closed/out.lcm"],
         "permission denied",
     );
+    // The records of a batch are not what the user named.
+    for part in [&[][..], &["--shard", "1/1"]] {
+        let batch = ["convert", "in.lcm", "--to", "closed/{stem}.csv"];
+        assert_fails_unchanged(
+            &folder,
+            &[&batch[..], part].concat(),
+            "cannot write to the folder closed: permission denied; make it writable, or choose \
+             another folder for the outputs",
+        );
+    }
 }
 
 #[test]
