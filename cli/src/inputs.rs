@@ -61,6 +61,7 @@ pub(crate) fn find_source_of_usable<'s>(
             Err(failure) => failed.push((name.into(), failure)),
         }
     }
+    files::refuse_repeated_streams(&files)?;
     let (known, unknown) = sniff_all(shell, &files, SniffMethod::Path, failing)?;
     failed.extend(unknown);
     if known.is_empty() && !failed.is_empty() {
@@ -148,6 +149,24 @@ pub(crate) fn resolve_file_urls(
         paths.push(url.path);
     }
     Ok((paths, selection))
+}
+
+/// What words stand for, each a name or the URL of a file, or why they stand for nothing. `instead`
+/// as in [`path_of_url`].
+///
+/// `Err` if a stream is named twice.
+pub(crate) fn expand_all<'w>(
+    words: &'w [String],
+    instead: &str,
+    shell: &Shell,
+) -> Result<Vec<(&'w String, Result<Vec<Input>, Failure>)>, Failure> {
+    let expand = |word: &'w String| {
+        let found = path_of_url(word, instead, shell).and_then(|path| expand(shell, path));
+        (word, found)
+    };
+    let found: Vec<_> = words.iter().map(expand).collect();
+    files::refuse_repeated_streams(found.iter().flat_map(|(_, found)| found).flatten())?;
+    Ok(found)
 }
 
 /// Expands a name to files, or to the folders that it means if a source reads folders like them.

@@ -56,6 +56,7 @@ fn group_inputs<'s>(
     let source = |inputs: &[String]| inputs::find_source(inputs, format, shell);
     let mixed = match source(&inputs) {
         Ok(source) => return Ok(vec![InputGroup { source, inputs }]),
+        Err(failure @ Failure::Error(_)) => return Err(failure),
         Err(failure) => failure,
     };
     // A live input has no end, so nothing can follow it.

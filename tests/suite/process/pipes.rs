@@ -346,6 +346,29 @@ fn a_batch_that_names_a_pipe_twice_is_refused_without_waiting_for_a_writer() {
 }
 
 #[test]
+fn a_pipe_that_is_named_twice_is_refused_by_every_verb_without_waiting_for_a_writer() {
+    let folder = Folder::new();
+    if !make_pipes(&folder, &["pipe.lcm"]) {
+        return;
+    }
+    folder.write("expect.toml", "[log]\ndamage = 0\n");
+    for arguments in [
+        &["info"][..],
+        &["info", "--from", "lcm-log"],
+        &["verify"],
+        &["check-log", "--expect", "expect.toml"],
+        &["check-log", "--expect", "expect.toml", "--from", "lcm-log"],
+        &["cat"],
+        &["convert", "--to", "out.csv"],
+    ] {
+        run_sluice(&folder, &[arguments, &["pipe.lcm", "./pipe.lcm"]].concat())
+            .expect(1)
+            .expect_stderr("./pipe.lcm is an input twice");
+    }
+    assert!(!folder.at("out.csv").exists());
+}
+
+#[test]
 fn an_empty_input_of_no_known_format_is_called_empty() {
     let folder = Folder::new();
     let says = |input: &str| format!("cannot detect the format of {input}: it is empty (0 bytes)");

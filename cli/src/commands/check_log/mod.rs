@@ -62,7 +62,7 @@ fn check_logs(
         return Err(Failure::Usage(what.into()));
     }
     refuse_mistakes(expect, args, shell)?;
-    let logs: Vec<_> = args.logs.iter().flat_map(|word| logs(word, format, shell)).collect();
+    let logs = logs(&args.logs, format, shell)?;
     let text = files::read_small(Path::new(expect), usize::MAX)?;
     let decodes = needs_fields(&String::from_utf8_lossy(&text));
     let check = LogCheck { expect, decodes, args, format, shell };
@@ -120,21 +120,27 @@ fn needs_fields(text: &str) -> bool {
 /// A log with its source, or why there is none.
 type FoundLog<'s> = (String, Result<&'s Plugin, Failure>);
 
-/// The logs that a word stands for, or why there are none.
-fn logs<'s>(word: &str, format: &InputFormat, shell: &'s Shell) -> Vec<FoundLog<'s>> {
-    if plugin_lookup::is_url(word) {
-        let what = "a live input has no end; `sluice record --expect FILE.toml` checks it";
-        return vec![(word.to_owned(), Err(Failure::Usage(what.to_owned())))];
-    }
+/// The logs that words stand for, or why there are none.
+fn logs<'s>(
+    words: &[String],
+    format: &InputFormat,
+    shell: &'s Shell,
+) -> Result<Vec<FoundLog<'s>>, Failure> {
     let look = |file: &Input| {
         let name = path_text(&file.path).into_owned();
         let path = inputs::utf8_path(&file.path).map(str::to_owned);
         Ok((name, path.and_then(|path| inputs::find_source(&[path], format, shell))))
     };
-    let found = inputs::path_of_url(word, "all events are checked", shell)
-        .and_then(|path| inputs::expand(shell, path))
-        .and_then(|files| sniffing::try_map(&files, look));
-    found.unwrap_or_else(|failure| vec![(word.to_owned(), Err(failure))])
+    let logs = |(word, found): (&String, Result<Vec<Input>, Failure>)| {
+        if plugin_lookup::is_url(word) {
+            let what = "a live input has no end; `sluice record --expect FILE.toml` checks it";
+            return vec![(word.clone(), Err(Failure::Usage(what.to_owned())))];
+        }
+        let found = found.and_then(|files| sniffing::try_map(&files, look));
+        found.unwrap_or_else(|failure| vec![(word.clone(), Err(failure))])
+    };
+    let found = inputs::expand_all(words, "all events are checked", shell)?;
+    Ok(found.into_iter().flat_map(logs).collect())
 }
 
 /// How each log is checked.

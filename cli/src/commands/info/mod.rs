@@ -60,9 +60,8 @@ pub(crate) fn run(args: &InfoArgs, shell: &Shell) -> CommandResult {
         io::stdout().write_all(Overview::head().as_bytes())?;
     }
     let mut worst = Ok(ExitStatus::Done);
-    for name in &args.files {
-        let found = inputs::path_of_url(name, "`info` covers the whole log", shell);
-        let files = match found.and_then(|path| inputs::expand(shell, path)) {
+    for (name, found) in inputs::expand_all(&args.files, "`info` covers the whole log", shell)? {
+        let files = match found {
             Ok(files) => files,
             Err(failure) => {
                 printer.add_failed(name, &failure, shell)?;

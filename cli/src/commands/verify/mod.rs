@@ -29,6 +29,7 @@ pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> CommandResult {
     let mut worst = ExitStatus::Done;
     let format = InputFormat::from_args(&args.format)?;
     let logs = expand(args, shell)?;
+    files::refuse_repeated_streams(logs.iter().flat_map(|(_, found)| found))?;
     refuse_wrong_format(args, &logs, &format, shell)?;
     let reader = LogReader { format, allow_exec: args.allow_exec, shell };
     reader.refuse_wrong_options(&logs)?;
