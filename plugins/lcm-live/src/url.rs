@@ -7,6 +7,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 
+use sluice_io::escape::escaped;
+
 /// The environment variable with the default address.
 pub(crate) const DEFAULT_URL_VARIABLE: &str = "LCM_DEFAULT_URL";
 
@@ -90,10 +92,12 @@ impl Url {
     ///
     /// `Err` if the variable is set to an invalid address.
     pub fn default_url() -> Result<Self, String> {
-        match std::env::var_os(DEFAULT_URL_VARIABLE) {
-            Some(value) => Self::parse_or_default(&value.to_string_lossy()),
-            None => Self::parse_or_default(""),
-        }
+        let value = std::env::var_os(DEFAULT_URL_VARIABLE).unwrap_or_default();
+        let text = value.into_string().map_err(|value| {
+            let value = escaped(value.as_encoded_bytes());
+            format!("the environment variable `{DEFAULT_URL_VARIABLE}` is not UTF-8: `{value}`")
+        });
+        Self::parse_or_default(&text?)
     }
 
     /// Whether both are the same group and port, or the same hub.

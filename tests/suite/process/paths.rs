@@ -153,12 +153,16 @@ fn a_variable_of_the_environment_that_is_not_utf_8_is_named_and_has_no_default()
         }
         assert_eq!(folder.names(), ["in.lcm", "p.toml"]);
     }
-    for arguments in [&["record", "--to", "x.lcm"][..], &["spy", "--interface", "lo"]] {
+    for (arguments, code) in [
+        (&["record", "--to", "x.lcm"][..], 2),
+        (&["spy", "--interface", "lo"], 2),
+        (&["play", "in.lcm"], 1),
+    ] {
         let mut command = sluice(&folder);
         let url = OsStr::from_bytes(b"file://in.lcm?\xff");
         let ran = command.args(arguments).env("LCM_DEFAULT_URL", url).output().unwrap();
         ProgramOutput::from_output(ran)
-            .expect(2)
+            .expect(code)
             .expect_stderr("the environment variable `LCM_DEFAULT_URL` is not UTF-8");
     }
 }
