@@ -75,7 +75,7 @@ pub(crate) struct CheckLogArgs {
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 
-    /// The number of threads; one per core by default.
+    /// The number of threads; by default, or with 0, one per core.
     #[arg(short, long, value_name = "N")]
     pub(crate) jobs: Option<usize>,
 
