@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -462,8 +462,12 @@ fn what_no_part_has_is_reported_when_they_are_merged() {
         let ran = ran.expect_stderr("`NONE`");
         assert_eq!(ran.stderr.contains("`A`"), part == "2/5", "{}", ran.stderr);
     }
-    let merged = merge(&folder).expect(0).expect_stderr("`NONE`");
+    Command::new("cp").args(["-r", "out", "copy"]).current_dir(folder.path()).status().unwrap();
+    let merged = merge(&folder).expect(0).expect_stderr("warning: keep: `channels`: no channel");
     assert!(!merged.stderr.contains("`A`"), "{}", merged.stderr);
+    let (strict, error) = (["merge-manifests", "copy", "--strict"], "error: keep: `channels`: no");
+    run_sluice(&folder, &strict).expect(2).expect_stderr(error);
+    run_sluice(&folder, &strict).expect(0).expect_stderr("already merged");
 }
 
 #[test]

@@ -155,7 +155,7 @@ pub(crate) struct RunningArgs {
     /// Fail with exit code 2 if a channel or field named in an option is not in the input, or no
     /// event is in the time window, instead of printing a warning. Nothing is published then,
     /// except for inputs of a batch, and what was received live. With `--shard`, it stays a
-    /// warning: other parts may have the name.
+    /// warning: other parts may have the name. `merge-manifests --strict` fails if none has it.
     #[arg(long)]
     pub(crate) strict: bool,
 

@@ -25,7 +25,7 @@ Examples:
   sluice merge-manifests out
 
 Exit codes: 0 the records are merged; 1 something is missing or differs, as printed on standard
-error.")]
+error; 2 with --strict, a name matched nothing in any part.")]
 pub(crate) struct MergeManifestsArgs {
     /// The output folders, which have the records of the parts.
     #[arg(required = true, value_name = "FOLDER")]
@@ -34,6 +34,11 @@ pub(crate) struct MergeManifestsArgs {
     /// Also compare the contents of outputs with their recorded hashes, which reads them in full.
     #[arg(long)]
     pub(crate) verify: bool,
+
+    /// Fail with exit code 2 if a name in an option matched nothing in any part, or no event is in
+    /// the time window, instead of printing a warning. The records are merged nevertheless.
+    #[arg(long)]
+    pub(crate) strict: bool,
 }
 
 /// The number of reasons listed per folder.
@@ -46,7 +51,10 @@ pub(crate) fn run(args: &MergeManifestsArgs, shell: &Shell) -> CommandResult {
         match batch::merge(folder, check)? {
             MergeOutcome::Done { parts, units, unmatched } => {
                 let report = Report { names: unmatched, ..Report::default() };
-                report_unmatched(&report, PipelineOrigin::File, ExitStatus::Done, shell);
+                let is_unmatched = args.strict && report.unmatched().next().is_some();
+                let status = if is_unmatched { ExitStatus::Unmatched } else { ExitStatus::Done };
+                report_unmatched(&report, PipelineOrigin::File, status, shell);
+                ending = ending.max(status);
                 shell.info(&merged_text(folder, parts, units));
             }
             MergeOutcome::AlreadyMerged => {
@@ -56,14 +64,14 @@ pub(crate) fn run(args: &MergeManifestsArgs, shell: &Shell) -> CommandResult {
                 };
                 if !differences.is_empty() {
                     report_reasons(folder, &differences, shell);
-                    ending = ExitStatus::Failed;
+                    ending = ending.max(ExitStatus::Failed);
                     continue;
                 }
                 shell.info(&format!("{}: already merged", folder.display()));
             }
             MergeOutcome::Incomplete(reasons) => {
                 report_reasons(folder, &reasons, shell);
-                ending = ExitStatus::Failed;
+                ending = ending.max(ExitStatus::Failed);
             }
         }
     }
