@@ -40,7 +40,7 @@ pub(super) fn replace_with(
     let temporary = temporary_path(path);
     let write = || -> io::Result<()> {
         inject(faults, OutputStep::Create)?;
-        let mut file = File::create(&temporary)?;
+        let mut file = create_temporary(&temporary)?;
         write_all(faults, &mut file, bytes)?;
         flush(faults, || file.sync_all())?;
         inject(faults, OutputStep::Rename)?;
@@ -54,6 +54,14 @@ pub(super) fn replace_with(
         sync_folder(folder_of(path));
     }
     Ok(())
+}
+
+/// Creates the file at a [`temporary_path`], locked: other programs leave it alone.
+pub(super) fn create_temporary(path: &Path) -> io::Result<File> {
+    let file = File::create(path)?;
+    // Some file systems have no locks.
+    drop(file.try_lock());
+    Ok(file)
 }
 
 /// Makes renames and removals in a folder durable.

@@ -120,9 +120,8 @@ pub fn is_being_written(target: &Path) -> bool {
     })
 }
 
-/// Removes the litter next to these outputs, and in the folders among them.
-///
-/// In these folders unfinished manifests are removed, too: nobody else may be writing there.
+/// Removes the litter next to these outputs, and in the folders among them; there, also unfinished
+/// manifests.
 pub fn sweep<'p>(targets: impl IntoIterator<Item = &'p Path>) {
     let mut folders = BTreeSet::new();
     for target in targets {
@@ -158,9 +157,12 @@ pub fn sweep_folder(folder: &Path) {
     old.for_each(|(folder, _)| drop(fs::remove_dir(folder)));
 }
 
-/// Removes a folder's unfinished manifest. Nobody else may be writing it.
+/// Removes a folder's unfinished manifest, unless another program is writing it.
 pub fn remove_unfinished_manifest(folder: &Path) {
-    drop(fs::remove_file(temporary_path(&folder.join(MANIFEST))));
+    let path = temporary_path(&folder.join(MANIFEST));
+    if is_free(&path) {
+        drop(fs::remove_file(path));
+    }
 }
 
 fn folders_below(folder: &Path, folders: &mut BTreeSet<PathBuf>) {

@@ -1,6 +1,7 @@
 //! What killed runs leave: removed, unless it is in use.
 
 use super::*;
+use crate::output::atomic::create_temporary;
 
 #[test]
 fn what_a_killed_run_left_is_removed_and_what_a_running_one_uses_is_not() {
@@ -34,6 +35,18 @@ fn what_a_killed_run_left_is_removed_also_where_it_had_this_ones_number() {
     assert_eq!(names(folder.path()).len(), 2, "{:?}", names(folder.path()));
     assert!(names(&folder.path().join("sub")).is_empty());
     drop(running);
+}
+
+#[test]
+fn a_manifest_that_is_being_written_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(format!(".{MANIFEST}{TEMPORARY}"));
+    let writing = create_temporary(&path).unwrap();
+    sweep([folder.path()]);
+    assert!(path.exists());
+    drop(writing);
+    sweep([folder.path()]);
+    assert!(!path.exists());
 }
 
 #[test]
