@@ -151,15 +151,17 @@ pub(crate) fn resolve_file_urls(
     Ok((paths, selection))
 }
 
-/// What words stand for, each a name or the URL of a file, or why they stand for nothing. `instead`
-/// as in [`path_of_url`].
+/// A word, and the files that it stands for, or why there are none.
+pub(crate) type ExpandedWord<'w> = (&'w String, Result<Vec<Input>, Failure>);
+
+/// What words stand for, each a name or the URL of a file. `instead` as in [`path_of_url`].
 ///
 /// `Err` if a stream is named twice.
 pub(crate) fn expand_all<'w>(
     words: &'w [String],
     instead: &str,
     shell: &Shell,
-) -> Result<Vec<(&'w String, Result<Vec<Input>, Failure>)>, Failure> {
+) -> Result<Vec<ExpandedWord<'w>>, Failure> {
     let expand = |word: &'w String| {
         let found = path_of_url(word, instead, shell).and_then(|path| expand(shell, path));
         (word, found)

@@ -14,8 +14,8 @@ fn a_name_that_does_not_come_before_a_limit_is_a_note_also_if_strict() {
         shown.expect_stderr(&format!("note: --channel: {NOTE}"));
     }
     let json = run_sluice(&folder, &[&first[..], &["--log-format", "json"]].concat()).expect(0);
-    let lines = json.stderr.lines().map(|line| serde_json::from_str(line).unwrap());
-    let note = lines.filter(|line: &serde_json::Value| line["kind"] == "note").next().unwrap();
+    let mut lines = json.stderr.lines().map(|line| serde_json::from_str(line).unwrap());
+    let note = lines.find(|line: &serde_json::Value| line["kind"] == "note").unwrap();
     assert_eq!((&note["node"], &note["what"]), (&"keep".into(), &NOTE.into()), "{note}");
     assert_eq!(note["message"], format!("--channel: {NOTE}"));
     // What is left out need not come.

@@ -24,7 +24,7 @@ use crate::conversion;
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::flags::PipelineOrigin;
 use crate::input_format::InputFormat;
-use crate::inputs;
+use crate::inputs::{self, ExpandedWord};
 use crate::plugin_lookup;
 use crate::progress::ProgressMeter;
 use crate::recipe::Recipe;
@@ -131,7 +131,7 @@ fn logs<'s>(
         let path = inputs::utf8_path(&file.path).map(str::to_owned);
         Ok((name, path.and_then(|path| inputs::find_source(&[path], format, shell))))
     };
-    let logs = |(word, found): (&String, Result<Vec<Input>, Failure>)| {
+    let logs = |(word, found): ExpandedWord<'_>| {
         if plugin_lookup::is_url(word) {
             let what = "a live input has no end; `sluice record --expect FILE.toml` checks it";
             return vec![(word.clone(), Err(Failure::Usage(what.to_owned())))];
