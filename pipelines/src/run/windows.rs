@@ -44,8 +44,8 @@ impl NodeWindow {
             let needs = before(stage, Query { start: Some(later), ..Query::default() }, origin).0;
             Some(later.saturating_sub(needs.start?))
         };
-        // No window of a stage starts later. One that comes in place of the later one is not
-        // as far from any.
+        // Both starts are later than that of the stage's own window, which thus does not count. A
+        // stage that puts another start in place of theirs is not equally far from both.
         let reach = reach(i64::MAX).filter(|far| reach(i64::MAX - 1) == Some(*far));
         let bounds = stage.parts().into_iter().filter_map(bounds).collect();
         Self { bounds, inputs: own.window(), reach }

@@ -1,5 +1,6 @@
 //! Remembers what was read from the last files, so that not every split reads it again.
 
+use std::borrow::Borrow;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -74,14 +75,14 @@ impl<T: Clone> FileCache<T> {
     }
 
     /// The same of a file and others that belong to it, of which none may have changed.
-    pub fn get_with(
+    pub fn get_with<L: Borrow<LogFile>>(
         &self,
-        log: LogFile,
+        log: L,
         others: &[&LogFile],
-        read: impl FnOnce(LogFile) -> Result<T, Error>,
+        read: impl FnOnce(L) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let path = log.path().to_owned();
-        let logs = [&log].into_iter().chain(others.iter().copied());
+        let path = log.borrow().path().to_owned();
+        let logs = [log.borrow()].into_iter().chain(others.iter().copied());
         let stamps: Vec<_> = logs.map(|log| FileStamp::of(log, self.is_by_time)).collect();
         let is_it = |cached: &&CachedFile<T>| cached.path == path && cached.stamps == stamps;
         if let Some(CachedFile { content, .. }) = self.lock().iter().find(is_it) {

@@ -140,7 +140,7 @@ impl Db3Source {
             let mut pages = Pages::open(open(path)?, over)?;
             Ok((overlays, Arc::new(Catalog::read(&mut pages, &path.to_string_lossy())?)))
         };
-        let (overlays, catalog) = states.get_with(inputs.open_plain(path)?, &stamps, read)?;
+        let (overlays, catalog) = states.get_with(&log, &stamps, read)?;
         let files = open_beside().collect::<Result<Vec<_>, _>>()?;
         Ok((Pages::open(log, overlays.into_iter().zip(files).collect())?, catalog))
     }

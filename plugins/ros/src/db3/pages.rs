@@ -181,11 +181,10 @@ impl Pages {
     }
 
     /// Where a page lies.
-    pub(crate) fn place(&self, page: u32) -> Place {
-        let over = self.overlays.iter().rev();
-        let over = over.filter_map(|(overlay, window)| Some((window, overlay.place(page)?))).next();
+    pub(crate) fn place(&mut self, page: u32) -> Place {
         let in_file = u64::from(page).saturating_sub(1) * self.size as u64;
-        let (Window { input, len, .. }, at) = over.unwrap_or((&self.file, in_file));
+        let over = topmost(&mut self.overlays, page).map(|(_, at, window)| (window, at));
+        let (Window { input, len, .. }, at) = over.unwrap_or((&mut self.file, in_file));
         Place { input: Arc::clone(input), len: *len, at }
     }
 

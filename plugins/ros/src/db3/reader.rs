@@ -86,7 +86,7 @@ impl Db3Reader {
     }
 
     /// Reports what is wrong with the files as a whole.
-    fn report_faults(&self) {
+    fn report_faults(&mut self) {
         for (overlay, file) in self.pages.overlays() {
             if let Some((at, len, why)) = &overlay.damage {
                 self.context.damage.report(Damage::new(&file.input, *at, *len, why));
@@ -97,7 +97,8 @@ impl Db3Reader {
         }
         let size = self.pages.size() as u64;
         for fault in &self.catalog.faults {
-            self.report(&self.pages.place(fault.page), 0, size, fault.what);
+            let place = self.pages.place(fault.page);
+            self.report(&place, 0, size, fault.what);
         }
         if let Some(pages) = self.catalog.missing {
             let reason = format!("the file is cut off: at least {pages} pages are missing");
