@@ -179,16 +179,19 @@ fn a_log_that_two_formats_may_have_is_read_with_a_warning() {
     run_sluice(&folder, &["info", "in"]).expect(3).expect_stderr(warning);
     let named = run_sluice(&folder, &["info", "in", "--from", "lcm-log"]).expect(3);
     assert!(!named.stderr.contains("may read it, too"), "{}", named.stderr);
-    // Of several, once.
+    // Of several, each is named where it is read alone, and they are counted where not.
     for other in ["in2", "in3"] {
         folder.write(other, folder.read("in"));
     }
     let inputs = ["in", "in2", "in3"];
-    let told = |line: &[&str], warning: &str| {
+    let told = |line: &[&str], warning: &str, times: usize| {
         let ran = run_sluice(&folder, line).expect(3).expect_stderr(warning);
-        assert_eq!(ran.stderr.matches("may read").count(), 1, "{}", ran.stderr);
+        assert_eq!(ran.stderr.matches("may read").count(), times, "{}", ran.stderr);
     };
-    told(&[&["info"][..], &inputs].concat(), warning);
+    for input in inputs {
+        let warning = warning.replace(" in is", &format!(" {input} is"));
+        told(&[&["info"][..], &inputs].concat(), &warning, 3);
+    }
     let warning = "warning: in and 2 other inputs are read by `jsonl`, and `lcm-log` may read them";
-    told(&[&["convert"][..], &inputs, &["--to", "{name}.csv"]].concat(), warning);
+    told(&[&["convert"][..], &inputs, &["--to", "{name}.csv"]].concat(), warning, 1);
 }
