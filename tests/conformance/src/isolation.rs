@@ -292,12 +292,11 @@ impl TrialDir {
         let stem = program.file_stem().unwrap_or_default();
         let root = root.join("sluice-conformance").join(stem);
         fs::create_dir_all(&root)?;
-        let folder = lock_dir(&root, &name)?;
-        match fs::remove_dir_all(&folder) {
+        let dir = Self { folder: lock_dir(&root, &name)? };
+        match fs::remove_dir_all(&dir.folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let dir = Self { folder };
         fs::create_dir_all(dir.input())?;
         Ok(dir)
     }
