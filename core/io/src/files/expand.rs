@@ -40,10 +40,11 @@ pub fn expand(names: &[PathBuf]) -> Result<Vec<Input>, Error> {
 /// Like [`expand`], but also the folder of this name, or the folders that match it as a glob. They
 /// have no length, nor have links that lead nowhere, which whoever opens them reports.
 pub fn expand_with_folders(name: &Path) -> Result<Vec<Input>, Error> {
-    let found = match is_glob_of_paths(name) {
-        true => globs::expand(name)?,
-        false if is_folder(name) => vec![name.to_owned()],
-        false => return expand(&[name.to_owned()]),
+    let found = match matching_folders(name)? {
+        Some(found) => found,
+        None if is_glob_of_paths(name) => globs::expand(name)?,
+        None if is_folder(name) => vec![name.to_owned()],
+        None => return expand(&[name.to_owned()]),
     };
     if found.is_empty() {
         return Err(no_match(name));
@@ -56,10 +57,14 @@ pub fn expand_with_folders(name: &Path) -> Result<Vec<Input>, Error> {
 }
 
 /// The folders that a name means: the folder of that name, or, if it is a glob that matches no
-/// file, the folders that match it, sorted by name. None for a file, and in object stores.
+/// file, the folders that match it, sorted by name. In object stores, globs of folders have to end
+/// with a slash. None for a file.
 pub fn folders(name: &Path) -> Result<Vec<PathBuf>, Error> {
     if is_folder(name) {
         return Ok(vec![name.to_owned()]);
+    }
+    if let Some(found) = matching_folders(name)? {
+        return Ok(found);
     }
     if !is_glob_of_paths(name) {
         return Ok(Vec::new());
@@ -67,6 +72,11 @@ pub fn folders(name: &Path) -> Result<Vec<PathBuf>, Error> {
     let found = globs::expand(name)?;
     let has_file = found.iter().any(|path| !path.is_dir());
     Ok(if has_file { Vec::new() } else { found })
+}
+
+/// The folders in an object store that match a glob of folders; `None` if there are none.
+fn matching_folders(name: &Path) -> Result<Option<Vec<PathBuf>>, Error> {
+    StorePath::parse(name)?.map_or(Ok(None), |place| objects::matching_folders(name, &place))
 }
 
 /// Whether a name is a glob, and no file, folder or object has that name. True on errors.

@@ -1,7 +1,7 @@
 //! Objects as inputs: expanding addresses, and pinning each object to the state in which it was
 //! first seen.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -147,8 +147,49 @@ pub(super) fn expand(name: &Path, place: &StorePath, inputs: &mut Vec<Input>) ->
     }
 }
 
-/// The objects that match a glob, sorted by path. Lists keys with the glob's literal prefix.
+/// The objects that match a glob, sorted by path.
 fn matches(name: &Path, place: &StorePath) -> Result<Vec<Input>, Error> {
+    let (pattern, found) = list_for_glob(name, place)?;
+    let inputs =
+        inputs(place, found, |key| pattern.matches_with(key, MATCH_OPTIONS) && !is_litter(key));
+    if inputs.is_empty() {
+        return Err(Error::refused(format!("no object matches `{}`", name.display())));
+    }
+    Ok(inputs)
+}
+
+/// The folders of objects that match a glob, sorted by path, if it ends with a slash and nothing
+/// has its name; `None` if there are none.
+pub(super) fn matching_folders(
+    name: &Path,
+    place: &StorePath,
+) -> Result<Option<Vec<PathBuf>>, Error> {
+    if !is_glob(place.at.key().as_ref()) || !place.at.key().ends_with('/') || super::exists(name) {
+        return Ok(None);
+    }
+    let (pattern, found) = list_for_glob(name, place)?;
+    let mut folders = BTreeSet::new();
+    for (key, _) in found.iter().filter(|(key, _)| !is_litter(key)) {
+        // With the slash at its end.
+        let ends = key.match_indices('/').map(|(slash, _)| &key[..=slash]);
+        folders.extend(ends.filter(|folder| pattern.matches_with(folder, MATCH_OPTIONS)));
+    }
+    let mut folders: Vec<PathBuf> =
+        folders.into_iter().map(|folder| place.with_key(folder).at.path()).collect();
+    folders.sort_by(|a, b| path_order::compare(a, b));
+    Ok(Some(folders).filter(|folders| !folders.is_empty()))
+}
+
+/// Unpublished objects of a run are not inputs.
+fn is_litter(key: &str) -> bool {
+    key.split('/').any(super::is_litter)
+}
+
+/// A glob, and all objects whose keys have its literal prefix.
+fn list_for_glob(
+    name: &Path,
+    place: &StorePath,
+) -> Result<(Pattern, Vec<(String, ObjectState)>), Error> {
     let key = place.at.key();
     let Some(fixed) = key.find(['*', '?', '[']) else {
         return Err(Error::refused(format!(
@@ -162,15 +203,7 @@ fn matches(name: &Path, place: &StorePath) -> Result<Vec<Input>, Error> {
     let depth =
         if open.contains('/') || open.contains("**") { ListDepth::All } else { ListDepth::One };
     let found = place.store.list(&place.at.with_key(prefix), depth, usize::MAX);
-    let found = found.map_err(|e| Error::io("list", name, e))?;
-    // Unpublished objects of a run are not inputs.
-    let is_litter = |key: &str| key.split('/').any(super::is_litter);
-    let inputs =
-        inputs(place, found, |key| pattern.matches_with(key, MATCH_OPTIONS) && !is_litter(key));
-    if inputs.is_empty() {
-        return Err(Error::refused(format!("no object matches `{}`", name.display())));
-    }
-    Ok(inputs)
+    Ok((pattern, found.map_err(|e| Error::io("list", name, e))?))
 }
 
 /// Listed objects as inputs, pinned to the state in the listing. Directory markers and keys that

@@ -27,6 +27,29 @@ fn types_are_read_from_a_folder_of_objects() {
 }
 
 #[test]
+fn globs_of_folders_mean_those_that_are_logs() {
+    let (folder, server) = with_logs();
+    for name in ["a", "b"] {
+        let (from, to) = (format!("in/{name}.lcm"), format!("s3://out/tables/{name}/"));
+        server.ran(&folder, &["convert", &from, "--to", &to]).expect(0);
+    }
+    let glob = "s3://out/tables/*/";
+    let batch = ["convert", glob, "--to", "s3://out/back/{stem}.lcm"];
+    server.ran(&folder, &batch).expect(0).expect_stderr("2 inputs done");
+    for name in ["a", "b"] {
+        let back = server.get(&format!("out/back/{name}.lcm"));
+        assert_eq!(back, folder.read(&format!("in/{name}.lcm")), "{name}");
+    }
+    server.ran(&folder, &["verify", glob]).expect(0);
+    server.put("out/tables/notes/readme.txt", "no log");
+    let info = server.ran(&folder, &["info", glob]).expect(0);
+    let info = info.expect_stderr("matches a folder that no source reads: s3://out/tables/notes/");
+    assert!(info.text().contains("2 logs, "), "{}", info.text());
+    let none = server.ran(&folder, &["info", "s3://out/tables/c*/"]).expect(1);
+    none.expect_stderr("no object matches `s3://out/tables/c*/`");
+}
+
+#[test]
 fn objects_that_a_glob_has_listed_are_looked_up_three_times_at_most() {
     let (folder, server) = with_logs();
     for to in ["s3://out/{stem}.lcm", "all.lcm"] {

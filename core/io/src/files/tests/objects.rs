@@ -59,6 +59,46 @@ fn a_glob_leaves_out_objects_with_a_leading_dot_unless_it_is_written() {
 }
 
 #[test]
+fn a_glob_that_ends_with_a_slash_matches_folders_as_on_disk() {
+    let local = tempfile::tempdir().unwrap();
+    let keys = [
+        "runs/10/t/a",
+        "runs/9/t/a",
+        "runs/9/b",
+        "runs/.h/t/a",
+        "runs/.w.1-1.sluice-tmp/t/a",
+        "runs/_manifest.json",
+        "other/a",
+    ];
+    for key in keys {
+        MEMORY.set("folder-globs", key, "x");
+        let path = local.path().join(key);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "x").unwrap();
+    }
+    for glob in
+        ["runs/*/", "runs/**/", "*/", "runs/*/t/", "r*/9*/", "runs/[9]/", "*/*/*/", "runs/.*/"]
+    {
+        let names = |root: &Path| -> Vec<String> {
+            let glob = PathBuf::from(format!("{}/{glob}", root.display()));
+            let inputs = expand_with_folders(&glob).unwrap();
+            assert!(inputs.iter().all(|input| input.bytes.is_none()));
+            let paths: Vec<PathBuf> = inputs.into_iter().map(|input| input.path).collect();
+            assert_eq!(folders(&glob).unwrap(), paths);
+            let inside = paths.iter().map(|path| path.strip_prefix(root).unwrap());
+            inside.map(|path| path.to_str().unwrap().to_owned()).collect()
+        };
+        let found = names(Path::new("mem://folder-globs"));
+        assert_eq!(found, names(local.path()), "{glob}");
+        assert!(!found.is_empty(), "{glob}");
+    }
+    let none = at("folder-globs", "none*/");
+    assert!(folders(&none).unwrap().is_empty());
+    let error = expand_with_folders(&none).unwrap_err().to_string();
+    assert!(error.contains("no object matches `mem://folder-globs/none*/`"), "{error}");
+}
+
+#[test]
 fn names_without_an_object_are_errors() {
     MEMORY.set("told", "folder/a.lcm", "x");
     let said = |key: &str| expand(&[at("told", key)]).unwrap_err().to_string();
