@@ -134,7 +134,7 @@ const TAIL_LEN: u64 = 64 << 10;
 /// Whether a file is an archive with a footer, or with an index before a damaged seek table.
 pub(crate) fn sniff(path: &Path) -> Result<SniffResult, Error> {
     // Whoever reads the file reports errors.
-    if !files::is_file(path) {
+    if !files::is_input_file(path) {
         return Ok(SniffResult::No);
     }
     let mut log = LogFile::open_plain(path)?;

@@ -35,6 +35,14 @@ pub fn is_file(path: &Path) -> bool {
     matches!(path_kind(path), Ok(Some(PathKind::File(_))))
 }
 
+/// Like [`is_file`], but an object is looked up only if this process has not listed or opened it.
+pub fn is_input_file(path: &Path) -> bool {
+    match StorePath::parse(path) {
+        Ok(Some(place)) => !place.at.key().ends_with('/') && objects::pin(&place).is_ok(),
+        _ => is_file(path),
+    }
+}
+
 /// Whether a path can be opened without waiting for a writer, as one does for a pipe: an address,
 /// which is not looked up, or a file. False on errors.
 pub fn is_address_or_file(path: &Path) -> bool {

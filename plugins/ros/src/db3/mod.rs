@@ -81,7 +81,7 @@ fn sniff(head: &[u8]) -> SniffResult {
 fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
     let is_named_so = path.extension().is_some_and(|extension| extension == "db3");
     let [_, log] = beside_names(path);
-    if !is_named_so || !files::is_file(path) || !files::is_file(&log) {
+    if !is_named_so || !files::is_input_file(path) || !files::is_file(&log) {
         return Ok(SniffResult::No);
     }
     let (head, log) = (files::head(path, MAGIC.len())?, files::head(&log, 256 << 10)?);

@@ -6,7 +6,7 @@ use std::path::Path;
 use memchr::{memchr, memmem};
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
-use sluice_io::files::{self, InputContent, PathKind};
+use sluice_io::files::{self, InputContent};
 use sluice_model::options::{ByteSize, InPaths};
 use sluice_model::schemars::JsonSchema;
 use sluice_model::{
@@ -102,9 +102,8 @@ const MAX_SNIFF: usize = 64 << 20;
 /// Sniffs a file whose first line is longer than the usual head, or that has none.
 fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
     let mut len = 1 << 10;
-    match files::path_kind(path)? {
-        Some(PathKind::File(_)) => {}
-        _ => return Ok(SniffResult::No),
+    if !files::is_input_file(path) {
+        return Ok(SniffResult::No);
     }
     loop {
         let head = files::head(path, len)?;
