@@ -120,7 +120,7 @@ fn plan_and_run(
         // A failure during shutdown does not matter: nothing would have been published.
         Err(given_up) => given_up,
         Ok(()) => error,
-    })
+    })?
 }
 
 /// Whether all sinks send live, so that nothing is stored.
@@ -128,14 +128,15 @@ fn is_sent_live(nodes: &[PipelineNode]) -> bool {
     nodes.iter().filter_map(PipelineNode::sink).all(|sink| sink.traits().is_live)
 }
 
-/// Runs a pipeline whose inputs have been planned.
+/// Runs a pipeline whose inputs have been planned. The inner error is that of publishing: it may say
+/// what is left of the outputs.
 fn run_prepared(
     pipeline: Pipeline,
     (reading, within): (ReadPlan, Option<&ParentRun<'_>>),
     setup: &Setup,
     options: &Options,
     known: &mut Report,
-) -> Result<Report, Error> {
+) -> Result<Result<Report, Error>, Error> {
     let started = Instant::now();
     let text = resolved::text(&pipeline, memory_cap(options, pipeline.memory));
     let Pipeline { name, nodes, files, .. } = pipeline;
@@ -183,15 +184,15 @@ fn run_prepared(
     let ended = driven.and_then(|outputs| {
         let mut report = reporting.report(&results, &stored)?;
         report.refused = may_refuse && report.unmatched().next().is_some();
-        match publish_outputs(report, &outputs, &publisher, started) {
+        Ok(match publish_outputs(report, &outputs, &publisher, started) {
             Err(error) if publisher.is_disk_full(&error) => {
                 results.lose_last_piece(&error);
                 reporting.report(&results, &stored)
             }
             published => published,
-        }
+        })
     });
-    if ended.is_err() {
+    if !matches!(ended, Ok(Ok(_))) {
         *known = reporting.failed(&results);
     }
     ended
