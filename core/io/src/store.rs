@@ -126,8 +126,15 @@ pub trait Store: Send + Sync {
     /// Copies an object within a bucket, on the server.
     fn copy(&self, from: &Address, to: &Address) -> io::Result<()>;
 
+    /// Copies an object that is not empty; fails with [`io::ErrorKind::AlreadyExists`] if there is
+    /// one already.
+    fn copy_new(&self, from: &Address, to: &Address) -> io::Result<()>;
+
     /// Removes an object. A missing object is not an error.
     fn remove(&self, at: &Address) -> io::Result<()>;
+
+    /// Whether the store has stopped to answer, so that more requests are in vain.
+    fn is_gone(&self, at: &Address) -> bool;
 }
 
 /// A store that is linked into this program. Made by `register!`.

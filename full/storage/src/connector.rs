@@ -16,8 +16,10 @@ use object_store::{ClientOptions, HeaderValue, Result};
 
 use crate::settings::{ClientKind, RETRY_TIMEOUT};
 
-/// The timeout of requests without a body to a store that is gone.
+/// How long a request may take once the store is gone.
 const GONE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often requests look whether it is.
+const GONE_POLL: Duration = Duration::from_secs(1);
 
 /// Whether the store of a bucket answers. Failures of the server are no answers.
 #[derive(Debug, Default)]
@@ -26,9 +28,15 @@ pub(crate) struct StoreHealth(Mutex<Answers>);
 #[derive(Debug, Default)]
 struct Answers {
     last: Option<Instant>,
-    /// The first attempt since then that failed.
+    /// Since when there was no answer, if an attempt has failed since the last one.
     silent_since: Option<Instant>,
-    is_gone: bool,
+}
+
+impl Answers {
+    fn is_gone(&self, now: Instant) -> bool {
+        let silence = self.silent_since.map(|since| now.saturating_duration_since(since));
+        silence.is_some_and(|silence| silence >= RETRY_TIMEOUT)
+    }
 }
 
 impl StoreHealth {
@@ -42,24 +50,36 @@ impl StoreHealth {
     /// Whether the store has answered this process, and is not gone.
     pub(crate) fn is_reached(&self) -> bool {
         let answers = self.answers();
-        answers.last.is_some() && !answers.is_gone
+        answers.last.is_some() && !answers.is_gone(Instant::now())
+    }
+
+    /// Whether nothing was answered since the last attempt that failed.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.answers().silent_since.is_some()
     }
 
     /// Whether the store has not answered for as long as requests are retried.
     pub(crate) fn is_gone(&self) -> bool {
-        self.answers().is_gone
+        self.answers().is_gone(Instant::now())
     }
 
     fn note(&self, is_answer: bool, started: Instant, now: Instant) {
         let mut answers = self.answers();
         if is_answer {
-            *answers = Answers { last: Some(now), ..Answers::default() };
+            *answers = Answers { last: Some(now), silent_since: None };
             return;
         }
         // Others may have been answered while this one was not.
         let since = answers.last.map_or(started, |last| last.max(started));
-        let since = *answers.silent_since.get_or_insert(since);
-        answers.is_gone |= now.saturating_duration_since(since) >= RETRY_TIMEOUT;
+        answers.silent_since.get_or_insert(since);
+    }
+
+    /// Ends when the store has been gone for a while.
+    async fn wait_until_gone(&self) {
+        while !self.is_gone() {
+            tokio::time::sleep(GONE_POLL).await;
+        }
+        tokio::time::sleep(GONE_TIMEOUT).await;
     }
 
     fn answers(&self) -> MutexGuard<'_, Answers> {
@@ -72,13 +92,16 @@ impl StoreHealth {
 pub(crate) struct Connector {
     pub(crate) kind: ClientKind,
     pub(crate) health: Arc<StoreHealth>,
+    /// Whether the store was reached when the client was made, so that it repeats requests for long.
+    pub(crate) is_reached: bool,
 }
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> Result<HttpClient> {
         let client = ReqwestConnector::default().connect(options)?;
-        let (kind, health) = (self.kind, Arc::clone(&self.health));
-        Ok(HttpClient::new(ConditionalService { client, kind, health }))
+        let Self { kind, ref health, is_reached } = *self;
+        let health = Arc::clone(health);
+        Ok(HttpClient::new(ConditionalService { client, kind, health, is_reached }))
     }
 }
 
@@ -87,44 +110,59 @@ struct ConditionalService {
     client: HttpClient,
     kind: ClientKind,
     health: Arc<StoreHealth>,
+    is_reached: bool,
 }
 
 #[async_trait]
 impl HttpService for ConditionalService {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let condition = PutCondition::of(&request);
+        let completes_new = self.kind == ClientKind::CompletesNew && completes_upload(&request);
+        let condition =
+            if completes_new { Some(PutCondition::IsNew) } else { PutCondition::of(&request) };
         let started = Instant::now();
-        let answer = if self.kind == ClientKind::CompletesNew && completes_upload(&request) {
-            self.complete_new(request).await
-        } else if self.health.is_gone() && !["PUT", "POST"].contains(&request.method().as_str()) {
-            let late = |_| Err(HttpError::new(HttpErrorKind::Timeout, NoAnswer));
-            let answer = tokio::time::timeout(GONE_TIMEOUT, self.client.execute(request)).await;
-            answer.unwrap_or_else(late)
-        } else {
-            self.client.execute(request).await
+        let answer = async {
+            match completes_new {
+                true => self.complete_new(request).await,
+                false => self.client.execute(request).await,
+            }
+        };
+        let answer = tokio::select! {
+            answer = answer => answer,
+            () = self.health.wait_until_gone() => {
+                Err(HttpError::new(HttpErrorKind::Unknown, NoAnswer))
+            }
         };
         let status = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
         let failure = condition.and_then(|condition| condition.failure(status));
         let is_answer = failure.is_some() || (1..500).contains(&status);
         self.health.note(is_answer, started, Instant::now());
-        failure.map_or(answer, Err)
+        match (failure, answer) {
+            (Some(failure), _) => Err(failure),
+            // The library does not repeat what failed for unknown reasons.
+            (None, Err(error)) if self.is_reached && self.health.is_gone() => {
+                Err(HttpError::new(HttpErrorKind::Unknown, error))
+            }
+            (None, answer) => answer,
+        }
     }
 }
 
 impl ConditionalService {
     /// Completes an upload if there is no such object. The header need not be signed.
-    async fn complete_new(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+    async fn complete_new(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let mut conditional = request.clone();
-        conditional.headers_mut().insert("if-none-match", HeaderValue::from_static("*"));
+        conditional.headers_mut().insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
         let answer = self.client.execute(conditional).await?;
         // Some stores refuse headers that they do not know.
         if answer.status().as_u16() == NOT_IMPLEMENTED {
+            request.headers_mut().remove(IF_NONE_MATCH);
             return self.client.execute(request).await;
         }
         Ok(answer)
     }
 }
 
+const IF_NONE_MATCH: &str = "if-none-match";
 const CONFLICT: u16 = 409;
 const NOT_IMPLEMENTED: u16 = 501;
 
@@ -133,7 +171,7 @@ fn completes_upload(request: &HttpRequest) -> bool {
     request.method().as_str() == "POST" && query.starts_with("uploadId=")
 }
 
-/// The condition of an upload in one request.
+/// The condition of an upload.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PutCondition {
     IsNew,
@@ -144,7 +182,7 @@ impl PutCondition {
     fn of(request: &HttpRequest) -> Option<Self> {
         let has = |name| request.headers().contains_key(name);
         match request.method().as_str() {
-            "PUT" if has("if-none-match") => Some(Self::IsNew),
+            "PUT" if has(IF_NONE_MATCH) => Some(Self::IsNew),
             "PUT" if has("if-match") => Some(Self::IsUnchanged),
             _ => None,
         }
@@ -156,8 +194,9 @@ impl PutCondition {
             // The library would repeat the request for a minute.
             NOT_IMPLEMENTED => Some(HttpError::new(HttpErrorKind::Unknown, NoConditions)),
             // The library would take it for an object in the way. It knows that of `IsUnchanged`.
+            // Parts have to be uploaded again, too, so that it should not repeat the request.
             CONFLICT if self == Self::IsNew => {
-                Some(HttpError::new(HttpErrorKind::Interrupted, ConflictingRequests))
+                Some(HttpError::new(HttpErrorKind::Unknown, ConflictingRequests))
             }
             _ => None,
         }
@@ -176,8 +215,9 @@ impl fmt::Display for NoConditions {
 
 impl std::error::Error for NoConditions {}
 
+/// The store advises to upload again.
 #[derive(Debug)]
-struct ConflictingRequests;
+pub(crate) struct ConflictingRequests;
 
 impl fmt::Display for ConflictingRequests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -204,32 +244,24 @@ mod tests {
 
     #[test]
     fn a_store_is_gone_after_a_minute_without_an_answer_until_it_answers() {
-        let (health, begin) = (StoreHealth::default(), Instant::now());
+        let (mut health, begin) = (StoreHealth::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
+        let gone_at = |health: &StoreHealth, seconds| health.answers().is_gone(at(seconds));
         health.note(false, at(0), at(1));
-        assert!(!health.is_reached() && !health.is_gone());
+        assert!(!health.is_reached() && !gone_at(&health, 59) && gone_at(&health, 60));
         health.note(true, at(1), at(2));
-        assert!(health.is_reached());
+        assert!(health.is_reached() && !health.is_silent());
         // Nothing was asked for an hour.
+        assert!(!gone_at(&health, 4000));
         health.note(false, at(4000), at(4001));
         health.note(false, at(4002), at(4059));
-        assert!(health.is_reached());
-        health.note(false, at(4059), at(4060));
-        assert!(health.is_gone() && !health.is_reached());
+        assert!(health.is_silent() && !gone_at(&health, 4059) && gone_at(&health, 4060));
         health.note(true, at(4061), at(4062));
-        assert!(health.is_reached() && !health.is_gone());
-    }
-
-    #[test]
-    fn a_store_that_answers_others_is_not_gone() {
-        let (health, begin) = (StoreHealth::default(), Instant::now());
-        let at = |seconds| begin + Duration::from_secs(seconds);
+        assert!(!gone_at(&health, 5000));
+        // An attempt that began before others were answered.
+        health = StoreHealth::default();
         health.note(true, at(30), at(31));
         health.note(false, at(0), at(60));
-        assert!(health.is_reached());
-        let silent = StoreHealth::default();
-        silent.note(true, at(0), at(1));
-        silent.note(false, at(2), at(62));
-        assert!(silent.is_gone());
+        assert!(!gone_at(&health, 90) && gone_at(&health, 91));
     }
 }

@@ -57,14 +57,14 @@ fn head(at: &Address) -> io::Result<ObjectMeta> {
     })
 }
 
-/// Asks a store that is gone whether it answers again: what follows may take long.
+/// Asks a store that did not answer lately whether it does again: an upload may take long.
 fn expect_answers(at: &Address) -> io::Result<()> {
     let health = StoreHealth::of(at.bucket());
-    if !health.is_gone() {
+    if !health.is_silent() {
         return Ok(());
     }
     match head(at) {
-        Err(error) if health.is_gone() => Err(error),
+        Err(error) if health.is_silent() => Err(error),
         _ => Ok(()),
     }
 }
@@ -119,10 +119,18 @@ impl Store for S3 {
     }
 
     fn copy(&self, from: &Address, to: &Address) -> io::Result<()> {
-        expect_answers(from)?;
         let (client, from, to) = (client(from.bucket())?, key(from)?, key(to)?);
         runtime::block_on(async move {
             client.copy(&from, &to).await.map_err(|error| errors::request_error(&error))
+        })
+    }
+
+    fn copy_new(&self, from: &Address, to: &Address) -> io::Result<()> {
+        let client = settings::client(from.bucket(), ClientKind::CompletesNew)?;
+        let (from, to) = (key(from)?, key(to)?);
+        runtime::block_on(async move {
+            let copied = upload::copy_new(&client, &from, &to).await;
+            copied.map_err(|error| errors::request_error(&error))
         })
     }
 
@@ -134,6 +142,10 @@ impl Store for S3 {
                 Err(error) => Err(errors::request_error(&error)),
             }
         })
+    }
+
+    fn is_gone(&self, at: &Address) -> bool {
+        StoreHealth::of(at.bucket()).is_gone()
     }
 }
 

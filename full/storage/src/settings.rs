@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, S3CopyIfNotExists};
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 
 use crate::connector::{Connector, StoreHealth};
@@ -49,7 +49,7 @@ pub(crate) fn client(bucket: &str, kind: ClientKind) -> io::Result<Arc<AmazonS3>
     if let Some(url) = builder.get_config_value(&AmazonS3ConfigKey::Endpoint) {
         errors::check_endpoint(&url)?;
     }
-    let builder = builder.with_http_connector(Connector { kind, health });
+    let builder = builder.with_http_connector(Connector { kind, health, is_reached });
     let built = builder.with_bucket_name(bucket).build();
     let client = Arc::new(built.map_err(|error| errors::settings_error(&error, variables()))?);
     clients.insert(which, Arc::clone(&client));
@@ -108,7 +108,10 @@ fn builder(
     retry: RetryConfig,
 ) -> AmazonS3Builder {
     let client = ClientOptions::new().with_timeout(TIMEOUT).with_connect_timeout(CONNECT_TIMEOUT);
-    let mut builder = AmazonS3Builder::new().with_client_options(client).with_retry(retry);
+    let mut builder = AmazonS3Builder::new()
+        .with_client_options(client)
+        .with_retry(retry)
+        .with_copy_if_not_exists(S3CopyIfNotExists::Multipart);
     for (name, value) in variables {
         let key = name.starts_with("AWS_").then(|| name.to_ascii_lowercase().parse());
         // The address names the bucket. Unknown variables are for other programs.

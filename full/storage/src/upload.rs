@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::path::Path as Local;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use object_store::{
 };
 use sluice_io::store::{Address, PutMode};
 
-use crate::connector::NoConditions;
+use crate::connector::{ConflictingRequests, NoConditions};
 use crate::settings::{ClientKind, client, max_attempts};
 use crate::{errors, runtime, s3};
 
@@ -50,58 +50,86 @@ pub(crate) fn file(at: &Address, file: &Local, how: PutMode) -> io::Result<()> {
         PutMode::New | PutMode::Update(_) => ClientKind::CompletesNew,
     };
     let (client, key, at) = (client(at.bucket(), kind)?, s3::key(at)?, at.clone());
-    let part = MIN_PART.max(len.div_ceil(MAX_PARTS));
+    let (mark, mut left) = (UploadMark::new(), max_attempts(ATTEMPTS)?);
     runtime::block_on(async move {
-        if how != PutMode::Replace {
-            let free = expect_none(&client, &key).await;
-            free.map_err(|error| errors::request_error(&error))?;
-        }
-        let mark = UploadMark::new();
-        let options = PutMultipartOptions { attributes: mark.attributes(), ..Default::default() };
-        let begun = client.put_multipart_opts(&key, options).await;
-        let mut upload = begun.map_err(|error| errors::request_error(&error))?;
-        let sent = send(&mut *upload, file, len, part).await;
-        let done = match sent {
-            Ok(()) => {
-                let done = complete(&client, &key, &mut *upload, &how).await;
-                let is_stored = done.is_err()
-                    && matches!(mark.find(at.bucket(), &key).await, Ok(UploadOutcome::Stored));
-                let done = if is_stored { Ok(()) } else { done };
-                done.map_err(|error| errors::request_error(&error))
+        loop {
+            let Err(error) = put_parts(&client, &key, (&mut file, len), (&how, &mark)).await?
+            else {
+                return Ok(());
+            };
+            left -= 1;
+            let stored = mark.is_stored((at.bucket(), &key), &how, error, left).await;
+            if stored.map_err(|error| errors::request_error(&error))? {
+                return Ok(());
             }
-            Err(error) => Err(error),
-        };
-        if done.is_err() {
-            // If this fails, a lifecycle rule of the bucket has to clean up.
-            drop(tokio::time::timeout(ABORT_TIMEOUT, upload.abort()).await);
         }
-        done
     })
 }
 
 /// Uploads an object in one request.
 pub(crate) fn bytes(at: &Address, bytes: Bytes, how: PutMode) -> io::Result<()> {
-    let (at, key, attempts) = (at.clone(), s3::key(at)?, max_attempts(ATTEMPTS)?);
+    let (at, key, mut left) = (at.clone(), s3::key(at)?, max_attempts(ATTEMPTS)?);
     let client = client(at.bucket(), ClientKind::Usual)?;
     runtime::block_on(async move {
-        let put = put((&client, at.bucket(), &key), bytes.into(), how, attempts).await;
-        put.map_err(|error| errors::request_error(&error))
+        let (mark, payload) = (UploadMark::new(), PutPayload::from(bytes));
+        loop {
+            let put = put_once(&client, &key, payload.clone(), (&how, &mark)).await;
+            let Err(error) = put else { return Ok(()) };
+            left -= 1;
+            let stored = mark.is_stored((at.bucket(), &key), &how, error, left).await;
+            if stored.map_err(|error| errors::request_error(&error))? {
+                return Ok(());
+            }
+        }
     })
 }
 
+/// Copies an object to a key without one.
+pub(crate) async fn copy_new(client: &AmazonS3, from: &Path, to: &Path) -> Result<(), Error> {
+    // Not every store heeds the condition of the request, so check, too.
+    expect_none(client, to).await?;
+    client.copy_if_not_exists(from, to).await
+}
+
+/// Uploads a file in parts. The inner error is that of beginning or completing the upload, which may
+/// have been carried out.
+async fn put_parts(
+    client: &AmazonS3,
+    key: &Path,
+    (file, len): (&mut File, u64),
+    (how, mark): (&PutMode, &UploadMark),
+) -> io::Result<Result<(), Error>> {
+    if *how != PutMode::Replace
+        && let Err(error) = expect_none(client, key).await
+    {
+        return Ok(Err(error));
+    }
+    let options = PutMultipartOptions { attributes: mark.attributes(), ..Default::default() };
+    let mut upload = match client.put_multipart_opts(key, options).await {
+        Ok(upload) => upload,
+        Err(error) => return Ok(Err(error)),
+    };
+    let done = match send(&mut *upload, file, len).await {
+        Ok(()) => Ok(complete(client, key, &mut *upload, how).await),
+        Err(error) => Err(error),
+    };
+    if !matches!(done, Ok(Ok(()))) {
+        // If this fails, a lifecycle rule of the bucket has to clean up.
+        drop(tokio::time::timeout(ABORT_TIMEOUT, upload.abort()).await);
+    }
+    done
+}
+
 /// Uploads the parts of a file, a few at a time.
-async fn send(
-    upload: &mut dyn MultipartUpload,
-    mut file: File,
-    len: u64,
-    part: u64,
-) -> io::Result<()> {
+async fn send(upload: &mut dyn MultipartUpload, file: &mut File, len: u64) -> io::Result<()> {
+    let part = MIN_PART.max(len.div_ceil(MAX_PARTS));
     let (mut left, mut in_flight) = (len, tokio::task::JoinSet::new());
+    file.rewind()?;
     while left > 0 || !in_flight.is_empty() {
         if left > 0 && in_flight.len() < CONCURRENT_PARTS {
             let now = part.min(left);
             left -= now;
-            let bytes = read_exact(&mut file, now)?;
+            let bytes = read_exact(file, now)?;
             in_flight.spawn(upload.put_part(bytes.into()));
             continue;
         }
@@ -135,35 +163,6 @@ fn read_exact(file: &mut File, len: u64) -> io::Result<Bytes> {
     let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
     file.read_exact(&mut bytes)?;
     Ok(bytes.into())
-}
-
-async fn put(
-    (client, bucket, key): (&AmazonS3, &str, &Path),
-    payload: PutPayload,
-    how: PutMode,
-    attempts: usize,
-) -> Result<(), Error> {
-    let (mark, mut left) = (UploadMark::new(), attempts);
-    loop {
-        let done = put_once(client, key, payload.clone(), (&how, &mark)).await;
-        let Err(error) = done else { return Ok(()) };
-        let found = mark.find(bucket, key).await;
-        if matches!(found, Ok(UploadOutcome::Stored)) {
-            return Ok(());
-        }
-        left -= 1;
-        if how == PutMode::Replace || !is_unsettled(&error) {
-            return Err(error);
-        }
-        match found {
-            Ok(UploadOutcome::OtherObject) if how == PutMode::New => return Err(is_there(key)),
-            // The store does not answer at all.
-            Err(Error::Generic { .. }) => return Err(error),
-            _ if left == 0 => return Err(error),
-            // Not everybody who may write may read.
-            Ok(_) | Err(_) => {}
-        }
-    }
 }
 
 async fn put_once(
@@ -213,8 +212,11 @@ fn lacks_conditions(error: &Error) -> bool {
         || errors::causes(error).any(|cause| cause.is::<NoConditions>())
 }
 
-/// Whether the request may have been carried out or not.
+/// Whether the request may have been carried out or not, or is to be repeated.
 fn is_unsettled(error: &Error) -> bool {
+    if errors::causes(error).any(|cause| cause.is::<ConflictingRequests>()) {
+        return true;
+    }
     let kind =
         errors::causes(error).find_map(|cause| Some(cause.downcast_ref::<HttpError>()?.kind()));
     matches!(kind, Some(HttpErrorKind::Interrupted | HttpErrorKind::Timeout))
@@ -242,6 +244,27 @@ impl UploadMark {
 
     fn attributes(&self) -> Attributes {
         Attributes::from_iter([(Self::NAME, self.0.clone())])
+    }
+
+    /// Whether an upload that failed with `error` is stored. If not, it should be repeated; `Err` if
+    /// it should not, or no attempts are left.
+    async fn is_stored(
+        &self,
+        (bucket, key): (&str, &Path),
+        how: &PutMode,
+        error: Error,
+        left: usize,
+    ) -> Result<bool, Error> {
+        match self.find(bucket, key).await {
+            Ok(UploadOutcome::Stored) => Ok(true),
+            _ if *how == PutMode::Replace || !is_unsettled(&error) => Err(error),
+            Ok(UploadOutcome::OtherObject) if *how == PutMode::New => Err(is_there(key)),
+            // The store does not answer at all.
+            Err(Error::Generic { .. }) => Err(error),
+            _ if left == 0 => Err(error),
+            // Not everybody who may write may read.
+            Ok(_) | Err(_) => Ok(false),
+        }
     }
 
     /// Whether the object is from this upload: if it was carried out, its answer may be

@@ -6,7 +6,7 @@ use std::fs;
 use crate::cluster::processes::{ClusterProcess, until};
 use crate::cluster::{assert_same_files, names, read_tree};
 use crate::kit::{Folder, ProgramOutput, drive, log};
-use crate::s3::server::{SECRET, Server};
+use crate::s3::server::{PlannedFault, SECRET, Server};
 
 /// A batch with every kind of output.
 const BATCH: &str = r#"
@@ -146,6 +146,17 @@ fn a_pipeline_without_placeholders_writes_an_object_or_a_folder_of_them() {
         assert_same_files(&expected, &setup.output());
         setup.clear();
     }
+}
+
+#[test]
+fn an_object_that_appears_while_one_is_published_is_not_replaced() {
+    let setup = S3Batch::with_logs(1, THERE);
+    let theirs = PlannedFault::Change(setup.server.path("out/a.jsonl"), b"theirs".to_vec());
+    setup.server.on("POST /out/a.jsonl?uploadId", 1, theirs);
+    let convert = ["convert", "s3://logs/in/00.lcm", "--to", "s3://out/a.jsonl"];
+    let ran = setup.server.ran(&setup.folder, &[&convert[..], &CLUSTER].concat()).expect(1);
+    ran.expect_stderr("has appeared since the run began");
+    assert_eq!(setup.server.get("out/a.jsonl"), b"theirs");
 }
 
 #[test]

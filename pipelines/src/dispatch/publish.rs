@@ -94,6 +94,7 @@ impl DeliveryPublisher<'_> {
         let UnitOutputs { mut report, record, handed } = outputs;
         let outputs = Outputs::new(self.options.overwrite, false, &self.inputs);
         let mut outputs = outputs.with_protected_inputs(Arc::clone(&self.spared));
+        outputs = outputs.with_abort(self.options.stop.abort_flag());
         if let Some(faults) = &self.options.faults {
             outputs = outputs.with_faults(Arc::clone(faults));
         }

@@ -53,6 +53,7 @@ impl Publisher<'_> {
     pub(super) fn open_outputs(&self) -> Result<OutputSet, Error> {
         let Self { options, inputs, targets, .. } = self;
         let mut outputs = Outputs::new(options.overwrite, self.hash, inputs);
+        outputs = outputs.with_abort(options.stop.abort_flag());
         if let Some(recording) = &options.recording {
             outputs = outputs.in_place(self.grows);
             for target in targets {

@@ -96,6 +96,11 @@ impl Stop {
         self.abort.load(Ordering::Relaxed)
     }
 
+    /// The flag that is raised when an immediate end is requested.
+    pub(crate) fn abort_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.abort)
+    }
+
     /// The exit code of a discarded run: 128 plus the signal number, as in shells.
     pub fn exit(&self) -> u8 {
         match self.signal.load(Ordering::Relaxed) {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::faults::{OutputStep, flush, inject, write_all};
-use super::objects::Upload;
+use super::published_objects::Upload;
 use super::renames::{RenameLog, appeared_error, publish_error};
 use super::staging::make_below;
 use super::temporary_names::temporary_dir_for;

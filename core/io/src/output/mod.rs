@@ -25,6 +25,7 @@ pub mod many;
 mod new_folders;
 mod objects;
 mod publish;
+mod published_objects;
 mod renames;
 mod replace;
 mod shared;
@@ -41,7 +42,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -131,6 +132,8 @@ pub struct Outputs {
     names: BTreeMap<PathBuf, PathBuf>,
     /// The staging directory, if another process publishes.
     staging: Option<Arc<StagingDir>>,
+    /// Whether nothing is to be waited for any longer.
+    abort: Arc<AtomicBool>,
     /// Faults injected by tests.
     faults: Option<Arc<FaultInjector>>,
     /// Bytes written so far.
@@ -200,6 +203,7 @@ impl Outputs {
             shared_folders: Vec::new(),
             names: BTreeMap::new(),
             staging: None,
+            abort: Arc::default(),
             faults: None,
             written: AtomicU64::new(0),
             state: Mutex::default(),
@@ -248,6 +252,12 @@ impl Outputs {
     /// Compresses and syncs on this pool.
     pub fn with_tasks(mut self, tasks: TaskPool) -> Self {
         self.tasks = tasks;
+        self
+    }
+
+    /// Ends rolling back in a store when this is raised; what is left then is in the error.
+    pub fn with_abort(mut self, abort: Arc<AtomicBool>) -> Self {
+        self.abort = abort;
         self
     }
 

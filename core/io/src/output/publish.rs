@@ -8,13 +8,13 @@ use super::atomic::{replace_with, sync_folders};
 use super::faults::FaultInjector;
 use super::file::sync;
 use super::many::StagedFolder;
-use super::objects::{self, OldManifests, PublishedObjects, Upload};
+use super::published_objects::{PublishedObjects, Upload};
 use super::renames::RenameLog;
 use super::replace::{MovedAside, StaleFiles, find_stale, kept_files};
 use super::staging::{StagedFile, StagingDir};
 use super::{
-    MANIFEST, Outputs, PublishedFile, StagedOutput, State, folder_of, real_path, remove_any,
-    written_twice,
+    MANIFEST, Outputs, Overwrite, PublishedFile, StagedOutput, State, folder_of, real_path,
+    remove_any, written_twice,
 };
 use crate::Error;
 use crate::files::is_stream;
@@ -115,8 +115,8 @@ impl Outputs {
             &mut RenameLog::new(self.faults.as_deref()),
         )?;
         let fresh = uploads(state).into_iter().map(|upload| Upload { replaces: false, ..upload });
-        PublishedObjects::publish(fresh.collect(), self.faults.as_deref())?.commit();
-        write_all(&manifests, self.faults.as_deref())?;
+        PublishedObjects::publish(self, &[], fresh.collect(), &manifests)?.commit();
+        write_files(&manifests, self.faults.as_deref())?;
         let mut changed: BTreeSet<&Path> = places.iter().map(|place| folder_of(place)).collect();
         changed.extend(state.made.paths().iter().map(|folder| folder_of(folder)));
         if self.faults.is_none() {
@@ -146,7 +146,7 @@ impl Outputs {
         let aside = MovedAside::move_aside(self, &stale, files)?;
         let mut names = RenameLog::new(faults);
         let renamed = rename_all(&state.staged, &state.staged_folders, &mut names)
-            .and_then(|()| put_objects(state, manifests, faults));
+            .and_then(|()| self.put_objects(state, manifests));
         if let Err(error) = renamed {
             let written = manifests.iter().map(|(folder, _)| folder.join(MANIFEST));
             written.for_each(|manifest| drop(fs::remove_file(manifest)));
@@ -157,6 +157,21 @@ impl Outputs {
         aside.discard();
         stale.iter().for_each(|stale| stale.remove());
         discard_all(&mut state.staged, &mut state.staged_folders);
+        Ok(())
+    }
+
+    /// Uploads objects, then writes the manifests. On failure, uploads are rolled back.
+    fn put_objects(&self, state: &State, manifests: &[Manifest]) -> Result<(), Error> {
+        let replaced = match self.overwrite {
+            // Their folders were empty.
+            Overwrite::Refuse => &[][..],
+            Overwrite::Replace | Overwrite::Redo => &state.folders,
+        };
+        let puts = PublishedObjects::publish(self, replaced, uploads(state), manifests)?;
+        match write_files(manifests, self.faults.as_deref()) {
+            Ok(()) => puts.commit(),
+            Err(error) => return Err(puts.roll_back(error, &self.abort)),
+        }
         Ok(())
     }
 }
@@ -175,33 +190,6 @@ fn rename_all(
     folders_staged.iter().try_for_each(|folder| folder.publish(names))
 }
 
-/// Uploads objects, then writes the manifests. On failure, uploads are rolled back.
-fn put_objects(
-    state: &State,
-    manifests: &[Manifest],
-    faults: Option<&FaultInjector>,
-) -> Result<(), Error> {
-    let old = OldManifests::move_aside(&state.folders)?;
-    let put = PublishedObjects::publish(uploads(state), faults).and_then(|puts| {
-        match write_all(manifests, faults) {
-            Ok(()) => Ok(puts),
-            Err(error) => {
-                let written = manifests.iter().map(|(folder, _)| folder.join(MANIFEST));
-                written.for_each(|manifest| drop(objects::remove(&manifest)));
-                Err(puts.roll_back(error))
-            }
-        }
-    });
-    match put {
-        Ok(puts) => {
-            puts.commit();
-            old.discard();
-            Ok(())
-        }
-        Err(error) => Err(old.restore(error)),
-    }
-}
-
 /// All uploads.
 fn uploads(state: &State) -> Vec<Upload> {
     let of_file = |staged: &StagedOutput| {
@@ -212,12 +200,12 @@ fn uploads(state: &State) -> Vec<Upload> {
     files.chain(state.staged_folders.iter().flat_map(StagedFolder::uploads)).collect()
 }
 
-fn write_all(manifests: &[Manifest], faults: Option<&FaultInjector>) -> Result<(), Error> {
-    let write = |(folder, text): &Manifest| {
-        let path = folder.join(MANIFEST);
-        replace_with(faults, &path, text.as_bytes())
-    };
-    manifests.iter().try_for_each(write)
+/// Writes the manifests that are not in a store.
+fn write_files(manifests: &[Manifest], faults: Option<&FaultInjector>) -> Result<(), Error> {
+    let mut local = manifests.iter().filter(|(folder, _)| !is_address(folder));
+    local.try_for_each(|(folder, text)| {
+        replace_with(faults, &folder.join(MANIFEST), text.as_bytes())
+    })
 }
 
 /// Removes what is left under temporary names: the replaced files.

@@ -24,12 +24,15 @@ pub(crate) struct Bucket {
     versions: u64,
     /// The requests so far, such as `read a.lcm 0..4`.
     pub(crate) asked: Vec<String>,
-    /// Puts of this key fail.
-    pub(crate) broken: Option<String>,
+    /// Puts of these keys fail.
+    pub(crate) broken: Vec<String>,
     /// Puts of this key are carried out, but fail.
     pub(crate) unanswered: Option<String>,
     /// Copies to this key fail.
     pub(crate) uncopied: Option<String>,
+    /// From the put of this key on, nothing is answered.
+    pub(crate) last_put: Option<String>,
+    is_gone: bool,
 }
 
 pub(crate) static MEMORY: MemoryStore = MemoryStore(Mutex::new(BTreeMap::new()));
@@ -67,7 +70,11 @@ impl MemoryStore {
     ) -> io::Result<T> {
         self.with(at.bucket(), |bucket| {
             bucket.asked.push(format!("{what} {}", at.key()));
-            act(bucket)
+            bucket.is_gone |= what == "put" && bucket.last_put.as_deref() == Some(at.key());
+            match bucket.is_gone {
+                true => Err(io::Error::other("the store does not answer")),
+                false => act(bucket),
+            }
         })
     }
 }
@@ -131,7 +138,7 @@ impl Store for MemoryStore {
 
     fn put(&self, at: &Address, bytes: Bytes, how: PutMode) -> io::Result<()> {
         self.ask(at, "put", |bucket| {
-            if bucket.broken.as_deref() == Some(at.key()) {
+            if bucket.broken.iter().any(|key| key == at.key()) {
                 return Err(io::Error::other("the store is broken"));
             }
             let is_in_the_way = match how {
@@ -165,10 +172,25 @@ impl Store for MemoryStore {
         })
     }
 
+    fn copy_new(&self, from: &Address, to: &Address) -> io::Result<()> {
+        self.ask(from, "copy", |bucket| {
+            if bucket.objects.contains_key(to.key()) {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            let bytes = bucket.get(from.key())?.0.clone();
+            bucket.set(to.key(), bytes);
+            Ok(())
+        })
+    }
+
     fn remove(&self, at: &Address) -> io::Result<()> {
         self.ask(at, "remove", |bucket| {
             bucket.objects.remove(at.key());
             Ok(())
         })
+    }
+
+    fn is_gone(&self, at: &Address) -> bool {
+        self.with(at.bucket(), |bucket| bucket.is_gone)
     }
 }

@@ -47,6 +47,8 @@ pub(crate) struct ServerState {
     /// The fault for the last of this many requests that contain the text.
     plan: Mutex<Option<(String, u64, PlannedFault)>>,
     dead: AtomicBool,
+    /// No request is answered any longer.
+    pub(crate) silent: AtomicBool,
     /// Conditional uploads are answered as by servers that do not know the header.
     pub(crate) lacks_conditions: AtomicBool,
 }
@@ -69,6 +71,8 @@ pub(crate) enum PlannedFault {
     Conflict,
     /// This and all later requests with the text are never answered.
     Silence,
+    /// This and all later requests, whatever they are, are never answered.
+    FallSilent,
 }
 
 impl Server {
@@ -226,6 +230,9 @@ const SILENCE: (u16, &str) = (0, "");
 impl ServerState {
     /// Triggers the planned fault; returns the response if it replaces the real one.
     fn planned(&self, line: &str) -> Option<(u16, &'static str)> {
+        if self.silent.load(Ordering::Relaxed) {
+            return Some(SILENCE);
+        }
         let mut plan = self.plan.lock().unwrap();
         let (text, times, then) = plan.as_mut()?;
         if !line.contains(&**text) {
@@ -244,6 +251,10 @@ impl ServerState {
             }
             PlannedFault::Fail => return Some((503, "<Error><Code>SlowDown</Code></Error>")),
             PlannedFault::Silence => return Some(SILENCE),
+            PlannedFault::FallSilent => {
+                self.silent.store(true, Ordering::Relaxed);
+                return Some(SILENCE);
+            }
             PlannedFault::Conflict => {
                 *plan = None;
                 return Some((409, "<Error><Code>ConditionalRequestConflict</Code></Error>"));

@@ -4,8 +4,11 @@
 use std::fs;
 use std::sync::atomic::Ordering;
 
+use rustix::process::Signal;
+
 use super::server::{PlannedFault, Server};
 use super::{long_log, with_logs};
+use crate::cluster::processes::{ClusterProcess, until};
 use crate::kit::{Folder, ProgramOutput, drive, log};
 
 #[test]
@@ -155,6 +158,42 @@ fn an_upload_that_conflicts_with_others_is_repeated() {
 }
 
 #[test]
+fn an_upload_in_parts_that_conflicts_with_others_is_repeated() {
+    let (folder, server) = (Folder::new(), Server::start());
+    long_log(&folder, &server);
+    server.on("POST /out/long.lcm?uploadId", 1, PlannedFault::Conflict);
+    server.ran(&folder, &["convert", "long.lcm", "--to", "s3://out/long.lcm"]).expect(0);
+    assert!(server.get("out/long.lcm") == folder.read("long.lcm"));
+    // The other one was stored.
+    fs::remove_file(server.path("out/long.lcm")).unwrap();
+    server.on("POST /out/long.lcm?uploadId", 1, PlannedFault::Conflict);
+    let mut other = server.sluice(&folder);
+    other.env("AWS_MAX_ATTEMPTS", "1").args(["convert", "long.lcm", "--to", "s3://out/long.lcm"]);
+    let ran = ProgramOutput::from_output(other.output().unwrap()).expect(1);
+    ran.expect_stderr("reports other requests for the same object (status 409); try again");
+}
+
+#[test]
+fn of_two_runs_that_write_one_folder_at_once_only_one_succeeds() {
+    let (folder, server) = with_logs();
+    let path = server.path("out/t/_manifest.json");
+    let to = ["convert", "in/a.lcm", "--to", "s3://out/t/"];
+    for more in [&[][..], &["--overwrite"]] {
+        let theirs = PlannedFault::Change(path.clone(), b"theirs".to_vec());
+        server.on("PUT /out/t/_manifest.json", 1, theirs);
+        let ran = server.ran(&folder, &[&to[..], more].concat()).expect(1);
+        ran.expect_stderr("another run has written into this folder").expect_stderr("s3://out/t/");
+        assert_eq!(server.get("out/t/_manifest.json"), b"theirs");
+        assert!(!server.keys("out").iter().any(|key| key.contains("sluice-tmp")));
+        if more.is_empty() {
+            assert_eq!(server.keys("out"), ["t/_manifest.json"]);
+            fs::remove_file(&path).unwrap();
+            server.ran(&folder, &to).expect(0);
+        }
+    }
+}
+
+#[test]
 fn an_upload_is_not_repeated_if_the_store_does_not_answer_any_longer() {
     // All requests from the upload on, or only uploads.
     for (text, from) in [("/out/a.lcm", 2), ("PUT /out/a.lcm", 1)] {
@@ -193,4 +232,26 @@ fn who_may_write_need_not_list() {
     server.on("GET /out?list-type=2", 1, PlannedFault::Refuse);
     server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/a.lcm"]).expect(0);
     assert!(server.get("out/a.lcm") == folder.read("in/a.lcm"));
+}
+
+#[test]
+fn the_second_interrupt_ends_rolling_back_and_what_is_left_is_named() {
+    let (folder, server) = with_logs();
+    server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/t/"]).expect(0);
+    server.on("PUT /out/t/channel%3DE/part", 1, PlannedFault::FallSilent);
+    let mut command = server.sluice(&folder);
+    command.env("AWS_MAX_ATTEMPTS", "1").env("AWS_TIMEOUT", "5s");
+    command.args(["convert", "in/b.lcm", "--to", "s3://out/t/", "--overwrite"]);
+    let mut run = ClusterProcess::start(&mut command);
+    until("silence", || server.state.silent.load(Ordering::Relaxed).then_some(()));
+    for word in ["another signal aborts", "aborting"] {
+        run.signal(Signal::INT);
+        until(word, || run.stderr().contains(word).then_some(()));
+    }
+    run.code();
+    let said = run.stderr();
+    let left = "uploads could not be rolled back, such as this: s3://out/t/channel=";
+    assert!(said.contains(left) && said.contains("(the run was aborted); copy"), "{said}");
+    assert!(said.contains("copy s3://out/t/._manifest.json."), "{said}");
+    assert!(!server.keys("out").contains(&"t/_manifest.json".to_owned()));
 }

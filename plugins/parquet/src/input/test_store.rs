@@ -94,7 +94,15 @@ impl Store for Counted {
         unsupported()
     }
 
+    fn copy_new(&self, _: &Address, _: &Address) -> io::Result<()> {
+        unsupported()
+    }
+
     fn remove(&self, _: &Address) -> io::Result<()> {
         unsupported()
+    }
+
+    fn is_gone(&self, _: &Address) -> bool {
+        false
     }
 }

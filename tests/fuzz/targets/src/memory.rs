@@ -103,7 +103,15 @@ impl Store for Memory {
         unsupported()
     }
 
+    fn copy_new(&self, _: &Address, _: &Address) -> io::Result<()> {
+        unsupported()
+    }
+
     fn remove(&self, _: &Address) -> io::Result<()> {
         unsupported()
+    }
+
+    fn is_gone(&self, _: &Address) -> bool {
+        false
     }
 }

@@ -1,5 +1,6 @@
 //! Outputs in an object store, with one in memory.
 
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use super::*;
@@ -103,11 +104,11 @@ fn if_one_object_cannot_be_put_all_is_as_before_and_that_is_said() {
             objects.iter().map(|(key, (bytes, _))| (key.clone(), bytes.clone())).collect()
         };
     for broken in ["out/z", "out/_manifest.json"] {
-        MEMORY.with("fails", |bucket| bucket.broken = Some(broken.into()));
+        MEMORY.with("fails", |bucket| bucket.broken = vec![broken.into()]);
         let error = write_folder(&outputs(Overwrite::Replace), &folder, &["a", "c", "z"]);
         let error = error.unwrap_err().to_string();
         assert!(error.contains("the store is broken"), "{error}");
-        MEMORY.with("fails", |bucket| bucket.broken = None);
+        MEMORY.with("fails", |bucket| bucket.broken.clear());
         let after = MEMORY.with("fails", |bucket| bucket.objects.clone());
         if broken.ends_with('z') {
             assert_eq!(contents(&after), contents(&before));
@@ -155,8 +156,7 @@ fn a_manifest_that_cannot_be_restored_stays_beside_it_and_is_named() {
     write_folder(&outputs(Overwrite::Refuse), &folder, &["a"]).unwrap();
     let before = text(bucket, "out/_manifest.json");
     MEMORY.with(bucket, |bucket| {
-        bucket.broken = Some("out/z".into());
-        bucket.uncopied = Some("out/_manifest.json".into());
+        bucket.broken = vec!["out/z".into(), "out/_manifest.json".into()];
     });
     let error = write_folder(&outputs(Overwrite::Replace), &folder, &["a", "z"]).unwrap_err();
     let keys = MEMORY.keys(bucket);
@@ -165,6 +165,71 @@ fn a_manifest_that_cannot_be_restored_stays_beside_it_and_is_named() {
     let error = error.to_string();
     assert!(error.contains("the store is broken"), "{error}");
     assert!(error.contains(&format!("copy mem://old-manifest/{aside} to it")), "{error}");
+}
+
+/// Replaces a folder of some objects in a store that answers nothing from the first put on; returns
+/// the error, and how often the store was asked after that.
+fn replace_in_silence(bucket: &str, abort: bool) -> (String, usize) {
+    let folder = at(bucket, "out/");
+    let names: Vec<String> = (0..99).map(|n| format!("{n:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    write_folder(&outputs(Overwrite::Refuse), &folder, &names).unwrap();
+    MEMORY.with(bucket, |bucket| match abort {
+        true => bucket.broken = vec!["out/98".to_owned()],
+        false => bucket.last_put = Some("out/70".to_owned()),
+    });
+    MEMORY.with(bucket, |bucket| bucket.asked.clear());
+    let replacing = Outputs::new(Overwrite::Replace, false, &[]);
+    let replacing = Arc::new(replacing.with_abort(Arc::new(AtomicBool::new(abort))));
+    let error = write_folder(&replacing, &folder, &names).unwrap_err().to_string();
+    let asked = MEMORY.with(bucket, |bucket| bucket.asked.clone());
+    let last = asked.iter().position(|request| request == "put out/70").unwrap();
+    (error, asked.len() - last)
+}
+
+/// How often an error says that a backup of such a name is to be copied back.
+fn backups_named(error: &str, name: &str) -> usize {
+    error.matches(&format!("/out/.{name}")).count()
+}
+
+#[test]
+fn a_store_that_is_gone_is_not_asked_object_by_object_to_roll_back() {
+    let (error, asked) = replace_in_silence("silent", false);
+    assert!(error.contains("uploads could not be rolled back, such as this"), "{error}");
+    assert!(error.contains("does not answer"), "{error}");
+    assert_eq!((backups_named(&error, "_manifest.json"), backups_named(&error, "0")), (1, 1));
+    // A few are in flight when it is noticed, each with its backup.
+    assert!(asked <= 32, "{asked}");
+}
+
+#[test]
+fn an_abort_ends_rolling_back_and_the_error_says_what_is_left() {
+    let (error, _) = replace_in_silence("aborted", true);
+    assert!(error.contains("uploads could not be rolled back, such as this"), "{error}");
+    assert!(error.contains("the run was aborted"), "{error}");
+    assert_eq!((backups_named(&error, "_manifest.json"), backups_named(&error, "0")), (1, 1));
+    assert!(!MEMORY.keys("aborted").contains(&"out/_manifest.json".to_owned()));
+}
+
+#[test]
+fn a_manifest_that_appears_while_the_run_goes_on_is_not_replaced() {
+    let (folder, outputs) = (at("raced-manifest", "out/"), outputs(Overwrite::Refuse));
+    outputs.folder(&folder).unwrap();
+    let mut file = outputs.create_below(&folder).unwrap();
+    file.write(b"ours").unwrap();
+    file.finish_as(&folder.join("a"), 1).unwrap();
+    let error = outputs.publish_announced(
+        |_, _| Ok("ours".to_owned()),
+        |_| {
+            MEMORY.set("raced-manifest", "out/_manifest.json", "theirs");
+            Ok(())
+        },
+    );
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("another run has written into this folder"), "{error}");
+    assert!(error.contains("1 earlier uploads were rolled back"), "{error}");
+    assert_eq!(text("raced-manifest", "out/_manifest.json").unwrap(), "theirs");
+    assert_eq!(MEMORY.keys("raced-manifest"), ["out/_manifest.json"]);
 }
 
 #[test]

@@ -1,0 +1,344 @@
+//! Publishes objects and manifests in a store, and rolls back if that fails. Checks no target.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use super::faults::{FaultInjector, OutputStep, inject};
+use super::litter::{owner, remove_any};
+use super::objects::{in_parallel, into_inner, locked, place_of, put_bytes, remove_objects};
+use super::renames::appeared_error;
+use super::{MANIFEST, Outputs, TEMPORARY};
+use crate::Error;
+use crate::files::{forget, read_object};
+use crate::store::{self, ObjectState, StorePath, is_address};
+
+/// A file to upload.
+#[derive(Debug)]
+pub(super) struct Upload {
+    /// A local file, or another object, which is kept.
+    pub(super) from: PathBuf,
+    /// The address.
+    pub(super) to: PathBuf,
+    /// Whether it may replace an existing object.
+    pub(super) replaces: bool,
+}
+
+/// Uploaded objects and replaced manifests, and how to undo that.
+#[derive(Debug, Default)]
+pub(super) struct PublishedObjects {
+    /// The manifests of an earlier run, moved aside until the new ones are written.
+    old_manifests: Vec<PublishedObject>,
+    objects: Vec<PublishedObject>,
+    manifests: Vec<PublishedObject>,
+}
+
+#[derive(Debug)]
+struct PublishedObject {
+    place: StorePath,
+    before: PreviousObject,
+}
+
+#[derive(Debug)]
+enum PreviousObject {
+    /// There was no object.
+    Absent,
+    /// The previous object was copied here.
+    Kept(StorePath),
+    /// The previous object was copied here, and removed.
+    MovedAside(StorePath),
+    /// The previous object could not be backed up.
+    Lost,
+}
+
+impl PublishedObjects {
+    /// Moves the manifests of those `folders` aside that are in a store, uploads all files, several
+    /// at a time, and writes the new manifests. On failure, all is rolled back.
+    pub(super) fn publish(
+        outputs: &Outputs,
+        folders: &[PathBuf],
+        uploads: Vec<Upload>,
+        manifests: &[(PathBuf, String)],
+    ) -> Result<Self, Error> {
+        let (mut all, faults) = (Self::default(), outputs.faults.as_deref());
+        let done = all
+            .move_aside(folders)
+            .and_then(|()| all.put_all(uploads, faults))
+            .and_then(|()| all.write_manifests(manifests, faults));
+        match done {
+            Ok(()) => Ok(all),
+            Err(error) => Err(all.roll_back(error, &outputs.abort)),
+        }
+    }
+
+    fn move_aside(&mut self, folders: &[PathBuf]) -> Result<(), Error> {
+        let moved = Mutex::new(Vec::new());
+        let folders: Vec<&PathBuf> = folders.iter().filter(|folder| is_address(folder)).collect();
+        let done = in_parallel(folders, |folder| {
+            let path = folder.join(MANIFEST);
+            let fail = |error| Error::io("replace", &path, error);
+            let place = place_of(&path)?;
+            let kept = match copy_aside(&place) {
+                Ok(kept) => kept,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) => return Err(fail(error)),
+            };
+            let before = PreviousObject::MovedAside(kept);
+            locked(&moved).push(PublishedObject { place: place.clone(), before });
+            forget(&place.at);
+            place.store.remove(&place.at).map_err(fail)
+        });
+        self.old_manifests = into_inner(moved);
+        done
+    }
+
+    fn put_all(
+        &mut self,
+        uploads: Vec<Upload>,
+        faults: Option<&FaultInjector>,
+    ) -> Result<(), Error> {
+        let objects = Mutex::new(Vec::new());
+        let done = in_parallel(uploads, |upload| put(&upload, &objects, faults));
+        self.objects = into_inner(objects);
+        done
+    }
+
+    /// Those of runs that end at the same time are not replaced.
+    fn write_manifests(
+        &mut self,
+        manifests: &[(PathBuf, String)],
+        faults: Option<&FaultInjector>,
+    ) -> Result<(), Error> {
+        for (folder, text) in manifests.iter().filter(|(folder, _)| is_address(folder)) {
+            let path = folder.join(MANIFEST);
+            let place = place_of(&path)?;
+            let put = put_bytes(&place, text.as_bytes(), store::PutMode::New, faults);
+            if put.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
+                return Err(Error::refused(format!(
+                    "another run has written into this folder since this one began: {}",
+                    folder.display()
+                )));
+            }
+            // It may be there all the same.
+            if put.is_ok() || place.store.is_gone(&place.at) {
+                self.manifests.push(PublishedObject { place, before: PreviousObject::Absent });
+            }
+            put.map_err(|error| Error::io("write", path, error))?;
+        }
+        Ok(())
+    }
+
+    /// Rolls back everything after an error, and adds the outcome to its message.
+    pub(super) fn roll_back(self, error: Error, abort: &AtomicBool) -> Error {
+        let Self { old_manifests, objects, manifests } = self;
+        let (count, given_up) = (objects.len(), OnceLock::new());
+        // The manifest of a folder says what is in it: it goes first and comes back last.
+        let left_manifests = roll_back_all(manifests, abort, &given_up);
+        let left_objects = roll_back_all(objects, abort, &given_up);
+        let left_old = roll_back_all(old_manifests, abort, &given_up);
+        let error = match left_objects.first() {
+            None if count == 0 => error,
+            None => error.with_detail(&format!("{count} earlier uploads were rolled back")),
+            Some(first) => error.with_detail(&format!(
+                "{} of {count} uploads could not be rolled back, such as this: {first}",
+                left_objects.len(),
+            )),
+        };
+        let left = left_manifests.iter().chain(&left_old);
+        left.fold(error, |error, left| error.with_detail(left))
+    }
+
+    /// Removes the backups of replaced objects.
+    pub(super) fn commit(self) {
+        let all = self.old_manifests.into_iter().chain(self.objects);
+        let kept = all.filter_map(|done| match done.before {
+            PreviousObject::Kept(kept) | PreviousObject::MovedAside(kept) => Some(kept.at.path()),
+            PreviousObject::Absent | PreviousObject::Lost => None,
+        });
+        // A failure leaves litter, which no run reads.
+        drop(remove_objects(kept.collect()));
+    }
+}
+
+/// Rolls back objects, several at a time; returns what is left to do, sorted. Ends with the first
+/// that fails because the store does not answer any longer, or when the run is aborted, which then
+/// is `given_up`.
+fn roll_back_all(
+    objects: Vec<PublishedObject>,
+    abort: &AtomicBool,
+    given_up: &OnceLock<&'static str>,
+) -> Vec<String> {
+    let left = Mutex::new(Vec::new());
+    let rolled_back = in_parallel(objects, |object| {
+        if abort.load(Ordering::Relaxed) {
+            given_up.get_or_init(|| "the run was aborted");
+        }
+        if let Err(error) = object.roll_back(given_up.get().copied()) {
+            locked(&left).push(object.left(&error));
+            if object.place.store.is_gone(&object.place.at) {
+                given_up.get_or_init(|| "the store does not answer any longer");
+            }
+        }
+        Ok(())
+    });
+    // It never fails.
+    drop(rolled_back);
+    let mut left = into_inner(left);
+    left.sort_unstable();
+    left
+}
+
+/// Uploads a file, and notes in `done` what may have been replaced or is new.
+fn put(
+    upload: &Upload,
+    done: &Mutex<Vec<PublishedObject>>,
+    faults: Option<&FaultInjector>,
+) -> Result<(), Error> {
+    let Upload { from, to, replaces } = upload;
+    let place = place_of(to)?;
+    let fail = |e: io::Error| match e.kind() {
+        io::ErrorKind::AlreadyExists => appeared_error(to),
+        _ => Error::io("publish", to, e),
+    };
+    inject(faults, OutputStep::Rename).map_err(fail)?;
+    let before = if *replaces { back_up(&place).map_err(fail)? } else { PreviousObject::Absent };
+    let how = if *replaces { store::PutMode::Replace } else { store::PutMode::New };
+    let put = put_from(from, &place, how);
+    forget(&place.at);
+    // It may have been replaced all the same.
+    if put.is_ok() || matches!(before, PreviousObject::Kept(_)) {
+        locked(done).push(PublishedObject { place, before });
+    }
+    put.map_err(fail)
+}
+
+/// Uploads a local file, or copies another object.
+fn put_from(from: &Path, to: &StorePath, how: store::PutMode) -> io::Result<()> {
+    let Some(object) = StorePath::parse(from).map_err(io::Error::other)? else {
+        return to.store.put_file(&to.at, from, how);
+    };
+    let state = object.store.stat(&object.at)?;
+    let is_elsewhere = object.with_key("").at != to.with_key("").at;
+    // Stores copy no part of an empty object.
+    if is_elsewhere || state.len > MAX_COPIED || state.len == 0 {
+        return copy_via_file(&object, &state, to, how);
+    }
+    match how {
+        store::PutMode::New => to.store.copy_new(&object.at, &to.at),
+        store::PutMode::Replace | store::PutMode::Update(_) => to.store.copy(&object.at, &to.at),
+    }
+}
+
+/// The largest object that stores copy in one request: 5 GiB.
+const MAX_COPIED: u64 = 5 << 30;
+
+/// Bytes read at a time when copying through a file.
+const COPY_STEP: u64 = 8 << 20;
+
+/// Copies an object through a local file.
+fn copy_via_file(
+    from: &StorePath,
+    state: &ObjectState,
+    to: &StorePath,
+    how: store::PutMode,
+) -> io::Result<()> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!(".carried.{}-{number}{TEMPORARY}", owner());
+    let path = std::env::temp_dir().join(name);
+    let read = || -> io::Result<()> {
+        let (mut file, mut at) = (File::create_new(&path)?, 0);
+        while at < state.len {
+            let end = state.len.min(at + COPY_STEP);
+            file.write_all(&from.store.read(&from.at, state, at..end).wait()?)?;
+            at = end;
+        }
+        file.sync_all()
+    };
+    let put = read().and_then(|()| to.store.put_file(&to.at, &path, how));
+    remove_any(&path);
+    put
+}
+
+/// Backs up an object next to it.
+fn back_up(place: &StorePath) -> io::Result<PreviousObject> {
+    match copy_aside(place) {
+        Ok(kept) => Ok(PreviousObject::Kept(kept)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(PreviousObject::Absent),
+        // Stores cannot copy every object; the upload may still succeed.
+        Err(_) => Ok(PreviousObject::Lost),
+    }
+}
+
+/// Copies an object to a temporary name next to it.
+fn copy_aside(place: &StorePath) -> io::Result<StorePath> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let key = place.at.key();
+    let (folder, name) = key.rsplit_once('/').map_or(("", key), |(folder, name)| (folder, name));
+    let slash = if folder.is_empty() { "" } else { "/" };
+    let name: String = name.chars().take(48).collect();
+    let aside = place.with_key(format!("{folder}{slash}.{name}.{}-{number}{TEMPORARY}", owner()));
+    place.store.copy(&place.at, &aside.at).map(|()| aside)
+}
+
+impl PublishedObject {
+    /// Rolls it back, unless that is given up.
+    fn roll_back(&self, given_up: Option<&'static str>) -> io::Result<()> {
+        let Self { place, before } = self;
+        let done = match (given_up, before) {
+            (Some(why), _) => Err(io::Error::other(why)),
+            (None, PreviousObject::Absent) => place.store.remove(&place.at),
+            (None, PreviousObject::Kept(kept)) => restore(place, kept),
+            (None, PreviousObject::MovedAside(kept)) => move_back(place, kept),
+            (None, PreviousObject::Lost) => Err(io::Error::other("the store did not copy it")),
+        };
+        forget(&place.at);
+        done
+    }
+
+    /// What is left to do if it cannot be rolled back.
+    fn left(&self, error: &io::Error) -> String {
+        let at = &self.place.at;
+        match &self.before {
+            PreviousObject::Absent => format!("{at} could not be removed ({error})"),
+            PreviousObject::Kept(kept) | PreviousObject::MovedAside(kept) => {
+                let kept = &kept.at;
+                format!("{at} could not be restored ({error}); copy {kept} to it")
+            }
+            PreviousObject::Lost => format!("{at} could not be restored ({error})"),
+        }
+    }
+}
+
+/// Copies an object back from its backup, which then is removed.
+fn restore(place: &StorePath, kept: &StorePath) -> io::Result<()> {
+    let is_unchanged = || {
+        // If the store is gone, do not wait for it twice.
+        if place.store.is_gone(&place.at) {
+            return false;
+        }
+        let Ok(now) = place.store.stat(&place.at) else { return false };
+        kept.store.stat(&kept.at).is_ok_and(|before| now == before)
+    };
+    place.store.copy(&kept.at, &place.at).or_else(|error| match is_unchanged() {
+        true => Ok(()),
+        false => Err(error),
+    })?;
+    // A failure leaves litter, which no run reads.
+    drop(kept.store.remove(&kept.at));
+    Ok(())
+}
+
+/// Moves a small object back from where it was moved aside, unless another run has written one.
+fn move_back(place: &StorePath, kept: &StorePath) -> io::Result<()> {
+    let (_, bytes) = read_object(kept)?;
+    match place.store.put(&place.at, bytes, store::PutMode::New) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        // A failure leaves litter, which no run reads.
+        Ok(()) | Err(_) => drop(kept.store.remove(&kept.at)),
+    }
+    Ok(())
+}
