@@ -128,8 +128,9 @@ impl Store for S3 {
     fn copy_new(&self, from: &Address, to: &Address) -> io::Result<()> {
         let client = settings::client(from.bucket(), ClientKind::CompletesNew)?;
         let (from, to) = (key(from)?, key(to)?);
+        let attempts = settings::max_attempts(upload::ATTEMPTS)?;
         runtime::block_on(async move {
-            let copied = upload::copy_new(&client, &from, &to).await;
+            let copied = upload::copy_new(&client, &from, &to, attempts).await;
             copied.map_err(|error| errors::request_error(&error))
         })
     }

@@ -34,7 +34,7 @@ const MAX_PARTS: u64 = 10_000;
 /// Parts uploaded at a time.
 const CONCURRENT_PARTS: usize = 4;
 /// How often a conditional upload is begun whose connections break: the library does not repeat it.
-const ATTEMPTS: usize = 3;
+pub(crate) const ATTEMPTS: usize = 3;
 /// How long a failed upload may take to clean up.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -85,10 +85,41 @@ pub(crate) fn bytes(at: &Address, bytes: Bytes, how: PutMode) -> io::Result<()> 
 }
 
 /// Copies an object to a key without one.
-pub(crate) async fn copy_new(client: &AmazonS3, from: &Path, to: &Path) -> Result<(), Error> {
-    // Not every store heeds the condition of the request, so check, too.
-    expect_none(client, to).await?;
-    client.copy_if_not_exists(from, to).await
+pub(crate) async fn copy_new(
+    client: &AmazonS3,
+    from: &Path,
+    to: &Path,
+    mut left: usize,
+) -> Result<(), Error> {
+    loop {
+        // Not every store heeds the condition of the request, so check, too.
+        expect_none(client, to).await?;
+        let Err(error) = client.copy_if_not_exists(from, to).await else { return Ok(()) };
+        left -= 1;
+        // The answer may be lost, and a copy has no mark.
+        match is_same(client, from, to).await {
+            Ok(true) => return Ok(()),
+            Ok(false) | Err(Error::NotFound { .. }) if left > 0 && is_unsettled(&error) => {}
+            Ok(false) | Err(_) => return Err(error),
+        }
+    }
+}
+
+/// Whether two objects have the same bytes.
+async fn is_same(client: &AmazonS3, one: &Path, other: &Path) -> Result<bool, Error> {
+    let len = client.head(one).await?.size;
+    if client.head(other).await?.size != len {
+        return Ok(false);
+    }
+    let mut at = 0;
+    while at < len {
+        let range = at..len.min(at + MIN_PART);
+        at = range.end;
+        if client.get_range(one, range.clone()).await? != client.get_range(other, range).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Uploads a file in parts. The inner error is that of beginning or completing the upload, which may

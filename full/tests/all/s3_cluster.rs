@@ -160,6 +160,20 @@ fn an_object_that_appears_while_one_is_published_is_not_replaced() {
 }
 
 #[test]
+fn an_object_is_published_although_the_store_says_otherwise_or_to_try_again() {
+    for fault in [PlannedFault::Forget, PlannedFault::Conflict] {
+        let setup = S3Batch::with_logs(1, THERE);
+        let convert = ["convert", "s3://logs/in/00.lcm", "--to", "s3://out/a.jsonl"];
+        setup.server.ran(&setup.folder, &convert).expect(0);
+        let expected = setup.output();
+        setup.clear();
+        setup.server.on("POST /out/a.jsonl?uploadId", 1, fault);
+        setup.server.ran(&setup.folder, &[&convert[..], &CLUSTER].concat()).expect(0);
+        assert_same_files(&expected, &setup.output());
+    }
+}
+
+#[test]
 fn outputs_both_in_a_store_and_elsewhere_are_refused() {
     let setup = S3Batch::with_logs(1, THERE);
     let text = String::from_utf8(setup.folder.read("batch.toml")).unwrap();
