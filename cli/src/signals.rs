@@ -35,6 +35,8 @@ pub(crate) const RECORDING: SignalMessages = [
 const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The same for a run that the first signal discards, which also removes its temporary files.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often it is checked whether a run still publishes.
+const PUBLISHING_POLL: Duration = Duration::from_millis(100);
 
 /// Whether SIGHUP requests a new file instead of ending the program.
 static HANGUP_REQUESTS_NEW_FILE: AtomicBool = AtomicBool::new(false);
@@ -126,6 +128,10 @@ fn exit_after_timeout(listening: Weak<()>, stop: Arc<Stop>) {
     let wait = move || {
         std::thread::sleep(timeout);
         while stop.is_publishing() {
+            while stop.is_publishing() {
+                std::thread::sleep(PUBLISHING_POLL);
+            }
+            // The run says what it has published, or what is left if that failed.
             std::thread::sleep(ABORT_TIMEOUT);
         }
         let is_over = stop.is_aborted() || stop.is_discarding();

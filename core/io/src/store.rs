@@ -133,7 +133,7 @@ pub trait Store: Send + Sync {
     /// Removes an object. A missing object is not an error.
     fn remove(&self, at: &Address) -> io::Result<()>;
 
-    /// Whether the store has stopped to answer, so that more requests are in vain.
+    /// Whether the store no longer answers, so that more requests are in vain.
     fn is_gone(&self, at: &Address) -> bool;
 }
 
