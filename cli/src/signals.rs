@@ -5,7 +5,7 @@
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
@@ -126,13 +126,13 @@ fn handle_signal(
 fn exit_after_timeout(listening: Weak<()>, stop: Arc<Stop>) {
     let timeout = if stop.is_aborted() { ABORT_TIMEOUT } else { DISCARD_TIMEOUT };
     let wait = move || {
-        std::thread::sleep(timeout);
-        while stop.is_publishing() {
-            while stop.is_publishing() {
-                std::thread::sleep(PUBLISHING_POLL);
+        let mut end = Instant::now() + timeout;
+        while Instant::now() < end {
+            std::thread::sleep(PUBLISHING_POLL);
+            if stop.is_publishing() {
+                // Afterwards, the run says what it has published, or what is left if that failed.
+                end = end.max(Instant::now() + ABORT_TIMEOUT);
             }
-            // The run says what it has published, or what is left if that failed.
-            std::thread::sleep(ABORT_TIMEOUT);
         }
         let is_over = stop.is_aborted() || stop.is_discarding();
         if is_over && listening.strong_count() > 0 {
