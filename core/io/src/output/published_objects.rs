@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use super::faults::{FaultInjector, OutputStep, inject};
-use super::litter::{owner, remove_any};
+use super::litter::remove_any;
 use super::objects::{in_parallel, into_inner, locked, place_of, put_bytes, remove_objects};
 use super::renames::appeared_error;
+use super::temporary_names::owner;
 use super::{MANIFEST, Outputs, TEMPORARY};
 use crate::Error;
 use crate::files::{forget, read_object};
