@@ -19,7 +19,7 @@ use tower::service_fn;
 use crate::MESSAGE_LIMIT;
 use crate::address::Address;
 use crate::credentials::{ADVICE, BoxedStream, Credentials};
-use crate::http::RequestError;
+use crate::request_error::RequestError;
 
 /// A client of a scheduler's gRPC service.
 pub(crate) type SchedulerClient = SchedulerGrpcClient<SchedulerChannel>;

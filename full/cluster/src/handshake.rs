@@ -9,7 +9,8 @@ use sluice_model::{Error, ErrorKind};
 use sluice_pipeline::dispatch::ProgramIdentity;
 
 use crate::endpoint::SchedulerEndpoint;
-use crate::http::{RequestError, get_json};
+use crate::http::get_json;
+use crate::request_error::RequestError;
 
 /// The path of the identity on a scheduler.
 pub(crate) const PATH: &str = "/sluice";

@@ -1,7 +1,5 @@
 //! Requests to the scheduler's admin API: one small JSON request per connection.
 
-use std::error::Error;
-use std::fmt;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
@@ -14,34 +12,13 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use crate::endpoint::SchedulerEndpoint;
+use crate::request_error::RequestError;
 
 /// The timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The longest response that is read: those of large clusters take some hundred kilobytes.
 const MAX_RESPONSE: usize = 16 << 20;
-
-/// Why a request has no response.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RequestError {
-    /// Nothing is listening, or it does not respond.
-    Unreachable(String),
-    /// Something other than a Sluice scheduler is listening.
-    NotSluice,
-    /// One side does not accept the credentials of the other; why, and what to do.
-    Refused(String),
-}
-
-impl fmt::Display for RequestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreachable(why) | Self::Refused(why) => f.write_str(why),
-            Self::NotSluice => f.write_str("it is not a Sluice scheduler"),
-        }
-    }
-}
-
-impl Error for RequestError {}
 
 /// The JSON response to `GET path`.
 pub(crate) async fn get_json<T: DeserializeOwned>(

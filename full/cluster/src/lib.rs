@@ -14,6 +14,7 @@ mod http;
 pub mod local;
 pub mod logging;
 mod plan;
+mod request_error;
 pub mod scheduler;
 pub mod status;
 pub mod unit;

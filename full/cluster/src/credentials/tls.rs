@@ -20,7 +20,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::files::{self, not_allowed};
 use crate::address::Address;
-use crate::http::RequestError;
+use crate::request_error::RequestError;
 
 /// The files of a folder with certificates, as cert-manager and Kubernetes name them: those of the
 /// authority, the chain of the process, and its private key.

@@ -35,8 +35,9 @@ use super::context::{ExecutorOptions, MessageSender, send_message};
 use super::unit_runner::UnitRunner;
 use crate::endpoint::{SchedulerChannel, SchedulerClient, SchedulerEndpoint};
 use crate::handshake::SchedulerIdentity;
-use crate::http::{RequestError, get_json};
+use crate::http::get_json;
 use crate::plan::{BallistaTask, PlanCodec};
+use crate::request_error::RequestError;
 use crate::scheduler::admin::AssignedTasks;
 use crate::{POLL_INTERVAL, host_name, stop_requested};
 

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
-use super::authentication::RefusalLog;
+use super::refusal_log::RefusalLog;
 use crate::credentials::{BoxedStream, TlsIdentity};
 
 /// How long a TLS handshake may take.

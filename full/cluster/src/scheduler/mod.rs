@@ -7,6 +7,7 @@
 pub(crate) mod admin;
 mod authentication;
 mod listener;
+mod refusal_log;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -27,8 +28,9 @@ use tokio::sync::mpsc;
 use tonic::service::RoutesBuilder;
 
 use admin::Scheduler;
-use authentication::{RefusalLog, authenticated};
+use authentication::authenticated;
 use listener::{PeerAddress, SchedulerListener};
+use refusal_log::RefusalLog;
 
 use crate::address::Address;
 use crate::credentials::{ADVICE, Credentials};

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     FunctionArguments, Query, Visit, Visitor, WindowType,
 };
 
-use super::syntax::{Refusal, number, refuse, refuse_if};
+use super::refusal::{Refusal, number, refuse, refuse_if};
 
 pub(super) const EXTENDED_WINDOW: &str =
     "a window in parentheses cannot begin with the name of another: write all of it";

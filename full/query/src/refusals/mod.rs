@@ -2,6 +2,7 @@
 //! other databases. Plans and executes nothing.
 
 mod calls;
+mod refusal;
 mod subqueries;
 mod syntax;
 mod types;

@@ -12,9 +12,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use super::calls;
-
-/// `Break` says why the query is refused.
-pub(super) type Refusal = ControlFlow<String>;
+use super::refusal::{Refusal, number, refuse, refuse_if};
 
 /// Refuses a statement with a clause that the planner would ignore or misread.
 pub(crate) fn check_syntax(statement: &impl Visit) -> Result<(), String> {
@@ -115,14 +113,6 @@ fn is_test(expr: &Expr) -> bool {
     )
 }
 
-/// The digits of a number.
-pub(super) fn number(expr: &Expr) -> Option<&str> {
-    match expr {
-        Expr::Value(ValueWithSpan { value: Value::Number(digits, _), .. }) => Some(digits),
-        _ => None,
-    }
-}
-
 /// Refuses integers that would be rounded to floating-point numbers.
 fn check_integer(digits: &str, max: u64, sign: &str) -> Refusal {
     let is_integer = digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -133,14 +123,6 @@ fn check_integer(digits: &str, max: u64, sign: &str) -> Refusal {
         "the integer {sign}{digits} is beyond 64 bits: write `{sign}{digits}.0` for a \
          floating-point number, or `'{sign}{digits}'::decimal(38, 0)`"
     ))
-}
-
-pub(super) fn refuse(what: impl Into<String>) -> Refusal {
-    ControlFlow::Break(what.into())
-}
-
-pub(super) fn refuse_if(is_refused: bool, what: &str) -> Refusal {
-    if is_refused { refuse(what) } else { ControlFlow::Continue(()) }
 }
 
 fn check_query(query: &Query) -> Refusal {

@@ -221,14 +221,6 @@ fn for_each_name(query: &mut Query, call: &mut dyn FnMut(&mut Expr, String)) {
     }
 }
 
-pub(super) fn is_name(expr: &Expr) -> bool {
-    match expr {
-        Expr::Identifier(_) => true,
-        Expr::Nested(inner) => is_name(inner),
-        _ => false,
-    }
-}
-
 /// Makes planning a query fail with the list of columns that its ORDER BY can name.
 fn order_by_unknown(query: &mut Query) {
     let unknown = OrderByExpr {

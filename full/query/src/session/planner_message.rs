@@ -1,6 +1,6 @@
 //! Messages of DataFusion's planner, in plain words.
 
-use super::error::{InvalidQuery, QueryPosition, lower_first};
+use super::invalid_query::{InvalidQuery, QueryPosition, lower_first};
 
 /// Converts a message of the planner. Some have parts of the syntax tree.
 pub(super) fn planner_message(what: &str) -> InvalidQuery {

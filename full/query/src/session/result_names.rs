@@ -7,8 +7,6 @@ use datafusion::sql::sqlparser::ast::{
     Distinct, Expr, Ident, OrderBy, OrderByKind, Query, SelectItem, SetExpr,
 };
 
-use super::order_by::is_name;
-
 /// Whether a statement may have been refused for columns without names.
 pub(super) fn are_missing(error: &DataFusionError) -> bool {
     let message = error.message();
@@ -141,5 +139,13 @@ mod tests {
             let message = answer(sql).unwrap_err();
             assert!(message.contains(expected), "{sql}: {message}");
         }
+    }
+}
+
+pub(super) fn is_name(expr: &Expr) -> bool {
+    match expr {
+        Expr::Identifier(_) => true,
+        Expr::Nested(inner) => is_name(inner),
+        _ => false,
     }
 }

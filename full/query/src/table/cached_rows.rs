@@ -9,8 +9,8 @@ use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use sluice_kit::event_table::{LogColumn, TableKind};
 
-use super::collector::is_label;
 use super::scan_task::{CachedScan, ScanColumns, ScanTask, filter};
+use super::stored_rows::is_label;
 use crate::cache::{CachedTable, StoredBatches, TableSummary};
 
 /// The cached tables that have the columns of a scan, at the time it was planned.

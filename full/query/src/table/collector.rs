@@ -3,27 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt16Array};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use sluice_kit::event_table::{LogColumn, column_mismatch};
-use sluice_model::{Batch, DamageList, Error};
+use arrow_array::RecordBatch;
+use sluice_model::{DamageList, Error};
 
 use super::LogTables;
 use super::findings::TableFindings;
 use super::scan_task::ScanTask;
+use super::stored_rows::{is_label, stored_schema};
 use crate::cache::{TableCache, TableSummary, TableWriter};
-
-/// The column with channel ids, which stands for the columns `source` and `channel`. First, if any
-/// of them is stored.
-const CHANNEL_ID: &str = "channel_id";
 
 /// Tables of logs with more damage are not stored.
 const MAX_DAMAGE: usize = 10_000;
-
-/// Whether a column is stored as a channel id.
-pub(super) fn is_label(column: LogColumn) -> bool {
-    matches!(column, LogColumn::Source | LogColumn::Channel)
-}
 
 /// Stores the rows of a table if all of them are read.
 pub(super) struct TableCollector {
@@ -44,7 +34,8 @@ impl TableCollector {
         if !task.is_storable() {
             return None;
         }
-        let writer = cache(&task.log)?.create(&stored_schema(task), max_bytes as u64)?;
+        let writer = cache(&task.log)?
+            .create(&stored_schema(&task.built, &task.built_schema), max_bytes as u64)?;
         Some(Self {
             task: Arc::clone(task),
             key: key.to_owned(),
@@ -55,7 +46,7 @@ impl TableCollector {
         })
     }
 
-    /// Adds the next rows, which are made by [`stored_rows`], their channels, and the damage before
+    /// Adds the next rows, which are made by [`stored_rows`](super::stored_rows::stored_rows), their channels, and the damage before
     /// or in them. `None` if the table cannot be stored.
     pub(super) fn add(
         &mut self,
@@ -106,37 +97,4 @@ impl TableCollector {
 
 fn cache(log: &LogTables) -> Option<&TableCache> {
     log.cache.as_ref().map(|cache| &*cache.tables)
-}
-
-/// The schema in which the columns of a task are stored.
-fn stored_schema(task: &ScanTask) -> SchemaRef {
-    let has_labels = task.built.iter().any(|column| is_label(*column));
-    let id = has_labels.then(|| Arc::new(Field::new(CHANNEL_ID, DataType::UInt16, false)));
-    let others = task.built.iter().zip(task.built_schema.fields());
-    let others = others.filter(|(column, _)| !is_label(**column));
-    let others = others.map(|(_, field)| Arc::clone(field));
-    Arc::new(Schema::new(id.into_iter().chain(others).collect::<Vec<_>>()))
-}
-
-/// The rows of a batch as they are stored. `rows` are its columns.
-pub(super) fn stored_rows(
-    task: &ScanTask,
-    batch: &Batch,
-    rows: &RecordBatch,
-) -> Result<RecordBatch, Error> {
-    let mut columns: Vec<ArrayRef> = Vec::new();
-    if task.built.iter().any(|column| is_label(*column)) {
-        let ids = batch.channels().iter().map(|id| u16::try_from(*id));
-        let ids: UInt16Array = ids.collect::<Result<Vec<_>, _>>().map_err(too_many)?.into();
-        columns.push(Arc::new(ids));
-    }
-    let others = task.built.iter().zip(rows.columns()).filter(|(column, _)| !is_label(**column));
-    columns.extend(others.map(|(_, values)| Arc::clone(values)));
-    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-    RecordBatch::try_new_with_options(stored_schema(task), columns, &options)
-        .map_err(column_mismatch)
-}
-
-fn too_many(_: std::num::TryFromIntError) -> Error {
-    Error::internal("more channels than a run may have")
 }

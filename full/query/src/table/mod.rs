@@ -39,6 +39,7 @@ mod resources;
 mod scan;
 mod scan_rows;
 mod scan_task;
+mod stored_rows;
 
 pub(crate) use catalog::{Catalog, ROOT_SCHEMA};
 pub use findings::Findings;

@@ -13,8 +13,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use sluice_kit::event_table::{LogColumn, RowType, SelectedRows, TableKind, record_batch};
 use sluice_model::{Batch, Error, Payloads, PerChannel, StageContext};
 
-use super::collector::stored_rows;
 use super::pushdown::Pushdown;
+use super::stored_rows::stored_rows;
 use super::{LogTables, discovery};
 
 /// How one scan of a table processes batches.
@@ -102,7 +102,7 @@ impl ScanTask {
         let rows = record_batch(&self.built, &self.built_schema, &batch, fields.as_ref(), &labels);
         let rows = rows.map_err(external)?;
         if stores {
-            let stored = stored_rows(self, &batch, &rows).map_err(external)?;
+            let stored = stored_rows(&self.built, &batch, &rows).map_err(external)?;
             output.memory += stored.get_array_memory_size();
             output.stored.push(stored);
         }
