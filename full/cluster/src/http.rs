@@ -1,5 +1,6 @@
 //! Requests to the scheduler's admin API: one small JSON request per connection.
 
+use std::error::Error;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};

@@ -14,7 +14,16 @@ use object_store::client::{
 };
 use object_store::{ClientOptions, HeaderValue, Result};
 
-use crate::settings::{ClientKind, RETRY_TIMEOUT};
+/// How long transient failures are retried.
+pub(crate) const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What a client is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ClientKind {
+    Usual,
+    /// It completes uploads in parts only if there is no such object yet.
+    CompletesNew,
+}
 
 /// How long a request may take once the store is gone.
 const GONE_TIMEOUT: Duration = Duration::from_secs(5);

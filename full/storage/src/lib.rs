@@ -6,6 +6,7 @@
 
 mod connector;
 mod errors;
+mod key;
 mod runtime;
 mod s3;
 mod settings;

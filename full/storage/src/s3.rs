@@ -15,9 +15,10 @@ use sluice_io::store::{
     Address, ListDepth, ObjectState, PendingRead, PutMode, Store, changed_error,
 };
 
-use crate::connector::StoreHealth;
+use crate::connector::{ClientKind, StoreHealth};
+use crate::key::key;
 use crate::runtime::{self, PendingRequest};
-use crate::settings::{self, ClientKind};
+use crate::settings;
 use crate::{errors, upload};
 
 /// The store for all `s3://…` addresses.
@@ -26,11 +27,6 @@ pub(crate) struct S3;
 /// The client for all requests but some uploads.
 fn client(bucket: &str) -> io::Result<Arc<AmazonS3>> {
     settings::client(bucket, ClientKind::Usual)
-}
-
-/// The key of an address, unchanged.
-pub(crate) fn key(at: &Address) -> io::Result<Path> {
-    Path::parse(at.key()).map_err(|error| errors::request_error(&error.into()))
 }
 
 fn state(meta: &ObjectMeta) -> ObjectState {

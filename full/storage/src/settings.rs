@@ -8,15 +8,13 @@ use std::time::Duration;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, S3CopyIfNotExists};
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 
-use crate::connector::{Connector, StoreHealth};
+use crate::connector::{ClientKind, Connector, RETRY_TIMEOUT, StoreHealth};
 use crate::errors;
 
 /// The timeout of a request; parts of uploads have 8 MiB, and connections may be slow.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The timeout of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long transient failures are retried.
-pub(crate) const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often requests are made before the store has ever answered: a wrong address should be
 /// reported soon. The same if it does not answer any longer: what is left to do would fail, too.
 const UNREACHED_ATTEMPTS: usize = 6;
@@ -24,14 +22,6 @@ const UNREACHED_ATTEMPTS: usize = 6;
 const UNREACHED_RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often requests are made at most, as for other S3 programs.
 const MAX_ATTEMPTS: &str = "AWS_MAX_ATTEMPTS";
-
-/// What a client is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum ClientKind {
-    Usual,
-    /// It completes uploads in parts only if there is no such object yet.
-    CompletesNew,
-}
 
 /// A client of a bucket, created once per process.
 pub(crate) fn client(bucket: &str, kind: ClientKind) -> io::Result<Arc<AmazonS3>> {

@@ -21,9 +21,10 @@ use object_store::{
 };
 use sluice_io::store::{Address, PutMode};
 
-use crate::connector::{ConflictingRequests, NoConditions};
-use crate::settings::{ClientKind, client, max_attempts};
-use crate::{errors, runtime, s3};
+use crate::connector::{ClientKind, ConflictingRequests, NoConditions};
+use crate::key::key;
+use crate::settings::{client, max_attempts};
+use crate::{errors, runtime};
 
 /// Files up to this size are uploaded in one request.
 const MAX_SINGLE_PUT: u64 = 16 << 20;
@@ -49,7 +50,7 @@ pub(crate) fn file(at: &Address, file: &Local, how: PutMode) -> io::Result<()> {
         PutMode::Replace => ClientKind::Usual,
         PutMode::New | PutMode::Update(_) => ClientKind::CompletesNew,
     };
-    let (client, key, at) = (client(at.bucket(), kind)?, s3::key(at)?, at.clone());
+    let (client, key, at) = (client(at.bucket(), kind)?, key(at)?, at.clone());
     let (mark, mut left) = (UploadMark::new(), max_attempts(ATTEMPTS)?);
     runtime::block_on(async move {
         loop {
@@ -68,7 +69,7 @@ pub(crate) fn file(at: &Address, file: &Local, how: PutMode) -> io::Result<()> {
 
 /// Uploads an object in one request.
 pub(crate) fn bytes(at: &Address, bytes: Bytes, how: PutMode) -> io::Result<()> {
-    let (at, key, mut left) = (at.clone(), s3::key(at)?, max_attempts(ATTEMPTS)?);
+    let (at, key, mut left) = (at.clone(), key(at)?, max_attempts(ATTEMPTS)?);
     let client = client(at.bucket(), ClientKind::Usual)?;
     runtime::block_on(async move {
         let (mark, payload) = (UploadMark::new(), PutPayload::from(bytes));

@@ -5,6 +5,7 @@
 
 mod exact_json;
 mod journal;
+mod journal_record;
 mod merge;
 mod outcome;
 mod progress;
@@ -38,10 +39,11 @@ use crate::report::{Note, Report};
 use crate::run::{self, Milestone, Options, Stop};
 use crate::spec::Pipeline;
 pub use journal::JOURNAL;
+pub use journal_record::{JournalRecord, UnfinishedUnit};
 pub use merge::{FileCheck, MergeOutcome, merge};
 pub(crate) use outcome::{UnitKey, UnitOutcome};
 pub(crate) use progress::BatchProgress;
-pub use record::{BatchRecord, JournalRecord, UnfinishedUnit};
+pub use record::BatchRecord;
 pub(crate) use recorder::BatchRecorder;
 pub use shard::Shard;
 pub(crate) use unit_record::{PlannedRun, RecordedRun, recorded_paths as recorded_outputs};

@@ -14,7 +14,8 @@ use sluice_io::store::is_address;
 use sluice_model::Error;
 
 use super::journal::{JOURNAL, Journal};
-use super::record::{BatchManifest, BatchRecord, JournalHeading, JournalRecord, UnfinishedUnit};
+use super::journal_record::{JournalHeading, JournalRecord, UnfinishedUnit};
+use super::record::{BatchManifest, BatchRecord};
 use super::shard::{ShardHeader, ShardLock, ShardRecord, remove_shards};
 use super::unit_record::{UnitRecord, actual_path, has_recorded_hash, has_recorded_length};
 use crate::manifest::{OutputFile, VERSION};

@@ -17,7 +17,7 @@ use sluice_io::output::replace_file;
 use sluice_model::Error;
 
 use super::journal::not_opened;
-use super::record::{JournalRecord, UnfinishedUnit};
+use super::journal_record::{JournalRecord, UnfinishedUnit};
 use super::unit_record::UnitRecord;
 use crate::manifest::{VERSION, is_false};
 

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use sluice_model::{Error, Overwrite, Registry};
 
+use super::journal_record::UnfinishedUnit;
 use super::outcome::{UnitKey, UnitOutcome};
-use super::record::{BatchRecord, UnfinishedUnit};
+use super::record::BatchRecord;
 use super::unit_record::{Status, UnitRecord};
 use super::{Batch, Unit};
 use crate::manifest::VERSION;

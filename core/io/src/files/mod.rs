@@ -39,8 +39,7 @@ pub(crate) use objects::{forget, read_object};
 pub use objects::{forget_states, objects_below};
 pub use open::{has_damaged_start, head, is_zstd, stream_head};
 pub use path_kind::{
-    exists, is_address_or_file, is_file, is_folder, is_input_file, is_special, is_stream,
-    path_kind,
+    exists, is_address_or_file, is_file, is_folder, is_input_file, is_special, is_stream, path_kind,
 };
 pub use small::{read, read_if_exists, read_small};
 

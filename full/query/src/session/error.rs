@@ -1,7 +1,6 @@
 //! Errors of queries, with messages for their authors.
 
 use std::any::Any;
-use std::fmt;
 
 use arrow_schema::ArrowError;
 use datafusion::common::{DataFusionError, Diagnostic};

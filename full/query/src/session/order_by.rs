@@ -215,7 +215,7 @@ fn for_each_name(query: &mut Query, call: &mut dyn FnMut(&mut Expr, String)) {
     let Some(OrderBy { kind: OrderByKind::Expressions(by), .. }) = &mut query.order_by else {
         return;
     };
-    for by in by.iter_mut().filter(|by| !is_name(&by.expr)) {
+    for by in by.iter_mut().filter(|by| !result_names::is_name(&by.expr)) {
         let visited = by.expr.visit(&mut Names { depth: 0, call });
         debug_assert!(visited.is_continue());
     }

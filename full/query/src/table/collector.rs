@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use sluice_model::{DamageList, Error};
+use sluice_model::DamageList;
 
 use super::LogTables;
 use super::findings::TableFindings;
