@@ -1,4 +1,5 @@
-//! Notes of a run for the terminal: those that say the same of many channels become one line.
+//! Notes of a run for the terminal: those that say the same of many channels or fields become one
+//! line.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,11 +13,12 @@ pub(crate) fn other_pipeline() -> Note {
     Note { node: "resume".to_owned(), what: what.to_owned(), count: 0 }
 }
 
-/// The most lines that say the same of different channels, and the most channels that a line names.
+/// The most lines that say the same of different channels or fields, and the most of these that a
+/// line names.
 const MOST_ALIKE: usize = 4;
 
-/// The notes in their order. Those that say the same of more than a few channels are one, at the
-/// place of the first; a note about a channel begins with its name and a colon.
+/// The notes in their order. Those that say the same of more than a few channels or fields are one,
+/// at the place of the first; a note about one begins with its name and a colon.
 pub(crate) fn merged(notes: &[Note]) -> Vec<Cow<'_, Note>> {
     let mut alike: HashMap<(&str, &str), Vec<&Note>> = HashMap::new();
     for note in notes {
@@ -40,12 +42,12 @@ pub(crate) fn merged(notes: &[Note]) -> Vec<Cow<'_, Note>> {
 }
 
 fn merge(what: &str, group: &[&Note]) -> Note {
-    let channels = group.iter().filter_map(|note| note.what.split_once(": "));
-    let shown: Vec<&str> = channels.map(|(channel, _)| channel).take(MOST_ALIKE - 1).collect();
+    let names = group.iter().filter_map(|note| note.what.split_once(": "));
+    let shown: Vec<&str> = names.map(|(name, _)| name).take(MOST_ALIKE - 1).collect();
     let more = group.len() - shown.len();
     Note {
         node: group[0].node.clone(),
-        what: format!("{} and {more} more channels: {what}", shown.join(", ")),
+        what: format!("{} and {more} more: {what}", shown.join(", ")),
         count: group.iter().map(|note| note.count).sum(),
     }
 }
@@ -69,7 +71,7 @@ mod tests {
             merged(&notes).into_iter().map(|note| (note.what.clone(), note.count)).collect();
         let expected = [
             ("A: another", 1),
-            ("C0, C1, C2 and 3 more channels: of no declared type", 60),
+            ("C0, C1, C2 and 3 more: of no declared type", 60),
             ("C1: of no declared type", 2),
             ("a note without a channel", 0),
         ];
