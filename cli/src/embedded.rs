@@ -108,7 +108,7 @@ pub fn log_pipeline(
 }
 
 fn pipeline_text(args: &CatArgs, form: EventForm, shell: &Shell) -> Result<String, Failure> {
-    let (inputs, selection) = inputs::resolve_file_urls(&args.files, &args.selection, shell)?;
+    let (inputs, mut selection) = inputs::resolve_file_urls(&args.files, &args.selection, shell)?;
     let format = InputFormat::from_args(&args.format)?;
     let source = inputs::find_source(&inputs, &format, shell)?;
     if source.program.is_some() {
@@ -122,6 +122,10 @@ fn pipeline_text(args: &CatArgs, form: EventForm, shell: &Shell) -> Result<Strin
         EventForm::Payloads if selection.condition.is_none() => Vec::new(),
         _ => conversion::decoding_types(source, &inputs, &selection.decoding, shell),
     };
+    if types.is_empty() && selection.decoding.types.is_empty() {
+        // Nothing is decoded.
+        selection.decoding.channel_types.clear();
+    }
     let recipe = Recipe {
         source: source.name,
         inputs: &inputs,

@@ -32,7 +32,7 @@ pub use crate::conversion::own_types;
 pub use crate::exit::{CommandResult, ExitStatus, Failure};
 pub use crate::inputs::{expand, path_of_url};
 pub use crate::log::{Level, is_json, log_json_message, log_message};
-pub use crate::node_names::SOURCE_NAME;
+pub use crate::node_names::{SOURCE_NAME, TYPED_NAME};
 pub use crate::plugin_lookup::extension;
 pub use crate::shell::Shell;
 pub use crate::signals::{SignalListener, SignalMessages, terminate_by_signal};

@@ -11,7 +11,7 @@ use sluice_pipeline::{Mistakes, Pipeline};
 
 use crate::description::mistakes_in;
 use crate::exit::Failure;
-use crate::node_names::{ALIGNED_NAME, EPISODES_NAME, SINK_NAME, SOURCE_NAME};
+use crate::node_names::{ALIGNED_NAME, EPISODES_NAME, SINK_NAME, SOURCE_NAME, TYPED_NAME};
 
 /// Where the options of a pipeline come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +142,7 @@ fn mistake_text(mistake: &Mistake, text: &str) -> String {
         (Some(option), node) => flag(node, option),
         (None, SOURCE_NAME) => "the input".to_owned(),
         (None, SINK_NAME) => "--to".to_owned(),
+        (None, TYPED_NAME) => "--types".to_owned(),
         (None, node) => format!("`{node}`"),
     };
     let mut message = format!("{place}: {}", mistake.message);

@@ -6,6 +6,9 @@ pub const SOURCE_NAME: &str = "log";
 /// The sink.
 pub(crate) const SINK_NAME: &str = "out";
 
+/// The stage that decodes payloads.
+pub const TYPED_NAME: &str = "typed";
+
 /// The stage that makes rows on one time base.
 pub(crate) const ALIGNED_NAME: &str = "aligned";
 

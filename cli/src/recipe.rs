@@ -7,7 +7,7 @@ use sluice_model::{ConversionStage, PluginKind};
 pub(crate) use sluice_pipeline::spec::string_literal as string;
 
 use crate::args::{AlignArgs, Assignment, SelectionArgs};
-use crate::node_names::{SINK_NAME, SOURCE_NAME};
+use crate::node_names::{SINK_NAME, SOURCE_NAME, TYPED_NAME};
 use pipeline_text::{PipelineText, list, path_or_url_key, selects_times};
 
 /// A pipeline of one source, at most a few stages, one sink, and perhaps companions of it.
@@ -79,8 +79,9 @@ impl Recipe<'_> {
         let names_channels = patterns.is_some_and(|patterns| !patterns.channel.is_empty());
         file.stages(self.from_source, names_channels);
         let types = self.types();
-        if !types.is_empty() {
-            file.node(PluginKind::Stage, "typed", "decode");
+        // Nothing is decoded without types: the type of a channel alone is a mistake.
+        if !types.is_empty() || self.selection.is_some_and(names_types) {
+            file.node(PluginKind::Stage, TYPED_NAME, "decode");
             file.types(&types, self.selection);
         }
         if let Some(condition) = self.selection.and_then(|selection| selection.condition.as_ref()) {
@@ -144,6 +145,10 @@ impl Recipe<'_> {
         let own = self.own_types.iter().filter(|own| !given.contains(own));
         own.chain(given).cloned().collect()
     }
+}
+
+fn names_types(selection: &SelectionArgs) -> bool {
+    !selection.decoding.channel_types.is_empty()
 }
 
 fn selects_channels(selection: &SelectionArgs) -> bool {

@@ -150,12 +150,7 @@ pub struct DecodingArgs {
 
     /// The type of a channel, if its payloads fit several types: a channel or channel pattern, and
     /// the full name of the type. May be repeated.
-    #[arg(
-        long = "type",
-        value_name = "CHANNEL=TYPE",
-        value_parser = channel_type,
-        requires = "types"
-    )]
+    #[arg(long = "type", value_name = "CHANNEL=TYPE", value_parser = channel_type)]
     pub channel_types: Vec<(String, String)>,
 }
 

@@ -62,7 +62,9 @@ impl PipelineText {
     }
 
     pub(super) fn types(&mut self, types: &[String], selection: Option<&SelectionArgs>) {
-        self.option("types", &strings(types));
+        if !types.is_empty() {
+            self.option("types", &strings(types));
+        }
         let each = selection
             .map(|selection| selection.decoding.channel_types.as_slice())
             .unwrap_or_default();

@@ -401,6 +401,11 @@ fn types_plugins_and_sets_of_types_are_suggested() {
     with(&["mit-dgc", "--type", "POSE=pose_t"])
         .expect_stderr("--type: no type `pose_t` is declared; did you mean");
     with(&["mit-dcg"]).expect_stderr("did you mean the built-in types `mit-dgc`?");
+    run_sluice(&folder, &["convert", "drive.lcm", "--to", "a.lcm", "--type", "POSE=a.pose_t"])
+        .expect(2)
+        .expect_stderr("--types: no types are declared: name files");
+    let align = ["--align", "10Hz", "-f", "POSE.pos", "--type", "POSE=lcmtypes.pose_t"];
+    run_sluice(&folder, &[&convert[..3], &["rows.csv"], &align].concat()).expect(0);
     run_sluice(&folder, &["plugins", "parqet"]).expect(2).expect_stderr("did you mean `parquet`?");
     run_sluice(&folder, &["types", "mit-dcg"])
         .expect(2)

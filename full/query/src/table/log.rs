@@ -109,13 +109,13 @@ impl LogTables {
 
     /// Decodes payloads by these types, given as for the stage `decode`: files, globs, folders and
     /// names of built-in sets. `channel_types` resolves ambiguous channels. `Err` if the types are
-    /// wrong; an empty list changes nothing.
+    /// wrong; none at all change nothing.
     pub fn with_types(
         self,
         types: &[String],
         channel_types: &BTreeMap<String, String>,
     ) -> Result<Self, OptionsError> {
-        if types.is_empty() {
+        if types.is_empty() && channel_types.is_empty() {
             return Ok(self);
         }
         let types = json!({ "types": types, "channel_types": channel_types });
