@@ -6,6 +6,8 @@ use sluice::extension::Failure;
 use sluice_model::{Error, ErrorKind};
 use sluice_pipeline::Mistakes;
 
+use crate::plugins::PluginException;
+
 /// A mistake with its place: file, line, column, message and help.
 pub(crate) type Diagnostic = (String, usize, usize, String, Option<String>);
 
@@ -33,9 +35,14 @@ pub(crate) fn from_failure(py: Python<'_>, failure: Failure) -> PyErr {
 pub(crate) fn from_error(py: Python<'_>, error: &Error) -> PyErr {
     let message = error.to_string();
     match error.kind() {
-        ErrorKind::Io { path, source, .. } => {
-            input_error(py, message, source.raw_os_error(), Some(&path.to_string_lossy()))
-        }
+        ErrorKind::Io { path, source, .. } => match PluginException::in_error(source) {
+            Some(raised) => {
+                let error = make(py, "sluice_error", (message,));
+                error.set_cause(py, Some(raised.exception.clone_ref(py)));
+                error
+            }
+            None => input_error(py, message, source.raw_os_error(), Some(&path.to_string_lossy())),
+        },
         ErrorKind::Malformed { path, .. } => input_error(py, message, None, Some(path)),
         ErrorKind::Damaged(_) => make(py, "damage_error", (message,)),
         ErrorKind::NotAllowed(_) => config_error(py, &message, Vec::new()),

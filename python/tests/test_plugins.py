@@ -75,6 +75,11 @@ def foreign(batch):
 def broken(batch):
     raise ValueError("no wheel turns")
 
+@sluice.stage
+def deeply_broken(batch):
+    import json
+    json.loads("no JSON")
+
 @sluice.source
 def wheels(count):
     import pyarrow as pa
@@ -214,6 +219,11 @@ def test_exceptions_end_the_run_and_name_the_line() -> None:
     with pytest.raises(sluice.SluiceError, match=r"no wheel turns \(.*plugins.py, line \d+\)"):
         sluice.run(stage("broken"), allow_exec=True)
     assert not Path("out.lcm").exists()
+    deep = r"plugins.py, line \d+; raised in .*decoder.py, line \d+\)"
+    with pytest.raises(sluice.SluiceError, match=deep) as error:
+        sluice.run(stage("deeply_broken"), allow_exec=True)
+    cause = error.value.__cause__
+    assert isinstance(cause, json.JSONDecodeError) and cause.__traceback__ is not None
     for name, words in [("gone", "it has: Count, Keep, broken"), ("plain", "has no decorator")]:
         with pytest.raises(sluice.SluiceError, match=words):
             sluice.run(stage(name), allow_exec=True)
@@ -810,7 +820,7 @@ class Finish:
 @pytest.mark.filterwarnings("error")
 def test_a_sink_that_returns_something_is_refused(name: str, words: str) -> None:
     Path("plugins.py").write_text(RETURNING)
-    refusal = f"sink `{name}` of .*: expected None from {words}"
+    refusal = f"cannot run .*plugins.py: sink `{name}`: TypeError: expected None from {words}"
     with pytest.raises(sluice.SluiceError, match=refusal):
         sluice.run(sink(name), allow_exec=True)
     assert not Path("ran").exists()

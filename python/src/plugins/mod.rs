@@ -9,8 +9,9 @@ mod sink;
 mod source;
 mod stage;
 
-use std::path::PathBuf;
+use std::path::{self, Path, PathBuf};
 use std::sync::OnceLock;
+use std::{fmt, io};
 
 use pyo3::prelude::*;
 use pyo3::types::PyTraceback;
@@ -103,27 +104,72 @@ impl PythonObject {
         Error::invalid(format!("{} `{name}` of {}: {error}", self.kind.word(), file.display()))
     }
 
-    /// An exception as an error of the run: what, and where in the file.
-    fn error(&self, py: Python<'_>, error: &PyErr) -> Error {
-        let PythonOptions { file, name, .. } = &self.options;
-        let place = error.traceback(py).and_then(|traceback| last_line(&traceback));
-        let place = place.map_or(String::new(), |(file, line)| format!(" ({file}, line {line})"));
-        let kind = self.kind.word();
-        Error::invalid(format!("{kind} `{name}` of {}: {error}{place}", file.display()))
+    /// An exception as an error of the run: what, and where.
+    fn error(&self, py: Python<'_>, exception: &PyErr) -> Error {
+        let PythonOptions { file, folder, name, .. } = &self.options;
+        let traceback = exception.traceback(py);
+        let places = traceback.as_ref().map(lines).unwrap_or_default();
+        let place = shown_place(&places, &folder.join(file));
+        let message = format!("{} `{name}`: {exception}{place}", self.kind.word());
+        PluginException { message, exception: exception.clone_ref(py) }.into_error(file)
     }
 }
 
-/// The file and line where an exception was raised.
-fn last_line(traceback: &Bound<'_, PyTraceback>) -> Option<(String, u64)> {
-    let mut last = traceback.as_any().clone();
-    while let Ok(next) = last.getattr("tb_next")
-        && !next.is_none()
-    {
-        last = next;
+/// An exception of a plugin, on its way through the run to who started it.
+#[derive(Debug)]
+pub(crate) struct PluginException {
+    message: String,
+    pub(crate) exception: PyErr,
+}
+
+impl fmt::Display for PluginException {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
     }
-    let line = last.getattr("tb_lineno").ok()?.extract().ok()?;
-    let code = last.getattr("tb_frame").ok()?.getattr("f_code").ok()?;
-    Some((code.getattr("co_filename").ok()?.extract().ok()?, line))
+}
+
+impl std::error::Error for PluginException {}
+
+impl PluginException {
+    /// The only kind of error that keeps another one is that of the system.
+    fn into_error(self, file: &Path) -> Error {
+        Error::io("run", file, io::Error::other(self))
+    }
+
+    /// The exception that this error is about, if there is one.
+    pub(crate) fn in_error(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+}
+
+/// A file, and a line in it.
+type Place = (String, u64);
+
+/// Where an exception passed, from its caller to where it was raised.
+fn lines(traceback: &Bound<'_, PyTraceback>) -> Vec<Place> {
+    let place = |entry: &Bound<'_, PyAny>| -> PyResult<Place> {
+        let code = entry.getattr("tb_frame")?.getattr("f_code")?;
+        Ok((code.getattr("co_filename")?.extract()?, entry.getattr("tb_lineno")?.extract()?))
+    };
+    let (mut places, mut next) = (Vec::new(), Some(traceback.as_any().clone()));
+    while let Some(entry) = next.filter(|entry| !entry.is_none()) {
+        places.extend(place(&entry));
+        next = entry.getattr("tb_next").ok();
+    }
+    places
+}
+
+/// The last line in the plugin's own file, and that where the exception was raised.
+fn shown_place(places: &[Place], file: &Path) -> String {
+    let is_own = |(name, _): &&Place| path::absolute(name).ok() == path::absolute(file).ok();
+    let text = |(file, line): &Place| format!("{file}, line {line}");
+    match (places.iter().rfind(is_own), places.last()) {
+        (_, None) => String::new(),
+        (Some(own), Some(last)) if own != last => {
+            format!(" ({}; raised in {})", text(own), text(last))
+        }
+        (_, Some(last)) => format!(" ({})", text(last)),
+    }
 }
 
 /// Python code has the rights of the user, as programs have.
