@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NoReturn, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from . import _native, _verbs
 from ._errors import ConfigError
 from ._options import OpenOptions, Paths, ReadOptions, Strings, takes
-from ._results import ChannelInfo, Damage, FileInfo, Info, Result
+from ._results import ChannelInfo, Damage, FileInfo, Info, Message, Result
 
 if TYPE_CHECKING:
     import polars
@@ -31,7 +31,8 @@ def open(
         `mit-dgc`. Without any, messages are decoded with the types that their format or the log
         declares, or else with the built-in ones.
     channel_types
-        The type of a channel, if its payloads fit several.
+        The type of a channel, if its payloads fit several: by channel, or pattern of channels.
+        `Log.info` decodes nothing, and does not use it.
     format
         The name of the source that reads it. Found by the first bytes by default.
     describe
@@ -127,7 +128,9 @@ class Log:
         strict
             Whether damage is an error: a `DamageError` if the table is iterated over or scanned,
             and an exception of its own from another consumer that has taken rows already, with the
-            same text. It is skipped and reported otherwise.
+            same text. It is skipped and reported otherwise. So is a name or a window that matches
+            nothing, with a `ConfigError`; otherwise it is a warning at the end, and in
+            `Table.result`.
 
         Examples
         --------
@@ -138,14 +141,13 @@ class Log:
         >>> sum(len(batch) for batch in table)
         100
         """
-        selection = _selection((), given)
-        chosen = [columns] if isinstance(columns, str) else columns
-        chosen = None if chosen is None else list(chosen)
+        selection = _selection(None, given)
+        chosen = None if columns is None else _verbs.strings(columns)
         return Table(self, channel, selection, chosen, given.get("strict", False))
 
     @takes(ReadOptions)
     def events(
-        self, channels: Strings = (), **given: Unpack[ReadOptions]
+        self, channels: Strings | None = None, **given: Unpack[ReadOptions]
     ) -> _native.EventIterator:
         """The events of these channels, in the order of the log.
 
@@ -199,7 +201,7 @@ class Log:
         )
 
 
-def _selection(channels: Strings, given: ReadOptions) -> list[str]:
+def _selection(channels: Strings | None, given: ReadOptions) -> list[str]:
     limit = _verbs.flag("limit", given.get("limit"))
     return [*_verbs.selection(channels, given), *limit]
 
@@ -245,13 +247,17 @@ class Table:
     def result(self) -> Result | None:
         """What the latest read to the end did: events left out, and damage.
 
-        Its `messages` are empty, as nothing is printed: see `damage` and `report`.
+        Its `messages` are only the warnings of names that matched nothing and of events that were
+        left out: see also `damage` and `report`.
         """
-        report = None if self._opened is None else self._opened.report()
-        if report is None:
+        latest = None if self._opened is None else self._opened.report()
+        if latest is None:
             return None
+        report, warnings = latest
         fields = json.loads(report)
-        return Result(fields["exit"], fields, [])
+        return Result(
+            fields["exit"], fields, [Message("warning", "note", text, {}) for text in warnings]
+        )
 
     def select(self, *columns: str) -> Table:
         """The same table with only these columns."""
@@ -274,19 +280,34 @@ class Table:
 
         Only the columns that the query needs are made. The log itself is searched for the times of
         the query, and for the channel if the table is of all; its other conditions are applied to
-        each batch as it arrives.
+        each batch as it arrives. A log that is searched so does not report names that match
+        nothing, as the query itself may have no events.
         """
+        from inspect import signature
+
         from polars.io.plugins import register_io_source
 
         from . import _polars
 
-        name = repr(self)
+        # Polars 1 shows no names.
+        takes_name = "explain_name" in signature(register_io_source).parameters
+        name: dict[str, Any] = {"explain_name": repr(self)} if takes_name else {}
         return register_io_source(
-            _polars.source(self), schema=lambda: _polars.schema(self), explain_name=name
+            _polars.source(self), schema=lambda: _polars.schema(self), **name
         )
 
     def __iter__(self) -> _native.BatchIterator:
-        return self._reader.batches()
+        return self._batches()
+
+    def _batches(self, *, reports_names: bool = True) -> _native.BatchIterator:
+        return self._reader.batches(reports_names)
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> NoReturn:
+        # `pandas.DataFrame(table)` would be one column of batches.
+        raise TypeError(
+            "a table is no array: `pandas.DataFrame.from_arrow(table)` takes it, or before pandas "
+            "3 `pyarrow.table(table).to_pandas()`"
+        )
 
     def __arrow_c_schema__(self) -> object:
         return self._reader.__arrow_c_schema__()

@@ -14,9 +14,8 @@ use sluice_model::{
     Batch, ChannelId, Channels, DynSink, Error, ErrorKind, PrepareContext, Sink, SinkContext,
     SinkTraits, Written,
 };
-use sluice_pipeline::Report;
-use sluice_pipeline::names::NameReport;
 
+use crate::findings::Reporting;
 use crate::running::{Delivery, Resources, SharedDelivery, turn};
 use crate::{errors, log_run};
 
@@ -67,8 +66,7 @@ impl Sink for EventSink {
 #[pyclass(frozen, module = "sluice._native")]
 pub(crate) struct EventIterator {
     delivery: SharedDelivery<EventBatch>,
-    /// Whether a name that matches nothing is an error.
-    strict: bool,
+    reporting: Reporting,
     /// Held by the thread that takes an event.
     cursor: Mutex<Cursor>,
 }
@@ -94,21 +92,9 @@ impl EventIterator {
         let pipeline = log_run::pipeline(py, arguments, EventForm::Payloads, sink, strict)?;
         let delivery = Delivery::start(pipeline, batches, resources);
         let delivery = delivery.map_err(|error| errors::from_error(py, &error))?;
-        Ok(Self { delivery: SharedDelivery::new(delivery), strict, cursor: Mutex::default() })
-    }
-
-    /// Reports the names of channels and fields that matched nothing, and what stages note: events
-    /// that they leave out.
-    fn report_unmatched(&self, py: Python<'_>, report: &Report) -> PyResult<()> {
-        let mut sentences = report.unmatched().filter_map(NameReport::sentence);
-        if self.strict {
-            let first = sentences.next();
-            return first.map_or(Ok(()), |text| Err(errors::config_error(py, &text, Vec::new())));
-        }
-        let warnings = py.import("warnings")?;
-        let warn = |text: String| warnings.call_method1("warn", (text,)).map(drop);
-        sentences.try_for_each(warn)?;
-        log_run::stage_notes(report).try_for_each(warn)
+        let delivery = SharedDelivery::new(delivery);
+        let reporting = Reporting { strict, notes_undecoded: true };
+        Ok(Self { delivery, reporting, cursor: Mutex::default() })
     }
 }
 
@@ -166,7 +152,7 @@ impl EventIterator {
                 Some(Ok(batch)) => batch,
                 Some(Err(ended)) => {
                     drop(cursor);
-                    return self.report_unmatched(py, &ended).map(|()| None);
+                    return self.reporting.report(py, &ended, 1).map(|()| None);
                 }
                 None => return Ok(None),
             };

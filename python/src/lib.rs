@@ -10,6 +10,7 @@ mod consumer_form;
 mod discovery;
 mod errors;
 mod events;
+mod findings;
 mod interrupt;
 mod log_run;
 mod plugins;

@@ -1,4 +1,4 @@
-//! The run of a log into a sink: its pipeline, and what its stages note. Starts none.
+//! The pipeline of a log into a sink. Runs none.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -7,8 +7,7 @@ use pyo3::prelude::*;
 use sluice::embedded::{self, Embedding, EventForm};
 use sluice::extension::Failure;
 use sluice_model::DynSink;
-use sluice_pipeline::report::Note;
-use sluice_pipeline::{OnDamage, Pipeline, Report};
+use sluice_pipeline::{OnDamage, Pipeline};
 
 use crate::{errors, registry};
 
@@ -37,11 +36,4 @@ pub(crate) fn pipeline_into(
         source.damage = OnDamage::Stop;
     }
     Ok(pipeline)
-}
-
-/// What the stages of a run note of events that they leave out.
-pub(crate) fn stage_notes(report: &Report) -> impl Iterator<Item = String> {
-    let is_of_events = |note: &&Note| note.count > 0 && !report.sources.contains_key(&note.node);
-    let notes = report.notes.iter().filter(is_of_events);
-    notes.map(|Note { what, count, .. }| format!("{what} ({count} times)"))
 }

@@ -20,7 +20,7 @@ use crate::running::{Background, Resources};
 use crate::table::TableReader;
 use crate::table_sink::{GuessedTable, TableForm, columns_named};
 use crate::temporary::TemporaryFile;
-use crate::{errors, log_run};
+use crate::{errors, findings, log_run};
 
 /// The memory for finding the first event of a channel. With more, more of the log is decoded ahead
 /// that is not needed: twice as much work for a frequent channel.
@@ -177,7 +177,7 @@ impl LogReader {
         let run = Background::start(move || run::run(pipeline, &options)).map_err(failed)?;
         let report = run.wait(py, &stop)?.map_err(failed)?;
         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-        found.notes = log_run::stage_notes(&report).collect();
+        found.notes = findings::stage_notes(&report).collect();
         Ok(std::mem::take(&mut found))
     }
 

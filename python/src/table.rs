@@ -18,6 +18,7 @@ use sluice_kit::event_table::{LogColumn, TableKind};
 use sluice_model::{DynSink, Error, ErrorKind};
 use sluice_pipeline::Report;
 
+use crate::findings::Reporting;
 use crate::interrupt::InterruptFlag;
 use crate::running::{Delivery, Resources, SharedDelivery, turn};
 use crate::table_sink::{GuessedTable, KnownForm, TableForm, TableSink};
@@ -25,6 +26,8 @@ use crate::{errors, log_run, requested_form};
 
 /// Batches that wait for the consumer.
 const WAITING: usize = 4;
+/// Who takes a table as a stream: `Table` is above this module in the stack.
+const STREAM_STACK_LEVEL: u8 = 2;
 
 /// A table of a log, read each time that it is asked for.
 #[pyclass(frozen, module = "sluice._native")]
@@ -33,13 +36,13 @@ pub(crate) struct TableReader {
     arguments: Vec<OsString>,
     resources: Resources,
     strict: bool,
-    /// The report of the latest run that was read to its end, as JSON.
     report: LatestReport,
     /// A run that has been started already, for the first who takes the table.
     started: Mutex<Option<TableStream>>,
 }
 
-type LatestReport = Arc<Mutex<Option<String>>>;
+/// The report of the latest run that was read to its end, as JSON, and what there is to warn of.
+type LatestReport = Arc<Mutex<Option<(String, Vec<String>)>>>;
 
 #[pymethods]
 impl TableReader {
@@ -69,14 +72,18 @@ impl TableReader {
         self.form.schema.fields().iter().map(|field| field.name().clone()).collect()
     }
 
-    /// The rows, batch by batch.
-    fn batches(&self, py: Python<'_>) -> PyResult<BatchIterator> {
+    /// The rows, batch by batch. At their end, names that match nothing are reported if
+    /// `reports_names`.
+    fn batches(&self, py: Python<'_>, reports_names: bool) -> PyResult<BatchIterator> {
         let (delivery, report) = (self.deliver(py)?, Arc::clone(&self.report));
-        Ok(BatchIterator { delivery: SharedDelivery::new(delivery), report, turn: Mutex::new(()) })
+        let (delivery, turn) = (SharedDelivery::new(delivery), Mutex::new(()));
+        let reporting = self.reporting();
+        Ok(BatchIterator { delivery, report, reporting, reports_names, turn })
     }
 
-    /// The report of the latest run that was read to its end, as JSON.
-    fn report(&self) -> Option<String> {
+    /// The report of the latest run that was read to its end, as JSON, and what there is to warn
+    /// of.
+    fn report(&self) -> Option<(String, Vec<String>)> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -125,6 +132,7 @@ impl TableReader {
             first: Some(Ok(first)),
             delivery: Some(delivery),
             guess: Some(guess),
+            reporting: table.reporting(),
             interrupt,
             report: Arc::clone(&table.report),
         };
@@ -137,12 +145,23 @@ impl TableReader {
         &self.form.kind
     }
 
+    fn reporting(&self) -> Reporting {
+        // A table of all events has those that cannot be decoded.
+        let notes_undecoded = !matches!(self.form.kind, TableKind::Events);
+        Reporting { strict: self.strict, notes_undecoded }
+    }
+
     fn stream(&self, py: Python<'_>) -> PyResult<TableStream> {
         let (interrupt, report) = (InterruptFlag::listen(py)?, Arc::clone(&self.report));
         let delivery = self.deliver(py)?;
         // Consumers would make an exception of their own of an error before the first rows.
-        let first = Some(delivery.next_attached(py, || interrupt.is_raised())?);
-        Ok(TableStream { first, delivery: Some(delivery), guess: None, interrupt, report })
+        let first = delivery.next_attached(py, || interrupt.is_raised())?;
+        if let Err(ended) = &first {
+            keep_report(&report, ended, self.reporting());
+            self.reporting().report(py, ended, STREAM_STACK_LEVEL)?;
+        }
+        let (first, delivery, reporting) = (Some(first), Some(delivery), self.reporting());
+        Ok(TableStream { first, delivery, guess: None, reporting, interrupt, report })
     }
 
     /// Starts a run.
@@ -165,6 +184,7 @@ struct TableStream {
     delivery: Option<Delivery<RecordBatch>>,
     /// What the run relies on, if that may be wrong.
     guess: Option<Guess>,
+    reporting: Reporting,
     interrupt: InterruptFlag,
     report: LatestReport,
 }
@@ -230,9 +250,10 @@ impl Iterator for TableStream {
         match self.next_rows()? {
             Ok(Ok(rows)) => Some(Ok(rows)),
             Ok(Err(ended)) => {
-                keep_report(&self.report, &ended);
+                keep_report(&self.report, &ended, self.reporting);
                 self.delivery = None;
-                None
+                let refusal = self.reporting.refusal(&ended);
+                refusal.map(|error| Err(ArrowError::ExternalError(Box::new(error))))
             }
             Err(error) => {
                 self.delivery = None;
@@ -246,8 +267,9 @@ fn is_interrupted(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Interrupted)
 }
 
-fn keep_report(latest: &Mutex<Option<String>>, report: &Report) {
-    *latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(report.to_json().to_string());
+fn keep_report(latest: &LatestReport, report: &Report, reporting: Reporting) {
+    let kept = (report.to_json().to_string(), reporting.sentences(report).collect());
+    *latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
 }
 
 /// The batches of a table.
@@ -255,6 +277,8 @@ fn keep_report(latest: &Mutex<Option<String>>, report: &Report) {
 pub(crate) struct BatchIterator {
     delivery: SharedDelivery<RecordBatch>,
     report: LatestReport,
+    reporting: Reporting,
+    reports_names: bool,
     /// Held by the thread that takes a batch.
     turn: Mutex<()>,
 }
@@ -266,15 +290,18 @@ impl BatchIterator {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
-        let _turn = turn(&self.turn)?;
-        Ok(match self.delivery.next(py)? {
-            Some(Ok(rows)) => Some(Batch::new(rows)),
-            Some(Err(ended)) => {
-                keep_report(&self.report, &ended);
-                None
-            }
-            None => None,
-        })
+        let turn = turn(&self.turn)?;
+        let ended = match self.delivery.next(py)? {
+            Some(Ok(rows)) => return Ok(Some(Batch::new(rows))),
+            Some(Err(ended)) => ended,
+            None => return Ok(None),
+        };
+        keep_report(&self.report, &ended, self.reporting);
+        drop(turn);
+        if self.reports_names {
+            self.reporting.report(py, &ended, 1)?;
+        }
+        Ok(None)
     }
 
     /// Ends the run, and the wait of a thread for the next batch.

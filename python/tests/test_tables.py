@@ -13,6 +13,7 @@ import sys
 import tempfile
 import textwrap
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,19 @@ def test_polars_lets_the_log_find_times_and_channels(drive: Path) -> None:
     assert limited.scan().filter(channel == "POSE").collect().height == (
         frame.head(5).filter(channel == "POSE").height
     )
+
+
+def test_polars_1_scans_a_table(drive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugins = pytest.importorskip("polars.io.plugins")
+    register = plugins.register_io_source
+
+    def register_of_polars_1(
+        io_source: Any, *, schema: Any, validate_schema: bool = False, is_pure: bool = False
+    ) -> Any:
+        return register(io_source, schema=schema)
+
+    monkeypatch.setattr(plugins, "register_io_source", register_of_polars_1)
+    assert sluice.open(drive).table("POSE").scan().collect().height == 200
 
 
 def test_pandas_takes_a_table(drive: Path) -> None:
@@ -883,6 +897,67 @@ def test_nothing_is_read_after_a_loop_over_a_table_is_left(drive: Path) -> None:
         print(codes)
     """
     assert run_python(code, str(drive)).stdout == "{0}\n"
+
+
+WRONG = [
+    ({"start": "+100"}, 0, "no event is in the time window; the first is at"),
+    ({"where": "name == 'x'"}, 0, "no event has a field `name`"),
+    ({"exclude": "POES"}, 200, "no channel matches `POES`; did you mean `POSE`"),
+]
+
+
+@pytest.mark.parametrize("wrong, rows, words", WRONG)
+def test_a_name_that_matches_nothing_is_told_at_the_end_of_a_table(
+    drive: Path, wrong: dict[str, Any], rows: int, words: str
+) -> None:
+    table = sluice.open(drive).table("POSE", **wrong)
+    with pytest.warns(UserWarning, match=words) as given:
+        assert sum(len(batch) for batch in table) == rows
+    assert all(warning.filename == __file__ for warning in given)
+    assert table.result is not None and words in table.result.warnings[0].text
+    strict = sluice.open(drive).table("POSE", strict=True, **wrong)
+    with pytest.raises(sluice.ConfigError, match=words):
+        list(strict)
+
+
+@pytest.mark.parametrize("wrong, rows, words", WRONG)
+def test_a_stream_of_a_table_fails_or_warns_of_a_name(
+    drive: Path, wrong: dict[str, Any], rows: int, words: str
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = sluice.open(drive).table("POSE", **wrong)
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        assert pa.table(table).num_rows == rows
+    # Rows that came before the end may be taken on any thread.
+    assert any(str(each.message).startswith(words) for each in given) == (rows == 0)
+    assert all(each.filename == __file__ for each in given)
+    assert table.result is not None and words in table.result.warnings[0].text
+    strict = sluice.open(drive).table("POSE", strict=True, **wrong)
+    error = pa.ArrowInvalid if rows else sluice.ConfigError
+    with pytest.raises(error, match=words):
+        pa.table(strict)
+
+
+def test_a_scan_warns_of_names_of_the_table_and_not_of_those_of_the_query(drive: Path) -> None:
+    pl = pytest.importorskip("polars")
+    log = sluice.open(drive)
+    later = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
+    with warnings.catch_warnings(action="error"):
+        assert log.table("POSE", strict=True).scan().filter(pl.col("timestamp") > later).collect(
+        ).is_empty()
+        unknown = log.table(strict=True).scan().filter(pl.col("channel") == "POES")
+        assert unknown.collect().is_empty()
+    with pytest.warns(UserWarning, match="no channel matches `POES`"):
+        assert log.table("POSE", exclude="POES").scan().collect().height == 200
+    with pytest.raises(sluice.ConfigError, match="no channel matches `POES`"):
+        log.table("POSE", exclude="POES", strict=True).scan().collect()
+
+
+def test_pandas_does_not_take_a_table_for_a_list_of_batches(drive: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(TypeError, match="pandas.DataFrame.from_arrow"):
+        pd.DataFrame(sluice.open(drive).table("POSE"))
 
 
 def test_views_that_are_not_read_are_told(drive: Path, tmp_path: Path) -> None:
