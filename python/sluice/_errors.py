@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ._results import Result
 
 
 class SluiceError(Exception):
-    """Something failed, and nothing was published.
+    """Something failed. The message says what was expected, what was found, where, and what to do.
 
-    The message says what was expected, what was found, where, and what to do.
+    A run that fails publishes nothing, except with `keep_going`: then `result` is the `Result` of
+    the run, with the outputs that were written. It is `None` where a run did not get that far. An
+    exception of a plugin in Python is the `__cause__`.
     """
+
+    result: Result | None = None
+    """What a run did before it failed, if that is known."""
 
 
 class Diagnostic(NamedTuple):
@@ -57,25 +66,56 @@ class DamageError(SluiceError):
     """A log that is read is damaged, and `strict=True` was given."""
 
 
+# The flags that have another name in Python, and those without a value.
+_RENAMED = {
+    "as": "to_format",
+    "channel": "channels",
+    "field": "fields",
+    "from": "format",
+    "sink-option": "sink_options",
+    "source-option": "options",
+    "type": "channel_types",
+}
+_SWITCHES = ("allow-exec", "keep-going", "overwrite", "resume", "strict")
+_SAME = (
+    "align", "describe", "end", "episodes", "exclude", "expect", "jobs", "limit", "memory", "shard",
+    "set", "source-name", "start", "title", "to", "tolerance", "types", "where",
+)  # fmt: skip
+_FLAG = re.compile(
+    rf"(?<![\w/.-])--({'|'.join([*_RENAMED, *_SWITCHES, *_SAME])})(?![\w-])(?: <[^>]*>)?"
+)
+
+
+def in_python(message: str) -> str:
+    """A message of the program with the names of options as they are in Python."""
+
+    def name(flag: re.Match[str]) -> str:
+        plain = flag[1].replace("-", "_")
+        return f"{plain}=True" if flag[1] in _SWITCHES else _RENAMED.get(flag[1], plain)
+
+    return _FLAG.sub(name, message)
+
+
 def sluice_error(message: str) -> SluiceError:
     """The exception for a failure without a place."""
-    return SluiceError(message)
+    return SluiceError(in_python(message))
 
 
 def damage_error(message: str) -> DamageError:
     """The exception for damage."""
-    return DamageError(message)
+    return DamageError(in_python(message))
 
 
 def config_error(
     message: str, mistakes: list[tuple[str, int, int, str, str | None]]
 ) -> ConfigError:
     """The exception for wrong arguments."""
-    return ConfigError(message, [Diagnostic(*mistake) for mistake in mistakes])
+    return ConfigError(in_python(message), [Diagnostic(*mistake) for mistake in mistakes])
 
 
 def input_error(message: str, number: int | None, path: str | None) -> InputError:
     """The exception for a file."""
+    message = in_python(message)
     error = InputError(message) if number is None else InputError(number, message)
     error.filename = path
     return error

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from ._errors import in_python
+
 Json = dict[str, Any]
 
 NANOSECONDS = 1_000_000_000
@@ -170,9 +172,10 @@ class ChannelInfo(NamedTuple):
     last_timestamp: int | None
     """The latest time of its events."""
     rate: float | None
-    """Its events per second."""
+    """Its events per second. Of several files, within each: time between files does not count, and
+    that in which files overlap counts for each."""
     largest_gap: int | None
-    """The longest time between two events, in nanoseconds."""
+    """The longest time between two events of a file, in nanoseconds."""
 
 
 class FileInfo:
@@ -237,11 +240,10 @@ class Info:
     @property
     def channels(self) -> list[ChannelInfo]:
         """The channels of all files, by name and source."""
-        found: dict[tuple[str, str], ChannelInfo] = {}
+        found: dict[tuple[str, str], list[ChannelInfo]] = {}
         for channel in (channel for file in self.files for channel in file.channels):
-            key = (channel.name, channel.source)
-            found[key] = _merged(found[key], channel) if key in found else channel
-        return [found[key] for key in sorted(found)]
+            found.setdefault((channel.name, channel.source), []).append(channel)
+        return [_merged(found[key]) for key in sorted(found)]
 
     @property
     def damage(self) -> list[Damage]:
@@ -303,21 +305,25 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def _merged(one: ChannelInfo, other: ChannelInfo) -> ChannelInfo:
-    firsts = [t for t in (one.first_timestamp, other.first_timestamp) if t is not None]
-    lasts = [t for t in (one.last_timestamp, other.last_timestamp) if t is not None]
-    gaps = [gap for gap in (one.largest_gap, other.largest_gap) if gap is not None]
-    events = one.events + other.events
-    rate = None
-    if firsts and lasts and max(lasts) > min(firsts):
-        rate = (events - 1) * NANOSECONDS / (max(lasts) - min(firsts))
-    return one._replace(
-        events=events,
-        bytes=one.bytes + other.bytes,
-        type=one.type or other.type,
-        first_timestamp=min(firsts, default=None),
-        last_timestamp=max(lasts, default=None),
-        rate=rate,
+def _merged(each: list[ChannelInfo]) -> ChannelInfo:
+    """The same channel of several files."""
+    if len(each) == 1:
+        return each[0]
+    spans = [
+        (channel.first_timestamp, channel.last_timestamp)
+        for channel in each
+        if channel.first_timestamp is not None and channel.last_timestamp is not None
+    ]
+    seconds = sum(last - first for first, last in spans) / NANOSECONDS
+    intervals = sum(max(channel.events - 1, 0) for channel in each)
+    gaps = [channel.largest_gap for channel in each if channel.largest_gap is not None]
+    return each[0]._replace(
+        events=sum(channel.events for channel in each),
+        bytes=sum(channel.bytes for channel in each),
+        type=next((channel.type for channel in each if channel.type), None),
+        first_timestamp=min((first for first, _ in spans), default=None),
+        last_timestamp=max((last for _, last in spans), default=None),
+        rate=intervals / seconds if seconds > 0 else None,
         largest_gap=max(gaps, default=None),
     )
 
@@ -344,5 +350,6 @@ def _damage(ranges: Iterable[Json]) -> list[Damage]:
 def messages(text: str) -> list[Message]:
     """The messages of a verb."""
     return [
-        Message(m.pop("level"), m.pop("kind"), m.pop("message"), m) for m in json.loads(text)
+        Message(m.pop("level"), m.pop("kind"), in_python(m.pop("message")), m)
+        for m in json.loads(text)
     ]

@@ -37,7 +37,21 @@ def test_times_that_step_back_give_the_duration_and_rate_of_the_earliest_and_lat
     assert "3 events, 8.000 s" in repr(info) and channel.rate == 2 / 8
     assert (channel.first_timestamp, channel.last_timestamp) == (1_000_000_000, 9_000_000_000)
     (channel,) = sluice.open(["back.lcm", "back.lcm"]).channels
-    assert channel.rate == 5 / 8
+    # Each file by itself, although they overlap.
+    assert channel.rate == 4 / 16
+
+
+def test_the_rate_of_several_files_is_that_within_each(tmp_path: Path) -> None:
+    event = struct.Struct(">IqqII1s1s")
+    day = 86_400_000_000
+    for name, start in [("day1", 0), ("day2", day)]:
+        with (tmp_path / f"{name}.lcm").open("wb") as log:
+            for number in range(101):
+                time = start + number * 10_000
+                log.write(event.pack(0xEDA1DA01, number, time, 1, 1, b"A", b"x"))
+    (channel,) = sluice.open("day*.lcm").channels
+    assert channel.rate == 100 and channel.largest_gap == 10_000_000
+    assert channel.last_timestamp == (day + 1_000_000) * 1000
 
 
 def test_html_has_no_markup_from_the_log() -> None:
