@@ -16,7 +16,7 @@ Strings: TypeAlias = str | Iterable[str]
 class LogOptions(TypedDict, total=False):
     """What logs are."""
 
-    types: Paths
+    types: Paths | None
     channel_types: Mapping[str, str] | None
     format: str | None
     describe: Path | None
@@ -26,7 +26,7 @@ class LogOptions(TypedDict, total=False):
 class TimeOptions(TypedDict, total=False):
     """Which events, besides their channel."""
 
-    exclude: Strings
+    exclude: Strings | None
     start: Any
     end: Any
     where: str | None
@@ -42,7 +42,7 @@ class ReadOptions(TimeOptions, total=False):
 class SelectionOptions(TimeOptions, total=False):
     """Which events."""
 
-    channels: Strings
+    channels: Strings | None
 
 
 class ResourceOptions(TypedDict, total=False):
@@ -68,13 +68,18 @@ class RunOptions(OutputOptions, total=False):
     resume: bool
     keep_going: bool
     strict: bool
+    shard: str | None
+    allow_exec: bool
     hash: bool
 
 
 class ConvertOptions(SelectionOptions, LogOptions, RunOptions, total=False):
     """The options of `convert`."""
 
-    fields: Strings
+    fields: Strings | None
+    align: str | None
+    tolerance: Any
+    episodes: Mapping[str, Any] | None
     to_format: str | None
     sink_options: Mapping[str, Any] | None
     source_name: str | None
@@ -85,12 +90,10 @@ class ReportOptions(SelectionOptions, LogOptions, OutputOptions, total=False):
 
     title: str | None
     expect: Path | None
-    fields: Strings
+    fields: Strings | None
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-# An option that is not given, by its type; `None` for all others.
-_DEFAULTS: dict[str, Any] = {"bool": False, "Paths": (), "Strings": ()}
 
 
 def takes(options: type) -> Callable[[_Function], _Function]:
@@ -104,7 +107,7 @@ def takes(options: type) -> Callable[[_Function], _Function]:
             inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=_DEFAULTS.get(_written(annotation)),
+                default=False if _written(annotation) == "bool" else None,
                 annotation=_written(annotation),
             )
             for name, annotation in options.__annotations__.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from os import PathLike, fspath
 from typing import Any, Unpack, overload
 
@@ -41,14 +41,20 @@ def convert(inputs: Paths, to: Path, **given: Unpack[ConvertOptions]) -> Result:
         What the logs are: as for `open`. Only types that are given, or declared by the log, decode
         messages for `where` and `fields`.
     fields
-        Write only these fields of decoded messages; for CSV and JSON lines.
+        Write only these fields of decoded messages; for CSV and JSON lines. With `align`, fields of
+        channels, such as `POSE.vel` or `v=POSE.vel`.
+    align, tolerance, episodes
+        Write rows with the last values of `fields` on one time base: `align` is a rate such as
+        `50Hz`, or the channel whose events give the times; `tolerance` is how old a value may be,
+        such as `100ms`, or a `timedelta`; `episodes` cuts the rows, such as `{"gap": "5s"}`.
     to_format, sink_options
         The name of the sink, if not that of the extension, and its options.
     source_name
         The name of the source of the events in the output, such as `{name}`.
-    overwrite, resume, keep_going, strict, jobs, memory
+    overwrite, resume, keep_going, strict, shard, allow_exec, jobs, memory
         As the flags of `sluice convert`: `strict` fails if a name matches nothing. Damage fails
-        with `options={"on_damage": "stop"}`.
+        with `options={"on_damage": "stop"}`. `shard`, such as `1/4`, writes that part of outputs
+        named after inputs.
     hash
         Whether the result has the hashes of outputs.
 
@@ -61,10 +67,14 @@ def convert(inputs: Paths, to: Path, **given: Unpack[ConvertOptions]) -> Result:
     >>> [file.path for file in result.files]
     ['pose.lcm']
     """
+    tolerance = given.get("tolerance")
     arguments = [
-        *selection(given.get("channels", ()), given),
+        *selection(given.get("channels"), given),
         *log_options(given),
-        *repeated("field", given.get("fields", ())),
+        *repeated("field", given.get("fields")),
+        *flag("align", given.get("align")),
+        *flag("tolerance", None if tolerance is None else time(tolerance).removeprefix("+")),
+        *assignments("episodes", given.get("episodes")),
         *flag("as", given.get("to_format")),
         *assignments("sink-option", given.get("sink_options")),
         *flag("source-name", given.get("source_name")),
@@ -82,7 +92,6 @@ def run(
     set: Mapping[str, Any] | None = None,
     *,
     python: Path | None = None,
-    allow_exec: bool = False,
     **given: Unpack[RunOptions],
 ) -> Result:
     """Runs a pipeline file, or the built-in pipeline of that name: `sluice run`.
@@ -92,12 +101,12 @@ def run(
     pipeline
         The file.
     set
-        Values for the variables of the file.
+        Values for the variables of the file, one for each. `None` leaves it to the file.
     python
         The file of plugins in Python for nodes that name none.
     allow_exec
         Whether the pipeline may run programs, with all your permissions.
-    overwrite, resume, keep_going, strict, jobs, memory
+    overwrite, resume, keep_going, strict, shard, jobs, memory
         As the flags of `sluice run`: `strict` fails if a name matches nothing. Damage fails with
         `on_damage = "stop"` of the source.
     hash
@@ -110,9 +119,8 @@ def run(
     True
     """
     arguments = [
-        *assignments("set", set, toml=False),
+        *[f"--set={name}={value}" for name, value in variables(set).items()],
         *file_option("python", python),
-        *switch("allow-exec", allow_exec),
         *engine(given),
         "--",
         decoded(pipeline),
@@ -127,8 +135,7 @@ def check(pipeline: Path, set: Mapping[str, Any] | None = None) -> list[Diagnost
     >>> sluice.check("quickstart")
     []
     """
-    variables = {name: _text(value) for name, value in (set or {}).items()}
-    mistakes = _native.check_pipeline(decoded(pipeline), variables)
+    mistakes = _native.check_pipeline(decoded(pipeline), variables(set))
     return [Diagnostic(*mistake) for mistake in mistakes]
 
 
@@ -189,8 +196,8 @@ def report(
     common = [
         *flag("title", given.get("title")),
         *file_option("expect", given.get("expect")),
-        *repeated("field", given.get("fields", ())),
-        *selection(given.get("channels", ()), given),
+        *repeated("field", given.get("fields")),
+        *selection(given.get("channels"), given),
         *log_options(given),
         *outputs(given),
     ]
@@ -218,7 +225,7 @@ def _result(verb: str, arguments: list[str], hash: bool) -> Result:
     errors = [message.text for message in result.messages if message.level == "error"]
     kind = ConfigError if exit == 2 else SluiceError
     failure = kind("\n".join(errors) or f"`sluice {verb}` ended with exit code {exit}")
-    failure.result = result  # type: ignore[attr-defined]
+    failure.result = result
     raise failure
 
 
@@ -246,7 +253,9 @@ def paths(given: Paths) -> list[str]:
     return found
 
 
-def _decoded(given: Paths) -> list[str]:
+def _decoded(given: Paths | None) -> list[str]:
+    if given is None:
+        return []
     if isinstance(given, str | bytes | bytearray | memoryview | PathLike):
         return [decoded(given)]
     return [decoded(path) for path in given]
@@ -277,19 +286,23 @@ def _literal(path: str) -> str:
     return path.replace("{", "{{").replace("}", "}}")
 
 
-def strings(given: Strings) -> list[str]:
-    """One string or several."""
+def strings(given: Strings | None) -> list[str]:
+    """One string or several; none if that is not given."""
+    if given is None:
+        return []
+    if isinstance(given, bytes | bytearray | memoryview):
+        raise _not_text(given)
     return [given] if isinstance(given, str) else list(given)
 
 
-def repeated(name: str, values: Strings) -> list[str]:
+def repeated(name: str, values: Strings | None) -> list[str]:
     """An option that may be repeated."""
-    return [f"--{name}={value}" for value in strings(values)]
+    return [f"--{name}={_text(value)}" for value in strings(values)]
 
 
 def flag(name: str, value: object | None) -> list[str]:
     """An option, unless it has no value."""
-    return [] if value is None else [f"--{name}={value}"]
+    return [] if value is None else [f"--{name}={_text(value)}"]
 
 
 def file_option(name: str, path: Path | None) -> list[str]:
@@ -297,16 +310,40 @@ def file_option(name: str, path: Path | None) -> list[str]:
     return flag(name, None if path is None else decoded(path))
 
 
-def assignments(name: str, values: Mapping[str, Any] | None, toml: bool = True) -> list[str]:
-    """Options of the form `NAME=VALUE`."""
-    pairs = (values or {}).items()
-    return [f"--{name}={key}={_toml(value) if toml else _text(value)}" for key, value in pairs]
+def assignments(name: str, values: Mapping[str, Any] | None) -> list[str]:
+    """Options of the form `NAME=VALUE`, with values in TOML."""
+    return [f"--{name}={key}={_toml(value)}" for key, value in _with_value(values)]
+
+
+def variables(values: Mapping[str, Any] | None) -> dict[str, str]:
+    """The variables of a pipeline file, which are texts."""
+    return {name: _text(value) for name, value in _with_value(values)}
+
+
+def _with_value(values: Mapping[str, Any] | None) -> list[tuple[str, Any]]:
+    """The options that are given: `None` is no value."""
+    return [(name, value) for name, value in (values or {}).items() if value is not None]
 
 
 def _text(value: Any) -> str:
+    """A single value as text."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return decoded(value) if isinstance(value, PathLike) else str(value)
+    if isinstance(value, str | PathLike):
+        return decoded(value)
+    if value is None or isinstance(value, Iterable):
+        raise _not_text(value)
+    return str(value)
+
+
+def _not_text(value: object) -> TypeError:
+    found = type(value).__name__
+    if isinstance(value, bytes | bytearray | memoryview):
+        return TypeError(f"expected text, found {found}; decode it first")
+    return TypeError(
+        f"expected one value, found {found}; give several as one text, such as a glob, or names "
+        "with commas between them"
+    )
 
 
 def _toml(value: Any) -> str:
@@ -314,7 +351,9 @@ def _toml(value: Any) -> str:
     if isinstance(value, str | PathLike):
         return json.dumps(decoded(value), ensure_ascii=False)
     if isinstance(value, Mapping):
-        pairs = (f"{json.dumps(str(key))} = {_toml(item)}" for key, item in value.items())
+        pairs = (
+            f"{json.dumps(str(key))} = {_toml(item)}" for key, item in _with_value(value)
+        )
         return "{ " + ", ".join(pairs) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
@@ -330,18 +369,18 @@ def time(given: Any) -> str:
         return f"+{seconds():f}" if nanoseconds is None else f"+{nanoseconds}ns"
     written = getattr(given, "isoformat", None)
     if written is None:
-        return str(given)
+        return _text(given)
     if getattr(given, "tzinfo", None) is None:
         raise ConfigError(f"expected a time with a time zone, found {given!r}: times are in UTC")
     return str(written())
 
 
-def selection(channels: Strings, given: TimeOptions) -> list[str]:
+def selection(channels: Strings | None, given: TimeOptions) -> list[str]:
     """The options that select events."""
     start, end = given.get("start"), given.get("end")
     return [
         *repeated("channel", channels),
-        *repeated("exclude", given.get("exclude", ())),
+        *repeated("exclude", given.get("exclude")),
         *flag("start", None if start is None else time(start)),
         *flag("end", None if end is None else time(end)),
         *flag("where", given.get("where")),
@@ -350,10 +389,10 @@ def selection(channels: Strings, given: TimeOptions) -> list[str]:
 
 def log_options(given: LogOptions) -> list[str]:
     """The options that say what a log is."""
-    kinds = (given.get("channel_types") or {}).items()
+    kinds = _with_value(given.get("channel_types"))
     return [
-        *[f"--types={path}" for path in _decoded(given.get("types", ()))],
-        *[f"--type={channel}={kind}" for channel, kind in kinds],
+        *[f"--types={path}" for path in _decoded(given.get("types"))],
+        *[f"--type={channel}={_text(kind)}" for channel, kind in kinds],
         *flag("from", given.get("format")),
         *file_option("describe", given.get("describe")),
         *assignments("source-option", given.get("options")),
@@ -376,6 +415,8 @@ def engine(given: RunOptions) -> list[str]:
         *switch("resume", given.get("resume")),
         *switch("keep-going", given.get("keep_going")),
         *switch("strict", given.get("strict")),
+        *flag("shard", given.get("shard")),
+        *switch("allow-exec", given.get("allow_exec")),
     ]
 
 

@@ -72,6 +72,10 @@ def test_channels_are_selected_by_pattern(drive: Path) -> None:
     assert names == {"CAM_THUMB_RFC", "CAM_THUMB_RFL", "CAM_THUMB_RFR", "CAM_THUMB_RRC"}
     assert sum(1 for _ in log.events(["POSE", "GPS_TO_LOCAL"])) == 220
     assert sum(1 for _ in log.events("POSE", where="utime > 0")) == 200
+    typed = sluice.open(drive, channel_types={"POSE": "lcmtypes.pose_t"})
+    assert sum(1 for _ in typed.events("POSE")) == 200
+    assert sum(1 for _ in typed.events("POSE", where="utime > 0")) == 200
+    assert sum(len(batch) for batch in typed.table("POSE")) == 200
     with pytest.warns(UserWarning, match="no channel matches `NOBODY`"):
         assert sum(1 for _ in log.events("NOBODY")) == 0
 

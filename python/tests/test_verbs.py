@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import inspect
 import os
 from collections.abc import Callable
@@ -104,7 +105,107 @@ def test_unknown_options_are_refused_and_known_ones_are_listed(drive: Path) -> N
         sluice.open(drive).table("POSE", limits=1)  # type: ignore[call-arg]
     listed = inspect.signature(sluice.convert).parameters
     assert {"channels", "types", "jobs", "overwrite", "to_format"} <= set(listed)
-    assert (listed["hash"].default, listed["types"].default) == (False, ())
+    assert (listed["hash"].default, listed["types"].default) == (False, None)
+
+
+def test_none_is_an_option_that_is_not_given(drive: Path) -> None:
+    variables = {"INPUT": drive, "OUT": None, "TASK": None}
+    assert sluice.check("lcm-to-lerobot", variables) == []
+    assert sluice.run("lcm-to-lerobot", variables)
+    assert os.path.isdir("dataset") and not os.path.exists("None")
+    nothing: dict[str, Any] = dict.fromkeys(
+        ["channels", "exclude", "types", "channel_types", "fields", "align", "tolerance", "shard"]
+    )
+    options: dict[str, Any] = {
+        "sink_options": {"split_mb": None},
+        "options": {"on_damage": None},
+    }
+    assert sluice.convert(drive, "a.lcm", **nothing, **options).written == 5755
+    log = sluice.open(drive, types=None, channel_types={"POSE": None})  # type: ignore[dict-item]
+    assert sum(1 for _ in log.events(None, exclude=None)) == 5755
+
+
+def test_what_is_no_text_is_refused(drive: Path) -> None:
+    log = sluice.open(drive)
+    calls: list[Callable[[Any], object]] = [
+        lambda wrong: sluice.run("lcm-to-lerobot", {"INPUT": drive, "TASK": wrong}),
+        lambda wrong: sluice.check("lcm-to-lerobot", {"INPUT": wrong}),
+        lambda wrong: sluice.convert(drive, "a.lcm", sink_options={"split_mb": wrong}),
+        lambda wrong: sluice.convert(drive, "a.lcm", sink_options={"split_mb": [wrong]}),
+        lambda wrong: sluice.convert(drive, "a.lcm", channels=wrong),
+        lambda wrong: sluice.convert(drive, "a.lcm", channels=[wrong]),
+        lambda wrong: sluice.convert(drive, "a.lcm", where=wrong),
+        lambda wrong: log.events(wrong),
+        lambda wrong: log.table("POSE", columns=wrong),
+        lambda wrong: log.table("POSE", start=wrong),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match="expected text, found bytes; decode it"):
+            call(b"POSE")
+    with pytest.raises(TypeError, match="one value, found list; give several as one text, such as"):
+        sluice.run("lcm-to-lerobot", {"INPUT": [drive, drive]})
+    assert not os.listdir(".")
+
+
+def test_rows_on_one_time_base_have_episodes(drive: Path) -> None:
+    sluice.convert(
+        drive,
+        "rows.csv",
+        align="10Hz",
+        fields=["POSE.vel", "pos=POSE.pos"],
+        tolerance=datetime.timedelta(milliseconds=200),
+        episodes={"gap": "5s", "min_rows": 2},
+        channel_types={"POSE": "lcmtypes.pose_t"},
+    )
+    head, *rows = Path("rows.csv").read_text().splitlines()
+    assert "pos" in head and "episode" in head and 15 < len(rows) <= 21
+
+
+def test_a_part_of_the_outputs_is_written(drive: Path) -> None:
+    for name in "abc":
+        Path(f"{name}.lcm").symlink_to(drive)
+    inputs = ["a.lcm", "b.lcm", "c.lcm"]
+    sluice.convert(inputs, "out/{stem}.jsonl", channels="POSE", shard="2/2")
+    assert [name for name in os.listdir("out") if name.endswith(".jsonl")] == ["b.jsonl"]
+
+
+def test_a_source_that_runs_a_program_needs_a_permission() -> None:
+    exec_log: dict[str, Any] = {"format": "exec", "options": {"command": ["false", "{input}"]}}
+    with pytest.raises(sluice.ConfigError, match="allow_exec=True"):
+        sluice.convert("a", "a.lcm", **exec_log)
+    with pytest.raises(sluice.SluiceError) as error:
+        sluice.convert("a", "a.lcm", allow_exec=True, **exec_log)
+    assert "allow" not in str(error.value)
+
+
+def test_an_exception_has_the_result_of_a_run_that_went_on(drive: Path) -> None:
+    Path("a.lcm").symlink_to(drive)
+    Path("b.lcm").write_bytes(b"no log")
+    with pytest.raises(sluice.SluiceError) as error:
+        sluice.convert(
+            ["a.lcm", "b.lcm"], "out/{stem}.lcm", channels="POSE", keep_going=True
+        )
+    result = error.value.result
+    assert result is not None and [file.path for file in result.files] == ["out/a.lcm"]
+    with pytest.raises(sluice.SluiceError) as error:
+        sluice.open("gone.lcm").info()
+    assert error.value.result is None
+
+
+def test_messages_name_options_as_in_python(drive: Path) -> None:
+    assert sluice.convert(drive, "a.lcm")
+    with pytest.raises(sluice.SluiceError, match="overwrite=True"):
+        sluice.convert(drive, "a.lcm")
+    with pytest.raises(sluice.ConfigError, match="with to_format"):
+        sluice.convert(drive, "a.xyz")
+    with pytest.raises(sluice.ConfigError, match="^sink_options splitmb: "):
+        sluice.convert(drive, "b.lcm", sink_options={"splitmb": 1})
+    with pytest.raises(sluice.ConfigError, match="^types: no types are declared"):
+        sluice.convert(drive, "b.lcm", channel_types={"POSE": "a.b_t"})
+    result = sluice.convert(drive, "b.lcm", channels=["POES", "POSE"])
+    assert any(message.text.startswith("channels: no channel") for message in result.warnings)
+    with pytest.raises(sluice.SluiceError, match="/--to/b.lcm"):
+        sluice.convert("/--to/b.lcm", "c.lcm")
 
 
 def test_options_are_values_of_python(drive: Path) -> None:
