@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -41,6 +43,18 @@ def torn(drive: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What datasets need of PyTorch, which is too large for tests: this process has no worker."""
+    modules = [ModuleType(name) for name in ("torch", "torch.utils", "torch.utils.data")]
+    whole, utils, data = modules
+    whole.utils, utils.data = utils, data  # type: ignore[attr-defined]
+    data.IterableDataset = object  # type: ignore[attr-defined]
+    data.get_worker_info = lambda: None  # type: ignore[attr-defined]
+    for module in modules:
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
 @pytest.fixture(autouse=True)
 def in_a_folder_of_its_own(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -49,4 +63,5 @@ def in_a_folder_of_its_own(
     monkeypatch.chdir(tmp_path)
     if isinstance(request.node, pytest.DoctestItem):
         (tmp_path / "drive.lcm").symlink_to(request.getfixturevalue("drive"))
+        request.getfixturevalue("torch")
     yield
