@@ -133,17 +133,19 @@ impl RecordFormat {
         else {
             return Classification::Rejected(Rejection::UnknownKind(self.key_of(bytes)));
         };
-        let len = match self.len(kind, bytes, is_all) {
-            Ok(len) => len,
-            Err(outcome) => return outcome,
-        };
-        let outcome = self.classify_len((number, kind), bytes, len);
-        if matches!(outcome, Classification::Rejected(_)) && self.may_contain_sync(kind) {
-            let end = usize::try_from(len).unwrap_or(usize::MAX);
-            if !kind.has_correct_checksum(bytes.get(..end).unwrap_or_default()) {
-                let found = self.end_past_sync((number, kind), bytes, is_all, end);
-                return found.unwrap_or(outcome);
+        let (outcome, end) = match self.len(kind, bytes, is_all) {
+            Ok(len) => {
+                let outcome = self.classify_len((number, kind), bytes, len);
+                (outcome, usize::try_from(len).unwrap_or(usize::MAX))
             }
+            Err(outcome) => (outcome, usize::MAX),
+        };
+        if matches!(outcome, Classification::Rejected(_))
+            && self.may_contain_sync(kind)
+            && !kind.has_correct_checksum(bytes.get(..end).unwrap_or_default())
+        {
+            let found = self.end_past_sync((number, kind), bytes, is_all, end);
+            return found.unwrap_or(outcome);
         }
         outcome
     }
@@ -178,8 +180,9 @@ impl RecordFormat {
 
     /// Classifies the start of `bytes` as a record that ends after `end`, where the first sync word
     /// is: at the first of the next sync words, or at the end of the log, where its checksum is
-    /// correct. `None` if it is wrong at all of these, or up to where two records with correct
-    /// checksums end: these are not part of it, and readers of live logs need not wait for more.
+    /// correct. If it is wrong at all of these, or up to where two records with correct checksums
+    /// end, the record ends at a damaged sync word before that, or nowhere: `None`. The two records
+    /// are not part of it, and readers of live logs need not wait for more.
     ///
     /// It must not end later, even if it is rejected there: after an intact record, some CRCs start
     /// anew, so that they are correct after the next one, too.
@@ -191,16 +194,20 @@ impl RecordFormat {
         is_all: bool,
         mut end: usize,
     ) -> Option<Classification> {
-        let most = self.max_len.min(LONG_RECORD).saturating_add(self.sync.needle().len());
+        let longest = self.max_len.min(LONG_RECORD);
+        let most = longest.saturating_add(self.sync.needle().len());
         let searched = bytes.get(..most).unwrap_or(bytes);
         let mut intact = 0;
         for _ in 0..MAX_INNER_SYNCS {
-            let (start, from) = (end, end.checked_add(1)?);
+            let (start, from) = (end, end.saturating_add(1));
             match self.sync.find(searched.get(from..).unwrap_or_default()) {
                 Some(at) => end = from + at,
-                None if bytes.len() >= most => return None,
+                None if bytes.len() >= most => {
+                    end = longest + 1;
+                    break;
+                }
                 None if is_all && end < bytes.len() => end = bytes.len(),
-                None if is_all => return None,
+                None if is_all => break,
                 None => return Some(Classification::Incomplete(next_search(bytes, most))),
             }
             if kind.1.has_correct_checksum(bytes.get(..end)?) {
@@ -211,10 +218,36 @@ impl RecordFormat {
             let is_intact = kind.is_some_and(|kind| kind.has_correct_checksum(next));
             intact = if is_intact { intact + 1 } else { 0 };
             if intact == INTACT_SUCCESSORS {
-                return None;
+                break;
             }
         }
-        None
+        self.end_at_damaged_sync(kind, bytes, end)
+    }
+
+    /// Classifies the start of `bytes` as a record that ends before `until`, where its checksum is
+    /// correct and the next sync word is damaged.
+    fn end_at_damaged_sync(
+        &self,
+        kind: (usize, &RecordKind),
+        bytes: &[u8],
+        until: usize,
+    ) -> Option<Classification> {
+        let ends = self.sync.needle().len()..until.min(bytes.len());
+        let mut ends = ends
+            .filter(|end| bytes.get(*end..).is_some_and(|next| self.is_damaged_sync(next)))
+            .take(MAX_DAMAGED_SYNCS);
+        let end = ends.find(|end| {
+            bytes.get(..*end).is_some_and(|record| kind.1.has_correct_checksum(record))
+        })?;
+        Some(self.classify_len(kind, bytes, end as i128))
+    }
+
+    /// Whether `bytes` start with a sync word but for one bit, or are the start of one at the end of
+    /// the log.
+    fn is_damaged_sync(&self, bytes: &[u8]) -> bool {
+        let sync = self.sync.needle();
+        let wrong_bits: u32 = sync.iter().zip(bytes).map(|(a, b)| (a ^ b).count_ones()).sum();
+        wrong_bits == u32::from(bytes.len() >= sync.len())
     }
 
     /// The declared length of the record at the start of `bytes`, if it is above `min_len`,
@@ -449,6 +482,8 @@ fn next_search(bytes: &[u8], most: usize) -> usize {
 const FIRST_SEARCH: usize = 256;
 /// How many sync words a record may contain.
 const MAX_INNER_SYNCS: usize = 8;
+/// At how many damaged sync words to look for the end of a record.
+const MAX_DAMAGED_SYNCS: usize = 8;
 /// How many consecutive records with correct checksums do not belong to the record before them.
 const INTACT_SUCCESSORS: usize = 2;
 /// The weakest checksum that may tell where such a record ends: with weaker ones, damaged records

@@ -140,6 +140,46 @@ fn a_checksum_tells_the_end_of_a_record_that_contains_the_sync_word() {
 }
 
 #[test]
+fn a_damaged_sync_word_ends_the_record_before_it() {
+    const SYNC: [u8; 2] = [0xa5, 0x5a];
+    let (crc, crc16) = ((Algorithm::Crc32, 32), (Algorithm::Crc16Xmodem, 16));
+    for (name, sum) in [("crc32", crc), ("crc16-xmodem", crc16)] {
+        let inner = [&b"ab"[..], &SYNC, b"cd"].concat();
+        let payloads = [b"first".to_vec(), vec![7; 60], inner, vec![], b"5th".to_vec(), vec![]];
+        let records = payloads.iter().zip(1..).map(|(p, t)| record_ended_by_sync(t, p, sum));
+        let records: Vec<Vec<u8>> = records.collect();
+        let log = records.concat();
+        let longest = records.iter().map(Vec::len).max().unwrap();
+        let mut narrow = ended_by_sync(name, sum.1);
+        narrow["max_record"] = longest.into();
+        let starts = places(&records, 0);
+        for format in [ended_by_sync(name, sum.1), narrow] {
+            for (hit, start) in starts.iter().enumerate() {
+                for bit in [0, 5, 11, 15] {
+                    let mut damaged = log.clone();
+                    damaged[start + bit / 8] ^= 1 << (bit % 8);
+                    let found = read(&format, &damaged);
+                    let places: Vec<_> =
+                        found.damage.iter().map(|(at, len, _)| (*at, *len)).collect();
+                    let expected = [(*start as u64, records[hit].len() as u64)];
+                    assert_eq!(places, expected, "{name} {hit} {bit}: {:?}", found.damage);
+                    assert_eq!(found.events.len(), payloads.len() - 1, "{name} {hit} {bit}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_log_that_ends_within_a_sync_word_costs_no_record() {
+    let crc = (Algorithm::Crc32, 32);
+    let log: Vec<u8> = (0..3).flat_map(|t| record_ended_by_sync(t, b"whole", crc)).collect();
+    let found = read(&ended_by_sync("crc32", 32), &[&log[..], &[0xa5]].concat());
+    let places: Vec<_> = found.damage.iter().map(|(at, len, _)| (*at, *len)).collect();
+    assert_eq!((found.events.len(), places), (3, vec![(log.len() as u64, 1)]));
+}
+
+#[test]
 fn more_sync_words_and_weaker_checksums_do_not_tell_the_end() {
     let (crc, sum8) = ((Algorithm::Crc32, 32), (Algorithm::Crc8, 8));
     for (name, sum, inner) in [("crc32", crc, 9), ("crc8", sum8, 1)] {
