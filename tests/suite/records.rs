@@ -39,12 +39,18 @@ fn lines(text: &str) -> Vec<Value> {
 fn the_readme_reads_its_own_hex_dump() {
     let (readme, folder) = (readme(), Folder::new());
     let dump = readme.split("```\n").find(|block| block.starts_with("00000000:")).unwrap();
-    folder.write("run.bin", parse_dump(dump));
     folder.write("rig.toml", &blocks(&readme, "```toml")[0]);
-    run_sluice(&folder, &["check", "rig.toml", "--set", "INPUT=run.bin"]).expect(0);
-    let ran = run_sluice(&folder, &["run", "rig.toml", "--set", "INPUT=run.bin"]).expect(0);
+    run_sluice(&folder, &["check", "rig.toml"]).expect(0);
+    folder.write("run.bin", parse_dump(dump));
+    let ran = run_sluice(&folder, &["run", "rig.toml"]).expect(0);
     let events = lines(&ran.text());
     assert_eq!(events.len(), 2);
+    folder.write("other.bin", parse_dump(dump));
+    let other = run_sluice(&folder, &["run", "rig.toml", "--set", "INPUT=other.bin"]).expect(0);
+    assert_eq!(lines(&other.text()).len(), 2);
+    let convert = ["convert", "run.bin", "--describe", "rig.toml", "--to", "tables/"];
+    run_sluice(&folder, &convert).expect(0);
+    assert!(folder.path().join("tables/channel=rig").is_dir());
     let shown = events[1].to_string();
     for part in ["\"channel\":\"rig\"", "\"pos\":[2.0,3.0,4.0]", "\"mode\":3", "\"volts\":1.234"] {
         assert!(shown.contains(part), "no {part} in {shown}");
