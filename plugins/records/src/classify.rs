@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use sluice_model::units;
+
 use crate::format::{Checksum, ChecksumValues, RecordExtent, RecordFormat, RecordKind};
 use crate::literal::display_bytes;
 use crate::offset::RecordOffset;
@@ -96,7 +98,9 @@ impl fmt::Display for Rejection {
                            {computed:#x}"
                 )
             }
-            Self::Truncated(len) => write!(f, "the log ends {len} bytes into a record"),
+            Self::Truncated(len) => {
+                write!(f, "the log ends {} into a record", units::pluralize(*len, "byte"))
+            }
             Self::Unconfirmed(len) => {
                 write!(f, "no record follows its {len} bytes, so its length is not trusted")
             }

@@ -177,6 +177,7 @@ fn a_log_that_ends_within_a_sync_word_costs_no_record() {
     let found = read(&ended_by_sync("crc32", 32), &[&log[..], &[0xa5]].concat());
     let places: Vec<_> = found.damage.iter().map(|(at, len, _)| (*at, *len)).collect();
     assert_eq!((found.events.len(), places), (3, vec![(log.len() as u64, 1)]));
+    assert_eq!(found.damage[0].2, "the log ends 1 byte into a record");
 }
 
 #[test]
