@@ -246,8 +246,8 @@ impl RecordFormat {
         Some(self.classify_len(kind, bytes, end as i128))
     }
 
-    /// Whether `bytes` start with a sync word but for one bit, or are the start of one at the end of
-    /// the log.
+    /// Whether `bytes` start with a sync word but for one bit, or are the start of one at the end
+    /// of the log.
     fn is_damaged_sync(&self, bytes: &[u8]) -> bool {
         let sync = self.sync.needle();
         let wrong_bits: u32 = sync.iter().zip(bytes).map(|(a, b)| (a ^ b).count_ones()).sum();

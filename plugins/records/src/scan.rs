@@ -19,9 +19,9 @@
 //!
 //! The next sync word ends a record without a length. If its checksum has at least 16 bits and is
 //! wrong there, one of the eight after that within 64 KiB does: the first where it is correct,
-//! unless two consecutive records with correct checksums end before it. If none does, a damaged sync
-//! word before these does, one of the first eight with one wrong bit or cut off by the end of the
-//! log: again the first where the checksum is correct.
+//! unless two consecutive records with correct checksums end before it. If none does, a damaged
+//! sync word before these does, one of the first eight with one wrong bit or cut off by the end of
+//! the log: again the first where the checksum is correct.
 //!
 //! A *possible record* has the sync word, and a kind, a length and constants that are allowed, as
 //! far as the log goes. After a sync word, its length only has to hold head and tail, because the
@@ -41,8 +41,8 @@
 //! that pretends to have a long record at every byte ends in damage, not after days. Rejecting a
 //! checksum reads the whole record: at most 64 KiB per damage, or `max_record` if the declared
 //! length leads to a record or contains no trusted one; and if sync words end records, seventeen
-//! times the bytes up to the next eight, at most 64 KiB, per sync word that starts no record. Memory
-//! is limited to the longest record.
+//! times the bytes up to the next eight, at most 64 KiB, per sync word that starts no record.
+//! Memory is limited to the longest record.
 
 #![warn(clippy::indexing_slicing)]
 

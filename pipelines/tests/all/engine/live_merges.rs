@@ -190,8 +190,8 @@ fn a_branch_is_waited_for_as_long_as_a_receiver_gathers_messages() {
     }
 }
 
-/// Keeps the driver from delivering anything, while A arrives behind X, then C, and nothing else for
-/// longer than a merge waits for a silent source.
+/// Keeps the driver from delivering anything, while A arrives behind X, then C, and nothing else
+/// for longer than a merge waits for a silent source.
 struct SlowFold([FedSource; 3]);
 
 impl Fold for SlowFold {
