@@ -40,8 +40,9 @@ impl TimePoint {
         if let Some(nanos) = number(text) {
             return nanos.map(Self::At);
         }
-        let Some(moment) = text.parse().ok().or_else(|| midnight(text)) else {
-            return Err(match format!("{text}Z").parse::<Timestamp>() {
+        let whole_nanos = without_finer_digits(text);
+        let Some(moment) = whole_nanos.parse().ok().or_else(|| midnight(text)) else {
+            return Err(match format!("{whole_nanos}Z").parse::<Timestamp>() {
                 // It may be a local time, and what is left of one with a zone.
                 Ok(moment) => format!("`{text}` has no time zone: write {moment} for UTC"),
                 Err(_) => not_a_time(text),
@@ -89,6 +90,16 @@ impl TimePoint {
 
 /// Numbers within this many nanoseconds of 1970 are durations whose `+` is missing.
 const FORGOTTEN_PLUS: u64 = 365 * 86_400 * NANOS.unsigned_abs();
+
+/// Cuts a fraction of seconds after nanoseconds, as [`scaled`] does.
+fn without_finer_digits(text: &str) -> Cow<'_, str> {
+    const NANO_DIGITS: usize = 9;
+    let Some((before, fraction)) = text.split_once(['.', ',']) else { return text.into() };
+    let len = fraction.bytes().take_while(u8::is_ascii_digit).count();
+    let cut = (fraction.get(..len.min(NANO_DIGITS)), fraction.get(len..));
+    let (Some(digits), Some(after)) = cut else { return text.into() };
+    if len > NANO_DIGITS { format!("{before}.{digits}{after}").into() } else { text.into() }
+}
 
 /// Parses a date without a time of day: midnight UTC.
 fn midnight(text: &str) -> Option<Timestamp> {
@@ -331,6 +342,16 @@ mod tests {
         assert_eq!(at("-2.5"), TimePoint::At(-5 * NANOS / 2));
         assert_eq!(at("+1m30.5s"), TimePoint::After(90 * NANOS + NANOS / 2));
         assert_eq!(at("5"), TimePoint::At(5 * NANOS));
+        // Finer digits are cut, in dates as in numbers.
+        for text in [
+            "1194098400.1234567899",
+            "2007-11-03T14:00:00.1234567899Z",
+            "2007-11-03 15:00:00.123456789012345678901234567890+01:00",
+        ] {
+            assert_eq!(at(text), TimePoint::At(moment + 123_456_789), "{text}");
+        }
+        let naive = TimePoint::parse("2007-11-03 14:00:00.1234567899").unwrap_err();
+        assert!(naive.contains("write 2007-11-03T14:00:00.123456789Z for UTC"), "{naive}");
         for wrong in [
             "",
             "noon",
