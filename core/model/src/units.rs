@@ -51,6 +51,21 @@ fn long_duration(seconds: u64) -> String {
     }
 }
 
+/// A rate of events: `1,235 Hz`, `9.98 Hz`, `0.04 Hz`.
+pub fn rate(hertz: f64) -> String {
+    let decimals = match hertz {
+        100.0.. => return format!("{} Hz", count(hertz.round() as u64)),
+        10.0.. => 1,
+        0.1.. => 2,
+        // Five digits, however low it is.
+        _ => (4.0 - hertz.log10().floor()).clamp(0.0, 20.0) as usize,
+    };
+    let digits = format!("{hertz:.decimals$}");
+    let is_fraction = digits.contains('.');
+    let digits = if is_fraction { digits.trim_end_matches('0') } else { &digits };
+    format!("{} Hz", digits.trim_end_matches('.'))
+}
+
 /// Bytes per second: `23.6 MB/s`.
 pub fn throughput(number: u64, seconds: f64) -> String {
     format!("{}/s", bytes((number as f64 / seconds.max(1e-9)) as u64))
@@ -74,6 +89,24 @@ mod tests {
         assert_eq!([0, 999, 1000, 999_999].map(bytes), ["0 B", "999 B", "1.0 kB", "1.0 MB"]);
         assert_eq!(bytes(12_345_678), "12.3 MB");
         assert_eq!(throughput(20_000_000, 2.0), "10.0 MB/s");
+    }
+
+    #[test]
+    fn rates_have_digits_however_low_they_are() {
+        let rates = [1234.5, 99.95, 30.04, 10.0, 9.984, 0.25, 0.05, 0.04, 1.0 / 86_400.0, 0.0];
+        let words = [
+            "1,235 Hz",
+            "100 Hz",
+            "30 Hz",
+            "10 Hz",
+            "9.98 Hz",
+            "0.25 Hz",
+            "0.05 Hz",
+            "0.04 Hz",
+            "0.000011574 Hz",
+            "0 Hz",
+        ];
+        assert_eq!(rates.map(rate), words);
     }
 
     #[test]

@@ -75,7 +75,7 @@ fn row(
         numbers: [
             units::count(times.events),
             units::bytes(*bytes),
-            times.rate().map_or_else(dash, |rate| format!("{rate:.1} Hz")),
+            times.rate().map_or_else(dash, units::rate),
             if times.events > 1 { units::duration(times.largest_gap) } else { dash() },
             units::count(times.steps_back),
         ],

@@ -5,7 +5,7 @@ use sluice_io::escape::printable;
 use sluice_model::units;
 
 use super::svg::PathData;
-use super::text::{Clock, decimals, hertz, name, percent};
+use super::text::{Clock, decimals, name, percent};
 use super::thin::Detail;
 use crate::{ChannelFigures, Figures};
 
@@ -123,8 +123,10 @@ fn rate(channel: &ChannelFigures) -> Markup {
     html! {
         @if let Some(rate) = &channel.rate {
             td.number data-value=(decimals(rate.median, 6)) {
-                (hertz(rate.median))
-                small { (hertz(rate.p1).trim_end_matches(" Hz")) " – " (hertz(rate.p99)) }
+                (units::rate(rate.median))
+                small {
+                    (units::rate(rate.p1).trim_end_matches(" Hz")) " – " (units::rate(rate.p99))
+                }
             }
         } @else { (nothing()) }
     }

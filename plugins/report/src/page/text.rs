@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 use sluice_io::escape::printable;
-use sluice_model::units;
 
 use crate::Figures;
 
@@ -119,24 +118,6 @@ pub(super) fn rounded(value: f64, span: f64) -> f64 {
 /// A number rounded to so many decimal digits after its first.
 fn rounded_by_digits(value: f64, digits: usize) -> f64 {
     format!("{value:.digits$e}").parse().ok().filter(|v: &f64| v.is_finite()).unwrap_or(value)
-}
-
-/// A rate: `9.98 Hz`.
-pub(super) fn hertz(rate: f64) -> String {
-    match rate {
-        rate if rate >= 100.0 => format!("{} Hz", units::count(rate.round() as u64)),
-        rate => format!("{} Hz", rounded_digits(rate)),
-    }
-}
-
-fn rounded_digits(rate: f64) -> String {
-    if rate >= 10.0 {
-        decimals(rate, 1)
-    } else if rate >= 0.1 {
-        decimals(rate, 2)
-    } else {
-        significant(rate)
-    }
 }
 
 /// A part of a whole as a percentage; a part that is not zero never reads as nothing.
