@@ -219,6 +219,27 @@ fn assemble_rows(
     Rows { message, payloads: Payloads::Gone, events, columns }
 }
 
+/// A message's own time in microseconds, or else that of its event, and the same in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CloudTime {
+    pub(crate) micros: i64,
+    pub(crate) nanos: i64,
+}
+
+/// The note about events whose own time [`CloudTime`] does not use.
+pub(crate) const IMPOSSIBLE_TIME: &str =
+    "`utime` beyond the years 1677 to 2262; the event's time is used";
+
+impl CloudTime {
+    /// The message's own time if it can be one, else the `timestamp` of its event. Also whether its
+    /// own time is impossible.
+    pub(crate) fn resolve(utime: Option<i64>, timestamp: i64) -> (Self, bool) {
+        let own = utime.and_then(|micros| Some((micros, micros.checked_mul(1_000)?)));
+        let (micros, nanos) = own.unwrap_or((timestamp.div_euclid(1_000), timestamp));
+        (Self { micros, nanos }, utime.is_some() && own.is_none())
+    }
+}
+
 /// The messages' own times, if present.
 #[derive(Clone, Copy)]
 pub(crate) struct MessageTimes<'c>(Option<&'c Int64Array>);

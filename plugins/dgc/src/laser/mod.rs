@@ -20,7 +20,7 @@ use sluice_model::{
 use crate::calibration::CalibrationPath;
 use crate::dataset_decoder::DatasetDecoder;
 use crate::event_report::EventReport;
-use crate::points::{CloudBuilder, PointFrame};
+use crate::points::{CloudBuilder, CloudTime, IMPOSSIBLE_TIME, PointFrame};
 use crate::ranges;
 use crate::to_frame::mounts::SensorMounts;
 use angles::{AngleTables, SampleAngles};
@@ -120,6 +120,7 @@ enum ScanIssue {
     TooLong,
     Intensities,
     Dropped,
+    ImpossibleTime,
     NoMask,
 }
 
@@ -137,6 +138,7 @@ impl fmt::Display for ScanIssue {
                 "scans with different numbers of intensities and ranges: points without intensity"
             }
             Self::Dropped => "samples without a point: out of range, masked, or not a number",
+            Self::ImpossibleTime => IMPOSSIBLE_TIME,
             Self::NoMask => {
                 "the calibration has neither a mask nor a sensor of this name, so points on the \
                  vehicle itself are kept; name its scanner in `mounts`"
@@ -339,13 +341,14 @@ impl Map for LaserStage {
             let (Some(scans), Some(plan)) = (&scans[at], plan(event)) else { continue };
             let (timestamp, channel) =
                 (batch.timestamps()[event as usize], batch.channels()[event as usize]);
-            let utime = scans.utime(row);
-            let time = utime.map_or(timestamp, |utime| utime.saturating_mul(1_000));
-            match self.append((scans, row), (plan, time), &mut cloud, &mut buffers) {
+            let (time, is_impossible) = CloudTime::resolve(scans.utime(row), timestamp);
+            match self.append((scans, row), (plan, time.nanos), &mut cloud, &mut buffers) {
                 Ok(appended) => {
-                    let utime = utime.unwrap_or(timestamp.div_euclid(1_000));
-                    cloud.end_event(event, utime, appended.has_intensity)?;
+                    cloud.end_event(event, time.micros, appended.has_intensity)?;
                     appended.report(channel, &mut report);
+                    if is_impossible {
+                        report.note(channel, ScanIssue::ImpossibleTime, 1);
+                    }
                     if plan.lacks_mask {
                         report.note(channel, ScanIssue::NoMask, 1);
                     }

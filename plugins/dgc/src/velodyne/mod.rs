@@ -23,7 +23,7 @@ use sluice_model::{
 };
 
 use crate::event_report::EventReport;
-use crate::points::{CloudBuilder, PointFrame, UTIME};
+use crate::points::{CloudBuilder, CloudTime, IMPOSSIBLE_TIME, PointFrame, UTIME};
 use decoder::{PacketDecoder, RangeLimits};
 use model::{Model, product_name};
 use sluice_model::UndecodedPolicy;
@@ -113,6 +113,7 @@ enum PacketIssue {
     CutShort,
     InvalidAzimuth,
     OutOfRange,
+    ImpossibleTime,
     Product(Model, u8),
 }
 
@@ -142,6 +143,7 @@ impl fmt::Display for PacketIssue {
                 f.write_str("blocks whose azimuth is 360 degrees or more; dropped")
             }
             Self::OutOfRange => f.write_str("returns out of range; dropped"),
+            Self::ImpossibleTime => f.write_str(IMPOSSIBLE_TIME),
             Self::Product(model, product) => {
                 let (name, model) = (product_name(*product), model.name());
                 write!(f, "packets of {name}, according to their last byte, decoded as `{model}`")
@@ -217,12 +219,15 @@ impl VelodyneStage {
         if let Some(product) = self.other_product(factory, &blocks) {
             report.note(channel, PacketIssue::Product(self.model, product), 1);
         }
-        let ended = timed.utime.map_or(timestamp, |utime| utime.saturating_mul(1_000));
-        let left_out = self.decoder.append(&blocks, factory, ended, cloud);
+        let (ended, is_impossible) = CloudTime::resolve(timed.utime, timestamp);
+        if is_impossible {
+            report.note(channel, PacketIssue::ImpossibleTime, 1);
+        }
+        let left_out = self.decoder.append(&blocks, factory, ended.nanos, cloud);
         if left_out > 0 {
             report.note(channel, PacketIssue::OutOfRange, left_out);
         }
-        cloud.end_event(event, timed.utime.unwrap_or(timestamp.div_euclid(1_000)), true)
+        cloud.end_event(event, ended.micros, true)
     }
 
     /// The product number in the packet, if it is not that of our model.

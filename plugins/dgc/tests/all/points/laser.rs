@@ -32,8 +32,12 @@ fn lists(lists: impl Iterator<Item = Vec<f32>>) -> ArrayRef {
 }
 
 fn decoded(scans: &[TestScan]) -> Rows {
+    let utimes: Vec<i64> = (0..scans.len() as i64).map(|event| UTIME + event).collect();
+    decoded_at(utimes, scans)
+}
+
+fn decoded_at(utimes: Vec<i64>, scans: &[TestScan]) -> Rows {
     let events: Vec<u32> = (0..scans.len() as u32).collect();
-    let utimes: Vec<i64> = events.iter().map(|event| UTIME + i64::from(*event)).collect();
     let floats = |of: fn(&TestScan) -> f32| -> ArrayRef {
         Arc::new(scans.iter().map(|scan| Some(of(scan))).collect::<Float32Array>())
     };
@@ -50,10 +54,14 @@ fn decoded(scans: &[TestScan]) -> Rows {
     )
 }
 
-fn batch(run: &PointRun, scans: &[TestScan]) -> Batch {
+fn raw_batch(run: &PointRun, scans: &[TestScan]) -> Batch {
     let events: Vec<RawEvent> =
         scans.iter().map(|_| ("SKIRT_FL", UTIME * 1000, b"as it was before".to_vec())).collect();
-    let batch = run.batch(&events);
+    run.batch(&events)
+}
+
+fn batch(run: &PointRun, scans: &[TestScan]) -> Batch {
+    let batch = raw_batch(run, scans);
     if scans.is_empty() { batch } else { batch.with_rows(vec![decoded(scans)]) }
 }
 
@@ -73,6 +81,24 @@ fn samples_are_at_their_angles_in_a_plane() {
     assert_eq!(point.xyz, [2.0 * (-0.25_f64).cos(), 2.0 * (-0.25_f64).sin(), 0.0]);
     assert_eq!((point.laser, point.time, point.intensity), (1, UTIME * 1000, None));
     assert_eq!(point.azimuth, (-0.25_f64).to_degrees() as f32);
+}
+
+#[test]
+fn scans_with_impossible_times_have_that_of_their_event() {
+    let mut run = PointRun::new("laser", json!({}));
+    let scans = [0; 4].map(|_| scan(&[1.0]));
+    let times = vec![UTIME + 1, i64::MAX, i64::MIN, 10_000_000_000_000_000];
+    let batch = raw_batch(&run, &scans).with_rows(vec![decoded_at(times, &scans)]);
+    let found = points(&run.apply(batch).unwrap());
+    let times: Vec<_> =
+        found.iter().map(|of_event| (of_event.utime, of_event.points[0].time)).collect();
+    let own = UTIME + 1;
+    assert_eq!(times[0], (own, own * 1000));
+    assert_eq!(times[1..], [(UTIME, UTIME * 1000); 3]);
+    assert_eq!(
+        run.counted_notes(),
+        ["3 channel `SKIRT_FL`: `utime` beyond the years 1677 to 2262; the event's time is used"]
+    );
 }
 
 #[test]

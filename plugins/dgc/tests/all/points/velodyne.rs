@@ -43,8 +43,12 @@ fn single(azimuth: impl Fn(usize) -> u16, mode: u8, product: u8) -> Vec<u8> {
 }
 
 fn velodyne_t(packet: &[u8]) -> Vec<u8> {
+    velodyne_t_at(UTIME, packet)
+}
+
+fn velodyne_t_at(utime: i64, packet: &[u8]) -> Vec<u8> {
     let mut message = 0x6d7d_fc11_eda8_2da7_u64.to_be_bytes().to_vec();
-    message.extend_from_slice(&UTIME.to_be_bytes());
+    message.extend_from_slice(&utime.to_be_bytes());
     message.extend_from_slice(&(packet.len() as i32).to_be_bytes());
     message.extend_from_slice(packet);
     message
@@ -86,6 +90,24 @@ fn a_packet_yields_the_same_points_in_every_form() {
         event_points.points
     };
     assert_eq!(earlier(&raw[0]), raw[2].points);
+}
+
+#[test]
+fn messages_with_impossible_times_have_that_of_their_event() {
+    let mut run = PointRun::new("velodyne", json!({}));
+    let packet = valid_packet();
+    let times = [i64::MAX, i64::MIN, 10_000_000_000_000_000];
+    let mut events = vec![event(packet.clone())];
+    events.extend(times.map(|utime| event(velodyne_t_at(utime, &packet))));
+    let found = points(&run.all(&events));
+    assert_eq!(found.len(), 4);
+    for of_event in &found {
+        assert_eq!((of_event.utime, &of_event.points), (UTIME, &found[0].points));
+    }
+    assert_eq!(
+        run.counted_notes(),
+        ["3 channel `VELODYNE`: `utime` beyond the years 1677 to 2262; the event's time is used"]
+    );
 }
 
 #[test]
