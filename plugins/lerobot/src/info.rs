@@ -58,6 +58,8 @@ pub(crate) const MAX_FRAMES: u64 = 1 << 53;
 /// The most keys that a note lists.
 const MAX_LISTED: usize = 8;
 
+/// The fewest frames per second: one in 31 years, as for the stage `align`.
+pub(crate) const LEAST_FPS: f64 = 1e-9;
 /// Bytes of a megabyte.
 pub(crate) const MB: u64 = 1 << 20;
 
@@ -205,8 +207,8 @@ impl DatasetInfo {
             }
             None => return Err("expected `codebase_version`".to_owned()),
         }
-        let fps = value.get("fps").and_then(Value::as_f64).filter(|fps| *fps > 0.0);
-        let fps = fps.ok_or("expected `fps`, a number above 0")?;
+        let fps = value.get("fps").and_then(Value::as_f64).filter(|fps| *fps >= LEAST_FPS);
+        let fps = fps.ok_or_else(|| format!("expected `fps`, a number from {LEAST_FPS:e} on"))?;
         let count = |key: &str| match value.get(key) {
             None => Ok(0),
             Some(found) => found
@@ -443,6 +445,7 @@ mod tests {
         assert!(refusal("codebase_version", json!("v2.1")).contains("v2.1"));
         assert!(refusal("codebase_version", json!("v4.0")).contains("v4.0"));
         assert!(refusal("fps", json!(0)).contains("fps"));
+        assert!(refusal("fps", json!(1e-300)).contains("fps"));
         assert!(refusal("total_frames", json!(-1)).contains("total_frames"));
         assert!(refusal("total_frames", json!(1u64 << 60)).contains("total_frames"));
         assert!(refusal("total_episodes", json!(null)).contains("total_episodes"));

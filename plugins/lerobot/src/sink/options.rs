@@ -10,13 +10,13 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use sluice_kit::selection::FieldList;
-use sluice_model::options::{ByteSize, OutPath, above_zero};
+use sluice_model::options::{ByteSize, OutPath};
 use sluice_model::time::TimeSpan;
 use sluice_model::{FieldPath, OptionsError};
 use sluice_views::ImageFields;
 
 use crate::feature::{NumberType, RESERVED};
-use crate::info::MB;
+use crate::info::{LEAST_FPS, MB};
 
 /// Writes the rows of one channel as a LeRobot dataset, version 3.0.
 ///
@@ -29,7 +29,7 @@ pub struct LeRobotSink {
     /// The folder of the dataset.
     pub(super) path: OutPath,
     /// Frames per second. Default: from the first two rows.
-    #[serde(default, deserialize_with = "above_zero")]
+    #[serde(default, deserialize_with = "frame_rate")]
     pub(super) fps: Option<f64>,
     /// The robot, as `info.json` names it.
     #[serde(default)]
@@ -148,6 +148,14 @@ fn frames<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
         return Ok(frames);
     }
     Err(D::Error::custom(format!("expected a number from 1 to {MAX_MIN_FRAMES}")))
+}
+
+fn frame_rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let fps = f64::deserialize(deserializer)?;
+    if fps.is_finite() && fps >= LEAST_FPS {
+        return Ok(Some(fps));
+    }
+    Err(D::Error::custom(format!("expected a number above 0, from {LEAST_FPS:e} on")))
 }
 
 fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {

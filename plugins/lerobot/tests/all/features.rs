@@ -352,6 +352,7 @@ fn options_say_what_is_wrong_with_them() {
     assert!(refusal(json!({ "features": { "a": 3 } })).starts_with("features.a: invalid type"));
     assert!(refusal(json!({ "images": "video" })).contains("convert_image_to_video"));
     assert!(refusal(json!({ "fps": 0 })).contains("above 0"));
+    assert!(refusal(json!({ "fps": 1e-300 })).contains("1e-9"));
     assert!(refusal(json!({ "min_frames": 0 })).contains("1 to"));
     assert!(refusal(json!({ "features": { "task_index": "a" } })).contains("task_index"));
     assert!(refusal(json!({ "features": {} })).contains("at least one"));
