@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
-use sluice_io::escape::printable;
+use sluice_io::escape::printable_sentence;
 use sluice_model::{Error, RunHandle};
 
 use crate::activity::Activity;
@@ -109,7 +109,7 @@ fn cleaned(line: &[u8]) -> String {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let text = String::from_utf8_lossy(line.get(..MAX_LINE_LEN).unwrap_or(line));
     let more = if line.len() > MAX_LINE_LEN { "…" } else { "" };
-    format!("{}{more}", printable(&text.replace('\t', "    ")))
+    format!("{}{more}", printable_sentence(&text.replace('\t', "    ")))
 }
 
 #[cfg(test)]
@@ -131,6 +131,12 @@ mod tests {
         let lines: Vec<&str> = message.lines().skip(1).map(str::trim).collect();
         assert_eq!((lines[0], lines[2], lines[3]), ("first", "\\u{1b}[31mred", "no end"));
         assert_eq!(lines[1].chars().count(), MAX_LINE_LEN + 1);
+    }
+
+    #[test]
+    fn backslashes_stay_as_the_program_wrote_them() {
+        let line = r"cannot open C:\new\readings\u{1}.txt";
+        assert_eq!(cleaned(line.as_bytes()), line);
     }
 
     #[test]
