@@ -249,6 +249,8 @@ impl FilesSink {
         let name = String::from_utf8(name).map_err(|error| {
             NameError::invalid(&String::from_utf8_lossy(error.as_bytes()), NameFault::NotUtf8)
         })?;
+        // As those of channels. Times have some.
+        let name = if name.contains(':') { name.replace(':', "%3A") } else { name };
         let name = match without_device_names(&name) {
             Cow::Borrowed(_) => name,
             Cow::Owned(other) => other,

@@ -286,6 +286,14 @@ fn channels_without_the_field_share_a_note_after_those_of_bad_images() {
 }
 
 #[test]
+fn names_with_a_time_have_no_colon() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &[raw("A", b"0")], json!({ "name": "{channel}-{timestamp}.bin" }));
+    let found = files(folder.path());
+    assert_eq!(found["A-2007-11-03T14%3A00%3A00.000000000Z.bin"], b"0");
+}
+
+#[test]
 fn taken_names_get_numbers_in_the_order_of_the_events() {
     let folder = tempfile::tempdir().unwrap();
     let events: Vec<FileEvent> = (0..4u8).map(|n| raw("A", &[b'0' + n])).collect();
