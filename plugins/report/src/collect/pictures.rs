@@ -139,6 +139,9 @@ impl Pictures {
     }
 }
 
+/// The last chunk of every PNG file, which is empty, with its checksum.
+const PNG_END: [u8; 12] = *b"\0\0\0\0IEND\xae\x42\x60\x82";
+
 fn check(columns: &ImageColumns, row: usize) -> PictureCheck {
     let (data, size) = (columns.data(row), columns.size(row));
     let is_whole = match compressed_format(data) {
@@ -146,7 +149,7 @@ fn check(columns: &ImageColumns, row: usize) -> PictureCheck {
             let size = check_jpeg(data).map(|size| (size.width.into(), size.height.into()));
             return size.map_or(PictureCheck::Bad, |size| PictureCheck::Whole(Some(size)));
         }
-        Some("png") => data.windows(4).rev().take(64).any(|name| name == b"IEND"),
+        Some("png") => data.windows(PNG_END.len()).rev().take(64).any(|end| end == PNG_END),
         Some("webp") => {
             let len = data.get(4..8).and_then(|len| len.first_chunk().copied());
             len.is_some_and(|len| data.len() >= 8 + u32::from_le_bytes(len) as usize)
@@ -195,6 +198,17 @@ mod tests {
             PictureCheck::Unchecked(Some((4, 2))) => "unchecked",
             PictureCheck::Bad => "bad",
             _ => "another size",
+        }
+    }
+
+    #[test]
+    fn a_png_that_is_cut_anywhere_is_bad() {
+        let end = b"\0\0\0\0IEND\xae\x42\x60\x82";
+        let png = [&b"\x89PNG\r\n\x1a\n\0\0\0\x01IDAT0\0\0\0\0"[..], end].concat();
+        assert_eq!(checked(None, &png), "whole");
+        assert_eq!(checked(None, &[&png[..], &[0; 20]].concat()), "whole");
+        for len in 8..png.len() {
+            assert_eq!(checked(None, &png[..len]), "bad", "{len} bytes");
         }
     }
 
