@@ -358,10 +358,6 @@ fn none() -> Limit {
 impl FieldRange {
     /// `Err` if no value can be in it.
     pub(super) fn check(&self) -> Result<(), String> {
-        let is_nan = |end: Option<f64>| end.is_some_and(f64::is_nan);
-        if is_nan(self.min) || is_nan(self.max) {
-            return Err("expected a number, found NaN".to_owned());
-        }
         match (self.min, self.max) {
             (None, None) => Ok(()),
             ends => check_range(ends.0, ends.1),
@@ -419,6 +415,11 @@ impl JsonSchema for MustExist {
 }
 
 fn check_range<T: PartialOrd>(min: Option<T>, max: Option<T>) -> Result<(), String> {
+    // Only NaN is in no order with itself.
+    let is_nan = |end: &T| end.partial_cmp(end).is_none();
+    if [&min, &max].into_iter().flatten().any(is_nan) {
+        return Err("expected a number, found NaN".to_owned());
+    }
     match (min, max) {
         (Some(min), Some(max)) if min > max => Err("`min` is greater than `max`".to_owned()),
         (None, None) => Err("expected `min` or `max`".to_owned()),
@@ -481,9 +482,12 @@ mod tests {
             "{ hz = 1, tolerance = \"100%\" }",
             "{}",
             "{ hz = inf }",
+            "{ min = nan }",
+            "{ min = 1, max = nan }",
         ] {
             assert!(read::<RateRange>(wrong).is_err(), "{wrong}");
         }
+        assert!(read::<FieldRange>("{ max = nan }").unwrap().check().is_err());
         for wrong in
             ["1.1", "nan", "\"101%\"", "\"5\"", "{ over = 0.5, share = 0 }", "{ over = 2 }"]
         {
