@@ -271,6 +271,24 @@ fn a_large_log_has_a_page_of_two_megabytes_that_says_what_is_left_out() {
 }
 
 #[test]
+fn many_tracks_have_a_page_of_two_megabytes_that_keeps_their_ends() {
+    for (channels, fixes) in [(60, 0), (1000, 1000)] {
+        let mut figures = drive(channels, 1);
+        figures.tracks = vec![track(); channels];
+        figures.fixes = vec![fix(); fixes];
+        let html = page(&figures);
+        assert!(html.len() <= MOST_BYTES, "{} for {channels} tracks", html.len());
+        assert!(html.contains("points of tracks"));
+        let json = between(&html, "type=\"application/json\">", "</script>");
+        let read: serde_json::Value = serde_json::from_str(json).unwrap();
+        let points = read["tracks"][0]["points"].as_array().unwrap();
+        let times = [points[0]["time"].as_i64(), points.last().unwrap()["time"].as_i64()];
+        let all = track().points;
+        assert_eq!(times, [Some(all[0].time), Some(all.last().unwrap().time)]);
+    }
+}
+
+#[test]
 fn pictures_are_fewer_if_they_are_too_large() {
     let mut figures = damaged_drive();
     for thumbnail in &mut figures.pictures[0].thumbnails {

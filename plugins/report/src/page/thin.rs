@@ -29,6 +29,10 @@ pub(super) struct Detail {
     pub(super) gaps: usize,
     /// Points of a laser.
     pub(super) points: usize,
+    /// Tracks and positions on the globe that are drawn.
+    pub(super) ways: usize,
+    /// The points of all of these together.
+    pub(super) way_points: usize,
 }
 
 const FULL: Detail = Detail {
@@ -40,16 +44,31 @@ const FULL: Detail = Detail {
     histograms: 1000,
     gaps: 100,
     points: 6000,
+    ways: usize::MAX,
+    way_points: usize::MAX,
+};
+const HALF: Detail =
+    Detail { joined: 2, plots: 40, rows: 600, gaps: 50, points: 4000, way_points: 20_000, ..FULL };
+const QUARTER: Detail = Detail {
+    joined: 4,
+    plots: 20,
+    rows: 300,
+    histograms: 100,
+    gaps: 20,
+    points: 2000,
+    ways: 200,
+    way_points: 10_000,
+    ..HALF
 };
 
 /// From the most detailed to the least.
 pub(super) const DETAILS: [Detail; 7] = [
     FULL,
-    Detail { plots: 40, rows: 600, points: 4000, ..FULL },
-    Detail { joined: 2, plots: 40, rows: 600, gaps: 50, points: 4000, ..FULL },
-    Detail { joined: 2, plots: 20, rows: 400, histograms: 300, gaps: 30, points: 3000, ..FULL },
-    Detail { joined: 4, plots: 20, rows: 300, histograms: 100, gaps: 20, points: 2000, ..FULL },
-    Detail { joined: 8, plots: 12, rows: 200, histograms: 50, gaps: 5, points: 1500, ..FULL },
+    Detail { plots: 40, rows: 600, points: 4000, way_points: 30_000, ..FULL },
+    HALF,
+    Detail { plots: 20, rows: 400, histograms: 300, gaps: 30, points: 3000, ..HALF },
+    QUARTER,
+    Detail { joined: 8, plots: 12, rows: 200, histograms: 50, gaps: 5, points: 1500, ..QUARTER },
     Detail {
         joined: 16,
         plots: 6,
@@ -59,6 +78,8 @@ pub(super) const DETAILS: [Detail; 7] = [
         histograms: 20,
         gaps: 1,
         points: 800,
+        ways: 20,
+        way_points: 2000,
     },
 ];
 
@@ -89,6 +110,7 @@ pub(super) fn thinned(figures: &Figures, detail: &Detail) -> Figures {
     }
     thin_histograms(&mut figures, detail.histograms);
     thin_clouds(&mut figures, detail.points);
+    thin_ways(&mut figures, detail.ways, detail.way_points);
     round_points(&mut figures);
     figures
 }
@@ -224,6 +246,40 @@ fn thin_clouds(figures: &mut Figures, most: usize) {
     }
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     note(&mut figures.thinned, "points of lasers", count, shown);
+}
+
+/// The first tracks and positions on the globe, each with fewer points.
+fn thin_ways(figures: &mut Figures, most: usize, most_points: usize) {
+    let ways = |figures: &Figures| figures.tracks.len() + figures.fixes.len();
+    let points = |figures: &Figures| -> usize {
+        let tracks = figures.tracks.iter().map(|track| track.points.len());
+        tracks.chain(figures.fixes.iter().map(|fix| fix.points.len())).sum()
+    };
+    let before = (ways(figures), points(figures));
+    figures.tracks.truncate(most);
+    figures.fixes.truncate(most - figures.tracks.len());
+    if points(figures) > most_points {
+        let each = most_points / ways(figures).max(1);
+        for track in &mut figures.tracks {
+            from_end_to_end(&mut track.points, each);
+        }
+        for fix in &mut figures.fixes {
+            from_end_to_end(&mut fix.points, each);
+            from_end_to_end(&mut fix.positions, each);
+        }
+    }
+    let after = (ways(figures), points(figures));
+    note(&mut figures.thinned, "tracks", before.0, after.0);
+    note(&mut figures.thinned, "points of tracks", before.1, after.1);
+}
+
+/// Keeps at most `most` values, evenly spaced, among them the first and the last.
+fn from_end_to_end<T>(values: &mut Vec<T>, most: usize) {
+    if values.len() > most {
+        let last = values.pop();
+        every_nth(values, most.saturating_sub(1));
+        values.extend(last);
+    }
 }
 
 /// Keeps at most `most` values, evenly spaced, among them the first.
