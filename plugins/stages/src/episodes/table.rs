@@ -25,8 +25,10 @@ pub(super) struct EpisodeTable {
 #[serde(deny_unknown_fields)]
 struct TableRow {
     /// Its first time.
+    #[serde(deserialize_with = "time_of_toml")]
     start: TimePoint,
     /// The first time after it.
+    #[serde(deserialize_with = "time_of_toml")]
     end: TimePoint,
     /// What is done in it.
     task: Option<String>,
@@ -108,8 +110,18 @@ fn from_toml(text: &str) -> Result<Vec<TableRow>, String> {
     toml::from_str::<TomlTable>(text).map(|table| table.episodes).map_err(|e| e.to_string())
 }
 
+/// A time, or a date without quotes, which TOML has of its own.
+fn time_of_toml<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<TimePoint, D::Error> {
+    match toml::Value::deserialize(deserializer)? {
+        toml::Value::Datetime(date) => TimePoint::parse_chosen(&date.to_string()),
+        other => TimePoint::deserialize(other).map_err(|error| error.message().to_owned()),
+    }
+    .map_err(serde::de::Error::custom)
+}
+
 fn from_csv(text: &str) -> Result<Vec<TableRow>, String> {
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
+    check_header(reader.headers().map_err(|error| error.to_string())?)?;
     let rows = reader.deserialize::<CsvRow>().map(|row| match row {
         Ok(row) => {
             let task = row.task.filter(|task| !task.is_empty());
@@ -120,9 +132,22 @@ fn from_csv(text: &str) -> Result<Vec<TableRow>, String> {
     rows.collect()
 }
 
+/// `Err` if a column is unknown or missing: serde would say so of the first row.
+fn check_header(columns: &csv::StringRecord) -> Result<(), String> {
+    const NEEDED: [&str; 2] = ["start", "end"];
+    let is_known = |column: &str| column == "task" || NEEDED.contains(&column);
+    let unknown = columns.iter().find(|column| !is_known(column));
+    let missing = NEEDED.into_iter().find(|needed| !columns.iter().any(|column| column == *needed));
+    let what = match (unknown, missing) {
+        (Some(unknown), _) => format!("unknown column `{unknown}`"),
+        (None, Some(missing)) => format!("no column `{missing}`"),
+        (None, None) => return Ok(()),
+    };
+    Err(format!("line 1: {what}: expected `start`, `end` and perhaps `task`"))
+}
+
 /// A row of CSV.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct CsvRow {
     #[serde(deserialize_with = "time_of_text")]
     start: TimePoint,
@@ -167,6 +192,19 @@ mod tests {
     }
 
     #[test]
+    fn times_may_be_dates_of_toml() {
+        let table = |start: &str| from_toml(&format!("[[episodes]]\nstart = {start}\nend = '+2'"));
+        let found = table("1970-01-01T00:00:01Z").unwrap();
+        assert_eq!(found[0].start, TimePoint::At(1_000_000_000));
+        let number = table("1194098400.5").unwrap();
+        assert_eq!(number[0].start, TimePoint::At(1_194_098_400_500_000_000));
+        let local = table("1970-01-01T00:00:01").unwrap_err();
+        assert!(local.contains("has no time zone") && local.contains("line 2"), "{local}");
+        let wrong = table("'soon'").unwrap_err();
+        assert!(wrong.contains("is not a time") && wrong.contains("line 2"), "{wrong}");
+    }
+
+    #[test]
     fn mistakes_are_named() {
         let wrong = |text: &str| from_csv(text).and_then(|rows| intervals(rows, Some(0)));
         let message = |text: &str| wrong(text).unwrap_err();
@@ -175,7 +213,8 @@ mod tests {
             "{}",
             message("start,end\n+1,soon\n")
         );
-        assert!(message("start,stop\n+1,+2\n").contains("unknown field"));
+        assert!(message("start,stop\n+1,+2\n").contains("line 1: unknown column `stop`"));
+        assert!(message("start,task\n+1,push\n").contains("line 1: no column `end`"));
         assert!(message("start,end\n+2,+1\n").contains("ends before it begins"));
         assert!(message("start,end\n+1,+3\n+2,+4\n").contains("overlap"));
         let relative = intervals(from_csv("start,end\n+1,+2\n").unwrap(), None).unwrap_err();
