@@ -1,11 +1,12 @@
 //! Recordings for viewers, read by the programs of others: Python's protobuf, Rerun and Foxglove's
 //! own schemas. Tests say so if one is missing.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::kit::{Folder, drive, log, peer_tool, report_skip, root, run_sluice};
+use crate::kit::{Folder, LcmEvent, drive, log, peer_tool, report_skip, root, run_sluice};
 use crate::tables::asks;
 
 /// A folder with a recording of a demo drive, `out.mcap`, and its layout.
@@ -131,6 +132,26 @@ fn views_without_what_they_show_are_read_as_any_other_events() {
     let cut = run_sluice(&folder, &["convert", "cut.mcap", "--to", "cut.lcm"]);
     cut.expect(3).expect_stderr("/tf: it shows other channels");
     assert!(count("cut.lcm") > views / 2);
+}
+
+#[test]
+fn channels_with_the_names_of_views_keep_them_on_the_way_back() {
+    let folder = Folder::new();
+    let drive = demo_drive();
+    let mut events = crate::kit::events(&drive.read("quick/drive.lcm"));
+    events.push(LcmEvent::new(0, 1_194_098_400_000_000, "/tf", b"hello"));
+    folder.write("tf.lcm", log(&events));
+    run_sluice(&folder, &["convert", "tf.lcm", "--to", "tf.mcap"]).expect(0);
+    run_sluice(&folder, &["convert", "tf.mcap", "--to", "back.lcm"]).expect(0);
+    assert_eq!(channels(&folder, "back.lcm"), channels(&folder, "tf.lcm"));
+}
+
+/// The names of the channels of a log.
+fn channels(folder: &Folder, log: &str) -> BTreeSet<String> {
+    let info = run_sluice(folder, &["info", log, "--json"]).expect(0).text();
+    let info: Value = serde_json::from_str(&info).unwrap();
+    let rows = info["channels"].as_array().unwrap();
+    rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub(crate) fn pipeline_text(
         inputs::find_source_of_usable(&inputs, &format, failing, shell)?;
     let sink_options = [sink_defaults(&sink, args), args.sink_option.clone()].concat();
     let content = content_sink(sink.plugin, &sink_options, shell);
-    let shared = shared_names::find(&names, &format.options, (source, content), shell);
+    let shared = shared_names::find(&names, &format.options, (source, content), shell)?;
     let has_types = !selection.decoding.types.is_empty();
     let aligns = args.alignment.align.is_some();
     let ends = ((source, &*format.options), (sink.plugin, &*sink_options));

@@ -9,6 +9,8 @@ use sluice_pipeline::spec::DAMAGE_KEYS;
 
 use crate::args::Assignment;
 use crate::commands::generated::parse_generated;
+use crate::conversion;
+use crate::exit::Failure;
 use crate::inputs;
 use crate::recipe::Recipe;
 use crate::shell::Shell;
@@ -23,11 +25,13 @@ pub(super) fn find(
     options: &[Assignment],
     (source, sink): (&Plugin, &Plugin),
     shell: &Shell,
-) -> Vec<String> {
+) -> Result<Vec<String>, Failure> {
     let may_merge = source.sensors_share_names && sink.keeps_names_only && source.name != sink.name;
     if !may_merge {
-        return Vec::new();
+        return Ok(Vec::new());
     }
+    // Events that the conversion leaves out share no name.
+    let from_source = conversion::behind(source, options)?;
     // What is damaged is reported, and kept, when the input is converted.
     let is_of_damage = |option: &&Assignment| DAMAGE_KEYS.contains(&option.name.as_str());
     let options: Vec<Assignment> =
@@ -40,6 +44,7 @@ pub(super) fn find(
             source: source.name,
             inputs: &path,
             source_options: &options,
+            from_source: &from_source,
             sink: "null",
             ..Recipe::default()
         };
@@ -48,10 +53,10 @@ pub(super) fn find(
         };
         let Ok(report) = run::run(pipeline, &Options::default()) else { continue };
         let mut sources: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for channel in report.channels {
+        for channel in report.channels.into_iter().filter(|channel| channel.out > 0) {
             sources.entry(channel.channel).or_default().insert(channel.source);
         }
         shared.extend(sources.into_iter().filter(|(_, of)| of.len() > 1).map(|(name, _)| name));
     }
-    shared.into_iter().collect()
+    Ok(shared.into_iter().collect())
 }
