@@ -146,6 +146,34 @@ fn channels_with_the_names_of_views_keep_them_on_the_way_back() {
     assert_eq!(channels(&folder, "back.lcm"), channels(&folder, "tf.lcm"));
 }
 
+#[test]
+fn views_that_are_renamed_with_what_they_show_stay_views() {
+    let folder = demo_drive();
+    run_sluice(&folder, &["convert", "quick/drive.lcm", "--to", "a.mcap"]).expect(0);
+    let rename = |names: &str, source: &str, stages: &str, last: &str| {
+        let text = format!(
+            "[sources.log]\n{source}\n{stages}\n\
+             [stages.named]\nplugin = \"rename\"\nfrom = \"{last}\"\n{names}\n\
+             [sinks.out]\nplugin = \"mcap\"\nfrom = \"named\"\npath = \"out.mcap\"\n"
+        );
+        folder.write("rename.toml", text);
+        run_sluice(&folder, &["run", "rename.toml", "--overwrite"]).expect(0);
+        run_sluice(&folder, &["convert", "out.mcap", "--to", "out.lcm", "--overwrite"]).expect(0);
+        channels(&folder, "out.lcm")
+    };
+    let before = channels(&folder, "quick/drive.lcm");
+    let mcap = "plugin = \"mcap\"\npath = \"a.mcap\"";
+    let prefixed: BTreeSet<_> = before.iter().map(|name| format!("r1/{name}")).collect();
+    assert_eq!(rename("prefix = \"r1/\"", mcap, "", "log"), prefixed);
+    let lcm = "plugin = \"lcm-log\"\npath = \"quick/drive.lcm\"";
+    let views = "[stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"mit-dgc\"\n\
+                 [stages.views]\nplugin = \"foxglove\"\nfrom = \"typed\"\n";
+    let mut mapped = before.clone();
+    mapped.remove("POSE");
+    mapped.insert("pose".to_owned());
+    assert_eq!(rename("map = { POSE = \"pose\" }", lcm, views, "views"), mapped);
+}
+
 /// The names of the channels of a log.
 fn channels(folder: &Folder, log: &str) -> BTreeSet<String> {
     let info = run_sluice(folder, &["info", log, "--json"]).expect(0).text();

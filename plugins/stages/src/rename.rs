@@ -1,4 +1,5 @@
-//! Stage `rename`: gives channels other names and sources. Other attributes stay.
+//! Stage `rename`: gives channels other names and sources. Views of channels refer to their new
+//! names; other attributes stay.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -44,6 +45,8 @@ pub(crate) struct RuleOptions {
     pub(crate) to: String,
 }
 
+/// The metadata that names the channel which a view shows.
+const VIEW_OF: &str = "sluice.view.of";
 /// The placeholder for a channel's source.
 const SOURCE: &str = "{source}";
 
@@ -191,9 +194,15 @@ impl NameRules {
 impl Rename {
     fn rename(&self, id: ChannelId, channels: &Channels) -> Result<ChannelId, Error> {
         let old = channels.get(id);
-        let name = Name::from_text(&self.names.rename(old.name.text(), &old.source));
+        let rename = |name: &str| Name::from_text(&self.names.rename(name, &old.source));
+        let name = rename(old.name.text());
         let source = self.source.as_ref().unwrap_or(&old.source).clone();
-        channels.intern(Channel { name, source, ..Channel::clone(&old) })
+        let mut metadata = old.metadata.clone();
+        // A view that names no channel of its file would be taken for an event of its own.
+        if let Some(shown) = metadata.get_mut(VIEW_OF) {
+            *shown = rename(shown).text().to_owned();
+        }
+        channels.intern(Channel { name, source, metadata, ..Channel::clone(&old) })
     }
 }
 
@@ -225,6 +234,7 @@ mod tests {
     use super::*;
     use crate::testing::StageRunner;
     use serde_json::{Value, json};
+    use sluice_model::BatchBuilder;
 
     fn renamed(options: Value, name: &str) -> Channel {
         let mut run = StageRunner::new("rename", options);
@@ -294,6 +304,26 @@ mod tests {
         let odd = renamed(json!({ "map": { "A": "CAM\\xff" } }), "A");
         assert_eq!(odd.name.as_bytes(), b"CAM\xff");
         assert_eq!(name(json!({ "map": { "CAM\\xff": "A" } }), "CAM\\xff"), "A");
+    }
+
+    #[test]
+    fn a_view_names_what_it_shows_as_that_is_renamed() {
+        let shown = |options: Value, of: &str| {
+            let mut run = StageRunner::new("rename", options);
+            let mut view = StageRunner::channel("/view");
+            view.metadata.insert("sluice.view.of".to_owned(), of.to_owned());
+            let mut builder = BatchBuilder::default();
+            builder.push_copy(0, 0, run.channels.intern(view).unwrap(), b"");
+            let out = run.all([builder.finish()]).unwrap();
+            let channel = run.channels.get(ChannelId(out.channels()[0]));
+            (channel.name.text().to_owned(), channel.metadata["sluice.view.of"].clone())
+        };
+        let pair = |name: &str, of: &str| (name.to_owned(), of.to_owned());
+        assert_eq!(shown(json!({ "prefix": "r1/" }), "POSE"), pair("r1//view", "r1/POSE"));
+        let map = json!({ "map": { "POSE": "pose" } });
+        assert_eq!(shown(map.clone(), "POSE"), pair("/view", "pose"));
+        assert_eq!(shown(map, "OTHER"), pair("/view", "OTHER"));
+        assert_eq!(shown(json!({ "source": "robot" }), "POSE"), pair("/view", "POSE"));
     }
 
     #[test]
