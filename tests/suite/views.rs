@@ -174,6 +174,21 @@ fn views_that_are_renamed_with_what_they_show_stay_views() {
     assert_eq!(rename("map = { POSE = \"pose\" }", lcm, views, "views"), mapped);
 }
 
+#[test]
+fn views_can_do_without_a_calibration_wherever_their_pipeline_is() {
+    let folder = demo_drive();
+    let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"drive.lcm\"\n\
+                [stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"mit-dgc\"\n\
+                [stages.views]\nplugin = \"foxglove\"\nfrom = \"typed\"\n\
+                calibration = \"none\"\n\
+                [sinks.out]\nplugin = \"mcap\"\nfrom = \"views\"\npath = \"views.mcap\"\n";
+    folder.write("quick/views.toml", text);
+    run_sluice(&folder, &["run", "quick/views.toml"]).expect(0);
+    let channels = channels(&folder, "quick/views.mcap");
+    assert!(channels.contains("/view/CAM_THUMB_RFC"), "{channels:?}");
+    assert!(!channels.contains("/view/CAM_THUMB_RFC/calibration"), "{channels:?}");
+}
+
 /// The names of the channels of a log.
 fn channels(folder: &Folder, log: &str) -> BTreeSet<String> {
     let info = run_sluice(folder, &["info", log, "--json"]).expect(0).text();

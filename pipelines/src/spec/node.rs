@@ -127,7 +127,9 @@ impl NodeDraft {
 fn add_files(value: &Value, shape: &SchemaView<'_>, files: &mut Vec<PathBuf>) {
     match value {
         Value::String(text) if shape.is_path() => files.push(text.into()),
-        Value::String(text) if shape.is_types() => files.extend(type_files(Path::new(text))),
+        Value::String(text) if shape.is_types() && !shape.is_word(text) => {
+            files.extend(type_files(Path::new(text)))
+        }
         Value::Array(values) => {
             let shape = shape.element();
             values.iter().for_each(|value| add_files(value, &shape, files));

@@ -93,6 +93,11 @@ impl<'s> SchemaView<'s> {
         self.is_format(TYPES_FORMAT)
     }
 
+    /// Whether this text is one of its words, and so no path.
+    pub(crate) fn is_word(&self, text: &str) -> bool {
+        self.forms.iter().any(|form| form.get("const").is_some_and(|word| word == text))
+    }
+
     /// Whether its keys are of this format.
     pub(crate) fn keys_are(&self, format: &str) -> bool {
         let mut keys =

@@ -61,8 +61,11 @@ impl Check<'_> {
 
     fn text(&mut self, text: &str, span: Range<usize>, shape: &SchemaView<'_>) -> Option<Value> {
         let expanded = self.expand(text, span.clone())?;
-        let is_set = shape.is_types() && type_set(Path::new(&expanded.text)).is_some();
-        if shape.is_path() || shape.is_types() && !is_set {
+        let is_set = || {
+            let text = &expanded.text;
+            shape.is_word(text) || type_set(Path::new(text)).is_some()
+        };
+        if shape.is_path() || shape.is_types() && !is_set() {
             let ExpandedText { text, starts_outside: begins_outside, .. } = expanded;
             if text.is_empty() {
                 self.mistake_at(span, "expected a path, found an empty string", None);

@@ -14,6 +14,8 @@ use crate::convert::BASE;
 use crate::messages::CameraMatrix;
 use crate::plan::push_all;
 
+/// In place of a calibration: there is none.
+pub(crate) const NO_CALIBRATION: &str = "none";
 /// The stage that knows calibrations.
 const MOUNTS: &str = "mounts";
 /// Its name for the vehicle's frame.
@@ -38,7 +40,7 @@ pub(crate) struct Calibration {
 impl Calibration {
     /// The calibration of that name, that of the stage `mounts` by default, or none.
     pub(crate) fn load(name: Option<&str>, registry: &Registry) -> Result<Self, OptionsError> {
-        if name == Some("none") {
+        if name == Some(NO_CALIBRATION) {
             return Ok(Self::default());
         }
         if registry.get(PluginKind::Stage, MOUNTS).is_none() {

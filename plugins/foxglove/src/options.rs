@@ -1,10 +1,13 @@
 //! The options of the stage `foxglove`.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use sluice_model::Patterns;
+use sluice_model::options::TYPES_FORMAT;
 use sluice_model::time::TimeLength;
 use sluice_views::ViewMap;
+
+use crate::calibration::NO_CALIBRATION;
 
 /// Options of `foxglove`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -18,10 +21,15 @@ pub(crate) struct FoxgloveOptions {
     /// Whether the maps of the built-in types are used: those of `mit-dgc`, VEL and Orca.
     pub(crate) built_in: bool,
     /// Where sensors are mounted, and how cameras project: as for the stage `mounts`, or `none`.
-    #[schemars(extend("format" = sluice_model::options::TYPES_FORMAT))]
+    #[schemars(schema_with = "calibration_schema")]
     pub(crate) calibration: Option<String>,
     /// How often mounts and calibrations are repeated, in log time, for viewers that seek.
     pub(crate) repeat: TimeLength,
+}
+
+fn calibration_schema(_: &mut SchemaGenerator) -> Schema {
+    let file = json_schema!({ "type": "string", "format": TYPES_FORMAT });
+    json_schema!({ "anyOf": [{ "const": NO_CALIBRATION }, file, { "type": "null" }] })
 }
 
 impl Default for FoxgloveOptions {
