@@ -289,6 +289,21 @@ fn many_tracks_have_a_page_of_two_megabytes_that_keeps_their_ends() {
 }
 
 #[test]
+fn many_channels_with_long_names_have_a_page_of_two_megabytes() {
+    let mut figures = drive(1000, 1);
+    for (number, channel) in figures.channels.iter_mut().enumerate() {
+        channel.name = format!("{number:0256}");
+    }
+    let html = page(&figures);
+    assert!(html.len() <= MOST_BYTES, "{}", html.len());
+    let json = between(&html, "type=\"application/json\">", "</script>");
+    let read: serde_json::Value = serde_json::from_str(json).unwrap();
+    let told = serde_json::json!({ "what": "channels", "of": 1000, "shown": 400 });
+    assert!(read["thinned"].as_array().unwrap().contains(&told), "{}", read["thinned"]);
+    assert_eq!(read["channels"].as_array().unwrap().len(), 400);
+}
+
+#[test]
 fn pictures_are_fewer_if_they_are_too_large() {
     let mut figures = damaged_drive();
     for thumbnail in &mut figures.pictures[0].thumbnails {

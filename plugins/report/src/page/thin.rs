@@ -15,6 +15,8 @@ use crate::{
 pub(super) struct Detail {
     /// Buckets of time that become one: a power of two.
     pub(super) joined: usize,
+    /// Channels.
+    channels: usize,
     /// Plots of fields.
     pub(super) plots: usize,
     /// Rows of tables of fields.
@@ -37,6 +39,7 @@ pub(super) struct Detail {
 
 const FULL: Detail = Detail {
     joined: 1,
+    channels: usize::MAX,
     plots: 60,
     rows: 1000,
     sparks: true,
@@ -60,27 +63,31 @@ const QUARTER: Detail = Detail {
     way_points: 10_000,
     ..HALF
 };
+const LEAST: Detail = Detail {
+    joined: 16,
+    plots: 6,
+    rows: 60,
+    sparks: false,
+    lanes: 200,
+    histograms: 20,
+    gaps: 1,
+    points: 800,
+    ways: 20,
+    way_points: 2000,
+    ..QUARTER
+};
 
 /// From the most detailed to the least.
-pub(super) const DETAILS: [Detail; 7] = [
+pub(super) const DETAILS: [Detail; 8] = [
     FULL,
     Detail { plots: 40, rows: 600, points: 4000, way_points: 30_000, ..FULL },
     HALF,
     Detail { plots: 20, rows: 400, histograms: 300, gaps: 30, points: 3000, ..HALF },
     QUARTER,
     Detail { joined: 8, plots: 12, rows: 200, histograms: 50, gaps: 5, points: 1500, ..QUARTER },
-    Detail {
-        joined: 16,
-        plots: 6,
-        rows: 60,
-        sparks: false,
-        lanes: 200,
-        histograms: 20,
-        gaps: 1,
-        points: 800,
-        ways: 20,
-        way_points: 2000,
-    },
+    LEAST,
+    // Long names alone take more.
+    Detail { channels: 400, ..LEAST },
 ];
 
 /// The number of bars of a histogram.
@@ -91,6 +98,8 @@ const MOST_PER_OCTAVE: f64 = 16.0;
 /// The figures with this much detail, and what was left out.
 pub(super) fn thinned(figures: &Figures, detail: &Detail) -> Figures {
     let mut figures = figures.clone();
+    note(&mut figures.thinned, Thinned::CHANNELS, figures.channels.len(), detail.channels);
+    figures.channels.truncate(detail.channels);
     join_buckets(&mut figures, detail.joined);
     thin_plots(&mut figures, detail.plots);
     thin_pictures(&mut figures);
