@@ -4,7 +4,7 @@
 use sluice_io::{FULL_PROGRAM, store};
 
 use crate::exit::Failure;
-use crate::extension;
+use crate::verb;
 
 /// A part of the full program.
 #[derive(Debug)]
@@ -45,6 +45,11 @@ impl Feature {
         format!("this program was built without {}; nothing was done; {}", self.adds, FULL_PROGRAM)
     }
 
+    /// Whether this program has it.
+    pub(crate) fn is_linked(&self) -> bool {
+        (self.is_linked)()
+    }
+
     /// The failure of using the feature in a program that lacks it.
     pub(crate) fn failure(&self) -> Failure {
         Failure::Usage(self.message())
@@ -52,7 +57,7 @@ impl Feature {
 }
 
 fn has_verb(name: &str) -> bool {
-    extension::verbs().any(|verb| verb.name == name)
+    verb::verbs().any(|verb| verb.name == name)
 }
 
 /// Returns why this program lacks `verb`; `None` if it is not a verb of a missing feature.
@@ -71,5 +76,5 @@ pub(crate) fn help() -> String {
 }
 
 fn missing_features() -> impl Iterator<Item = &'static Feature> {
-    ALL.into_iter().filter(|feature| !(feature.is_linked)())
+    ALL.into_iter().filter(|feature| !feature.is_linked())
 }

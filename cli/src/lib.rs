@@ -22,6 +22,7 @@ mod damage;
 mod description;
 pub mod embedded;
 mod embedding;
+mod engine;
 mod exit;
 pub mod extension;
 mod features;
@@ -44,6 +45,7 @@ mod stdout;
 mod table;
 mod terminal;
 mod usage;
+mod verb;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -122,14 +124,14 @@ enum ParsedVerb {
     /// A built-in verb.
     BuiltIn(Box<BuiltInVerb>),
     /// A verb that another crate adds.
-    Linked(&'static extension::Verb, ArgMatches),
+    Linked(&'static verb::Verb, ArgMatches),
 }
 
 /// Turns matches into global options and a verb.
 fn parse_matches(mut matches: ArgMatches) -> Result<(GlobalArgs, ParsedVerb), clap::Error> {
     let global = GlobalArgs::from_arg_matches(&matches)?;
     let name = matches.subcommand_name();
-    let linked = extension::verbs().find(|verb| Some(verb.name) == name);
+    let linked = verb::verbs().find(|verb| Some(verb.name) == name);
     if let Some(verb) = linked
         && let Some((_, arguments)) = matches.remove_subcommand()
     {

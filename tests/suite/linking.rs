@@ -49,6 +49,11 @@ fn crates_of(workspace: PathBuf) -> Vec<(String, Crate)> {
     each.collect()
 }
 
+/// The folders of all crates, from the root.
+pub(crate) fn crate_folders() -> Vec<String> {
+    CRATES.values().map(|it| it.folder.clone()).collect()
+}
+
 /// The crates of the workspaces that this one depends on.
 fn own_dependencies(name: &str) -> BTreeSet<&str> {
     let dependencies = &CRATES[name].dependencies;

@@ -7,6 +7,7 @@ mod batch;
 mod camlog;
 mod carried_types;
 mod changing;
+mod circles;
 mod conformance;
 mod damage;
 mod datasets;

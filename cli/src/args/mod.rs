@@ -12,7 +12,9 @@ use clap::{Args, Command, CommandFactory, Parser, Subcommand};
 
 pub(crate) use convert::{AlignArgs, ChannelPatternArgs, ConvertArgs, SelectionArgs};
 pub use convert::{DecodingArgs, FormatArgs};
-pub(crate) use inspection::{CatArgs, InfoArgs, ReportArgs, TypesArgs, VerifyArgs};
+pub(crate) use inspection::{
+    CatArgs, InfoArgs, MergeManifestsArgs, ReportArgs, TypesArgs, VerifyArgs,
+};
 pub(crate) use pipelines::{CheckArgs, GraphArgs, GraphFormat, PlanArgs, RunArgs, SetArgs};
 pub(crate) use program::{CompletionsArgs, ManArgs, PluginsArgs};
 pub use running::CredentialArgs;
@@ -27,11 +29,10 @@ pub(crate) use values::{
 
 use crate::log::LogFormat;
 use crate::shell::Color;
-use crate::{extension, features};
+use crate::{features, verb};
 
 pub(crate) use crate::commands::check_log::CheckLogArgs;
 pub(crate) use crate::commands::hub::HubArgs;
-pub(crate) use crate::commands::merge_manifests::MergeManifestsArgs;
 pub(crate) use crate::commands::new::NewArgs;
 pub(crate) use crate::commands::play::PlayArgs;
 pub(crate) use crate::commands::record::RecordArgs;
@@ -88,7 +89,7 @@ pub(crate) struct GlobalArgs {
 
 /// The command line of this program, including the verbs linked into it.
 pub(crate) fn command() -> Command {
-    extension::verbs().fold(Cli::command(), |program, verb| {
+    verb::verbs().fold(Cli::command(), |program, verb| {
         program.subcommand((verb.define)(Command::new(verb.name)))
     })
 }

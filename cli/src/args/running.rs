@@ -10,7 +10,7 @@ use sluice_pipeline::batch::{FailurePolicy, Shard};
 
 use super::values::duration;
 use crate::exit::Failure;
-use crate::extension;
+use crate::features;
 
 /// How to run a pipeline.
 #[derive(Clone, Debug, Default, Args)]
@@ -44,7 +44,7 @@ pub(crate) struct EngineArgs {
         long,
         value_name = "ENGINE",
         default_value = "local",
-        hide = extension::engine().is_none()
+        hide = !features::CLUSTER.is_linked()
     )]
     pub(crate) engine: EngineKind,
 
@@ -78,7 +78,7 @@ impl EngineArgs {
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ClusterRunArgs {
     /// With --engine ballista: the address of the scheduler.
-    #[arg(long, value_name = "HOST:PORT", hide = extension::engine().is_none())]
+    #[arg(long, value_name = "HOST:PORT", hide = !features::CLUSTER.is_linked())]
     pub(crate) scheduler: Option<String>,
 
     /// With --engine ballista: start a scheduler and N executors on this machine, for this run
@@ -88,7 +88,7 @@ pub(crate) struct ClusterRunArgs {
         value_name = "N",
         conflicts_with = "scheduler",
         value_parser = executor_count,
-        hide = extension::engine().is_none()
+        hide = !features::CLUSTER.is_linked()
     )]
     pub(crate) local_cluster: Option<usize>,
 
@@ -101,7 +101,7 @@ pub(crate) struct ClusterRunArgs {
         long,
         value_name = "T",
         value_parser = duration,
-        hide = extension::engine().is_none()
+        hide = !features::CLUSTER.is_linked()
     )]
     pub(crate) cluster_patience: Option<String>,
 }
@@ -111,12 +111,12 @@ pub(crate) struct ClusterRunArgs {
 pub struct CredentialArgs {
     /// The file with the secret of the cluster: one line of at least 32 characters, the same for
     /// all its processes. Only its owner may read it.
-    #[arg(long, value_name = "FILE", hide = extension::engine().is_none())]
+    #[arg(long, value_name = "FILE", hide = !features::CLUSTER.is_linked())]
     pub secret_file: Option<PathBuf>,
 
     /// The folder with the certificates of this process for mutual TLS: ca.crt, tls.crt and
     /// tls.key.
-    #[arg(long, value_name = "DIR", hide = extension::engine().is_none())]
+    #[arg(long, value_name = "DIR", hide = !features::CLUSTER.is_linked())]
     pub tls: Option<PathBuf>,
 
     /// Use a cluster on other machines without a secret and without TLS. Everybody on that network
@@ -124,7 +124,7 @@ pub struct CredentialArgs {
     #[arg(
         long,
         conflicts_with_all = ["secret_file", "tls"],
-        hide = extension::engine().is_none()
+        hide = !features::CLUSTER.is_linked()
     )]
     pub insecure: bool,
 }

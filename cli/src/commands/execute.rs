@@ -20,8 +20,8 @@ use sluice_pipeline::run::{Options, Stop};
 use crate::args::{EngineArgs, EngineKind, ProgressFormat, RunningArgs};
 use crate::commands::report_file::{ReportFile, failure_json};
 use crate::damage;
+use crate::engine::{self, ClusterOptions, Engine};
 use crate::exit::{CommandResult, EXIT_UNMET, ExitStatus, Failure};
-use crate::extension::{self, ClusterOptions};
 use crate::features;
 use crate::flags::{self, PipelineOrigin};
 use crate::log;
@@ -71,8 +71,8 @@ fn cluster_options(args: &EngineArgs) -> ClusterOptions {
     }
 }
 
-fn engine() -> Result<&'static extension::Engine, Failure> {
-    extension::engine().ok_or_else(|| features::CLUSTER.failure())
+fn engine() -> Result<&'static Engine, Failure> {
+    engine::engine().ok_or_else(|| features::CLUSTER.failure())
 }
 
 /// The exit status of a completed run.

@@ -1,45 +1,17 @@
 //! `merge-manifests`: merges the records of batches that were run in parts.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::Args;
 use sluice_model::units;
 use sluice_pipeline::Report;
 use sluice_pipeline::batch::{self, FileCheck, MergeOutcome};
 
+use crate::args::MergeManifestsArgs;
 use crate::commands::execute::report_unmatched;
 use crate::commands::verify;
 use crate::exit::{CommandResult, ExitStatus};
 use crate::flags::PipelineOrigin;
 use crate::shell::Shell;
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-After all parts of a batch have run with `--shard I/N`, merges their records into the one that a run
-of the whole batch would have written. Changes nothing if a part is missing or incomplete. Warns of
-names in options that matched nothing in any part.
-
-Examples:
-  sluice convert 'logs/*.lcm' --to 'out/{stem}.parquet' --shard 1/2
-  sluice convert 'logs/*.lcm' --to 'out/{stem}.parquet' --shard 2/2
-  sluice merge-manifests out
-
-Exit codes: 0 the records are merged; 1 something is missing or differs, as printed on standard
-error; 2 with --strict, a name matched nothing in any part.")]
-pub(crate) struct MergeManifestsArgs {
-    /// The output folders, which have the records of the parts.
-    #[arg(required = true, value_name = "FOLDER")]
-    pub(crate) folders: Vec<PathBuf>,
-
-    /// Also compare the contents of outputs with their recorded hashes, which reads them in full.
-    #[arg(long)]
-    pub(crate) verify: bool,
-
-    /// Fail with exit code 2 if a name in an option matched nothing in any part, or no event is in
-    /// the time window, instead of printing a warning. The records are merged nevertheless.
-    #[arg(long)]
-    pub(crate) strict: bool,
-}
 
 /// The number of reasons listed per folder.
 const MOST_SHOWN: usize = 20;

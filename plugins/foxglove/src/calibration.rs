@@ -12,10 +12,9 @@ use sluice_views::{Lists, Numbers, Placement, Rotation, Scalar, Texts, count};
 
 use crate::convert::BASE;
 use crate::messages::CameraMatrix;
+use crate::options::NO_CALIBRATION;
 use crate::plan::push_all;
 
-/// In place of a calibration: there is none.
-pub(crate) const NO_CALIBRATION: &str = "none";
 /// The stage that knows calibrations.
 const MOUNTS: &str = "mounts";
 /// Its name for the vehicle's frame.

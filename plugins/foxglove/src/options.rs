@@ -7,7 +7,8 @@ use sluice_model::options::TYPES_FORMAT;
 use sluice_model::time::TimeLength;
 use sluice_views::ViewMap;
 
-use crate::calibration::NO_CALIBRATION;
+/// In place of a calibration: there is none.
+pub(crate) const NO_CALIBRATION: &str = "none";
 
 /// Options of `foxglove`.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -164,7 +164,8 @@ pub(super) fn matching_folders(
     name: &Path,
     place: &StorePath,
 ) -> Result<Option<Vec<PathBuf>>, Error> {
-    if !is_glob(place.at.key().as_ref()) || !place.at.key().ends_with('/') || super::exists(name) {
+    let is_glob_of_folders = is_glob(place.at.key().as_ref()) && place.at.key().ends_with('/');
+    if !is_glob_of_folders || matches!(path_kind(place), Ok(Some(_))) {
         return Ok(None);
     }
     let (pattern, found) = list_for_glob(name, place)?;

@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Select, Sender};
 
-use super::Wake;
 use sluice_model::{
     Batch, DamageList, DamageLog, Error, LiveBatches, ReadContext, Source, Split, SplitStart,
 };
+
+/// Wakes the consumer of a [`ReadAhead`](super::ReadAhead).
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// How long a reader may read on after a stop request, not counting what its consumer takes.
 const LONGEST_END: Duration = Duration::from_secs(2);

@@ -9,5 +9,6 @@ mod batches;
 mod limits;
 mod read_ahead;
 
+pub use batches::Wake;
 pub use limits::{ReadLimits, StepSizes};
-pub use read_ahead::{ReadAhead, ReadStep, ReadTask, Wake};
+pub use read_ahead::{ReadAhead, ReadStep, ReadTask};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Select, bounded};
 
-use super::batches::{BatchReceiver, ReadBatch, Reply, received, send_batches};
+use super::batches::{BatchReceiver, ReadBatch, Reply, Wake, received, send_batches};
 use super::{ReadLimits, StepSizes};
 use sluice_model::{
     Batch, DamageList, Error, LossLog, Query, ReadContext, RunHandle, Seam, Source, Split,
@@ -28,9 +28,6 @@ pub enum ReadTask<'a> {
     /// May wait for its input and for the consumer. Run it on a thread of its own.
     Reader(Box<dyn FnOnce() + Send + 'a>),
 }
-
-/// Wakes the consumer of a [`ReadAhead`].
-pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// What is made of a split, or of one batch of a split that is not read by a task.
 #[derive(Debug, Default)]

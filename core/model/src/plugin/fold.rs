@@ -1,6 +1,7 @@
 //! The trait of stages with state.
 
-use super::{ChannelQuery, Query, RowsEffect, StageContext};
+use super::stage_context::{RowsEffect, StageContext};
+use super::{ChannelQuery, Query};
 use crate::time::TimeLength;
 use crate::{Batch, Error, FieldPath, Pattern};
 

@@ -11,6 +11,7 @@ mod service;
 mod sink;
 mod source;
 mod stage;
+mod stage_context;
 mod undecoded;
 
 pub use fold::{Fold, FoldQuery};
@@ -22,5 +23,6 @@ pub use sink::{
     SinkTraits, Written, times_clamped,
 };
 pub use source::{LiveBatches, ReadContext, Reader, Seam, Source, Split, SplitStart};
-pub use stage::{Map, MapQuery, RowsEffect, Stage, StageContext, StageReport};
+pub use stage::{Map, MapQuery, Stage};
+pub use stage_context::{RowsEffect, StageContext, StageReport};
 pub use undecoded::UndecodedPolicy;

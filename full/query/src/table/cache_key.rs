@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
@@ -11,21 +10,13 @@ use sluice_io::store::is_address;
 use sluice_kit::event_table::TableKind;
 use sluice_model::Input;
 
-use super::LogTables;
-use crate::cache::TableCache;
+use super::log::{LogCache, LogTables};
 
 /// The version of what is stored. Increase it when rows, columns or findings change their meaning.
 const FORMAT_VERSION: u32 = 1;
 
 /// Logs of more files are not cached: looking at each takes time before every query.
 const MAX_FILES: usize = 1_000;
-
-/// Where the tables of a log are stored.
-pub(super) struct LogCache {
-    pub(super) tables: Arc<TableCache>,
-    /// The plugin of the source and its options.
-    pub(super) source: String,
-}
 
 impl LogTables {
     /// The key of a table as the log is now. `None` if the table cannot be cached: the log has

@@ -17,9 +17,15 @@ use sluice_model::{
     Registry, RunHandle, Source, Split, Stage,
 };
 
-use super::cache_key::LogCache;
 use super::findings::FindingsLog;
 use crate::cache::TableCache;
+
+/// Where the tables of a log are stored.
+pub(super) struct LogCache {
+    pub(super) tables: Arc<TableCache>,
+    /// The plugin of the source and its options.
+    pub(super) source: String,
+}
 
 /// A log that can be queried; shared by all queries that read it.
 pub struct LogTables {
