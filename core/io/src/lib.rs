@@ -2,9 +2,9 @@
 //!
 //! Modules build on each other in this order: [`store`] (object stores and their addresses),
 //! [`frames`] (pieces of zstd files; [`level`] chooses how hard to try), [`files`] (inputs),
-//! [`seek_table`] (where the frames of a file are), [`output`] (temporary files, and publishing them
-//! together). [`ReadBuffer`] and [`LogWindow`] hold what
-//! readers of logs have read. Knows no events, no plugin and no async runtime.
+//! [`seek_table`] (where the frames of a file are), [`output`] (temporary files, and publishing
+//! them together). [`ReadBuffer`] and [`LogWindow`] hold what readers of logs have read. Knows no
+//! events, no plugin and no async runtime.
 
 pub mod error;
 pub mod escape;

@@ -116,8 +116,8 @@ pub trait Store: Send + Sync {
     /// ([`changed_error`]).
     fn read(&self, at: &Address, state: &ObjectState, range: Range<u64>) -> Box<dyn PendingRead>;
 
-    /// Writes an object atomically. `Err` means that the object is not there, unless the store could
-    /// not be asked any more.
+    /// Writes an object atomically. `Err` means that the object is not there, unless the store
+    /// could not be asked any more.
     fn put(&self, at: &Address, bytes: Bytes, how: PutMode) -> io::Result<()>;
 
     /// Uploads a local file atomically, in parts if it is long.

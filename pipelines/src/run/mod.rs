@@ -128,8 +128,8 @@ fn is_sent_live(nodes: &[PipelineNode]) -> bool {
     nodes.iter().filter_map(PipelineNode::sink).all(|sink| sink.traits().is_live)
 }
 
-/// Runs a pipeline whose inputs have been planned. The inner error is that of publishing: it may say
-/// what is left of the outputs.
+/// Runs a pipeline whose inputs have been planned. The inner error is that of publishing: it may
+/// say what is left of the outputs.
 fn run_prepared(
     pipeline: Pipeline,
     (reading, within): (ReadPlan, Option<&ParentRun<'_>>),

@@ -273,7 +273,8 @@ fn the_default_quarantine_file_is_beside_the_pipeline_file_and_in_the_plan() {
     let folder = folder_with_log();
     fs::create_dir(folder.at("sub")).unwrap();
     folder.write("sub/in.lcm", [&folder.read("in.lcm")[..], b"stray"].concat());
-    let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\non_damage = \"quarantine\"\n\
+    let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
+                on_damage = \"quarantine\"\n\
                 [sinks.out]\nplugin = \"jsonl\"\nfrom = \"log\"\npath = \"o.jsonl\"\n";
     folder.write("sub/p.toml", text);
     let plan = || run_sluice(&folder, &["plan", "sub/p.toml"]).expect(0).text();

@@ -123,8 +123,8 @@ impl ForeignFormat {
             }
             Self::Sqlite => (
                 "an SQLite database",
-                "read a bag of ROS 2 with the source `ros2-db3` (--from ros2-db3); export others as \
-                 CSV, or print them with a program of your own (source `exec`)"
+                "read a bag of ROS 2 with the source `ros2-db3` (--from ros2-db3); export others \
+                 as CSV, or print them with a program of your own (source `exec`)"
                     .to_owned(),
             ),
             Self::Mcap => {

@@ -185,8 +185,8 @@ impl LogFile {
         self.is_seekable() && self.stop.is_true()
     }
 
-    /// Whether the log ends because it was [stopped](Self::stop_when): what its last bytes start may
-    /// be incomplete. Known once reading has reached that point.
+    /// Whether the log ends because it was [stopped](Self::stop_when): what its last bytes start
+    /// may be incomplete. Known once reading has reached that point.
     pub fn was_stopped(&self) -> bool {
         matches!(&self.backend, Backend::Stream(stream) if stream.was_stopped)
     }
@@ -247,8 +247,8 @@ impl LogFile {
         }
     }
 
-    /// Reads compressed frames without waiting for their checksums: for who looks at the first bytes
-    /// only, and need not read more.
+    /// Reads compressed frames without waiting for their checksums: for who looks at the first
+    /// bytes only, and need not read more.
     pub(super) fn skip_checksums(&mut self) {
         if let Backend::Stream(stream) = &mut self.backend {
             stream.skip_checksums();

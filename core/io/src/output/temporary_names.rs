@@ -1,4 +1,5 @@
-//! The names of temporary files: the process that owns one, and the target that it is for.
+//! The names of temporary files: their folder, the target of each, and the process that owns it,
+//! which may still run.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -46,8 +46,8 @@ impl TableCollector {
         })
     }
 
-    /// Adds the next rows, which are made by [`stored_rows`](super::stored_rows::stored_rows), their channels, and the damage before
-    /// or in them. `None` if the table cannot be stored.
+    /// Adds the next rows, as [`stored_rows`](super::stored_rows::stored_rows) makes them, their
+    /// channels, and the damage before or in them. `None` if the table cannot be stored.
     pub(super) fn add(
         &mut self,
         rows: &[RecordBatch],

@@ -68,7 +68,9 @@ impl Default for LaserOptions {
 
 sluice_model::register! {
     stage "laser": LaserOptions,
-    make: PluginFactory::Stage(|value, registry| stage(sluice_model::options::read(value)?, registry)),
+    make: PluginFactory::Stage(|options, registry| {
+        stage(sluice_model::options::read(options)?, registry)
+    }),
     about: "turns planar laser scans into points",
     sample: include_str!("../../samples/laser.toml"),
 }

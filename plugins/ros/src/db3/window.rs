@@ -1,5 +1,7 @@
 //! An open file of SQLite, and the bytes of it that were read last. Knows nothing of its format.
 
+#![warn(clippy::indexing_slicing)]
+
 use std::sync::Arc;
 
 use sluice_io::escape::escaped_path;
