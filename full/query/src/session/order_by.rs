@@ -35,20 +35,11 @@ pub(crate) async fn statement_to_plan(
     mut statement: DfStatement,
 ) -> Result<LogicalPlan> {
     for_each_query(&mut statement, &mut |_, query| result_names::order_by_names(query));
-    let error = match resolved_plan(state, statement.clone()).await {
-        Err(error) => error,
+    match resolved_plan(state, statement.clone()).await {
+        Err(error) if repeated_keys::may_be_refused(&error) => {}
         plan => return plan,
-    };
-    if repeated_keys::may_be_refused(&error) {
-        for_each_query(&mut statement, &mut |_, query| repeated_keys::of_parsed_removed(query));
-    } else if result_names::are_missing(&error) {
-        for_each_query(&mut statement, &mut |_, query| {
-            result_names::add_written(&mut query.body);
-            result_names::order_by_names(query);
-        });
-    } else {
-        return Err(error);
     }
+    for_each_query(&mut statement, &mut |_, query| repeated_keys::of_parsed_removed(query));
     resolved_plan(state, statement).await
 }
 
@@ -123,8 +114,9 @@ fn qualified(statement: &DfStatement, known: &KnownColumns) -> DfStatement {
     statement
 }
 
-/// Calls a function for each query within a statement, after those within it, with its place.
-fn for_each_query(statement: &mut DfStatement, call: &mut dyn FnMut(usize, &mut Query)) {
+/// Calls a function for each query within a statement, after those within it, with its place: 0 is
+/// the outermost one.
+pub(super) fn for_each_query(statement: &mut DfStatement, call: &mut dyn FnMut(usize, &mut Query)) {
     struct Queries<'c> {
         next: usize,
         /// The places of the queries around.

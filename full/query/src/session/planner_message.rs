@@ -31,6 +31,10 @@ fn rewritten(what: &str) -> Option<InvalidQuery> {
                 "name it in SELECT, `rank() over (…) as r`, and order by `r`",
             );
         }
+        if what.starts_with("Column in ORDER BY") && column.contains('(') {
+            let message = format!("the order is by a computed column that has no name: `{column}`");
+            return with_help(message, "name it in SELECT, `max(x) + 1 as y`, and order by `y`");
+        }
         let message = format!("`{column}` is neither in GROUP BY nor in an aggregate");
         return with_help(message, &format!("group by it, or choose a value: `max({column})`"));
     }
@@ -41,6 +45,15 @@ fn rewritten(what: &str) -> Option<InvalidQuery> {
         let (first, second) = (first + 1, second + 1);
         let message = format!("columns {first} and {second} of the result have the same name");
         return with_help(message, "give one of them another name: `x as y`");
+    }
+    if what.starts_with("For SELECT DISTINCT, ORDER BY expressions ") {
+        let help = "name what it is ordered by in SELECT, `x + 1 as y`, and order by `y`";
+        return with_help(lower_first(what), help);
+    }
+    if what.starts_with("Windows require unique expression names") {
+        let message = "two window functions differ only in casts".to_owned();
+        let help = "compute what is cast in a subquery in FROM: `(select *, x::int as y from t)`";
+        return with_help(message, help);
     }
     if let Some(name) = between(what, "Invalid function '", "'") {
         let message = format!("there is no function `{name}`");

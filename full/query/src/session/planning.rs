@@ -15,8 +15,8 @@ use super::error::QueryError;
 use super::interruption::{StopCheck, stoppable};
 use super::order_by::statement_to_plan;
 use super::{
-    PlannedQuery, centroids, depth, identifiers, moving_frames, repeated_keys, set_comparisons,
-    statements, window_inputs,
+    PlannedQuery, centroids, depth, identifiers, moving_frames, repeated_keys, result_names,
+    set_comparisons, statements, window_inputs,
 };
 use crate::precedence::correct_statement;
 use crate::refusals::{check_anti_joins, check_numbers, check_subqueries, check_types};
@@ -98,7 +98,10 @@ async fn logical_plan(state: &SessionState, sql: &str) -> Result<LogicalPlan> {
                 let renamed = identifiers::other_case(&error).is_some_and(|(written, actual)| {
                     identifiers::rename(&mut statement, &written, &actual)
                 });
-                if !renamed {
+                let changed = renamed
+                    || result_names::are_missing(&error)
+                        && result_names::add_written(&mut statement);
+                if !changed {
                     return Err(error);
                 }
             }

@@ -316,6 +316,8 @@ fn joins_sorts_windows_and_subqueries_see_all_rows() {
     let above = "select timestamp, v as x from A where v > (select avg(b) from B)";
     assert_eq!(ask(above), [(20, 5.0)]);
     assert_eq!(ask("select distinct timestamp, 1.0 as x from A where v < 2"), [(10, 1.0)]);
+    let numbered = "select distinct 2 as two, -v as x, timestamp '1970-01-01' as timestamp from A";
+    assert_eq!(ask(numbered), [(0, -5.0), (0, -3.0), (0, -1.0)]);
     let last = "select distinct on (channel) timestamp, v as x from A order by channel, v desc";
     assert_eq!(ask(last), [(20, 5.0)]);
     let each = "select distinct on (v) v as x, v, timestamp from A order by v desc, timestamp";

@@ -33,6 +33,10 @@ fn mistakes_in_known_columns_are_found_before_reading() {
         message.contains("there is no column `timestmp`") && message.contains("`timestamp`"),
         "{message}"
     );
+    let unnamed = "select timestamp, max(v) - min(v) from A group by timestamp";
+    let tables = json!({ "A": "v double" });
+    let options = json!({ "query": unnamed, "tables": tables, "memory": "16MiB" });
+    assert!(option_error(options).contains("a computed column that has no name: `max(A.v)"));
     let declared = json!({ "query": "select w from A", "tables": { "A": "v double" } });
     assert!(option_error(declared).contains("there is no column `w`"));
     let twice = json!({ "query": "select sequence as n, sequence + 1 as n from events" });
