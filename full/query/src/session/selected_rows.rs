@@ -38,13 +38,15 @@ fn with_selections(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         Ok(match expr {
             Expr::Case(case) if is_condition(&case, &schema) => Transformed::yes(kept(case)),
             Expr::AggregateFunction(mut call) => {
-                let AggregateFunctionParams { args, filter, .. } = &mut call.params;
-                let changes = select_rows(args, filter.as_deref(), &schema);
+                let AggregateFunctionParams { args, filter, order_by, .. } = &mut call.params;
+                let order_by = order_by.iter_mut().map(|key| &mut key.expr);
+                let computed = args.iter_mut().chain(order_by);
+                let changes = select_rows(computed, filter.as_deref(), &schema);
                 Transformed::new_transformed(Expr::AggregateFunction(call), changes)
             }
             Expr::WindowFunction(mut call) => {
                 let WindowFunctionParams { args, filter, .. } = &mut call.params;
-                let changes = select_rows(args, filter.as_deref(), &schema);
+                let changes = select_rows(args.iter_mut(), filter.as_deref(), &schema);
                 Transformed::new_transformed(Expr::WindowFunction(call), changes)
             }
             expr => Transformed::no(expr),
@@ -76,16 +78,20 @@ fn kept(case: Case) -> Expr {
     Expr::Case(Case { expr: Some(Box::new(lit(true))), ..case })
 }
 
-/// Makes arguments NULL in rows that a filter leaves out.
-fn select_rows(args: &mut [Expr], filter: Option<&Expr>, schema: &DFSchema) -> bool {
+/// Makes arguments and keys NULL in rows that a filter leaves out.
+fn select_rows<'e>(
+    computed: impl Iterator<Item = &'e mut Expr>,
+    filter: Option<&Expr>,
+    schema: &DFSchema,
+) -> bool {
     // The filter itself is computed once more.
     let Some(filter) = filter.filter(|filter| !filter.is_volatile()) else { return false };
     let mut changes = false;
     // Some functions need constants as they are.
-    for arg in args.iter_mut().filter(|arg| can_fail(arg) && arg.any_column_refs()) {
-        let when_then_expr = vec![(Box::new(filter.clone()), Box::new(std::mem::take(arg)))];
+    for expr in computed.filter(|expr| can_fail(expr) && expr.any_column_refs()) {
+        let when_then_expr = vec![(Box::new(filter.clone()), Box::new(std::mem::take(expr)))];
         let case = Case { expr: None, when_then_expr, else_expr: None };
-        *arg = if is_condition(&case, schema) { kept(case) } else { Expr::Case(case) };
+        *expr = if is_condition(&case, schema) { kept(case) } else { Expr::Case(case) };
         changes = true;
     }
     changes

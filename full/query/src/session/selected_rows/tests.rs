@@ -56,12 +56,29 @@ fn a_filter_selects_rows_for_arguments() {
         ("count(1)", ["1", "1", "1"], "3"),
         ("array_agg(10 / x order by y)", ["[10]", "[-1]", "[2]"], "[-1, 2, 10]"),
         ("array_agg(nullif(10 / x, 10) order by y)", ["[]", "[-1]", "[2]"], "[-1, 2, ]"),
+        ("array_agg(distinct 10 / x order by 10 / x)", ["[10]", "[-1]", "[2]"], "[-1, 2, 10]"),
+        ("array_agg(y order by 10 / x desc)", ["[5]", "[1]", "[2]"], "[5, 2, 1]"),
         ("first_value(10 / x order by y desc)", ["10", "-1", "2"], "10"),
+        (
+            "string_agg(distinct (10 / x)::text, ', ' order by (10 / x)::text)",
+            ["10", "-1", "2"],
+            "-1, 10, 2",
+        ),
         ("string_agg((10 / x)::text, ', ' order by y)", ["10", "-1", "2"], "-1, 2, 10"),
         ("bool_or(10 / x > 1)", ["true", "false", "true"], "true"),
         ("median(y * 1000)", ["5000.0", "1000.0", "2000.0"], "2000.0"),
         ("approx_percentile_cont(y::smallint, 0.5)", ["5.0", "1.0", "2.0"], "2.0"),
         ("percentile_cont(y::smallint, 0.5)", ["5.0", "1.0", "2.0"], "2.0"),
+        (
+            "percentile_cont(0.5) within group (order by y::smallint desc)",
+            ["5.0", "1.0", "2.0"],
+            "2.0",
+        ),
+        (
+            "approx_percentile_cont(0.5) within group (order by y::smallint)",
+            ["5.0", "1.0", "2.0"],
+            "2.0",
+        ),
         ("avg(y::smallint)", ["5.0", "1.0", "2.0"], "2.6666666666666665"),
         ("regr_count(y::smallint, 10 / x)", ["1", "1", "1"], "3"),
     ] {
@@ -69,7 +86,7 @@ fn a_filter_selects_rows_for_arguments() {
         answers(&format!("select {call} {groups}"), &of_groups);
         answers(&format!("select {call}, count(*) from t"), &[&format!("{of_all} 5")]);
         // DataFusion has no order within calls of windows.
-        if !call.contains(" order by ") {
+        if !call.contains("order by ") {
             answers(&format!("select distinct {call} over () from t"), &[of_all]);
         }
         answers(&format!("select s from t group by s having {call} is null"), &[]);
