@@ -6,13 +6,13 @@
 mod tests;
 
 use arrow_schema::DataType;
-use datafusion::common::DFSchema;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{AggregateFunctionParams, WindowFunctionParams};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::utils::{merge_schema, split_conjunction};
 use datafusion::logical_expr::{BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 
@@ -31,8 +31,13 @@ impl AnalyzerRule for SelectedRows {
     }
 }
 
-fn with_selections(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+fn with_selections(mut node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let schema = merge_schema(&node.inputs());
+    if let LogicalPlan::Filter(filter) = &mut node {
+        let conditions = split_conjunction(&filter.predicate).into_iter();
+        let first = conditions.filter_map(|condition| first_condition(condition, &schema));
+        filter.predicate = first.fold(filter.predicate.clone(), |all, first| first.and(all));
+    }
     let names = NamePreserver::new(&node);
     let select = |expr: Expr| {
         Ok(match expr {
@@ -71,6 +76,19 @@ fn is_condition(case: &Case, schema: &DFSchema) -> bool {
         && when_then_expr
             .iter()
             .any(|(_, then)| then.get_type(schema).is_ok_and(|kind| kind == DataType::Boolean))
+}
+
+/// The condition of the only rows for which such a CASE can be true. By itself it can be pushed
+/// down.
+fn first_condition(condition: &Expr, schema: &DFSchema) -> Option<Expr> {
+    let Expr::Case(case) = condition else { return None };
+    let ([(when, _)], true) = (&case.when_then_expr[..], is_condition(case, schema)) else {
+        return None;
+    };
+    let is_never =
+        |value: &Expr| matches!(value, Expr::Literal(ScalarValue::Boolean(None | Some(false)), _));
+    let is_only = case.else_expr.as_deref().is_none_or(is_never) && !when.is_volatile();
+    is_only.then(|| (**when).clone())
 }
 
 /// The same CASE in a form that stays one.

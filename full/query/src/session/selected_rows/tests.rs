@@ -45,6 +45,29 @@ fn a_case_selects_rows_for_conditions() {
 }
 
 #[test]
+fn the_condition_of_a_case_is_one_of_its_own() {
+    let plan = |case: &str| {
+        let sql = format!("explain select x from (values (1, 2)) as t(x, y) where {case} end");
+        printed_rows(&sql, SessionOptions::default()).unwrap().concat().concat()
+    };
+    for case in [
+        "case when x < 3 then 10 / y > 1",
+        "case when x < 3 then 10 / y > 1 else false",
+        "y < 5 and case when x < 3 then 10 / y > 1 else null",
+    ] {
+        assert!(plan(case).contains("AND CASE Boolean(true)"), "{}", plan(case));
+    }
+    for case in [
+        "case when x < 3 then 10 / y > 1 else true",
+        "case when x < 3 then 10 / y > 1 when y > 9 then x > 0",
+        "y < 5 or case when x < 3 then 10 / y > 1",
+        "case when x < 3 * random() then 10 / y > 1",
+    ] {
+        assert!(!plan(case).contains(" AND CASE"), "{}", plan(case));
+    }
+}
+
+#[test]
 fn a_filter_selects_rows_for_arguments() {
     let groups = "from t group by s order by s";
     for (call, of_groups, of_all) in [
