@@ -56,6 +56,7 @@ pub(crate) use order_by::statement_to_plan;
 use planning::SessionPlanner;
 pub(crate) use planning::optimized;
 use selected_rows::SelectedRows;
+pub(crate) use set_comparisons::with_own_names;
 
 use crate::arithmetic::{CheckedArithmetic, WideArithmetic};
 use crate::dates::TimesOfDates;

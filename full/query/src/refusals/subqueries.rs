@@ -171,7 +171,11 @@ fn check_in(
         return plan_error(CORRELATED_NOT_IN);
     }
     if may_be_null && negated && !expr.any_column_refs() {
-        return plan_error(CONSTANT_NOT_IN);
+        return plan_error(if expr.contains_outer() {
+            "Physical plan does not support logical expression OuterReferenceColumn"
+        } else {
+            CONSTANT_NOT_IN
+        });
     }
     if may_be_null && of_null > most { plan_error(NULLABLE_IN) } else { Ok(()) }
 }

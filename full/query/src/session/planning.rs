@@ -111,6 +111,7 @@ async fn logical_plan(state: &SessionState, sql: &str) -> Result<LogicalPlan> {
     let only_reads = only_reads.with_allow_ddl(false).with_allow_dml(false);
     only_reads.with_allow_statements(false).verify_plan(&plan)?;
     check_types(&plan)?;
+    let plan = set_comparisons::with_own_names(plan)?;
     check_subqueries(&plan)?;
     Ok(plan)
 }
@@ -133,8 +134,7 @@ fn statement(state: &SessionState, sql: &str) -> Result<Statement> {
 
 /// Optimises a plan, checks it, makes its frames exact, and limits what its windows keep.
 pub(crate) fn optimized(state: &SessionState, plan: &LogicalPlan) -> Result<LogicalPlan> {
-    let plan = set_comparisons::with_own_names(plan.clone())?;
-    let plan = repeated_keys::of_distinct_on_removed(plan)?;
+    let plan = repeated_keys::of_distinct_on_removed(plan.clone())?;
     let plan = state.optimize(&plan)?;
     check_anti_joins(&plan)?;
     let plan = repeated_keys::of_aggregates_removed(plan)?;

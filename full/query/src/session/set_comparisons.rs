@@ -1,15 +1,16 @@
 //! Names the columns of subqueries after `ANY` and `ALL`. DataFusion compares with a column by its
-//! name, which would be that of the outer query if both read the same table.
+//! name, which would be that of the outer query if both read the same table. Makes `<> ALL` of NOT
+//! IN after a constant, for which DataFusion would pass over NULLs of the subquery.
 
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::SetComparison;
-use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
+use datafusion::logical_expr::expr::{InSubquery, SetComparison, SetQuantifier};
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator, Projection};
 
 /// A plan that compares with columns whose names no table has. For plans that are not optimised.
-pub(super) fn with_own_names(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub(crate) fn with_own_names(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut count = 0;
     let mut rename = |expr: Expr| {
         let Expr::SetComparison(SetComparison { expr, mut subquery, op, quantifier }) = expr else {
@@ -24,9 +25,40 @@ pub(super) fn with_own_names(plan: LogicalPlan) -> Result<LogicalPlan> {
         Ok(Transformed::yes(Expr::SetComparison(comparison)))
     };
     plan.transform_up_with_subqueries(|node| {
-        node.map_expressions(|expr| expr.transform_up(&mut rename))
+        let is_filter = matches!(node, LogicalPlan::Filter(_));
+        node.map_expressions(|expr| {
+            let expr =
+                if is_filter { expr.transform_up(of_constant)? } else { Transformed::no(expr) };
+            expr.transform_data(|expr| expr.transform_up(&mut rename))
+        })
     })
     .data()
+}
+
+/// `<> ALL` for NOT IN after a constant.
+fn of_constant(expr: Expr) -> Result<Transformed<Expr>> {
+    Ok(match expr {
+        Expr::InSubquery(InSubquery { expr, subquery, negated: true })
+            if subquery.outer_ref_columns.is_empty() && is_constant(&expr) =>
+        {
+            let (op, quantifier) = (Operator::NotEq, SetQuantifier::All);
+            let comparison = SetComparison { expr, subquery, op, quantifier };
+            Transformed::yes(Expr::SetComparison(comparison))
+        }
+        expr => Transformed::no(expr),
+    })
+}
+
+/// Whether an expression refers neither to rows of its query nor to those of one around it.
+fn is_constant(expr: &Expr) -> bool {
+    let refers_to_rows = |part: &Expr| {
+        Ok(match part {
+            Expr::Column(_) => true,
+            Expr::ScalarSubquery(subquery) => !subquery.outer_ref_columns.is_empty(),
+            _ => false,
+        })
+    };
+    !expr.contains_outer() && !expr.exists(refers_to_rows).unwrap_or(true)
 }
 
 #[cfg(test)]

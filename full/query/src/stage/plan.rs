@@ -21,7 +21,7 @@ use super::query_input::QueryInput;
 use crate::functions::{aggregate_functions, scalar_functions};
 use crate::refusals::{check_subqueries, check_types};
 use crate::session::{
-    analyzer_rules, optimized, set_semantics, statement_to_plan, with_deep_stack,
+    analyzer_rules, optimized, set_semantics, statement_to_plan, with_deep_stack, with_own_names,
 };
 
 /// Plans queries with a configuration and a runtime environment.
@@ -88,8 +88,9 @@ impl Planner {
         inputs: Vec<QueryInput>,
     ) -> Result<StagePlan> {
         check_types(plan)?;
-        check_subqueries(plan)?;
-        let plan = optimized(state, plan)?;
+        let plan = with_own_names(plan.clone())?;
+        check_subqueries(&plan)?;
+        let plan = optimized(state, &plan)?;
         let physical = block_on(state.query_planner().create_physical_plan(&plan, state))?;
         Ok(StagePlan { physical, inputs: Arc::new(inputs) })
     }

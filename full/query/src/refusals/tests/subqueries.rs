@@ -6,6 +6,8 @@ use super::{answers, refused};
 const WITH: &str = "with o(k, g, v) as (values (10, 'a', 1), (20, 'b', 2), (20, 'a', 3), \
                     (null, 'b', 4)) ";
 
+const ALL: &[&str] = &["1", "2", "3", "4"];
+
 #[track_caller]
 fn where_refused(condition: &str, says: &str) {
     refused(&format!("{WITH} select n from t where {condition}"), says);
@@ -48,19 +50,56 @@ fn in_is_only_answered_where_null_counts_as_false() {
 }
 
 #[test]
-fn not_in_is_only_answered_for_columns_if_there_may_be_null() {
-    for value in ["99", "null", "10 + 1", "case when true then 99 else x end"] {
-        where_refused(&format!("{value} not in (select k from o)"), "write `x <> all (select …)`");
-        let sql =
-            format!("{WITH} select s from t group by s, x having {value} not in (select k from o)");
-        refused(&sql, "write `x <> all");
+fn not_in_of_a_constant_is_null_if_there_is_null() {
+    for value in ["99", "null", "10 + 1", "20", "power(2, 5)"] {
+        where_answers(&format!("{value} not in (select k from o)"), &[]);
+        let not = format!("not ({value} in (select k from o))");
+        where_refused(&not, "write `x <> all (select …)`");
+        where_answers(&format!("{value} not in (select k from o where v < 0)"), ALL);
+        where_answers(&format!("{value} not in (select k from o where v < 0) and n = 1"), &["1"]);
+        let groups = "select s from t group by s, x having";
+        answers(&format!("{WITH} {groups} {value} not in (select k from o)"), &[]);
     }
     where_answers("99 <> all (select k from o)", &[]);
-    where_answers("99 not in (select v from o)", &["1", "2", "3", "4"]);
-    where_answers("20 in (select k from o)", &["1", "2", "3", "4"]);
+    where_answers("99 not in (select v from o)", ALL);
+    where_answers("99 not in (select k from o where k is not null)", ALL);
+    where_answers("20 not in (select k from o where k is not null)", &[]);
+    where_answers("null not in (select k from o where k is not null)", &[]);
+    where_answers("20 in (select k from o)", ALL);
+    where_answers("99 in (select k from o)", &[]);
+    where_answers("20 in (select k from o) and n > 3", &["4"]);
+    where_answers("(select max(k) from o) not in (select v from o)", ALL);
+    where_answers("(select max(k) from o) not in (select k from o)", &[]);
+    where_answers("(select max(k) from o where k < 0) not in (select v from o)", &[]);
+    where_answers("(select max(k) + 1 from o) not in (select k from o)", &[]);
     where_answers("x + 99 not in (select k from o)", &[]);
     let sql = "select m from (select 99 as m) where m not in (select k from o)";
     answers(&format!("{WITH} {sql}"), &[]);
+    where_answers("99 not in (select x from t where x is not null)", ALL);
+    for (is_in, expected) in [
+        ("(1 in (select v from o)) is null", [].as_slice()),
+        ("coalesce(99 in (select v from o), true)", &[]),
+        ("(1 in (select v from o)) = (n = 1)", &["1"]),
+        ("case when 99 not in (select v from o) then n = 2 end", &["2"]),
+        ("99 not in (select v from o) or n = 1", ALL),
+        ("n = 1 or 1 not in (select v from o)", &["1"]),
+        ("2 in (select v from o where g = s)", &["3"]),
+        ("99 not in (select v from o where v < n)", ALL),
+        ("1 not in (select v from o where v < n)", &["1"]),
+        ("20 in (select k from o where v < n)", &["3", "4"]),
+        ("exists (select 1 from o where k = x and 20 not in (select v from o))", &["1", "2", "3"]),
+        ("exists (select 1 from o where k = x and 99 not in (select k from o))", &[]),
+    ] {
+        where_answers(is_in, expected);
+    }
+    // Where only the optimiser finds that it is constant.
+    where_refused("case when true then 99 else x end not in (select k from o)", "write `x <> all");
+    for value in ["99", "null", "(select max(k) from o)"] {
+        let on = format!("t left join u on n = k and {value} not in (select k from o)");
+        refused(&format!("{WITH} select n from {on}"), "write `x <> all");
+    }
+    let outer = "exists (select 1 from o where n not in (select k from o))";
+    where_refused(outer, "this reference to the outer query is not supported");
 }
 
 #[test]
