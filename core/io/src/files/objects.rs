@@ -173,12 +173,20 @@ pub(super) fn matching_folders(
     for (key, _) in found.iter().filter(|(key, _)| !is_litter(key)) {
         // With the slash at its end.
         let ends = key.match_indices('/').map(|(slash, _)| &key[..=slash]);
-        folders.extend(ends.filter(|folder| pattern.matches_with(folder, MATCH_OPTIONS)));
+        folders.extend(ends.filter(|folder| {
+            is_addressable(folder) && pattern.matches_with(folder, MATCH_OPTIONS)
+        }));
     }
     let mut folders: Vec<PathBuf> =
         folders.into_iter().map(|folder| place.with_key(folder).at.path()).collect();
     folders.sort_by(|a, b| path_order::compare(a, b));
     Ok(Some(folders).filter(|folders| !folders.is_empty()))
+}
+
+/// Whether a folder, with the slash at its end, can be an address: `runs//` would mean its parent.
+fn is_addressable(folder: &str) -> bool {
+    let folder = folder.strip_suffix('/').unwrap_or(folder);
+    !folder.split('/').any(|part| matches!(part, "" | "." | ".."))
 }
 
 /// Unpublished objects of a run are not inputs.
