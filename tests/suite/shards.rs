@@ -467,7 +467,13 @@ fn what_no_part_has_is_reported_when_they_are_merged() {
     assert!(!merged.stderr.contains("`A`"), "{}", merged.stderr);
     let (strict, error) = (["merge-manifests", "copy", "--strict"], "error: keep: `channels`: no");
     run_sluice(&folder, &strict).expect(2).expect_stderr(error);
-    run_sluice(&folder, &strict).expect(0).expect_stderr("already merged");
+    run_sluice(&folder, &strict).expect(2).expect_stderr(error).expect_stderr("already merged");
+    let again = merge(&folder).expect(0).expect_stderr("warning: keep: `channels`: no channel");
+    again.expect_stderr("already merged");
+    // A folder without records is worse.
+    fs::create_dir(folder.at("none")).unwrap();
+    run_sluice(&folder, &["merge-manifests", "none", "copy", "--strict"]).expect(1);
+    run_sluice(&folder, &["merge-manifests", "copy", "none", "--strict"]).expect(1);
 }
 
 #[test]

@@ -18,36 +18,42 @@ const MOST_SHOWN: usize = 20;
 
 pub(crate) fn run(args: &MergeManifestsArgs, shell: &Shell) -> CommandResult {
     let check = if args.verify { FileCheck::Hash } else { FileCheck::Length };
-    let mut ending = ExitStatus::Done;
+    let (mut ending, mut is_unmatched) = (ExitStatus::Done, false);
+    let mut report_names = |unmatched| {
+        let report = Report { names: unmatched, ..Report::default() };
+        let fails = args.strict && report.unmatched().next().is_some();
+        let status = if fails { ExitStatus::Unmatched } else { ExitStatus::Done };
+        report_unmatched(&report, PipelineOrigin::File, status, shell);
+        is_unmatched |= fails;
+    };
     for folder in &args.folders {
         match batch::merge(folder, check)? {
             MergeOutcome::Done { parts, units, unmatched } => {
-                let report = Report { names: unmatched, ..Report::default() };
-                let is_unmatched = args.strict && report.unmatched().next().is_some();
-                let status = if is_unmatched { ExitStatus::Unmatched } else { ExitStatus::Done };
-                report_unmatched(&report, PipelineOrigin::File, status, shell);
-                ending = ending.max(status);
+                report_names(unmatched);
                 shell.info(&merged_text(folder, parts, units));
             }
-            MergeOutcome::AlreadyMerged => {
+            MergeOutcome::AlreadyMerged { unmatched } => {
                 let differences = match args.verify {
                     true => verify::folder_differences(folder, shell)?,
                     false => Vec::new(),
                 };
                 if !differences.is_empty() {
                     report_reasons(folder, &differences, shell);
-                    ending = ending.max(ExitStatus::Failed);
+                    ending = ExitStatus::Failed;
                     continue;
                 }
+                report_names(unmatched);
                 shell.info(&format!("{}: already merged", folder.display()));
             }
             MergeOutcome::Incomplete(reasons) => {
                 report_reasons(folder, &reasons, shell);
-                ending = ending.max(ExitStatus::Failed);
+                ending = ExitStatus::Failed;
             }
         }
     }
-    Ok(ending)
+    // What is missing comes before names that matched nothing.
+    let is_unmatched = is_unmatched && ending == ExitStatus::Done;
+    Ok(if is_unmatched { ExitStatus::Unmatched } else { ending })
 }
 
 fn merged_text(folder: &Path, shards: usize, inputs: usize) -> String {

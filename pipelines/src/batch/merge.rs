@@ -36,7 +36,10 @@ pub enum MergeOutcome {
         unmatched: Vec<NameReport>,
     },
     /// There are no shard records, but a merged one.
-    AlreadyMerged,
+    AlreadyMerged {
+        /// The names in options that matched nothing in any unit.
+        unmatched: Vec<NameReport>,
+    },
     /// The records cannot be merged, for these reasons. Nothing was changed.
     Incomplete(Vec<String>),
 }
@@ -66,7 +69,12 @@ pub fn merge(folder: &Path, check: FileCheck) -> Result<MergeOutcome, Error> {
     if !problems.is_empty() {
         return Ok(MergeOutcome::Incomplete(problems));
     }
-    let unmatched = unmatched_names(parts);
+    // Others may have matched before.
+    let is_rerun = parts.iter().flat_map(|part| &part.record).any(|record| record.is_rerun);
+    let unmatched = match is_rerun {
+        true => Vec::new(),
+        false => unmatched_names(shard_units(parts).map(|(_, unit)| unit)),
+    };
     let units = shard_units(parts).count();
     let outcome = MergeOutcome::Done { parts: parts.len(), units, unmatched };
     recorder.close(Vec::new(), Vec::new())?;
@@ -77,7 +85,7 @@ pub fn merge(folder: &Path, check: FileCheck) -> Result<MergeOutcome, Error> {
 /// The outcome for a folder without shard records: its batch may have run without shards.
 fn merged_before(record: &BatchRecord) -> MergeOutcome {
     if record.left.is_empty() && !record.is_open {
-        return MergeOutcome::AlreadyMerged;
+        return MergeOutcome::AlreadyMerged { unmatched: unmatched_names(record.units.iter()) };
     }
     MergeOutcome::Incomplete(vec![
         "there are no shard records here, and the batch is not complete; run it again with \
@@ -87,13 +95,9 @@ fn merged_before(record: &BatchRecord) -> MergeOutcome {
 }
 
 /// The names that matched nothing in any unit.
-fn unmatched_names(parts: &[ShardFiles]) -> Vec<NameReport> {
-    if parts.iter().flat_map(|part| &part.record).any(|record| record.is_rerun) {
-        return Vec::new();
-    }
+fn unmatched_names<'u>(units: impl Iterator<Item = &'u UnitRecord>) -> Vec<NameReport> {
     let mut report = Report::default();
-    let units = shard_units(parts).map(|(_, unit)| unit.ended.unmatched.clone());
-    report.add_unmatched(units.collect());
+    report.add_unmatched(units.map(|unit| unit.ended.unmatched.clone()).collect());
     report.unmatched().cloned().collect()
 }
 
