@@ -116,6 +116,10 @@ pub trait Store: Send + Sync {
     /// ([`changed_error`]).
     fn read(&self, at: &Address, state: &ObjectState, range: Range<u64>) -> Box<dyn PendingRead>;
 
+    /// Whether the object at an address is one that this process has put there, not copied; `false`
+    /// if there is none.
+    fn is_own(&self, at: &Address) -> io::Result<bool>;
+
     /// Writes an object atomically. `Err` means that the object is not there, unless the store
     /// could not be asked any more.
     fn put(&self, at: &Address, bytes: Bytes, how: PutMode) -> io::Result<()>;

@@ -104,6 +104,14 @@ impl Store for S3 {
         Box::new(S3Read(request))
     }
 
+    fn is_own(&self, at: &Address) -> io::Result<bool> {
+        let (client, key) = (client(at.bucket())?, key(at)?);
+        runtime::block_on(async move {
+            let own = upload::is_own(&client, &key).await;
+            own.map_err(|error| errors::request_error(&error))
+        })
+    }
+
     fn put(&self, at: &Address, bytes: Bytes, how: PutMode) -> io::Result<()> {
         expect_answers(at)?;
         upload::bytes(at, bytes, how)

@@ -1,14 +1,16 @@
 //! Uploads of local files: short files in one request, long ones in parts. The object appears when
 //! it is complete; a failed upload is aborted.
 //!
-//! An upload whose answer is lost may have been carried out. To tell, each leaves its own random
-//! number with the object.
+//! An upload whose answer is lost may have been carried out, and another program may have replaced
+//! an object. To tell, each leaves a random number of this process and one of its own with the
+//! object.
 
 use std::borrow::Cow;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Seek};
 use std::path::Path as Local;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -261,6 +263,23 @@ enum UploadOutcome {
     Absent,
 }
 
+/// Whether there is an object that this process has uploaded.
+pub(crate) async fn is_own(client: &AmazonS3, key: &Path) -> Result<bool, Error> {
+    let mark = match UploadMark::of(client, key).await {
+        Err(Error::NotFound { .. }) => None,
+        mark => mark?,
+    };
+    Ok(mark.is_some_and(|mark| mark.starts_with(&*PROCESS)))
+}
+
+/// The number of this process, with which its marks begin.
+static PROCESS: LazyLock<String> = LazyLock::new(random);
+
+/// A random number. The keys of each state are random.
+fn random() -> String {
+    format!("{:016x}", RandomState::new().hash_one(std::process::id()))
+}
+
 /// A number that tells the object of one upload from all others.
 struct UploadMark(String);
 
@@ -269,9 +288,14 @@ impl UploadMark {
     const NAME: Attribute = Attribute::Metadata(Cow::Borrowed("sluice-upload"));
 
     fn new() -> Self {
-        // The keys of each are random.
-        let random = || RandomState::new().hash_one(std::process::id());
-        Self(format!("{:016x}{:016x}", random(), random()))
+        Self(PROCESS.clone() + &random())
+    }
+
+    /// The mark of an object.
+    async fn of(client: &AmazonS3, key: &Path) -> Result<Option<String>, Error> {
+        let head = GetOptions { head: true, ..GetOptions::default() };
+        let found = client.get_opts(key, head).await?;
+        Ok(found.attributes.get(&Self::NAME).map(|mark| mark.to_string()))
     }
 
     fn attributes(&self) -> Attributes {
@@ -305,13 +329,9 @@ impl UploadMark {
         let fail = |error: io::Error| Error::Generic { store: "S3", source: error.into() };
         // The store may be gone since the upload began.
         let client = client(bucket, ClientKind::Usual).map_err(fail)?;
-        let head = GetOptions { head: true, ..GetOptions::default() };
-        match client.get_opts(key, head).await {
-            Ok(found) => {
-                let mark = found.attributes.get(&Self::NAME);
-                let is_ours = mark.is_some_and(|mark| **mark == *self.0);
-                Ok(if is_ours { UploadOutcome::Stored } else { UploadOutcome::OtherObject })
-            }
+        match Self::of(&client, key).await {
+            Ok(Some(mark)) if mark == self.0 => Ok(UploadOutcome::Stored),
+            Ok(_) => Ok(UploadOutcome::OtherObject),
             Err(Error::NotFound { .. }) => Ok(UploadOutcome::Absent),
             Err(error) => Err(error),
         }

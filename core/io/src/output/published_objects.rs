@@ -40,6 +40,10 @@ pub(super) struct PublishedObjects {
 struct PublishedObject {
     place: StorePath,
     before: PreviousObject,
+    /// The state that copying from another object has left: copies bear no mark of this process.
+    copied: Option<ObjectState>,
+    /// Whether it may not have been written at all.
+    is_unsure: bool,
 }
 
 #[derive(Debug)]
@@ -87,7 +91,7 @@ impl PublishedObjects {
                 Err(error) => return Err(fail(error)),
             };
             let before = PreviousObject::MovedAside(kept);
-            locked(&moved).push(PublishedObject { place: place.clone(), before });
+            locked(&moved).push(PublishedObject::new(place.clone(), before));
             forget(&place.at);
             place.store.remove(&place.at).map_err(fail)
         });
@@ -116,17 +120,18 @@ impl PublishedObjects {
             let path = folder.join(MANIFEST);
             let place = place_of(&path)?;
             let put = put_bytes(&place, text.as_bytes(), store::PutMode::New, faults);
-            if put.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
+            let is_refused = put.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::AlreadyExists);
+            if is_refused && !place.store.is_own(&place.at).unwrap_or(false) {
                 return Err(Error::refused(format!(
                     "another run has written into this folder since this one began: {}",
                     folder.display()
                 )));
             }
             // It may be there all the same.
-            if put.is_ok() || place.store.is_gone(&place.at) {
-                self.manifests.push(PublishedObject { place, before: PreviousObject::Absent });
+            self.manifests.push(PublishedObject::new(place, PreviousObject::Absent));
+            if !is_refused {
+                put.map_err(|error| Error::io("write", path, error))?;
             }
-            put.map_err(|error| Error::io("write", path, error))?;
         }
         Ok(())
     }
@@ -136,15 +141,25 @@ impl PublishedObjects {
         let Self { old_manifests, objects, manifests } = self;
         let (count, given_up) = (objects.len(), OnceLock::new());
         // The manifest of a folder says what is in it: it goes first and comes back last.
-        let left_manifests = roll_back_all(manifests, abort, &given_up);
-        let left_objects = roll_back_all(objects, abort, &given_up);
-        let left_old = roll_back_all(old_manifests, abort, &given_up);
-        let error = match left_objects.first() {
-            None if count == 0 => error,
-            None => error.with_detail(&format!("{count} earlier uploads were rolled back")),
-            Some(first) => error.with_detail(&format!(
+        let left_manifests = roll_back_all(manifests, abort, &given_up).left;
+        let RolledBack { left: left_objects, others } = roll_back_all(objects, abort, &given_up);
+        let left_old = roll_back_all(old_manifests, abort, &given_up).left;
+        let error = match (left_objects.first(), count - others.len()) {
+            (None, 0) => error,
+            (None, count) => {
+                error.with_detail(&format!("{count} earlier uploads were rolled back"))
+            }
+            (Some(first), _) => error.with_detail(&format!(
                 "{} of {count} uploads could not be rolled back, such as this: {first}",
                 left_objects.len(),
+            )),
+        };
+        let error = match others.first() {
+            None => error,
+            Some(first) => error.with_detail(&format!(
+                "{} of {count} uploads were left as they are: another program has written there \
+                 since, such as to {first}",
+                others.len(),
             )),
         };
         let left = left_manifests.iter().chain(&left_old);
@@ -163,32 +178,44 @@ impl PublishedObjects {
     }
 }
 
-/// Rolls back objects, several at a time; returns what is left to do, sorted. Ends with the first
-/// that fails because the store does not answer any longer, or when the run is aborted, which then
-/// is `given_up`.
+/// What became of objects that were rolled back; each sorted.
+struct RolledBack {
+    /// What is left to do.
+    left: Vec<String>,
+    /// The addresses that another program has written to since.
+    others: Vec<String>,
+}
+
+/// Rolls back objects, several at a time. Ends with the first that fails because the store does not
+/// answer any longer, or when the run is aborted, which then is `given_up`.
 fn roll_back_all(
     objects: Vec<PublishedObject>,
     abort: &AtomicBool,
     given_up: &OnceLock<&'static str>,
-) -> Vec<String> {
-    let left = Mutex::new(Vec::new());
+) -> RolledBack {
+    let (left, others) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let rolled_back = in_parallel(objects, |object| {
         if abort.load(Ordering::Relaxed) {
             given_up.get_or_init(|| "the run was aborted");
         }
-        if let Err(error) = object.roll_back(given_up.get().copied()) {
-            locked(&left).push(object.left(&error));
-            if object.place.store.is_gone(&object.place.at) {
-                given_up.get_or_init(|| "the store does not answer any longer");
+        match object.roll_back(given_up.get().copied()) {
+            Ok(true) => {}
+            Ok(false) => locked(&others).push(object.place.at.to_string()),
+            Err(error) => {
+                locked(&left).push(object.left(&error));
+                if object.place.store.is_gone(&object.place.at) {
+                    given_up.get_or_init(|| "the store does not answer any longer");
+                }
             }
         }
         Ok(())
     });
     // It never fails.
     drop(rolled_back);
-    let mut left = into_inner(left);
+    let (mut left, mut others) = (into_inner(left), into_inner(others));
     left.sort_unstable();
-    left
+    others.sort_unstable();
+    RolledBack { left, others }
 }
 
 /// Uploads a file, and notes in `done` what may have been replaced or is new.
@@ -210,7 +237,9 @@ fn put(
     forget(&place.at);
     // It may have been replaced all the same.
     if put.is_ok() || matches!(before, PreviousObject::Kept(_)) {
-        locked(done).push(PublishedObject { place, before });
+        let copied = if is_address(from) { place.store.stat(&place.at).ok() } else { None };
+        let is_unsure = put.is_err();
+        locked(done).push(PublishedObject { place, before, copied, is_unsure });
     }
     put.map_err(fail)
 }
@@ -286,18 +315,47 @@ fn copy_aside(place: &StorePath) -> io::Result<StorePath> {
 }
 
 impl PublishedObject {
-    /// Rolls it back, unless that is given up.
-    fn roll_back(&self, given_up: Option<&'static str>) -> io::Result<()> {
-        let Self { place, before } = self;
-        let done = match (given_up, before) {
-            (Some(why), _) => Err(io::Error::other(why)),
-            (None, PreviousObject::Absent) => place.store.remove(&place.at),
-            (None, PreviousObject::Kept(kept)) => restore(place, kept),
-            (None, PreviousObject::MovedAside(kept)) => move_back(place, kept),
-            (None, PreviousObject::Lost) => Err(io::Error::other("the store did not copy it")),
+    fn new(place: StorePath, before: PreviousObject) -> Self {
+        Self { place, before, copied: None, is_unsure: false }
+    }
+
+    /// Rolls it back, unless that is given up; `false` if another program has written there since,
+    /// which is left alone.
+    fn roll_back(&self, given_up: Option<&'static str>) -> io::Result<bool> {
+        let Self { place, before, .. } = self;
+        if let Some(why) = given_up {
+            return Err(io::Error::other(why));
+        }
+        if !matches!(before, PreviousObject::MovedAside(_)) && !self.is_as_left()? {
+            return self.leave();
+        }
+        let done = match before {
+            PreviousObject::Absent => place.store.remove(&place.at),
+            PreviousObject::Kept(kept) => restore(place, kept),
+            PreviousObject::MovedAside(kept) => move_back(place, kept),
+            PreviousObject::Lost => Err(io::Error::other("the store did not copy it")),
         };
         forget(&place.at);
-        done
+        done.map(|()| true)
+    }
+
+    /// Whether the object is the one that this run has put or copied there.
+    fn is_as_left(&self) -> io::Result<bool> {
+        let Self { place, copied, .. } = self;
+        match copied {
+            Some(copied) => state_of(place).map(|now| now.as_ref() == Some(copied)),
+            None => place.store.is_own(&place.at),
+        }
+    }
+
+    /// Leaves alone what is not from this run; `false` if another program has written there.
+    fn leave(&self) -> io::Result<bool> {
+        let is_theirs = !self.is_unsure && state_of(&self.place)?.is_some();
+        if let PreviousObject::Kept(kept) = &self.before {
+            // A failure leaves litter, which no run reads.
+            drop(kept.store.remove(&kept.at));
+        }
+        Ok(!is_theirs)
     }
 
     /// What is left to do if it cannot be rolled back.
@@ -311,6 +369,15 @@ impl PublishedObject {
             }
             PreviousObject::Lost => format!("{at} could not be restored ({error})"),
         }
+    }
+}
+
+/// The state of an object, if there is one.
+fn state_of(place: &StorePath) -> io::Result<Option<ObjectState>> {
+    match place.store.stat(&place.at) {
+        Ok(state) => Ok(Some(state)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -336,10 +403,16 @@ fn restore(place: &StorePath, kept: &StorePath) -> io::Result<()> {
 /// Moves a small object back from where it was moved aside, unless another run has written one.
 fn move_back(place: &StorePath, kept: &StorePath) -> io::Result<()> {
     let (_, bytes) = read_object(kept)?;
-    match place.store.put(&place.at, bytes, store::PutMode::New) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        // A failure leaves litter, which no run reads.
-        Ok(()) | Err(_) => drop(kept.store.remove(&kept.at)),
+    match place.store.put(&place.at, bytes.clone(), store::PutMode::New) {
+        // The one of this run may have come after it was removed.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            if place.store.is_own(&place.at)? {
+                place.store.put(&place.at, bytes, store::PutMode::Replace)?;
+            }
+        }
+        put => put?,
     }
+    // A failure leaves litter, which no run reads.
+    drop(kept.store.remove(&kept.at));
     Ok(())
 }

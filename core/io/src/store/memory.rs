@@ -1,6 +1,6 @@
 //! A store in memory, for tests: `mem://`. Records requests, and can be made to fail.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::ops::Range;
@@ -22,12 +22,16 @@ pub(crate) struct MemoryStore(Mutex<BTreeMap<String, Bucket>>);
 pub(crate) struct Bucket {
     pub(crate) objects: BTreeMap<String, (Bytes, u64)>,
     versions: u64,
+    /// Those that were put, not set or copied.
+    put: BTreeSet<u64>,
     /// The requests so far, such as `read a.lcm 0..4`.
     pub(crate) asked: Vec<String>,
     /// Puts of these keys fail.
     pub(crate) broken: Vec<String>,
     /// Puts of this key are carried out, but fail.
     pub(crate) unanswered: Option<String>,
+    /// Before this key is put, another program writes these objects, each with its key as text.
+    pub(crate) overtaken: Option<(&'static str, Vec<&'static str>)>,
     /// Copies to this key fail.
     pub(crate) uncopied: Option<String>,
     /// From the put of this key on, nothing is answered.
@@ -136,8 +140,18 @@ impl Store for MemoryStore {
         })))
     }
 
+    fn is_own(&self, at: &Address) -> io::Result<bool> {
+        self.ask(at, "look", |bucket| {
+            let version = bucket.objects.get(at.key()).map(|(_, version)| version);
+            Ok(version.is_some_and(|version| bucket.put.contains(version)))
+        })
+    }
+
     fn put(&self, at: &Address, bytes: Bytes, how: PutMode) -> io::Result<()> {
         self.ask(at, "put", |bucket| {
+            if let Some((_, keys)) = bucket.overtaken.take_if(|(before, _)| *before == at.key()) {
+                keys.into_iter().for_each(|key| bucket.set(key, key.into()));
+            }
             if bucket.broken.iter().any(|key| key == at.key()) {
                 return Err(io::Error::other("the store is broken"));
             }
@@ -150,6 +164,7 @@ impl Store for MemoryStore {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
             bucket.set(at.key(), bytes);
+            bucket.put.insert(bucket.versions);
             if bucket.unanswered.as_deref() == Some(at.key()) {
                 return Err(io::Error::other("the store does not answer"));
             }

@@ -63,6 +63,8 @@ pub(crate) enum PlannedFault {
     Say(&'static str),
     /// An object is replaced before the request is served.
     Change(PathBuf, Vec<u8>),
+    /// This is done before the request is served.
+    Act(Box<dyn FnOnce() + Send>),
     /// The request is served, but the answer says that the server failed.
     Forget,
     /// This and all later requests with the text fail.
@@ -258,6 +260,13 @@ impl ServerState {
             PlannedFault::Conflict => {
                 *plan = None;
                 return Some((409, "<Error><Code>ConditionalRequestConflict</Code></Error>"));
+            }
+            PlannedFault::Act(_) => {
+                let Some((.., PlannedFault::Act(act))) = plan.take() else { unreachable!() };
+                // It may ask this server.
+                drop(plan);
+                tokio::task::block_in_place(act);
+                return None;
             }
             PlannedFault::Die => self.dead.store(true, Ordering::Relaxed),
             PlannedFault::Change(path, bytes) => fs::write(path, bytes).unwrap(),

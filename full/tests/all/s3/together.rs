@@ -194,6 +194,27 @@ fn of_two_runs_that_write_one_folder_at_once_only_one_succeeds() {
 }
 
 #[test]
+fn a_run_that_is_refused_leaves_what_another_has_written_since() {
+    let (folder, server) = with_logs();
+    let to = |input| ["convert", input, "--to", "s3://out/t/", "--overwrite"];
+    server.ran(&folder, &to("in/a.lcm")).expect(0);
+    // The same, or something else.
+    for theirs in ["in/b.lcm", "in/a.lcm"] {
+        let mut other = server.sluice(&folder);
+        other.args(to(theirs));
+        let run = move || {
+            ProgramOutput::from_output(other.output().unwrap()).expect(0);
+        };
+        server.on("PUT /out/t/_manifest.json", 1, PlannedFault::Act(Box::new(run)));
+        let ran = server.ran(&folder, &to("in/b.lcm")).expect(1);
+        ran.expect_stderr("another run has written into this folder")
+            .expect_stderr("were left as they are: another program has written there since");
+        assert!(!server.keys("out").iter().any(|key| key.contains("sluice-tmp")));
+        server.ran(&folder, &["verify", "s3://out/t/"]).expect(0);
+    }
+}
+
+#[test]
 fn an_upload_is_not_repeated_if_the_store_does_not_answer_any_longer() {
     // All requests from the upload on, or only uploads.
     for (text, from) in [("/out/a.lcm", 2), ("PUT /out/a.lcm", 1)] {
@@ -250,6 +271,7 @@ fn the_second_interrupt_ends_rolling_back_and_what_is_left_is_named() {
     }
     run.code();
     let said = run.stderr();
+    assert!(said.contains("aborting: nothing but what is being published now"), "{said}");
     let left = "uploads could not be rolled back, such as this: s3://out/t/channel=";
     assert!(said.contains(left) && said.contains("(the run was aborted); copy"), "{said}");
     assert!(said.contains("copy s3://out/t/._manifest.json."), "{said}");

@@ -91,6 +91,10 @@ impl Store for Memory {
         unsupported()
     }
 
+    fn is_own(&self, _: &Address) -> io::Result<bool> {
+        unsupported()
+    }
+
     fn put(&self, _: &Address, _: Bytes, _: PutMode) -> io::Result<()> {
         unsupported()
     }

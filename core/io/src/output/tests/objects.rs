@@ -233,6 +233,43 @@ fn a_manifest_that_appears_while_the_run_goes_on_is_not_replaced() {
 }
 
 #[test]
+fn what_another_run_has_written_since_is_not_rolled_back() {
+    let (folder, bucket) = (at("overtaken", "out/"), "overtaken");
+    write_folder(&outputs(Overwrite::Refuse), &folder, &["a", "b"]).unwrap();
+    MEMORY.set(bucket, "out/a", "old a");
+    let theirs = ["out/a", "out/c", "out/_manifest.json"];
+    MEMORY.with(bucket, |bucket| bucket.overtaken = Some((theirs[2], theirs.to_vec())));
+    let error = write_folder(&outputs(Overwrite::Replace), &folder, &["a", "b", "c", "d"]);
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("another run has written into this folder"), "{error}");
+    assert!(error.contains("2 earlier uploads were rolled back"), "{error}");
+    assert!(error.contains("2 of 4 uploads were left as they are"), "{error}");
+    assert!(error.contains("such as to mem://overtaken/out/a"), "{error}");
+    for key in theirs {
+        assert_eq!(text(bucket, key).unwrap(), key);
+    }
+    assert_eq!(text(bucket, "out/b").unwrap(), "b");
+    assert_eq!(MEMORY.keys(bucket), ["out/_manifest.json", "out/a", "out/b", "out/c"]);
+}
+
+#[test]
+fn a_manifest_that_was_written_although_the_store_says_otherwise_is_rolled_back() {
+    let (folder, bucket) = (at("unsure", "out/"), "unsure");
+    write_folder(&outputs(Overwrite::Refuse), &folder, &["a"]).unwrap();
+    let before = text(bucket, "out/_manifest.json");
+    MEMORY.with(bucket, |bucket| bucket.unanswered = Some("out/_manifest.json".into()));
+    let error = write_folder(&outputs(Overwrite::Replace), &folder, &["a", "b"]).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("2 earlier uploads were rolled back"), "{error}");
+    // The old one is there again, but the store does not say so.
+    assert_eq!(text(bucket, "out/_manifest.json"), before);
+    let [aside, manifest, a] = &MEMORY.keys(bucket)[..] else { panic!("{error}") };
+    assert_eq!((&**manifest, &**a), ("out/_manifest.json", "out/a"));
+    assert!(error.contains(&format!("copy mem://unsure/{aside} to it")), "{error}");
+    assert_eq!(text(bucket, aside), before);
+}
+
+#[test]
 fn an_object_is_replaced_only_in_the_state_that_it_was_read_in() {
     let path = at("updates", "a");
     let replace = |bytes: &str, before: Option<&str>| {
