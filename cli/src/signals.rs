@@ -23,6 +23,8 @@ pub type SignalMessages = [&'static str; 2];
 /// Messages for runs that publish their outputs at the end.
 pub(crate) const PUBLISHING: SignalMessages =
     ["stopping; another signal aborts", "aborting: nothing will be published"];
+/// The second of them while a run publishes, which is not ended half-way.
+const ABORTING_LATE: &str = "aborting: nothing but what is being published now will be published";
 
 /// Messages for recordings, whose outputs grow.
 pub(crate) const RECORDING: SignalMessages = [
@@ -115,6 +117,7 @@ fn handle_signal(
     say: &impl Fn(&str),
 ) {
     match words.get(before) {
+        Some(word) if *word == PUBLISHING[1] && stop.is_publishing() => say(ABORTING_LATE),
         Some(word) => say(word),
         None => exit_now(stop),
     }
@@ -130,8 +133,9 @@ fn exit_after_timeout(listening: Weak<()>, stop: Arc<Stop>) {
         while Instant::now() < end {
             std::thread::sleep(PUBLISHING_POLL);
             if stop.is_publishing() {
-                // Afterwards, the run says what it has published, or what is left if that failed.
-                end = end.max(Instant::now() + ABORT_TIMEOUT);
+                // Afterwards, the run removes temporary files, and says what it has published, or
+                // what is left if that failed.
+                end = end.max(Instant::now() + DISCARD_TIMEOUT);
             }
         }
         let is_over = stop.is_aborted() || stop.is_discarding();
