@@ -85,10 +85,16 @@ impl StoreHealth {
 
     /// Ends when the store has been gone for a while.
     async fn wait_until_gone(&self) {
-        while !self.is_gone() {
-            tokio::time::sleep(GONE_POLL).await;
+        loop {
+            while !self.is_gone() {
+                tokio::time::sleep(GONE_POLL).await;
+            }
+            tokio::time::sleep(GONE_TIMEOUT).await;
+            // It may have answered meanwhile.
+            if self.is_gone() {
+                return;
+            }
         }
-        tokio::time::sleep(GONE_TIMEOUT).await;
     }
 
     fn answers(&self) -> MutexGuard<'_, Answers> {
@@ -272,5 +278,30 @@ mod tests {
         health.note(true, at(30), at(31));
         health.note(false, at(0), at(60));
         assert!(!gone_at(&health, 90) && gone_at(&health, 91));
+    }
+
+    #[test]
+    fn requests_go_on_if_a_store_that_was_gone_answers_again() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+        let (health, now) = (StoreHealth::default(), Instant::now());
+        let long_ago = now.checked_sub(RETRY_TIMEOUT).unwrap();
+        runtime.block_on(async {
+            health.note(false, long_ago, now);
+            let answers = async {
+                tokio::time::sleep(GONE_TIMEOUT / 2).await;
+                health.note(true, now, now);
+                tokio::time::sleep(10 * GONE_TIMEOUT).await;
+            };
+            tokio::select! {
+                () = health.wait_until_gone() => panic!("it has answered"),
+                () = answers => {}
+            }
+            health.note(false, long_ago, now);
+            // The last answer counts.
+            assert!(!health.is_gone());
+            *health.answers() = Answers { last: None, silent_since: Some(long_ago) };
+            health.wait_until_gone().await;
+        });
     }
 }

@@ -123,6 +123,7 @@ impl Store for S3 {
     }
 
     fn copy(&self, from: &Address, to: &Address) -> io::Result<()> {
+        expect_answers(from)?;
         let (client, from, to) = (client(from.bucket())?, key(from)?, key(to)?);
         runtime::block_on(async move {
             client.copy(&from, &to).await.map_err(|error| errors::request_error(&error))
@@ -130,6 +131,7 @@ impl Store for S3 {
     }
 
     fn copy_new(&self, from: &Address, to: &Address) -> io::Result<()> {
+        expect_answers(from)?;
         let client = settings::client(from.bucket(), ClientKind::CompletesNew)?;
         let (from, to) = (key(from)?, key(to)?);
         let attempts = settings::max_attempts(upload::ATTEMPTS)?;
