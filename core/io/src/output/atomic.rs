@@ -3,15 +3,19 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::faults::{FaultInjector, OutputStep, flush, inject, write_all};
+use super::temporary_names::{owner, short};
 use super::{TEMPORARY, folder_of, objects};
 use crate::Error;
 
-/// The temporary name for replacing a file with a single writer.
-pub(super) fn temporary_path(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}{TEMPORARY}"))
+/// A temporary name for replacing a file. It is litter when this process has ended.
+fn temporary_path(path: &Path) -> PathBuf {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = short(&path.file_name().unwrap_or_default().to_string_lossy());
+    path.with_file_name(format!(".{name}.{}-{number}{TEMPORARY}", owner()))
 }
 
 /// Replaces a file atomically: readers see the old or the new contents. Only one writer at a time
@@ -40,7 +44,9 @@ pub(super) fn replace_with(
     let temporary = temporary_path(path);
     let write = || -> io::Result<()> {
         inject(faults, OutputStep::Create)?;
-        let mut file = create_temporary(&temporary)?;
+        let mut file = File::create_new(&temporary)?;
+        // For processes in other containers. Some file systems have no locks.
+        drop(file.try_lock());
         write_all(faults, &mut file, bytes)?;
         flush(faults, || file.sync_all())?;
         inject(faults, OutputStep::Rename)?;
@@ -54,14 +60,6 @@ pub(super) fn replace_with(
         sync_folder(folder_of(path));
     }
     Ok(())
-}
-
-/// Creates the file at a [`temporary_path`], locked: other programs leave it alone.
-pub(super) fn create_temporary(path: &Path) -> io::Result<File> {
-    let file = File::create(path)?;
-    // Some file systems have no locks.
-    drop(file.try_lock());
-    Ok(file)
 }
 
 /// Makes renames and removals in a folder durable.

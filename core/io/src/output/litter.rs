@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::temporary_names::{
     inner_name, is_running, owner, short, split_owner, temporary_dir_for,
 };
-use super::{MANIFEST, TEMPORARY, folder_of, temporary_path};
+use super::{MANIFEST, TEMPORARY, folder_of};
 use crate::store::is_address;
 
 /// The litter in the folders that a batch writes to. Each folder is listed only once.
@@ -120,8 +120,7 @@ pub fn is_being_written(target: &Path) -> bool {
     })
 }
 
-/// Removes the litter next to these outputs, and in the folders among them; there, also unfinished
-/// manifests.
+/// Removes the litter next to these outputs, and in the folders among them.
 pub fn sweep<'p>(targets: impl IntoIterator<Item = &'p Path>) {
     let mut folders = BTreeSet::new();
     for target in targets {
@@ -157,17 +156,13 @@ pub fn sweep_folder(folder: &Path) {
     old.for_each(|(folder, _)| drop(fs::remove_dir(folder)));
 }
 
-/// Removes a folder's unfinished manifest, unless another program is writing it.
+/// Removes a folder's unfinished manifests of killed runs.
 pub fn remove_unfinished_manifest(folder: &Path) {
-    let path = temporary_path(&folder.join(MANIFEST));
-    if is_free(&path) {
-        drop(fs::remove_file(path));
-    }
+    remove_stale(folder, Some(MANIFEST));
 }
 
 fn folders_below(folder: &Path, folders: &mut BTreeSet<PathBuf>) {
     folders.insert(folder.to_owned());
-    remove_unfinished_manifest(folder);
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         // Links may form cycles.
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {

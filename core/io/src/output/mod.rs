@@ -52,7 +52,6 @@ use crate::files::{FileIdentity, TEMPORARY};
 use crate::store::is_address;
 use crate::tasks::TaskPool;
 
-use atomic::temporary_path;
 use faults::{FaultInjector, OutputStep, flush_in_background, inject};
 use litter::{remove_abandoned, remove_any, remove_stale};
 use many::StagedFolder;

@@ -1,7 +1,6 @@
 //! What killed runs leave: removed, unless it is in use.
 
 use super::*;
-use crate::output::atomic::create_temporary;
 
 #[test]
 fn what_a_killed_run_left_is_removed_and_what_a_running_one_uses_is_not() {
@@ -20,7 +19,11 @@ fn what_a_killed_run_left_is_removed_also_where_it_had_this_ones_number() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("sub")).unwrap();
     let own = std::process::id();
-    for name in ["sub/.part.bin.4294967295-1", "sub/._manifest.json", ".out.bin.4294967295-7"] {
+    for name in [
+        "sub/.part.bin.4294967295-1",
+        "sub/._manifest.json.4294967295-7-1",
+        ".out.bin.4294967295-7",
+    ] {
         fs::write(folder.path().join(format!("{name}{TEMPORARY}")), "").unwrap();
     }
     for number in 0..50 {
@@ -40,13 +43,18 @@ fn what_a_killed_run_left_is_removed_also_where_it_had_this_ones_number() {
 #[test]
 fn a_manifest_that_is_being_written_stays() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(format!(".{MANIFEST}{TEMPORARY}"));
-    let writing = create_temporary(&path).unwrap();
-    sweep([folder.path()]);
-    assert!(path.exists());
-    drop(writing);
-    sweep([folder.path()]);
-    assert!(!path.exists());
+    let (path, done) = (folder.path().join(MANIFEST), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                remove_unfinished_manifest(folder.path());
+            }
+        });
+        let written: Vec<_> = (0..1000).map(|_| replace_file(&path, b"{}")).collect();
+        done.store(true, Ordering::Relaxed);
+        assert!(written.iter().all(Result::is_ok));
+    });
+    assert_eq!(names(folder.path()), [MANIFEST]);
 }
 
 #[test]
