@@ -16,6 +16,7 @@ mod repeated_keys;
 mod result_names;
 mod selected_rows;
 mod set_comparisons;
+mod statement_queries;
 mod statements;
 mod window_inputs;
 

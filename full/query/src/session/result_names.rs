@@ -1,6 +1,6 @@
-//! Names columns of results where DataFusion needs names: it gives two columns the same name if they
-//! differ in casts, does not find computed columns of groups by their number, nor those of SELECT
-//! DISTINCT by what they compute (`select distinct x + 1 … order by x + 1`).
+//! Names columns of results where DataFusion needs names: it gives two columns the same name if
+//! they differ in casts, does not find computed columns of groups by their number, nor those of
+//! SELECT DISTINCT by what they compute (`select distinct x + 1 … order by x + 1`).
 
 use datafusion::error::DataFusionError;
 use datafusion::sql::parser::Statement as DfStatement;
@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
     Distinct, Expr, Ident, OrderBy, OrderByKind, Query, SelectItem, SetExpr, Value,
 };
 
-use super::order_by::for_each_query;
+use super::statement_queries::for_each_query;
 
 /// Whether a statement may have been refused for columns without names.
 pub(super) fn are_missing(error: &DataFusionError) -> bool {
@@ -72,6 +72,7 @@ fn is_number(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(value) if matches!(value.value, Value::Number(..)))
 }
 
+/// Whether an expression of ORDER BY is a name alone.
 pub(super) fn is_name(expr: &Expr) -> bool {
     matches!(without_parentheses(expr), Expr::Identifier(_))
 }
