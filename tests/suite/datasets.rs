@@ -167,6 +167,24 @@ fn rows_reach_mcap_files_from_any_log_and_are_refused_where_payloads_are_written
 }
 
 #[test]
+fn rows_of_channels_whose_types_are_named_have_no_payloads_either() {
+    let folder = Folder::new();
+    run(&folder, "quickstart", &["SECONDS=1"]);
+    let rows = |out: &str, named: &[&str]| {
+        let log = "quickstart-out/drive.lcm";
+        let given = ["convert", log, "--align", "10Hz", "--field", "POSE.pos", "--to", out];
+        run_sluice(&folder, &[&given, named].concat())
+    };
+    let named = ["--type", "POSE=lcmtypes.pose_t"];
+    for named in [&named[..], &[]] {
+        let refused = rows("rows.lcm", named).expect(2);
+        refused.expect_stderr("which rows of --align do not have");
+    }
+    rows("rows.csv", &named).expect(0);
+    rows("gone.csv", &["--type", "POSE=lcmtypes.gone_t"]).expect(2).expect_stderr("gone_t");
+}
+
+#[test]
 fn rows_that_no_sink_could_write_are_a_mistake_in_a_pipeline_file() {
     let folder = Folder::new();
     run(&folder, "quickstart", &["SECONDS=1"]);

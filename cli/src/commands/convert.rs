@@ -89,23 +89,24 @@ pub(crate) fn pipeline_text(
         ..Recipe::default()
     };
     if aligns || !conversion.to_sink.is_empty() {
-        let text = Recipe { own_types: &conversion.types, ..recipe }.text();
+        let recipe = Recipe { own_types: &conversion.types, ..recipe };
         let unaligned = Recipe { alignment: None, fields: &[], ..recipe };
-        if conversion.to_sink.is_empty() && needs_payloads(&unaligned.text(), shell) {
+        if conversion.to_sink.is_empty() && needs_payloads(&unaligned.text(), shell)? {
             return Err(Failure::Usage(format!(
                 "{}: the sink `{}` writes payloads, which rows of --align do not have; write them \
                  as a table, MCAP file, CSV, JSON lines or a dataset",
                 sink.path, sink.plugin.name
             )));
         }
-        return Ok((text, failed));
+        return Ok((recipe.text(), failed));
     }
     let text = recipe.text();
     let gives_rows = source.gives_rows || !conversion.from_source.is_empty();
     if !gives_rows && source.types.is_empty() && source.may_declare_types.is_none() {
         return Ok((text, failed));
     }
-    let wants_payloads = needs_payloads(&text, shell);
+    // Without the types of the source it may be wrong: those are looked for where they are used.
+    let wants_payloads = needs_payloads(&text, shell).unwrap_or(false);
     if gives_rows && wants_payloads && selection.condition.is_none() {
         return Ok((Recipe { encodes: true, ..recipe }.text(), failed));
     }
@@ -148,12 +149,12 @@ fn content_sink<'s>(sink: &'s Plugin, options: &[Assignment], shell: &'s Shell) 
     content.unwrap_or(sink)
 }
 
-/// Whether a sink of this pipeline needs payloads. Errors are reported later.
-fn needs_payloads(text: &str, shell: &Shell) -> bool {
-    let Ok(pipeline) = parse_generated("sluice convert", text, None, shell) else { return false };
-    pipeline.nodes.iter().any(
+/// Whether a sink of this pipeline needs payloads.
+fn needs_payloads(text: &str, shell: &Shell) -> Result<bool, Failure> {
+    let pipeline = parse_generated("sluice convert", text, None, shell)?;
+    Ok(pipeline.nodes.iter().any(
         |node| matches!(&node.instance, PluginInstance::Sink(sink) if !sink.traits().accepts_rows),
-    )
+    ))
 }
 
 /// Arguments that name logs: what to read, and how.
