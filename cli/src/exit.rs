@@ -207,6 +207,7 @@ impl From<Error> for Failure {
             | ErrorKind::Malformed { .. }
             | ErrorKind::Damaged(_)
             | ErrorKind::Refused(_)
+            | ErrorKind::Raised { .. }
             | ErrorKind::Internal { .. } => Self::Error(error),
             _ => Self::Failed(error.to_string()),
         }

@@ -6,8 +6,6 @@ use sluice::extension::Failure;
 use sluice_model::{Error, ErrorKind};
 use sluice_pipeline::Mistakes;
 
-use crate::plugins::PluginException;
-
 /// A mistake with its place: file, line, column, message and help.
 pub(crate) type Diagnostic = (String, usize, usize, String, Option<String>);
 
@@ -35,14 +33,15 @@ pub(crate) fn from_failure(py: Python<'_>, failure: Failure) -> PyErr {
 pub(crate) fn from_error(py: Python<'_>, error: &Error) -> PyErr {
     let message = error.to_string();
     match error.kind() {
-        ErrorKind::Io { path, source, .. } => match PluginException::in_error(source) {
-            Some(raised) => {
-                let error = make(py, "sluice_error", (message,));
-                error.set_cause(py, Some(raised.exception.clone_ref(py)));
-                error
-            }
-            None => input_error(py, message, source.raw_os_error(), Some(&path.to_string_lossy())),
-        },
+        ErrorKind::Io { path, source, .. } => {
+            input_error(py, message, source.raw_os_error(), Some(&path.to_string_lossy()))
+        }
+        ErrorKind::Raised { source, .. } => {
+            let error = make(py, "sluice_error", (message,));
+            let exception = source.downcast_ref::<PyErr>();
+            error.set_cause(py, exception.map(|exception| exception.clone_ref(py)));
+            error
+        }
         ErrorKind::Malformed { path, .. } => input_error(py, message, None, Some(path)),
         ErrorKind::Damaged(_) => make(py, "damage_error", (message,)),
         ErrorKind::NotAllowed(_) => config_error(py, &message, Vec::new()),

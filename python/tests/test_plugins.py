@@ -224,6 +224,10 @@ def test_exceptions_end_the_run_and_name_the_line() -> None:
         sluice.run(stage("deeply_broken"), allow_exec=True)
     cause = error.value.__cause__
     assert isinstance(cause, json.JSONDecodeError) and cause.__traceback__ is not None
+    # The plugin is not a file that could not be read.
+    exit, messages = module("run", "p.toml", "--allow-exec")
+    (failure,) = [message for message in messages if message.get("level") == "error"]
+    assert exit == 1 and failure["kind"] == "failure" and "file" not in failure
     for name, words in [("gone", "it has: Count, Keep, broken"), ("plain", "has no decorator")]:
         with pytest.raises(sluice.SluiceError, match=words):
             sluice.run(stage(name), allow_exec=True)
@@ -820,7 +824,7 @@ class Finish:
 @pytest.mark.filterwarnings("error")
 def test_a_sink_that_returns_something_is_refused(name: str, words: str) -> None:
     Path("plugins.py").write_text(RETURNING)
-    refusal = f"cannot run .*plugins.py: sink `{name}`: TypeError: expected None from {words}"
+    refusal = f"sink `{name}` of plugins.py: TypeError: expected None from {words}"
     with pytest.raises(sluice.SluiceError, match=refusal):
         sluice.run(sink(name), allow_exec=True)
     assert not Path("ran").exists()

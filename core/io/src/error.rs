@@ -51,6 +51,14 @@ pub enum ErrorKind {
     /// Options or data that turn out to be invalid once the input is known.
     #[error("{0}")]
     Invalid(String),
+    /// A plugin that is not in Rust raised an exception.
+    #[error("{what}")]
+    Raised {
+        /// The plugin, what it raised, and where.
+        what: String,
+        /// The exception.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The run was interrupted before it had a complete output.
     #[error("interrupted; nothing was published")]
     Interrupted,

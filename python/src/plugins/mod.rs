@@ -11,15 +11,14 @@ mod stage;
 
 use std::path::{self, Path, PathBuf};
 use std::sync::OnceLock;
-use std::{fmt, io};
 
 use pyo3::prelude::*;
 use pyo3::types::PyTraceback;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use sluice_model::Error;
 use sluice_model::programs::Program;
 use sluice_model::schemars::JsonSchema;
+use sluice_model::{Error, ErrorKind};
 
 pub(crate) use self::gate::{close_plugins, end_aborted, give_up_aborted, park_thread};
 
@@ -110,35 +109,9 @@ impl PythonObject {
         let traceback = exception.traceback(py);
         let places = traceback.as_ref().map(lines).unwrap_or_default();
         let place = shown_place(&places, &folder.join(file));
-        let message = format!("{} `{name}`: {exception}{place}", self.kind.word());
-        PluginException { message, exception: exception.clone_ref(py) }.into_error(file)
-    }
-}
-
-/// An exception of a plugin, on its way through the run to who started it.
-#[derive(Debug)]
-pub(crate) struct PluginException {
-    message: String,
-    pub(crate) exception: PyErr,
-}
-
-impl fmt::Display for PluginException {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for PluginException {}
-
-impl PluginException {
-    /// The only kind of error that keeps another one is that of the system.
-    fn into_error(self, file: &Path) -> Error {
-        Error::io("run", file, io::Error::other(self))
-    }
-
-    /// The exception that this error is about, if there is one.
-    pub(crate) fn in_error(error: &io::Error) -> Option<&Self> {
-        error.get_ref()?.downcast_ref()
+        let (kind, file) = (self.kind.word(), file.display());
+        let what = format!("{kind} `{name}` of {file}: {exception}{place}");
+        ErrorKind::Raised { what, source: Box::new(exception.clone_ref(py)) }.into()
     }
 }
 
