@@ -66,7 +66,7 @@ class DamageError(SluiceError):
     """A log that is read is damaged, and `strict=True` was given."""
 
 
-# The flags that have another name in Python, and those without a value.
+# The flags that have another name in Python.
 _RENAMED = {
     "as": "to_format",
     "channel": "channels",
@@ -76,24 +76,37 @@ _RENAMED = {
     "source-option": "options",
     "type": "channel_types",
 }
-_SWITCHES = ("allow-exec", "keep-going", "overwrite", "resume", "strict")
-_SAME = (
-    "align", "describe", "end", "episodes", "exclude", "expect", "jobs", "limit", "memory", "shard",
-    "set", "source-name", "start", "title", "to", "tolerance", "types", "where",
-)  # fmt: skip
-_FLAG = re.compile(
-    rf"(?<![\w/.-])--({'|'.join([*_RENAMED, *_SWITCHES, *_SAME])})(?![\w-])(?: <[^>]*>)?"
-)
+# The option that a message is about.
+_SUBJECT = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?=(?: [a-z_]+)?: )")
+# Advice with an option of the program, and that option in Python.
+_ADVICE = [
+    (re.compile(pattern), option)
+    for pattern, option in [
+        (
+            r"(the output (?:exists|folder exists and is not empty|has appeared since the run "
+            r"began); )--overwrite( replaces it: )",
+            "overwrite=True",
+        ),
+        (r"(this pipeline runs programs, which needs )--allow-exec(, )", "allow_exec=True"),
+        (r"(?s)(the extension of `.*, or name a sink of `sluice plugins` with )--as()\Z",
+         "to_format"),
+    ]
+]
 
 
 def in_python(message: str) -> str:
-    """A message of the program with the names of options as they are in Python."""
+    """A message of the program that names its options as they are in Python.
 
-    def name(flag: re.Match[str]) -> str:
-        plain = flag[1].replace("-", "_")
-        return f"{plain}=True" if flag[1] in _SWITCHES else _RENAMED.get(flag[1], plain)
-
-    return _FLAG.sub(name, message)
+    Only where a message begins so that it must be of the program itself: others hold paths,
+    commands, and texts of other programs, which may look like options.
+    """
+    if subject := _SUBJECT.match(message):
+        name = _RENAMED.get(subject[1], subject[1].replace("-", "_"))
+        return name + message[subject.end() :]
+    for pattern, option in _ADVICE:
+        if advice := pattern.match(message):
+            return f"{advice[1]}{option}{advice[2]}{message[advice.end() :]}"
+    return message
 
 
 def sluice_error(message: str) -> SluiceError:

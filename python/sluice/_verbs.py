@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from os import PathLike, fspath
 from typing import Any, Unpack, overload
 
@@ -331,12 +332,16 @@ def _text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, str | PathLike):
         return decoded(value)
+    if isinstance(value, timedelta):
+        return f"{value / timedelta(seconds=1):.9f}".rstrip("0").rstrip(".")
     if value is None or isinstance(value, Iterable):
         raise _not_text(value)
     return str(value)
 
 
 def _not_text(value: object) -> TypeError:
+    if value is None:
+        return TypeError("expected a value, found None; leave it out")
     found = type(value).__name__
     if isinstance(value, bytes | bytearray | memoryview):
         return TypeError(f"expected text, found {found}; decode it first")
@@ -357,6 +362,8 @@ def _toml(value: Any) -> str:
         return "{ " + ", ".join(pairs) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError(f"expected one value or a list, found {type(value).__name__}")
     return _text(value)
 
 

@@ -144,6 +144,14 @@ def test_what_is_no_text_is_refused(drive: Path) -> None:
             call(b"POSE")
     with pytest.raises(TypeError, match="one value, found list; give several as one text, such as"):
         sluice.run("lcm-to-lerobot", {"INPUT": [drive, drive]})
+    nothings: list[dict[str, Any]] = [
+        {"channels": [None]}, {"sink_options": {"split_mb": [None]}},
+    ]  # fmt: skip
+    for nothing in nothings:
+        with pytest.raises(TypeError, match="expected a value, found None; leave it out"):
+            sluice.convert(drive, "a.lcm", **nothing)
+    with pytest.raises(TypeError, match="one value or a list, found set$"):
+        sluice.convert(drive, "a.lcm", sink_options={"split_mb": {1, 2}})
     assert not os.listdir(".")
 
 
@@ -154,7 +162,7 @@ def test_rows_on_one_time_base_have_episodes(drive: Path) -> None:
         align="10Hz",
         fields=["POSE.vel", "pos=POSE.pos"],
         tolerance=datetime.timedelta(milliseconds=200),
-        episodes={"gap": "5s", "min_rows": 2},
+        episodes={"gap": datetime.timedelta(seconds=5), "min_rows": 2},
         channel_types={"POSE": "lcmtypes.pose_t"},
     )
     head, *rows = Path("rows.csv").read_text().splitlines()
@@ -204,8 +212,23 @@ def test_messages_name_options_as_in_python(drive: Path) -> None:
         sluice.convert(drive, "b.lcm", channel_types={"POSE": "a.b_t"})
     result = sluice.convert(drive, "b.lcm", channels=["POES", "POSE"])
     assert any(message.text.startswith("channels: no channel") for message in result.warnings)
+
+
+def test_paths_and_what_programs_say_are_not_taken_for_options(drive: Path) -> None:
     with pytest.raises(sluice.SluiceError, match="/--to/b.lcm"):
         sluice.convert("/--to/b.lcm", "c.lcm")
+    assert sluice.convert(drive, "x --to y.lcm", channels="POSE")
+    with pytest.raises(sluice.SluiceError) as error:
+        sluice.convert(drive, "x --to y.lcm", channels="POSE")
+    assert str(error.value) == "the output exists; overwrite=True replaces it: x --to y.lcm"
+    with pytest.raises(sluice.SluiceError, match="gone x --to y.lcm"):
+        sluice.convert("gone x --to y.lcm", "b.lcm")
+    usage = "usage: child --to FILE [--overwrite]; --overwrite replaces it"
+    child = ["sh", "-c", f"echo '--to: {usage}' >&2; exit 1", "{input}"]
+    with pytest.raises(sluice.SluiceError) as error:
+        sluice.convert("x --to y.lcm", "b.lcm", format="exec", options={"command": child},
+                       allow_exec=True)
+    assert f"--to: {usage}" in str(error.value)
 
 
 def test_options_are_values_of_python(drive: Path) -> None:
