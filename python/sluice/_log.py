@@ -143,7 +143,7 @@ class Log:
         """
         selection = _selection(None, given)
         chosen = None if columns is None else _verbs.strings(columns)
-        return Table(self, channel, selection, chosen, given.get("strict", False))
+        return Table(self, channel, selection, chosen, bool(given.get("strict")))
 
     @takes(ReadOptions)
     def events(
@@ -171,7 +171,7 @@ class Log:
         ('POSE', 144)
         """
         selection = _selection(channels, given)
-        return self._reader.events(selection, given.get("strict", False))
+        return self._reader.events(selection, bool(given.get("strict")))
 
     def info(self) -> Info:
         """What is in the log. Reads all of it, once."""
@@ -263,17 +263,20 @@ class Table:
         """The same table with only these columns."""
         return Table(self._log, self._channel, self._selection, list(columns), self._strict)
 
-    def _narrowed(self, options: dict[str, str]) -> Table:
-        """The same table of no more than these events, as far as it has no times of its own."""
+    def _narrowed(self, options: dict[str, str]) -> tuple[Table, bool]:
+        """The same table of no more than these events, as far as it has no times of its own.
+
+        Also whether any of these options is used.
+        """
         given = {option.partition("=")[0] for option in self._selection}
         if "--limit" in given:
-            return self
+            return self, False
         if given & {"--start", "--end"}:
             options = {name: options[name] for name in options.keys() - {"start", "end"}}
         more = [f"--{name}={value}" for name, value in options.items()]
-        return Table(
-            self._log, self._channel, [*self._selection, *more], self._chosen, self._strict
-        )
+        selection = [*self._selection, *more]
+        table = Table(self._log, self._channel, selection, self._chosen, self._strict)
+        return table, bool(more)
 
     def scan(self) -> polars.LazyFrame:
         """The table as a lazy frame of Polars.

@@ -36,13 +36,13 @@ def source(table: Table) -> Source:
             tested = [] if predicate is None else predicate.meta.root_names()
             needed = dict.fromkeys([*with_columns, *tested])
             wanted = table.select(*[name for name in table.columns if name in needed])
-        options = {}
+        is_narrowed = False
         # Of rows that are limited, the first ones before the condition count.
         if predicate is not None and n_rows is None:
             options = pushed_down(predicate, wanted._channel is None)
-            wanted = wanted._narrowed(options)
+            wanted, is_narrowed = wanted._narrowed(options)
         # A condition that no event meets is no mistake.
-        for batch in wanted._batches(reports_names=not options):
+        for batch in wanted._batches(reports_names=not is_narrowed):
             if n_rows is not None and n_rows <= 0:
                 return
             frame = polars.DataFrame(batch)

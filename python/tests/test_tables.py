@@ -915,6 +915,9 @@ def test_a_name_that_matches_nothing_is_told_at_the_end_of_a_table(
         assert sum(len(batch) for batch in table) == rows
     assert all(warning.filename == __file__ for warning in given)
     assert table.result is not None and words in table.result.warnings[0].text
+    with pytest.warns(UserWarning, match=words):
+        list(sluice.open(drive).events("POSE", strict=None, **wrong))  # type: ignore[arg-type]
+        list(sluice.open(drive).table("POSE", strict=None, **wrong))  # type: ignore[arg-type]
     strict = sluice.open(drive).table("POSE", strict=True, **wrong)
     with pytest.raises(sluice.ConfigError, match=words):
         list(strict)
@@ -952,6 +955,12 @@ def test_a_scan_warns_of_names_of_the_table_and_not_of_those_of_the_query(drive:
         assert log.table("POSE", exclude="POES").scan().collect().height == 200
     with pytest.raises(sluice.ConfigError, match="no channel matches `POES`"):
         log.table("POSE", exclude="POES", strict=True).scan().collect()
+    # Nothing of the query is used where the table has a limit or times of its own.
+    early = pl.col("timestamp") < later
+    owns: list[dict[str, Any]] = [{"limit": 1000}, {"start": "+0", "end": "+1"}]
+    for own in owns:
+        with pytest.raises(sluice.ConfigError, match="no channel .*matches `POES`"):
+            log.table("POSE", exclude="POES", strict=True, **own).scan().filter(early).collect()
 
 
 def test_pandas_does_not_take_a_table_for_a_list_of_batches(drive: Path) -> None:
