@@ -112,6 +112,12 @@ pub struct Channel {
 }
 
 impl Channel {
+    /// The key in [`metadata`](Self::metadata) that marks a view: a channel that only shows what
+    /// others hold.
+    pub const VIEW: &str = "sluice.view";
+    /// The key for the name of the channel that a view shows; views that show several have none.
+    pub const VIEW_OF: &str = "sluice.view.of";
+
     /// A channel of which only name, source and encoding are known; everything else has its
     /// default.
     pub fn new(name: Name, source: impl Into<Arc<str>>, encoding: Encoding) -> Self {

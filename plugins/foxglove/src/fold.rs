@@ -17,7 +17,7 @@ use crate::gather::{MAX_TOTAL_BYTES, Packet, Revolution};
 use crate::messages::{self, CameraMatrix, FrameTransform, Stamp};
 use crate::parts::{TimedPart, ViewPart, detach};
 use crate::plan::{GlobeStage, ViewPlan, georeference, transforms_channel};
-use crate::schema::{FRAME, OF, VIEW, ViewSchema};
+use crate::schema::{FRAME, ViewSchema};
 
 /// Messages have times from before they were logged, and viewers look up frames at those times: so
 /// mounts are dated back.
@@ -102,8 +102,8 @@ impl ViewFold {
 
     fn learn_channels(&mut self, context: &StageContext<'_>) {
         for channel in context.channels.since(self.channels.len()) {
-            let view = channel.metadata.get(VIEW).and(channel.metadata.get(FRAME));
-            let frame = view.zip(channel.metadata.get(OF));
+            let view = channel.metadata.get(Channel::VIEW).and(channel.metadata.get(FRAME));
+            let frame = view.zip(channel.metadata.get(Channel::VIEW_OF));
             let frame = frame.map(|(frame, of)| (frame.clone(), of.clone()));
             self.channels.push(ViewChannel { frame });
         }

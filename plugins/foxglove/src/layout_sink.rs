@@ -12,7 +12,6 @@ use sluice_model::{
 };
 
 use crate::layout::{ViewTopic, layout};
-use crate::schema::VIEW;
 
 /// Options of `foxglove-layout`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -74,7 +73,9 @@ impl Sink for FoxgloveLayout {
         output.events += unit.events;
         for channel in unit.channels {
             let kind = channel.type_name.as_deref().and_then(|name| name.strip_prefix("foxglove."));
-            let Some(kind) = kind.filter(|_| channel.metadata.contains_key(VIEW)) else { continue };
+            let Some(kind) = kind.filter(|_| channel.metadata.contains_key(Channel::VIEW)) else {
+                continue;
+            };
             let (topic, kind) = (channel.name.text().to_owned(), kind.to_owned());
             output.views.insert(ViewTopic { topic, kind });
         }

@@ -13,7 +13,7 @@ use sluice_views::{Times, ViewMap, ViewNames, maps};
 
 use crate::convert::ViewColumns;
 use crate::options::FoxgloveOptions;
-use crate::schema::{VIEW, ViewSchema};
+use crate::schema::ViewSchema;
 
 /// The maps, and the stages that turn packets into points.
 pub(crate) struct ViewPlan {
@@ -81,7 +81,7 @@ impl ViewPlan {
     /// Whether views of this channel are wanted. Views have none.
     pub(crate) fn is_shown(&self, channel: &Channel) -> bool {
         let is_wanted = self.channels.is_empty() || self.channels.matches(channel.name.text());
-        is_wanted && !channel.metadata.contains_key(VIEW)
+        is_wanted && !channel.metadata.contains_key(Channel::VIEW)
     }
 
     /// The first map for messages of a channel whose fields they have. `Err` has the first of the

@@ -5,10 +5,6 @@ use std::sync::{Arc, LazyLock};
 
 use sluice_model::{Channel, EmbeddedSchema, Encoding, Name};
 
-/// Marks the channels of views, so that conversions back leave them out.
-pub(crate) const VIEW: &str = "sluice.view";
-/// The channel whose events the view shows.
-pub(crate) const OF: &str = "sluice.view.of";
 /// The coordinate frame of a view.
 pub(crate) const FRAME: &str = "sluice.view.frame";
 
@@ -64,8 +60,8 @@ impl ViewSchema {
     /// A channel of this type.
     pub(crate) fn channel(self, topic: &str, like: &Channel, frame: &str) -> Channel {
         let (type_name, schema) = &SCHEMAS[self as usize];
-        let mut metadata = BTreeMap::from([(VIEW.to_owned(), "1".to_owned())]);
-        for (key, value) in [(OF, like.name.text()), (FRAME, frame)] {
+        let mut metadata = BTreeMap::from([(Channel::VIEW.to_owned(), "1".to_owned())]);
+        for (key, value) in [(Channel::VIEW_OF, like.name.text()), (FRAME, frame)] {
             if !value.is_empty() {
                 metadata.insert(key.into(), value.to_owned());
             }

@@ -22,10 +22,7 @@ const TYPE: &str = "sluice.type_name";
 
 /// What `sluice convert` calls any input: a source that is not worth writing.
 const USUAL_SOURCE: &str = "log";
-/// Marks a view, which shows what the channel [`VIEW_OF`] holds.
-const VIEW: &str = "sluice.view";
-/// The channel that a view shows; views that show several have none.
-const VIEW_OF: &str = "sluice.view.of";
+/// Marks a view, as [`Channel::VIEW`].
 const IS_VIEW: &str = "1";
 /// Marks a view in a run, if the file that it is read from lacks what it shows. In files, it is a
 /// view as any other: its original may be added.
@@ -95,8 +92,8 @@ impl StoredChannel {
 
     /// Whether it only shows what other channels hold, and which one, if it is one.
     pub(crate) fn shown_channel(&self) -> Option<Option<&str>> {
-        let is_view = self.metadata.get(VIEW).is_some_and(|view| view == IS_VIEW);
-        is_view.then(|| self.metadata.get(VIEW_OF).map(String::as_str))
+        let is_view = self.metadata.get(Channel::VIEW).is_some_and(|view| view == IS_VIEW);
+        is_view.then(|| self.metadata.get(Channel::VIEW_OF).map(String::as_str))
     }
 
     /// The record that is written for a channel.
@@ -112,8 +109,8 @@ impl StoredChannel {
         if channel.schema.is_some() && channel.type_name.is_none() {
             set(TYPE, NONE);
         }
-        if channel.metadata.get(VIEW).is_some_and(|view| view == IS_LONE_VIEW) {
-            set(VIEW, IS_VIEW);
+        if channel.metadata.get(Channel::VIEW).is_some_and(|view| view == IS_LONE_VIEW) {
+            set(Channel::VIEW, IS_VIEW);
         }
         let topic = match std::str::from_utf8(channel.name.as_bytes()) {
             Ok(topic) => topic,
@@ -162,7 +159,7 @@ impl StoredChannel {
 
 /// Marks a view whose original is not where it was read from: it shows what nothing else holds.
 pub(crate) fn mark_lone_view(channel: &mut Channel) {
-    channel.metadata.insert(VIEW.to_owned(), IS_LONE_VIEW.to_owned());
+    channel.metadata.insert(Channel::VIEW.to_owned(), IS_LONE_VIEW.to_owned());
 }
 
 /// Removes a key that has this value.

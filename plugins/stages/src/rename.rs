@@ -45,8 +45,6 @@ pub(crate) struct RuleOptions {
     pub(crate) to: String,
 }
 
-/// The metadata that names the channel which a view shows.
-const VIEW_OF: &str = "sluice.view.of";
 /// The placeholder for a channel's source.
 const SOURCE: &str = "{source}";
 
@@ -199,7 +197,7 @@ impl Rename {
         let source = self.source.as_ref().unwrap_or(&old.source).clone();
         let mut metadata = old.metadata.clone();
         // A view that names no channel of its file would be taken for an event of its own.
-        if let Some(shown) = metadata.get_mut(VIEW_OF) {
+        if let Some(shown) = metadata.get_mut(Channel::VIEW_OF) {
             *shown = rename(shown).text().to_owned();
         }
         channels.intern(Channel { name, source, metadata, ..Channel::clone(&old) })

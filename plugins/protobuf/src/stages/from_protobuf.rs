@@ -12,7 +12,7 @@ use sluice_model::{
     Stage, StageContext,
 };
 
-use super::{CHANNEL, OriginalChannel, TypedLayer, VIEW};
+use super::{CHANNEL, OriginalChannel, TypedLayer};
 
 /// Options of `from-protobuf`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -64,7 +64,7 @@ enum ChannelPlan {
 
 impl Restore {
     fn plan(&self, channel: &Channel, context: &StageContext<'_>) -> Result<ChannelPlan, Error> {
-        if channel.metadata.get(VIEW).is_some_and(|view| view == "1") {
+        if channel.metadata.get(Channel::VIEW).is_some_and(|view| view == "1") {
             return Ok(ChannelPlan::Drop);
         }
         let layer = match TypedLayer::from_channel(channel) {

@@ -25,8 +25,6 @@ const COLUMNS: &str = "sluice.columns";
 const CHANNEL: &str = "sluice.channel";
 /// The metadata key for the encoding of the original messages.
 pub const ENCODING: &str = "sluice.encoding";
-/// The metadata key of channels that only show what others hold.
-const VIEW: &str = "sluice.view";
 
 /// What of a channel `to-protobuf` replaces.
 #[derive(Serialize, Deserialize)]
