@@ -250,11 +250,11 @@ impl<'c> MessageTimes<'c> {
         Self(column.and_then(|column| column.as_primitive_opt()))
     }
 
-    /// The time of a row in nanoseconds: its message's own time, or else the `timestamp` of its
-    /// event.
+    /// The time of a row in nanoseconds: its message's own time if it can be one, or else the
+    /// `timestamp` of its event.
     pub(crate) fn nanos(self, row: usize, timestamp: i64) -> i64 {
         let utime = self.0.filter(|utimes| utimes.is_valid(row)).map(|utimes| utimes.value(row));
-        utime.map_or(timestamp, |utime| utime.saturating_mul(1_000))
+        CloudTime::resolve(utime, timestamp).0.nanos
     }
 }
 
@@ -468,5 +468,17 @@ impl Points {
     /// Converts the points back to rows.
     pub fn into_rows(self) -> Rows {
         assemble_rows(self.events, self.others, (self.members, self.offsets), self.frame)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_with_impossible_times_have_that_of_their_event() {
+        let times: ArrayRef = Arc::new(Int64Array::from(vec![Some(7), Some(i64::MAX), None]));
+        let times = MessageTimes::from_column(Some(&times));
+        assert_eq!([0, 1, 2].map(|row| times.nanos(row, 5)), [7_000, 5, 5]);
     }
 }

@@ -10,8 +10,13 @@ os.environ.setdefault("HF_HOME", tempfile.mkdtemp())
 
 import numpy as np
 import torch
-from lerobot.datasets.compute_stats import aggregate_stats, compute_episode_stats
+from lerobot.datasets.compute_stats import (
+    RunningQuantileStats, aggregate_stats, compute_episode_stats)
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+# Version 0.4.4 squares images in their 8 bits, which makes each standard deviation 0.
+update = RunningQuantileStats.update
+RunningQuantileStats.update = lambda self, batch: update(self, batch.astype(np.float64))
 
 folder = pathlib.Path(sys.argv[1])
 dataset = LeRobotDataset("any/name", root=folder)

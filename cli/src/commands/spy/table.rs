@@ -108,7 +108,8 @@ fn hertz(hz: f64) -> String {
     match hz {
         1000.0.. => units::count(hz.round() as u64),
         100.0.. => format!("{hz:.0}"),
-        _ => format!("{hz:.1}"),
+        0.1.. => format!("{hz:.1}"),
+        _ => format!("{hz:.3}"),
     }
 }
 
@@ -184,5 +185,6 @@ mod tests {
     #[test]
     fn rates_have_as_many_digits_as_they_need() {
         assert_eq!([0.1, 9.96, 123.4, 12_345.6].map(hertz), ["0.1", "10.0", "123", "12,346"]);
+        assert_eq!([0.04, 0.0051].map(hertz), ["0.040", "0.005"]);
     }
 }

@@ -7,7 +7,7 @@ use arrow_buffer::Buffer;
 use sluice_model::Rows;
 
 use super::picture::Picture;
-use crate::points::UTIME;
+use crate::points::{CloudTime, UTIME};
 use crate::poses::{ReadFromRows, Timestamped};
 
 /// The type of rows of undistorted images.
@@ -69,7 +69,7 @@ impl ReadFromRows for CameraImage {
                 utimes.filter(|utimes| utimes.is_valid(row)).map(|utimes| utimes.value(row));
             let timestamp = timestamps[*event as usize];
             Some(Self {
-                time: utime.map_or(timestamp, |micros| micros.saturating_mul(1_000)),
+                time: CloudTime::resolve(utime, timestamp).0.nanos,
                 utime: utime.unwrap_or(timestamp.div_euclid(1_000)),
                 declared_size: [widths[row], heights[row]],
                 jpeg_size: Picture::jpeg_size(bytes),
