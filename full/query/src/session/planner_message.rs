@@ -7,11 +7,66 @@ pub(super) fn planner_message(what: &str) -> InvalidQuery {
     rewritten(what).unwrap_or_else(|| without_tree(what))
 }
 
+const OUTER_REFERENCE: &str = "this reference to the outer query is not supported: only conditions \
+                               such as `inner.a = outer.b`, without LIMIT, in SELECT, WHERE and \
+                               HAVING";
+const EXISTS: &str = "EXISTS, IN, ANY and ALL are only supported in WHERE and HAVING, and their \
+                      subqueries can refer to the outer query only in WHERE, without LIMIT and \
+                      UNION";
+const EXISTS_HELP: &str =
+    "elsewhere write `(select count(*) from … where …) > 0`, or join the tables";
+
+/// What is in a message of the planner, and the message and help in its place.
+const KNOWN: [(&str, &str, &str); 9] = [
+    (
+        "Correlated scalar subquery can only be used in ",
+        OUTER_REFERENCE,
+        "compute it in SELECT, and use its name",
+    ),
+    ("In/Exist/SetComparison subquery can only be used in ", EXISTS, EXISTS_HELP),
+    (
+        "Windows require unique expression names",
+        "two window functions differ only in casts",
+        "compute what is cast in a subquery in FROM: `(select *, x::int as y from t)`",
+    ),
+    (
+        "Unary operator '-' only supports signed ",
+        "a minus sign is only supported before signed numbers and intervals",
+        "write `0 - x`",
+    ),
+    (
+        "SELECT DISTINCT ON expressions must match ",
+        "ORDER BY does not begin with the expressions of DISTINCT ON",
+        "write `select distinct on (x) … order by x, y`, and sort by y alone in a query around it: \
+         `select * from (…) order by y`",
+    ),
+    (
+        "Conflicting ordering requirements ",
+        "aggregates of one SELECT cannot have these different orders",
+        "compute each in a subquery in FROM, and join them by the groups",
+    ),
+    (
+        "unnest should be rewritten ",
+        "`unnest` is only supported in SELECT and FROM",
+        "name it in SELECT, and use the name in ORDER BY, or in a query around it",
+    ),
+    (
+        "Correlated scalar subquery must be aggregated ",
+        "a value that refers to the outer query may have several rows",
+        "choose one by an aggregate: `(select max(k) …)`",
+    ),
+    (
+        "Too many columns! The subquery should only return one column",
+        "a subquery that values are compared with has one column",
+        "for several, write `exists (select 1 from t where t.k = x and t.l = y)`",
+    ),
+];
+
 /// A message that says what to write instead, for mistakes that are known.
 fn rewritten(what: &str) -> Option<InvalidQuery> {
-    let with_help = |message: String, help: &str| {
-        Some(InvalidQuery { message, position: None, help: Some(help.to_owned()) })
-    };
+    if let Some((_, message, help)) = KNOWN.iter().find(|(known, ..)| what.contains(known)) {
+        return with_help((*message).to_owned(), help);
+    }
     if let Some(call) = between(what, "given name and argument types '", "'") {
         let message = format!("no function takes these arguments: `{call}`");
         return with_help(message, "cast the arguments to other types");
@@ -19,24 +74,8 @@ fn rewritten(what: &str) -> Option<InvalidQuery> {
     if let Some(parts) = what.strip_prefix("compound identifier: ") {
         return Some(InvalidQuery::new(format!("there is no column with these names: {parts}")));
     }
-    if let Some(node) = what.strip_prefix("Physical plan does not support logical expression ") {
-        let (message, help) = misplaced(node)?;
-        return with_help(message.to_owned(), help);
-    }
     if let Some(column) = between(what, "While expanding wildcard, column \"", "\" must appear") {
-        if [" ROWS ", " RANGE ", " GROUPS "].iter().any(|frame| column.contains(frame)) {
-            let message = "ORDER BY has a window function, and the result has groups".to_owned();
-            return with_help(
-                message,
-                "name it in SELECT, `rank() over (…) as r`, and order by `r`",
-            );
-        }
-        if what.starts_with("Column in ORDER BY") && column.contains('(') {
-            let message = format!("the order is by a computed column that has no name: `{column}`");
-            return with_help(message, "name it in SELECT, `max(x) + 1 as y`, and order by `y`");
-        }
-        let message = format!("`{column}` is neither in GROUP BY nor in an aggregate");
-        return with_help(message, &format!("group by it, or choose a value: `max({column})`"));
+        return ungrouped(what, column);
     }
     if what.starts_with("Projections require unique expression names") {
         let mut places = what.split(" at position ").skip(1);
@@ -50,11 +89,6 @@ fn rewritten(what: &str) -> Option<InvalidQuery> {
         let help = "name what it is ordered by in SELECT, `x + 1 as y`, and order by `y`";
         return with_help(lower_first(what), help);
     }
-    if what.starts_with("Windows require unique expression names") {
-        let message = "two window functions differ only in casts".to_owned();
-        let help = "compute what is cast in a subquery in FROM: `(select *, x::int as y from t)`";
-        return with_help(message, help);
-    }
     if let Some(name) = between(what, "Invalid function '", "'") {
         let message = format!("there is no function `{name}`");
         let similar = between(what, "Did you mean '", "'");
@@ -63,59 +97,38 @@ fn rewritten(what: &str) -> Option<InvalidQuery> {
             None => Some(InvalidQuery::new(message)),
         };
     }
-    if what.starts_with("Unary operator '-' only supports signed ") {
-        let message = "a minus sign is only supported before signed numbers and intervals";
-        return with_help(message.to_owned(), "write `0 - x`");
-    }
-    if what.contains("SELECT DISTINCT ON expressions must match ") {
-        let message = "ORDER BY does not begin with the expressions of DISTINCT ON".to_owned();
-        return with_help(
-            message,
-            "write `select distinct on (x) … order by x, y`, and sort by y alone in a query \
-             around it: `select * from (…) order by y`",
-        );
-    }
-    if what.starts_with("Conflicting ordering requirements ") {
-        let message = "aggregates of one SELECT cannot have these different orders".to_owned();
-        return with_help(
-            message,
-            "compute each in a subquery in FROM, and join them by the groups",
-        );
-    }
-    if what.starts_with("Correlated scalar subquery can only be used in ") {
-        let (message, _) = misplaced("ScalarSubquery")?;
-        return with_help(message.to_owned(), "compute it in SELECT, and use its name");
-    }
-    if what.starts_with("In/Exist/SetComparison subquery can only be used in ") {
-        let (message, help) = misplaced("Exists")?;
-        return with_help(message.to_owned(), help);
-    }
-    if what.starts_with("unnest should be rewritten ") {
-        let help = "name it in SELECT, and use the name in ORDER BY, or in a query around it";
-        return with_help("`unnest` is only supported in SELECT and FROM".to_owned(), help);
-    }
-    if what.starts_with("Correlated scalar subquery must be aggregated ") {
-        let message = "a value that refers to the outer query may have several rows";
-        return with_help(message.to_owned(), "choose one by an aggregate: `(select max(k) …)`");
-    }
-    if what.starts_with("Too many columns! The subquery should only return one column") {
-        let message = "a subquery that values are compared with has one column";
-        let help = "for several, write `exists (select 1 from t where t.k = x and t.l = y)`";
-        return with_help(message.to_owned(), help);
-    }
     if let Some(call) = between(what, "`retract_batch` is not implemented: ", "(") {
         let message = format!("`{call}` is not supported over a frame that leaves rows behind");
-        return with_help(
-            message,
-            "begin the frame at `unbounded preceding`, or use `min` or `max`",
-        );
+        let help = "begin the frame at `unbounded preceding`, or use `min` or `max`";
+        return with_help(message, help);
     }
     if what.starts_with("Dot access not supported ") {
         let InvalidQuery { position, .. } = without_tree(what);
         let message = "a dot is only supported after the name of a column".to_owned();
         return Some(InvalidQuery { message, position, help: Some("write `['name']`".to_owned()) });
     }
-    None
+    let node = what.strip_prefix("Physical plan does not support logical expression ")?;
+    let (message, help) = misplaced(node)?;
+    with_help(message.to_owned(), help)
+}
+
+fn with_help(message: String, help: &str) -> Option<InvalidQuery> {
+    Some(InvalidQuery { message, position: None, help: Some(help.to_owned()) })
+}
+
+/// A column that is neither grouped nor aggregated where it has to be.
+fn ungrouped(what: &str, column: &str) -> Option<InvalidQuery> {
+    if [" ROWS ", " RANGE ", " GROUPS "].iter().any(|frame| column.contains(frame)) {
+        let message = "ORDER BY has a window function, and the result has groups".to_owned();
+        let help = "name it in SELECT, `rank() over (…) as r`, and order by `r`";
+        return with_help(message, help);
+    }
+    if what.starts_with("Column in ORDER BY") && column.contains('(') {
+        let message = format!("the order is by a computed column that has no name: `{column}`");
+        return with_help(message, "name it in SELECT, `max(x) + 1 as y`, and order by `y`");
+    }
+    let message = format!("`{column}` is neither in GROUP BY nor in an aggregate");
+    with_help(message, &format!("group by it, or choose a value: `max({column})`"))
 }
 
 /// What to write instead of an expression that is not computed where it is.
@@ -130,16 +143,10 @@ fn misplaced(node: &str) -> Option<(&'static str, &'static str)> {
              aggregates, nor of columns of the result that are aggregates",
             "compute them in a subquery in FROM",
         ),
-        "ScalarSubquery" | "OuterReferenceColumn" => (
-            "this reference to the outer query is not supported: only conditions such as \
-             `inner.a = outer.b`, without LIMIT, in SELECT, WHERE and HAVING",
-            "join the tables, and aggregate or number the pairs of rows",
-        ),
-        "Exists" | "InSubquery" | "SetComparison" => (
-            "EXISTS, IN, ANY and ALL are only supported in WHERE and HAVING, and their subqueries \
-             can refer to the outer query only in WHERE, without LIMIT and UNION",
-            "elsewhere write `(select count(*) from … where …) > 0`, or join the tables",
-        ),
+        "ScalarSubquery" | "OuterReferenceColumn" => {
+            (OUTER_REFERENCE, "join the tables, and aggregate or number the pairs of rows")
+        }
+        "Exists" | "InSubquery" | "SetComparison" => (EXISTS, EXISTS_HELP),
         _ => return None,
     })
 }
