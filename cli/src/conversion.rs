@@ -37,12 +37,12 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
-    /// The stages between this source and this sink, which writes `output`. `declare` tells whether
-    /// the [logs declare their types](declare_types).
+    /// The stages between this source of `inputs` and this sink, which writes `output`.
+    /// `has_types` says whether types are given to decode with.
     pub(crate) fn between(
         ends: Ends<'_>,
         output: &str,
-        declare: impl FnOnce() -> bool,
+        (inputs, shell): (&[String], &Shell),
         has_types: bool,
     ) -> Result<Self, Failure> {
         let ((source, _), (sink, _)) = ends;
@@ -53,10 +53,11 @@ impl Conversion {
         }
         // Programs know messages whose types the log itself declares.
         let is_kept = !has_types && !all.to_sink.is_empty() && all.from_source.is_empty();
-        if is_kept && declare() {
+        if is_kept && declare_types(source, inputs, shell) {
             return Ok(Self { sink_options: all.sink_options, ..Self::default() });
         }
-        Ok(Self { types: types(source, has_types), ..all })
+        let types = if has_types { own_types(source, inputs, shell) } else { types(source) };
+        Ok(Self { types, ..all })
     }
 
     /// The stages between this source and this sink for rows that are made of several messages:
@@ -110,7 +111,7 @@ pub fn own_types(source: &Plugin, inputs: &[String], shell: &Shell) -> Vec<Strin
 }
 
 /// Whether each of these logs declares types of its channels.
-pub(crate) fn declare_types(source: &Plugin, inputs: &[String], shell: &Shell) -> bool {
+fn declare_types(source: &Plugin, inputs: &[String], shell: &Shell) -> bool {
     source.types.contains(&EMBEDDED_TYPES)
         || any_declares(false, source, inputs, shell) == Some(false)
 }
@@ -145,8 +146,8 @@ pub(crate) fn decoding_types(
 
 /// The types of the source's payloads: its own without those that the log declares, or else all
 /// built-in ones. Where the log may declare types, its channels are decoded by those first.
-fn types(source: &Plugin, has_types: bool) -> Vec<String> {
-    if !source.types.is_empty() || has_types {
+fn types(source: &Plugin) -> Vec<String> {
+    if !source.types.is_empty() {
         let own = source.types.iter().filter(|name| **name != EMBEDDED_TYPES);
         return own.map(|name| (*name).to_owned()).collect();
     }

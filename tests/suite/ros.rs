@@ -1,5 +1,6 @@
 //! Logs of ROS through the whole program: bags, folders, and MCAP files.
 
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -131,6 +132,54 @@ fn a_bag_whose_recording_was_interrupted_is_read_with_what_is_beside_its_files()
     wrong.expect(2).expect_stderr("SQLite left it beside a database");
 }
 
+/// A bag in SQLite without declarations, and the file of its type in `share/`.
+fn undeclared(folder: &Folder) {
+    let bag = root().join("plugins/ros/testdata/db3-without-declarations/log.db3");
+    folder.write("drive.db3", std::fs::read(bag).unwrap());
+    std::fs::create_dir_all(folder.at("share/std_msgs/msg")).unwrap();
+    folder.write("share/std_msgs/msg/String.msg", "string data\n");
+}
+
+#[test]
+fn messages_of_given_types_stay_as_they_are_in_mcap_with_their_declaration() {
+    let folder = Folder::new();
+    undeclared(&folder);
+    let share = ["--types", "share"];
+    run_sluice(&folder, &[&["convert", "drive.db3", "--to", "tables/"], &share[..]].concat())
+        .expect(0);
+    for log in ["drive.db3", "tables/"] {
+        let convert = ["convert", log, "--to", "drive.mcap", "--overwrite"];
+        run_sluice(&folder, &[&convert, &share[..]].concat()).expect(0);
+        let info = run_sluice(&folder, &["info", "drive.mcap", "--json"]).expect(0).text();
+        assert!(info.contains("cdr") && !info.contains("protobuf"), "{log}: {info}");
+        let found = decoded(&folder, "drive.mcap");
+        assert_eq!((found.len(), &found[0]["fields"]["data"]), (30, &"message 0 ".into()), "{log}");
+        if let Some(python) = python_with("mcap_ros2") {
+            let read = decoded_by_peer(&python, &folder, "drive.mcap");
+            assert_eq!((read.len(), &read[0][2]["data"]), (30, &found[0]["fields"]["data"]));
+        }
+    }
+}
+
+#[test]
+fn types_beside_those_of_a_log_do_not_take_their_place() {
+    let folder = Folder::new();
+    undeclared(&folder);
+    let bag = root().join("plugins/ros/testdata/db3-plain/log.db3");
+    folder.write("plain.db3", std::fs::read(bag).unwrap());
+    let written = |types: &[&str]| {
+        let convert = ["convert", "plain.db3", "--to", "some.mcap", "--overwrite"];
+        let found = [&convert[..], &["--where", "data = 'message 7 '"], types].concat();
+        let said = run_sluice(&folder, &found).expect(0).stderr;
+        assert!(!said.contains("of no declared type"), "{said}");
+        decoded(&folder, "some.mcap")
+    };
+    folder.write("share/std_msgs/msg/Bool.msg", "bool data\n");
+    assert!(!written(&[]).is_empty());
+    assert_eq!(written(&["--types", "share"]), written(&[]));
+    assert_eq!(written(&["--types", "mit-dgc"]), written(&[]));
+}
+
 /// Prints the messages of an MCAP file as `mcap-ros2-support` decodes them.
 const DECODE: &str = r#"
 import base64, json, sys
@@ -151,17 +200,21 @@ for _, channel, message, decoded in reader.iter_decoded_messages(log_time_order=
     print(json.dumps([channel.topic, message.log_time, plain(decoded)]))
 "#;
 
+/// The messages of an MCAP file: topic, time and fields.
+fn decoded_by_peer(python: &Path, folder: &Folder, log: &str) -> Vec<Value> {
+    let ran = Command::new(python).args(["-c", DECODE]).arg(folder.at(log)).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let lines = String::from_utf8(ran.stdout).unwrap();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
 #[test]
 fn messages_have_the_values_that_mcap_ros2_support_gives_them() {
     let Some(python) = python_with("mcap_ros2") else { return };
     let folder = Folder::new();
     for name in ["wbag_0.mcap", "array_msgs_0.mcap"] {
         recording(&folder, name);
-        let ran = Command::new(&python).args(["-c", DECODE]).arg(folder.at(name)).output().unwrap();
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-        let lines = String::from_utf8(ran.stdout).unwrap();
-        let expected: Vec<Value> =
-            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let expected = decoded_by_peer(&python, &folder, name);
         let found = decoded(&folder, name);
         assert_eq!(found.len(), expected.len());
         for (found, expected) in found.iter().zip(&expected) {

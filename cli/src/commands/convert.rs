@@ -66,10 +66,7 @@ pub(crate) fn pipeline_text(
             let types = conversion::decoding_types(source, &names, given, shell);
             Conversion::of_rows(ends, &sink.path, types)?
         }
-        false => {
-            let declare = || conversion::declare_types(source, &names, shell);
-            Conversion::between(ends, &sink.path, declare, has_types)?
-        }
+        false => Conversion::between(ends, &sink.path, (&names, shell), has_types)?,
     };
     let recipe = Recipe {
         source: source.name,

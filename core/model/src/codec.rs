@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_schema::Schema;
 use sluice_io::escape::printable;
 
-use crate::{Channel, MessageType, PayloadType, TypeKey};
+use crate::{Channel, EmbeddedSchema, MessageType, PayloadType, TypeKey};
 
 /// A type known to a codec.
 #[derive(Clone, Debug)]
@@ -181,6 +181,14 @@ pub trait Codec: Send + Sync {
     /// Called once per channel, possibly on several threads. The declaration may be untrusted.
     fn embedded(&self, channel: &Channel) -> Option<KnownType> {
         let _ = channel;
+        None
+    }
+
+    /// The declaration of one of its types, in a language in which logs store it for a channel
+    /// like this one: the inverse of [`embedded`](Self::embedded). `None` if there is no such
+    /// language, or the channel's payloads cannot be of its types.
+    fn declaration(&self, described: &MessageType, channel: &Channel) -> Option<EmbeddedSchema> {
+        let _ = (described, channel);
         None
     }
 

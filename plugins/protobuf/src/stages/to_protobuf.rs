@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use sluice_model::{
-    Batch, ChannelId, Encoding, Error, Map, MapQuery, MessageType, Patterns, PayloadType, Payloads,
-    PluginFactory, Registry, Rows, RowsEffect, Stage, StageContext, options,
+    Batch, Channel, ChannelId, Encoding, Error, Map, MapQuery, MessageType, Patterns, PayloadType,
+    Payloads, PluginFactory, Registry, Rows, RowsEffect, Stage, StageContext, options,
 };
 
 use super::TypedLayer;
@@ -48,6 +48,8 @@ struct Convert {
 struct Layers {
     all: Vec<KnownLayer>,
     channels: HashMap<(u32, usize), ChannelId>,
+    /// The channels with the declaration of their type, if there is a language for it.
+    declared: HashMap<(u32, usize), Option<ChannelId>>,
 }
 
 /// The layer of rows of a type with these columns, or why there is none.
@@ -109,6 +111,68 @@ impl Convert {
         let id = context.channels.intern(layer.wrap(&context.channels.get(ChannelId(channel)))?)?;
         lock().channels.insert((channel, at), id);
         Ok(id.0)
+    }
+
+    /// Declares the type of these rows on the channels that are `Selected::Yes`, where there is a
+    /// language for it: their messages can be shown as they are then. Returns the events for which
+    /// that is done.
+    fn declare_all(
+        &self,
+        batch: Batch,
+        rows: &Rows,
+        (channels, selected): (&mut [u32], &BTreeMap<u32, Selected>),
+        context: &StageContext<'_>,
+    ) -> Result<(Batch, Vec<u32>), Error> {
+        let mut declaring: BTreeMap<u32, Option<ChannelId>> = BTreeMap::new();
+        let mut last = None;
+        for channel in rows.events.iter().filter_map(|event| channels.get(*event as usize)) {
+            if last.replace(*channel) != Some(*channel) && !declaring.contains_key(channel) {
+                let is_open = selected.get(channel) == Some(&Selected::Yes);
+                let id = if is_open { self.declaring(rows, *channel, context)? } else { None };
+                declaring.insert(*channel, id);
+            }
+        }
+        if declaring.values().all(Option::is_none) {
+            return Ok((batch, Vec::new()));
+        }
+        let new_channel = |event: u32, channels: &[u32]| {
+            declaring.get(channels.get(event as usize)?).copied().flatten()
+        };
+        let Some(picked) = rows.pick_events(|event| new_channel(event, channels).is_some()) else {
+            return Ok((batch, Vec::new()));
+        };
+        let (batch, done) = match picked.payloads {
+            Payloads::Gone => self.restore(batch, &picked),
+            Payloads::Kept => (batch, picked.events),
+        };
+        for event in &done {
+            let id = new_channel(*event, channels);
+            if let Some((channel, id)) = channels.get_mut(*event as usize).zip(id) {
+                *channel = id.0;
+            }
+        }
+        Ok((batch, done))
+    }
+
+    /// A channel that declares the type of these rows; `None` if there is no language for it.
+    fn declaring(
+        &self,
+        rows: &Rows,
+        channel: u32,
+        context: &StageContext<'_>,
+    ) -> Result<Option<ChannelId>, Error> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (channel, self.layer(rows, &mut state));
+        if let Some(known) = state.declared.get(&key) {
+            return Ok(*known);
+        }
+        let channel = context.channels.get(ChannelId(channel));
+        let codec = self.registry.codec(&rows.message.codec, json!({})).ok();
+        let schema = codec.and_then(|codec| codec.declaration(&rows.message, &channel));
+        let declaring = schema.map(|schema| Channel { schema: Some(schema), ..(*channel).clone() });
+        let id = declaring.map(|declaring| context.channels.intern(declaring)).transpose()?;
+        state.declared.insert(key, id);
+        Ok(id)
     }
 
     /// Which channels are selected, and whether they declare their types.
@@ -213,6 +277,11 @@ impl Map for Convert {
                 (batch, good) = self.restore(batch, &picked);
                 good.iter().for_each(|event| is_done[*event as usize] = true);
             }
+            let more;
+            (batch, more) = self.declare_all(batch, &rows, (&mut channels, &selected), context)?;
+            more.iter().for_each(|event| is_done[*event as usize] = true);
+            good.extend(more);
+            let found = |event: u32| selected.get(&channels[event as usize]);
             let is_open = |event: u32| match found(event) {
                 Some(Selected::Yes) => !is_done[event as usize],
                 Some(Selected::Declared) => is_gone && !is_done[event as usize],
@@ -223,8 +292,8 @@ impl Map for Convert {
                 (batch, more) = self.convert(batch, &picked, &mut channels, context)?;
                 more.iter().for_each(|event| is_done[*event as usize] = true);
                 good.extend(more);
-                good.sort_unstable();
             }
+            good.sort_unstable();
             all.extend(rows_after(rows, &good, &mut |event| {
                 let origin = batch.origins()[event as usize];
                 context.report.undecoded.push(origin);

@@ -24,8 +24,8 @@ use serde::Deserialize;
 use sluice_kit::type_library::{MAX_DESCRIPTION_LEN, TypeBudget, TypeId};
 use sluice_kit::{TypeFile, TypePaths, codecs};
 use sluice_model::{
-    Channel, Codec, DeclaredTypes, Encoding, KeyOf, KnownType, MessageType, OptionsError,
-    PayloadType, TypeKey, raw::RawColumn,
+    Channel, Codec, DeclaredTypes, EmbeddedSchema, Encoding, KeyOf, KnownType, MessageType,
+    OptionsError, PayloadType, TypeKey, raw::RawColumn,
 };
 
 use crate::types::Generation;
@@ -272,6 +272,15 @@ impl Codec for RosCodec {
         });
         // Threads that made the same type at once use the same one.
         Some(lock().known.entry(key).or_insert(known).clone())
+    }
+
+    fn declaration(&self, described: &MessageType, channel: &Channel) -> Option<EmbeddedSchema> {
+        let is_ours = channel.encoding == self.generation.encoding() && !described.text.is_empty();
+        let language = self.generation.languages().first().filter(|_| is_ours)?;
+        Some(EmbeddedSchema {
+            encoding: (*language).into(),
+            data: described.text.as_bytes().into(),
+        })
     }
 
     fn adopt(&self, described: &MessageType, _: &Schema) -> Result<PayloadType, String> {
