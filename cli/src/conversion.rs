@@ -2,12 +2,16 @@
 //! ends say: messages become what the output's programs can show, and what they were. Names no
 //! format.
 
+use std::convert::Infallible;
 use std::path::Path;
 
 use serde_json::{Map, Value};
 use sluice_io::files::is_special;
 use sluice_kit::{EMBEDDED_IF_ANY, EMBEDDED_TYPES, TypePaths};
-use sluice_model::{CompanionSink, ConversionNodes, ConversionStage, Input, Plugin};
+use sluice_model::registry::type_sets;
+use sluice_model::{
+    CompanionSink, ConversionNodes, ConversionStage, Encoding, Input, LogPayloads, Plugin,
+};
 
 use crate::args::{Assignment, DecodingArgs};
 use crate::exit::Failure;
@@ -102,32 +106,36 @@ fn companions(sinks: &[CompanionSink], sink: &Plugin, output: &str) -> Vec<(&'st
     sinks.iter().map(|sink| (sink.plugin, format!("{stem}{}", sink.extension))).collect()
 }
 
-/// The types that a source names for its payloads, and those that channels of these logs declare
-/// themselves.
+/// The types that a source names for its payloads, those that channels of these logs declare
+/// themselves, and the only ones of their encodings.
 pub fn own_types(source: &Plugin, inputs: &[String], shell: &Shell) -> Vec<String> {
-    let embedded = any_declares(true, source, inputs, shell) == Some(true);
+    let payloads = payloads(source, inputs, shell).unwrap_or_default();
+    let is_known =
+        |encoding: &Encoding| payloads.iter().any(|one| one.encodings.contains(encoding));
+    let sets = type_sets().into_iter().filter(|set| set.encoding.as_ref().is_some_and(is_known));
+    let sets: Vec<&str> = sets.map(|set| set.name).collect();
+    let embedded = !sets.is_empty() || payloads.iter().any(|payloads| payloads.declare_types);
     let embedded = embedded.then_some(EMBEDDED_IF_ANY);
-    embedded.into_iter().chain(source.types.iter().copied()).map(str::to_owned).collect()
+    let own = source.types.iter().copied();
+    embedded.into_iter().chain(sets).chain(own).map(str::to_owned).collect()
 }
 
 /// Whether each of these logs declares types of its channels.
 fn declare_types(source: &Plugin, inputs: &[String], shell: &Shell) -> bool {
+    let all_declare = |payloads: Vec<LogPayloads>| payloads.iter().all(|one| one.declare_types);
     source.types.contains(&EMBEDDED_TYPES)
-        || any_declares(false, source, inputs, shell) == Some(false)
+        || payloads(source, inputs, shell).is_some_and(all_declare)
 }
 
-/// Whether channels of one of these logs declare their types, or, unless it `does`, do not. `None`
-/// if there is no log, or their format does not tell without reading them. What cannot be read is
-/// reported when the logs are.
-fn any_declares(does: bool, source: &Plugin, inputs: &[String], shell: &Shell) -> Option<bool> {
-    let declares = source.may_declare_types?;
+/// What each of these logs tells of its payloads. `None` if there is no log, or their format does
+/// not tell without reading them. What cannot be read is reported when the logs are.
+fn payloads(source: &Plugin, inputs: &[String], shell: &Shell) -> Option<Vec<LogPayloads>> {
+    let payloads = source.payloads?;
     let files = inputs.iter().flat_map(|name| inputs::expand(shell, name).unwrap_or_default());
     let files: Vec<Input> = files.collect();
-    let found = sniffing::try_map(&files, |file| match declares(&file.path).unwrap_or(false) {
-        declares if declares == does => Err(()),
-        _ => Ok(()),
-    });
-    (!files.is_empty()).then_some(found.is_err())
+    let read = |file: &Input| Ok::<_, Infallible>(payloads(&file.path).unwrap_or_default());
+    let Ok(found) = sniffing::try_map(&files, read);
+    (!files.is_empty()).then_some(found)
 }
 
 /// The types with which events are decoded, besides those that are `given`: the source's own, or
@@ -151,7 +159,7 @@ fn types(source: &Plugin) -> Vec<String> {
         let own = source.types.iter().filter(|name| **name != EMBEDDED_TYPES);
         return own.map(|name| (*name).to_owned()).collect();
     }
-    let embedded = source.may_declare_types.map(|_| EMBEDDED_IF_ANY.to_owned());
+    let embedded = source.payloads.map(|_| EMBEDDED_IF_ANY.to_owned());
     embedded.into_iter().chain(built_in()).collect()
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::kit::{Folder, ProgramOutput, drive, log, root, run_sluice};
+use crate::kit::{Folder, ProgramOutput, drive, hex_log, log, root, run_sluice};
 
 /// The forms of a log that carry the types of its channels.
 const CARRIERS: [&str; 2] = ["all.arrow.zst", "all.parquet"];
@@ -77,6 +77,48 @@ fn tables_of_a_carrier_are_those_of_the_log() {
             let mut new = notes(&ran).into_iter().filter(|note| !notes(&direct).contains(note));
             assert_eq!(new.next(), None, "{carrier}");
             assert!(tables(&folder, "tables") == expected, "{carrier}");
+        }
+    }
+}
+
+/// Events without their numbers, which are positions in some formats.
+fn without_numbers(events: &str) -> String {
+    let without = |line: &str| {
+        let mut event: Value = serde_json::from_str(line).unwrap();
+        event.as_object_mut().unwrap().remove("sequence");
+        format!("{event}\n")
+    };
+    events.lines().map(without).collect()
+}
+
+#[test]
+fn payloads_of_an_encoding_with_one_set_of_types_are_decoded_in_a_carrier() {
+    let vel = Folder::new();
+    vel.write("in.vel", hex_log("plugins/vel/testdata/example/log.hex"));
+    let orca = Folder::new();
+    orca.copy_all("plugins/orca/testdata/dialect_a");
+    let logs = [(vel, "in.vel", Some("in.vel.zst")), (orca, "master.log", None)];
+    for (folder, log, archive) in &logs {
+        let print = |log: &str| {
+            let text = run_sluice(folder, &["cat", "--json", log]).expect(0).text();
+            without_numbers(&text)
+        };
+        let numbered = |tables: Vec<(String, String)>| -> Vec<(String, String)> {
+            tables.into_iter().map(|(name, text)| (name, without_numbers(&text))).collect()
+        };
+        let convert = |from: &str, to: &str| {
+            drop(run_sluice(folder, &["convert", from, "--to", to]).expect(0))
+        };
+        convert(log, "direct/");
+        let expected = print(log);
+        assert!(expected.contains("\"fields\":{"), "{expected}");
+        for carrier in archive.iter().chain(&CARRIERS) {
+            convert(log, carrier);
+            assert_eq!(print(carrier), expected, "{carrier}");
+            let of_carrier = format!("of-{carrier}");
+            convert(carrier, &format!("{of_carrier}/"));
+            let (found, direct) = (tables(folder, &of_carrier), tables(folder, "direct"));
+            assert_eq!(numbered(found), numbered(direct), "{carrier}");
         }
     }
 }

@@ -118,6 +118,14 @@ impl Folder {
         path
     }
 
+    /// Copies the files of a folder of the repository.
+    pub(crate) fn copy_all(&self, from: &str) {
+        for file in fs::read_dir(root().join(from)).unwrap() {
+            let file = file.unwrap();
+            self.write(file.file_name().to_str().unwrap(), fs::read(file.path()).unwrap());
+        }
+    }
+
     pub(crate) fn read(&self, name: &str) -> Vec<u8> {
         fs::read(self.at(name))
             .unwrap_or_else(|e| panic!("{name}: {e}; there are {:?}", self.names()))
@@ -275,6 +283,15 @@ pub(crate) fn python_with(module: &str) -> Option<PathBuf> {
     }
     report_skip(&format!("there is no Python with {module}; .ci/run installs it"));
     None
+}
+
+/// A log of the repository that is written in hexadecimal digits, with comments behind `#`.
+pub(crate) fn hex_log(path: &str) -> Vec<u8> {
+    let text = fs::read_to_string(root().join(path)).unwrap();
+    let digits: String = text.lines().filter_map(|line| line.split('#').next()).collect();
+    let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(byte).collect()
 }
 
 /// The root of the workspace.

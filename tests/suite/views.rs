@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::kit::{Folder, LcmEvent, drive, log, peer_tool, report_skip, root, run_sluice};
+use crate::kit::{Folder, LcmEvent, drive, hex_log, log, peer_tool, report_skip, root, run_sluice};
 use crate::tables::asks;
 
 /// A folder with a recording of a demo drive, `out.mcap`, and its layout.
@@ -325,12 +325,7 @@ fn viewed(folder: &Folder, source: &str, path: &str, types: &str) -> String {
 #[test]
 fn messages_of_vel_logs_are_shown_whatever_their_version() {
     let folder = Folder::new();
-    let case = root().join("plugins/vel/testdata/example/log.hex");
-    let text = std::fs::read_to_string(case).unwrap();
-    let digits: String = text.lines().filter_map(|line| line.split('#').next()).collect();
-    let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();
-    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
-    folder.write("drive.vel", digits.chunks(2).map(byte).collect::<Vec<_>>());
+    folder.write("drive.vel", hex_log("plugins/vel/testdata/example/log.hex"));
     let info = viewed(&folder, "vel", "drive.vel", "vel");
     assert!(info.contains("\"/view/imu/IMUStateM\"") && info.contains("\"/tf\""), "{info}");
 }
@@ -338,10 +333,7 @@ fn messages_of_vel_logs_are_shown_whatever_their_version() {
 #[test]
 fn scanners_of_orca_logs_are_shown_where_they_are_mounted() {
     let folder = Folder::new();
-    for file in std::fs::read_dir(root().join("plugins/orca/testdata/dialect_a")).unwrap() {
-        let file = file.unwrap();
-        folder.write(&file.file_name().to_string_lossy(), std::fs::read(file.path()).unwrap());
-    }
+    folder.copy_all("plugins/orca/testdata/dialect_a");
     let info = viewed(&folder, "orca", "master.log", "orca");
     for view in ["/tf", "/view/laser0/orca.Laser", "/view/laser0/orca.Laser/points"] {
         assert!(info.contains(&format!("\"{view}\"")), "{view}: {info}");

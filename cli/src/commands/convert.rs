@@ -99,7 +99,7 @@ pub(crate) fn pipeline_text(
     }
     let text = recipe.text();
     let gives_rows = source.gives_rows || !conversion.from_source.is_empty();
-    if !gives_rows && source.types.is_empty() && source.may_declare_types.is_none() {
+    if !gives_rows && source.types.is_empty() && source.payloads.is_none() {
         return Ok((text, failed));
     }
     // Without the types of the source it may be wrong: those are looked for where they are used.

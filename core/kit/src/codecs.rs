@@ -221,11 +221,12 @@ impl Codecs {
         self.embedded != EmbeddedUse::Unused
     }
 
-    /// Whether nobody expects a type for this channel: it declares none, and the only types are
-    /// [`EMBEDDED_IF_ANY`].
+    /// Whether nobody expects a type for this channel: with [`EMBEDDED_IF_ANY`], if it declares
+    /// none, and the other types are for other encodings.
     pub fn expects_none(&self, channel: &Channel) -> bool {
-        let is_optional = self.embedded == EmbeddedUse::IfAny && self.types().next().is_none();
-        is_optional && !channel.may_declare_type()
+        let is_optional = self.embedded == EmbeddedUse::IfAny && !channel.may_declare_type();
+        let mut others = self.iter().filter(|codec| !codec.types().is_empty());
+        is_optional && others.all(|codec| codec.keys(channel).is_none())
     }
 
     /// The type that a channel declares itself, if such types are used and a codec knows its

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::Name;
 
 /// How a channel's payloads are encoded, as far as its source knows.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Encoding {

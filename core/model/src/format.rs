@@ -6,7 +6,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-use crate::{Batch, Channels, Error, PrepareContext, ReadContext};
+use crate::{Batch, Channels, Encoding, Error, PrepareContext, ReadContext};
 
 /// A format whose files consist of a head, any number of pieces with whole events, and a tail.
 ///
@@ -30,6 +30,12 @@ pub trait ByteFormat: Send + Sync {
     /// Whether the source of a channel is stored, rather than set by the reader.
     fn keeps_sources(&self) -> bool {
         false
+    }
+
+    /// The encoding of all payloads if they are always of the same types; `None` if it stores that
+    /// of each channel, or readers do not need it.
+    fn encoding(&self) -> Option<Encoding> {
+        None
     }
 
     /// Whether it can store [`Batch::wide_times`], or reports in [`lengths`](Self::lengths) those

@@ -63,8 +63,8 @@ pub use plugin::{
 };
 pub use pool::BlockPool;
 pub use registry::{
-    CompanionSink, Constructor, ConversionNodes, ConversionStage, DefaultRole, Plugin,
-    PluginFactory, PluginKind, Registry, SniffResult, TypesProbe,
+    CompanionSink, Constructor, ConversionNodes, ConversionStage, DefaultRole, LogPayloads,
+    PayloadProbe, Plugin, PluginFactory, PluginKind, Registry, SniffResult,
 };
 pub use rows::{Payloads, Rows, array_bytes};
 pub use run_handle::{RunHandle, RunHost};

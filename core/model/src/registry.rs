@@ -14,8 +14,8 @@ use serde_json::Value;
 use crate::{ByteFormat, Codec, DynSink, Error, OptionsError, Service, Source, Stage};
 
 pub use plugin::{
-    CompanionSink, Constructor, ConversionNodes, ConversionStage, DefaultRole, Plugin,
-    PluginFactory, PluginKind, SniffResult, TypeSet, TypesProbe, type_set, type_sets,
+    CompanionSink, Constructor, ConversionNodes, ConversionStage, DefaultRole, LogPayloads,
+    PayloadProbe, Plugin, PluginFactory, PluginKind, SniffResult, TypeSet, type_set, type_sets,
 };
 #[doc(hidden)]
 pub use plugin::{make_codec, make_service, make_sink, make_source, make_stage, schema_of};

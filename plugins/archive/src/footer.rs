@@ -10,7 +10,7 @@ use sluice_io::files::{self, FileCache, InputFiles, LogFile};
 use sluice_io::frames::{self, MAGIC};
 use sluice_io::seek_table::{self, FrameSpan};
 use sluice_io::store;
-use sluice_model::{ByteFormat, Error, Registry, SniffResult};
+use sluice_model::{ByteFormat, Error, LogPayloads, Registry, SniffResult};
 
 use crate::format;
 use crate::frame::Unpacker;
@@ -199,15 +199,17 @@ fn may_be_entries(bytes: &[u8]) -> bool {
     (0..4).any(are_short)
 }
 
-/// Whether channels of an archive may declare their types, as far as its index tells.
-pub(crate) fn may_declare_types(path: &Path) -> Result<bool, Error> {
+/// What the index of an archive tells of its payloads.
+pub(crate) fn payloads(path: &Path) -> Result<LogPayloads, Error> {
     if !files::is_address_or_file(path) {
-        return Ok(false);
+        return Ok(LogPayloads::default());
     }
     let mut log = LogFile::open_plain(path)?;
-    let Some((spans, table)) = seek_table::read(&mut log)? else { return Ok(false) };
+    let Some((spans, table)) = seek_table::read(&mut log)? else {
+        return Ok(LogPayloads::default());
+    };
     let index = ArchiveIndex::between(&mut log, spans.last().map_or(0, FrameSpan::end), table)?;
-    Ok(index.is_some_and(|index| index.declares_types))
+    Ok(index.map(|index| index.payloads()).unwrap_or_default())
 }
 
 /// The footers of the last archives.

@@ -12,17 +12,18 @@
 //! channel's source follows its name. A frame with `null` for its channels may have any. The frames
 //! of a format's head and tail are not listed. `content_len` is the uncompressed length of all
 //! frames, which tells whether the seek table is damaged. `"declares_types": true` says that a
-//! channel may declare its type. Readers use the index only to skip frames, never instead of the
+//! channel may declare its type; `"encodings": ["vel"]` how payloads are encoded, if the format
+//! tells. Readers use the index only to skip frames, never instead of the
 //! events themselves.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, BufReader, Read, Write};
 
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 use sluice_io::files::LogFile;
 use sluice_io::frames;
-use sluice_model::{Error, Query};
+use sluice_model::{Encoding, Error, LogPayloads, Query};
 use zstd::stream::{read::Decoder, write::Encoder};
 
 /// The version of the layout described here.
@@ -88,6 +89,8 @@ pub(crate) struct IndexWriter {
     events: u64,
     /// Whether a channel may declare its type.
     pub(crate) declares_types: bool,
+    /// How payloads are encoded, as far as the format tells.
+    pub(crate) encodings: BTreeSet<Encoding>,
     /// The uncompressed length of all frames.
     pub(crate) content_len: u64,
 }
@@ -126,7 +129,8 @@ impl IndexWriter {
         )?;
         let (numbers, channels) = (HashMap::new(), Vec::new());
         let (frames, events, content_len) = (0, 0, 0);
-        Ok(Self { text, numbers, channels, frames, events, declares_types: false, content_len })
+        let (declares_types, encodings) = (false, BTreeSet::new());
+        Ok(Self { text, numbers, channels, frames, events, declares_types, encodings, content_len })
     }
 
     /// The number of a channel: the next one if it is new.
@@ -154,12 +158,16 @@ impl IndexWriter {
 
     /// The index as written to the file; `None` if it is too long to be read.
     pub(crate) fn finish(self) -> io::Result<Option<Vec<u8>>> {
-        let Self { mut text, channels, events, declares_types, content_len, .. } = self;
+        let Self { mut text, channels, events, declares_types, encodings, content_len, .. } = self;
         text.write_all(b"],\"channels\":")?;
         serde_json::to_writer(&mut text, &channels)?;
         write!(text, ",\"events\":{events},\"content_len\":{content_len}")?;
         if declares_types {
             text.write_all(b",\"declares_types\":true")?;
+        }
+        if !encodings.is_empty() {
+            text.write_all(b",\"encodings\":")?;
+            serde_json::to_writer(&mut text, &encodings)?;
         }
         text.write_all(b"}")?;
         let (len, mut packed) = (text.len, text.packed.finish()?);
@@ -203,7 +211,10 @@ pub(crate) struct ArchiveIndex {
     pub(crate) events: u64,
     /// Whether a channel may declare its type.
     #[serde(default)]
-    pub(crate) declares_types: bool,
+    declares_types: bool,
+    /// How payloads are encoded, as far as the format tells.
+    #[serde(default)]
+    encodings: Vec<String>,
     /// The uncompressed length of all frames, if it is known.
     #[serde(default)]
     pub(crate) content_len: Option<u64>,
@@ -236,6 +247,12 @@ impl ArchiveIndex {
         let text = BufReader::new(decoder.take(most));
         let index: Self = serde_json::from_reader(text).ok()?;
         (index.version == VERSION).then_some(index)
+    }
+
+    /// What it tells of the payloads.
+    pub(crate) fn payloads(&self) -> LogPayloads {
+        let encodings = self.encodings.iter().map(|word| Encoding::from_word(word)).collect();
+        LogPayloads { declare_types: self.declares_types, encodings }
     }
 
     /// The pushdown of a query to frames. It is conservative: the `source` that events will have

@@ -352,7 +352,14 @@ impl ArchiveWriter {
             let channel = encoder.channels.get(id);
             let keeps_channels = encoder.format.keeps_sources();
             let source = keeps_channels.then(|| channel.source.to_string());
-            index.declares_types |= keeps_channels && channel.may_declare_type();
+            match encoder.format.encoding() {
+                Some(encoding) => drop(index.encodings.insert(encoding)),
+                None if keeps_channels => {
+                    index.declares_types |= channel.may_declare_type();
+                    index.encodings.insert(channel.encoding.clone());
+                }
+                None => {}
+            }
             index.channel_number(IndexedChannel { name: channel.name.text().to_owned(), source })
         })
     }

@@ -53,7 +53,7 @@ sluice_model::register! {
     sample: include_str!("../samples/archive-source.toml"),
     sniff: arrow::sniff,
     sniff_path: footer::sniff,
-    may_declare_types: Some(footer::may_declare_types),
+    payloads: Some(footer::payloads),
 }
 
 /// The default of `max_frame`.

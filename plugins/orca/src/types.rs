@@ -48,6 +48,7 @@ pub(crate) const TYPES: &[(&str, &str)] = &[
 sluice_model::register! {
     types "orca": TYPES,
     codec: "ice",
+    encoding: sluice_model::Encoding::Ice,
     about: "scans, poses, images, GPS, power and other objects of the Orca robotics project, 2006 \
         to 2010",
 }

@@ -11,8 +11,8 @@ use sluice_io::escape::escaped_path;
 use sluice_io::files::{self, FileChoice};
 use sluice_model::options::InPaths;
 use sluice_model::{
-    Batch, Damage, Error, ErrorKind, Input, Query, ReadContext, Reader, SniffResult, Source, Split,
-    SplitStart,
+    Batch, Damage, Error, ErrorKind, Input, LogPayloads, Query, ReadContext, Reader, SniffResult,
+    Source, Split, SplitStart,
 };
 
 use crate::folder::{FolderFile, is_entered, is_plain, tables_below};
@@ -52,7 +52,7 @@ sluice_model::register! {
     sniff: sniff,
     sniff_path: sniff_path,
     gives_rows: true,
-    may_declare_types: Some(may_declare_types),
+    payloads: Some(payloads),
 }
 
 const MAGIC: &[u8] = b"PAR1";
@@ -110,9 +110,9 @@ fn has_partition_table(folder: &Path) -> Result<bool, Error> {
     Ok(is_table)
 }
 
-/// Whether the channels of a table, or of one in a folder, may declare the types of messages that
-/// are not decoded.
-fn may_declare_types(path: &Path) -> Result<bool, Error> {
+/// What the footers of a table, or of those in a folder, tell of messages that are not decoded.
+fn payloads(path: &Path) -> Result<LogPayloads, Error> {
+    let mut found = LogPayloads::default();
     let tables = match files::is_folder(path) {
         true => paths_of(tables_below(path)?),
         false if files::is_address_or_file(path) => vec![path.to_owned()],
@@ -121,13 +121,13 @@ fn may_declare_types(path: &Path) -> Result<bool, Error> {
     let is_alone = tables.len() == 1;
     for path in tables {
         match ParquetTable::open(&path) {
-            Ok(table) if table.may_declare_types() => return Ok(true),
+            Ok(table) => table.add_payloads(&mut found),
             // Reading reports those that cannot be opened.
             Err(error) if is_alone || whole_damage(&path, &error).is_none() => return Err(error),
-            _ => {}
+            Err(_) => {}
         }
     }
-    Ok(false)
+    Ok(found)
 }
 
 /// How the tables of a path are read.

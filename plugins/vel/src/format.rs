@@ -11,8 +11,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sluice_kit::framed::LIKELY_EVENTS;
 use sluice_model::{
-    Batch, BatchBuilder, ByteFormat, ChannelId, Channels, Clock, Error, Event, PayloadOffset,
-    PrepareContext, ReadContext,
+    Batch, BatchBuilder, ByteFormat, ChannelId, Channels, Clock, Encoding, Error, Event,
+    PayloadOffset, PrepareContext, ReadContext,
 };
 
 use crate::channels::MessageChannels;
@@ -72,6 +72,10 @@ impl ByteFormat for VelByteFormat {
 
     fn stored_time(&self, time: i64) -> i64 {
         round_trip(time)
+    }
+
+    fn encoding(&self) -> Option<Encoding> {
+        Some(Encoding::Vel)
     }
 
     fn accepts_wide_times(&self) -> bool {

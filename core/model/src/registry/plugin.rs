@@ -1,5 +1,6 @@
 //! What a plugin says of itself when it is registered, and `register!`. Looks nothing up.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
@@ -10,7 +11,8 @@ use serde_json::Value;
 use super::Registry;
 use crate::programs::Program;
 use crate::{
-    ByteFormat, Codec, DynSink, Error, OptionsError, Service, Sink, Source, Stage, options,
+    ByteFormat, Codec, DynSink, Encoding, Error, OptionsError, Service, Sink, Source, Stage,
+    options,
 };
 
 /// The kinds of plugin.
@@ -144,8 +146,17 @@ pub struct ConversionNodes {
     pub sinks: Vec<CompanionSink>,
 }
 
-/// Whether channels of a log may declare their types: see [`Plugin::may_declare_types`].
-pub type TypesProbe = fn(&Path) -> Result<bool, Error>;
+/// What a log tells of its payloads before any event is read: see [`Plugin::payloads`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogPayloads {
+    /// Whether channels may declare their types themselves.
+    pub declare_types: bool,
+    /// How payloads are encoded, as far as the log tells.
+    pub encodings: BTreeSet<Encoding>,
+}
+
+/// Finds out what a log tells of its payloads.
+pub type PayloadProbe = fn(&Path) -> Result<LogPayloads, Error>;
 
 /// A registered plugin. Made by [`register!`](crate::register).
 #[derive(Clone, Copy)]
@@ -182,9 +193,9 @@ pub struct Plugin {
     pub gives_rows: bool,
     /// The built-in type sets of its payloads; such a source needs no others.
     pub types: &'static [&'static str],
-    /// For a source whose channels may be those of any other format: whether channels of this log
-    /// may declare their types themselves. Reads no events.
-    pub may_declare_types: Option<TypesProbe>,
+    /// For a source whose channels may be those of any other format: what a log tells of its
+    /// payloads. Reads no events.
+    pub payloads: Option<PayloadProbe>,
     /// Whether it is a source whose channels may have the same name and differ only in their
     /// source.
     pub sensors_share_names: bool,
@@ -241,7 +252,7 @@ impl Plugin {
             byte_format: None,
             gives_rows: false,
             types: &[],
-            may_declare_types: None,
+            payloads: None,
             sensors_share_names: false,
             keeps_names_only: false,
             when_played: &[],
@@ -284,7 +295,7 @@ impl fmt::Debug for Plugin {
 inventory::collect!(Plugin);
 
 /// A built-in set of types, whose name can be used instead of files.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct TypeSet {
     /// The name.
     pub name: &'static str,
@@ -293,6 +304,8 @@ pub struct TypeSet {
     /// The codec that parses the files. Made of this set alone and without options, it is shared by
     /// all runs of the process: what it decodes must not depend on what it has decoded before.
     pub codec: &'static str,
+    /// The encoding whose payloads have no other types, whatever log they are in.
+    pub encoding: Option<Encoding>,
     /// The files, as name and text.
     pub files: &'static [(&'static str, &'static str)],
 }
@@ -371,7 +384,8 @@ pub fn schema_of<T: JsonSchema>() -> Schema {
 /// A plugin that uses other plugins needs the [`Registry`]: it names its own [`Constructor`] right
 /// after the type, as in `stage "x": Options, make: PluginFactory::Stage(make), …`.
 ///
-/// `register! { types "name": FILES, codec: "lcm", about: "…" }` gives a set of types a name, and
+/// `register! { types "name": FILES, codec: "lcm", about: "…" }` gives a set of types a name
+/// (`encoding:`, before `about:`, sets [`TypeSet::encoding`](crate::registry::TypeSet)), and
 /// `register! { store ["scheme"]: &STORE }` the addresses of a
 /// [`Store`](sluice_io::store::Store) their scheme.
 ///
@@ -412,8 +426,23 @@ macro_rules! register {
         $crate::PluginFactory::Service($crate::registry::make_service::<$type>)
     };
     (types $name:literal : $files:expr, codec: $codec:literal, about: $about:literal $(,)?) => {
+        $crate::register!(@types $name, $files, $codec, None, $about);
+    };
+    (
+        types $name:literal : $files:expr, codec: $codec:literal, encoding: $encoding:expr,
+        about: $about:literal $(,)?
+    ) => {
+        $crate::register!(@types $name, $files, $codec, Some($encoding), $about);
+    };
+    (@types $name:literal, $files:expr, $codec:literal, $encoding:expr, $about:literal) => {
         $crate::inventory::submit! {
-            $crate::registry::TypeSet { name: $name, about: $about, codec: $codec, files: $files }
+            $crate::registry::TypeSet {
+                name: $name,
+                about: $about,
+                codec: $codec,
+                encoding: $encoding,
+                files: $files,
+            }
         }
     };
     (store [$($scheme:literal),+] : $store:expr) => {

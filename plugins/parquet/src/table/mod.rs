@@ -13,7 +13,7 @@ use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::statistics::Statistics;
 use sluice_io::escape::{column_of_field, escaped_path, field_of_column};
 use sluice_kit::event_table::{CHANNEL, RESERVED, SOURCE, TIMESTAMP, TIMESTAMP_NS};
-use sluice_model::{Damage, Error, Name, Query, ReadContext};
+use sluice_model::{Damage, Error, LogPayloads, Name, Query, ReadContext};
 
 use crate::input::{GroupSpan, InputOptions, ParquetInput, TableBytes, TimeUnits};
 use crate::meta::{CREATED_BY, ChannelMeta, EntryFault, FooterMeta};
@@ -157,10 +157,13 @@ impl ParquetTable {
         self.input.read_schema().column_with_name(CHANNEL).is_some()
     }
 
-    /// Whether its channels may declare the types of messages that are not decoded.
-    pub(crate) fn may_declare_types(&self) -> bool {
-        let mut channels = self.meta.channels.iter();
-        self.fields.is_empty() && channels.any(|channel| channel.to_channel().may_declare_type())
+    /// Adds what its channels tell of messages that are not decoded.
+    pub(crate) fn add_payloads(&self, found: &mut LogPayloads) {
+        let channels = self.meta.channels.iter().filter(|_| self.fields.is_empty());
+        for channel in channels.map(ChannelMeta::to_channel) {
+            found.declare_types |= channel.may_declare_type();
+            found.encodings.insert(channel.encoding);
+        }
     }
 
     /// The row groups at certain places in the file that may have events matching `query`,

@@ -56,6 +56,7 @@ sluice_model::register! {
 sluice_model::register! {
     types "vel": TYPES,
     codec: "vel",
+    encoding: Encoding::Vel,
     about: "images, inertial states, laser scans and laser settings of the Koblenz VEL DataLog",
 }
 
