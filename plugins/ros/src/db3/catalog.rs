@@ -3,9 +3,11 @@
 #![warn(clippy::indexing_slicing)]
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
 use std::ops::Range;
 use std::sync::Arc;
 
+use sluice_io::frames;
 use sluice_model::{Channel, ChannelId, EmbeddedSchema, Encoding, Error, Name, ReadContext};
 
 use super::pages::{PageSet, Pages};
@@ -269,6 +271,12 @@ impl Topic {
         })
     }
 
+    /// Whether a message that begins so is compressed for itself, as ROS 2 does on request: CDR
+    /// begins with the number of its form, of which the first byte is 0.
+    pub(crate) fn is_compressed(&self, message: &[u8]) -> bool {
+        self.format == "cdr" && message.starts_with(&frames::MAGIC)
+    }
+
     /// Its channel; `None` if its messages are not needed.
     pub(crate) fn channel(&self, context: &ReadContext) -> Result<Option<ChannelId>, Error> {
         let (name, source) = (Name::from_bytes(&self.name), Arc::clone(&context.source));
@@ -279,6 +287,14 @@ impl Topic {
         let is_wanted = context.query.channels.wants(channel.name.text(), &channel.source);
         is_wanted.then(|| context.channels.intern(channel)).transpose()
     }
+}
+
+/// The error for a bag whose messages are each a zstd frame, by this file.
+pub(crate) fn compressed_one_by_one(shown: impl Display) -> Error {
+    Error::refused(format!(
+        "the messages of the bag are compressed one by one, which is not supported; convert it \
+         with ros2 bag convert: {shown}"
+    ))
 }
 
 /// Calls `each` with the rows of a table: the id, the bytes, and the columns.

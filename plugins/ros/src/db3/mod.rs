@@ -25,6 +25,7 @@ mod wal;
 mod window;
 
 use catalog::Catalog;
+pub(crate) use catalog::compressed_one_by_one;
 use journal::is_journal;
 use overlay::{
     Overlay, all_beside_names, beside, beside_names, beside_noted, changed, changed_if_missing,

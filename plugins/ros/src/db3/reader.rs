@@ -12,7 +12,7 @@ use sluice_model::{
     Batch, BatchBuilder, ChannelId, Damage, Error, PayloadOffset, ReadContext, Reader, Split,
 };
 
-use super::catalog::{Catalog, Message};
+use super::catalog::{Catalog, Message, compressed_one_by_one};
 use super::pages::{Pages, Place};
 use super::tree::{Leaf, Node, Row};
 
@@ -188,6 +188,10 @@ impl Db3Reader {
                     )));
                 };
                 let channel = declared.channel(&self.context)?;
+                let start = row.start.get(data.start as usize..).unwrap_or_default();
+                if channel.is_some() && declared.is_compressed(start) {
+                    return Err(compressed_one_by_one(self.pages.end().input));
+                }
                 *self.channels.entry(topic).or_insert(channel)
             }
         };

@@ -1,0 +1,197 @@
+//! The file that describes a bag, and the files that it lists.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+
+use sluice_io::files;
+use sluice_model::Error;
+
+use crate::db3::compressed_one_by_one;
+
+/// The file that describes a bag.
+pub(super) const METADATA: &str = "metadata.yaml";
+/// The longest that is read.
+const MAX_METADATA: usize = 16 << 20;
+/// The storages of parts, and the sources that read them.
+const STORAGES: [(&str, &str); 2] = [("mcap", "mcap"), ("sqlite3", "ros2-db3")];
+
+/// Whether a file that begins so describes a bag.
+pub(super) fn is_description(head: &[u8]) -> bool {
+    memchr::memmem::find(head, b"rosbag2_bagfile_information").is_some()
+}
+
+/// The folder of the bag that this file describes.
+pub(super) fn folder_of(description: &Path) -> &Path {
+    let folder = description.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+/// The files of a bag, and the source that reads them.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Parts {
+    pub(super) source: &'static str,
+    pub(super) paths: Vec<PathBuf>,
+}
+
+/// What is needed of a bag's description.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Metadata {
+    storage: String,
+    compression_mode: String,
+    pub(super) parts: Vec<String>,
+    /// The number of messages in all parts.
+    pub(super) messages: Option<u64>,
+}
+
+impl Metadata {
+    pub(super) fn read(description: &Path) -> Result<Self, Error> {
+        let text = files::head(description, MAX_METADATA)?;
+        Ok(Self::parse(&String::from_utf8_lossy(&text)))
+    }
+
+    /// Finds the keys in the text, which programs write in a few forms only.
+    fn parse(text: &str) -> Self {
+        let mut metadata = Self::default();
+        let indent = |line: &str| line.len() - line.trim_start().len();
+        let is_key = |line: &&str| line.trim_start().starts_with("storage_identifier:");
+        let indent_of_keys = text.lines().find(is_key).map_or(0, indent);
+        let mut lines = text.lines().peekable();
+        while let Some(line) = lines.next() {
+            let Some((key, value)) = line.trim().split_once(':') else { continue };
+            match key {
+                "storage_identifier" => metadata.storage = plain(value),
+                "compression_mode" => metadata.compression_mode = plain(value),
+                // Those of parts and topics are further to the right.
+                "message_count" if indent(line) <= indent_of_keys => {
+                    metadata.messages = plain(value).parse().ok();
+                }
+                "relative_file_paths" if metadata.parts.is_empty() => {
+                    let inline = value.trim().strip_prefix('[').and_then(|v| v.strip_suffix(']'));
+                    let inline = inline.into_iter().flat_map(|all| all.split(','));
+                    metadata.parts.extend(inline.map(plain).filter(|part| !part.is_empty()));
+                    let next = |line: &&str| line.trim_start().starts_with("- ");
+                    while let Some(line) = lines.next_if(next) {
+                        metadata.parts.push(plain(line.trim_start().trim_start_matches("- ")));
+                    }
+                }
+                _ => {}
+            }
+        }
+        metadata
+    }
+
+    /// The files of the bag that this file describes.
+    pub(super) fn parts(&self, file: &Path) -> Result<Parts, Error> {
+        let shown = file.display();
+        let folder = folder_of(file);
+        let known = STORAGES.iter().find(|(storage, _)| *storage == self.storage);
+        let Some((_, source)) = known else {
+            let found = &self.storage;
+            return Err(Error::refused(format!(
+                "expected a bag with `storage_identifier: mcap` or `sqlite3`, found `{found}`: \
+                 {shown}"
+            )));
+        };
+        if self.compression_mode.eq_ignore_ascii_case("message") {
+            return Err(compressed_one_by_one(shown));
+        }
+        if self.parts.is_empty() {
+            return Err(Error::refused(format!("the bag has no parts: {shown}")));
+        }
+        let paths = self.parts.iter().map(|part| locate(folder, part));
+        let paths = paths.collect::<Result<Vec<_>, _>>()?;
+        let mut before = BTreeSet::new();
+        if let Some(twice) = paths.iter().find(|path| !before.insert(*path)) {
+            let twice = twice.display();
+            return Err(Error::refused(format!("a part is listed twice, as {twice}: {shown}")));
+        }
+        Ok(Parts { source, paths })
+    }
+}
+
+/// The value of a key, without quotes.
+fn plain(value: &str) -> String {
+    value.trim().trim_matches(['"', '\'']).to_owned()
+}
+
+/// The file of a part. Old versions put the name of the folder before it.
+fn locate(folder: &Path, part: &str) -> Result<PathBuf, Error> {
+    let part = Path::new(part);
+    if !part.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
+        let (part, folder) = (part.display(), folder.display());
+        return Err(Error::refused(format!("a part is not in its bag: {part}: {folder}")));
+    }
+    let path = folder.join(part);
+    let beside = part.file_name().map(|name| folder.join(name));
+    // One that was decompressed is still listed as it was.
+    let others = [unpacked(&path), beside].into_iter().flatten();
+    if files::exists(&path) {
+        return Ok(path);
+    }
+    Ok(others.fold(path, |path, other| if files::exists(&other) { other } else { path }))
+}
+
+/// The path of a compressed part once it is decompressed; `None` if it is not compressed.
+pub(super) fn unpacked(part: &Path) -> Option<PathBuf> {
+    part.extension().is_some_and(|extension| extension == "zstd").then(|| part.with_extension(""))
+}
+
+/// What is wrong if there are files like the parts of a bag that its description does not list.
+pub(super) fn unlisted(description: &Path, parts: &[PathBuf]) -> Option<String> {
+    let extension = parts.first()?.extension()?;
+    let folder = std::fs::read_dir(folder_of(description)).ok()?;
+    // One that was decompressed may lie beside the part that is read.
+    let plain = parts.iter().filter_map(|part| unpacked(part));
+    let known: BTreeSet<PathBuf> = parts.iter().cloned().chain(plain).collect();
+    let is_like = |path: &PathBuf| path.extension() == Some(extension) && !known.contains(path);
+    let mut names: Vec<String> = folder
+        .filter_map(|entry| Some(entry.ok()?.path()).filter(is_like))
+        .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+        .collect();
+    names.sort();
+    let first = names.first()?;
+    let count = names.len();
+    Some(format!("{METADATA} does not list {count} of the files, such as {first}: not read"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "rosbag2_bagfile_information:\n  version: 5\n  \
+        storage_identifier: mcap\n  relative_file_paths:\n    - \"a_0.mcap\"\n    - a_1.mcap\n  \
+        compression_format: \"\"\n  compression_mode: \"\"\n  files:\n    - path: a_0.mcap\n      \
+        message_count: 3\n  \
+        message_count: 7\n  topics_with_message_count:\n    - message_count: 7\n";
+
+    #[test]
+    fn metadata_names_the_parts() {
+        let metadata = Metadata::parse(TEXT);
+        assert_eq!(metadata.parts, ["a_0.mcap", "a_1.mcap"]);
+        assert_eq!(metadata.messages, Some(7));
+        let found = metadata.parts(Path::new("bag/metadata.yaml")).unwrap();
+        let paths = ["bag/a_0.mcap", "bag/a_1.mcap"].map(PathBuf::from).to_vec();
+        assert_eq!(found, Parts { source: "mcap", paths });
+        let text = TEXT.replace("mcap", "db3").replace("identifier: db3", "identifier: sqlite3");
+        let found = Metadata::parse(&text).parts(Path::new("bag/metadata.yaml")).unwrap();
+        assert_eq!((found.source, found.paths.len()), ("ros2-db3", 2));
+        let inline = Metadata::parse("relative_file_paths: [bag/a.mcap, 'b.mcap']\n");
+        assert_eq!(inline.parts, ["bag/a.mcap", "b.mcap"]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_why() {
+        for (from, to, why) in [
+            ("identifier: mcap", "identifier: other", "found `other`"),
+            ("mode: \"\"", "mode: MESSAGE", "one by one"),
+            ("a_1.mcap", "/etc/passwd", "not in its bag"),
+            ("a_1.mcap", "../b.mcap", "not in its bag"),
+            ("a_1.mcap", "a_0.mcap", "listed twice"),
+            ("relative_file_paths", "paths", "no parts"),
+        ] {
+            let metadata = Metadata::parse(&TEXT.replace(from, to));
+            let error = metadata.parts(Path::new("bag/metadata.yaml")).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}
