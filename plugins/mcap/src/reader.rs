@@ -405,6 +405,13 @@ impl Reader for RecordReader {
             {
                 self.report(self.at, 0, reason);
             }
+            if let Some(topic) = self.batcher.compressed.take() {
+                return Err(Error::refused(format!(
+                    "{}: messages of {topic} are compressed one by one, which is not supported; \
+                     convert the bag with ros2 bag convert",
+                    self.input
+                )));
+            }
             if (self.batcher.is_full() || has_more && self.would_wait()?)
                 && let Some(batch) = self.batcher.take()
             {

@@ -366,6 +366,13 @@ impl ChannelTable {
         self.hints.as_ref()?.channels.get(&id)
     }
 
+    /// The topic of a channel whose messages are in CDR.
+    pub(crate) fn cdr_topic(&self, id: u16) -> Option<String> {
+        let stored = self.channel(id).or_else(|| self.hinted_channel(id))?;
+        let is_cdr = stored.encoding == "cdr";
+        is_cdr.then(|| String::from_utf8_lossy(&stored.topic).into_owned())
+    }
+
     fn set(&mut self, id: u16, slot: Slot) -> Slot {
         let index = usize::from(id);
         if self.slots.len() <= index {

@@ -5,6 +5,7 @@
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
+use sluice_io::frames;
 use sluice_model::plugin::TimeWindow;
 use sluice_model::{Batch, BatchBuilder, Error, PayloadOffset};
 
@@ -45,6 +46,8 @@ pub(crate) struct Batcher {
     last_time: Option<i64>,
     /// Messages whose time of publishing is lost.
     pub(crate) published: u64,
+    /// The topic of a message in CDR that is compressed for itself, as ROS 2 does on request.
+    pub(crate) compressed: Option<String>,
 }
 
 impl Batcher {
@@ -133,6 +136,13 @@ impl Batcher {
         };
         self.last_time = Some(time);
         if !self.window.wants_time(time) {
+            return Ok(Ok(()));
+        }
+        // CDR begins with the number of its form, of which the first byte is 0.
+        if payload.starts_with(&frames::MAGIC)
+            && let Some(topic) = table.cdr_topic(head.channel)
+        {
+            self.compressed = Some(topic);
             return Ok(Ok(()));
         }
         self.published += u64::from(head.publish_time != head.log_time);

@@ -51,6 +51,28 @@ fn a_channel_that_is_declared_twice_differently_has_no_messages_after_that() {
 }
 
 #[test]
+fn messages_in_cdr_that_are_compressed_one_by_one_are_refused() {
+    let packed = [&sluice_io::frames::MAGIC[..], b"..."].concat();
+    let raw = fields().u16(2).u16(0).bytes(b"/b").bytes(b"raw").bytes(b"").record(4);
+    let other = [raw, message(2, 0, 5, &packed)].concat();
+    assert_eq!(times(&[front(), other.clone(), end()].concat()), [5]);
+    let records = [other, message(1, 0, 6, &packed)].concat();
+    let folder = Folder::new();
+    for records in [chunk(5, 6, &records), records] {
+        let path = folder.write(&[front(), records, end()].concat());
+        let error = gather(&*source(&path), 1).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("/a are compressed one by one"), "{error}");
+        assert!(error.contains("in.mcap"), "{error}");
+        // Other channels can be read.
+        let mut context = ReadContext::standalone("test");
+        let (all, none) = (Patterns::default(), Patterns::default());
+        let exclude = Patterns(vec![Pattern::parse("/a").unwrap()]);
+        context.query.channels = ChannelQuery::from_patterns(&all, &exclude, &none);
+        assert_eq!(gather_with(&*source(&path), 1, &context).unwrap().events.len(), 1);
+    }
+}
+
+#[test]
 fn a_cut_file_keeps_its_whole_chunks_and_messages() {
     let (front, whole) = (front(), chunk_of(0..3));
     let cut = &chunk_of(3..9)[..100];
