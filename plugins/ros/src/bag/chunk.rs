@@ -72,6 +72,9 @@ pub(crate) fn unpack(
         let cut = is_cut.then(|| "the bag ends in it".to_owned());
         return Ok(Unpacked { plain: packed, cut });
     }
+    if let BagCompression::Other(_) = compression {
+        return Err(format!("its compression `{}` is not supported", compression.name()));
+    }
     if u64::from(plain_len) > max.0 {
         return Err(format!(
             "its uncompressed length of {plain_len} bytes exceeds `max_chunk` ({max}); raise that \

@@ -160,7 +160,7 @@ impl BagIndex {
             RecordHeader::Bag { .. } if walk.head.is_some() => {
                 return Ok(Some(APPENDED.to_owned()));
             }
-            RecordHeader::Bag { index_at, connections, chunks } => {
+            RecordHeader::Bag { index_at, connections, chunks, .. } => {
                 walk.head = Some((index_at, chunks as usize, connections as usize));
             }
             RecordHeader::Chunk { compression, plain_len } => {

@@ -22,7 +22,6 @@ mod wire;
 
 use index::{BagIndex, IndexCache};
 use reader::BagReader;
-use wire::MAGIC;
 
 use crate::splits;
 
@@ -50,11 +49,8 @@ fn default_max_chunk() -> ByteSize {
 }
 
 fn sniff(head: &[u8]) -> SniffResult {
-    match head.starts_with(MAGIC) {
-        true => SniffResult::Yes,
-        false if head.starts_with(b"#ROSBAG V") => SniffResult::Maybe,
-        false => SniffResult::No,
-    }
+    // Of other versions, the error of this source says what to do.
+    if head.starts_with(b"#ROSBAG V") { SniffResult::Yes } else { SniffResult::No }
 }
 
 sluice_model::register! {

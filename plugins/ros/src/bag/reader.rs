@@ -216,6 +216,13 @@ impl BagReader {
                 let data = self.data(at, &record)?;
                 return self.add_loose(at, connection, time, data);
             }
+            RecordHeader::Bag { ref encryptor, .. } if !encryptor.is_empty() => {
+                return Err(Error::refused(format!(
+                    "{}: the bag is encrypted by `{}`; decrypt it with rosbag decrypt",
+                    self.input,
+                    encryptor.escape_ascii()
+                )));
+            }
             RecordHeader::Bag { index_at, chunks, .. } => {
                 // Its first bytes may be missing.
                 self.start_bag();

@@ -19,20 +19,55 @@ pub(crate) enum BagCompression {
     None,
     Bz2,
     Lz4,
+    /// One that cannot be read.
+    Other(CompressionName),
+}
+
+/// The name of a compression in a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CompressionName {
+    bytes: [u8; 16],
+    len: usize,
+}
+
+impl CompressionName {
+    /// `None` if it is none: too long, or of other characters than names have.
+    fn parse(name: &[u8]) -> Option<Self> {
+        let mut bytes = [0; 16];
+        bytes.get_mut(..name.len())?.copy_from_slice(name);
+        let is_word = !name.is_empty() && name.iter().all(u8::is_ascii_alphanumeric);
+        is_word.then_some(Self { bytes, len: name.len() })
+    }
 }
 
 impl BagCompression {
+    const SUPPORTED: [Self; 3] = [Self::None, Self::Bz2, Self::Lz4];
+
     /// Its name in chunks.
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn name(&self) -> &str {
         match self {
             Self::None => "none",
             Self::Bz2 => "bz2",
             Self::Lz4 => "lz4",
+            Self::Other(CompressionName { bytes, len }) => {
+                bytes.get(..*len).and_then(|name| str::from_utf8(name).ok()).unwrap_or_default()
+            }
         }
     }
 
+    /// `None` for what is no name, or that of a supported one with a wrong byte.
     fn parse(name: &[u8]) -> Option<Self> {
-        [Self::None, Self::Bz2, Self::Lz4].into_iter().find(|c| c.name().as_bytes() == name)
+        let wrong_bytes = |supported: &Self| {
+            let bytes = supported.name().as_bytes();
+            let is_as_long = bytes.len() == name.len();
+            is_as_long.then(|| bytes.iter().zip(name).filter(|(byte, other)| byte != other).count())
+        };
+        let nearest = Self::SUPPORTED.into_iter().filter_map(|it| Some((wrong_bytes(&it)?, it)));
+        match nearest.min() {
+            Some((0, supported)) => Some(supported),
+            Some((1, _)) => None,
+            _ => CompressionName::parse(name).map(Self::Other),
+        }
     }
 }
 
@@ -45,6 +80,8 @@ pub(crate) enum RecordHeader {
         index_at: u64,
         connections: u32,
         chunks: u32,
+        /// What its chunks and connections are encrypted by; empty if they are not.
+        encryptor: Vec<u8>,
     },
     Chunk {
         compression: BagCompression,
@@ -84,6 +121,9 @@ const CHUNK: u8 = 5;
 const CHUNK_INFO: u8 = 6;
 const CONNECTION: u8 = 7;
 
+/// What a bag says that is not encrypted, if it says anything.
+const NO_ENCRYPTOR: &[u8] = b"rosbag/NoEncryptor";
+
 /// The field `op` as it is in every header, without its value.
 pub(crate) const OP_FIELD: &[u8] = b"\x04\0\0\0op=";
 
@@ -101,6 +141,10 @@ impl RecordHeader {
                 index_at: field(b"index_pos")?.try_into().ok().map(u64::from_le_bytes)?,
                 connections: number(b"conn_count")?,
                 chunks: number(b"chunk_count")?,
+                encryptor: field(b"encryptor")
+                    .filter(|name| *name != NO_ENCRYPTOR)
+                    .unwrap_or_default()
+                    .to_owned(),
             },
             INDEX => Self::Index { connection: number(b"conn")?, messages: number(b"count")? },
             CHUNK => Self::Chunk {

@@ -12,3 +12,4 @@ mod gaps;
 mod operations;
 mod packed;
 mod peers;
+mod unsupported;
