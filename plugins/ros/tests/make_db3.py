@@ -17,6 +17,9 @@ TOPICS = "CREATE TABLE topics(id INTEGER PRIMARY KEY,name TEXT NOT NULL,type TEX
 HASH = ",type_description_hash TEXT NOT NULL"
 MESSAGES = "CREATE TABLE messages(id INTEGER PRIMARY KEY,topic_id INTEGER NOT NULL," \
            "timestamp INTEGER NOT NULL, data BLOB NOT NULL)"
+# As another program may make it: the data of long messages is before their other columns.
+OTHER_MESSAGES = 'CREATE TABLE "Messages" (data BLOB, [timestamp] INTEGER, `Topic_ID` INTEGER,' \
+                 ' id INTEGER PRIMARY KEY)'
 DEFINITIONS = "CREATE TABLE message_definitions(id INTEGER PRIMARY KEY,topic_type TEXT NOT NULL," \
               "encoding TEXT NOT NULL,encoded_message_definition TEXT NOT NULL{hash})"
 
@@ -27,21 +30,21 @@ def string(text):
     return b"\0\1\0\0" + struct.pack("<I", len(data)) + data
 
 
-def write(path, messages, declares=True):
+def write(path, messages, declares=True, statement=MESSAGES):
     """A bag with some messages. Of one with declarations, a message in 20 is long."""
     path.unlink(missing_ok=True)
     with sqlite3.connect(path) as bag:
         bag.executescript(f"PRAGMA page_size={PAGE}")
-        make_tables(bag, declares)
+        make_tables(bag, declares, statement)
         add(bag, range(messages), declares)
     bag.close()
     return path.read_bytes()
 
 
-def make_tables(bag, declares=True):
+def make_tables(bag, declares=True, statement=MESSAGES):
     hashed = HASH if declares else ""
     bag.execute(TOPICS.format(hash=hashed))
-    bag.execute(MESSAGES)
+    bag.execute(statement)
     bag.execute("CREATE INDEX timestamp_idx ON messages (timestamp ASC)")
     if declares:
         bag.execute(DEFINITIONS.format(hash=hashed))
@@ -115,6 +118,7 @@ def main():
     (out / "db3-branches" / "log.db3").write_bytes(write(scratch, 1000, declares=False))
     case("db3-without-declarations", write(scratch, 30, declares=False))
     case("db3-empty", write(scratch, 0))
+    case("db3-other-statement", write(scratch, 60, statement=OTHER_MESSAGES))
     branch, leaf = pages_of(whole, 5)[0], pages_of(whole, 13)[6]
     case("db3-damaged-branch", changed(whole, branch, 0, b"\xff"))
     case("db3-damaged-leaf", changed(whole, leaf, 0, bytes(PAGE)))

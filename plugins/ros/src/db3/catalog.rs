@@ -7,12 +7,13 @@ use std::fmt::Display;
 use std::ops::Range;
 use std::sync::Arc;
 
+use memchr::memmem;
 use sluice_io::frames;
 use sluice_model::{Channel, ChannelId, EmbeddedSchema, Encoding, Error, Name, ReadContext};
 
 use super::pages::{PageSet, Pages};
 use super::record::{Column, columns, each_column};
-use super::tree::{DAMAGED, Leaf, Leaves, Node, PageFault, Row};
+use super::tree::{DAMAGED, Leaf, Leaves, Node, PageFault};
 
 /// The root of the table of all tables.
 const SCHEMA: u32 = 1;
@@ -20,6 +21,8 @@ const SCHEMA: u32 = 1;
 /// hostile.
 const MAX_ROW: u64 = 16 << 20;
 const MAX_TABLE: u64 = 64 << 20;
+/// The longest statement by which a bag is recognized.
+const MAX_STATEMENT: usize = 1 << 10;
 
 /// What is known of a bag before its messages are read.
 #[derive(Debug)]
@@ -143,6 +146,20 @@ impl<'s> Iterator for Tokens<'s> {
     }
 }
 
+/// Whether the statement that makes the table of messages is in these bytes. SQLite stores its first
+/// two words in this form, and the others as they were written.
+pub(crate) fn has_statement(bytes: &[u8]) -> bool {
+    const START: &[u8] = b"CREATE TABLE ";
+    memmem::find_iter(bytes, START).any(|at| {
+        let statement = bytes.get(at + START.len()..).unwrap_or_default();
+        let statement = statement.get(..MAX_STATEMENT).unwrap_or(statement);
+        let text = String::from_utf8_lossy(statement);
+        let is_named = |name: &str| name.eq_ignore_ascii_case("messages");
+        matches!(Tokens(&text).next(), Some(Token::Word(name)) if is_named(name))
+            && Table::parse(0, &text).place("topic_id").is_some()
+    })
+}
+
 impl Catalog {
     pub(crate) fn read(pages: &mut Pages, path: &str) -> Result<Self, Error> {
         let mut faults = Vec::new();
@@ -208,7 +225,9 @@ impl Catalog {
         }
         let mut leaves = Leaves::find(pages, root)?;
         leaves.recover(pages, |row| {
-            columns.of(row).is_some_and(|message| topics.contains_key(&message.topic))
+            columns
+                .of(row.start, row.len)
+                .is_some_and(|message| topics.contains_key(&message.topic))
         })?;
         faults.append(&mut leaves.faults);
         // Once for each page.
@@ -220,19 +239,24 @@ impl Catalog {
         Ok(Self { columns, leaves, faults, pages, topics, missing })
     }
 
-    /// The message of a row; `None` if it is none.
-    pub(crate) fn message(&self, row: &Row<'_>) -> Option<Message> {
-        self.columns.of(row)
+    /// The message of a row of `len` bytes that begins with `start`; `None` if it is none.
+    pub(crate) fn message(&self, start: &[u8], len: u64) -> Option<Message> {
+        self.columns.of(start, len)
+    }
+
+    /// Whether the other columns of a long message are behind its data, on further pages.
+    pub(crate) fn has_data_first(&self) -> bool {
+        self.columns.data < self.columns.topic.max(self.columns.time)
     }
 }
 
 impl MessageColumns {
-    fn of(self, row: &Row<'_>) -> Option<Message> {
+    fn of(self, start: &[u8], len: u64) -> Option<Message> {
         let (mut topic, mut time, mut data, mut place) = (None, None, None, 0);
-        each_column(row.start, row.len, |column| {
+        each_column(start, len, |column| {
             match place {
-                _ if place == self.topic => topic = column.integer(row.start),
-                _ if place == self.time => time = column.integer(row.start),
+                _ if place == self.topic => topic = column.integer(start),
+                _ if place == self.time => time = column.integer(start),
                 _ if place == self.data => data = column.blob(),
                 _ => {}
             }

@@ -24,8 +24,8 @@ mod tree;
 mod wal;
 mod window;
 
-use catalog::Catalog;
 pub(crate) use catalog::compressed_one_by_one;
+use catalog::{Catalog, has_statement};
 use journal::is_journal;
 use overlay::{
     Overlay, all_beside_names, beside, beside_names, beside_noted, changed, changed_if_missing,
@@ -64,14 +64,9 @@ fn default_max_message() -> ByteSize {
     ByteSize(256 << 20)
 }
 
-/// Whether the statement that makes the table is here: on the first page, unless that is very
-/// short.
-fn has_statement(bytes: &[u8]) -> bool {
-    memchr::memmem::find(bytes, b"CREATE TABLE messages(").is_some()
-}
-
 fn sniff(head: &[u8]) -> SniffResult {
     match head.starts_with(MAGIC) {
+        // It is on the first page, unless that is very short.
         true if has_statement(head) => SniffResult::Yes,
         true => SniffResult::Maybe,
         false => SniffResult::No,

@@ -176,7 +176,19 @@ impl Db3Reader {
         }
         self.last_id = Some(row.id);
         let catalog = Arc::clone(&self.catalog);
-        let Some(Message { topic, time, data }) = catalog.message(row) else {
+        let (mut message, mut whole) = (catalog.message(row.start, row.len), None);
+        if message.is_none() && catalog.has_data_first() && row.is_long() {
+            if row.len > self.max_message {
+                return Ok(Err(too_long(row.len, self.max_message)));
+            }
+            let bytes = match self.read_range(row, 0..row.len)? {
+                Ok(bytes) => bytes,
+                Err(why) => return Ok(Err(why)),
+            };
+            message = catalog.message(&bytes, row.len);
+            whole = Some(bytes);
+        }
+        let Some(Message { topic, time, data }) = message else {
             return Ok(Err("a message is damaged: it does not have the columns of one".to_owned()));
         };
         let channel = match self.channels.get(&topic) {
@@ -188,7 +200,8 @@ impl Db3Reader {
                     )));
                 };
                 let channel = declared.channel(&self.context)?;
-                let start = row.start.get(data.start as usize..).unwrap_or_default();
+                let start = whole.as_deref().unwrap_or(row.start);
+                let start = start.get(data.start as usize..).unwrap_or_default();
                 if channel.is_some() && declared.is_compressed(start) {
                     return Err(compressed_one_by_one(self.pages.end().input));
                 }
@@ -199,37 +212,56 @@ impl Db3Reader {
         let Some(channel) = channel.filter(|_| is_wanted) else { return Ok(Ok(())) };
         let (len, most) = (data.end - data.start, self.max_message);
         if len > most {
-            return Ok(Err(format!(
-                "a message claims {len} bytes, more than the {most} of `max_message`"
-            )));
+            return Ok(Err(too_long(len, most)));
         }
         self.batch_bytes += len as usize;
-        let overflow = row.overflow_pages(&self.pages);
-        if overflow == 0 {
-            let data = data.start as usize..data.end as usize;
-            let payload = row.start.get(data).unwrap_or_default();
+        let range = data.start as usize..data.end as usize;
+        if !row.is_long() {
+            let payload = row.start.get(range).unwrap_or_default();
             self.batch.push_copy(time, row.id, channel, payload);
             return Ok(Ok(()));
         }
-        let Some(left) = self.overflow_left.checked_sub(overflow) else {
-            return Ok(Err("a message claims more pages than the file has".to_owned()));
+        let payload = match whole {
+            Some(whole) => Ok(whole.slice(range)),
+            None => self.read_range(row, data)?,
         };
-        let taken = &mut self.taken;
-        let take = |page| !catalog.pages.contains(page) && taken.insert(page);
-        let mut payload = Vec::new();
-        if let Err(why) = row.read(&mut self.pages, data, take, &mut payload)? {
-            return Ok(Err(format!("a message is incomplete: {why}")));
-        }
-        self.overflow_left = left;
-        let payload = Bytes::from(payload);
+        let payload = match payload {
+            Ok(payload) => payload,
+            Err(why) => return Ok(Err(why)),
+        };
         let segment = self.batch.segment(payload.clone());
         self.batch.push(time, row.id, channel, &payload, PayloadOffset { segment, offset: 0 });
         Ok(Ok(()))
     }
 
+    /// The bytes of a long row in a range. `Ok(Err)` says why there are none.
+    fn read_range(
+        &mut self,
+        row: &Row<'_>,
+        range: Range<u64>,
+    ) -> Result<Result<Bytes, String>, Error> {
+        let left = self.overflow_left.checked_sub(row.overflow_pages(&self.pages));
+        let Some(left) = left else {
+            return Ok(Err("a message claims more pages than the file has".to_owned()));
+        };
+        let Self { catalog, taken, pages, .. } = self;
+        let take = |page| !catalog.pages.contains(page) && taken.insert(page);
+        let mut bytes = Vec::new();
+        if let Err(why) = row.read(pages, range, take, &mut bytes)? {
+            return Ok(Err(format!("a message is incomplete: {why}")));
+        }
+        self.overflow_left = left;
+        Ok(Ok(bytes.into()))
+    }
+
     fn is_batch_complete(&self) -> bool {
         self.batch.len() >= BATCH_EVENTS || self.batch_bytes >= BATCH_BYTES
     }
+}
+
+/// Why a message is not read.
+fn too_long(len: u64, most: u64) -> String {
+    format!("a message claims {len} bytes, more than the {most} of `max_message`")
 }
 
 impl Reader for Db3Reader {

@@ -158,6 +158,11 @@ fn local_len(len: u64, usable: usize) -> usize {
 }
 
 impl Row<'_> {
+    /// Whether it goes on on other pages.
+    pub(crate) fn is_long(&self) -> bool {
+        self.overflow.is_some()
+    }
+
     /// The number of pages on which it goes on.
     pub(crate) fn overflow_pages(&self, pages: &Pages) -> u64 {
         (self.len - self.start.len() as u64).div_ceil(pages.usable() as u64 - 4)

@@ -9,7 +9,7 @@ use sluice_kit::contract::{
     SourceContents, any_splitting_is_the_same, gather, gather_with, overwrite,
     splits_cover_the_inputs,
 };
-use sluice_model::{Query, ReadContext, Registry, Source};
+use sluice_model::{Query, ReadContext, Registry, SniffResult, Source};
 
 use crate::peers::python;
 
@@ -51,6 +51,18 @@ fn a_file_is_the_same_in_any_splits() {
     assert!(source(&path).splits(1, &Query::default()).unwrap().len() > 3);
     let found = read(&file("db3-plain")).unwrap();
     assert_eq!((found.events.len(), found.damage.len()), (60, 0));
+}
+
+#[test]
+fn a_bag_with_its_columns_in_another_order_and_form_is_recognized_and_read() {
+    let registry = Registry::linked();
+    let plugin = registry.iter().find(|plugin| plugin.name == "ros2-db3").unwrap();
+    for case in ["db3-plain", "db3-other-statement"] {
+        assert_eq!((plugin.sniff)(&file(case)), SniffResult::Yes, "{case}");
+    }
+    assert_eq!((plugin.sniff)(&file("db3-of-another-program")), SniffResult::Maybe);
+    let (found, expected) = (read(&file("db3-other-statement")), read(&file("db3-plain")));
+    assert!(found == expected, "{:?}", found.map(|found| found.damage));
 }
 
 #[test]
