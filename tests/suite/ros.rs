@@ -86,6 +86,33 @@ fn a_bag_in_sqlite_is_read_and_becomes_mcap() {
     assert_eq!(fields(&decoded(&folder, "bag.mcap")), fields(&found));
 }
 
+#[test]
+fn what_is_not_read_of_a_bag_is_said_with_what_to_do() {
+    let folder = Folder::new();
+    let older = root().join("plugins/ros/testdata/bag-older-version/log.bag");
+    folder.write("older.bag", std::fs::read(older).unwrap());
+    for command in ["info", "cat"] {
+        run_sluice(&folder, &[command, "older.bag"]).expect(1).expect_stderr("`rosbag migrate`");
+    }
+    std::fs::create_dir(folder.at("bag")).unwrap();
+    let file = root().join("plugins/ros/testdata/db3-plain/log.db3");
+    for part in ["bag/bag_0.db3", "bag/bag_1.db3"] {
+        std::fs::copy(&file, folder.at(part)).unwrap();
+    }
+    let text = "rosbag2_bagfile_information:\n  version: 5\n  storage_identifier: sqlite3\n  \
+        relative_file_paths:\n    - bag_0.db3\n";
+    folder.write("bag/metadata.yaml", text);
+    let note = "does not list 1 of the files, such as bag_1.db3";
+    let converted = run_sluice(&folder, &["convert", "bag", "--to", "bag.mcap"]).expect(0);
+    converted.expect_stderr(note).expect_stderr("60 events");
+    run_sluice(&folder, &["cat", "bag", "--limit", "1"]).expect(0).expect_stderr(note);
+    let info = run_sluice(&folder, &["info", "bag"]).expect(0);
+    assert_eq!(info.text().matches(note).count(), 1, "{}", info.text());
+    run_sluice(&folder, &["verify", "bag"]).expect(3);
+    let all = ["info", "bag/bag_0.db3", "bag/metadata.yaml"];
+    run_sluice(&folder, &all).expect(2).expect_stderr("pass the folder that it is in");
+}
+
 /// Copies a file of the family's cases, and what is beside it, as a part of `bag/`.
 fn interrupted(folder: &Folder, case: &str, part: &str) {
     std::fs::create_dir_all(folder.at("bag")).unwrap();
