@@ -412,7 +412,9 @@ impl Reader for RecordReader {
                     self.input
                 )));
             }
-            if (self.batcher.is_full() || has_more && self.would_wait()?)
+            let is_full =
+                self.batcher.is_full() || self.chunk.is_none() && self.batcher.keeps_enough();
+            if (is_full || has_more && self.would_wait()?)
                 && let Some(batch) = self.batcher.take()
             {
                 return Ok(Some(batch));

@@ -23,6 +23,10 @@ const MAX_EVENTS: usize = 8192;
 const DAY: u64 = 86_400_000_000_000;
 /// The bytes of payloads after which a batch is complete.
 const MAX_BYTES: usize = 1 << 20;
+/// The segments after which a batch is complete: each keeps a block, of which it may need little.
+const MAX_SEGMENTS: u32 = 8;
+/// The records up to this length whose payloads are copied: a block is much longer.
+const MAX_COPIED: usize = 64 << 10;
 
 /// What is wrong with a record, and where it is in its chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +62,11 @@ impl Batcher {
     /// Whether the batch is long enough.
     pub(crate) fn is_full(&self) -> bool {
         self.builder.len() >= MAX_EVENTS || self.bytes >= MAX_BYTES
+    }
+
+    /// Whether the batch keeps as many blocks as it may. To be asked between chunks.
+    pub(crate) fn keeps_enough(&self) -> bool {
+        self.segment.as_ref().is_some_and(|(_, number)| *number + 1 >= MAX_SEGMENTS)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -146,13 +155,13 @@ impl Batcher {
             return Ok(Ok(()));
         }
         self.published += u64::from(head.publish_time != head.log_time);
-        let place = u32::try_from(at + MESSAGE_HEAD);
-        match place {
-            Ok(offset) => {
+        let offset = u32::try_from(at + MESSAGE_HEAD).ok();
+        match offset.filter(|_| block.len() > MAX_COPIED) {
+            Some(offset) => {
                 let place = PayloadOffset { segment: self.segment(block), offset };
                 self.builder.push(time, head.sequence.into(), id, payload, place);
             }
-            Err(_) => self.builder.push_copy(time, head.sequence.into(), id, payload),
+            None => self.builder.push_copy(time, head.sequence.into(), id, payload),
         }
         self.bytes += payload.len() + MESSAGE_HEAD;
         Ok(Ok(()))

@@ -10,6 +10,7 @@ mod gaps;
 mod joined;
 mod kit;
 mod lost_declarations;
+mod memory;
 mod reading;
 mod slow;
 mod summaries;
