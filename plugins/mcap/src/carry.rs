@@ -1,9 +1,11 @@
 //! Copies metadata, attachments and channels without messages of the MCAP files that a run reads:
 //! they are no events.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use sluice_io::escape::printable;
 use sluice_io::files::{self, InputFiles, LogFile};
 use sluice_kit::gap::{self, GapEnd};
 use sluice_model::options::ByteSize;
@@ -14,6 +16,7 @@ use crate::chunk::DEFAULT_MAX_CHUNK;
 use crate::declare::{NO_NUMBERS, Numbering};
 use crate::finish::McapFile;
 use crate::index::{FileIndex, IndexCache};
+use crate::summary::{FileEnd, MAX_SUMMARY, Summary, summary_start};
 use crate::walk::{FoundAt, Walk};
 use crate::wire::{AttachmentHead, HEAD, Head, MAGIC, RecordFields, op, record_name, shown};
 
@@ -65,14 +68,10 @@ pub(crate) fn profile(path: &Path) -> Option<String> {
 
 /// Declares the channels of a file that its summary lists and that have no messages. Returns a note
 /// about those that do not fit, with their number.
-pub(crate) fn declare_silent(
-    path: &Path,
-    inputs: &InputFiles,
-    numbering: &mut Numbering,
-    to: &mut McapFile,
+fn declare_silent(
+    summary: &Summary,
+    (numbering, to): (&mut Numbering, &mut McapFile),
 ) -> Result<Option<(String, u64)>, Error> {
-    let index = FileIndex::cached(&IndexCache::default(), path, inputs)?;
-    let Some(summary) = index.as_ref().and_then(|index| index.summary()) else { return Ok(None) };
     let (mut new, mut undeclared) = (Vec::new(), Vec::new());
     for channel in summary.silent_channels() {
         let schema = summary.declarations.schemas.get(&channel.schema);
@@ -95,26 +94,41 @@ pub(crate) fn declare_silent(
     }))
 }
 
-/// Copies the metadata and attachments of a file. Returns notes about those that are not copied, or
-/// are wrong by their checksums.
-pub(crate) fn copy(path: &Path, run: &RunHandle, to: &mut McapFile) -> Result<Vec<String>, Error> {
-    let (mut log, stop) = (run.shared::<InputFiles>().open(path)?, run.clone());
+/// Copies the metadata and attachments of a file, and declares its channels without messages.
+/// Returns notes about what is not copied, or is wrong by its checksum.
+pub(crate) fn copy(
+    path: &Path,
+    run: &RunHandle,
+    (numbering, to): (&mut Numbering, &mut McapFile),
+) -> Result<Vec<(String, u64)>, Error> {
+    let inputs = run.shared::<InputFiles>();
+    let index = FileIndex::cached(&IndexCache::default(), path, &inputs)?;
+    let mut notes = Vec::new();
+    if let Some(summary) = index.as_ref().and_then(|index| index.summary()) {
+        notes.extend(declare_silent(summary, (numbering, to))?);
+    }
+    let (mut log, stop) = (inputs.open(path)?, run.clone());
     log.stop_when(move || stop.is_cancelled());
-    let mut wrong = Vec::new();
-    for_each_record(walk(log, DEFAULT_MAX_CHUNK, run), |walk, at, head| {
-        wrong.extend(copy_record(walk, (at, head), to)?);
+    let input = path.to_string_lossy();
+    let input = printable(&input);
+    let summary = for_each_record(walk(log, DEFAULT_MAX_CHUNK, run), |walk, at, head| {
+        let wrong = copy_record(walk, (at, head), to)?;
+        notes.extend(wrong.map(|what| (format!("{input}: {what}"), 0)));
         Ok(())
     })?;
-    Ok(wrong)
+    if let Some(summary) = summary {
+        notes.extend(declare_silent(&summary, (numbering, to))?);
+    }
+    Ok(notes)
 }
 
 /// Calls `found` with the content of every metadata record and attachment of a file, or as much of
-/// it as `most` allows. Reads all heads of records.
+/// it as `most` allows. Reads all heads of records. Returns the summary of a stream.
 pub(crate) fn records(
     log: LogFile,
     most: u64,
     mut found: impl FnMut(Head, &[u8]),
-) -> Result<(), Error> {
+) -> Result<Option<Box<Summary>>, Error> {
     for_each_record(walk(log, DEFAULT_MAX_CHUNK, &RunHandle::default()), |walk, at, head| {
         found(head, &walk.read(at + HEAD, head.len.min(most))?);
         Ok(())
@@ -122,11 +136,12 @@ pub(crate) fn records(
 }
 
 /// Calls `found` with the place of every metadata record and attachment, whose length is right.
+/// Returns the last summary of a stream, of which that cannot be read first.
 fn for_each_record(
     mut walk: Walk,
     mut found: impl FnMut(&mut Walk, u64, Head) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let mut at = MAGIC.len() as u64;
+) -> Result<Option<Box<Summary>>, Error> {
+    let (mut at, mut end_of_stream) = (MAGIC.len() as u64, StreamEnd::default());
     while !walk.is_cancelled() {
         walk.forget(at);
         at = match walk.place(at)? {
@@ -137,6 +152,9 @@ fn for_each_record(
             FoundAt::Magic => at + MAGIC.len() as u64,
             FoundAt::Record(head) => {
                 let end = walk.end_of(at, head)?;
+                if !walk.is_seekable() {
+                    end_of_stream.pass(&mut walk, at..end, head.opcode)?;
+                }
                 let is_copied = matches!(head.opcode, op::METADATA | op::ATTACHMENT);
                 if is_copied && walk.goes_on(end)? {
                     found(&mut walk, at, Head { len: end.saturating_sub(at + HEAD), ..head })?;
@@ -146,7 +164,42 @@ fn for_each_record(
             FoundAt::Cut(_) | FoundAt::Garbage(_) => walk.search(at + 1, None)?,
         };
     }
-    Ok(())
+    Ok(end_of_stream.summary)
+}
+
+/// What follows the data section of a stream.
+#[derive(Default)]
+struct StreamEnd {
+    /// Its position, and its bytes so far.
+    read: Option<(u64, Vec<u8>)>,
+    summary: Option<Box<Summary>>,
+}
+
+impl StreamEnd {
+    /// A record of this kind is at `range`.
+    fn pass(&mut self, walk: &mut Walk, range: Range<u64>, opcode: u8) -> Result<(), Error> {
+        if opcode == op::DATA_END {
+            self.read = Some((range.end, Vec::new()));
+            return Ok(());
+        }
+        let Some((start, mut bytes)) = self.read.take() else { return Ok(()) };
+        let len = range.end - range.start;
+        // Behind damage it is not complete, and a longer one is not used.
+        let is_next = range.start - start == bytes.len() as u64;
+        if !is_next || bytes.len() as u64 + len > MAX_SUMMARY {
+            return Ok(());
+        }
+        let record = walk.read(range.start, len)?;
+        if opcode != op::FOOTER {
+            bytes.extend(record);
+            self.read = Some((start, bytes));
+        } else if let Ok(Some(_)) = summary_start(&record, range.start)
+            && let FileEnd::Summary(summary) = FileEnd::parse(start, &bytes, &record)
+        {
+            self.summary = Some(summary);
+        }
+        Ok(())
+    }
 }
 
 /// Goes on behind damage of compressed data that ended the file at `at`, as whoever reads it

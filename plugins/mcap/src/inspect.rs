@@ -53,6 +53,17 @@ pub(crate) fn not_an_mcap_file(path: &Path, found: &[u8]) -> Option<Error> {
     })
 }
 
+/// What is worth knowing of a compressed file, one sentence each, without what is wrong with it.
+pub(crate) fn findings_of_compressed(path: &Path) -> Result<Vec<String>, Error> {
+    let mut log = LogFile::open(path)?;
+    let mut findings: Vec<String> = header(&mut log)?.into_iter().collect();
+    let (listed, summary) = unlisted(log)?;
+    findings.extend(summary.as_ref().and_then(|summary| chunks(summary)));
+    findings.extend(listed);
+    findings.extend(summary.as_ref().and_then(|summary| silent_channels(summary)));
+    Ok(findings)
+}
+
 /// What is worth knowing of a file, one sentence each.
 pub(crate) fn findings(path: &Path, index: &FileIndex) -> Result<Vec<String>, Error> {
     let mut log = LogFile::open_plain(path)?;
@@ -60,7 +71,7 @@ pub(crate) fn findings(path: &Path, index: &FileIndex) -> Result<Vec<String>, Er
     match &index.end {
         FileEnd::NoSummary => {
             findings.push("no summary".to_owned());
-            findings.extend(unlisted(path)?);
+            findings.extend(unlisted(log)?.0);
         }
         FileEnd::Summary(summary) => {
             findings.extend(chunks(summary));
@@ -76,16 +87,16 @@ pub(crate) fn findings(path: &Path, index: &FileIndex) -> Result<Vec<String>, Er
             }
             findings.extend(silent_channels(summary));
         }
-        FileEnd::Unfinished | FileEnd::Broken(_) => findings.extend(unlisted(path)?),
+        FileEnd::Unfinished | FileEnd::Broken(_) => findings.extend(unlisted(log)?.0),
     }
     findings.extend(faults(index));
     Ok(findings)
 }
 
-/// The metadata and attachments of a file that no summary lists.
-fn unlisted(path: &Path) -> Result<Vec<String>, Error> {
+/// The metadata and attachments of a file that no summary lists, and the summary of a stream.
+fn unlisted(log: LogFile) -> Result<(Vec<String>, Option<Box<Summary>>), Error> {
     let (mut records, mut attachments, mut more) = (Vec::new(), Vec::new(), false);
-    carry::records(LogFile::open_plain(path)?, MAX_READ, |head, content| {
+    let summary = carry::records(log, MAX_READ, |head, content| {
         let listed = match head.opcode {
             op::METADATA => &mut records,
             _ => &mut attachments,
@@ -97,7 +108,7 @@ fn unlisted(path: &Path) -> Result<Vec<String>, Error> {
     })?;
     records.extend(attachments);
     records.extend(more.then(|| MORE.to_owned()));
-    Ok(records)
+    Ok((records, summary))
 }
 
 /// What is wrong with the end of a file, mostly its summary, one sentence each.

@@ -159,20 +159,12 @@ impl McapWriter {
         let origin = Arc::clone(&self.origin);
         let mut notes = Vec::new();
         for path in carry::mcap_inputs(&origin.inputs) {
-            let (numbering, to) = (&mut self.numbering, &mut self.file);
-            let declared = carry::declare_silent(path, &self.run.shared(), numbering, to);
-            let copied = declared.and_then(|undeclared| {
-                notes.extend(undeclared);
-                carry::copy(path, &self.run, &mut self.file)
-            });
-            let path = path.to_string_lossy();
-            let path = printable(&path);
-            match copied {
-                Ok(wrong) => {
-                    notes.extend(wrong.into_iter().map(|what| (format!("{path}: {what}"), 0)))
-                }
+            match carry::copy(path, &self.run, (&mut self.numbering, &mut self.file)) {
+                Ok(about) => notes.extend(about),
                 Err(error) if !self.file.is_complete() => return Err(error),
                 Err(error) => {
+                    let path = path.to_string_lossy();
+                    let path = printable(&path);
                     let what = format!("metadata and attachments of {path} are missing: {error}");
                     notes.push((what, 0));
                 }

@@ -172,7 +172,8 @@ impl Source for McapSource {
     fn findings(&self, input: &Path) -> Result<Vec<String>, Error> {
         match self.index(input)? {
             Some(index) => inspect::findings(input, &index),
-            None => Ok(Vec::new()),
+            None if files::is_stream(input) => Ok(Vec::new()),
+            None => inspect::findings_of_compressed(input),
         }
     }
 

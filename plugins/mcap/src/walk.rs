@@ -71,6 +71,8 @@ pub(crate) struct Walk {
     last: Option<(u64, FoundAt)>,
     /// Whether the bytes of damaged ranges are kept.
     keeps_bytes: bool,
+    /// Nothing before this is needed any more.
+    forgotten: u64,
 }
 
 impl Walk {
@@ -83,8 +85,20 @@ impl Walk {
         let len = if log.is_seekable() { log.len() } else { None };
         let max_record = max_chunk.0.saturating_add(max_chunk.0 / 8).saturating_add(1 << 20);
         let (block, base, last) = (Bytes::new(), 0, None);
-        let keeps_bytes = false;
-        Self { log, blocks, run, block, base, len, anchors, max_record, last, keeps_bytes }
+        let (keeps_bytes, forgotten) = (false, 0);
+        Self {
+            log,
+            blocks,
+            run,
+            block,
+            base,
+            len,
+            anchors,
+            max_record,
+            last,
+            keeps_bytes,
+            forgotten,
+        }
     }
 
     /// Keeps the bytes of damaged ranges of a stream, as far as they are not too long.
@@ -196,7 +210,7 @@ impl Walk {
 
     /// Moves a stream from `from` to `to` without keeping what is between. Returns where it ended.
     pub(crate) fn skip(&mut self, from: u64, to: u64) -> Result<u64, Error> {
-        let mut at = from;
+        let mut at = from.max(self.forgotten);
         while !self.is_seekable() && at < to {
             let next = to.min(at + STREAM_STEP as u64);
             if self.peek(next - 1, &mut [0])?.is_empty() {
@@ -231,6 +245,7 @@ impl Walk {
 
     /// Declares that nothing before `at` is needed any more.
     pub(crate) fn forget(&mut self, at: u64) {
+        self.forgotten = self.forgotten.max(at);
         self.log.forget(at);
     }
 

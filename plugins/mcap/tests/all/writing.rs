@@ -154,7 +154,12 @@ fn channels_without_messages_of_inputs_are_kept() {
     events[0].channel.schema =
         Some(EmbeddedSchema { encoding: "ros2msg".into(), data: (*b"int32 x").into() });
     let first = write_from(&input, &events);
+    let compressed = frames(&[&input], &[]);
+    assert!(write_from(&compressed, &events) == first, "of a compressed file");
     let folder = Folder::new();
+    let path = folder.write(&compressed);
+    let findings = source(&path).findings(&path).unwrap().join("\n");
+    assert!(findings.contains("3 channels without messages: /silent, /bare"), "{findings}");
     let path = folder.write(&first);
     let findings = source(&path).findings(&path).unwrap().join("\n");
     assert!(findings.contains("2 channels without messages: /silent, /bare"), "{findings}");
@@ -241,6 +246,36 @@ fn metadata_and_attachments_are_noted_once_a_file_if_no_sink_copies_them() {
     context.run = context.run.sharing(&Arc::new(SinkPlugins(["parquet"].into())));
     gather_with(&*source(&path), 1, &context).unwrap();
     assert_eq!(context.losses.take_notes(), []);
+}
+
+#[test]
+fn attachments_of_any_length_of_compressed_files_are_copied_and_listed() {
+    let front = [header(), channel(1, 0, "/a"), message(1, 0, 1, b"")].concat();
+    for len in [5_000, 100_000, 300_000, 600_000] {
+        let data: Vec<u8> = (0..len).map(|n: u64| (n * n >> 7) as u8).collect();
+        let content = fields().u64(2).u64(1).bytes(b"name").bytes(b"text/plain").u64(len);
+        let attachment = content.raw(&data).u32(0).record(9);
+        let metadata = fields().bytes(b"about").bytes(&fields().bytes(b"").bytes(&data).0);
+        let metadata = metadata.record(12);
+        let chunk = chunk(1, 1, &message(1, 0, 1, &vec![0; 300_000]));
+        for behind in [&[][..], &chunk] {
+            let input = [&front[..], &attachment, &metadata, behind, &end()].concat();
+            let input = frames(&[&input], &[]);
+            let file = write_from(&input, &[event(1, "/a", b"")]);
+            let has = |record: &[u8]| file.windows(record.len()).any(|bytes| bytes == record);
+            assert!(has(&attachment) && has(&metadata), "{len}");
+            let folder = Folder::new();
+            let path = folder.write(&input);
+            let findings = source(&path).findings(&path).unwrap().join("\n");
+            for expected in [
+                "no profile, written by `test`".to_owned(),
+                format!("attachment `name`: text/plain, {len} bytes"),
+                "metadata `about`".to_owned(),
+            ] {
+                assert!(findings.contains(&expected), "{findings}");
+            }
+        }
+    }
 }
 
 #[test]
