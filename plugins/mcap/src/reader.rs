@@ -25,6 +25,7 @@ use crate::wire::{
 
 mod boundaries;
 mod chunks;
+mod offsets;
 mod recount;
 mod stream_checks;
 mod uncopied;

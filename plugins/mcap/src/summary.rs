@@ -12,8 +12,8 @@ use crate::channel::StoredChannel;
 use crate::table::Declarations;
 use crate::walk::MAX_DATA_END;
 use crate::wire::{
-    ChannelRecord, ChunkIndexRecord, DATA_END, FOOTER, HEAD, Head, MAGIC, RecordFields,
-    SchemaRecord, Statistics, op, record_name,
+    AttachmentHead, ChannelRecord, ChunkIndexRecord, DATA_END, FOOTER, HEAD, Head, MAGIC,
+    RecordFields, SchemaRecord, Statistics, op, record_name,
 };
 
 /// The longest summary that is read.
@@ -34,6 +34,8 @@ pub(crate) struct Listed {
     /// With the head of the record.
     pub(crate) len: u64,
     pub(crate) name: String,
+    /// The checksum of what the index repeats of the record.
+    pub(crate) crc: u32,
 }
 
 /// What a summary says.
@@ -244,13 +246,19 @@ impl Summary {
             op::ATTACHMENT_INDEX => {
                 let mut fields = RecordFields(content);
                 let (at, len) = (fields.u64()?, fields.u64()?);
-                fields.take(24)?;
-                self.attachments.push(Listed { at, len, name: lossy(fields.bytes()?) });
+                let (log_time, create_time) = (fields.u64()?, fields.u64()?);
+                let (data_len, name) = (fields.u64()?, fields.bytes()?.to_vec());
+                // A name suffices to find it.
+                let media_type = fields.bytes().unwrap_or_default().to_vec();
+                let head = AttachmentHead { log_time, create_time, name, media_type, data_len };
+                let (name, crc) = (lossy(&head.name), head.crc());
+                self.attachments.push(Listed { at, len, name, crc });
             }
             op::METADATA_INDEX => {
                 let mut fields = RecordFields(content);
-                let (at, len) = (fields.u64()?, fields.u64()?);
-                self.metadata.push(Listed { at, len, name: lossy(fields.bytes()?) });
+                let (at, len, name) = (fields.u64()?, fields.u64()?, fields.bytes()?);
+                let crc = crc32fast::hash(name);
+                self.metadata.push(Listed { at, len, name: lossy(name), crc });
             }
             _ => {}
         }

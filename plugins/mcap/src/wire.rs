@@ -395,6 +395,17 @@ impl AttachmentHead {
         (numbers + self.name.len() + self.media_type.len()) as u64
     }
 
+    /// A checksum of all that the index of attachments repeats.
+    pub(crate) fn crc(&self) -> u32 {
+        let mut fields = Vec::new();
+        for number in [self.log_time, self.create_time, self.data_len] {
+            fields.u64(number);
+        }
+        fields.bytes(&self.name);
+        fields.extend_from_slice(&self.media_type);
+        crc32fast::hash(&fields)
+    }
+
     /// The head of an attachment whose content starts with these bytes.
     pub(crate) fn parse(content: &[u8]) -> Option<Self> {
         let mut fields = RecordFields(content);

@@ -10,11 +10,16 @@ use crate::index::starts_chunk;
 use crate::summary::{Listed, Summary};
 use crate::table::{Declarations, declared_otherwise};
 use crate::wire::{
-    ChannelRecord, ChunkIndexRecord, HEAD, Head, MessageHead, SchemaRecord, op, parse_message_index,
+    AttachmentHead, ChannelRecord, ChunkIndexRecord, HEAD, Head, MessageHead, RecordFields,
+    SchemaRecord, op, parse_message_index, shown,
 };
 
 /// By channel, the times of the messages of a chunk, and their places in its records.
 type Messages = BTreeMap<u16, Vec<(u64, u64)>>;
+
+/// Positions and lengths of records, and the checksums of what indexes repeat of them, if their
+/// names are not too long.
+type Places = BTreeMap<(u64, u64), Option<u32>>;
 
 /// What a file has, as far as it was read.
 #[derive(Default)]
@@ -24,11 +29,14 @@ pub(super) struct Recount {
     declared: Declarations,
     /// The first bytes of each, by position.
     chunks: BTreeMap<u64, Box<[u8]>>,
-    /// Positions and lengths.
-    attachments: BTreeSet<(u64, u64)>,
-    metadata: BTreeSet<(u64, u64)>,
+    attachments: Places,
+    metadata: Places,
     /// Positions and channels.
     message_indexes: BTreeSet<(u64, u16)>,
+    /// The lengths of those behind each chunk.
+    indexes_len: BTreeMap<u64, u64>,
+    /// The chunk that the last of them are behind, until another record follows.
+    indexed_chunk: Option<u64>,
     /// The position of the last chunk, its messages, and those that the indexes behind it list.
     chunk: Option<(u64, Messages, Messages)>,
     /// The chunks whose message indexes do not list their messages.
@@ -41,17 +49,24 @@ pub(super) struct Recount {
 const MAX_PLACES: usize = 1 << 21;
 
 impl Recount {
-    /// Adds a record that is not in a chunk. Of its content, attachments and metadata need nothing,
-    /// and messages their head.
+    /// Adds a record that is not in a chunk. Of its content, attachments and metadata need their
+    /// names and what precedes them, and messages their head.
     pub(super) fn add(&mut self, at: u64, head: Head, content: &[u8]) {
         let place = (at, head.record_len());
         match head.opcode {
             op::MESSAGE_INDEX | op::ATTACHMENT | op::METADATA if !self.take_place() => {}
-            op::MESSAGE_INDEX => return self.add_message_index(at, content),
-            op::ATTACHMENT => drop(self.attachments.insert(place)),
-            op::METADATA => drop(self.metadata.insert(place)),
+            op::MESSAGE_INDEX => return self.add_message_index(place, content),
+            op::ATTACHMENT => {
+                let crc = AttachmentHead::parse(content).map(|head| head.crc());
+                self.attachments.insert(place, crc);
+            }
+            op::METADATA => {
+                let crc = RecordFields(content).bytes().map(crc32fast::hash);
+                self.metadata.insert(place, crc);
+            }
             opcode => self.add_content(opcode, content),
         }
+        self.indexed_chunk = None;
         self.finish_chunk();
     }
 
@@ -65,6 +80,7 @@ impl Recount {
     pub(super) fn add_chunk_start(&mut self, at: u64, start: Vec<u8>) {
         if self.take_place() {
             self.chunks.insert(at, start.into());
+            self.indexed_chunk = Some(at);
         }
     }
 
@@ -116,7 +132,10 @@ impl Recount {
         drop(added);
     }
 
-    fn add_message_index(&mut self, at: u64, content: &[u8]) {
+    fn add_message_index(&mut self, (at, len): (u64, u64), content: &[u8]) {
+        if let Some(chunk) = self.indexed_chunk {
+            *self.indexes_len.entry(chunk).or_default() += len;
+        }
         let Some((id, pairs)) = parse_message_index(content) else { return };
         self.message_indexes.insert((at, id));
         let Some((chunk, messages, indexed)) = &mut self.chunk else { return };
@@ -148,12 +167,25 @@ impl Recount {
         if self.places > MAX_PLACES {
             return faults;
         }
+        faults.extend(self.schema_fault(summary));
         faults.extend(self.message_fault(summary));
         let (attachments, metadata) = (&summary.attachments, &summary.metadata);
         faults.extend(listing_faults("attachment", attachments, &self.attachments));
         faults.extend(listing_faults("metadata", metadata, &self.metadata));
         faults.extend(self.index_fault(summary));
         faults
+    }
+
+    /// Some writers count only the schemas that the data or the summary has.
+    fn schema_fault(&self, summary: &Summary) -> Option<String> {
+        let counted = summary.statistics.as_ref()?.schemas;
+        let ids = |all: &Declarations| all.schemas.keys().filter(|id| **id != 0).copied().collect();
+        let sets: [BTreeSet<u16>; 2] = [&summary.declarations, &self.declared].map(ids);
+        let [listed, found] = &sets;
+        let all = listed.union(found).count();
+        let is_right = [listed.len(), found.len(), all].contains(&counted.into());
+        (!is_right)
+            .then(|| format!("the statistics count {counted} schemas, but the file has {all}"))
     }
 
     fn message_fault(&self, summary: &Summary) -> Option<String> {
@@ -194,13 +226,15 @@ impl Recount {
         let is_wrong = |chunk: &&ChunkIndexRecord| {
             let ChunkIndexRecord { chunk_start, message_indexes, .. } = chunk;
             let is_there = |(id, at): &(u16, u64)| self.message_indexes.contains(&(*at, *id));
-            self.misindexed.contains(chunk_start) || !message_indexes.iter().all(is_there)
+            self.misindexed.contains(chunk_start)
+                || !message_indexes.iter().all(is_there)
+                || self.indexes_len.get(chunk_start) != Some(&chunk.message_indexes_len)
         };
         let first = indexed().find(is_wrong)?.chunk_start;
         let (wrong, all) = (indexed().filter(is_wrong).count(), indexed().count());
         Some(format!(
             "the message indexes of {wrong} of {all} chunks, first that at byte {first}, do not \
-             list its messages, or are not where the chunk index says"
+             list its messages, or have another place or length than the chunk index says"
         ))
     }
 }
@@ -209,18 +243,27 @@ impl Recount {
 const MAX_NAMED: usize = 20;
 
 /// What is wrong with the index of these records. Writers may leave it out.
-fn listing_faults(what: &str, listed: &[Listed], found: &BTreeSet<(u64, u64)>) -> Vec<String> {
+fn listing_faults(what: &str, listed: &[Listed], found: &Places) -> Vec<String> {
     if listed.is_empty() {
         return Vec::new();
     }
-    let misplaced = listed.iter().filter(|one| !found.contains(&(one.at, one.len)));
-    let misplaced = misplaced.take(MAX_NAMED).map(|one| misplaced_record(what, &one.name));
+    let fault = |one: &Listed| match found.get(&(one.at, one.len)) {
+        None => Some(misplaced_record(what, &one.name)),
+        Some(Some(crc)) if *crc != one.crc => {
+            let name = shown(one.name.as_bytes());
+            let other = "has other names, times or lengths than the index says";
+            Some(format!("{what} `{name}` {other}"))
+        }
+        Some(_) => None,
+    };
+    let wrong = listed.iter().filter_map(fault).take(MAX_NAMED);
     let places: BTreeSet<(u64, u64)> = listed.iter().map(|one| (one.at, one.len)).collect();
-    let (unlisted, all) = (found.difference(&places).count(), found.len());
+    let unlisted = found.keys().filter(|place| !places.contains(place)).count();
+    let all = found.len();
     let unlisted = (unlisted > 0).then(|| {
         format!("the index lists not all records: {unlisted} of {all} ({what}) are missing")
     });
-    misplaced.chain(unlisted).collect()
+    wrong.chain(unlisted).collect()
 }
 
 #[cfg(test)]

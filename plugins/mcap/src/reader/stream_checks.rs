@@ -10,6 +10,7 @@ use sluice_kit::InputFaults;
 use sluice_model::Error;
 
 use super::RecordReader;
+use super::offsets::offset_faults;
 use super::recount::Recount;
 use crate::carry::MAX_NAMES;
 use crate::checksums::{StoredCrc, attachment_fault, data_section_fault};
@@ -86,6 +87,11 @@ impl StreamChecks {
         self.faults.add(inspect::faults(&index));
         if let Some(summary) = index.summary() {
             self.faults.add(recount.faults(summary));
+            let skipped =
+                usize::try_from(summary.start.saturating_sub(begin)).unwrap_or(usize::MAX);
+            let bytes = bytes.get(skipped..).filter(|_| !summary.is_misplaced);
+            let offsets = bytes.map(|bytes| offset_faults((summary.start, bytes), footer));
+            self.faults.add(offsets.into_iter().flatten());
         }
         Ok(())
     }
@@ -112,6 +118,7 @@ impl RecordReader {
             _ if checks.summary.is_none() => {
                 let most = match head.opcode {
                     op::MESSAGE => MESSAGE_HEAD as u64,
+                    op::METADATA => MAX_NAMES,
                     op::SCHEMA | op::CHANNEL | op::MESSAGE_INDEX => MAX_SUMMARY,
                     _ => 0,
                 };
@@ -139,7 +146,7 @@ impl RecordReader {
         let Some(faults) = &self.faults else { return self.walk.skip(at, end) };
         let front = self.walk.read(at + HEAD, head.len.min(MAX_NAMES))?;
         let attachment = AttachmentHead::parse(&front).filter(|_| head.opcode == op::ATTACHMENT);
-        self.checks.iter_mut().for_each(|checks| checks.recount.add(at, head, &[]));
+        self.checks.iter_mut().for_each(|checks| checks.recount.add(at, head, &front));
         let mut crc = attachment.as_ref().map(StoredCrc::of_attachment);
         let mut done = at;
         while done < end {

@@ -252,7 +252,7 @@ fn metadata_and_attachments_are_noted_once_a_file_if_no_sink_copies_them() {
 fn attachments_of_any_length_of_compressed_files_are_copied_and_listed() {
     let front = [header(), channel(1, 0, "/a"), message(1, 0, 1, b"")].concat();
     for len in [5_000, 100_000, 300_000, 600_000] {
-        let data: Vec<u8> = (0..len).map(|n: u64| (n * n >> 7) as u8).collect();
+        let data: Vec<u8> = (0..len).map(|n: u64| ((n * n) >> 7) as u8).collect();
         let content = fields().u64(2).u64(1).bytes(b"name").bytes(b"text/plain").u64(len);
         let attachment = content.raw(&data).u32(0).record(9);
         let metadata = fields().bytes(b"about").bytes(&fields().bytes(b"").bytes(&data).0);
