@@ -126,6 +126,11 @@ impl FileIndex {
         Some(self.summary()?.file_from).zip(hints)
     }
 
+    /// Whether a chunk is at this position by the checksum of the summary.
+    pub(crate) fn lists_chunk(&self, at: u64) -> bool {
+        self.summary().is_some_and(Summary::is_certain) && self.entry(at).is_some()
+    }
+
     /// The entry of the chunk at this position.
     pub(crate) fn entry(&self, at: u64) -> Option<&ChunkIndexRecord> {
         let chunks = &self.summary()?.chunks;

@@ -118,6 +118,7 @@ impl RecordReader {
         let checks = faults.clone().map(StreamChecks::new);
         let mut reader = Self {
             walk: Walk::new(log, anchors, max_chunk, tools)
+                .needed_to(split.end)
                 .keeping_bytes(context.damage.keeps_bytes()),
             table: ChannelTable::new(context, declarations),
             hints,
@@ -257,6 +258,10 @@ impl RecordReader {
                     format!("a record of the unknown kind {opcode:02x} looks like a {kind}")
                 };
                 if min_len(opcode).is_none() {
+                    if self.index.as_ref().is_some_and(|index| index.lists_chunk(at)) {
+                        let kind = format!("a record of the unknown kind {opcode:02x}");
+                        return Ok(Some(format!("{kind} is where the index has a chunk")));
+                    }
                     let times = self.batcher.likely_times(&content);
                     if may_be_message(opcode) && looks_like_message(&self.table, &content, &times) {
                         looks_like("message")

@@ -73,6 +73,8 @@ pub(crate) struct Walk {
     keeps_bytes: bool,
     /// Nothing before this is needed any more.
     forgotten: u64,
+    /// What is behind this is mostly not needed.
+    needed_to: u64,
 }
 
 impl Walk {
@@ -84,21 +86,25 @@ impl Walk {
     ) -> Self {
         let len = if log.is_seekable() { log.len() } else { None };
         let max_record = max_chunk.0.saturating_add(max_chunk.0 / 8).saturating_add(1 << 20);
-        let (block, base, last) = (Bytes::new(), 0, None);
-        let (keeps_bytes, forgotten) = (false, 0);
         Self {
             log,
             blocks,
             run,
-            block,
-            base,
+            block: Bytes::new(),
+            base: 0,
             len,
             anchors,
             max_record,
-            last,
-            keeps_bytes,
-            forgotten,
+            last: None,
+            keeps_bytes: false,
+            forgotten: 0,
+            needed_to: u64::MAX,
         }
+    }
+
+    /// Reads no more than has to be behind this position.
+    pub(crate) fn needed_to(self, needed_to: Option<u64>) -> Self {
+        Self { needed_to: needed_to.unwrap_or(u64::MAX), ..self }
     }
 
     /// Keeps the bytes of damaged ranges of a stream, as far as they are not too long.
@@ -169,8 +175,8 @@ impl Walk {
         let mut block = self.blocks.block_with_len(want);
         let mut read_len = block.len();
         if let Some(len) = self.len {
-            let rest = usize::try_from(len.saturating_sub(at)).unwrap_or(usize::MAX);
-            read_len = read_len.min(rest);
+            let rest = len.min(self.needed_to).saturating_sub(at);
+            read_len = read_len.min(usize::try_from(rest).unwrap_or(usize::MAX).max(want));
         } else {
             // A stream gives what is there: waiting for more would delay it.
             read_len = read_len.min(want.max(STREAM_STEP));

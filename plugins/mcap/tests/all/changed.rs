@@ -214,6 +214,22 @@ fn a_chunk_with_a_wrong_length_is_read_whether_an_index_lists_it_or_not() {
     }
 }
 
+#[test]
+fn a_chunk_that_looks_like_an_unknown_record_is_missed_if_an_index_lists_it() {
+    for compression in ["zstd", "none"] {
+        let mut changed = sample(compression);
+        let (at, len) = chunks(&changed)[1];
+        // Its opcode, and the length of the name of its compression.
+        changed[at] ^= 0x10;
+        changed[at + 9 + 28] ^= 1;
+        let found = read(&changed);
+        assert!(found.events.len() < 40);
+        let [(offset, length, reason)] = &found.damage[..] else { panic!("{found:?}") };
+        assert_eq!((*offset, *length), (at as u64, len as u64), "{reason}");
+        assert!(reason.contains("where the index has a chunk"), "{reason}");
+    }
+}
+
 proptest! {
     #[test]
     fn chunks_with_wrong_bytes_are_told(

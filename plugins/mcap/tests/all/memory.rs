@@ -1,9 +1,9 @@
-//! What batches keep in memory.
+//! What batches keep in memory, and how much is read.
 
-use sluice_kit::contract::overwrite;
+use sluice_kit::contract::{gather_with, overwrite};
 use sluice_model::{ChannelQuery, Pattern, Patterns, Query, ReadContext, SplitStart};
 
-use crate::kit::{Folder, channel, chunk_with, end, header, message, schema, source};
+use crate::kit::{Folder, channel, chunk_with, end, event, header, message, schema, source, write};
 
 /// The most blocks of the pool that a batch may keep: those of the records in it, and what was read
 /// of the file.
@@ -72,4 +72,16 @@ fn a_batch_of_a_few_messages_of_each_chunk_keeps_few_blocks() {
         assert!(blocks <= MAX_BLOCKS, "{compression}: {blocks} blocks");
         assert_eq!(events, 60, "{compression}");
     }
+}
+
+#[test]
+fn no_part_of_a_file_is_read_for_several_splits() {
+    let events: Vec<_> = (0..3000).map(|n| event(n, "/a", &[7; 1000])).collect();
+    let file = write(&events, serde_json::json!({ "chunk": 30_000 }));
+    let folder = Folder::new();
+    let source = source(&folder.write(&file));
+    let context = ReadContext::standalone("test");
+    assert_eq!(gather_with(&*source, 100_000, &context).unwrap().events.len(), 3000);
+    let (read, len) = (context.run.bytes_read(), file.len() as u64);
+    assert!((len / 2..=len).contains(&read), "{read} of {len}");
 }
