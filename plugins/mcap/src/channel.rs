@@ -11,6 +11,8 @@ use crate::wire::{ChannelRecord, SchemaRecord};
 
 /// The metadata of a channel whose encoding is none of ours: the encoding.
 const ENCODING: &str = "mcap.encoding";
+/// Follows the key [`ENCODING`], or that with this, where the file has that key itself.
+const KEPT: &str = ".kept";
 /// The source of a channel, unless it is [`USUAL_SOURCE`].
 const SOURCE: &str = "sluice.source";
 /// `relative` for times since the start of a recording.
@@ -124,12 +126,14 @@ impl StoredChannel {
             _ => None,
         };
         let encoding = stored.unwrap_or_else(|| channel.encoding.as_str().to_owned());
+        rename_kept(&mut metadata, |key| key.strip_suffix(KEPT).unwrap_or(key).to_owned());
         Self { schema, topic: topic.as_bytes().to_owned(), encoding, metadata }
     }
 
     /// The channel of a record with this schema.
     pub(crate) fn to_channel(&self, schema: Option<&StoredSchema>, source: &Arc<str>) -> Channel {
         let mut metadata = self.metadata.clone();
+        rename_kept(&mut metadata, |key| format!("{key}{KEPT}"));
         let encoding = Encoding::from_word(&self.encoding);
         if encoding.as_str() != self.encoding {
             metadata.insert(ENCODING.to_owned(), self.encoding.clone());
@@ -160,6 +164,18 @@ impl StoredChannel {
 /// Marks a view whose original is not where it was read from: it shows what nothing else holds.
 pub(crate) fn mark_lone_view(channel: &mut Channel) {
     channel.metadata.insert(Channel::VIEW.to_owned(), IS_LONE_VIEW.to_owned());
+}
+
+/// Renames the key [`ENCODING`], and those like it.
+fn rename_kept(metadata: &mut BTreeMap<String, String>, name: impl Fn(&str) -> String) {
+    let is_like_it = |key: &str| {
+        key.strip_prefix(ENCODING).is_some_and(|rest| rest.split(KEPT).all(str::is_empty))
+    };
+    if metadata.keys().any(|key| is_like_it(key)) {
+        let all = std::mem::take(metadata).into_iter();
+        let rename = |key: String| if is_like_it(&key) { name(&key) } else { key };
+        *metadata = all.map(|(key, value)| (rename(key), value)).collect();
+    }
 }
 
 /// Removes a key that has this value.
@@ -219,5 +235,24 @@ mod tests {
         assert_eq!(channel.encoding, Encoding::Unknown);
         assert_eq!(channel.metadata["mcap.encoding"], "data_tamer");
         assert_eq!(StoredChannel::from_channel(&channel, 0), stored);
+    }
+
+    #[test]
+    fn metadata_named_like_that_of_an_encoding_comes_back() {
+        let keys = ["mcap.encoding", "mcap.encoding.kept", "mcap.encoding.kept.kept"];
+        for encoding in ["data_tamer", "unknown", "cdr", ""] {
+            for count in 1..=keys.len() {
+                let all =
+                    keys.iter().take(count).map(|key| ((*key).to_owned(), key.len().to_string()));
+                let stored = StoredChannel {
+                    schema: 0,
+                    topic: b"/a".to_vec(),
+                    encoding: encoding.to_owned(),
+                    metadata: all.collect(),
+                };
+                let channel = stored.to_channel(None, &"log".into());
+                assert_eq!(StoredChannel::from_channel(&channel, 0), stored, "{channel:?}");
+            }
+        }
     }
 }

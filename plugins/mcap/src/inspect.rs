@@ -89,7 +89,8 @@ pub(crate) fn findings(path: &Path, index: &FileIndex) -> Result<Vec<String>, Er
         }
         FileEnd::Unfinished | FileEnd::Broken(_) => findings.extend(unlisted(log)?.0),
     }
-    findings.extend(faults(index));
+    // Reading the events notes a missing footer, or damage instead.
+    findings.extend(faults(index).into_iter().filter(|fault| fault != NO_FOOTER));
     Ok(findings)
 }
 

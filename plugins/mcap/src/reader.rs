@@ -16,6 +16,7 @@ use sluice_model::{Batch, Damage, Error, ReadContext, Reader, Seam, Split};
 use crate::chunk;
 use crate::index::FileIndex;
 use crate::skip;
+use crate::summary::Summary;
 use crate::table::{ChannelTable, Declarations};
 use crate::unit::{Batcher, Unit, looks_like_message, may_be_message};
 use crate::walk::{FoundAt, Walk, refers_back};
@@ -113,6 +114,11 @@ impl RecordReader {
         let hints = hints.map(|(from, hints)| (from, Arc::clone(hints)));
         let is_chunked = !anchors.is_empty();
         let uncopied = Uncopied::new(path, split, index.as_deref(), context);
+        if let Some(summary) = index.as_ref().and_then(|index| index.summary())
+            && split.start == 0
+        {
+            note_silent(summary, context);
+        }
         let faults = Some(context.run.shared::<InputFaults>())
             .filter(|faults| index.is_none() && faults.is_collecting());
         let checks = faults.clone().map(StreamChecks::new);
@@ -389,6 +395,14 @@ impl RecordReader {
             let reason = format!("the length of a {name} record, {}, should be {right}", head.len);
             self.report(at, HEAD, reason);
         }
+    }
+}
+
+/// Asks for the channels without messages: they exist.
+fn note_silent(summary: &Summary, context: &ReadContext) {
+    for channel in summary.silent_channels() {
+        let channel = channel.to_channel(None, &context.source);
+        context.query.channels.may_want(channel.name.text());
     }
 }
 

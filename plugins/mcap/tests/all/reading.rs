@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use sluice_kit::InputFaults;
 use sluice_kit::contract::{frames, gather, gather_with};
-use sluice_model::{ChannelQuery, Pattern, Patterns, Query, ReadContext, Registry, Split};
+use sluice_model::{
+    ChannelLog, ChannelQuery, Pattern, Patterns, Query, ReadContext, Registry, Split,
+};
 
 use crate::kit::{
     Folder, MAGIC, channel, chunk, chunk_with, end, event, fields, header, message, read, schema,
@@ -182,6 +184,10 @@ fn metadata_and_attachments_that_no_summary_lists_are_found() {
     for end in [Vec::new(), end(), broken] {
         let path = folder.write(&[&file[..], &end].concat());
         let findings = source(&path).findings(&path).unwrap();
+        // Who reads the file notes it.
+        let says = |all: &[String]| all.iter().any(|what| what.contains("no footer"));
+        assert!(!says(&findings), "{findings:?}");
+        assert_eq!(says(&source(&path).faults(&path).unwrap()), end.is_empty());
         for expected in ["metadata `about`: key = value", "attachment `note`: text/plain, 3 bytes"]
         {
             assert!(findings.iter().any(|found| found == expected), "{findings:?}");
@@ -307,6 +313,23 @@ fn chunks_that_are_not_needed_are_skipped_if_their_indexes_agree() {
     file[first + 20] ^= 1;
     assert_eq!(read(&file, context(40, 60, None)), (20, 0));
     assert_eq!(read(&file, context(0, 60, None)).1, 1);
+}
+
+#[test]
+fn a_channel_without_messages_is_known_to_whoever_asks_for_it() {
+    let front = [header(), channel(1, 0, "/a"), message(1, 0, 1, b"")].concat();
+    let data = [&front[..], &fields().u32(0).record(15)].concat();
+    let statistics = fields().u64(1).u16(0).u32(2).u32(0).u32(0).u32(0).u64(1).u64(1);
+    let counts = fields().u16(1).u64(1).0;
+    let summary = [channel(1, 0, "/a"), channel(2, 0, "/silent")].concat();
+    let summary = [summary, statistics.bytes(&counts).record(11)].concat();
+    let footer = fields().u64(data.len() as u64).u64(0).u32(0).record(2);
+    let folder = Folder::new();
+    let path = folder.write(&[&data[..], &summary, &footer, MAGIC].concat());
+    let (log, mut query) = (ChannelLog::default(), context(0, 9, Some("/silent")));
+    query.query.channels = query.query.channels.with_log(log.clone());
+    assert_eq!(gather_with(&*source(&path), 1, &query).unwrap().events, []);
+    assert_eq!(log.names().iter().map(|name| &**name).collect::<Vec<_>>(), ["/a", "/silent"]);
 }
 
 #[test]
