@@ -55,6 +55,8 @@ pub(super) struct DeliveredFile {
     pub(super) place: PathBuf,
     /// What it will be published as.
     pub(super) file: PublishedFile,
+    #[serde(default)]
+    pub(super) is_index: bool,
 }
 
 impl UnitDelivery {
@@ -90,10 +92,10 @@ impl AttemptResult {
 impl DeliveredFile {
     /// A file staged in an attempt's folder.
     pub(super) fn from_staged(put: StagedFile, folder: &Path) -> Result<Self, Error> {
-        let StagedFile { place, file } = put;
+        let StagedFile { place, file, is_index } = put;
         let place = place.strip_prefix(folder).map(Path::to_owned);
         let place =
             place.map_err(|_| Error::internal("a file was staged outside of its attempt"))?;
-        Ok(Self { place, file })
+        Ok(Self { place, file, is_index })
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_io::files::{self, FileIdentity};
+use sluice_io::output::staging::StagedFile;
 use sluice_io::output::{MANIFEST, PublishedFile};
 use sluice_model::{Error, ErrorKind, Outputs, Overwrite};
 
@@ -104,8 +105,8 @@ impl DeliveryPublisher<'_> {
         for folder in texts.keys() {
             outputs.folder(folder)?;
         }
-        for DeliveredFile { place, file } in files {
-            outputs.adopt(&folder.join(place), file)?;
+        for DeliveredFile { place, file, is_index } in files {
+            outputs.adopt(StagedFile { place: folder.join(place), file, is_index })?;
         }
         let text = |folder: &Path, _: &[PublishedFile]| {
             texts
@@ -133,7 +134,7 @@ fn manifest_texts(
     manifests: &[DeliveredFile],
     folder: &Path,
 ) -> Result<BTreeMap<PathBuf, String>, Error> {
-    let each = manifests.iter().map(|DeliveredFile { place, file }| {
+    let each = manifests.iter().map(|DeliveredFile { place, file, .. }| {
         let place = folder.join(place);
         let text = String::from_utf8(files::read(&place)?)
             .map_err(|_| Error::internal("a delivered manifest is not UTF-8"))?;

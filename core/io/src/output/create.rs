@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::disk_file::DiskFile;
 use super::faults::OutputStep;
 use super::file::{Destination, FrameWriter, HashingFile};
+use super::litter::whole_name;
 use super::renames::appeared_error;
 use super::targets::{check_name_length, resolve_link};
 use super::temporary_names::{short, temporary_dir_for};
@@ -26,6 +27,16 @@ impl Outputs {
     /// Creates a file that is published as `target` and never compressed, whatever its name.
     pub fn create_as_is(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
         self.create_with(&self.actual_path(target), IfExists::Check, Packing::Plain)
+    }
+
+    /// Creates the index of an output: a file that names its other files, by which readers find
+    /// them. It is published after all others, and one that it replaces is taken away before any of
+    /// them changes, so that no index names files of another run, wherever a run is killed.
+    ///
+    /// What killed runs [left of it](Self::abandoned_indexes) is removed when it is published, as
+    /// only that names what else they left. `Err` if another run on this machine is writing it.
+    pub fn create_index(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
+        self.create_with(&self.actual_path(target), IfExists::TakeAway, compresses(target))
     }
 
     /// Creates a file that starts with the current contents of `target`, if it exists, and replaces
@@ -103,9 +114,15 @@ impl Outputs {
         }
         let name = target.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let temporary_dir = temporary_dir_for(folder_of(&at));
-        self.litter.remove(&temporary_dir, &short(&name));
+        if existing != IfExists::TakeAway || whole_name(&at).is_none() {
+            self.litter.remove(&temporary_dir, &short(&name));
+        }
         let (temporary, file) = self.temporary(&temporary_dir, &name)?;
         self.state().open.insert(target.clone(), temporary.clone());
+        if existing == IfExists::TakeAway {
+            self.expect_alone(&at, &temporary)?;
+            self.state().indexes.insert(at.clone());
+        }
         let file = DiskFile::unpublished(file, self.faults.clone());
         let mut output = self.file((&target, &at), file, packing, None);
         output.continues = kept || existing == IfExists::Replace;
@@ -222,6 +239,8 @@ impl Outputs {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IfExists {
     Check,
+    /// Like `Check`, and take it away before anything else changes.
+    TakeAway,
     Keep,
     Replace,
 }

@@ -1,6 +1,7 @@
 //! Fault injection: makes an output operation fail at a chosen step, so that tests can try every
 //! step.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -52,6 +53,16 @@ pub struct FaultInjector {
     failed_step: OnceLock<OutputStep>,
     /// How syncs in the background fail, and what they wait for before.
     background: Option<(StepFault, Arc<Barrier>)>,
+    observer: Option<Observer>,
+}
+
+/// What is called before each step, with its number.
+struct Observer(Box<dyn Fn(u64) + Send + Sync>);
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observer")
+    }
 }
 
 impl FaultInjector {
@@ -76,6 +87,12 @@ impl FaultInjector {
         Self { background: Some((fault, barrier)), ..Self::default() }
     }
 
+    /// Calls `observer` before each step with its number, counted from 0: what it finds is what a
+    /// kill leaves there.
+    pub fn observed(observer: impl Fn(u64) + Send + Sync + 'static) -> Self {
+        Self { observer: Some(Observer(Box::new(observer))), ..Self::default() }
+    }
+
     /// The number of steps so far.
     pub fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed)
@@ -89,6 +106,9 @@ impl FaultInjector {
     /// The fault of the next step, if any.
     fn next(&self, step: OutputStep) -> Option<StepFault> {
         let number = self.steps.fetch_add(1, Ordering::Relaxed);
+        if let Some(Observer(observer)) = &self.observer {
+            observer(number);
+        }
         let fails = |at: u64| number == at || (self.lasts && number > at);
         let (_, fault) = self.fault.filter(|(at, _)| fails(*at))?;
         self.failed_step.get_or_init(|| step);

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::targets::resolve_link;
 use super::temporary_names::{
     inner_name, is_running, owner, short, split_owner, temporary_dir_for,
 };
-use super::{MANIFEST, TEMPORARY, folder_of};
+use super::{MANIFEST, Outputs, TEMPORARY, folder_of};
 use crate::store::is_address;
 
 /// The litter in the folders that a batch writes to. Each folder is listed only once.
@@ -20,17 +21,36 @@ pub struct ListedLitter(Mutex<BTreeMap<PathBuf, Arc<[String]>>>);
 impl ListedLitter {
     /// Removes the litter of targets whose short name is `short`.
     pub(super) fn remove(&self, folder: &Path, short: &str) {
+        self.names(folder).iter().for_each(|name| remove_if_stale(folder, name, Some(short)));
+    }
+
+    /// The litter of targets whose short name is `short`; sorted.
+    fn of(&self, folder: &Path, short: &str) -> Vec<PathBuf> {
+        let names = self.names(folder);
+        let stale = names.iter().filter(|name| is_stale(folder, name, Some(short)));
+        let mut paths: Vec<PathBuf> = stale.map(|name| folder.join(name)).collect();
+        paths.sort_unstable();
+        paths
+    }
+
+    fn names(&self, folder: &Path) -> Arc<[String]> {
         let mut listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let names = match listed.get(folder) {
-            Some(names) => Arc::clone(names),
-            None => {
-                let names: Arc<[String]> = temporary_names(folder).collect();
-                listed.insert(folder.to_owned(), Arc::clone(&names));
-                names
-            }
-        };
-        drop(listed);
-        names.iter().for_each(|name| remove_if_stale(folder, name, Some(short)));
+        if let Some(names) = listed.get(folder) {
+            return Arc::clone(names);
+        }
+        let names: Arc<[String]> = temporary_names(folder).collect();
+        listed.insert(folder.to_owned(), Arc::clone(&names));
+        names
+    }
+}
+
+impl Outputs {
+    /// What killed runs have left of an index: those that they wrote, and those that they had
+    /// taken away; sorted. Nothing of objects, nor of a name so long that its temporary files may
+    /// be those of another target.
+    pub fn abandoned_indexes(&self, target: &Path) -> Vec<PathBuf> {
+        let target = resolve_link(target).unwrap_or_else(|_| target.to_owned());
+        whole_name(&target).map_or_else(Vec::new, |name| self.litter.of(folder_of(&target), &name))
     }
 }
 
@@ -60,15 +80,39 @@ fn temporary_names(folder: &Path) -> impl Iterator<Item = String> {
 }
 
 fn remove_if_stale(folder: &Path, name: &str, short: Option<&str>) {
+    if is_stale(folder, name, short) {
+        remove_any(&folder.join(name));
+    }
+}
+
+/// Whether it is the litter of a target, or of the one whose short name is `short`.
+fn is_stale(folder: &Path, name: &str, short: Option<&str>) -> bool {
     // A dot would mean another target whose name starts with this one's.
     let owner = inner_name(name, short).and_then(split_owner);
-    let Some((process, started)) = owner else { return };
-    let path = folder.join(name);
     // A running process may still publish it: it may have closed the file, or locks may not be
     // shared between machines.
-    if is_free(&path) && !is_running(process, started) {
-        remove_any(&path);
-    }
+    owner.is_some_and(|(process, started)| {
+        is_free(&folder.join(name)) && !is_running(process, started)
+    })
+}
+
+/// Whether there is a temporary file of a target, other than `own`, that a run uses or may still
+/// publish. Not of objects, nor of a name so long that it may be that of another target.
+pub(super) fn has_used_temporary(target: &Path, own: &Path) -> bool {
+    let Some(name) = whole_name(target) else { return false };
+    let folder = folder_of(target);
+    temporary_names(folder).any(|temporary| {
+        let owner = inner_name(&temporary, Some(&name)).and_then(split_owner);
+        owner.is_some()
+            && !is_stale(folder, &temporary, Some(&name))
+            && folder.join(&temporary) != own
+    })
+}
+
+/// The name of a target on this machine, if its temporary files have it as a whole.
+pub(super) fn whole_name(target: &Path) -> Option<String> {
+    let name = target.file_name().filter(|_| !is_address(target))?.to_str()?;
+    (short(name) == name).then(|| name.to_owned())
 }
 
 /// Removes a file, or a folder with its contents, ignoring errors.

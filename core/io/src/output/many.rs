@@ -199,6 +199,7 @@ impl StagedFolder {
             from: staging.join(name),
             to: self.at.join(name),
             replaces: self.replaces,
+            is_index: false,
         };
         self.files.names().map(upload).collect()
     }

@@ -4,6 +4,9 @@
 //! sink of the run had finished. A killed run leaves files named `.NAME.*.sluice-tmp`, which the
 //! next run with the same target removes.
 //!
+//! An index, which names the other files of an output, is published last: see
+//! [`Outputs::create_index`].
+//!
 //! Many small files are staged in a hidden folder next to their targets, see [`many`].
 //!
 //! Objects of a [store](crate::store) are written to local temporary files and uploaded on
@@ -154,6 +157,8 @@ struct State {
     open: BTreeMap<PathBuf, PathBuf>,
     /// The canonical paths of all targets so far.
     claimed: BTreeSet<PathBuf>,
+    /// Those of the targets that are indexes, by the paths they are renamed to.
+    indexes: BTreeSet<PathBuf>,
     /// Files that are complete.
     staged: Vec<StagedOutput>,
     /// Staging directories that are complete.
@@ -177,6 +182,20 @@ struct StagedOutput {
 }
 
 impl State {
+    fn is_index(&self, staged: &StagedOutput) -> bool {
+        self.indexes.contains(&staged.at)
+    }
+
+    /// Files on this machine that are complete, the indexes among them or the others: their
+    /// temporary names, and themselves.
+    fn local(&self, indexes: bool) -> impl Iterator<Item = (&PathBuf, &StagedOutput)> {
+        let is_local = move |staged: &&StagedOutput| {
+            self.is_index(staged) == indexes && !is_address(&staged.at)
+        };
+        let staged = self.staged.iter().filter(is_local);
+        staged.filter_map(|staged| Some((staged.temporary.as_ref()?, staged)))
+    }
+
     /// Removes a growing file that is still empty: it would only block the next run.
     fn remove_if_empty(&self, path: &Path) {
         let is_empty = |file: &Arc<File>| file.metadata().is_ok_and(|meta| meta.len() == 0);

@@ -107,13 +107,11 @@ impl Outputs {
         let folders_staged = state.staged_folders.iter().flat_map(StagedFolder::places);
         let places = state.staged.iter().map(|staged| staged.at.clone()).chain(folders_staged);
         let places: Vec<PathBuf> = places.collect();
+        let is_index = |place: &PathBuf| state.indexes.contains(place);
+        let are_indexes: Vec<bool> = places.iter().map(is_index).collect();
         let at = |(folder, text): Manifest| Ok((staging.folder(&folder)?, text));
         let manifests = manifests.into_iter().map(at).collect::<Result<Vec<_>, Error>>()?;
-        rename_all(
-            &state.staged,
-            &state.staged_folders,
-            &mut RenameLog::new(self.faults.as_deref()),
-        )?;
+        rename_all(state, &mut RenameLog::new(self.faults.as_deref()))?;
         let fresh = uploads(state).into_iter().map(|upload| Upload { replaces: false, ..upload });
         PublishedObjects::publish(self, &[], fresh.collect(), &manifests)?.commit();
         write_files(&manifests, self.faults.as_deref())?;
@@ -125,7 +123,9 @@ impl Outputs {
         let texts = manifests.iter().map(|(folder, _)| folder.join(MANIFEST));
         let all = files.iter().cloned().chain(described);
         let put = all.zip(places.iter().cloned().chain(texts));
-        staging.note(put.map(|(file, place)| StagedFile { place, file }));
+        let are_indexes = are_indexes.into_iter().chain(std::iter::repeat(false));
+        let put = put.zip(are_indexes);
+        staging.note(put.map(|((file, place), is_index)| StagedFile { place, file, is_index }));
         discard_all(&mut state.staged, &mut state.staged_folders);
         Ok(())
     }
@@ -143,10 +143,12 @@ impl Outputs {
         let replaced = files.iter().map(|file| &*file.path);
         let mut replaced = replaced.chain(stale.iter().flat_map(StaleFiles::paths));
         replaced.try_for_each(|path| self.check_not_input(path))?;
-        let aside = MovedAside::move_aside(self, &stale, files)?;
+        let indexes = state.local(true).map(|(_, staged)| staged).filter(|staged| staged.replaces);
+        let indexes = indexes.map(|staged| &*staged.at).collect();
+        let aside = MovedAside::move_aside(self, (&stale, indexes), files)?;
         let mut names = RenameLog::new(faults);
-        let renamed = rename_all(&state.staged, &state.staged_folders, &mut names)
-            .and_then(|()| self.put_objects(state, manifests));
+        let renamed =
+            rename_all(state, &mut names).and_then(|()| self.put_objects(state, manifests));
         if let Err(error) = renamed {
             let written = manifests.iter().map(|(folder, _)| folder.join(MANIFEST));
             written.for_each(|manifest| drop(fs::remove_file(manifest)));
@@ -156,18 +158,25 @@ impl Outputs {
         }
         aside.discard();
         stale.iter().for_each(|stale| stale.remove());
+        let old = state.local(true).flat_map(|(_, staged)| self.abandoned_indexes(&staged.at));
+        old.for_each(|index| remove_any(&index));
         discard_all(&mut state.staged, &mut state.staged_folders);
         Ok(())
     }
 
     /// Uploads objects, then writes the manifests. On failure, uploads are rolled back.
     fn put_objects(&self, state: &State, manifests: &[Manifest]) -> Result<(), Error> {
-        let replaced = match self.overwrite {
+        let uploads = uploads(state);
+        let replaced: Vec<PathBuf> = match self.overwrite {
             // Their folders were empty.
-            Overwrite::Refuse => &[][..],
-            Overwrite::Replace | Overwrite::Redo => &state.folders,
+            Overwrite::Refuse => Vec::new(),
+            Overwrite::Replace | Overwrite::Redo => {
+                let indexes = uploads.iter().filter(|upload| upload.is_index);
+                let manifests = state.folders.iter().map(|folder| folder.join(MANIFEST));
+                manifests.chain(indexes.map(|upload| upload.to.clone())).collect()
+            }
         };
-        let puts = PublishedObjects::publish(self, replaced, uploads(state), manifests)?;
+        let puts = PublishedObjects::publish(self, &replaced, uploads, manifests)?;
         match write_files(manifests, self.faults.as_deref()) {
             Ok(()) => puts.commit(),
             Err(error) => return Err(puts.roll_back(error, &self.abort)),
@@ -176,25 +185,24 @@ impl Outputs {
     }
 }
 
-fn rename_all(
-    staged: &[StagedOutput],
-    folders_staged: &[StagedFolder],
-    names: &mut RenameLog<'_>,
-) -> Result<(), Error> {
-    for staged in staged {
-        let Some(temporary) = staged.temporary.as_ref().filter(|_| !is_address(&staged.at)) else {
-            continue;
-        };
+fn rename_all(state: &State, names: &mut RenameLog<'_>) -> Result<(), Error> {
+    for (temporary, staged) in state.local(false) {
         names.rename(temporary, &staged.at, staged.replaces)?;
     }
-    folders_staged.iter().try_for_each(|folder| folder.publish(names))
+    state.staged_folders.iter().try_for_each(|folder| folder.publish(names))?;
+    for (temporary, staged) in state.local(true) {
+        // Those that were to be replaced have been taken away: one that is there is new.
+        names.rename(temporary, &staged.at, false)?;
+    }
+    Ok(())
 }
 
 /// All uploads.
 fn uploads(state: &State) -> Vec<Upload> {
     let of_file = |staged: &StagedOutput| {
         let from = staged.temporary.clone().filter(|_| is_address(&staged.at))?;
-        Some(Upload { from, to: staged.at.clone(), replaces: staged.replaces })
+        let is_index = state.is_index(staged);
+        Some(Upload { from, to: staged.at.clone(), replaces: staged.replaces, is_index })
     };
     let files = state.staged.iter().filter_map(of_file);
     files.chain(state.staged_folders.iter().flat_map(StagedFolder::uploads)).collect()

@@ -25,15 +25,16 @@ pub(super) struct Upload {
     pub(super) to: PathBuf,
     /// Whether it may replace an existing object.
     pub(super) replaces: bool,
+    pub(super) is_index: bool,
 }
 
-/// Uploaded objects and replaced manifests, and how to undo that.
+/// Uploaded objects and replaced indexes, which manifests are, too, and how to undo that.
 #[derive(Debug, Default)]
 pub(super) struct PublishedObjects {
-    /// The manifests of an earlier run, moved aside until the new ones are written.
-    old_manifests: Vec<PublishedObject>,
+    /// The indexes of an earlier run, moved aside until the new ones are written.
+    old_indexes: Vec<PublishedObject>,
     objects: Vec<PublishedObject>,
-    manifests: Vec<PublishedObject>,
+    indexes: Vec<PublishedObject>,
 }
 
 #[derive(Debug)]
@@ -59,18 +60,20 @@ enum PreviousObject {
 }
 
 impl PublishedObjects {
-    /// Moves the manifests of those `folders` aside that are in a store, uploads all files, several
-    /// at a time, and writes the new manifests. On failure, all is rolled back.
+    /// Moves those of the `old_indexes` aside that are in a store, uploads all files, several at a
+    /// time, then the new indexes, and writes the new manifests. On failure, all is rolled back.
     pub(super) fn publish(
         outputs: &Outputs,
-        folders: &[PathBuf],
+        old_indexes: &[PathBuf],
         uploads: Vec<Upload>,
         manifests: &[(PathBuf, String)],
     ) -> Result<Self, Error> {
         let (mut all, faults) = (Self::default(), outputs.faults.as_deref());
+        let (indexes, files) = uploads.into_iter().partition(|upload: &Upload| upload.is_index);
         let done = all
-            .move_aside(folders)
-            .and_then(|()| all.put_all(uploads, faults))
+            .move_aside(old_indexes)
+            .and_then(|()| all.put_all(files, faults))
+            .and_then(|()| all.put_indexes(indexes, faults))
             .and_then(|()| all.write_manifests(manifests, faults));
         match done {
             Ok(()) => Ok(all),
@@ -78,13 +81,12 @@ impl PublishedObjects {
         }
     }
 
-    fn move_aside(&mut self, folders: &[PathBuf]) -> Result<(), Error> {
+    fn move_aside(&mut self, indexes: &[PathBuf]) -> Result<(), Error> {
         let moved = Mutex::new(Vec::new());
-        let folders: Vec<&PathBuf> = folders.iter().filter(|folder| is_address(folder)).collect();
-        let done = in_parallel(folders, |folder| {
-            let path = folder.join(MANIFEST);
-            let fail = |error| Error::io("replace", &path, error);
-            let place = place_of(&path)?;
+        let indexes: Vec<&PathBuf> = indexes.iter().filter(|path| is_address(path)).collect();
+        let done = in_parallel(indexes, |path| {
+            let fail = |error| Error::io("replace", path, error);
+            let place = place_of(path)?;
             let kept = match copy_aside(&place) {
                 Ok(kept) => kept,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -95,7 +97,7 @@ impl PublishedObjects {
             forget(&place.at);
             place.store.remove(&place.at).map_err(fail)
         });
-        self.old_manifests = into_inner(moved);
+        self.old_indexes = into_inner(moved);
         done
     }
 
@@ -108,6 +110,21 @@ impl PublishedObjects {
         let done = in_parallel(uploads, |upload| put(&upload, &objects, faults));
         self.objects = into_inner(objects);
         done
+    }
+
+    /// Those of runs that end at the same time are not replaced.
+    fn put_indexes(
+        &mut self,
+        uploads: Vec<Upload>,
+        faults: Option<&FaultInjector>,
+    ) -> Result<(), Error> {
+        for upload in uploads {
+            let put_objects = Mutex::new(Vec::new());
+            let put = put(&Upload { replaces: false, ..upload }, &put_objects, faults);
+            self.indexes.extend(into_inner(put_objects));
+            put?;
+        }
+        Ok(())
     }
 
     /// Those of runs that end at the same time are not replaced.
@@ -128,7 +145,7 @@ impl PublishedObjects {
                 )));
             }
             // It may be there all the same.
-            self.manifests.push(PublishedObject::new(place, PreviousObject::Absent));
+            self.indexes.push(PublishedObject::new(place, PreviousObject::Absent));
             if !is_refused {
                 put.map_err(|error| Error::io("write", path, error))?;
             }
@@ -138,12 +155,12 @@ impl PublishedObjects {
 
     /// Rolls back everything after an error, and adds the outcome to its message.
     pub(super) fn roll_back(self, error: Error, abort: &AtomicBool) -> Error {
-        let Self { old_manifests, objects, manifests } = self;
+        let Self { old_indexes, objects, indexes } = self;
         let (count, given_up) = (objects.len(), OnceLock::new());
-        // The manifest of a folder says what is in it: it goes first and comes back last.
-        let left_manifests = roll_back_all(manifests, abort, &given_up).left;
+        // An index names other objects: it goes first and comes back last.
+        let left_indexes = roll_back_all(indexes, abort, &given_up).left;
         let RolledBack { left: left_objects, others } = roll_back_all(objects, abort, &given_up);
-        let left_old = roll_back_all(old_manifests, abort, &given_up).left;
+        let left_old = roll_back_all(old_indexes, abort, &given_up).left;
         let error = match (left_objects.first(), count - others.len()) {
             (None, 0) => error,
             (None, count) => {
@@ -162,13 +179,13 @@ impl PublishedObjects {
                 others.len(),
             )),
         };
-        let left = left_manifests.iter().chain(&left_old);
+        let left = left_indexes.iter().chain(&left_old);
         left.fold(error, |error, left| error.with_detail(left))
     }
 
     /// Removes the backups of replaced objects.
     pub(super) fn commit(self) {
-        let all = self.old_manifests.into_iter().chain(self.objects);
+        let all = self.old_indexes.into_iter().chain(self.objects);
         let kept = all.filter_map(|done| match done.before {
             PreviousObject::Kept(kept) | PreviousObject::MovedAside(kept) => Some(kept.at.path()),
             PreviousObject::Absent | PreviousObject::Lost => None,
@@ -224,7 +241,7 @@ fn put(
     done: &Mutex<Vec<PublishedObject>>,
     faults: Option<&FaultInjector>,
 ) -> Result<(), Error> {
-    let Upload { from, to, replaces } = upload;
+    let Upload { from, to, replaces, .. } = upload;
     let place = place_of(to)?;
     let fail = |e: io::Error| match e.kind() {
         io::ErrorKind::AlreadyExists => appeared_error(to),

@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 
 use super::faults::OutputStep;
 use super::renames::rename_new;
-use super::{MANIFEST, Outputs, PublishedFile, objects, remove_any};
+use super::{MANIFEST, Outputs, PublishedFile, folder_of, objects, remove_any};
 use crate::store::is_address;
 use crate::{Error, files};
 
@@ -165,8 +165,8 @@ impl<'p> NewPaths<'p> {
     }
 }
 
-/// Files of an earlier run that are in the way, and its manifests: moved aside until the new files
-/// are published.
+/// Files of an earlier run that are in the way, its manifests and its indexes: moved aside until the
+/// new files are published.
 #[derive(Debug, Default)]
 pub(super) struct MovedAside {
     /// Their original and current paths.
@@ -177,13 +177,20 @@ pub(super) struct MovedAside {
 }
 
 impl MovedAside {
-    /// Moves aside the manifests and everything in the way of `files`. On failure, restores all.
+    /// Moves aside the manifests, these indexes, and everything in the way of `files`. On failure,
+    /// restores all.
     pub(super) fn move_aside(
         outputs: &Outputs,
-        stale: &[StaleFiles<'_>],
+        (stale, indexes): (&[StaleFiles<'_>], Vec<&Path>),
         files: &[PublishedFile],
     ) -> Result<Self, Error> {
         let mut aside = Self::default();
+        for index in indexes.into_iter().filter(|index| is_file(index)) {
+            if let Err(error) = aside.put_index(outputs, index) {
+                aside.restore();
+                return Err(error);
+            }
+        }
         let named = stale.iter().filter(|stale| !stale.paths.is_empty());
         let roots: Vec<&Path> = named.map(|stale| stale.folder).collect();
         let places =
@@ -198,6 +205,15 @@ impl MovedAside {
             }
         }
         Ok(aside)
+    }
+
+    /// Moves an index aside, to a name by which it can be told what it was.
+    fn put_index(&mut self, outputs: &Outputs, index: &Path) -> Result<(), Error> {
+        let name = index.file_name().unwrap_or_default().to_string_lossy();
+        let (place, ()) =
+            outputs.reserve(folder_of(index), &name, |temporary| rename_new(index, temporary))?;
+        self.moved.push((index.to_owned(), place));
+        Ok(())
     }
 
     fn put(&mut self, outputs: &Outputs, folder: &Path, paths: &[&Path]) -> Result<(), Error> {
@@ -229,6 +245,7 @@ impl MovedAside {
 
     /// Removes the files permanently.
     pub(super) fn discard(self) {
+        self.moved.iter().for_each(|(_, place)| remove_any(place));
         for (dir, _lock) in self.dirs {
             remove_any(&dir);
         }

@@ -37,6 +37,8 @@ pub struct StagedFile {
     pub place: PathBuf,
     /// The file it will be published as.
     pub file: PublishedFile,
+    /// Whether it is an [index](Outputs::create_index).
+    pub is_index: bool,
 }
 
 impl StagingDir {
@@ -161,14 +163,15 @@ impl Outputs {
         staging.map_or_else(|| Ok(folder.to_owned()), |staging| staging.folder(folder))
     }
 
-    /// Adopts a complete file at `place`, synced by another process, to be published as `file`. It
-    /// is removed if these outputs are not published.
+    /// Adopts a complete file, synced by another process, to be published. It is removed if these
+    /// outputs are not published.
     ///
     /// The target is checked as by [`create`](Self::create). The file is copied if it is on another
     /// file system; an object is copied on publication, and kept. `Err` if the file does not have
     /// the declared length.
-    pub fn adopt(&self, place: &Path, file: PublishedFile) -> Result<(), Error> {
-        let target = &file.path;
+    pub fn adopt(&self, staged: StagedFile) -> Result<(), Error> {
+        let StagedFile { place, file, is_index } = staged;
+        let (place, target) = (&*place, &file.path);
         if is_stream(target) {
             return Err(Error::refused(format!(
                 "expected a file to publish, found a device: {}",
@@ -194,12 +197,11 @@ impl Outputs {
         };
         let replaces = self.overwrite != Overwrite::Refuse;
         let file = PublishedFile { path: target.clone(), ..file };
-        self.state().staged.push(StagedOutput {
-            temporary: Some(temporary),
-            at: target,
-            file,
-            replaces,
-        });
+        let mut state = self.state();
+        if is_index {
+            state.indexes.insert(target.clone());
+        }
+        state.staged.push(StagedOutput { temporary: Some(temporary), at: target, file, replaces });
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use super::litter::has_used_temporary;
 use super::{Outputs, Overwrite, folder_of};
 use crate::Error;
 use crate::files::{FileIdentity, is_stream};
@@ -43,6 +44,20 @@ impl Outputs {
         let (folder, other) = (folder.display(), other.display());
         Err(Error::refused(format!(
             "two sinks write into one folder; give each sink its own folder: {folder} and {other}"
+        )))
+    }
+
+    /// Refuses to write an index at the same time as another run, after its temporary file has been
+    /// created: of two runs that begin together, at most one continues.
+    pub(super) fn expect_alone(&self, index: &Path, temporary: &Path) -> Result<(), Error> {
+        // A batch has locked its folder, in which each of its many runs would list the files of
+        // all others.
+        if self.shares_folder_of(index) || !has_used_temporary(index, temporary) {
+            return Ok(());
+        }
+        Err(Error::refused(format!(
+            "another run is writing this output; wait until it has ended, or write elsewhere: {}",
+            index.display()
         )))
     }
 

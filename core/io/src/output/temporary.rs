@@ -31,7 +31,7 @@ impl Outputs {
     }
 
     /// Creates something in `folder` under an unused temporary name.
-    fn reserve<T>(
+    pub(super) fn reserve<T>(
         &self,
         folder: &Path,
         name: &str,

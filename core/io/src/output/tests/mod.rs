@@ -5,6 +5,7 @@ use super::*;
 
 mod extending;
 mod faults;
+mod indexes;
 mod litter;
 mod many;
 mod objects;

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use super::*;
-use crate::output::staging::StagingDir;
+use crate::output::staging::{StagedFile, StagingDir};
 use crate::store::memory::MEMORY;
 
 fn at(bucket: &str, key: &str) -> PathBuf {
@@ -366,7 +366,7 @@ fn handed_on(room: &Path, out: &Path, overwrite: Overwrite) -> Result<Vec<Publis
     for put in staging.put() {
         assert!(put.place.starts_with(room), "{:?}", put.place);
         if !put.file.path.ends_with(MANIFEST) {
-            driver.adopt(&put.place, put.file)?;
+            driver.adopt(put)?;
         }
     }
     publish(&driver)
@@ -408,10 +408,13 @@ fn an_object_that_appeared_is_not_copied_over() {
     let (room, out) = (at("copied-over", "room"), at("copied-over", "a"));
     MEMORY.set("copied-over", "room", "staged");
     let driver = outputs(Overwrite::Refuse);
-    let file = PublishedFile { path: out, rows: 1, bytes: 6, blake3: None };
-    let other = PublishedFile { bytes: 7, ..file.clone() };
-    driver.adopt(&room, other).unwrap_err();
-    driver.adopt(&room, file).unwrap();
+    let staged = |bytes| StagedFile {
+        place: room.clone(),
+        file: PublishedFile { path: out.clone(), rows: 1, bytes, blake3: None },
+        is_index: false,
+    };
+    driver.adopt(staged(7)).unwrap_err();
+    driver.adopt(staged(6)).unwrap();
     MEMORY.set("copied-over", "a", "theirs");
     let refused = publish(&driver).unwrap_err().to_string();
     assert!(refused.contains("has appeared"), "{refused}");

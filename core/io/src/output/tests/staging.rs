@@ -53,7 +53,7 @@ fn publish_staged(
     driver.folder(&out.join("tables/"))?;
     let is_manifest = |put: &&StagedFile| put.file.path.ends_with(MANIFEST);
     for put in put.iter().filter(|put| !is_manifest(put)) {
-        driver.adopt(&put.place, put.file.clone())?;
+        driver.adopt(put.clone())?;
     }
     let text = put.iter().find(is_manifest).map(|put| fs::read_to_string(&put.place).unwrap());
     driver.publish(|_, _| Ok(text.clone().unwrap()))
@@ -94,7 +94,7 @@ fn nothing_appears_outside_of_the_room_before_it_is_handed_on() {
     assert!(!out.exists());
     let put = staging.put();
     assert_eq!(put.len(), published.len() + 1);
-    for StagedFile { place, file } in put {
+    for StagedFile { place, file, .. } in put {
         assert!(place.starts_with(&room) && file.path.starts_with(&out), "{place:?}");
         assert_eq!(fs::metadata(&place).unwrap().len(), file.bytes);
         assert_eq!(
@@ -196,15 +196,16 @@ fn a_link_stays_and_what_it_leads_to_is_replaced() {
 fn a_file_that_is_not_as_it_was_said_to_be_is_not_adopted() {
     let folder = tempfile::tempdir().unwrap();
     let (place, path) = (folder.path().join("place"), folder.path().join("out/a"));
-    let said = PublishedFile { path, rows: 1, bytes: 3, blake3: None };
+    let file = PublishedFile { path, rows: 1, bytes: 3, blake3: None };
+    let said = StagedFile { place: place.clone(), file, is_index: false };
     let driver = Outputs::new(Overwrite::Refuse, false, &[]);
-    driver.adopt(&place, said.clone()).unwrap_err();
+    driver.adopt(said.clone()).unwrap_err();
     fs::write(&place, "ab").unwrap();
-    let refused = driver.adopt(&place, said.clone()).unwrap_err().to_string();
+    let refused = driver.adopt(said.clone()).unwrap_err().to_string();
     assert!(refused.contains("3 bytes"), "{refused}");
     fs::write(&place, "abc").unwrap();
-    driver.adopt(&place, said.clone()).unwrap();
-    driver.adopt(&place, said).unwrap_err();
+    driver.adopt(said.clone()).unwrap();
+    driver.adopt(said).unwrap_err();
     drop(driver);
     assert!(!place.exists() && !folder.path().join("out").exists());
 }
@@ -216,9 +217,8 @@ fn a_file_of_another_file_system_is_copied() {
     let (place, path) = (other.path().join("place"), folder.path().join("a"));
     fs::write(&place, "abc").unwrap();
     let driver = Outputs::new(Overwrite::Refuse, false, &[]);
-    driver
-        .adopt(&place, PublishedFile { path: path.clone(), rows: 1, bytes: 3, blake3: None })
-        .unwrap();
+    let file = PublishedFile { path: path.clone(), rows: 1, bytes: 3, blake3: None };
+    driver.adopt(StagedFile { place, file, is_index: false }).unwrap();
     publish(&driver).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"abc");
     assert_eq!(names(folder.path()), ["a"]);

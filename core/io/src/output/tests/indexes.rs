@@ -1,0 +1,182 @@
+//! Files that name others: never those of another run.
+
+use super::*;
+use crate::output::faults::{FaultInjector, StepFault};
+use crate::output::staging::StagingDir;
+use crate::store::memory::MEMORY;
+
+/// Writes an output of these parts and an index that names them. All have the text in them. The
+/// index is completed first, so that its place follows from what it is.
+fn write_parts(
+    outputs: &Arc<Outputs>,
+    folder: &Path,
+    (parts, text): (&[&str], &str),
+) -> Result<(), Error> {
+    let mut index = outputs.create_index(&folder.join("index"))?;
+    index.write(format!("{text} {}", parts.join(" ")).as_bytes())?;
+    index.finish(1)?;
+    for part in parts {
+        let mut file = outputs.create(&folder.join(part))?;
+        file.write(text.as_bytes())?;
+        file.finish(1)?;
+    }
+    Ok(())
+}
+
+/// Checks that the index, if there is one, is whole and names files of its own run.
+fn check(folder: &Path) -> Option<String> {
+    let index = crate::files::read_if_exists(&folder.join("index")).unwrap()?;
+    let index = String::from_utf8(index).unwrap();
+    let mut words = index.split(' ');
+    let text = words.next().unwrap();
+    for part in words {
+        let found = crate::files::read(&folder.join(part)).unwrap();
+        assert_eq!(String::from_utf8(found).unwrap(), text, "{part} of {index}");
+    }
+    Some(text.to_owned())
+}
+
+/// Outputs that call `observer` before each step.
+fn observed(overwrite: Overwrite, observer: impl Fn(u64) + Send + Sync + 'static) -> Arc<Outputs> {
+    let faults = Arc::new(FaultInjector::observed(observer));
+    Arc::new(Outputs::new(overwrite, true, &[]).with_faults(faults))
+}
+
+const OLD: (&[&str], &str) = (&["a", "b", "c"], "old");
+const NEW: (&[&str], &str) = (&["a", "c", "d"], "new");
+
+#[test]
+fn an_index_never_names_the_files_of_another_run_however_far_a_run_has_come() {
+    for overwrite in [Overwrite::Replace, Overwrite::Redo] {
+        let folder = tempfile::tempdir().unwrap();
+        for written in [OLD, NEW, OLD] {
+            let path = folder.path().to_owned();
+            let outputs = observed(overwrite, move |_| drop(check(&path)));
+            write_parts(&outputs, folder.path(), written).unwrap();
+            publish(&outputs).unwrap();
+            assert_eq!(check(folder.path()).as_deref(), Some(written.1));
+        }
+        assert_eq!(names(folder.path()), ["a", "b", "c", "d", "index"]);
+    }
+}
+
+#[test]
+fn an_object_that_is_an_index_never_names_those_of_another_run() {
+    let folder = PathBuf::from("mem://indexes/x/");
+    for written in [OLD, NEW, OLD] {
+        let outputs = observed(Overwrite::Replace, |_| drop(check(Path::new("mem://indexes/x/"))));
+        write_parts(&outputs, &folder, written).unwrap();
+        publish(&outputs).unwrap();
+        assert_eq!(check(&folder).as_deref(), Some(written.1));
+    }
+    assert_eq!(MEMORY.keys("indexes"), ["x/a", "x/b", "x/c", "x/d", "x/index"]);
+    let asked = MEMORY.with("indexes", |bucket| bucket.asked.clone());
+    let last_put = asked.iter().rfind(|asked| asked.starts_with("put ")).unwrap();
+    assert_eq!(last_put, "put x/index");
+}
+
+#[test]
+fn an_index_that_another_program_has_put_meanwhile_stays_with_its_objects() {
+    let bucket = "indexes-overtaken";
+    let folder = PathBuf::from(format!("mem://{bucket}/x/"));
+    let first = outputs(Overwrite::Replace);
+    write_parts(&first, &folder, OLD).unwrap();
+    publish(&first).unwrap();
+    let theirs = vec!["x/a", "x/b", "x/index"];
+    MEMORY.with(bucket, |bucket| bucket.overtaken = Some(("x/index", theirs.clone())));
+    let second = outputs(Overwrite::Replace);
+    write_parts(&second, &folder, NEW).unwrap();
+    let error = publish(&second).unwrap_err().to_string();
+    assert!(error.contains("has appeared"), "{error}");
+    for key in theirs {
+        assert_eq!(MEMORY.bytes(bucket, key).unwrap(), key);
+    }
+}
+
+#[test]
+fn an_index_that_is_handed_on_never_names_the_files_of_another_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    for (number, written) in [OLD, NEW].into_iter().enumerate() {
+        let room = folder.path().join(format!("room-{number}"));
+        let staging = Arc::new(StagingDir::new(room, &[out.join("index")]));
+        let worker = Outputs::new(Overwrite::Replace, true, &[]).staged(Arc::clone(&staging));
+        let worker = Arc::new(worker);
+        write_parts(&worker, &out, written).unwrap();
+        publish(&worker).unwrap();
+        let path = out.clone();
+        let driver = observed(Overwrite::Replace, move |_| drop(check(&path)));
+        for put in staging.put() {
+            driver.adopt(put).unwrap();
+        }
+        publish(&driver).unwrap();
+        assert_eq!(check(&out).as_deref(), Some(written.1));
+    }
+}
+
+#[test]
+fn two_runs_that_write_one_index_at_once_leave_the_output_of_one() {
+    let count = {
+        let folder = tempfile::tempdir().unwrap();
+        let faults = Arc::new(FaultInjector::none());
+        let outputs = Outputs::new(Overwrite::Replace, true, &[]).with_faults(Arc::clone(&faults));
+        let outputs = Arc::new(outputs);
+        write_parts(&outputs, folder.path(), OLD).unwrap();
+        publish(&outputs).unwrap();
+        faults.steps()
+    };
+    for overwrite in [Overwrite::Refuse, Overwrite::Replace] {
+        for step in 0..count {
+            let folder = tempfile::tempdir().unwrap();
+            if overwrite == Overwrite::Replace {
+                let outputs = outputs(overwrite);
+                write_parts(&outputs, folder.path(), OLD).unwrap();
+                publish(&outputs).unwrap();
+            }
+            let path = folder.path().to_owned();
+            let outputs = observed(overwrite, move |number| {
+                if number == step {
+                    let other = outputs(overwrite);
+                    let written = write_parts(&other, &path, (&["a", "b"], "other"));
+                    drop(written.and_then(|()| publish(&other)));
+                }
+            });
+            let written = write_parts(&outputs, folder.path(), NEW);
+            let published = written.and_then(|()| publish(&outputs));
+            drop(outputs);
+            let found = check(folder.path());
+            if let Err(error) = &published {
+                assert_eq!(found.as_deref(), Some("other"), "{step}: {error}");
+            }
+            assert!(found.is_some(), "{step}");
+            let is_litter = |name: &String| name.ends_with(TEMPORARY);
+            assert!(!names(folder.path()).iter().any(is_litter), "{step}");
+        }
+    }
+}
+
+#[test]
+fn a_failure_at_any_step_leaves_the_index_and_its_files() {
+    for since in [false, true] {
+        for step in 0.. {
+            let folder = tempfile::tempdir().unwrap();
+            let first = outputs(Overwrite::Refuse);
+            write_parts(&first, folder.path(), OLD).unwrap();
+            publish(&first).unwrap();
+            let fails = if since { FaultInjector::since } else { FaultInjector::at };
+            let faults = Arc::new(fails(step, StepFault::Full));
+            let outputs = Outputs::new(Overwrite::Replace, true, &[]).with_faults(faults.clone());
+            let outputs = Arc::new(outputs);
+            let written = write_parts(&outputs, folder.path(), NEW);
+            let published = written.and_then(|()| publish(&outputs));
+            drop(outputs);
+            if faults.failed_step().is_none() {
+                published.unwrap();
+                break;
+            }
+            published.unwrap_err();
+            assert_eq!(check(folder.path()).as_deref(), Some("old"), "{step}");
+            assert_eq!(names(folder.path()), ["a", "b", "c", "index"], "{step}");
+        }
+    }
+}
