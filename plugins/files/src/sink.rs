@@ -345,7 +345,7 @@ impl Sink for FilesSink {
         let folder = &self.path.0;
         context.outputs.folder(folder)?;
         let files = context.outputs.many(folder)?;
-        let index = self.index.file().map(|name| context.outputs.create_as_is(&folder.join(name)));
+        let index = self.index.file().map(|name| context.outputs.create_index(&folder.join(name)));
         let mut index = index.transpose()?;
         if let Some(index) = &mut index {
             index.write(self.index.head())?;

@@ -29,6 +29,7 @@ fn folder() -> Folder {
             ("parquet", "tables/"),
             ("files", "files/"),
             ("csv", "table.csv"),
+            ("orca", "log.orca"),
         ];
         let mut text = format!("[sources.log]\nplugin = \"lcm-log\"\npath = \"{n}.lcm\"\n");
         for (at, (plugin, path)) in sinks.iter().enumerate() {
@@ -140,6 +141,14 @@ fn a_run_over_older_outputs_that_is_killed_leaves_each_file_old_or_new() {
         for (name, bytes) in &found {
             let is_whole = old.get(name) == Some(bytes) || new.get(name) == Some(bytes);
             assert!(is_litter(name) || is_whole, "kill {n}: {} is incomplete", name.display());
+        }
+        // A master names files of its own run.
+        if let Some(master) = found.get(Path::new("log.orca")) {
+            let of =
+                [old, new].into_iter().find(|tree| tree.get(Path::new("log.orca")) == Some(master));
+            let is_subfile = |name: &Path| name.to_string_lossy().starts_with("log_");
+            let mut subfiles = of.unwrap().iter().filter(|(name, _)| is_subfile(name));
+            assert!(subfiles.all(|(name, bytes)| found.get(name) == Some(bytes)), "kill {n}");
         }
         // A manifest matches its folder.
         for name in ["tables", "files"] {

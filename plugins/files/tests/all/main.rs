@@ -5,12 +5,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_files as _;
+use sluice_io::output::faults::FaultInjector;
 use sluice_io::tasks::TaskPool;
 use sluice_model::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, Encoding, Error, MessageType, Name,
@@ -82,7 +83,17 @@ fn run(
     cut: usize,
     width: usize,
 ) -> Result<FilesOutcome, Error> {
-    let outputs = Arc::new(Outputs::new(Overwrite::Replace, true, &[]));
+    run_with(Outputs::new(Overwrite::Replace, true, &[]), path, events, more, (cut, width))
+}
+
+fn run_with(
+    outputs: Outputs,
+    path: &Path,
+    events: &[FileEvent],
+    more: Value,
+    (cut, width): (usize, usize),
+) -> Result<FilesOutcome, Error> {
+    let outputs = Arc::new(outputs);
     let context = SinkContext { outputs, ..SinkContext::standalone() };
     let mut options = json!({ "path": format!("{}/", path.display()) });
     options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -148,6 +159,40 @@ fn payloads_become_files_with_an_index() {
         A-0.bin,1194098400000000000,2007-11-03T14:00:00.000000000Z,log,A,0,3,\n\
         B%2Fx-1.bin,1194098400000000001,2007-11-03T14:00:00.000000001Z,log,B/x,1,3,\n";
     assert_eq!(text(&found["index.csv"]), index);
+}
+
+#[test]
+fn the_index_never_names_files_of_another_run() {
+    let folder = tempfile::tempdir().unwrap();
+    for index in ["csv", "names"] {
+        let path = folder.path().join(index);
+        let options = json!({ "index": index, "name": "{sequence}" });
+        let mut before = None;
+        for payload in [&b"1"[..], b"22"] {
+            let (watched, found) = (path.clone(), Arc::new(Mutex::new(Vec::new())));
+            let seen = Arc::clone(&found);
+            let observer = move |_| {
+                let all = if watched.exists() { files(&watched) } else { BTreeMap::new() };
+                seen.lock().unwrap().push(all);
+            };
+            let outputs = Outputs::new(Overwrite::Replace, true, &[]);
+            let outputs = outputs.with_faults(Arc::new(FaultInjector::observed(observer)));
+            let events = [raw("A", payload), raw("A", payload), raw("A", payload)];
+            run_with(outputs, &path, &events, options.clone(), (3, 1)).unwrap();
+            let after = files(&path);
+            let name = after.keys().find(|name| name.starts_with("index.")).unwrap();
+            for found in found.lock().unwrap().iter().filter(|found| found.contains_key(name)) {
+                let plain = |all: &BTreeMap<String, Vec<u8>>| -> BTreeMap<String, Vec<u8>> {
+                    let mut all = all.clone();
+                    all.retain(|name, _| !name.starts_with('.') && !name.starts_with('_'));
+                    all
+                };
+                let whole = [before.as_ref(), Some(&after)].map(|all| all.map(plain));
+                assert!(whole.contains(&Some(plain(found))), "{found:?}");
+            }
+            before = Some(after);
+        }
+    }
 }
 
 #[test]

@@ -324,6 +324,8 @@ impl DatasetFiles {
         let path = self.folder.join(name);
         match self.appends {
             true => self.outputs.replace(&path),
+            // Without it there is no dataset.
+            false if name == INFO => self.outputs.create_index(&path),
             false => self.outputs.create_as_is(&path),
         }
     }

@@ -3,16 +3,19 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
+use arrow_array::types::Float32Type;
 use jpeg_encoder::ColorType;
 use serde_json::json;
-use sluice_model::{Batch, Query, ReadContext, Registry};
+use sluice_io::output::faults::FaultInjector;
+use sluice_model::{Batch, Outputs, Overwrite, Query, ReadContext, Registry, SinkContext};
 
 use crate::kit::{
     TestRows, context, data, doubles, files, info, int_column, ints, jpeg, read, read_json, texts,
-    vectors, write, write_batches,
+    vectors, write, write_batches, write_with,
 };
 
 fn dataset(folder: &Path, shade: u8) {
@@ -148,6 +151,38 @@ fn folders_that_hold_no_whole_dataset_are_refused() {
     assert!(refusal(&cut).contains("file-000.parquet"));
     let gone = |path: &Path| fs::remove_file(path.join("meta/tasks.parquet")).unwrap();
     assert!(refusal(&gone).contains("tasks.parquet"));
+}
+
+#[test]
+fn a_dataset_that_is_being_replaced_never_has_frames_of_two_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_owned();
+    let write = |observer: Box<dyn Fn(u64) + Send + Sync>, first: f64| {
+        let outputs = Outputs::new(Overwrite::Replace, true, &[]);
+        let outputs = outputs.with_faults(Arc::new(FaultInjector::observed(observer)));
+        let context = SinkContext { outputs: Arc::new(outputs), ..context() };
+        let columns = vec![("x", doubles((0..9).map(|n| first + f64::from(n))))];
+        let task = ("task", texts(&[if first > 0.0 { "new" } else { "old" }; 9]));
+        let columns = columns.into_iter().chain([task]).collect();
+        write_with(&context, &path, &[TestRows::on_grid(9, columns)], json!({})).unwrap();
+    };
+    write(Box::new(|_| ()), 0.0);
+    let (watched, found) = (path.clone(), Arc::new(Mutex::new(Vec::new())));
+    let seen = Arc::clone(&found);
+    let observer = move |_| {
+        let Ok(batches) = read(json!(watched), u64::MAX, &ReadContext::standalone("d")) else {
+            return;
+        };
+        let rows = &batches[0].rows()[0].columns;
+        let x = rows.column_by_name("x").unwrap().as_primitive::<Float32Type>().value(0);
+        let task = rows.column_by_name("task").unwrap().as_string::<i32>().value(0).to_owned();
+        seen.lock().unwrap().push((x, task));
+    };
+    write(Box::new(observer), 100.0);
+    let found = found.lock().unwrap();
+    assert!(!found.is_empty());
+    let is_whole = |(x, task): &(f32, String)| (*x > 0.0) == (task == "new");
+    assert!(found.iter().all(is_whole), "{found:?}");
 }
 
 #[test]

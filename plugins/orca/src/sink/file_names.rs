@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sluice_io::escape::{escaped, folded};
-use sluice_model::TypeKey;
+use sluice_model::{Outputs, TypeKey};
 
 use super::LogWriter;
 use super::subfile_key::SubfileKey;
@@ -69,8 +69,18 @@ pub(super) fn exists(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-/// The subfile names of the log at `path`; none if there is no readable log.
-pub(super) fn subfiles_of_master(path: &Path) -> BTreeSet<Vec<u8>> {
+/// The names of the subfiles that belong to the log at `path`: those of its master. If there is
+/// none, those of the masters that killed runs were about to publish or to replace.
+pub(super) fn own_subfiles(outputs: &Outputs, path: &Path) -> BTreeSet<Vec<u8>> {
+    if exists(path) {
+        return subfiles_of_master(path);
+    }
+    let abandoned = outputs.abandoned_indexes(path);
+    abandoned.iter().flat_map(|master| subfiles_of_master(master)).collect()
+}
+
+/// The subfile names of the log with this master; none if it is not readable.
+fn subfiles_of_master(path: &Path) -> BTreeSet<Vec<u8>> {
     if !path.is_file() {
         return BTreeSet::new();
     }

@@ -31,7 +31,7 @@ mod subfile_key;
 use encoded::{
     EncodedEvents, EventEntry, EventRow, is_representable, nearest_micros, time_of, writable_rows,
 };
-use file_names::{master_name, subfiles_of_master};
+use file_names::{master_name, own_subfiles};
 use line_spill::LineSpill;
 pub(crate) use subfile_key::RESERVED_KEYS;
 use subfile_key::{SubfileKey, SubfileKeys, comment_metadata, is_config};
@@ -124,7 +124,8 @@ pub(crate) struct LogWriter {
     by_key: Vec<Option<usize>>,
     /// The names of its files, folded.
     names: BTreeSet<String>,
-    /// The subfiles of the log that this one replaces; they are replaced with it.
+    /// The subfiles of the log that this one replaces, or that a killed run left; they are replaced
+    /// with it.
     replaced: BTreeSet<Vec<u8>>,
     events: u64,
     /// The time of the first event that has a line.
@@ -364,10 +365,9 @@ impl Sink for OrcaSink {
     fn open(&self, context: &SinkContext) -> Result<LogWriter, Error> {
         let outputs = Arc::clone(&context.outputs);
         let path = outputs.actual_path(&self.path.0);
-        // Before the new master is created, which may replace the old one.
-        let replaced = subfiles_of_master(&path);
+        let replaced = own_subfiles(&outputs, &path);
         let names = BTreeSet::from([folded(&master_name(&path))]);
-        let master = outputs.create(&self.path.0)?;
+        let master = outputs.create_index(&self.path.0)?;
         Ok(LogWriter {
             outputs,
             path,

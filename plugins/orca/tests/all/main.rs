@@ -6,6 +6,7 @@ mod configuration;
 mod damage;
 mod framing;
 mod gaps;
+mod killed;
 mod kit;
 mod reading;
 mod writing;
