@@ -6,7 +6,7 @@
 mod plugin;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -175,6 +175,13 @@ impl Registry {
         }
         sure.sort_by_key(|(sniff, _)| std::cmp::Reverse(*sniff));
         Ok(sure.into_iter().map(|(_, plugin)| plugin).collect())
+    }
+
+    /// The index of the log of which `path` is only a part, or whose folder it is: see
+    /// [`Plugin::index_of`].
+    pub fn index_of(&self, path: &Path) -> Option<PathBuf> {
+        let mut sources = self.iter().filter(|plugin| plugin.kind() == PluginKind::Source);
+        sources.find_map(|plugin| (plugin.index_of)(path))
     }
 
     /// The byte format that the source of this name offers.

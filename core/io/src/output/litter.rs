@@ -101,12 +101,18 @@ fn is_stale(folder: &Path, name: &str, short: Option<&str>) -> bool {
 pub(super) fn has_used_temporary(target: &Path, own: &Path) -> bool {
     let Some(name) = whole_name(target) else { return false };
     let folder = folder_of(target);
-    temporary_names(folder).any(|temporary| {
+    let is_own = |temporary: &str| {
+        folder.join(temporary) == own || temporary.ends_with(&format!(".{}", reserved_by_this()))
+    };
+    temporary_names(folder).filter(|temporary| !is_own(temporary)).any(|temporary| {
         let owner = inner_name(&temporary, Some(&name)).and_then(split_owner);
-        owner.is_some()
-            && !is_stale(folder, &temporary, Some(&name))
-            && folder.join(&temporary) != own
+        owner.is_some() && !is_stale(folder, &temporary, Some(&name))
     })
+}
+
+/// The end of a name that this process has reserved.
+fn reserved_by_this() -> String {
+    format!("{}-name{TEMPORARY}", owner())
 }
 
 /// The name of a target on this machine, if its temporary files have it as a whole.
@@ -141,7 +147,7 @@ impl ReservedName {
     /// does not exist yet.
     pub fn reserve(target: &Path) -> Option<Self> {
         let name = target.file_name()?.to_str()?;
-        let temporary = format!(".{}.{}-name{TEMPORARY}", short(name), owner());
+        let temporary = format!(".{}.{}", short(name), reserved_by_this());
         let path = temporary_dir_for(folder_of(target)).join(temporary);
         File::create_new(&path).ok()?;
         Some(Self(path))

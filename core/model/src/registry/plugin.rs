@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
@@ -184,6 +184,10 @@ pub struct Plugin {
     /// Recognizes a file or folder by more than its first bytes, such as its end or contents.
     /// Called before `sniff`.
     pub sniff_path: fn(&Path) -> Result<SniffResult, Error>,
+    /// The index that names a file which is only a part of a log, or the one in a folder, for a
+    /// source that reads logs by their index. Asked about files that no source is certain to read,
+    /// and folders that none reads. Reads no events.
+    pub index_of: fn(&Path) -> Option<PathBuf>,
     /// Why a file that begins like this is none that it reads back, although its sink may have
     /// written it, and what to write instead. Shown if no source recognizes the file.
     pub refusal: fn(&[u8]) -> Option<&'static str>,
@@ -248,6 +252,7 @@ impl Plugin {
             schemes: &[],
             sniff,
             sniff_path,
+            index_of: |_| None,
             refusal: |_| None,
             byte_format: None,
             gives_rows: false,

@@ -156,6 +156,17 @@ fn two_runs_that_write_one_index_at_once_leave_the_output_of_one() {
 }
 
 #[test]
+fn an_index_may_have_a_name_that_this_program_has_reserved() {
+    let folder = tempfile::tempdir().unwrap();
+    let reserved = ReservedName::reserve(&folder.path().join("index")).unwrap();
+    let outputs = outputs(Overwrite::Refuse);
+    write_parts(&outputs, folder.path(), NEW).unwrap();
+    publish(&outputs).unwrap();
+    drop(reserved);
+    assert_eq!(names(folder.path()), ["a", "c", "d", "index"]);
+}
+
+#[test]
 fn a_failure_at_any_step_leaves_the_index_and_its_files() {
     for since in [false, true] {
         for step in 0.. {
