@@ -187,6 +187,13 @@ pub fn expand(shell: &Shell, name: impl Into<PathBuf>) -> Result<Vec<Input>, Fai
         if is_log { logs.push(folder) } else { others.push(folder.path) }
     }
     if logs.is_empty() {
+        if let Some(index) = shell.registry.index_of(&path) {
+            return Err(Failure::Usage(format!(
+                "{} is the folder of a log: pass {}",
+                path.display(),
+                index.display()
+            )));
+        }
         // The error of whoever needs a file.
         return Ok(files::expand(&[path])?);
     }

@@ -160,6 +160,13 @@ fn sniff_by<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<Claim<
     }
     let sniffed = shell.registry.sniff(&head);
     refuse_foreign_formats(shell, path, &head)?;
+    if let Some(index) = shell.registry.index_of(path) {
+        return Err(Failure::NotALog(format!(
+            "{} is a part of a log: pass {}, which names it",
+            path.display(),
+            index.display()
+        )));
+    }
     let by_extension =
         || extension(path).0.and_then(|e| shell.registry.by_extension(PluginKind::Source, &e));
     let mut sniffed = sniffed.into_iter();

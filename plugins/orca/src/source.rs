@@ -12,7 +12,7 @@ use sluice_model::{
     Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
 };
 
-use crate::log::{LogOptions, OrcaLog};
+use crate::log::{LogOptions, OrcaLog, master_of};
 use crate::master;
 use crate::reader::OrcaReader;
 use crate::subfile::{ByteOrder, RecordPrefix};
@@ -76,6 +76,7 @@ sluice_model::register! {
     sample: include_str!("../samples/orca-source.toml"),
     extensions: &["orca"],
     sniff: sniff,
+    index_of: master_of,
     types: &["orca"],
     sensors_share_names: true,
     when_played: &[("disabled", "\"skip\"")],

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 
-use crate::kit::{Folder, ProgramOutput, drive, events, log, run_sluice, sluice};
+use crate::kit::{Folder, ProgramOutput, drive, events, log, root, run_sluice, sluice};
 
 fn folder_with_log() -> Folder {
     let folder = Folder::new();
@@ -295,4 +295,33 @@ fn the_default_quarantine_file_is_beside_the_pipeline_file_and_in_the_plan() {
     run_sluice(&folder, &["run", "sub/saved.toml"]).expect(3);
     assert_eq!(folder.read("log.quarantine"), b"stray");
     run_sluice(&folder, &[&convert[..], &["--overwrite"]].concat()).expect(3);
+}
+
+#[test]
+fn a_part_of_a_log_is_refused_with_the_file_to_pass() {
+    let folder = Folder::new();
+    let case = root().join("plugins/orca/testdata/dialect_a");
+    fs::create_dir(folder.at("orca")).unwrap();
+    let [laser, power] = ["060804_153321_laser0.log", "060804_153321_power0.log"];
+    for name in ["master.log", laser, power] {
+        folder.write(&format!("orca/{name}"), fs::read(case.join(name)).unwrap());
+    }
+    let pass = "pass orca/master.log, which names it";
+    let is_part = format!("orca/{laser} is a part of a log: {pass}");
+    run_sluice(&folder, &["info", &format!("orca/{laser}")]).expect(2).expect_stderr(&is_part);
+    let all = ["convert", "orca/*.log", "--to", "tables/"];
+    run_sluice(&folder, &all).expect(2).expect_stderr(&is_part);
+    let whole = ["convert", "orca/", "--to", "tables/"];
+    let refused = run_sluice(&folder, &whole).expect(2);
+    drop(refused.expect_stderr("orca/ is the folder of a log: pass orca/master.log"));
+    // Whoever names the format, reads what there is.
+    let run = run_sluice(&folder, &["info", "--from", "lcm-log", &format!("orca/{power}")]);
+    assert!(!run.stderr.contains("is a part of a log"), "{}", run.stderr);
+    assert!(!folder.at("tables").exists());
+    // What surely is a log is one, whoever names it.
+    folder.write("orca/drive.log", log(&drive(1, 5)));
+    let master = fs::read_to_string(folder.at("orca/master.log")).unwrap();
+    let named = format!("::orca::Wifi        ice     drive.log\n{master}");
+    folder.write("orca/master.log", named);
+    drop(run_sluice(&folder, &["info", "orca/drive.log"]).expect(0));
 }

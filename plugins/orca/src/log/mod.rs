@@ -22,9 +22,11 @@ use crate::master::{self, DataLine, Dialect, FileLine, MasterHeader, MasterLines
 use crate::sink::RESERVED_KEYS;
 use crate::subfile::{ByteOrder, FramingHints, RecordIndex, RecordPrefix};
 
+mod beside;
 mod content;
 mod probe;
 
+pub(crate) use beside::master_of;
 pub(crate) use content::{RecordKind, SubfileContent, is_picture};
 use probe::{
     class_names, picture_folder, record_lengths, starts_with_localise2d, starts_with_picture_info,
@@ -468,7 +470,13 @@ pub(crate) fn open_subfile(inputs: &InputFiles, path: &Path) -> Result<LogFile, 
              {}",
             display_name(with_zst(path).as_os_str().as_bytes())
         )),
-        Err(_) => Err(format!("the subfile is missing: {at}")),
+        Err(_) => Err(match beside::nearly_named(path) {
+            Some(other) => format!(
+                "the subfile is missing: {at}; the name of {} differs in case: rename it",
+                display_name(other.as_bytes())
+            ),
+            None => format!("the subfile is missing: {at}"),
+        }),
     }
 }
 

@@ -4,9 +4,9 @@ use std::fs;
 
 use proptest::prelude::*;
 use sluice_kit::contract::{any_splitting_is_the_same, gather, gather_with};
-use sluice_model::{BlockPool, Query, ReadContext};
+use sluice_model::{BlockPool, PluginKind, Query, ReadContext, Registry};
 
-use crate::kit::source;
+use crate::kit::{case, source};
 
 /// A log of a killed logger: a description of 3 bytes if `described`, `records` objects of 9 bytes
 /// with their index, and a master of `lines` lines. Returns the first bytes of the objects by the
@@ -32,6 +32,47 @@ fn killed(
     let data = all.events.iter().filter(|event| !event.channel.ends_with(".config"));
     let data = data.map(|event| (event.sequence, event.payload[0])).collect();
     (data, context.losses.take_notes().into_iter().map(|(what, _)| what).collect())
+}
+
+#[test]
+fn a_subfile_whose_name_differs_in_case_is_named_where_it_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.log");
+    fs::write(&path, "s_laser1.log Laser ice 1\nother.log Laser ice 1\n#data\n1 0 0 0\n1 0 1 0\n")
+        .unwrap();
+    fs::write(folder.path().join("s_LASER1.LOG"), [0, 1, 0, 0, 0, 1]).unwrap();
+    let found = gather(&*source(&path), 1).unwrap().damage;
+    let reasons: Vec<String> = found.into_iter().map(|(_, _, reason)| reason).collect();
+    let has = |what: &str| reasons.iter().any(|reason| reason.contains(what));
+    assert!(has("the name of s_LASER1.LOG differs in case: rename it"), "{reasons:?}");
+    assert!(has("other.log") && reasons.len() == 2, "{reasons:?}");
+}
+
+#[test]
+fn the_master_of_a_subfile_is_found() {
+    let index_of = Registry::linked().get(PluginKind::Source, "orca").unwrap().index_of;
+    for name in ["dialect_a", "dialect_b", "dialect_c"] {
+        let master = case(name);
+        let folder = master.parent().unwrap();
+        let mut subfiles = 0;
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let is_subfile = path != master && path.extension().is_some_and(|e| e == "log");
+            assert_eq!(index_of(&path), is_subfile.then(|| master.clone()), "{}", path.display());
+            subfiles += u32::from(is_subfile);
+        }
+        assert!(subfiles > 0, "{name}");
+        assert_eq!(index_of(folder), Some(master.clone()));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(case("dialect_a"), folder.path().join("master.log")).unwrap();
+    for other in ["other.log", "060804_153321_LASER0.log"] {
+        fs::write(folder.path().join(other), "x").unwrap();
+    }
+    assert_eq!(index_of(&folder.path().join("other.log")), None);
+    let near = index_of(&folder.path().join("060804_153321_LASER0.log"));
+    assert_eq!(near, Some(folder.path().join("master.log")));
+    assert_eq!(index_of(&folder.path().join("none.log")), None);
 }
 
 #[test]

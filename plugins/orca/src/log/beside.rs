@@ -1,0 +1,72 @@
+//! What lies beside a file of a log: the master of a subfile, and files whose names nearly are those
+//! of subfiles. Reads no events.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use sluice_io::escape::{escaped, folded};
+use sluice_io::files;
+use sluice_io::output::folder_of;
+use sluice_io::store::is_address;
+
+use crate::master::{self, MasterHeader};
+
+/// In a folder with more files, nothing is searched.
+const MOST_FILES: usize = 10_000;
+/// The bytes by which a master is recognized.
+const HEAD: usize = 16 << 10;
+
+/// The master that names the subfile at `path`, or the first one in the folder `path`.
+pub(crate) fn master_of(path: &Path) -> Option<PathBuf> {
+    if is_address(path) {
+        return None;
+    }
+    if files::is_folder(path) {
+        let masters = names_in(path).into_iter().map(|name| path.join(name));
+        return masters.into_iter().find(|master| looks_like_master(master, true));
+    }
+    let (name, folder) = (path.file_name().filter(|_| files::is_file(path))?, folder_of(path));
+    let others = names_in(folder).into_iter().filter(|other| other != name);
+    // Keeps the folder as the user has written it.
+    let mut masters = others.map(|other| path.with_file_name(other));
+    masters
+        .find(|master| looks_like_master(master, false) && names_subfile(master, name.as_bytes()))
+}
+
+/// The name of a file beside a missing subfile that differs from its name only in case.
+pub(super) fn nearly_named(path: &Path) -> Option<OsString> {
+    let name = path.file_name()?;
+    let is_near = |other: &OsString| {
+        // A link that leads nowhere is missing, too.
+        other != name && folded(&other.to_string_lossy()) == folded(&name.to_string_lossy())
+    };
+    names_in(folder_of(path)).into_iter().find(is_near)
+}
+
+/// The names in a folder, sorted.
+fn names_in(folder: &Path) -> Vec<OsString> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<OsString> =
+        entries.map(|entry| entry.file_name()).take(MOST_FILES + 1).collect();
+    names.sort_unstable();
+    if names.len() > MOST_FILES { Vec::new() } else { names }
+}
+
+/// Whether a file surely, or else possibly is a master.
+fn looks_like_master(path: &Path, surely: bool) -> bool {
+    if !files::is_file(path) {
+        return false;
+    }
+    let (is_sure, may_be) =
+        files::head(path, HEAD).map_or((false, false), |head| master::looks_like_master(&head));
+    is_sure || may_be && !surely
+}
+
+fn names_subfile(master: &Path, name: &[u8]) -> bool {
+    let header = master::open(master).and_then(|mut lines| MasterHeader::read(&mut lines));
+    let is_it =
+        |subfile: &[u8]| subfile == name || folded(&escaped(subfile)) == folded(&escaped(name));
+    header.is_ok_and(|header| header.files.iter().any(|file| is_it(&file.name)))
+}
