@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::targets::resolve_link;
 use super::temporary_names::{
     inner_name, is_running, owner, short, split_owner, temporary_dir_for,
 };
-use super::{MANIFEST, Outputs, TEMPORARY, folder_of};
+use super::{MANIFEST, TEMPORARY, folder_of};
 use crate::store::is_address;
 
 /// The litter in the folders that a batch writes to. Each folder is listed only once.
@@ -25,7 +24,7 @@ impl ListedLitter {
     }
 
     /// The litter of targets whose short name is `short`; sorted.
-    fn of(&self, folder: &Path, short: &str) -> Vec<PathBuf> {
+    pub(super) fn of(&self, folder: &Path, short: &str) -> Vec<PathBuf> {
         let names = self.names(folder);
         let stale = names.iter().filter(|name| is_stale(folder, name, Some(short)));
         let mut paths: Vec<PathBuf> = stale.map(|name| folder.join(name)).collect();
@@ -41,16 +40,6 @@ impl ListedLitter {
         let names: Arc<[String]> = temporary_names(folder).collect();
         listed.insert(folder.to_owned(), Arc::clone(&names));
         names
-    }
-}
-
-impl Outputs {
-    /// What killed runs have left of an index: those that they wrote, and those that they had
-    /// taken away; sorted. Nothing of objects, nor of a name so long that its temporary files may
-    /// be those of another target.
-    pub fn abandoned_indexes(&self, target: &Path) -> Vec<PathBuf> {
-        let target = resolve_link(target).unwrap_or_else(|_| target.to_owned());
-        whole_name(&target).map_or_else(Vec::new, |name| self.litter.of(folder_of(&target), &name))
     }
 }
 

@@ -119,9 +119,12 @@ impl PublishedObjects {
         faults: Option<&FaultInjector>,
     ) -> Result<(), Error> {
         for upload in uploads {
-            let put_objects = Mutex::new(Vec::new());
-            let put = put(&Upload { replaces: false, ..upload }, &put_objects, faults);
-            self.indexes.extend(into_inner(put_objects));
+            let (place, done) = (place_of(&upload.to)?, Mutex::new(Vec::new()));
+            let put = put(&Upload { replaces: false, ..upload }, &done, faults);
+            let unanswered =
+                put.is_err().then(|| PublishedObject::new(place, PreviousObject::Absent));
+            // It may be there all the same.
+            self.indexes.extend(into_inner(done).into_iter().chain(unanswered));
             put?;
         }
         Ok(())

@@ -165,8 +165,8 @@ impl<'p> NewPaths<'p> {
     }
 }
 
-/// Files of an earlier run that are in the way, its manifests and its indexes: moved aside until the
-/// new files are published.
+/// Files of an earlier run that are in the way, its manifests and its indexes: moved aside until
+/// the new files are published.
 #[derive(Debug, Default)]
 pub(super) struct MovedAside {
     /// Their original and current paths.

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use super::litter::has_used_temporary;
+use super::litter::{has_used_temporary, whole_name};
 use super::{Outputs, Overwrite, folder_of};
 use crate::Error;
 use crate::files::{FileIdentity, is_stream};
@@ -45,6 +45,14 @@ impl Outputs {
         Err(Error::refused(format!(
             "two sinks write into one folder; give each sink its own folder: {folder} and {other}"
         )))
+    }
+
+    /// What killed runs have left of an index: those that they wrote, and those that they had
+    /// taken away; sorted. Nothing of objects, nor of a name so long that its temporary files may
+    /// be those of another target.
+    pub fn abandoned_indexes(&self, target: &Path) -> Vec<PathBuf> {
+        let target = resolve_link(target).unwrap_or_else(|_| target.to_owned());
+        whole_name(&target).map_or_else(Vec::new, |name| self.litter.of(folder_of(&target), &name))
     }
 
     /// Refuses to write an index at the same time as another run, after its temporary file has been

@@ -1,5 +1,5 @@
-//! What lies beside a file of a log: the master of a subfile, and files whose names nearly are those
-//! of subfiles. Reads no events.
+//! What lies beside a file of a log: the master of a subfile, and what may be meant by a subfile
+//! that is missing. Reads no events.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,6 +11,7 @@ use sluice_io::files;
 use sluice_io::output::folder_of;
 use sluice_io::store::is_address;
 
+use crate::display::display_name;
 use crate::master::{self, MasterHeader};
 
 /// In a folder with more files, nothing is searched.
@@ -35,8 +36,33 @@ pub(crate) fn master_of(path: &Path) -> Option<PathBuf> {
         .find(|master| looks_like_master(master, false) && names_subfile(master, name.as_bytes()))
 }
 
+/// The reason that a missing subfile is not read, with what is there instead.
+pub(super) fn missing_reason(path: &Path) -> String {
+    let at = display_name(path.as_os_str().as_bytes());
+    if with_zst(path).is_file() {
+        return format!(
+            "the subfile is compressed, which is not supported; decompress it beside the master: \
+             {}",
+            display_name(with_zst(path).as_os_str().as_bytes())
+        );
+    }
+    match nearly_named(path) {
+        Some(other) => format!(
+            "the subfile is missing: {at}; the name of {} differs in case: rename it",
+            display_name(other.as_bytes())
+        ),
+        None => format!("the subfile is missing: {at}"),
+    }
+}
+
+fn with_zst(path: &Path) -> PathBuf {
+    let mut name = path.to_owned().into_os_string();
+    name.push(".zst");
+    name.into()
+}
+
 /// The name of a file beside a missing subfile that differs from its name only in case.
-pub(super) fn nearly_named(path: &Path) -> Option<OsString> {
+fn nearly_named(path: &Path) -> Option<OsString> {
     let name = path.file_name()?;
     let is_near = |other: &OsString| {
         // A link that leads nowhere is missing, too.

@@ -465,25 +465,8 @@ pub(crate) fn open_subfile(inputs: &InputFiles, path: &Path) -> Result<LogFile, 
             format!("the subfile cannot be read: {}", printable(&error))
         }),
         Ok(_) => Err(format!("a subfile must be a regular file: {at}")),
-        Err(_) if with_zst(path).is_file() => Err(format!(
-            "the subfile is compressed, which is not supported; decompress it beside the master: \
-             {}",
-            display_name(with_zst(path).as_os_str().as_bytes())
-        )),
-        Err(_) => Err(match beside::nearly_named(path) {
-            Some(other) => format!(
-                "the subfile is missing: {at}; the name of {} differs in case: rename it",
-                display_name(other.as_bytes())
-            ),
-            None => format!("the subfile is missing: {at}"),
-        }),
+        Err(_) => Err(beside::missing_reason(path)),
     }
-}
-
-fn with_zst(path: &Path) -> PathBuf {
-    let mut name = path.to_owned().into_os_string();
-    name.push(".zst");
-    name.into()
 }
 
 #[cfg(test)]

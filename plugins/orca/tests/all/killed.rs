@@ -1,5 +1,5 @@
-//! Runs that are killed while their log is published: what they leave, and what the next run makes of
-//! it.
+//! Runs that are killed while their log is published: what they leave, and what the next run makes
+//! of it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -77,8 +77,8 @@ fn a_log_that_is_being_replaced_never_has_payloads_of_one_run_and_times_of_anoth
     }
 }
 
-/// What a run leaves in a folder that was killed when it had published this many subfiles of `files`,
-/// whose master is `x.orca`. No process has its number.
+/// What a run leaves in a folder that was killed when it had published this many subfiles of
+/// `files`, whose master is `x.orca`. No process has its number.
 fn leave(folder: &Path, files: &BTreeMap<String, Vec<u8>>, published: usize) {
     fs::write(folder.join(".x.orca.4999999-1-7.sluice-tmp"), &files["x.orca"]).unwrap();
     let subfiles = files.iter().filter(|(name, _)| name.ends_with(".log"));

@@ -94,6 +94,30 @@ fn an_index_that_another_program_has_put_meanwhile_stays_with_its_objects() {
 }
 
 #[test]
+fn an_index_that_is_there_although_its_upload_failed_is_removed_with_its_objects() {
+    let bucket = "indexes-unanswered";
+    let folder = PathBuf::from(format!("mem://{bucket}/x/"));
+    for before in [None, Some(OLD)] {
+        if let Some(before) = before {
+            let first = outputs(Overwrite::Replace);
+            write_parts(&first, &folder, before).unwrap();
+            publish(&first).unwrap();
+        }
+        MEMORY.with(bucket, |bucket| bucket.unanswered = Some("x/index".into()));
+        let second = outputs(Overwrite::Replace);
+        write_parts(&second, &folder, NEW).unwrap();
+        publish(&second).unwrap_err();
+        MEMORY.with(bucket, |bucket| bucket.unanswered = None);
+        assert_eq!(check(&folder).as_deref(), before.map(|(_, text)| text));
+        let expected = before.map_or(Vec::new(), |_| vec!["x/a", "x/b", "x/c", "x/index"]);
+        let mut keys = MEMORY.keys(bucket);
+        // The store has not confirmed either that the old index is there again, so its copy stays.
+        keys.retain(|key| !key.ends_with(TEMPORARY));
+        assert_eq!(keys, expected);
+    }
+}
+
+#[test]
 fn an_index_that_is_handed_on_never_names_the_files_of_another_run() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
