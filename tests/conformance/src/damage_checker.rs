@@ -276,7 +276,7 @@ impl<'s> DamageChecker<'s> {
         let is_told = read.reports_anything() || matched.others().next().is_some();
         let missing = matched.missing.len();
         if !is_told {
-            if self.may_be_skipped(change, matched) {
+            if self.may_be_joined(change, matched) || self.may_be_skipped(change, matched) {
                 return None;
             }
             let what = format!("{missing} of {} events", self.valid.events.len());
@@ -296,6 +296,19 @@ impl<'s> DamageChecker<'s> {
              bytes is reported"
         );
         Some(Fault::new(Promise::Damage, "more is lost than is reported", detail))
+    }
+
+    /// Whether each missing event may be in a line that the change joined to another one: what
+    /// results may be a valid line, and may equal the other one but for its time.
+    fn may_be_joined(&self, change: &ByteChange, matched: &EventMatch) -> bool {
+        let ends = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
+        let removed = ends(self.bytes.get(change.range.clone()).unwrap_or_default());
+        let is_touched = |event: &usize| {
+            self.extents.is_none_or(|extents| extents.is_touched(*event, &change.range))
+        };
+        self.integrity == Integrity::Nothing
+            && matched.missing.len() <= removed.saturating_sub(ends(&change.replacement))
+            && matched.missing.iter().all(is_touched)
     }
 
     /// Whether missing events may be in lines that are no events, such as comments.

@@ -11,14 +11,13 @@ use sluice_model::Registry;
 const NOTES: &str = "1194098400.25 DRIVER takes over\n\
     2007-11-03T14:00:01Z GPS no fix\n1194098402 DRIVER \n";
 
-/// The lines differ in their start: a missing one of several equal lines could not be identified.
-const SOUND: &str = "1194098400.25 DRIVER takes over\n2007-11-03T14:00:01Z GPS no fix\n\
-    3194098402 ODOMETRY 17.5 m\n";
-
 #[test]
 fn lines_conforms() {
+    let log = "1194098400.25 POSE one\n1194098401.5 GPS two words\n1194098402 POSE three\n\
+        2007-11-03T14:00:03Z GPS four\n";
     sluice_conformance::source("lines")
-        .sample("notes.txt", SOUND)
+        .sample("notes.txt", log)
+        .events(4)
         .integrity(Integrity::Nothing)
         .check();
 }

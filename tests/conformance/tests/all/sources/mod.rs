@@ -1,6 +1,7 @@
 //! The kit finds the defect of sources that each have one, and finds nothing in a valid source.
 
 mod notes;
+mod stations;
 pub(crate) mod toy;
 
 use std::collections::BTreeSet;
