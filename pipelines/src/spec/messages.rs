@@ -52,8 +52,14 @@ pub(crate) fn kind_of(value: &DeValue<'_>) -> &'static str {
 pub(crate) fn plainly(message: &str, found: Option<&DeValue<'_>>) -> String {
     let message = &shorten(message);
     if let Some((given, expected)) = split(message, "invalid type: ") {
-        let found = if let Some(found) = found { kind_of(found) } else { type_in_words(given) };
-        return format!("expected {}, found {found}", expected_in_words(expected));
+        let (given, expected) = (type_in_words(given), expected_in_words(expected));
+        let found = match found.map(kind_of) {
+            None => given,
+            // Where in a table with a tag it is, serde does not say.
+            Some("a table") if ![NAME, ONE_NAME].contains(&expected) => given,
+            Some(found) => found,
+        };
+        return format!("expected {expected}, found {found}");
     }
     if let Some((given, expected)) = split(message, "invalid value: ") {
         let found = if given == "map" { "a table" } else { value_in_words(given) };
@@ -172,6 +178,8 @@ fn expected_in_words(expected: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use toml::de::DeTable;
+
     use super::*;
 
     #[test]
@@ -196,6 +204,16 @@ mod tests {
         assert_eq!(
             says("invalid value: map, expected map with a single key"),
             "expected a name, found a table"
+        );
+        let table = DeTable::parse("a = 1").unwrap();
+        let table = DeValue::Table(table.into_inner());
+        assert_eq!(
+            plainly("invalid type: string \"x\", expected f64", Some(&table)),
+            "expected a number, found a string"
+        );
+        assert_eq!(
+            plainly("invalid type: map, expected f64", Some(&table)),
+            "expected a number, found a table"
         );
         let sentence = "a checksum needs an `algorithm`";
         assert_eq!(plainly(sentence, Some(&DeValue::Boolean(true))), sentence);

@@ -2,7 +2,7 @@
 //! ones are documented, and the sample is a valid part of a pipeline file that shows all of them.
 //! Runs nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use sluice_model::{OptionsError, Plugin, PluginFactory, PluginKind, Registry};
@@ -19,6 +19,7 @@ const MADE_UP: &str = "an_option_that_nobody_has";
 pub(crate) fn findings(plugin: &Plugin, options: &Value, registry: &Registry) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         [about(plugin), unknown_option_accepted(plugin, options)].into_iter().flatten().collect();
+    findings.extend(loose_tables(plugin));
     findings.extend(undocumented_options(plugin));
     findings.extend(options_missing_in_sample(plugin));
     findings.extend(sample(plugin, registry).err());
@@ -69,6 +70,46 @@ fn unknown_option_accepted(plugin: &Plugin, options: &Value) -> Option<Finding> 
         Promise::Options,
         format!("given the made-up option `{MADE_UP}`, {what}; {advice}"),
     ))
+}
+
+/// Checks that tables inside options refuse unknown options, by the schema: valid tables to try it
+/// with are not known.
+fn loose_tables(plugin: &Plugin) -> Vec<Finding> {
+    let mut loose = BTreeSet::new();
+    note_loose_tables(&Value::from((plugin.schema)()), "", &mut loose);
+    let tell = |name: String| {
+        let what = format!(
+            "`{name}` is a table that accepts unknown options: a misspelt one would be ignored; \
+             add `#[serde(deny_unknown_fields)]` to its type"
+        );
+        Finding::new(Promise::Options, what)
+    };
+    // The options themselves are tried.
+    loose.into_iter().filter(|name| !name.is_empty()).map(tell).collect()
+}
+
+/// Adds the types, or else the options, that are tables with named options and accept others.
+fn note_loose_tables(schema: &Value, name: &str, loose: &mut BTreeSet<String>) {
+    // If it consists of other schemas, these decide.
+    const DECIDED_BY: [&str; 4] =
+        ["additionalProperties", "unevaluatedProperties", "$ref", "allOf"];
+    let Some(schema) = schema.as_object() else { return };
+    if schema.contains_key("properties") && !DECIDED_BY.iter().any(|key| schema.contains_key(*key))
+    {
+        loose.insert(name.to_owned());
+    }
+    for (keyword, inner) in schema {
+        match (&keyword[..], inner) {
+            ("properties" | "$defs", Value::Object(named)) => {
+                named.iter().for_each(|(name, inner)| note_loose_tables(inner, name, loose));
+            }
+            ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(list)) => {
+                list.iter().for_each(|inner| note_loose_tables(inner, name, loose));
+            }
+            ("items" | "additionalProperties", inner) => note_loose_tables(inner, name, loose),
+            _ => {}
+        }
+    }
 }
 
 fn names_option(error: &OptionsError, key: &str) -> bool {

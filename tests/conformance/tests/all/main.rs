@@ -5,6 +5,7 @@
 mod cases;
 mod codecs;
 mod found;
+mod options;
 mod sinks;
 mod sources;
 mod stages;
