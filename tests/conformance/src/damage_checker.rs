@@ -62,6 +62,12 @@ impl EventMatch {
     fn others(&self) -> impl Iterator<Item = usize> {
         self.new.iter().chain(&self.displaced).copied()
     }
+
+    /// The missing events, if they are consecutive.
+    fn missing_run(&self) -> Option<Range<usize>> {
+        let (first, last) = (*self.missing.first()?, *self.missing.last()?);
+        (last - first + 1 == self.missing.len()).then_some(first..last + 1)
+    }
 }
 
 impl<'s> DamageChecker<'s> {
@@ -135,8 +141,14 @@ impl<'s> DamageChecker<'s> {
         })
     }
 
-    /// What is wrong with the result for a changed sample.
-    pub(crate) fn change_faults(&self, change: &ByteChange, read: &ReadResult) -> Vec<Fault> {
+    /// What is wrong with the result for a changed sample. `is_removed` finds out whether the change
+    /// removes all bytes of these events.
+    pub(crate) fn change_faults(
+        &self,
+        change: &ByteChange,
+        read: &ReadResult,
+        is_removed: &dyn Fn(Range<usize>) -> bool,
+    ) -> Vec<Fault> {
         if change.kind == ChangeKind::Foreign {
             return Vec::new();
         }
@@ -149,7 +161,7 @@ impl<'s> DamageChecker<'s> {
         faults.extend(self.damage_in_valid_event(change, read));
         faults.extend(
             self.lost_in_front(change, read)
-                .or_else(|| self.unreported_loss(change, read, &matched)),
+                .or_else(|| self.unreported_loss(change, read, &matched, is_removed)),
         );
         faults
     }
@@ -266,17 +278,18 @@ impl<'s> DamageChecker<'s> {
         change: &ByteChange,
         read: &ReadResult,
         matched: &EventMatch,
+        is_removed: &dyn Fn(Range<usize>) -> bool,
     ) -> Option<Fault> {
         if read.error.is_some() || matched.missing.is_empty() {
-            return None;
-        }
-        if change.kind == ChangeKind::Deleted && self.takes_whole_events(&change.range) {
             return None;
         }
         let is_told = read.reports_anything() || matched.others().next().is_some();
         let missing = matched.missing.len();
         if !is_told {
-            if self.may_be_joined(change, matched) || self.may_be_skipped(change, matched) {
+            if self.may_be_joined(change, matched)
+                || self.may_be_skipped(change, matched)
+                || matched.missing_run().is_some_and(is_removed)
+            {
                 return None;
             }
             let what = format!("{missing} of {} events", self.valid.events.len());
@@ -318,19 +331,6 @@ impl<'s> DamageChecker<'s> {
             matched.missing.iter().all(|event| extents.is_touched(*event, &change.range))
                 && SkippedLines::between(self.bytes, extents).may_come_from(self.bytes, change)
         })
-    }
-
-    /// Whether removing these bytes equals removing whole events. With equal neighbours, the range
-    /// need not start at an event.
-    fn takes_whole_events(&self, range: &Range<usize>) -> bool {
-        let Some(extents) = self.extents else { return false };
-        let (bytes, gap) = (self.bytes, range.len());
-        let is_same =
-            |at: usize| bytes.get(at).is_some_and(|byte| bytes.get(at + gap) == Some(byte));
-        let front = (0..range.start).rev().take_while(|at| is_same(*at));
-        let back = (range.start..).take_while(|at| is_same(*at)).map(|at| at + 1);
-        let mut starts = std::iter::once(range.start).chain(front).chain(back);
-        starts.any(|start| extents.is_near_end(start) && extents.is_near_end(start + gap))
     }
 
     /// The minimum bytes of the missing events, if known.

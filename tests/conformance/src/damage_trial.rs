@@ -1,5 +1,6 @@
 //! Damages a source's sample, by truncation and changes, and checks the result.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -69,15 +70,22 @@ impl DamageTrial<'_, '_> {
         let cuts = self.try_cuts(cases, sample, &checker);
         self.try_silent_cuts(cases, sample, &checker, &cuts);
         self.try_lossy_cuts(cases, sample, &checker, &cuts);
-        let extents = checker
-            .is_single
-            .then(|| cuts.extents(self.valid.events.len(), sample.bytes.len()))
-            .flatten()
-            .map(|extents| extents.with_header(checker.header))
-            .map(|extents| extents.in_frames(&self.subject.trial.frames));
+        let extents = self.extents(sample, &checker, &cuts);
         checker.extents = extents.as_ref();
-        self.try_changes(cases, sample, &checker, extents.as_ref());
+        self.try_changes(cases, sample, &checker, &cuts);
         sample.write(&self.folder, sample.bytes);
+    }
+
+    /// Where the events of the sample lie, if truncation shows it.
+    fn extents(
+        &self,
+        sample: &SampleFile<'_>,
+        checker: &DamageChecker<'_>,
+        cuts: &CutResults,
+    ) -> Option<EventExtents> {
+        let single = checker.is_single.then_some(cuts)?;
+        let extents = single.extents(self.valid.events.len(), sample.bytes.len())?;
+        Some(extents.with_header(checker.header).in_frames(&self.subject.trial.frames))
     }
 
     fn bounds(&self) -> ReadBounds {
@@ -125,14 +133,10 @@ impl DamageTrial<'_, '_> {
     ) {
         let events = self.valid.events.len();
         for event in some_events(events) {
-            let (mut low, mut high) = cuts.around(event).unwrap_or_default();
-            while low + 1 < high {
-                let middle = low.midpoint(high);
-                self.try_cut(cases, sample, checker, middle);
-                *cuts = learned_cuts(cases, sample, events);
-                let gives = cuts.at(middle).is_some_and(|cut| cut.events > event);
-                (low, high) = if gives { (low, middle) } else { (middle, high) };
-            }
+            let high = cuts.refine(event, |at| {
+                self.try_cut(cases, sample, checker, at);
+                learned_cuts(cases, sample, events).at(at)
+            });
             for at in (high + 1..high + 6).filter(|at| *at < sample.bytes.len()) {
                 self.try_cut(cases, sample, checker, at);
             }
@@ -155,15 +159,14 @@ impl DamageTrial<'_, '_> {
                 Ok(read) => read,
                 Err(fault) => return vec![fault],
             };
-            let events = checker.prefix(&read);
-            let last = (at as u64).saturating_sub(1);
+            let cut = CutResult::of(&read, checker.prefix(&read), at);
             cases.learn(json!([
                 sample.place,
                 at,
-                events,
-                read.reports_anything(),
-                read.error.is_some(),
-                read.damage.iter().any(|damage| damage.bytes().contains(&last))
+                cut.events,
+                cut.reported,
+                cut.failed,
+                cut.ends_damaged
             ]));
             let mut faults = read_faults(&read, &self.folder);
             faults.extend(checker.cut_faults(at, &read));
@@ -232,9 +235,9 @@ impl DamageTrial<'_, '_> {
         cases: &mut Cases,
         sample: &SampleFile<'_>,
         checker: &DamageChecker<'_>,
-        extents: Option<&EventExtents>,
+        cuts: &CutResults,
     ) {
-        let len = sample.bytes.len();
+        let (len, extents) = (sample.bytes.len(), checker.extents);
         let files = self.subject.trial.files.len().max(1);
         let most = (BUDGET / len.max(1)).clamp(LEAST_CHANGES, TrialEffort::from_env().most_changes)
             / files;
@@ -244,7 +247,8 @@ impl DamageTrial<'_, '_> {
         let run_every = all.len().div_ceil(RUNS);
         for (n, change) in all.iter().enumerate() {
             let what = format!("{}: {change}", sample.name);
-            cases.case(&what, |_| self.changed(sample, checker, change, n % PIECES_EVERY == 0));
+            let in_pieces = n % PIECES_EVERY == 0;
+            cases.case(&what, |_| self.changed(sample, checker, cuts, change, in_pieces));
             if n % run_every == run_every - 1 {
                 cases.unlimited_case(&what, |_| self.run_changed(sample, change));
             }
@@ -255,6 +259,7 @@ impl DamageTrial<'_, '_> {
         &self,
         sample: &SampleFile<'_>,
         checker: &DamageChecker<'_>,
+        cuts: &CutResults,
         change: &ByteChange,
         in_pieces: bool,
     ) -> Vec<Fault> {
@@ -264,7 +269,9 @@ impl DamageTrial<'_, '_> {
             Err(fault) => return vec![fault],
         };
         let mut faults = read_faults(&read, &self.folder);
-        faults.extend(checker.change_faults(change, &read));
+        let is_removed =
+            |events: Range<usize>| self.is_removed(sample, checker, cuts, change, events);
+        faults.extend(checker.change_faults(change, &read, &is_removed));
         // Endless results differ by where they were stopped.
         if in_pieces && read.endless.is_none() {
             // The count for a damaged file may be wrong, but must not panic.
@@ -280,6 +287,43 @@ impl DamageTrial<'_, '_> {
             );
         }
         faults
+    }
+
+    /// Whether a change removes all bytes of these events. Truncates the sample to find their ends,
+    /// which are not known of all events of a long one.
+    fn is_removed(
+        &self,
+        sample: &SampleFile<'_>,
+        checker: &DamageChecker<'_>,
+        cuts: &CutResults,
+        change: &ByteChange,
+        events: Range<usize>,
+    ) -> bool {
+        let removed = change.range.len().saturating_sub(change.replacement.len());
+        let (before, last) = (events.start.checked_sub(1), events.end.saturating_sub(1));
+        if removed == 0 {
+            return false;
+        }
+        let cut_at = |at: usize| {
+            sample.write(&self.folder, sample.bytes.get(..at)?);
+            let read = self.read().ok()?;
+            Some(CutResult::of(&read, checker.prefix(&read), at))
+        };
+        let mut cuts = cuts.clone();
+        for event in before.into_iter().chain([last]) {
+            cuts.refine(event, cut_at);
+        }
+        let Some(extents) = self.extents(sample, checker, &cuts) else { return false };
+        // Which bytes are removed is not known if the neighbours of a removed piece are equal.
+        let start = extents.end(last).saturating_sub(removed);
+        let is_header = || cut_at(start).is_some_and(|cut| !cut.reported && cut.events == 0);
+        let is_removed = match before {
+            Some(before) => start <= extents.end(before),
+            // A header may precede the first event.
+            None => start == 0 || is_header(),
+        };
+        sample.write(&self.folder, &change.apply(sample.bytes));
+        is_removed
     }
 
     fn run_changed(&self, sample: &SampleFile<'_>, change: &ByteChange) -> Vec<Fault> {

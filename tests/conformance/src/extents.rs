@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use crate::reading::ReadResult;
+
 /// The result of reading a truncated sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CutResult {
@@ -15,6 +17,19 @@ pub(crate) struct CutResult {
     pub(crate) failed: bool,
     /// Whether the last byte before the cut is in reported damage.
     pub(crate) ends_damaged: bool,
+}
+
+impl CutResult {
+    /// The result of reading the first `at` bytes, which starts with so many events of the sample.
+    pub(crate) fn of(read: &ReadResult, events: usize, at: usize) -> Self {
+        let last = (at as u64).saturating_sub(1);
+        Self {
+            events,
+            reported: read.reports_anything(),
+            failed: read.error.is_some(),
+            ends_damaged: read.damage.iter().any(|damage| damage.bytes().contains(&last)),
+        }
+    }
 }
 
 /// Results by truncation position.
@@ -40,6 +55,24 @@ impl CutResults {
         let (end, _) = self.0.iter().find(|(_, cut)| cut.events > event)?;
         let before = self.0.range(..end).next_back().map_or(0, |(at, _)| *at);
         Some((before, *end))
+    }
+
+    /// Finds the first position that yields more than `event` events, by the results of further
+    /// truncations.
+    pub(crate) fn refine(
+        &mut self,
+        event: usize,
+        mut cut_at: impl FnMut(usize) -> Option<CutResult>,
+    ) -> usize {
+        let (mut low, mut high) = self.around(event).unwrap_or_default();
+        while low + 1 < high {
+            let middle = low.midpoint(high);
+            let cut = cut_at(middle);
+            let gives = cut.is_some_and(|cut| cut.events > event);
+            self.0.extend(cut.map(|cut| (middle, cut)));
+            (low, high) = if gives { (low, middle) } else { (middle, high) };
+        }
+        high
     }
 
     /// A position inside an event or header where truncation is not reported, and the number of
@@ -167,6 +200,11 @@ impl EventExtents {
         })
     }
 
+    /// A position where an event is complete.
+    pub(crate) fn end(&self, event: usize) -> usize {
+        self.ends.get(event).map_or(0, |(_, end)| *end)
+    }
+
     /// The end of an event, if it is known to the byte.
     pub(crate) fn exact_end(&self, event: usize) -> Option<usize> {
         let ends = self.ends.get(event).filter(|ends| !self.behind.contains(ends));
@@ -200,11 +238,6 @@ impl EventExtents {
     /// Whether a change of these bytes can affect an event.
     pub(crate) fn is_touched(&self, event: usize, change: &Range<usize>) -> bool {
         is_touched(&self.outer(event), change)
-    }
-
-    /// Whether an event ends at this position or shortly before it.
-    pub(crate) fn is_near_end(&self, at: usize) -> bool {
-        at == 0 || self.ends.iter().any(|(_, end)| (*end..=end + BREAK).contains(&at))
     }
 
     /// A selection of event ends.

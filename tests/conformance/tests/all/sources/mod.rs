@@ -2,6 +2,7 @@
 
 mod notes;
 mod stations;
+mod summed;
 pub(crate) mod toy;
 
 use std::collections::BTreeSet;
