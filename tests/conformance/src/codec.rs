@@ -138,7 +138,7 @@ impl CodecTrial {
 
 /// The maximum numbers of truncations and of other changes per payload.
 const MAX_CUTS: usize = 150;
-const MAX_CHANGES: usize = 250;
+const MAX_CHANGES: usize = 330;
 
 fn try_changes(name: &str, valid: &ValidPayload<'_>, cases: &mut Cases) {
     for (what, rows) in valid.rows() {

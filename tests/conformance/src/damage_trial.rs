@@ -20,7 +20,7 @@ use crate::subject::{Integrity, SampleFile, TrialSubject};
 const BUDGET: usize = 8 << 20;
 const LEAST_CHANGES: usize = 64;
 /// For one in this many changes, the sample is also read in splits.
-const PIECES_EVERY: usize = 8;
+const PIECES_EVERY: usize = 10;
 /// How many changed samples the engine reads.
 const RUNS: usize = 3;
 
@@ -41,7 +41,7 @@ impl TrialEffort {
             small: of(512, 8 << 10),
             most_cuts: of(128, 1_024),
             edge: of(128, 1_024),
-            most_changes: of(300, 1_500),
+            most_changes: of(400, 2_000),
         }
     }
 }
@@ -242,7 +242,7 @@ impl DamageTrial<'_, '_> {
         let most = (BUDGET / len.max(1)).clamp(LEAST_CHANGES, TrialEffort::from_env().most_changes)
             / files;
         let mut places = vec![0, HEADER_AT, len.saturating_sub(64), len.saturating_sub(32)];
-        places.extend(extents.map(|extents| extents.some_ends(6)).unwrap_or_default());
+        places.extend(extents.map(|extents| extents.some_ends()).unwrap_or_default());
         let all = changes(sample.bytes, &places, most, self.subject.trial.seed);
         let run_every = all.len().div_ceil(RUNS);
         for (n, change) in all.iter().enumerate() {
@@ -357,11 +357,12 @@ fn first_cuts(len: usize) -> Vec<usize> {
     cuts
 }
 
-/// A selection of events: the first, the last and some between.
+/// A selection of events: the first ones, which may be of different kinds, the last and some
+/// between.
 fn some_events(events: usize) -> Vec<usize> {
     const BETWEEN: usize = 10;
     let mut some: Vec<usize> = (0..events).step_by(events.div_ceil(BETWEEN).max(1)).collect();
-    some.extend((0..2).chain(events.saturating_sub(2)..events));
+    some.extend((0..4).chain(events.saturating_sub(2)..events));
     some.retain(|event| *event < events);
     some.sort_unstable();
     some.dedup();

@@ -240,10 +240,19 @@ impl EventExtents {
         is_touched(&self.outer(event), change)
     }
 
-    /// A selection of event ends.
-    pub(crate) fn some_ends(&self, most: usize) -> Vec<usize> {
-        let step = self.ends.len().div_ceil(most.max(1)).max(1);
-        self.ends.iter().step_by(step).map(|(_, end)| *end).collect()
+    /// A selection of event ends, known to the byte if possible: the first ones, and some others.
+    pub(crate) fn some_ends(&self) -> Vec<usize> {
+        const FIRST: usize = 4;
+        const OTHERS: usize = 4;
+        let exact: Vec<usize> =
+            (0..self.ends.len()).filter_map(|event| self.exact_end(event)).collect();
+        let ends = match exact.is_empty() {
+            true => self.ends.iter().map(|(_, end)| *end).collect(),
+            false => exact,
+        };
+        let (first, others) = ends.split_at(ends.len().min(FIRST));
+        let step = others.len().div_ceil(OTHERS).max(1);
+        first.iter().chain(others.iter().step_by(step)).copied().collect()
     }
 }
 

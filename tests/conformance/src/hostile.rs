@@ -147,26 +147,41 @@ fn huge_lengths() -> Vec<Vec<u8>> {
     lengths
 }
 
-/// The number of bytes after a position that are overwritten with lengths.
+/// The smallest lengths, in several widths and in either byte order, besides the byte zero.
+fn tiny_lengths() -> Vec<Vec<u8>> {
+    let ones = [vec![1], vec![1, 0], vec![0, 1], vec![1, 0, 0, 0], vec![0, 0, 0, 1]];
+    [2, 4].into_iter().map(|width| vec![0; width]).chain(ones).collect()
+}
+
+/// The number of bytes after a position that are overwritten with impossible lengths.
 const HEADER: usize = 40;
+/// The number that are overwritten with the smallest lengths, nearly all of them with zero.
+const SHORT_HEADER: usize = 16;
 
 /// Up to about `most` changes to `bytes`: lengths after `places`, where headers are likely, then
 /// random changes, then unrelated files.
 pub(crate) fn changes(bytes: &[u8], places: &[usize], most: usize, seed: u64) -> Vec<ByteChange> {
-    let (len, mut dice) = (bytes.len(), SeededRandom::new(seed));
-    let foreign = foreign(len, seed);
+    let mut dice = SeededRandom::new(seed);
+    let foreign = foreign(bytes.len(), seed);
     let most = most.saturating_sub(foreign.len());
-    let lengths = lengths_at(len, places);
-    let stride = lengths.len().div_ceil((most / 2).max(1)).max(1);
-    // An odd stride, so that no width or position is always skipped.
-    let stride = if stride > 1 { stride | 1 } else { 1 };
-    let picked = lengths.into_iter().step_by(stride).map(|(at, put)| ByteChange::set(at, put));
-    let mut changes: Vec<ByteChange> = picked.collect();
-    while len > 0 && changes.len() < most {
+    let lengths = |header: usize, lengths: &[Vec<u8>], most: usize| {
+        some_of(lengths_at(bytes, places, header, lengths), most)
+    };
+    let mut changes = lengths(HEADER, &huge_lengths(), most / 3);
+    changes.extend(lengths(SHORT_HEADER, &[vec![0]], most / 4));
+    changes.extend(lengths(SHORT_HEADER, &tiny_lengths(), most / 12));
+    while !bytes.is_empty() && changes.len() < most {
         changes.push(random_change(bytes, &mut dice));
     }
     changes.extend(foreign);
     changes
+}
+
+/// About `most` of these changes.
+fn some_of(changes: Vec<ByteChange>, most: usize) -> Vec<ByteChange> {
+    let stride = changes.len().div_ceil(most.max(1)).max(1);
+    // An odd stride, so that no width or position is always skipped.
+    changes.into_iter().step_by(if stride > 1 { stride | 1 } else { 1 }).collect()
 }
 
 /// Unrelated files.
@@ -184,16 +199,22 @@ fn foreign(len: usize, seed: u64) -> Vec<ByteChange> {
     files
 }
 
-/// Every length at every byte after each position.
-fn lengths_at(len: usize, places: &[usize]) -> Vec<(usize, Vec<u8>)> {
-    let mut ats: Vec<usize> =
-        places.iter().flat_map(|place| *place..(place + HEADER).min(len)).collect();
+/// Every length at each of the first `header` bytes after each position, unless it is there.
+fn lengths_at(
+    bytes: &[u8],
+    places: &[usize],
+    header: usize,
+    lengths: &[Vec<u8>],
+) -> Vec<ByteChange> {
+    let mut ats: Vec<usize> = places.iter().flat_map(|place| *place..place + header).collect();
     ats.sort_unstable();
     ats.dedup();
-    let fits = |at: usize, put: &Vec<u8>| at + put.len() <= len;
+    let is_change =
+        |at: usize, put: &[u8]| bytes.get(at..at + put.len()).is_some_and(|there| there != put);
     ats.iter()
-        .flat_map(|at| huge_lengths().into_iter().map(move |put| (*at, put)))
-        .filter(|(at, put)| fits(*at, put))
+        .flat_map(|at| lengths.iter().map(|put| (*at, put)))
+        .filter(|(at, put)| is_change(*at, put))
+        .map(|(at, put)| ByteChange::set(at, put.clone()))
         .collect()
 }
 

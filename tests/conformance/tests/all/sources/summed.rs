@@ -20,6 +20,8 @@ struct Summed<const DEFECT: u8> {
 
 const NO_DEFECT: u8 = 0;
 const SKIPS_BAD_FRAMES: u8 = 1;
+/// Plus a kind: for empty payloads of that kind.
+const PANICS: u8 = 100;
 
 macro_rules! summed {
     ($($name:literal: $defect:expr;)*) => {
@@ -35,6 +37,9 @@ macro_rules! summed {
 summed! {
     "summed": NO_DEFECT;
     "skips-bad-frames": SKIPS_BAD_FRAMES;
+    "panics-on-empty-1": PANICS + 1;
+    "panics-on-empty-2": PANICS + 2;
+    "panics-on-empty-3": PANICS + 3;
 }
 
 const HEADER: &[u8] = b"SUMMED 1";
@@ -66,6 +71,7 @@ impl<const DEFECT: u8> Delimited for Summed<DEFECT> {
         let Some(head) = bytes.first_chunk::<HEAD>() else { return ParseOutcome::More };
         let [_, _, kind, a, b, c, d, time @ ..] = head;
         let end = HEAD + u32::from_le_bytes([*a, *b, *c, *d]) as usize;
+        assert!(end > HEAD || PANICS + *kind % 4 != DEFECT, "no payload");
         let Some((frame, [a, b, c, d, ..])) = bytes.split_at_checked(end) else {
             return ParseOutcome::More;
         };
@@ -111,6 +117,19 @@ fn frames_that_are_taken_out_whole_need_no_report() {
 
 #[test]
 fn bad_frames_that_are_skipped_are_found_in_a_long_log() {
-    let findings = trial("skips-bad-frames", HEADER, 1_500).findings();
+    let findings = trial("skips-bad-frames", HEADER, 300).findings();
     expect_findings(&findings, &[Promise::Damage], &["events are lost silently"]);
+}
+
+#[test]
+fn panics_on_empty_payloads_of_some_kind() {
+    let mut found = Vec::new();
+    for plugin in ["panics-on-empty-1", "panics-on-empty-2", "panics-on-empty-3"] {
+        for log in [(&b""[..], 12), (HEADER, 300)] {
+            found.push(trial(plugin, log.0, log.1).findings());
+        }
+    }
+    for findings in found {
+        expect_findings(&findings, &[Promise::NoPanic], &["no payload"]);
+    }
 }
