@@ -15,6 +15,7 @@ mod determinism;
 mod dgc;
 mod dispatch;
 mod documents;
+mod embedding;
 mod examples;
 mod exec;
 mod expectations;

@@ -1,0 +1,91 @@
+//! The guide to embedding (`docs/embedding.md`): its code is that of this file, and works.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sluice_model::{
+    Batch, DynSink, Error, PrepareContext, Registry, Sink, SinkContext, SinkTraits, Written,
+};
+use sluice_pipeline::run::{self, Options};
+use sluice_pipeline::{Document, Mistakes, Pipeline, PluginInstance, Report, Variables};
+
+use crate::kit::{Folder, drive, log, root};
+
+const PIPELINE: &str = r#"
+[sources.log]
+plugin = "lcm-log"
+path = "${LOG}"
+
+[sinks.out]
+plugin = "null"
+from = "log"
+"#;
+
+fn read_pipeline(log: &str) -> Result<Pipeline, Mistakes> {
+    let set = BTreeMap::from([("LOG".to_owned(), log.to_owned())]);
+    let variables = Variables { set, environment: false };
+    let document = Document::generated("embedded", PIPELINE);
+    Pipeline::read(&document, &variables, &Registry::linked())
+}
+
+/// Keeps the times of events, in nanoseconds.
+struct Times(Arc<Mutex<Vec<i64>>>);
+
+impl Sink for Times {
+    type Block = Vec<i64>;
+    type Unit = Vec<i64>;
+    type Output = ();
+
+    fn traits(&self) -> SinkTraits {
+        SinkTraits::default()
+    }
+
+    fn open(&self, _: &SinkContext) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn prepare(&self, batch: Batch, _: &mut PrepareContext<'_>) -> Result<Vec<i64>, Error> {
+        Ok(batch.timestamps().to_vec())
+    }
+
+    fn write(&self, _: &mut (), times: Vec<i64>) -> Result<Written, Error> {
+        let written = Written::events(times.len() as u64);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(times);
+        Ok(written)
+    }
+
+    fn finish(&self, _: ()) -> Result<Written, Error> {
+        Ok(Written::default())
+    }
+}
+
+fn run_into(times: &Arc<Mutex<Vec<i64>>>, mut pipeline: Pipeline) -> Result<Report, Error> {
+    for node in pipeline.nodes.iter_mut().filter(|node| node.name == "out") {
+        node.instance = PluginInstance::Sink(DynSink::new(Times(Arc::clone(times))));
+    }
+    run::run(pipeline, &Options { jobs: Some(2), ..Options::default() })
+}
+
+#[test]
+fn the_code_of_the_guide_reads_a_log_into_the_memory_of_a_program() {
+    let folder = Folder::new();
+    let events = drive(3, 20);
+    folder.write("drive.lcm", log(&events));
+    let pipeline = read_pipeline(folder.at("drive.lcm").to_str().unwrap()).unwrap();
+    let times = Arc::default();
+    let report = run_into(&times, pipeline).unwrap();
+    let times = times.lock().unwrap();
+    assert_eq!(*times, events.iter().map(|event| event.utime * 1000).collect::<Vec<_>>());
+    assert_eq!(report.sinks["out"].events, times.len() as u64);
+}
+
+#[test]
+fn the_guide_to_embedding_shows_code_that_is_run() {
+    let guide = std::fs::read_to_string(root().join("docs/embedding.md")).unwrap();
+    let blocks: Vec<&str> = guide.split("```rust\n").skip(1).collect();
+    assert!(blocks.len() > 2, "{} blocks were found", blocks.len());
+    for block in blocks {
+        let code = block.split("```").next().unwrap();
+        assert!(include_str!("embedding.rs").contains(code), "no test runs this:\n{code}");
+    }
+}
