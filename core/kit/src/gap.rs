@@ -1,6 +1,7 @@
 //! Goes on behind damage of compressed data, of which an unknown number of bytes is missing. Knows
 //! no format, and reports nothing.
 
+use sluice_io::files::LogFile;
 use sluice_model::Error;
 
 /// Where reading goes on.
@@ -34,6 +35,18 @@ pub fn pass_gap<L>(
         }
     }
     Ok(end)
+}
+
+/// What is wrong with a log that was resumed behind damage of its compressed bytes: the `reason`,
+/// and where they are. The position of the damage itself is one of the decompressed log.
+pub fn reason_with_place(reason: String, log: &mut LogFile) -> String {
+    match log.take_passed() {
+        Some(passed) if !passed.is_empty() => {
+            let (start, len) = (passed.start, passed.end - passed.start);
+            format!("{reason}; {len} bytes at byte {start} of the compressed data are left out")
+        }
+        _ => reason,
+    }
 }
 
 #[cfg(test)]

@@ -73,6 +73,11 @@ impl LineReader {
         &self.log
     }
 
+    /// The same, for what is not reading.
+    pub fn log_mut(&mut self) -> &mut LogFile {
+        &mut self.log
+    }
+
     /// Where the next line begins.
     pub fn position(&self) -> u64 {
         self.start + self.next as u64

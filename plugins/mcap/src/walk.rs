@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sluice_io::files::LogFile;
+use sluice_kit::gap;
 use sluice_model::options::ByteSize;
 use sluice_model::{BlockPool, Error, RunHandle};
 
@@ -124,6 +125,11 @@ impl Walk {
     /// Why a compressed file ended early, once that is known.
     pub(crate) fn decompression_error(&self) -> Option<&str> {
         self.log.decompression_error()
+    }
+
+    /// The same, with where the compressed bytes are that were passed to resume.
+    pub(crate) fn gap_reason(&mut self, reason: String) -> String {
+        gap::reason_with_place(reason, &mut self.log)
     }
 
     /// Goes on behind the damage that ended a compressed file. Returns where what follows begins,

@@ -18,6 +18,9 @@ pub(super) struct CompressedInput<R> {
     /// What was consumed and can be read again, and how much of it has given its output.
     kept: Vec<u8>,
     used: usize,
+    /// The positions where what can be read again starts, and up to which it has given its output.
+    start: u64,
+    used_end: u64,
     /// Bytes that are read again, and how many of them were consumed.
     again: Vec<u8>,
     consumed_again: usize,
@@ -38,6 +41,8 @@ impl<R: Read> CompressedInput<R> {
             most_kept,
             kept: Vec::new(),
             used: 0,
+            start: 0,
+            used_end: 0,
             again: Vec::new(),
             consumed_again: 0,
             consumed: 0,
@@ -151,27 +156,50 @@ impl<R: Read> CompressedInput<R> {
         Ok(bytes.get(..len).unwrap_or(bytes))
     }
 
+    /// How many compressed bytes precede the next one.
+    pub(super) fn position(&self) -> u64 {
+        self.consumed - self.again.len().saturating_sub(self.consumed_again) as u64
+    }
+
+    /// The position of the first byte that can be read again.
+    pub(super) fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The position behind the last byte that has given its output.
+    pub(super) fn used_end(&self) -> u64 {
+        self.used_end
+    }
+
     /// Takes note that what was consumed has given its output.
     pub(super) fn note_output(&mut self) {
-        self.used = self.kept.len();
+        (self.used, self.used_end) = (self.kept.len(), self.position());
     }
 
     /// What has given its output is not read again.
     pub(super) fn drop_used(&mut self) {
+        let start = self.used_end;
         self.keep_last(self.kept.len() - self.used);
+        (self.start, self.used_end) = (start, start);
     }
 
     /// Of what was consumed, only the last `len` bytes can be read again.
     pub(super) fn keep_last(&mut self, len: usize) {
         self.kept.drain(..self.kept.len().saturating_sub(len));
         self.used = 0;
+        self.start = self.position() - self.kept.len() as u64;
+        self.used_end = self.start;
     }
 
     /// Reads what can be read again, but for its first byte, unless that was done too often.
     pub(super) fn rewind(&mut self) {
-        let len = self.kept.len();
-        let mut kept = std::mem::take(&mut self.kept);
-        self.used = 0;
+        let kept = std::mem::take(&mut self.kept);
+        self.put_back(kept);
+        self.keep_last(0);
+    }
+
+    fn put_back(&mut self, mut kept: Vec<u8>) {
+        let len = kept.len();
         let most = self.consumed.saturating_mul(Self::REWOUND_PER_BYTE) + Self::ALLOWANCE;
         self.rewound += len as u64;
         if len == 0 || self.rewound > most || len >= self.most_kept {
@@ -179,7 +207,7 @@ impl<R: Read> CompressedInput<R> {
         }
         match self.consumed_again.checked_sub(len) {
             // All of it was read again before: the rest still follows.
-            Some(start) if self.again.get(start..self.consumed_again) == Some(&*kept) => {
+            Some(start) if self.again.get(start..self.consumed_again) == Some(&kept[..]) => {
                 self.consumed_again = start + 1;
             }
             _ => {

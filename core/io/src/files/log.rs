@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -266,6 +267,15 @@ impl LogFile {
             Backend::Stream(stream) => {
                 stream.resume().map_err(|e| Error::io("read", &self.path, e))
             }
+        }
+    }
+
+    /// Which bytes of a compressed log were passed to [resume](Self::resume) reading, since this was
+    /// last asked for: up to the frame whose contents were read next, or to the end.
+    pub fn take_passed(&mut self) -> Option<Range<u64>> {
+        match &mut self.backend {
+            Backend::File(..) | Backend::Object(_) => None,
+            Backend::Stream(stream) => stream.take_passed(),
         }
     }
 

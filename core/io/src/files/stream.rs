@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,8 @@ pub(super) struct Stream {
     kept: ReadBuffer,
     ended: bool,
     pub(super) broken: Option<String>,
+    /// Where the compressed bytes start that were passed to resume behind damage.
+    passed_from: Option<u64>,
     /// Whether the stream is to end behind what has arrived.
     pub(super) stop: Arc<StopCheck>,
     /// The bytes read since it was.
@@ -66,6 +69,7 @@ impl Stream {
             kept: ReadBuffer::default(),
             ended: false,
             broken: None,
+            passed_from: None,
             stop: Arc::clone(stop),
             read_since: 0,
             was_stopped: false,
@@ -181,10 +185,17 @@ impl Stream {
         if self.broken.take().is_none() {
             return Ok(None);
         }
+        self.passed_from.get_or_insert(from.failed_at());
         from.resume();
         self.kept.append(1, |gap| io::repeat(0).read(gap))?;
         self.ended = false;
         Ok(Some(self.base + self.kept.len() as u64))
+    }
+
+    /// See [`LogFile::take_passed`](super::LogFile::take_passed).
+    pub(super) fn take_passed(&mut self) -> Option<Range<u64>> {
+        let Origin::Packed(from) = &self.from else { return None };
+        self.passed_from.take().map(|start| start..from.resumed_at())
     }
 
     pub(super) fn forget(&mut self, position: u64) {

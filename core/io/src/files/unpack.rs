@@ -72,6 +72,12 @@ pub(super) struct Unpacker<R> {
     is_found: bool,
     /// While it looks for the next frame: the last four bytes read, the first in the lowest bits.
     search: Option<u32>,
+    /// The compressed position where the frame starts that was searched for last.
+    found_at: u64,
+    /// The compressed position from which on nothing was passed on when decompression failed.
+    failed_at: u64,
+    /// The one from which on something was passed on since it was resumed.
+    resumed_at: Option<u64>,
 }
 
 impl<R: Read> Unpacker<R> {
@@ -94,6 +100,9 @@ impl<R: Read> Unpacker<R> {
             is_first_block: true,
             is_found: false,
             search: None,
+            found_at: 0,
+            failed_at: 0,
+            resumed_at: None,
         })
     }
 
@@ -107,7 +116,18 @@ impl<R: Read> Unpacker<R> {
     /// blocks hide them.
     pub(super) fn resume(&mut self) {
         self.from.rewind();
-        self.search = Some(0);
+        (self.search, self.resumed_at) = (Some(0), None);
+    }
+
+    /// The compressed position from which on nothing was passed on when decompression failed.
+    pub(super) fn failed_at(&self) -> u64 {
+        self.failed_at
+    }
+
+    /// The compressed position of what was passed on first since it was [resumed](Self::resume); up
+    /// to where it was read if nothing was.
+    pub(super) fn resumed_at(&self) -> u64 {
+        self.resumed_at.unwrap_or_else(|| self.from.position())
     }
 
     /// Moves behind the magic number of the next frame. False at the end.
@@ -141,6 +161,7 @@ impl<R: Read> Unpacker<R> {
         self.wanted = self.decoder.run(&mut magic, &mut OutBuffer::around(&mut nothing[..]))?;
         (self.is_between, self.is_cut_off, self.may_hold) = (false, false, false);
         (self.is_found, self.passed) = (true, None);
+        self.found_at = self.from.position().saturating_sub(MAGIC.len() as u64);
         Ok(())
     }
 
@@ -168,7 +189,7 @@ impl<R: Read> Unpacker<R> {
                 self.plain.discard(usize::MAX);
                 self.search = Some(0);
             }
-            None => self.ready = 0..self.plain.len(),
+            None => self.set_ready(),
         }
         Ok(())
     }
@@ -253,8 +274,15 @@ impl<R: Read> Unpacker<R> {
     /// Passes on what there is of the frame.
     fn pass(&mut self) {
         self.from.drop_used();
-        self.ready = 0..self.plain.len();
+        self.set_ready();
         *self.passed.get_or_insert(0) += self.plain.len() as u64;
+    }
+
+    fn set_ready(&mut self) {
+        self.ready = 0..self.plain.len();
+        if !self.plain.is_empty() {
+            self.resumed_at.get_or_insert(self.found_at);
+        }
     }
 
     /// Drops what is wrong of a frame that cannot be read to its end, and what may be no part of
@@ -288,6 +316,11 @@ impl<R: Read> Unpacker<R> {
         // What was found counts only if it is whole, or the log ends in it.
         let is_wrong = self.is_found && !self.is_cut_off || is_checked && self.passed.is_none();
         let is_dropped = is_wrong || !is_whole && self.from.keeps_frame();
+        self.failed_at = match self.passed {
+            _ if !is_dropped => self.from.used_end(),
+            None if self.is_found => self.found_at,
+            _ => self.from.start(),
+        };
         if is_dropped {
             self.plain.discard(usize::MAX);
         }

@@ -72,6 +72,7 @@ impl RecordReader {
             reader.at = reader.search(from)?;
             Ok(GapEnd { at: reader.at, is_found: reader.at < reader.walk.end() })
         })?;
+        let reason = self.walk.gap_reason(reason);
         // Of what follows in a stopped stream, the rest would have come. The gap would be there.
         let is_whole = end.is_found || !self.walk.was_stopped();
         self.report(at, if is_whole { end.at - at } else { 0 }, reason);

@@ -169,7 +169,7 @@ impl MasterLines {
             lines.skip_line(u64::MAX)?;
             Ok(GapEnd { at: lines.position(), is_found: !lines.is_at_end()? })
         })?;
-        Ok(Some((end.at - at, reason)))
+        Ok(Some((end.at - at, gap::reason_with_place(reason, self.0.log_mut()))))
     }
 
     /// The next line with its offset and length, if it is a data line as loggers write it and has

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use memchr::memmem::Finder;
 use sluice_io::LogWindow;
 use sluice_io::files::LogFile;
+use sluice_kit::gap;
 use sluice_model::Error;
 
 use super::wire::{MAGIC, MAX_HEADER, NoRecord, OP_FIELD, Record, RecordHeader};
@@ -83,6 +84,11 @@ impl BagWindow {
 
     pub(crate) fn decompression_error(&self) -> Option<&str> {
         self.log.decompression_error()
+    }
+
+    /// The same, with where the compressed bytes are that were passed to resume.
+    pub(crate) fn gap_reason(&mut self, reason: String) -> String {
+        gap::reason_with_place(reason, &mut self.log)
     }
 
     /// Whether the first bytes of a compressed bag may be wrong.

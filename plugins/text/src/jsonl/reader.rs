@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sluice_io::escape::escaped_path;
 use sluice_io::files::InputContent;
 use sluice_kit::framed::LIKELY_EVENTS;
+use sluice_kit::gap;
 use sluice_kit::lines::{LineReader, LineSpan};
 use sluice_model::{
     Batch, BatchBuilder, ChannelId, Damage, Error, PayloadOffset, ReadContext, Reader, Seam, Split,
@@ -146,8 +147,13 @@ impl JsonLineReader {
             return Ok(false);
         };
         self.has_gap = true;
-        self.context.damage.report(Damage::new(&self.input, self.lines.position(), 0, reason));
-        self.lines.resume()
+        let (at, mut is_found) = (self.lines.position(), false);
+        while !is_found && self.lines.resume()? {
+            is_found = !self.lines.is_at_end()?;
+        }
+        let reason = gap::reason_with_place(reason, self.lines.log_mut());
+        self.context.damage.report(Damage::new(&self.input, at, 0, reason));
+        Ok(is_found)
     }
 
     /// Handles a file that ends before the split does, and cancellation.

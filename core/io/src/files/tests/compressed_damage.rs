@@ -244,3 +244,47 @@ fn behind_damage_a_compressed_stream_goes_on_with_its_next_frame() {
     assert_eq!((next, log.read_at(next, &mut buffer).unwrap()), (end + 1, 0));
     assert_eq!(log.decompression_error(), None);
 }
+
+#[test]
+fn the_compressed_bytes_that_are_passed_are_told() {
+    let passed = |packed: &[u8]| {
+        let (mut log, mut at, mut all) = (arriving(&[Some(packed)]), 0, Vec::new());
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            log.read_at(at, &mut buffer).unwrap();
+            all.extend(
+                log.take_passed().map(|passed| (passed.start as usize, passed.end as usize)),
+            );
+            match log.resume().unwrap() {
+                Some(next) => at = next,
+                None => return all,
+            }
+        }
+    };
+    let frames: Vec<_> = (0..3).map(|n| checked_frame(&random(n, 200_000))).collect();
+    let (second, third) = (frames[0].len(), frames[..2].concat().len());
+    assert_eq!(passed(&frames.concat()), []);
+    // The magic number, the header, a block and the checksum.
+    for place in [0, 4, 50_000, frames[1].len() - 1] {
+        let mut packed = frames.concat();
+        packed[second + place] ^= 0x55;
+        assert_eq!(passed(&packed), [(second, third)], "{place}");
+    }
+    // What is cut off within the second block. The bytes of stored ones are there all the same.
+    assert_eq!(passed(&frames[0][..150_000]), [(150_000, 150_000)]);
+    let nibbles: Vec<u8> = random(1, 200_000).iter().map(|byte| byte & 15).collect();
+    let nibbles = checked_frame(&nibbles);
+    let cut = nibbles.len() - 1_000;
+    let cut_off = passed(&nibbles[..cut]);
+    assert!(matches!(cut_off[..], [(50_000.., end)] if end == cut), "{cut_off:?}");
+    assert!(cut_off[0].0 < cut, "{cut_off:?}");
+    for rest in [&b"no frame"[..], &MAGIC, &[&MAGIC[..], b"nor this"].concat()] {
+        let packed = [&frames[0], rest].concat();
+        assert_eq!(passed(&packed), [(second, packed.len())], "{rest:?}");
+    }
+    // Each of several.
+    let mut packed = frames.concat().repeat(2);
+    let next = frames.concat().len();
+    (packed[second], packed[next + second]) = (0, 0);
+    assert_eq!(passed(&packed), [(second, third), (next + second, next + third)]);
+}

@@ -49,6 +49,7 @@ impl<F: Framing> FramedReader<F> {
             let next = reader.log.scan(|log| framing.find_after_gap(log, range))?.flatten();
             Ok(GapEnd { at: next.unwrap_or(from), is_found: next.is_some() })
         })?;
+        let reason = gap::reason_with_place(reason, &mut self.log.file);
         self.report(end.at, reason, None);
         self.at = end.at;
         Ok(end.is_found)

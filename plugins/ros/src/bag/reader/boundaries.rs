@@ -84,6 +84,7 @@ impl BagReader {
             let is_found = reader.window.reaches(reader.at.saturating_add(1))?;
             Ok(GapEnd { at: reader.at, is_found })
         })?;
+        let reason = self.window.gap_reason(reason);
         self.report(at, end.at - at, reason);
         self.doubt_connections(at);
         // Chunks may be missing, and positions are not those that the head says.
