@@ -43,6 +43,7 @@ mod playing;
 mod portable;
 mod process;
 mod progress;
+mod quarantine;
 mod readmes;
 mod record;
 mod recorder;

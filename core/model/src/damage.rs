@@ -19,6 +19,8 @@ pub struct Damage {
     pub length: u64,
     /// What is wrong.
     pub reason: String,
+    /// Whether offset and length count the bytes of a compressed file, not of what it holds.
+    pub counts_compressed: bool,
     /// The channel, if the range is one event whose header could be read.
     pub channel: Option<ChannelId>,
     /// The bytes, if the input cannot be read again and the run keeps damaged bytes.
@@ -28,8 +30,15 @@ pub struct Damage {
 impl Damage {
     /// A damaged range whose channel is unknown.
     pub fn new(input: &Arc<str>, offset: u64, length: u64, reason: impl Into<String>) -> Self {
-        let (input, reason) = (Arc::clone(input), reason.into());
-        Self { input, offset, length, reason, channel: None, bytes: Vec::new() }
+        Self {
+            input: Arc::clone(input),
+            offset,
+            length,
+            reason: reason.into(),
+            counts_compressed: false,
+            channel: None,
+            bytes: Vec::new(),
+        }
     }
 
     /// Whether both are the same but for their places, and neither has a channel or bytes.
@@ -37,6 +46,7 @@ impl Damage {
         let is_plain = |damage: &Self| damage.channel.is_none() && damage.bytes.is_empty();
         is_plain(self)
             && is_plain(other)
+            && self.counts_compressed == other.counts_compressed
             && self.input == other.input
             && self.reason == other.reason
     }
@@ -164,8 +174,12 @@ impl DamageRun {
         let Self { first, lengths, .. } = self;
         let mut offset = first.offset.saturating_add(first.length);
         let (input, reason) = (Arc::clone(&first.input), first.reason.clone());
+        let counts_compressed = first.counts_compressed;
         let others = lengths.into_iter().map(move |length| {
-            let range = Damage::new(&input, offset, length.into(), reason.clone());
+            let range = Damage {
+                counts_compressed,
+                ..Damage::new(&input, offset, length.into(), reason.clone())
+            };
             offset += u64::from(length);
             range
         });
@@ -238,6 +252,8 @@ mod tests {
             Damage { bytes: vec![Bytes::from_static(b"x")], ..Damage::new(&other, 15, 1, "long") },
             Damage::new(&other, 16, 1, "long"),
             Damage::new(&other, 17, 1, "long"),
+            Damage { counts_compressed: true, ..Damage::new(&other, 18, 1, "long") },
+            Damage { counts_compressed: true, ..Damage::new(&other, 19, 1, "long") },
         ];
         let mut list = DamageList::default();
         assert!(list.is_empty());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sluice_io::escape::unescaped_path;
 use sluice_io::files::{self, LogFile};
-use sluice_model::{Damage, Error, OutputFile, Outputs};
+use sluice_model::{Damage, Error, OutputFile, Outputs, units};
 
 use crate::spec::OnDamage;
 
@@ -20,6 +20,8 @@ pub(super) struct Quarantine {
     outputs: Arc<Outputs>,
     file: Option<OutputFile>,
     ranges: u64,
+    /// Damaged bytes that are not in it, as they could not be read again.
+    missing: u64,
 }
 
 /// Opens the quarantines of all sources that have one: sources as node and policy.
@@ -34,13 +36,14 @@ pub(super) fn open<'s>(
         let OnDamage::Quarantine(path) = damage else { continue };
         outputs.check_target(path)?;
         let (path, outputs) = (path.clone(), Arc::clone(outputs));
-        open.insert(node, Quarantine { path, outputs, file: None, ranges: 0 });
+        open.insert(node, Quarantine { path, outputs, file: None, ranges: 0, missing: 0 });
     }
     Ok(open)
 }
 
 impl Quarantine {
     /// Appends the bytes of a damaged range: those kept with it, or read again from the input.
+    /// Only long damage in a stream, and what is gone by now, is incomplete.
     pub(super) fn add(&mut self, damage: &Damage) -> Result<(), Error> {
         self.ranges += 1;
         let file = match &mut self.file {
@@ -48,14 +51,23 @@ impl Quarantine {
             None => self.file.insert(self.outputs.create(&self.path)?),
         };
         let input = unescaped_path(&damage.input);
-        if damage.bytes.is_empty() && files::is_address_or_file(&input) {
-            return copy(damage, &mut LogFile::open(&input)?, file);
-        }
-        // Only long damage in a stream that cannot be read again is incomplete.
-        damage.bytes.iter().try_for_each(|bytes| file.write_binary(bytes))
+        let kept: u64 = damage.bytes.iter().map(|bytes| bytes.len() as u64).sum();
+        let written = if kept < damage.length && files::is_address_or_file(&input) {
+            let mut log = match damage.counts_compressed {
+                true => LogFile::open_plain(&input)?,
+                false => LogFile::open(&input)?,
+            };
+            copy(damage, &mut log, file)?
+        } else {
+            damage.bytes.iter().try_for_each(|bytes| file.write_binary(bytes))?;
+            kept
+        };
+        self.missing = self.missing.saturating_add(damage.length.saturating_sub(written));
+        Ok(())
     }
 
-    /// Completes the file. If there is no damage, returns a note about the file of an earlier run.
+    /// Completes the file. Returns a note if damaged bytes are missing in it or, without damage, if
+    /// there is a file of an earlier run.
     pub(super) fn finish(self) -> Result<Option<String>, Error> {
         let Some(file) = self.file else {
             let note =
@@ -63,22 +75,97 @@ impl Quarantine {
             return Ok(files::is_file(&self.path).then(note));
         };
         file.finish(self.ranges)?;
-        Ok(None)
+        let note = || {
+            let missing = units::pluralize(self.missing, "damaged byte");
+            let file = self.path.display();
+            format!("{missing} could not be read again, and are missing in {file}")
+        };
+        Ok((self.missing > 0).then(note))
     }
 }
 
-fn copy(damage: &Damage, log: &mut LogFile, file: &mut OutputFile) -> Result<(), Error> {
-    let (mut buffer, mut at) = (vec![0; 1 << 20], damage.offset);
-    let end = damage.offset.saturating_add(damage.length);
+/// Copies a damaged range from its log, and returns how many of its bytes are there.
+fn copy(damage: &Damage, log: &mut LogFile, file: &mut OutputFile) -> Result<u64, Error> {
+    let (start, end) = (damage.offset, damage.offset.saturating_add(damage.length));
+    let (mut buffer, mut copied) = (vec![0; 1 << 20], 0);
+    // What is decompressed is read from its beginning.
+    let mut at = if log.is_seekable() { start } else { 0 };
     while at < end {
-        let want = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
+        let part_end = if at < start { start } else { end };
+        let want = usize::try_from(part_end - at).unwrap_or(usize::MAX).min(buffer.len());
         let read = log.read_at(at, &mut buffer[..want])?;
-        if read == 0 {
-            break;
+        if at >= start {
+            file.write_binary(&buffer[..read])?;
+            copied += read as u64;
         }
-        file.write_binary(&buffer[..read])?;
         at += read as u64;
         log.forget(at);
+        // Positions behind damage of compressed data count on.
+        if read < want && log.resume()?.is_none() {
+            break;
+        }
     }
-    Ok(())
+    Ok(copied)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use sluice_model::Overwrite;
+
+    use super::*;
+
+    /// What the quarantine of this damage holds, and the note about it.
+    fn quarantined(damage: &Damage) -> (Vec<u8>, Option<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bad.bin");
+        let outputs = Arc::new(Outputs::new(Overwrite::Refuse, false, &[]));
+        let policy = OnDamage::Quarantine(path.clone());
+        let mut open = open([(0, &policy)].into_iter(), &outputs).unwrap();
+        let mut quarantine = open.remove(&0).unwrap();
+        quarantine.add(damage).unwrap();
+        let note = quarantine.finish().unwrap();
+        outputs.publish(|_, _| Ok(String::new())).unwrap();
+        (fs::read(path).unwrap(), note)
+    }
+
+    #[test]
+    fn what_could_not_be_read_again_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        fs::write(&path, b"0123456789").unwrap();
+        let input = path.to_str().unwrap().into();
+        let note = |note: Option<String>| note.unwrap_or_default();
+        // As of a file that became shorter, and of a stream whose bytes were not all kept.
+        let cut = quarantined(&Damage::new(&input, 8, 5, "cut"));
+        assert_eq!(cut.0, b"89");
+        assert!(note(cut.1).starts_with("3 damaged bytes could not be read again"));
+        let kept = vec![b"4567".as_slice().into()];
+        let stream = |length| Damage {
+            bytes: kept.clone(),
+            ..Damage::new(&Arc::from("-"), 4, length, "long")
+        };
+        assert_eq!(quarantined(&stream(4)), (b"4567".to_vec(), None));
+        let (bytes, missing) = quarantined(&stream(5));
+        assert_eq!(bytes, b"4567");
+        assert!(note(missing).starts_with("1 damaged byte could not be read again"));
+        // What a file has is read again if not all of it was kept.
+        let long = Damage { bytes: kept, ..Damage::new(&input, 4, 5, "long") };
+        assert_eq!(quarantined(&long), (b"45678".to_vec(), None));
+    }
+
+    #[test]
+    fn positions_of_compressed_logs_count_on_behind_their_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.zst");
+        let frame = |plain: &[u8]| sluice_io::frames::compress(plain, 1).unwrap();
+        let packed = [&frame(b"0123456789")[..], b"stray", &frame(b"abcdef")].concat();
+        fs::write(&path, &packed).unwrap();
+        let input = path.to_str().unwrap().into();
+        let damage = Damage::new(&input, 13, 3, "cdef");
+        assert_eq!(quarantined(&damage), (b"cde".to_vec(), None));
+        let damage = Damage { counts_compressed: true, ..Damage::new(&input, 9, 8, "stray") };
+        assert_eq!(quarantined(&damage), (packed[9..17].to_vec(), None));
+    }
 }

@@ -97,6 +97,7 @@ impl<'s> Unpacker<'s> {
     /// Reports a range of the file as damage.
     pub(crate) fn report_damage(&self, start: u64, end: u64, reason: impl Into<String>) {
         let length = end.saturating_sub(start);
-        self.context.damage.report(Damage::new(&self.input, start, length, reason));
+        let damage = Damage::new(&self.input, start, length, reason);
+        self.context.damage.report(Damage { counts_compressed: true, ..damage });
     }
 }
