@@ -420,14 +420,14 @@ pub(super) fn identities(
     files
         .chain(inputs)
         .chain(pipeline.files.iter().cloned())
-        .filter_map(|path| FileIdentity::read(&path))
+        .filter_map(|path| FileIdentity::of_input(&path))
         .collect()
 }
 
 /// Refuses units that write to an input of any unit.
 fn refuse_overwritten_inputs(units: &[Unit]) -> Result<(), Error> {
     let known =
-        |unit: &Unit| Some((FileIdentity::read(&unit.input.path)?, unit.input.path.clone()));
+        |unit: &Unit| Some((FileIdentity::of_input(&unit.input.path)?, unit.input.path.clone()));
     let inputs: BTreeMap<FileIdentity, PathBuf> = units.iter().filter_map(known).collect();
     for output in units.iter().flat_map(|unit| &unit.outputs) {
         if let Some(input) = FileIdentity::read(output).and_then(|identity| inputs.get(&identity)) {

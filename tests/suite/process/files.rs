@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
-use crate::kit::{Folder, drive, log, report_skip, run_sluice};
+use crate::kit::{Folder, ProgramOutput, drive, log, report_skip, run_sluice, sluice};
 
 pub(super) fn folder_with_log() -> Folder {
     let folder = Folder::new();
@@ -388,4 +388,19 @@ fn two_sinks_of_one_file_are_a_mistake_in_the_pipeline() {
     folder
         .write("two.toml", text.replace("./out.lcm", "/dev/null").replace("out.lcm", "/dev/null"));
     run_sluice(&folder, &["check", "two.toml"]).expect(0);
+}
+
+#[test]
+fn standard_input_that_is_a_file_is_not_replaced() {
+    let folder = folder_with_log();
+    let before = folder.read("in.lcm");
+    for more in [&["--overwrite"][..], &["--overwrite", "--report", "r.json"], &["--dry-run"]] {
+        let mut command = sluice(&folder);
+        command.args(["convert", "-", "--to", "in.lcm"]).args(more);
+        command.stdin(fs::File::open(folder.at("in.lcm")).unwrap());
+        let ran = ProgramOutput::from_output(command.output().unwrap());
+        let said = format!("{}{}", ran.text(), ran.stderr);
+        assert!(said.contains("is also an input"), "{more:?}: {said}");
+        assert!(folder.read("in.lcm") == before, "{more:?}");
+    }
 }

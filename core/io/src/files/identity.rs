@@ -51,10 +51,19 @@ impl FileIdentity {
         })
     }
 
-    /// Whether a regular file is at `path`, and one of `others` is another name of it.
-    pub fn is_one_of<P: AsRef<Path>>(path: &Path, others: impl IntoIterator<Item = P>) -> bool {
+    /// The identity of the regular file that is read as the input `path`: that of standard input for
+    /// `-`, which may be a file.
+    pub fn of_input(path: &Path) -> Option<Self> {
+        match path == Path::new("-") {
+            true => Self::from_metadata(&standard_input()?),
+            false => Self::read(path),
+        }
+    }
+
+    /// Whether a regular file is at `path`, and one of these inputs is another name of it.
+    pub fn is_one_of<P: AsRef<Path>>(path: &Path, inputs: impl IntoIterator<Item = P>) -> bool {
         let Some(identity) = Self::read(path) else { return false };
-        others.into_iter().any(|other| Self::read(other.as_ref()) == Some(identity))
+        inputs.into_iter().any(|input| Self::of_input(input.as_ref()) == Some(identity))
     }
 }
 
@@ -78,6 +87,10 @@ pub fn refuse_repeated_streams<'i>(
     Ok(())
 }
 
+fn standard_input() -> Option<fs::Metadata> {
+    fs::File::from(io::stdin().as_fd().try_clone_to_owned().ok()?).metadata().ok()
+}
+
 /// The identity of a stream: the same for all its names.
 pub(super) type StreamIdentity = (u64, u64);
 
@@ -85,10 +98,9 @@ pub(super) type StreamIdentity = (u64, u64);
 pub(super) fn stream_identity(path: &Path) -> Option<StreamIdentity> {
     let is_stdin = path == Path::new("-");
     let meta = match is_stdin {
-        true => fs::File::from(io::stdin().as_fd().try_clone_to_owned().ok()?).metadata(),
-        false => fs::metadata(path),
-    };
-    let meta = meta.ok()?;
+        true => standard_input(),
+        false => fs::metadata(path).ok(),
+    }?;
     let kind = meta.file_type();
     (is_stdin || kind.is_fifo() || kind.is_socket()).then(|| (meta.dev(), meta.ino()))
 }

@@ -209,7 +209,7 @@ impl Outputs {
     /// The outputs of a run that reads `inputs`, which must not be overwritten. Hashes are computed
     /// only if `hash` is set.
     pub fn new(overwrite: Overwrite, hash: bool, inputs: &[PathBuf]) -> Self {
-        let inputs = inputs.iter().filter_map(|path| FileIdentity::read(path)).collect();
+        let inputs = inputs.iter().filter_map(|path| FileIdentity::of_input(path)).collect();
         Self {
             overwrite,
             hash,
