@@ -300,3 +300,14 @@ fn several_batches_share_a_folder() {
     assert_eq!(manifest["units"][0]["files"][0]["path"], "0.lcm");
     assert!(manifest["units"][0]["inputs"][0]["blake3"].is_string());
 }
+
+#[test]
+fn the_advice_for_outputs_at_the_same_place_is_for_their_template() {
+    let folder = folder();
+    for to in ["out/{parent}.jsonl", "out/one{ext}.jsonl"] {
+        let refused = run_sluice(&folder, &["convert", "in/0.lcm", "in/1.lcm", "--to", to])
+            .expect(1)
+            .expect_stderr("put `{name}` into its path");
+        assert!(!refused.stderr.contains("{stem}"), "{}", refused.stderr);
+    }
+}

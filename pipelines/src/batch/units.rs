@@ -390,7 +390,7 @@ fn collision((one, first): (&Unit, &Path), (other, output): (&Unit, &Path)) -> E
     } else if one.file_name() == other.file_name() {
         "put `{parent}` or `{index}` into its path"
     } else {
-        "put `{name}` into its path, the full file name, instead of `{stem}`"
+        "put `{name}` into its path, the full file name"
     };
     Error::refused(format!(
         "two inputs, {} and {}, would be written to the same place: {remedy}: {}",
