@@ -99,8 +99,10 @@ pub struct UnitReport {
 /// What a batch did.
 #[derive(Debug)]
 pub struct BatchReport {
-    /// The merged report of all units that ran; skipped units are not included.
+    /// The merged report of all units that are done; skipped units are not included.
     pub report: Report,
+    /// What is known of the runs of units that failed or were interrupted.
+    known: Report,
     /// The outcome of each unit, in input order.
     pub units: Vec<UnitReport>,
     /// The exit code of an interrupted batch, if units are left over.
@@ -147,9 +149,12 @@ impl BatchReport {
         self.interrupted_exit.is_some()
     }
 
-    /// The report as `--report` writes it: that of a run, plus `units`.
+    /// The report as `--report` writes it: that of a run, plus `units`. Of units that failed it has
+    /// what is known.
     pub fn to_json(&self) -> Value {
-        let mut value = self.report.to_json();
+        let mut all = self.report.clone();
+        all.add(self.known.clone());
+        let mut value = all.to_json();
         if let Some(fields) = value.as_object_mut() {
             fields.insert("units".into(), serde_json::to_value(&self.units).unwrap_or_default());
             fields.insert("exit".into(), self.exit().into());
@@ -339,10 +344,11 @@ impl Batch {
 
     /// The report for these outcomes.
     fn report(&self, outcomes: Vec<UnitOutcome>, stop: &Stop, started: Instant) -> BatchReport {
-        let (mut report, mut units) = (Report::default(), Vec::new());
+        let (mut report, mut known) = (Report::default(), Report::default());
+        let mut units = Vec::new();
         let mut skipped = Vec::new();
         let is_left = |outcome: &UnitOutcome| {
-            matches!(outcome, UnitOutcome::Interrupted | UnitOutcome::NotStarted)
+            matches!(outcome, UnitOutcome::Interrupted(_) | UnitOutcome::NotStarted)
         };
         let given_up = (stop.is_requested() && outcomes.iter().any(is_left)).then(|| stop.exit());
         for (unit, outcome) in self.units.iter().zip(outcomes) {
@@ -360,8 +366,14 @@ impl Batch {
                     skipped.push(ended.unmatched);
                     (Status::Skipped, None, Some(ended.exit))
                 }
-                UnitOutcome::Failed(error) => (Status::Failed, Some(error), Some(1)),
-                UnitOutcome::Interrupted => (Status::Interrupted, None, Some(stop.exit())),
+                UnitOutcome::Failed(error, partial) => {
+                    known.add(*partial);
+                    (Status::Failed, Some(error), Some(1))
+                }
+                UnitOutcome::Interrupted(partial) => {
+                    known.add(*partial);
+                    (Status::Interrupted, None, Some(stop.exit()))
+                }
                 UnitOutcome::NotStarted => (Status::NotStarted, None, None),
             };
             let (input, losses) = (unit.input.path.clone(), ended.losses);
@@ -369,7 +381,7 @@ impl Batch {
         }
         report.add_unmatched(skipped);
         report.seconds = started.elapsed().as_secs_f64();
-        BatchReport { report, units, interrupted_exit: given_up }
+        BatchReport { report, known, units, interrupted_exit: given_up }
     }
 
     fn refuse_existing(&self, record: &BatchRecord) -> Result<(), Error> {

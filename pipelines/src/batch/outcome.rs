@@ -16,10 +16,10 @@ pub(crate) enum UnitOutcome {
     Done(Box<Report>),
     /// An earlier run had done it, and ended like this.
     Skipped(RunEnd),
-    /// It failed, for this reason.
-    Failed(String),
-    /// It was interrupted; nothing was published.
-    Interrupted,
+    /// It failed, for this reason; and what is known of its run.
+    Failed(String, Box<Report>),
+    /// It was interrupted; nothing was published. What is known of its run.
+    Interrupted(Box<Report>),
     /// It was not run.
     NotStarted,
 }

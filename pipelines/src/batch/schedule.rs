@@ -141,24 +141,27 @@ impl UnitScheduler<'_> {
     ) {
         let work = move || {
             let pipeline = || pipeline.unwrap_or_else(|| self.pipeline(unit));
-            let run = || self.run_unit((place, unit), pipeline()?, progress);
+            let mut known = Report::default();
+            let run = || self.run_unit((place, unit), pipeline()?, progress, &mut known);
             let ended = catch_unwind(AssertUnwindSafe(run));
             let panicked = |_| Err(Error::internal("a unit panicked; its message is above"));
             progress.end_unit(place);
-            finish(board, place, need, ended.unwrap_or_else(panicked));
+            finish(board, place, need, (ended.unwrap_or_else(panicked), known));
         };
         if let Err(error) = Builder::new().name("sluice-unit".into()).spawn_scoped(scope, work) {
             let error = Error::io("start a thread for", &unit.input.path, error);
-            finish(board, place, need, Err(error));
+            finish(board, place, need, (Err(error), Report::default()));
         }
     }
 
-    /// Runs a unit, unless an earlier run has done it.
+    /// Runs a unit, unless an earlier run has done it. If it fails, `known` gets what is known of
+    /// the run.
     fn run_unit(
         &self,
         (place, unit): (usize, &Unit),
         pipeline: Pipeline,
         progress: &Arc<BatchProgress>,
+        known: &mut Report,
     ) -> Result<FinishedUnit, Error> {
         if self.options.overwrite == Overwrite::Redo
             && let Some(record) = self.done_before(unit, &pipeline)?
@@ -199,7 +202,7 @@ impl UnitScheduler<'_> {
             announce: &announce,
         };
         let options = Options { progress: progress.for_unit(place), ..self.options.clone() };
-        let report = run::run_in_parent(pipeline, &options, Some(&parent), &mut Report::default())?;
+        let report = run::run_in_parent(pipeline, &options, Some(&parent), known)?;
         let record = record.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(record) = record.as_ref().filter(|_| options.overwrite != Overwrite::Refuse) {
             self.recorder.remove_stale_files(record)?;
@@ -269,7 +272,12 @@ struct FinishedUnit {
     record: Option<UnitRecord>,
 }
 
-fn finish(board: &UnitBoard, place: usize, need: u64, ended: Result<FinishedUnit, Error>) {
+fn finish(
+    board: &UnitBoard,
+    place: usize,
+    need: u64,
+    (ended, known): (Result<FinishedUnit, Error>, Report),
+) {
     let mut state = board.state();
     state.running -= 1;
     state.reserved -= need;
@@ -279,11 +287,11 @@ fn finish(board: &UnitBoard, place: usize, need: u64, ended: Result<FinishedUnit
             outcome
         }
         Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Aborted) => {
-            UnitOutcome::Interrupted
+            UnitOutcome::Interrupted(Box::new(known))
         }
         Err(error) => {
             state.has_failed = true;
-            UnitOutcome::Failed(error.to_string())
+            UnitOutcome::Failed(error.to_string(), Box::new(known))
         }
     };
     if let Some(place) = state.outcomes.get_mut(place) {

@@ -76,8 +76,8 @@ impl Batch {
         for (unit, outcome) in self.units.iter().zip(outcomes) {
             let (status, error) = match outcome {
                 UnitOutcome::Done(_) | UnitOutcome::Skipped(_) => continue,
-                UnitOutcome::Failed(error) => (Status::Failed, Some(error.clone())),
-                UnitOutcome::Interrupted => (Status::Interrupted, None),
+                UnitOutcome::Failed(error, _) => (Status::Failed, Some(error.clone())),
+                UnitOutcome::Interrupted(_) => (Status::Interrupted, None),
                 UnitOutcome::NotStarted => (Status::NotStarted, None),
             };
             let (input, outputs) = (unit.input.path.clone(), self.recorded_outputs(unit)?);

@@ -256,11 +256,11 @@ impl DispatchDriver<'_> {
         let why = why.unwrap_or_else(|| "no worker completed it".to_owned()) + again;
         let left = |unit: usize| match refused.get(&unit) {
             _ if self.options.stop.is_aborted() && self.was_started(unit) => {
-                UnitOutcome::Interrupted
+                UnitOutcome::Interrupted(Box::default())
             }
             _ if self.options.stop.is_requested() => UnitOutcome::NotStarted,
-            Some(refused) => UnitOutcome::Failed(refused.clone()),
-            None => UnitOutcome::Failed(why.clone()),
+            Some(refused) => UnitOutcome::Failed(refused.clone(), Box::default()),
+            None => UnitOutcome::Failed(why.clone(), Box::default()),
         };
         let each = outcomes.into_iter().enumerate();
         each.map(|(unit, outcome)| outcome.unwrap_or_else(|| left(unit))).collect()

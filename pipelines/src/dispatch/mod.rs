@@ -146,8 +146,8 @@ fn run_on_worker(
             report_progress(&report, options.progress.as_deref());
             Ok(*report)
         }
-        Some(UnitOutcome::Failed(_)) if refused.is_some() => Err(refused.unwrap_or_else(aborted)),
-        Some(UnitOutcome::Failed(why)) => Err(Error::refused(why)),
+        Some(UnitOutcome::Failed(..)) if refused.is_some() => Err(refused.unwrap_or_else(aborted)),
+        Some(UnitOutcome::Failed(why, _)) => Err(Error::refused(why)),
         _ if options.stop.is_requested() && !options.stop.is_aborted() => {
             Err(ErrorKind::Interrupted.into())
         }

@@ -61,7 +61,7 @@ impl DeliveryPublisher<'_> {
     ) -> (UnitOutcome, Option<UnitRecord>) {
         match self.try_settle(delivery, recorder) {
             Ok(settled) => settled,
-            Err(error) => (UnitOutcome::Failed(error.to_string()), None),
+            Err(error) => (UnitOutcome::Failed(error.to_string(), Box::default()), None),
         }
     }
 
@@ -79,9 +79,8 @@ impl DeliveryPublisher<'_> {
                 recorder.map_or(Ok(()), |recorder| recorder.remove_stale_files(&record))?;
                 Ok((UnitOutcome::Skipped(record.ended.clone()), Some(*record)))
             }
-            AttemptResult::Failed { why, .. } | AttemptResult::Refused { why } => {
-                Ok((UnitOutcome::Failed(why), None))
-            }
+            AttemptResult::Failed { why, known, .. } => Ok((UnitOutcome::Failed(why, known), None)),
+            AttemptResult::Refused { why } => Ok((UnitOutcome::Failed(why, Box::default()), None)),
         }
     }
 

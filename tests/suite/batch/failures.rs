@@ -55,6 +55,21 @@ fn a_failed_input_ends_the_batch_and_finished_outputs_stay() {
 }
 
 #[test]
+fn the_report_of_a_batch_has_what_was_read_of_failed_inputs() {
+    let folder = folder_with_broken_log();
+    let run = ["run", "strict.toml", "--keep-going", "--report", "report.json"];
+    let output = run_sluice(&folder, &run).expect(1);
+    let report = json(&folder.read("report.json"));
+    let damage = report["damage"].as_array().unwrap();
+    let [input, length] = ["input", "length"].map(|key| damage[0][key].clone());
+    assert_eq!((damage.len(), input, length), (1, "in/2.lcm".into(), 5.into()), "{report}");
+    assert_eq!((&report["damaged_ranges"], &report["exit"]), (&1.into(), &1.into()));
+    assert_eq!(report["sources"]["log"]["damaged_bytes"], 5);
+    // The failure says it already.
+    assert_eq!(output.stderr.matches("5 bytes at byte").count(), 1, "{}", output.stderr);
+}
+
+#[test]
 fn verify_reports_every_unfinished_input_of_a_batch() {
     let folder = folder_with_broken_log();
     let broken = folder.read("in/2.lcm");
