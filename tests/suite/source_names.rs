@@ -248,3 +248,32 @@ fn a_csv_that_would_lose_fields_is_refused_with_advice() {
     let batch = [&LOGS[..], &["--types", "mit-dgc", "--to", "{name}.csv"]].concat();
     run_sluice(&folder, &batch).expect(1).expect_stderr("would be lost");
 }
+
+#[test]
+fn messages_of_a_vel_archive_have_the_sources_of_its_log() {
+    let folder = two_logs();
+    let convert = ["convert", "lcmlog-2022.00", "-c", "POSE", "--to", "drive.vel"];
+    run_sluice(&folder, &convert).expect(0);
+    run_sluice(&folder, &["convert", "drive.vel", "--to", "drive.vel.zst"]).expect(0);
+    folder.write("later.vel.zst", folder.read("drive.vel.zst"));
+    let mut cut = folder.read("drive.vel.zst");
+    cut.truncate(cut.len() - 9);
+    folder.write("cut.vel.zst", cut);
+    for (log, code) in
+        [("drive.vel", 0), ("drive.vel.zst", 0), ("later.vel.zst", 0), ("cut.vel.zst", 3)]
+    {
+        let stem = log.split('.').next().unwrap();
+        run_sluice(&folder, &["convert", log, "--to", "all.jsonl", "--overwrite"]).expect(code);
+        assert_eq!(sources(&folder, "all.jsonl"), [stem], "{log}");
+        // The index has the source that the messages were written with.
+        let plugin = if log == "drive.vel" { "vel" } else { "archive" };
+        let text = format!(
+            "[sources.log]\nplugin = \"{plugin}\"\npath = \"{log}\"\n\
+             [stages.keep]\nplugin = \"filter\"\nfrom = \"log\"\nsource = \"{stem}\"\n\
+             [sinks.out]\nplugin = \"jsonl\"\nfrom = \"keep\"\npath = \"some.jsonl\"\n"
+        );
+        folder.write("some.toml", text);
+        run_sluice(&folder, &["run", "some.toml", "--overwrite"]).expect(code);
+        assert!(folder.read("some.jsonl") == folder.read("all.jsonl"), "{log}");
+    }
+}

@@ -38,6 +38,12 @@ pub trait ByteFormat: Send + Sync {
         None
     }
 
+    /// Whether readers may give a channel another source than it was written with, such as the name
+    /// of the file.
+    fn may_change_sources(&self) -> bool {
+        false
+    }
+
     /// Whether it can store [`Batch::wide_times`], or reports in [`lengths`](Self::lengths) those
     /// it cannot.
     fn accepts_wide_times(&self) -> bool {

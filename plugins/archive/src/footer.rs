@@ -54,7 +54,7 @@ impl ArchiveFooter {
     /// `Err` also if this program does not have the archive's format.
     pub(crate) fn read(log: &mut LogFile, registry: &Registry) -> Result<Option<Self>, Error> {
         let Some((spans, table)) = seek_table::read(log)? else { return Ok(None) };
-        let Some(index) =
+        let Some(mut index) =
             ArchiveIndex::between(log, spans.last().map_or(0, FrameSpan::end), table)?
         else {
             return Ok(None);
@@ -67,6 +67,9 @@ impl ArchiveFooter {
                 format::missing_format(&index.format, registry)
             ))
         })?;
+        if format.may_change_sources() {
+            index.forget_sources();
+        }
         let heads = usize::from(!format.head()?.is_empty());
         let tails = usize::from(!format.tail()?.is_empty());
         let adds_up = spans.len() == heads + index.frames.len() + tails

@@ -255,6 +255,11 @@ impl ArchiveIndex {
         LogPayloads { declare_types: self.declares_types, encodings }
     }
 
+    /// Forgets the sources of channels: those of events may be others.
+    pub(crate) fn forget_sources(&mut self) {
+        self.channels.iter_mut().for_each(|channel| channel.source = None);
+    }
+
     /// The pushdown of a query to frames. It is conservative: the `source` that events will have
     /// may be unknown.
     pub(crate) fn pushdown<'i>(

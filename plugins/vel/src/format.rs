@@ -18,6 +18,7 @@ use sluice_model::{
 use crate::channels::MessageChannels;
 use crate::hash::MessageNames;
 use crate::mapping::{BatchUsage, ChannelMapping, DecodedType, TypeVersion, decoded_types};
+use crate::reader::source_of;
 use crate::time::{round_trip, to_wide_millis, to_wide_nanos};
 use crate::wire::{END_MARK, FileHead, HEADER_LEN, MIN_SIZE, MessageHeader, append_message};
 
@@ -86,6 +87,10 @@ impl ByteFormat for VelByteFormat {
         true
     }
 
+    fn may_change_sources(&self) -> bool {
+        true
+    }
+
     fn lengths(&self, batch: &Batch, context: &mut PrepareContext<'_>) -> Result<Vec<u32>, Error> {
         let (table, decoded) =
             (ChannelMappings::new([batch], context.channels), decoded_types(batch));
@@ -141,11 +146,11 @@ impl ByteFormat for VelByteFormat {
         &self,
         piece: Bytes,
         position: u64,
-        _: &Path,
+        input: &Path,
         context: &ReadContext,
     ) -> Result<Result<Vec<Batch>, String>, Error> {
         let mut batch = BatchBuilder::with_capacity(LIKELY_EVENTS);
-        let (names, source) = (Arc::new(MessageNames::default()), Arc::clone(&context.source));
+        let (names, source) = (Arc::new(MessageNames::default()), source_of(input, context));
         let mut ids =
             MessageChannels::new(names, source, Clock::Relative, Arc::clone(&context.channels));
         let mut at = 0;

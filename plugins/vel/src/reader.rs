@@ -53,7 +53,7 @@ pub(crate) fn open(
 }
 
 /// The source of messages without a sensor: the file name without extensions.
-fn source_of(path: &Path, context: &ReadContext) -> Arc<str> {
+pub(crate) fn source_of(path: &Path, context: &ReadContext) -> Arc<str> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     match name.split('.').find(|part| !part.is_empty()) {
         Some(stem) if stem != "-" => stem.into(),
