@@ -62,8 +62,7 @@ impl TimePoint {
     fn chosen(text: &str, quote: &str) -> Result<Self, String> {
         let (text, when) = (text.trim(), Self::parse(text)?);
         let Self::At(nanos) = when else { return Ok(when) };
-        let is_exact = text.ends_with("ns") || nanos == 0;
-        if is_exact || nanos.unsigned_abs() >= FORGOTTEN_PLUS || number(text).is_none() {
+        if !lacks_plus(text, nanos) {
             return Ok(when);
         }
         let length = text.trim_start_matches('-');
@@ -90,6 +89,33 @@ impl TimePoint {
 
 /// Numbers within this many nanoseconds of 1970 are durations whose `+` is missing.
 const FORGOTTEN_PLUS: u64 = 365 * 86_400 * NANOS.unsigned_abs();
+
+/// Whether the text of this time is a number that most likely lacks a `+`.
+fn lacks_plus(text: &str, nanos: i64) -> bool {
+    let is_exact = text.ends_with("ns") || nanos == 0;
+    !is_exact && nanos.unsigned_abs() < FORGOTTEN_PLUS && number(text).is_some()
+}
+
+/// A point in time that cannot be one after the first event, in nanoseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AbsoluteTime(pub i64);
+
+impl AbsoluteTime {
+    fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        match TimePoint::parse(text) {
+            Ok(TimePoint::At(nanos)) if lacks_plus(text, nanos) => {
+                let time = format(nanos);
+                Err(format!("`{text}` is {time}: write it like that if it is right"))
+            }
+            Ok(TimePoint::At(nanos)) => Ok(Self(nanos)),
+            Err(why) if why != not_a_time(text) => Err(why),
+            _ => Err(format!(
+                "`{text}` is not a point in time: write 2007-11-03T14:00:00Z, or seconds since 1970"
+            )),
+        }
+    }
+}
 
 /// Cuts a fraction of seconds after nanoseconds, as [`scaled`] does.
 fn without_finer_digits(text: &str) -> Cow<'_, str> {
@@ -304,6 +330,12 @@ text_option!(
     }
 );
 text_option!(
+    AbsoluteTime,
+    |text, _| AbsoluteTime::parse(text),
+    "a point in time: RFC 3339, or seconds since 1970",
+    |time| format!("{}ns", time.0)
+);
+text_option!(
     TimeLength,
     |text, _| TimeLength::parse(text),
     "a duration such as 1.5 (seconds), 200ms or 1m30s",
@@ -427,6 +459,21 @@ mod tests {
         // TOML has numbers with a plus, which is lost.
         let message = option("2").unwrap_err().to_string();
         assert!(message.contains("write `\"+2\"` for a time"), "{message}");
+    }
+
+    #[test]
+    fn a_point_in_time_is_not_one_after_the_first_event() {
+        let option = |json: &str| serde_json::from_str::<AbsoluteTime>(json);
+        let at = |json: &str| option(json).unwrap();
+        assert_eq!(at("\"1970-01-01T00:00:05Z\""), AbsoluteTime(5 * NANOS));
+        assert_eq!((at("1194098400"), at("0")), (AbsoluteTime(1_194_098_400 * NANOS), at("\"0\"")));
+        for wrong in ["5", "5.0", "\"5\"", "\"+5\"", "\"five\"", "\"2007-11-03T14:00:00\""] {
+            let message = option(wrong).unwrap_err().to_string();
+            assert!(!message.contains("first event"), "{message}");
+            assert!(message.contains("write "), "{message}");
+        }
+        let message = option("5").unwrap_err().to_string();
+        assert!(message.contains("is 1970-01-01T00:00:05.000000000Z: write it"), "{message}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_model::options::OutPath;
 use sluice_model::pool::PooledBlock;
+use sluice_model::time::AbsoluteTime;
 use sluice_model::{
     Batch, Clock, Error, Event, OutputFile, PerChannel, PrepareContext, Sink, SinkContext,
     SinkTraits, Written,
@@ -19,7 +20,7 @@ use crate::front::HeadAndIndex;
 use crate::index::IndexBuilder;
 use crate::mapping::{BatchUsage, ChannelMapping, HashedNames, TypeVersion, decoded_types};
 use crate::original::OriginalLog;
-use crate::sink_options::{EpochTime, IndexLen, MAX_SECONDS};
+use crate::sink_options::{IndexLen, MAX_SECONDS};
 use crate::time::{to_wide_millis, to_wide_nanos};
 use crate::wire::{END_MARK, HEADER_LEN, MessageHeader, TIME_AT, VERSION, append_message};
 
@@ -40,7 +41,7 @@ pub struct VelSink {
     #[serde(default)]
     index: IndexLen,
     /// The time that becomes 0 ms, for events with absolute times. Default: the first of them.
-    epoch: Option<EpochTime>,
+    epoch: Option<AbsoluteTime>,
     #[serde(skip)]
     mappings: PerChannel<ChannelMapping>,
 }

@@ -5,7 +5,6 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use sluice_model::time::TimePoint;
 
 /// Most seconds in an index.
 pub(crate) const MAX_SECONDS: u32 = 10_000_000;
@@ -75,30 +74,5 @@ impl JsonSchema for IndexLen {
             { "type": "string", "enum": ["exact", "none"] },
             { "type": "integer", "minimum": 0, "maximum": MAX_SECONDS },
         ] })
-    }
-}
-
-/// A point in time, in nanoseconds since 1970.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EpochTime(pub(crate) i64);
-
-impl<'de> Deserialize<'de> for EpochTime {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match TimePoint::deserialize(deserializer)? {
-            TimePoint::At(nanos) => Ok(Self(nanos)),
-            TimePoint::After(_) => Err(serde::de::Error::custom(
-                "expected a point in time, such as 2007-11-03T14:00:00Z",
-            )),
-        }
-    }
-}
-
-impl JsonSchema for EpochTime {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        TimePoint::schema_name()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        TimePoint::json_schema(generator)
     }
 }

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_io::files::{self, InputContent, InputFiles, LogFile};
 use sluice_model::options::{ByteSize, InPaths, Seek};
-use sluice_model::time::TimePoint;
+use sluice_model::time::AbsoluteTime;
 use sluice_model::{
     Clock, Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
     TimeWindow,
@@ -46,9 +46,9 @@ struct Options {
     path: InPaths,
     /// The time of 0 ms, when the program that wrote the logs was started. Without it times are
     /// relative.
-    epoch: Option<TimePoint>,
+    epoch: Option<AbsoluteTime>,
     /// The time of each log's first message, instead of `epoch`.
-    first: Option<TimePoint>,
+    first: Option<AbsoluteTime>,
     /// Further message names besides the built-in ones: files contain only numbers.
     #[serde(default)]
     message_names: Arc<MessageNames>,
@@ -85,13 +85,6 @@ impl TryFrom<Options> for Vel {
         if options.epoch.is_some() && options.first.is_some() {
             return Err("`epoch` and `first` exclude each other; set one of them".into());
         }
-        let relative = |when: &Option<TimePoint>| when.is_some_and(TimePoint::is_relative);
-        if relative(&options.epoch) || relative(&options.first) {
-            return Err(
-                "`epoch` and `first` have to be points in time, such as 2007-11-03T14:00:00Z"
-                    .into(),
-            );
-        }
         Ok(Self { options, first_times: Arc::default() })
     }
 }
@@ -118,7 +111,7 @@ impl Vel {
             after_damage: self.options.after_damage,
             deleted: self.options.deleted,
             names: Arc::clone(&self.options.message_names),
-            epoch: self.options.epoch.map_or(0, |epoch| epoch.resolve(0)),
+            epoch: self.options.epoch.map_or(0, |epoch| epoch.0),
         }
     }
 
@@ -130,7 +123,7 @@ impl Vel {
             return Ok((rules, if is_absolute { Clock::Utc } else { Clock::Relative }));
         };
         let found = self.first_time(path, inputs, &rules)?;
-        let epoch = first.resolve(0).checked_sub(found);
+        let epoch = first.0.checked_sub(found);
         rules.epoch = epoch.ok_or_else(|| {
             let path = path.display();
             Error::invalid(format!(

@@ -75,7 +75,8 @@ fn options_that_contradict_each_other_are_refused() {
     let registry = Registry::linked();
     for (options, says) in [
         (json!({ "path": "x", "epoch": "2007-11-03", "first": "2007-11-04" }), "one of them"),
-        (json!({ "path": "x", "epoch": "+1" }), "points in time"),
+        (json!({ "path": "x", "epoch": "+1" }), "is not a point in time"),
+        (json!({ "path": "x", "first": 5 }), "`5` is 1970-01-01T00:00:05"),
         (json!({ "path": "x", "message_names": ["bab", "aca"] }), "`bab` and `aca`"),
         (json!({ "path": "x", "color": "red" }), "color"),
     ] {
