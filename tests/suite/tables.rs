@@ -222,6 +222,61 @@ pq.write_table(table.select(names), "pose.parquet", row_group_size=50)
 }
 
 #[test]
+fn fields_of_tables_are_called_as_those_of_their_log() {
+    let folder = tables();
+    folder.write("expect.toml", "[channels.POSE]\nfields.\"vel[0]\" = { min = -500, max = 500 }\n");
+    let csv = |from: &str| {
+        run_sluice(&folder, &["check-log", from, "--expect", "expect.toml"]).expect(0);
+        let to = ["--channel", "POSE", "--types", "mit-dgc", "--to", "pose.csv", "--overwrite"];
+        run_sluice(&folder, &[&["convert", from][..], &to].concat()).expect(0);
+        String::from_utf8(folder.read("pose.csv")).unwrap()
+    };
+    let of_log = csv("quickstart-out/drive.lcm");
+    assert!(of_log.lines().next().unwrap().contains(",pos[2],vel[0],"), "{of_log}");
+    let column = |csv: &str, name: &str| {
+        let mut lines = csv.lines().map(|line| line.split(',').map(str::to_owned));
+        let place = lines.next().unwrap().position(|field| field == name);
+        place.map(|place| lines.map(|mut line| line.nth(place).unwrap()).collect::<Vec<_>>())
+    };
+    let of_tables = csv("quickstart-out/tables");
+    for name in ["sequence", "utime", "pos[0]", "vel[2]", "orientation[3]"] {
+        assert_eq!(column(&of_tables, name), column(&of_log, name), "{name}");
+    }
+}
+
+#[test]
+fn tables_that_others_have_written_anew_become_a_log_by_their_columns() {
+    let folder = tables();
+    if python_with("pyarrow, polars, duckdb").is_none() {
+        return;
+    }
+    asks(
+        "pyarrow, polars, duckdb",
+        &folder,
+        r#"
+import os, duckdb, polars, pyarrow.parquet as pq
+path = "quickstart-out/tables/channel=POSE/part-00000.parquet"
+tools = ["pyarrow", "polars", "duckdb"]
+for tool in tools: os.mkdir(tool)
+pyarrow, by_polars, by_duckdb = (f"{tool}/POSE.parquet" for tool in tools)
+table = pq.read_table(path, partitioning=None)
+pq.write_table(table.replace_schema_metadata(None), pyarrow)
+polars.read_parquet(path, hive_partitioning=False).write_parquet(by_polars)
+duckdb.sql(f"copy (select * exclude channel from '{path}') to '{by_duckdb}'")
+"#,
+    );
+    let as_log = |from: &str, to: &str| {
+        run_sluice(&folder, &["convert", from, "--types", "mit-dgc", "--to", to]).expect(0);
+        folder.read(to)
+    };
+    let expected = as_log("quickstart-out/tables/channel=POSE", "POSE.lcm");
+    for by in ["pyarrow", "polars", "duckdb"] {
+        let log = as_log(&format!("{by}/POSE.parquet"), &format!("{by}.lcm"));
+        assert!(log == expected, "{by}");
+    }
+}
+
+#[test]
 fn aligned_rows_are_one_table_in_any_format() {
     let folder = tables();
     for out in ["aligned.parquet", "aligned.csv", "aligned.jsonl"] {

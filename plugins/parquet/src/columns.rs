@@ -15,6 +15,7 @@ use sluice_model::cast::cast;
 use sluice_model::{Batch, Channels, Error, Rows};
 
 use crate::column_types::{in_table_type, table_type};
+use crate::fixed_lists::ListLengths;
 
 /// Nanoseconds per microsecond.
 const MICRO: i64 = 1_000;
@@ -65,6 +66,13 @@ impl TableColumns {
         let said = self.fields.iter().filter(|field| !field.metadata().is_empty());
         let metadata = |field: &FieldRef| field.metadata().clone().into_iter().collect();
         said.map(|field| (field.name().clone(), metadata(field))).collect()
+    }
+
+    /// The lengths of lists, by column, in those that have lists of fixed length.
+    pub(crate) fn list_lengths(&self) -> BTreeMap<String, ListLengths> {
+        let lengths =
+            |field: &FieldRef| Some((field.name().clone(), ListLengths::of(field.data_type())?));
+        self.fields.iter().filter_map(lengths).collect()
     }
 
     /// A batch as columns of the table. Does not copy payloads. `variants` is indexed by channel

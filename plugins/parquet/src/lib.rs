@@ -6,12 +6,13 @@
 //! groups and the footer, with its `footer_checksum`. [`source`] turns tables back into events:
 //! [`input`] reads a file, `table` makes its rows events, `folder` finds the files of a folder,
 //! `merge` merges them, and `manifest` tells which are missing. `meta` is the key-value metadata of
-//! the footer that both share.
+//! the footer that both share, with the lengths of `fixed_lists`.
 
 mod column_types;
 mod columns;
 mod encoding;
 mod file;
+mod fixed_lists;
 mod folder;
 mod footer_checksum;
 mod group;

@@ -12,6 +12,8 @@ use sluice_model::{
     RunOrigin,
 };
 
+use crate::fixed_lists::ListLengths;
+
 /// The start of `created_by` in tables that we wrote.
 pub(crate) const CREATED_BY: &str = "sluice ";
 
@@ -24,6 +26,7 @@ const GROUPS: &str = "sluice.row_groups";
 const ORDER: &str = "sluice.order";
 const TYPE: &str = "sluice.type";
 const FIELDS: &str = "sluice.fields";
+const LISTS: &str = "sluice.lists";
 
 /// The metadata of a table beyond Parquet's own.
 #[derive(Debug, Default)]
@@ -40,6 +43,8 @@ pub(crate) struct FooterMeta {
     /// The metadata of the messages' fields that have some, by column: units, the names of enums,
     /// and which column holds raw payloads.
     pub(crate) fields: BTreeMap<String, BTreeMap<String, String>>,
+    /// The lengths of lists, by column, in those that have lists of fixed length.
+    pub(crate) lists: BTreeMap<String, ListLengths>,
 }
 
 /// What is wrong with an entry of the footer.
@@ -52,7 +57,7 @@ pub(crate) struct EntryFault {
 impl EntryFault {
     /// Whether it is of an entry that [`FooterMeta::for_rewritten_file`] keeps.
     pub(crate) fn stays_in_rewritten_file(&self) -> bool {
-        self.key != GROUPS
+        self.key != GROUPS && self.key != LISTS
     }
 }
 
@@ -164,9 +169,10 @@ impl ChannelMeta {
 
 impl FooterMeta {
     /// The entries that stay valid when another program rewrites the file and copies them: those
-    /// about rows and bytes do not.
+    /// about rows, bytes and lengths do not.
     pub(crate) fn for_rewritten_file(self) -> Self {
-        Self { groups: GroupsMeta::default(), by_sequence: false, ..self }
+        let (groups, lists) = (GroupsMeta::default(), BTreeMap::new());
+        Self { groups, by_sequence: false, lists, ..self }
     }
 
     /// The footer's entries.
@@ -188,6 +194,9 @@ impl FooterMeta {
         if !self.fields.is_empty() {
             entries.push(entry(FIELDS, &json(&self.fields)?));
         }
+        if !self.lists.is_empty() {
+            entries.push(entry(LISTS, &json(&self.lists)?));
+        }
         Ok(entries)
     }
 
@@ -202,6 +211,7 @@ impl FooterMeta {
             by_sequence: find(entries, ORDER).and_then(|e| e.value.as_deref()) == Some("sequence"),
             message: parsed(entries, TYPE, &mut faults),
             fields: parsed(entries, FIELDS, &mut faults).unwrap_or_default(),
+            lists: parsed(entries, LISTS, &mut faults).unwrap_or_default(),
         };
         (meta, faults)
     }

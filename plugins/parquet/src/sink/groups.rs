@@ -13,7 +13,7 @@ use super::tables::{
     ChannelVariants, GroupLimits, OpenTables, SequenceOrder, TableBuffer, TableKey, TableType,
 };
 use super::{ParquetSink, TableLayout};
-use crate::columns;
+use crate::columns::{self, TableColumns};
 use crate::file::TableFile;
 use crate::group::EncodedGroup;
 use crate::meta::{FooterMeta, GroupsMeta};
@@ -284,13 +284,14 @@ impl ParquetSink {
         let file = self.take_file(table, context, variants)?;
         let (channels, rows) = table.channels(&context.channels, variants);
         let encoder = table.encoder.take();
-        let fields = encoder.as_ref().map(|encoder| encoder.table_columns.field_metadata());
+        let columns = encoder.as_ref().map(|encoder| &encoder.table_columns);
         let meta = FooterMeta {
             channels,
             groups: GroupsMeta { rows, ..file.groups_meta.clone() },
             by_sequence: *sequence_order != SequenceOrder::Unordered,
-            message: encoder.and_then(|encoder| encoder.message.clone()),
-            fields: fields.unwrap_or_default(),
+            message: encoder.as_ref().and_then(|encoder| encoder.message.clone()),
+            fields: columns.map(TableColumns::field_metadata).unwrap_or_default(),
+            lists: columns.map(TableColumns::list_lengths).unwrap_or_default(),
         };
         file.close(meta.to_entries(&context.origin)?, target)
     }

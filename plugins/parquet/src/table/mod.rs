@@ -15,6 +15,7 @@ use sluice_io::escape::{column_of_field, escaped_path, field_of_column};
 use sluice_kit::event_table::{CHANNEL, RESERVED, SOURCE, TIMESTAMP, TIMESTAMP_NS};
 use sluice_model::{Damage, Error, LogPayloads, Name, Query, ReadContext};
 
+use crate::fixed_lists::{MissingValues, with_lengths};
 use crate::input::{GroupSpan, InputOptions, ParquetInput, TableBytes, TimeUnits};
 use crate::meta::{CREATED_BY, ChannelMeta, EntryFault, FooterMeta};
 
@@ -97,6 +98,7 @@ impl ParquetTable {
     }
 
     fn message_fields(&self) -> Vec<(usize, FieldRef)> {
+        let mut missing = MissingValues::default();
         let fields = self.input.schema().fields().iter().enumerate();
         let own = fields.filter_map(|(place, field)| {
             let name = match field.name().as_str() {
@@ -105,8 +107,11 @@ impl ParquetTable {
             };
             let mut metadata = field.metadata().clone();
             metadata.extend(self.meta.fields.get(field.name()).cloned().unwrap_or_default());
-            let field = field.as_ref().clone().with_name(name).with_metadata(metadata);
-            Some((place, Arc::new(field)))
+            let read = match self.meta.lists.get(field.name()) {
+                Some(lengths) => with_lengths(field, lengths, &mut missing),
+                None => field.as_ref().clone(),
+            };
+            Some((place, Arc::new(read.with_name(name).with_metadata(metadata))))
         });
         own.collect()
     }

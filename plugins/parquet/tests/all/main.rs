@@ -4,6 +4,7 @@
 
 mod channels;
 mod fields;
+mod fixed_lists;
 mod folders;
 mod footer;
 mod foreign;

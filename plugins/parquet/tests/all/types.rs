@@ -37,7 +37,7 @@ fn decoded(context: &SinkContext, key: u64, columns: &[(&str, ArrayRef)]) -> Bat
 }
 
 /// Writes one batch of these columns, and reads it back.
-fn round_trip(path: &Path, columns: &[(&str, ArrayRef)]) -> Result<Batch, Error> {
+pub(crate) fn round_trip(path: &Path, columns: &[(&str, ArrayRef)]) -> Result<Batch, Error> {
     let context = context(64 << 20);
     let batches = vec![decoded(&context, 1, columns)];
     write(json!({ "path": path, "layout": "rows" }), batches, &context)?;

@@ -1,0 +1,126 @@
+//! Lists of fixed length, which Parquet does not have.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float64Array, ListArray, StructArray};
+use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_schema::{DataType, Field, Fields};
+
+use crate::kit::read;
+use crate::types::round_trip;
+
+/// Lists of `len` elements each.
+fn fixed(inner: ArrayRef, len: usize) -> ArrayRef {
+    let count = inner.len() / len;
+    fixed_rows(inner, len as i32, count)
+}
+
+fn fixed_rows(inner: ArrayRef, len: i32, count: usize) -> ArrayRef {
+    let item = Arc::new(Field::new("item", inner.data_type().clone(), false));
+    let lists = FixedSizeListArray::try_new_with_length(item, len, inner, None, count);
+    Arc::new(lists.unwrap())
+}
+
+/// Lists of two elements each.
+fn listed(inner: ArrayRef) -> ArrayRef {
+    let item = Arc::new(Field::new("item", inner.data_type().clone(), false));
+    let offsets = OffsetBuffer::from_lengths(vec![2; inner.len() / 2]);
+    Arc::new(ListArray::new(item, offsets, inner, None))
+}
+
+fn in_struct(inner: ArrayRef, nulls: Option<NullBuffer>) -> ArrayRef {
+    let fields: Fields = vec![Field::new("v", inner.data_type().clone(), false)].into();
+    Arc::new(StructArray::new(fields, vec![inner], nulls))
+}
+
+fn numbers(count: usize) -> ArrayRef {
+    Arc::new(Float64Array::from_iter_values((0..count).map(|n| n as f64)))
+}
+
+/// The types of lists, without their items' names.
+fn shape(data_type: &DataType) -> String {
+    match data_type {
+        DataType::List(item) => format!("{}[]", shape(item.data_type())),
+        DataType::FixedSizeList(item, len) => format!("{}[{len}]", shape(item.data_type())),
+        DataType::Struct(fields) => {
+            let members = fields.iter().map(|field| shape(field.data_type()));
+            format!("{{{}}}", members.collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+#[test]
+fn they_keep_their_length_wherever_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let columns = [
+        ("plain", fixed(numbers(6), 3), "Float64[3]"),
+        ("nested", fixed(fixed(numbers(12), 2), 3), "Float64[2][3]"),
+        ("counted", listed(fixed(numbers(12), 3)), "Float64[3][]"),
+        (
+            "in",
+            in_struct(fixed(in_struct(fixed(numbers(12), 3), None), 2), None),
+            "{{Float64[3]}[2]}",
+        ),
+        ("each", fixed(listed(numbers(8)), 2), "Float64[][2]"),
+    ];
+    let written: Vec<(&str, ArrayRef)> =
+        columns.iter().map(|(name, column, _)| (*name, Arc::clone(column))).collect();
+    let back = round_trip(&path, &written).unwrap();
+    for ((name, column, expected), back) in columns.iter().zip(back.rows()[0].columns.columns()) {
+        assert_eq!(shape(back.data_type()), *expected, "{name}");
+        assert_eq!(shape(back.data_type()), shape(column.data_type()), "{name}");
+        assert_eq!(format!("{back:?}"), format!("{column:?}"), "{name}");
+    }
+}
+
+#[test]
+fn they_do_so_where_they_are_missing_or_have_no_elements() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let nulls = || Some(NullBuffer::from(vec![true, false, true]));
+    let optional = |inner: ArrayRef| in_struct(fixed(in_struct(inner, None), 2), nulls());
+    let item = Arc::new(Field::new("item", DataType::Float64, true));
+    let missing = FixedSizeListArray::new(Arc::clone(&item), 2, numbers(6), nulls());
+    let long = FixedSizeListArray::new(item, 3000, numbers(9000), nulls());
+    let columns: [(&str, ArrayRef, &str); 4] = [
+        ("none", fixed_rows(numbers(0), 0, 3), "Float64[0]"),
+        ("missing", Arc::new(missing), "Float64[2]"),
+        ("optional", optional(fixed(numbers(24), 4)), "{{Float64[4]}[2]}"),
+        // Each that is missing would take as much memory as one that is not.
+        ("long", Arc::new(long), "Float64[]"),
+    ];
+    let written: Vec<(&str, ArrayRef)> =
+        columns.iter().map(|(name, column, _)| (*name, Arc::clone(column))).collect();
+    let back = round_trip(&path, &written).unwrap();
+    let back = back.rows()[0].columns.columns();
+    for ((name, column, expected), back) in columns.iter().zip(back) {
+        assert_eq!(shape(back.data_type()), *expected, "{name}");
+        assert_eq!(back.nulls(), column.nulls(), "{name}");
+        for row in (0..3).filter(|row| back.is_valid(*row) && *name != "long") {
+            assert_eq!(back.slice(row, 1).to_data(), column.slice(row, 1).to_data(), "{name}");
+        }
+    }
+    let long = back[3].as_list::<i32>();
+    assert_eq!([0, 1, 2].map(|row| long.value_length(row)), [3000, 0, 3000]);
+}
+
+#[test]
+fn a_list_of_another_length_is_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    round_trip(&path, &[("a", fixed(numbers(6), 2))]).unwrap();
+    // As a footer without a checksum may claim.
+    let mut bytes = std::fs::read(&path).unwrap();
+    for (from, to) in [("SluiceCk", "--------"), ("{\"length\":2}", "{\"length\":3}")] {
+        let at = bytes.windows(from.len()).rposition(|found| found == from.as_bytes()).unwrap();
+        bytes[at..at + from.len()].copy_from_slice(to.as_bytes());
+    }
+    std::fs::write(&path, bytes).unwrap();
+    let contents = read(&path).unwrap();
+    assert!(contents.events.is_empty());
+    let damage = &contents.damage[0].2;
+    assert!(damage.contains("column `a`: ") && damage.contains("2 elements, not 3"), "{damage}");
+}
