@@ -6,6 +6,7 @@
 
 pub mod census;
 pub mod codecs;
+pub mod column_types;
 pub mod columns;
 pub mod contract;
 pub mod counts;

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sluice_kit::column_types::have_same_values;
 use sluice_kit::columns::PayloadPlan;
 use sluice_kit::type_library::{MAX_DESCRIPTION_LEN, TypeBudget};
 use sluice_kit::{TypePaths, codecs};
@@ -120,8 +121,16 @@ fn compile_type(
 ) -> Result<(PayloadPlan, String), String> {
     budget.check()?;
     let plan = shapes::compile(library, id, depth)?;
-    let text = library.description(id).unwrap_or_default();
+    let mut text = library.description(id, true);
+    if text.len() > MAX_DESCRIPTION_LEN {
+        budget.spend(0, text.len());
+        text = library.description(id, false);
+    }
     budget.spend(plan.column_count(), text.len());
+    if text.len() > MAX_DESCRIPTION_LEN {
+        // Nobody would read it: rows without a description are encoded by declared types.
+        text.clear();
+    }
     Ok((plan, text))
 }
 
@@ -187,7 +196,7 @@ pub fn fingerprint_of(payload: &[u8]) -> Option<TypeKey> {
     payload.first_chunk().map(|bytes| TypeKey(u64::from_be_bytes(*bytes)))
 }
 
-/// The plan at the depth that matches these columns, or at depth `default_depth` if none does.
+/// The plan at the depth of these columns, or at depth `default_depth` if there is none.
 fn plan_for_columns(
     library: &Arc<Library>,
     id: TypeId,
@@ -198,7 +207,7 @@ fn plan_for_columns(
     let fits = |plan: &PayloadPlan| {
         plan.schema().fields().iter().all(|field| {
             let found = columns.field_with_name(field.name());
-            found.is_ok_and(|found| found.data_type().equals_datatype(field.data_type()))
+            found.is_ok_and(|found| have_same_values(field.data_type(), found.data_type()))
         })
     };
     if fits(&plan) {

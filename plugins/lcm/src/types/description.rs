@@ -1,37 +1,55 @@
 //! Writes a type and all types it contains as one text in the `.lcm` language.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use super::syntax::{Constant, Dimension, TypeBody, TypeName};
+use super::syntax::{Constant, Dimension, StructMember, TypeBody, TypeName};
 use super::{Library, TypeId};
 
+/// The types of a description by the names they have in it.
+type NamesInText = BTreeMap<TypeId, String>;
+
 impl Library {
-    /// A text that declares a type and all types it contains; `None` if two of them have the same
-    /// name.
-    pub fn description(&self, id: TypeId) -> Option<String> {
-        let mut held: BTreeMap<&str, TypeId> = BTreeMap::from([(self.name(id), id)]);
+    /// A text that declares a type and all types it contains, with all constants of theirs or only
+    /// those without which it would declare other types.
+    ///
+    /// Further versions of a name get another package. That changes no fingerprint: it has the
+    /// short names of enums in it, but neither those of structs nor packages.
+    pub fn description(&self, id: TypeId, all_constants: bool) -> String {
+        let mut names = NamesInText::from([(id, self.name(id).to_owned())]);
+        let mut taken = BTreeSet::from([self.name(id).to_owned()]);
         let (mut order, mut next) = (vec![id], 0);
         while let Some(id) = order.get(next).copied() {
             next += 1;
             for used in self.get(id).uses.iter().flatten() {
-                let known = *held.entry(self.name(*used)).or_insert_with(|| {
-                    order.push(*used);
-                    *used
-                });
-                if known != *used {
-                    return None;
+                if names.contains_key(used) {
+                    continue;
                 }
+                let (mut name, mut version) = (self.name(*used).to_owned(), 1);
+                while !taken.insert(name.clone()) {
+                    version += 1;
+                    name = format!("version{version}.{}", self.name(*used));
+                }
+                names.insert(*used, name);
+                order.push(*used);
             }
         }
         let mut text = String::new();
-        order.iter().for_each(|id| self.write_declaration(*id, &mut text));
-        Some(text)
+        for id in order {
+            self.write_declaration(id, &names, all_constants, &mut text);
+        }
+        text
     }
 
-    fn write_declaration(&self, id: TypeId, text: &mut String) {
+    fn write_declaration(
+        &self,
+        id: TypeId,
+        names: &NamesInText,
+        all_constants: bool,
+        text: &mut String,
+    ) {
         // Full names make a `package` unnecessary.
-        let name = self.name(id);
+        let name = names.get(&id).map_or_else(|| self.name(id), String::as_str);
         match &self.get(id).declaration.body {
             TypeBody::Enum(values) => {
                 write_line(text, format_args!("enum {name} {{"));
@@ -41,42 +59,48 @@ impl Library {
             }
             TypeBody::Struct { members, constants } => {
                 write_line(text, format_args!("struct {name} {{"));
-                for constant in constants {
+                for constant in constants.iter().filter(|c| all_constants || is_zero(c)) {
                     let of = constant.of.name();
                     write_line(
                         text,
                         format_args!("    const {of} {} = {};", constant.name, constant.text),
                     );
                 }
-                for member in members {
+                for (member, used) in members.iter().zip(&self.get(id).uses) {
                     let of = match &member.of {
                         TypeName::Primitive(primitive) => primitive.name(),
-                        TypeName::Declared(name) => name,
+                        TypeName::Declared(name) => {
+                            used.and_then(|used| names.get(&used)).unwrap_or(name)
+                        }
                     };
-                    let sizes: String = member
-                        .dimensions
-                        .iter()
-                        .map(|dimension| match dimension {
-                            // Only a constant can give a size of 0.
-                            Dimension::Fixed { size: 0, text } => {
-                                let is_it = |constant: &&Constant| {
-                                    constant.integer == Some(0) && constant.text == *text
-                                };
-                                let constant = constants.iter().find(is_it);
-                                format!("[{}]", constant.map_or("", |constant| &constant.name))
-                            }
-                            Dimension::Fixed { text, .. } => format!("[{text}]"),
-                            Dimension::Counted(place) => {
-                                format!("[{}]", members.get(*place).map_or("", |m| &m.name))
-                            }
-                        })
-                        .collect();
+                    let sizes = sizes(member, members, constants);
                     write_line(text, format_args!("    {of} {}{sizes};", member.name));
                 }
             }
         }
         text.push_str("}\n");
     }
+}
+
+/// The dimensions of a member, as they are declared.
+fn sizes(member: &StructMember, members: &[StructMember], constants: &[Constant]) -> String {
+    let each = member.dimensions.iter().map(|dimension| match dimension {
+        // Only a constant can give a size of 0.
+        Dimension::Fixed { size: 0, text } => {
+            let is_it = |constant: &&Constant| is_zero(constant) && constant.text == *text;
+            let constant = constants.iter().find(is_it);
+            format!("[{}]", constant.map_or("", |constant| &constant.name))
+        }
+        Dimension::Fixed { text, .. } => format!("[{text}]"),
+        Dimension::Counted(place) => {
+            format!("[{}]", members.get(*place).map_or("", |m| &m.name))
+        }
+    });
+    each.collect()
+}
+
+fn is_zero(constant: &Constant) -> bool {
+    constant.integer == Some(0)
 }
 
 fn write_line(text: &mut String, line: std::fmt::Arguments<'_>) {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, UInt8Type};
 use arrow_array::{Array, RecordBatch};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field};
 use proptest::prelude::*;
 use sluice_lcm::LcmCodec;
+use sluice_model::cast::cast;
 use sluice_model::{Batch, BatchBuilder, ChannelId, Codec, PayloadType, Rows};
 
 use crate::messages::language::files;
@@ -260,6 +261,38 @@ fn rows_say_how_deep_they_were_taken_apart() {
         let other = LcmCodec::from_files(Vec::new(), 1);
         let adopted = other.adopt(&known.message_type, columns.schema_ref()).unwrap();
         assert_eq!(encoded(&adopted, &columns), [nested]);
+    }
+}
+
+/// The type with plain lists for those of fixed length, as in tables of some programs.
+fn without_lengths(data_type: &DataType) -> DataType {
+    let inner = |field: &Arc<Field>| {
+        Arc::new(Field::clone(field).with_data_type(without_lengths(field.data_type())))
+    };
+    match data_type {
+        DataType::FixedSizeList(item, _) | DataType::List(item) => DataType::List(inner(item)),
+        DataType::Struct(members) => DataType::Struct(members.iter().map(inner).collect()),
+        other => other.clone(),
+    }
+}
+
+#[test]
+fn so_do_rows_whose_lists_have_lost_their_length() {
+    let text = "struct t { int8_t v[2]; int8_t n; t inner[n]; }";
+    let other = LcmCodec::from_files(Vec::new(), 1);
+    for depth in 0..4 {
+        let codec = LcmCodec::from_files(files(&[("types.lcm", text)]), depth);
+        let known = &codec.types()[0];
+        let form = known.payload_type.as_ref().unwrap();
+        let nested = payload(form, &[&[1, 2, 1, 3, 4, 1, 5, 6, 1, 7, 8, 0]]);
+        let columns = good(form, std::slice::from_ref(&nested));
+        let plain = columns.columns().iter().zip(columns.schema_ref().fields());
+        let plain = plain.map(|(column, field)| {
+            (field.name(), cast(column, &without_lengths(column.data_type())).unwrap())
+        });
+        let plain = RecordBatch::try_from_iter(plain).unwrap();
+        let adopted = other.adopt(&known.message_type, plain.schema_ref()).unwrap();
+        assert_eq!(encoded(&adopted, &plain), [nested]);
     }
 }
 

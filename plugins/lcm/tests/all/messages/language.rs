@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use sluice_kit::TypeFile;
 use sluice_lcm::LcmCodec;
 use sluice_lcm::fuzzing::{Library, TypeBody, fingerprints, parse};
-use sluice_model::Codec;
+use sluice_model::{Codec, PayloadType};
 
 use crate::messages::random_types::{Random, RandomTypes};
 
@@ -229,6 +229,45 @@ fn hostile_types_cost_little() {
     let huge = "struct t { double x[2147483647][2147483647]; }";
     let codec = LcmCodec::from_files(files(&[("huge.lcm", huge)]), 1);
     assert!(codec.types()[0].payload_type.as_ref().unwrap_err().contains("2 GiB"));
+}
+
+/// The type of this name with these columns, made again from its description, and the description.
+fn described(texts: &[(&str, &str)], name: &str) -> (PayloadType, PayloadType, String) {
+    let codec = LcmCodec::from_files(files(texts), 1);
+    let known = codec.types().iter().find(|known| &*known.message_type.name == name).unwrap();
+    let form = known.payload_type.clone().unwrap();
+    let other = LcmCodec::from_files(Vec::new(), 1);
+    let again = other.adopt(&known.message_type, form.schema()).unwrap();
+    (form, again, known.message_type.text.to_string())
+}
+
+#[test]
+fn a_type_that_has_two_versions_of_a_name_in_it_describes_both() {
+    let texts = [
+        ("old/p.lcm", "package p; struct pt_t { double x; } enum e_t { A = 1 }"),
+        ("old/q.lcm", "package q; struct c_t { p.pt_t w; p.e_t e; }"),
+        (
+            "new/p.lcm",
+            "package p; struct pt_t { double x; double y; } enum e_t { A = 1, B = 2 }
+            struct version2 { byte a; }
+            struct a_t { pt_t p; e_t e; int32_t k; q.c_t c; q.c_t n[k]; version2 v; }",
+        ),
+    ];
+    let (form, again, text) = described(&texts, "p.a_t");
+    assert_eq!(again.schema(), form.schema());
+    assert_eq!(again.message_type().key, form.message_type().key);
+    assert_eq!(text.matches("pt_t {").count(), 2, "{text}");
+}
+
+#[test]
+fn a_type_is_described_without_its_constants_if_there_are_too_many() {
+    let constants: String =
+        (1..6_000).map(|n| format!("const int64_t {}_{n} = {n};\n", "LONG".repeat(50))).collect();
+    let text =
+        format!("struct t {{ {constants} const int32_t NONE = 0; int8_t a[NONE]; int8_t b; }}");
+    let (form, again, text) = described(&[("t.lcm", &text)], "t");
+    assert_eq!(again.schema(), form.schema());
+    assert!(text.contains("NONE = 0") && !text.contains("LONG"), "{text}");
 }
 
 proptest! {
