@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::BinaryArray;
-use arrow_schema::SchemaRef;
+use arrow_schema::{Field, FieldRef, Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use sluice_kit::column_types::have_same_values;
 use sluice_kit::{CodecOptions, Codecs, TypePaths};
 use sluice_model::{
     Batch, ChannelId, Error, KnownType, Map, MapQuery, MessageType, OptionsError, PayloadType,
@@ -84,46 +85,53 @@ impl Encode {
         parts.into_iter().map(|(type_name, part)| (rows.pick(&part), type_name)).collect()
     }
 
-    /// The type of rows: the one they describe, or else a declared one.
+    /// The type of rows: the one they describe, or else a declared one. Also where their
+    /// description cannot be used.
     fn type_of(&self, rows: &Rows, type_name: Option<&str>) -> TypeResult {
         let message = &rows.message;
         if message.is_part() {
             let what = "they are list elements or selected fields, not whole messages";
             return Err(what.to_owned());
         }
+        let identity = |of: &MessageType| (Arc::clone(&of.codec), of.key);
+        let declared =
+            || self.find_type(|known| identity(&known.message_type) == identity(message));
         if !message.text.is_empty() {
-            return self.adopt(rows);
+            return self.adopt(rows).or_else(|why| declared().map_err(|_| why));
         }
         if let Some(type_name) = type_name {
             return self.find_type(|known| *known.message_type.name == *type_name);
         }
         if !message.codec.is_empty() {
-            let found = self.find_type(|known| known.message_type.key == message.key);
             // An empty text may be a whole description: of a ROS type without members.
-            return found.or_else(|why| self.adopt(rows).map_err(|_| why));
+            return declared().or_else(|why| self.adopt(rows).map_err(|_| why));
         }
-        // Rows of another program: the only type with exactly these fields.
-        let schema = rows.columns.schema();
-        self.find_type(|known| {
+        self.type_by_fields(&rows.columns.schema())
+    }
+
+    /// The type of rows of another program: the only one with these fields, or of several the one
+    /// whose fields have these types.
+    fn type_by_fields(&self, found: &Schema) -> TypeResult {
+        let has_fields = |known: &&KnownType, is_it: &dyn Fn(&Field, &Field) -> bool| {
             let Ok(form) = &known.payload_type else { return false };
             let fields = form.schema().fields();
-            fields.len() == schema.fields().len()
-                && fields.iter().all(|field| schema.column_with_name(field.name()).is_some())
-        })
+            let is_there = |field: &FieldRef| {
+                found.field_with_name(field.name()).is_ok_and(|found| is_it(field, found))
+            };
+            fields.len() == found.fields().len() && fields.iter().all(is_there)
+        };
+        let named = self.types.iter().filter(|known| has_fields(known, &|_, _| true));
+        let named: Vec<&KnownType> = named.collect();
+        let same_type =
+            |field: &Field, found: &Field| have_same_values(field.data_type(), found.data_type());
+        let exact = named.iter().copied().filter(|known| has_fields(known, &same_type));
+        let exact: Vec<&KnownType> = exact.collect();
+        only_type(if exact.is_empty() { &named } else { &exact })
     }
 
     fn find_type(&self, is_it: impl Fn(&KnownType) -> bool) -> TypeResult {
-        let mut found = self.types.iter().filter(|known| is_it(known));
-        let Some(first) = found.next() else {
-            return Err("no declared type matches; name its file with `types`".into());
-        };
-        if let Some(other) = found.find(|other| other.message_type.key != first.message_type.key) {
-            let (first, other) = (&first.message_type.name, &other.message_type.name);
-            return Err(format!(
-                "they may be `{first}` or `{other}`; the option `channel_types` selects one"
-            ));
-        }
-        first.payload_type.clone()
+        let found: Vec<&KnownType> = self.types.iter().filter(|known| is_it(known)).collect();
+        only_type(&found)
     }
 
     fn adopt(&self, rows: &Rows) -> TypeResult {
@@ -192,6 +200,21 @@ impl Encode {
         finished.push(Rows { payloads: Payloads::Kept, ..good });
         batch
     }
+}
+
+/// The first of these types, if they have the same fingerprint.
+fn only_type(found: &[&KnownType]) -> TypeResult {
+    let Some((first, others)) = found.split_first() else {
+        return Err("no declared type matches; name its file with `types`".into());
+    };
+    let is_other = |other: &&&KnownType| other.message_type.key != first.message_type.key;
+    if let Some(other) = others.iter().find(is_other) {
+        let (first, other) = (&first.message_type.name, &other.message_type.name);
+        return Err(format!(
+            "they may be `{first}` or `{other}`; the option `channel_types` selects one"
+        ));
+    }
+    first.payload_type.clone()
 }
 
 fn mark_undecoded(batch: &Batch, events: &[u32], context: &mut StageContext<'_>) {

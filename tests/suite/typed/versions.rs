@@ -154,3 +154,80 @@ fn types_that_only_differ_inside_are_not_guessed() {
         .expect_stderr("matches several declared types with different fields");
     assert!(!String::from_utf8(folder.read("out.jsonl")).unwrap().contains("fields"));
 }
+
+#[test]
+fn a_type_with_two_versions_of_a_name_in_it_comes_back_from_tables() {
+    let folder = Folder::new();
+    types(&folder, "types/old/p.lcm", "package p; struct pt_t { double x; }");
+    types(&folder, "types/old/q.lcm", "package q; struct c_t { p.pt_t w; }");
+    types(
+        &folder,
+        "types/new/p.lcm",
+        "package p; struct pt_t { double x; double y; } struct a_t { pt_t p; int32_t k; q.c_t c; }",
+    );
+    let key = fingerprint(&folder, "types", "p.a_t");
+    let numbers = [1.0_f64, 2.0, 3.0].map(f64::to_be_bytes);
+    let of_a = payload(key, &[&numbers[0], &numbers[1], &7_i32.to_be_bytes(), &numbers[2]]);
+    logged(&folder, "in.lcm", &[("A", of_a)]);
+    check_round_trip(&folder, "types");
+}
+
+/// Changes what the footer of a table says, and leaves out its checksum.
+fn change_footer(folder: &Folder, table: &str, changes: &[(&str, &str)]) {
+    let mut bytes = folder.read(table);
+    for (from, to) in [&[("SluiceCk", "--------")], changes].concat() {
+        assert_eq!(from.len(), to.len());
+        let at = bytes.windows(from.len()).rposition(|found| found == from.as_bytes());
+        let at = at.unwrap_or_else(|| panic!("no `{from}` in {table}"));
+        bytes[at..at + from.len()].copy_from_slice(to.as_bytes());
+    }
+    folder.write(table, bytes);
+}
+
+#[test]
+fn declared_types_replace_a_description_that_cannot_be_used() {
+    let folder = Folder::new();
+    types(&folder, "t.lcm", "struct t { int32_t x; }");
+    let key = fingerprint(&folder, "t.lcm", "t");
+    logged(&folder, "in.lcm", &[("A", payload(key, &[&1_i32.to_be_bytes()]))]);
+    check_round_trip(&folder, "t.lcm");
+    change_footer(&folder, "tables/channel=A/part-00000.parquet", &[("struct t", "strict t")]);
+    let table =
+        ["convert", "tables/channel=A/part-00000.parquet", "--overwrite", "--to", "back.lcm"];
+    run_sluice(&folder, &table).expect(3).expect_stderr("strict");
+    run_sluice(&folder, &[&table[..], &["--types", "t.lcm"]].concat()).expect(0);
+    assert!(folder.read("back.lcm") == folder.read("in.lcm"));
+    // Not one with another fingerprint.
+    types(&folder, "t.lcm", "struct t { int64_t x; }");
+    run_sluice(&folder, &[&table[..], &["--types", "t.lcm"]].concat())
+        .expect(3)
+        .expect_stderr("strict");
+}
+
+#[test]
+fn rows_without_a_type_are_of_the_one_whose_columns_have_their_types() {
+    let folder = Folder::new();
+    let vec = |number: &str| format!("struct vec_t {{ {number} x; {number} v[2]; string s; }}");
+    types(&folder, "types/a.lcm", &format!("package a; {}", vec("float")));
+    types(&folder, "types/b.lcm", &format!("package b; {}", vec("double")));
+    let text = [&[0, 0, 0, 2][..], b"s\0"].concat();
+    let of = |name: &str, numbers: &[&[u8]]| {
+        let parts = [numbers, numbers, numbers, &[&text]].concat();
+        payload(fingerprint(&folder, "types", name), &parts)
+    };
+    let (a, b) = (of("a.vec_t", &[&1_f32.to_be_bytes()]), of("b.vec_t", &[&0.1_f64.to_be_bytes()]));
+    logged(&folder, "in.lcm", &[("A", a), ("B", b)]);
+    check_round_trip(&folder, "types");
+    for channel in ["A", "B"] {
+        let table = format!("tables/channel={channel}/part-00000.parquet");
+        let changes = [("sluice.type", "other.types"), ("sluice.lists", "other.length")];
+        change_footer(&folder, &table, &changes);
+    }
+    fs::remove_file(folder.at("tables/_manifest.json")).unwrap();
+    run_sluice(
+        &folder,
+        &["convert", "tables", "--types", "types", "--to", "back.lcm", "--overwrite"],
+    )
+    .expect(0);
+    assert!(folder.read("back.lcm") == folder.read("in.lcm"));
+}
