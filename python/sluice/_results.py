@@ -161,8 +161,8 @@ class ChannelInfo(NamedTuple):
     """Its source."""
     events: int
     """The number of its events."""
-    bytes: int
-    """The length of all payloads."""
+    bytes: int | None
+    """The length of all payloads. None if some events are decoded and have no payload, as in tables."""
     encoding: str
     """The encoding of its payloads."""
     type: str | None
@@ -286,7 +286,7 @@ def _cells(channel: ChannelInfo) -> tuple[str, ...]:
         _printable(channel.source),
         str(channel.events),
         rate,
-        str(channel.bytes),
+        "" if channel.bytes is None else str(channel.bytes),
         _printable(kind),
     )
 
@@ -317,9 +317,10 @@ def _merged(each: list[ChannelInfo]) -> ChannelInfo:
     seconds = sum(last - first for first, last in spans) / NANOSECONDS
     intervals = sum(max(channel.events - 1, 0) for channel in each)
     gaps = [channel.largest_gap for channel in each if channel.largest_gap is not None]
+    lengths = [channel.bytes for channel in each if channel.bytes is not None]
     return each[0]._replace(
         events=sum(channel.events for channel in each),
-        bytes=sum(channel.bytes for channel in each),
+        bytes=sum(lengths) if len(lengths) == len(each) else None,
         type=next((channel.type for channel in each if channel.type), None),
         first_timestamp=min((first for first, _ in spans), default=None),
         last_timestamp=max((last for _, last in spans), default=None),

@@ -13,8 +13,10 @@ use crate::Codecs;
 /// The events of a channel.
 #[derive(Clone, Debug, Default)]
 pub struct ChannelCensus {
-    /// Bytes of payload.
+    /// Bytes of the payloads that are there.
     pub bytes: u64,
+    /// The number of events that are decoded and have no payload.
+    pub without_payload: u64,
     /// Their times.
     pub times: TimeStatistics,
     /// The number of events whose time does not fit into 64 bits.
@@ -31,6 +33,11 @@ impl ChannelCensus {
         if self.types.len() < MAX_TYPES || self.types.contains_key(&key) {
             *self.types.entry(key).or_default() += events;
         }
+    }
+
+    /// Bytes of payload; `None` if some events have none, so that it is unknown.
+    pub fn payload_bytes(&self) -> Option<u64> {
+        (self.without_payload == 0).then_some(self.bytes)
     }
 
     /// The most common types, with their number of events.
@@ -200,6 +207,7 @@ impl BatchCensus {
             }
             for ((_, tally), events) in tallies.iter_mut().zip(events).filter(|(_, n)| *n > 0) {
                 tally.add_type(rows.base_key(), events);
+                tally.without_payload += if rows.payloads == Payloads::Gone { events } else { 0 };
             }
         }
         part.channels = tallies.into_iter().collect();
@@ -226,6 +234,7 @@ impl BatchCensus {
         for (channel, tally) in next.channels {
             let ours = self.channels.entry(channel).or_default();
             ours.bytes += tally.bytes;
+            ours.without_payload += tally.without_payload;
             ours.times.append(&tally.times);
             ours.wide_times += tally.wide_times;
             tally.types.into_iter().for_each(|(key, events)| ours.add_type(key, events));
@@ -252,7 +261,9 @@ fn tally_of<'t>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_model::{BatchBuilder, ChannelId};
+    use arrow_array::RecordBatch;
+    use arrow_schema::Schema;
+    use sluice_model::{BatchBuilder, ChannelId, MessageType, Rows};
 
     /// A batch of events: channel, time, number.
     fn batch(events: &[(u32, i64, i64)]) -> Batch {
@@ -298,6 +309,22 @@ mod tests {
             assert_eq!((&joined.all, joined.sequence_jumps), (&whole.all, 1), "cut at {cut}");
             assert_eq!(format!("{:?}", joined.channels), format!("{:?}", whole.channels));
         }
+    }
+
+    #[test]
+    fn the_length_of_payloads_is_unknown_where_some_events_have_none() {
+        let columns = RecordBatch::new_empty(Arc::new(Schema::empty()));
+        let message = Arc::new(MessageType::named("t", TypeKey(1)));
+        let rows = |payloads, events: &[u32]| {
+            let message = Arc::clone(&message);
+            Rows { message, payloads, events: events.to_vec(), columns: columns.clone() }
+        };
+        let batch = batch(&EVENTS);
+        let rows = vec![rows(Payloads::Kept, &[0]), rows(Payloads::Gone, &[1])];
+        let mut census = BatchCensus::from_batch(&batch.with_rows(rows), &[]);
+        census.append(part(&EVENTS));
+        let lens = census.channels.values().map(ChannelCensus::payload_bytes);
+        assert_eq!(lens.collect::<Vec<_>>(), [Some(30), None]);
     }
 
     #[test]

@@ -18,8 +18,8 @@ pub struct Figures {
     pub inputs: Vec<InputFigures>,
     /// The number of events.
     pub events: u64,
-    /// Bytes of payload.
-    pub bytes: u64,
+    /// Bytes of payload; `None` if some events are decoded and have none.
+    pub bytes: Option<u64>,
     /// The time of the earliest event; `None` without events.
     pub start: Option<i64>,
     /// The time of the latest event.
@@ -124,8 +124,8 @@ pub struct ChannelFigures {
     pub types: Vec<NamedType>,
     /// The number of events.
     pub events: u64,
-    /// Bytes of payload.
-    pub bytes: u64,
+    /// Bytes of payload; `None` if some events are decoded and have none.
+    pub bytes: Option<u64>,
     /// Events without decoded fields: all of them if nothing decodes.
     pub undecoded: u64,
     /// The time of the first of them in the order of the log.

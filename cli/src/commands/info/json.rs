@@ -44,7 +44,7 @@ pub(super) fn failure_json(log: &str, reason: &str) -> Value {
 }
 
 fn channel_json(channel: &Channel, tally: &ChannelCensus, census: &Census) -> Value {
-    let ChannelCensus { bytes, times, .. } = tally;
+    let times = &tally.times;
     let types = tally.common_types();
     let types = types.iter().map(|(key, events)| {
         let (fingerprint, name) = (key.to_string(), census.types.get(key).map(|name| &**name));
@@ -55,7 +55,7 @@ fn channel_json(channel: &Channel, tally: &ChannelCensus, census: &Census) -> Va
         "name": channel.name.text(),
         "source": &*channel.source,
         "events": times.events,
-        "bytes": bytes,
+        "bytes": tally.payload_bytes(),
         "encoding": channel.encoding.as_str(),
         "type": type_of(channel, tally, census),
         "types": types,

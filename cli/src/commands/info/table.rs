@@ -65,7 +65,7 @@ fn row(
     census: &Census,
     has_encodings: bool,
 ) -> ChannelRow {
-    let ChannelCensus { bytes, times, .. } = tally;
+    let times = &tally.times;
     let dash = || "-".to_owned();
     let types = types(channel, tally, census);
     let encoding = channel.encoding.as_str();
@@ -74,7 +74,7 @@ fn row(
         source: printable(&channel.source).into_owned(),
         numbers: [
             units::count(times.events),
-            units::bytes(*bytes),
+            tally.payload_bytes().map_or_else(dash, units::bytes),
             times.rate().map_or_else(dash, units::rate),
             if times.events > 1 { units::duration(times.largest_gap) } else { dash() },
             units::count(times.steps_back),

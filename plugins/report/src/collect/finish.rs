@@ -81,7 +81,7 @@ impl Collection {
         });
         Figures {
             events: all.events,
-            bytes: self.part.census.channels.values().map(|census| census.bytes).sum(),
+            bytes: self.part.census.channels.values().map(ChannelCensus::payload_bytes).sum(),
             start: (!is_empty).then_some(all.earliest),
             end: (!is_empty).then_some(all.latest),
             is_relative: parts.iter().any(|(.., channel)| channel.clock == Clock::Relative),
@@ -124,7 +124,7 @@ impl Collection {
             encoding: channel.encoding.as_str().to_owned(),
             types: self.types(census, channel),
             events: times.events,
-            bytes: census.bytes,
+            bytes: census.payload_bytes(),
             undecoded: part.without_rows,
             first_undecoded: part.first_without_rows,
             first: times.earliest,

@@ -209,7 +209,7 @@ fn more_channels_than_the_limit_are_counted_together() {
 #[test]
 fn nothing_has_no_figures() {
     let channels = channels();
-    let nothing = Figures { sequence_jumps: Some(0), ..Figures::default() };
+    let nothing = Figures { bytes: Some(0), sequence_jumps: Some(0), ..Figures::default() };
     assert_eq!(figures([part(&[])], &channels), nothing);
 }
 

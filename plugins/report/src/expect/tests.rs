@@ -29,7 +29,7 @@ fn channel(name: &str) -> ChannelFigures {
         source: "log".to_owned(),
         types: vec![NamedType { name: "p.pose_t".to_owned(), events: 601 }],
         events: 601,
-        bytes: 6010,
+        bytes: Some(6010),
         first: 0,
         last: 60 * SECOND,
         rate: Some(RateFigures { median: 10.0, p1: 9.0, p99: 11.0, mean: 10.0 }),

@@ -67,7 +67,7 @@ struct Row<'f> {
     /// Named if channels come from several.
     source: Option<&'f str>,
     /// Of the whole log.
-    bytes: u64,
+    bytes: Option<u64>,
 }
 
 impl Row<'_> {
@@ -88,10 +88,7 @@ impl Row<'_> {
                 td.number data-value=(channel.events) { (units::count(channel.events)) }
                 (rate(channel))
                 (gap(channel, clock))
-                td.number data-value=(channel.bytes) {
-                    (units::bytes(channel.bytes))
-                    small { (percent(channel.bytes, bytes)) " " (share_bar(channel.bytes, bytes)) }
-                }
+                (payload(channel.bytes, bytes))
                 (problems(channel.undecoded, percent(channel.undecoded, channel.events)))
                 (problems(channel.steps_back, match channel.largest_step_back {
                     0 => String::new(),
@@ -99,6 +96,18 @@ impl Row<'_> {
                 }))
                 (problems(not_finite, String::new()))
                 @if detail.sparks { td.spark { (spark_line(channel)) } }
+            }
+        }
+    }
+}
+
+/// The bytes of payload, and their share of all.
+fn payload(bytes: Option<u64>, all: Option<u64>) -> Markup {
+    html! {
+        td.number data-value=(bytes.unwrap_or_default()) {
+            (bytes.map_or("–".to_owned(), units::bytes))
+            @if let Some((bytes, all)) = bytes.zip(all) {
+                small { (percent(bytes, all)) " " (share_bar(bytes, all)) }
             }
         }
     }

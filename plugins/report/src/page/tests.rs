@@ -29,7 +29,7 @@ pub(crate) fn drive(channels: usize, fields: usize) -> Figures {
             ..InputFigures::default()
         }],
         events: 1_000 * channels as u64,
-        bytes: 100_000 * channels as u64,
+        bytes: Some(100_000 * channels as u64),
         start: Some(START),
         end: Some(START + 66 * SECOND),
         axis_start: Some(START),
@@ -89,7 +89,7 @@ fn channel_figures(name: String, number: usize, grid: TimeGrid, fields: usize) -
         encoding: "lcm".to_owned(),
         types: vec![NamedType { name: "<b>type</b>".to_owned(), events: 1000 }],
         events: 1000,
-        bytes: 100_000 / (number as u64 + 1),
+        bytes: Some(100_000 / (number as u64 + 1)),
         undecoded: if number == 2 { 10 } else { 0 },
         first: START,
         last: START + 66 * SECOND,

@@ -80,7 +80,7 @@ fn facts(figures: &Figures, clock: Clock) -> Markup {
             (fact("Size", &size.map_or("unknown".to_owned(), units::bytes)))
             (fact("Events", &units::count(figures.events)))
             (fact("Channels", &units::count(figures.channels.len() as u64)))
-            (fact("Payload", &units::bytes(figures.bytes)))
+            @if let Some(bytes) = figures.bytes { (fact("Payload", &units::bytes(bytes))) }
             @if let Some((start, end)) = figures.start.zip(figures.end) {
                 (fact(&format!("First event, {zone}"), &clock.absolute(start)))
                 (fact(&format!("Last event, {zone}"), &clock.absolute(end)))
