@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{
-    Array, ArrayRef, FixedSizeListArray, ListArray, StructArray, UInt32Array, new_empty_array,
-};
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, ListArray, StructArray, UInt32Array};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
 use arrow_select::take::take;
@@ -201,11 +199,8 @@ fn elements(
         let what = format!("a list has {other} elements, not {len} as the others");
         return Err(ArrowError::InvalidArgumentError(what));
     }
-    let Some(first) = offsets.first() else {
-        return Ok(new_empty_array(lists.values().data_type()));
-    };
     if missing.is_none() {
-        return Ok(lists.values().slice(*first as usize, lists.len() * len));
+        return Ok(lists.values().slice(offsets[0] as usize, lists.len() * len));
     }
     let places = offsets.iter().take(lists.len()).enumerate().flat_map(|(row, start)| {
         (0..len as u32).map(move |n| (!is_missing(row)).then_some(*start as u32 + n))
