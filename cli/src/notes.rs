@@ -9,7 +9,7 @@ use sluice_pipeline::report::Note;
 /// Why a resumed run makes outputs again that are there.
 pub(crate) fn other_pipeline() -> Note {
     let what = "another pipeline made the outputs that are there, so they are made again: its \
-                options, and its paths as they are written, are part of a pipeline";
+                options, its types, and its paths as they are written, are part of a pipeline";
     Note { node: "resume".to_owned(), what: what.to_owned(), count: 0 }
 }
 

@@ -210,6 +210,18 @@ fn rows_without_payload_must_be_encoded_for_logs() {
         .expect_stderr("put the stage `encode` before the sink");
     assert_eq!(crate::kit::numbers(&folder.read("out.lcm")), [1]);
     assert_eq!(report(&folder)["channels"][0]["damaged"], 1);
+    // How long payloads were is not known where there are none.
+    let info = run_sluice(&folder, &["info", "tables", "--json"]).expect(0).text();
+    let info: Value = serde_json::from_str(&info).unwrap();
+    let lengths = info["channels"].as_array().unwrap().iter().map(|channel| &channel["bytes"]);
+    assert_eq!(lengths.collect::<Vec<_>>(), [&Value::Null, &Value::from(20)]);
+    let table = run_sluice(&folder, &["info", "tables"]).expect(0).text();
+    assert!(!table.contains(" 0 B"), "{table}");
+    // What is not decoded is nowhere else.
+    let drop = ["--to", "dropped/", "--sink-option", "payload=drop"];
+    run_sluice(&folder, &[&["convert", "in.lcm", "--types", "types.lcm"][..], &drop].concat())
+        .expect(0)
+        .expect_stderr("events that are not decoded are written without their contents");
     // Payloads are encoded again to be shown.
     let output = run_sluice(&folder, &["cat", "tables", "--json", "--payload"]).expect(0).text();
     assert!(output.lines().all(|line| line.contains("\"payload\":\"")), "{output}");

@@ -130,7 +130,7 @@ fn a_run_is_resumed_however_its_files_are_named_from_their_folder() {
     convert("./in/1.lcm", "./zz1/").expect_stderr("already done");
     // An absolute path is another pipeline, and a note says so.
     let absolute = folder.at("rel.toml").display().to_string();
-    resume(&absolute).expect_stderr(NOTE);
+    resume(&absolute).expect_stderr(NOTE).expect_stderr("its types");
     assert!(!resume(&absolute).stderr.contains(NOTE));
     convert(&folder.at("in/1.lcm").display().to_string(), "zz1/").expect_stderr(NOTE);
 }

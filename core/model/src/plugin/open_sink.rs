@@ -168,8 +168,8 @@ impl<S: Sink> RunningSink<S> {
     }
 }
 
-const NO_PAYLOAD: &str =
-    "the event has decoded fields but no payload; put the stage `encode` before the sink";
+const NO_PAYLOAD: &str = "the event has decoded fields but no payload; put the stage `encode` \
+    before the sink, or see its note on why it has made none";
 
 const NO_WHOLE_MESSAGE: &str = "the event has only elements or selected fields of a message, \
     which cannot be encoded; write it as a table, CSV or JSON lines, or put the stage \

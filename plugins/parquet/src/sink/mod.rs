@@ -163,6 +163,9 @@ const NO_FIELDS_IN_SINGLE: &str = "decoded fields are not written: one table of 
 
 const NOT_DECODED: &str = "an event that is not decoded does not fit into a table of rows";
 
+const CONTENTS_DROPPED: &str = "events that are not decoded are written without their contents, \
+    by `payload = \"drop\"`: `auto` keeps those";
+
 /// Below this size of row groups, what each column costs by itself takes more time than other
 /// threads would save.
 const FEW_BYTES: usize = 4 << 20;
@@ -355,6 +358,9 @@ impl Sink for ParquetSink {
                 .insert("times are written in whole microseconds; what is finer is cut off");
         }
         if self.layout() != TableLayout::Single {
+            if self.payload == PayloadColumn::Drop && batch.decoded_mask().contains(&false) {
+                context.report.losses.insert(CONTENTS_DROPPED);
+            }
             return self.partition(batch, context);
         }
         let sequence_order = SequenceOrder::from_batch(&batch);
