@@ -128,9 +128,11 @@ impl MissingValues {
     }
 }
 
+/// The values in one of this type, in eights of bytes.
 fn values_in(data_type: &DataType) -> usize {
     match data_type {
         DataType::Struct(fields) => fields.iter().map(|field| values_in(field.data_type())).sum(),
+        DataType::FixedSizeBinary(len) => (*len as usize).div_ceil(8),
         _ => 1,
     }
 }
