@@ -1,5 +1,5 @@
 //! Lists of fixed length, which Parquet does not have: a table has plain lists, and its footer
-//! their lengths ([`ListLengths`]), with which they are read ([`with_lengths`], [`as_fixed_lists`]).
+//! their lengths, [`ListLengths`]. They are read by [`with_lengths`] and [`as_fixed_lists`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
