@@ -250,7 +250,7 @@ fn a_csv_that_would_lose_fields_is_refused_with_advice() {
 }
 
 #[test]
-fn messages_of_a_vel_archive_have_the_sources_of_its_log() {
+fn messages_of_a_vel_archive_have_the_sources_and_names_of_its_log() {
     let folder = two_logs();
     let convert = ["convert", "lcmlog-2022.00", "-c", "POSE", "--to", "drive.vel"];
     run_sluice(&folder, &convert).expect(0);
@@ -276,4 +276,13 @@ fn messages_of_a_vel_archive_have_the_sources_of_its_log() {
         run_sluice(&folder, &["run", "some.toml", "--overwrite"]).expect(code);
         assert!(folder.read("some.jsonl") == folder.read("all.jsonl"), "{log}");
     }
+    // So does it have the name, where messages have a number.
+    let convert = ["convert", "lcmlog-2022.00", "-c", "POSE", "--to", "direct.vel.zst"];
+    run_sluice(&folder, &convert).expect(0);
+    let all = run_sluice(&folder, &["cat", "--json", "direct.vel.zst"]).expect(0).text();
+    let event: Value = serde_json::from_str(all.lines().next().unwrap()).unwrap();
+    let channel = event["channel"].as_str().unwrap();
+    assert_ne!(channel, "POSE");
+    let some = run_sluice(&folder, &["cat", "--json", "direct.vel.zst", "-c", channel]).expect(0);
+    assert_eq!(some.text(), all);
 }

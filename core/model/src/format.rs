@@ -38,9 +38,9 @@ pub trait ByteFormat: Send + Sync {
         None
     }
 
-    /// Whether readers may give a channel another source than it was written with, such as the name
-    /// of the file.
-    fn may_change_sources(&self) -> bool {
+    /// Whether readers may give a channel another name or source than it was written with, such as
+    /// a number or the name of the file.
+    fn may_rename_channels(&self) -> bool {
         false
     }
 

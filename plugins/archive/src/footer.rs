@@ -67,8 +67,8 @@ impl ArchiveFooter {
                 format::missing_format(&index.format, registry)
             ))
         })?;
-        if format.may_change_sources() {
-            index.forget_sources();
+        if format.may_rename_channels() {
+            index.forget_channels();
         }
         let heads = usize::from(!format.head()?.is_empty());
         let tails = usize::from(!format.tail()?.is_empty());

@@ -255,9 +255,10 @@ impl ArchiveIndex {
         LogPayloads { declare_types: self.declares_types, encodings }
     }
 
-    /// Forgets the sources of channels: those of events may be others.
-    pub(crate) fn forget_sources(&mut self) {
-        self.channels.iter_mut().for_each(|channel| channel.source = None);
+    /// Forgets the channels of frames: events may have others.
+    pub(crate) fn forget_channels(&mut self) {
+        self.channels.clear();
+        self.frames.iter_mut().for_each(|frame| frame.channels = None);
     }
 
     /// The pushdown of a query to frames. It is conservative: the `source` that events will have

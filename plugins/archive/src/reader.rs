@@ -229,7 +229,6 @@ pub(crate) fn matching_frames<'f>(
     query: &'f Query,
     source: Option<&str>,
 ) -> impl Iterator<Item = usize> + 'f {
-    let source = source.filter(|_| !footer.format.may_change_sources());
     let pushdown = footer.index.pushdown(query, source);
     frames.filter(move |frame| match footer.frame_summary(*frame) {
         _ if query.is_all() => true,

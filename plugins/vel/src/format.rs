@@ -87,7 +87,7 @@ impl ByteFormat for VelByteFormat {
         true
     }
 
-    fn may_change_sources(&self) -> bool {
+    fn may_rename_channels(&self) -> bool {
         true
     }
 
