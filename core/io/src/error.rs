@@ -101,6 +101,11 @@ impl Error {
         ErrorKind::Internal { what: what.into(), input: None }.into()
     }
 
+    /// Code that the run called on one of its threads panicked, which the panic hook has reported.
+    pub fn panicked() -> Self {
+        Self::internal("a task panicked; its message is above")
+    }
+
     /// There are more channels than a run may have.
     pub fn too_many_channels(limit: usize) -> Self {
         Self::refused(format!(

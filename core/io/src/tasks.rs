@@ -151,8 +151,7 @@ impl<T: Send + 'static> OrderedTasks<T> {
         match oldest {
             Pending::Done(result) => Ok(Some(result)),
             Pending::Running(result) => {
-                let panicked = |_| Err(Error::internal("a task panicked; its message is above"));
-                result.recv().unwrap_or_else(panicked).map(Some)
+                result.recv().unwrap_or_else(|_| Err(Error::panicked())).map(Some)
             }
         }
     }

@@ -26,8 +26,8 @@ impl NodeLabels {
         node: usize,
         call: impl FnOnce() -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let panicked = |_| Err(Error::internal("a task panicked; its message is above"));
-        let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(panicked);
+        let called = catch_unwind(AssertUnwindSafe(call));
+        let result = called.unwrap_or_else(|_| Err(Error::panicked()));
         result.map_err(|error| self.blame(node, None, error))
     }
 

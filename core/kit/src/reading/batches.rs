@@ -17,13 +17,14 @@ const LONGEST_END: Duration = Duration::from_secs(2);
 
 /// Where the batches of a split arrive that is not read by a task.
 pub(super) enum BatchReceiver {
-    /// From a reader on its own thread.
-    Reader(Receiver<Result<ReadBatch, Error>>),
+    /// From a reader on its own thread, and whether its last message has arrived.
+    Reader(Receiver<Result<ReadBatch, Error>>, bool),
     /// From a live source, whose damage is in the log.
     Live(LiveBatches, Arc<DamageLog>),
 }
 
-/// A batch of a reader, with what it has reported since the last one.
+/// A batch of a reader, with what it has reported since the last one. The last message of a reader
+/// has no batch, or is an error.
 pub(super) struct ReadBatch {
     pub(super) batch: Option<Batch>,
     pub(super) damage: DamageList,
@@ -33,11 +34,21 @@ pub(super) struct ReadBatch {
 impl BatchReceiver {
     /// The next batch. Waits for it up to `patience`.
     pub(super) fn receive(
-        &self,
+        &mut self,
         patience: Duration,
     ) -> Result<Result<ReadBatch, Error>, RecvTimeoutError> {
         match self {
-            Self::Reader(batches) => batches.recv_timeout(patience),
+            Self::Reader(batches, is_over) => match batches.recv_timeout(patience) {
+                Ok(next) => {
+                    *is_over = next.as_ref().map_or(true, |next| next.batch.is_none());
+                    Ok(next)
+                }
+                Err(RecvTimeoutError::Disconnected) if !*is_over => {
+                    *is_over = true;
+                    Ok(Err(Error::panicked()))
+                }
+                Err(nothing) => Err(nothing),
+            },
             Self::Live(batches, damage) => {
                 let batch = batches.recv_timeout(patience)?;
                 let with_damage = |batch| ReadBatch {
@@ -53,7 +64,7 @@ impl BatchReceiver {
     /// Adds the arrival of a batch to a selection.
     pub(super) fn add_to<'s>(&'s self, select: &mut Select<'s>) -> usize {
         match self {
-            Self::Reader(batches) => select.recv(batches),
+            Self::Reader(batches, _) => select.recv(batches),
             Self::Live(batches, _) => select.recv(batches),
         }
     }
@@ -93,9 +104,7 @@ pub(super) fn received<T>(
     match result.recv_timeout(patience) {
         Ok(step) => step.map(Some),
         Err(RecvTimeoutError::Timeout) => Ok(None),
-        Err(RecvTimeoutError::Disconnected) => {
-            Err(Error::internal("a task panicked; its message is above"))
-        }
+        Err(RecvTimeoutError::Disconnected) => Err(Error::panicked()),
     }
 }
 
@@ -113,9 +122,9 @@ pub(super) fn send_batches(
     let mut reader = source.read(split, SplitStart::At(split.start), context)?;
     // Readers end by themselves after a stop request. One that does not is left.
     let mut ending = Duration::ZERO;
-    while ending < LONGEST_END {
+    loop {
         let started = Instant::now();
-        let batch = reader.next_batch()?;
+        let batch = if ending < LONGEST_END { reader.next_batch()? } else { None };
         if context.run.is_cancelled() {
             ending += started.elapsed();
         }

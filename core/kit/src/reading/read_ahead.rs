@@ -423,7 +423,7 @@ impl<'a, O: Default + Send + 'a> ReadAhead<'a, O> {
                     reply.send(Err(error));
                 }
             })))?;
-            (BatchReceiver::Reader(batches), guard)
+            (BatchReceiver::Reader(batches, false), guard)
         };
         let progress = SplitProgress::Batches { batches, steps: VecDeque::new() };
         Ok(ActiveSplit { split, progress, _guard: guard })

@@ -15,6 +15,10 @@ use crate::engine::kit::{MadeUpSource, node};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
     Read,
+    /// While a split is read whose length is unknown, which has a thread of its own.
+    ReadUnsized,
+    /// After the first batch of such a split.
+    NextBatch,
     Map,
     Fold,
     Prepare,
@@ -30,7 +34,9 @@ impl Source for FaultySource {
     }
 
     fn splits(&self, target: u64, query: &sluice_model::Query) -> Result<Vec<Split>, Error> {
-        self.0.splits(target, query)
+        let splits = self.0.splits(target, query)?.into_iter();
+        let is_sized = !matches!(self.1, Fault::ReadUnsized | Fault::NextBatch);
+        Ok(splits.map(|split| Split { bytes: split.bytes.filter(|_| is_sized), ..split }).collect())
     }
 
     fn read<'s>(
@@ -39,8 +45,18 @@ impl Source for FaultySource {
         entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        assert!(self.1 != Fault::Read || split.start < 3, "no more");
-        self.0.read(split, entry, context)
+        let fails = split.start >= 3;
+        assert!(!fails || !matches!(self.1, Fault::Read | Fault::ReadUnsized), "no more");
+        let mut reader = self.0.read(split, entry, context)?;
+        if !fails || self.1 != Fault::NextBatch {
+            return Ok(reader);
+        }
+        let mut batches = 0;
+        Ok(Box::new(std::iter::from_fn(move || {
+            assert!(batches == 0, "no more");
+            batches += 1;
+            reader.next_batch().transpose()
+        })))
     }
 }
 
@@ -116,7 +132,7 @@ fn a_panic_on_what_comes_from_an_input_names_that_as_its_file() {
         other => panic!("{other}"),
     };
     // What folds and sinks are given may come from any input: here, there is only one.
-    for fault in [Fault::Read, Fault::Map, Fault::Fold, Fault::Write] {
+    for fault in [Fault::Read, Fault::NextBatch, Fault::Map, Fault::Fold, Fault::Write] {
         assert_eq!(input(fault).as_deref(), Some(Path::new("made")));
     }
 }
@@ -125,7 +141,9 @@ fn a_panic_on_what_comes_from_an_input_names_that_as_its_file() {
 fn a_plugin_that_panics_is_named_with_what_it_reads() {
     let source = "internal: source `made` (plugin `toy`), reading made: ";
     let panicked = "a task panicked; its message is above";
-    assert_eq!(message_of(Fault::Read), format!("{source}{panicked}"));
+    for fault in [Fault::Read, Fault::ReadUnsized, Fault::NextBatch] {
+        assert_eq!(message_of(fault), format!("{source}{panicked}"));
+    }
     let map = format!("{source}stage `mapped` (plugin `toy`): {panicked}");
     assert_eq!(message_of(Fault::Map), map);
     for (fault, node) in [
