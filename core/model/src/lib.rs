@@ -56,10 +56,10 @@ pub use name::Name;
 pub use pattern::{Pattern, Patterns, whole_name_regex};
 pub use payload_type::{PayloadForm, PayloadType};
 pub use plugin::{
-    ChannelLog, ChannelQuery, DynSink, Fold, FoldQuery, LiveBatches, Map, MapQuery, OpenSink,
-    PrepareContext, PrepareReport, PreparedBatch, Query, ReadContext, Reader, RowsEffect, RunInput,
-    RunOrigin, Seam, Service, Sink, SinkContext, SinkInput, SinkTraits, Source, Split, SplitStart,
-    Stage, StageContext, StageReport, TimeWindow, UndecodedPolicy, Written,
+    ChannelLog, ChannelQuery, DynSink, Fold, FoldQuery, LiveBatches, LiveSender, Map, MapQuery,
+    OpenSink, PrepareContext, PrepareReport, PreparedBatch, Query, ReadContext, Reader, RowsEffect,
+    RunInput, RunOrigin, Seam, Service, Sink, SinkContext, SinkInput, SinkTraits, Source, Split,
+    SplitStart, Stage, StageContext, StageReport, TimeWindow, UndecodedPolicy, Written,
 };
 pub use pool::BlockPool;
 pub use registry::{

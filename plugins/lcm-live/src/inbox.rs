@@ -3,13 +3,12 @@
 
 use std::collections::VecDeque;
 
-use crossbeam_channel::{Sender, unbounded};
-use sluice_model::{Batch, Error, LiveBatches};
+use sluice_model::{Batch, LiveBatches, LiveSender};
 
 /// The sending side, on the receiving thread.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    batches: Sender<Result<Batch, Error>>,
+    batches: LiveSender,
     capacity: usize,
     /// The sizes of the batches in the channel, and of some that have been taken since.
     sizes: VecDeque<usize>,
@@ -22,18 +21,18 @@ pub(crate) struct Inbox {
 impl Inbox {
     /// An inbox for about `capacity` bytes, and where its batches arrive.
     pub(crate) fn new(capacity: usize) -> (Self, LiveBatches) {
-        let (batches, arriving) = unbounded();
+        let (batches, arriving) = LiveSender::unbounded();
         (Self { batches, capacity, sizes: VecDeque::new(), bytes: 0, dropped: 0 }, arriving)
     }
 
     /// What sends the error that ends receiving.
-    pub(crate) fn sender(&self) -> Sender<Result<Batch, Error>> {
+    pub(crate) fn sender(&self) -> LiveSender {
         self.batches.clone()
     }
 
     /// Sends a batch if it fits; an empty channel takes any batch. Returns whether it fits.
     pub(crate) fn push(&mut self, batch: Batch) -> bool {
-        while self.sizes.len() > self.batches.len() {
+        while self.sizes.len() > self.batches.waiting() {
             self.bytes -= self.sizes.pop_front().unwrap_or_default();
         }
         let bytes = batch.memory();
@@ -44,7 +43,7 @@ impl Inbox {
         self.bytes += bytes;
         self.sizes.push_back(bytes);
         // The receiver is gone if the run has failed.
-        self.batches.send(Ok(batch)).is_ok()
+        self.batches.send(batch)
     }
 
     /// Events dropped so far.
@@ -56,7 +55,7 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_model::{BatchBuilder, ChannelId};
+    use sluice_model::{BatchBuilder, ChannelId, Error};
 
     fn batch(events: usize) -> Batch {
         let mut builder = BatchBuilder::default();
@@ -66,23 +65,24 @@ mod tests {
 
     #[test]
     fn what_no_longer_fits_is_counted_and_what_waits_is_kept() {
-        let (mut inbox, batches) = Inbox::new(3000);
+        let (mut inbox, mut batches) = Inbox::new(3000);
         let fits = [10, 10, 10, 1].map(|events| inbox.push(batch(events)));
         assert_eq!((fits, inbox.dropped()), ([true, true, false, true], 10));
-        let taken: Vec<usize> = batches.try_iter().map(|batch| batch.unwrap().len()).collect();
+        let taken: Vec<usize> =
+            batches.by_ref().take(3).map(|batch| batch.unwrap().len()).collect();
         assert_eq!(taken, [10, 10, 1]);
         assert!(inbox.push(batch(20)), "what was taken makes room");
         drop(inbox);
-        assert_eq!(batches.iter().count(), 1);
+        assert_eq!(batches.count(), 1);
     }
 
     #[test]
     fn one_batch_fits_whatever_its_size_and_a_failure_comes_after_what_was_received() {
-        let (mut inbox, batches) = Inbox::new(1);
+        let (mut inbox, mut batches) = Inbox::new(1);
         let errors = inbox.sender();
         inbox.push(batch(1000));
-        errors.send(Err(Error::refused("the network is gone"))).unwrap();
-        assert!(batches.recv().unwrap().is_ok());
-        assert!(batches.recv().unwrap().is_err());
+        errors.fail(Error::refused("the network is gone"));
+        assert!(batches.next().unwrap().is_ok());
+        assert!(batches.next().unwrap().is_err());
     }
 }

@@ -7,12 +7,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crossbeam_channel::Sender;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrIn, recvmmsg};
 use nix::sys::time::TimeSpec;
-use sluice_model::{Batch, Error, LossLog, ReadContext, RunHandle};
+use sluice_model::{Error, LossLog, ReadContext, RunHandle};
 use socket2::Socket;
 
 use crate::batcher::{Batcher, LiveChannelFilter};
@@ -37,33 +36,7 @@ pub(crate) fn start(
     session: ReceiveSession,
     receive: impl FnOnce(ReceiveSession) -> Result<(), Error> + Send + 'static,
 ) -> Result<(), Error> {
-    let end = SessionEnd(session.batcher.inbox.sender());
-    let run = move || {
-        if let Err(error) = receive(session) {
-            end.send(error);
-        }
-    };
-    let thread = std::thread::Builder::new().name("sluice-receive".into()).spawn(run);
-    let failed = |e| Error::refused(format!("cannot start the receiving thread: {e}"));
-    thread.map(drop).map_err(failed)
-}
-
-/// Sends the error that ended receiving, also if the thread panics.
-struct SessionEnd(Sender<Result<Batch, Error>>);
-
-impl SessionEnd {
-    fn send(&self, error: Error) {
-        // The receiver is gone if the run has failed.
-        drop(self.0.send(Err(error)));
-    }
-}
-
-impl Drop for SessionEnd {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.send(Error::internal("the receiving thread panicked"));
-        }
-    }
+    session.batcher.inbox.sender().start_thread(move |_| receive(session))
 }
 
 /// The state of a receiving thread.

@@ -160,7 +160,7 @@ impl Source for LcmLive {
         _: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        Ok(Box::new(self.listen(split, context)?.into_iter()))
+        Ok(Box::new(self.listen(split, context)?))
     }
 
     fn listen(&self, _: &Split, context: &ReadContext) -> Result<LiveBatches, Error> {

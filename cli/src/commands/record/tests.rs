@@ -7,8 +7,8 @@ use std::path::Path;
 use clap::Parser;
 use sluice_all as _;
 use sluice_model::{
-    BatchBuilder, Channel, Encoding, Error, Input, LiveBatches, Name, Query, ReadContext, Reader,
-    Registry, Split, SplitStart,
+    BatchBuilder, Channel, Encoding, Error, Input, LiveBatches, LiveSender, Name, Query,
+    ReadContext, Reader, Registry, Split, SplitStart,
 };
 
 use super::*;
@@ -311,30 +311,30 @@ impl sluice_model::Source for FakeLiveSource {
         _: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        Ok(Box::new(self.listen(split, context)?.into_iter()))
+        Ok(Box::new(self.listen(split, context)?))
     }
 
     fn listen(&self, _: &Split, context: &ReadContext) -> Result<LiveBatches, Error> {
         let channel = Channel::new(Name::from_text("POSE"), "test", Encoding::Unknown);
         let channel = context.channels.intern(channel)?;
-        let (sender, batches) = crossbeam_channel::bounded(4);
+        let (sender, batches) = LiveSender::bounded(4);
         let Self { batches: count, events, then } = *self;
         let run = context.run.clone();
-        let send = move || {
+        sender.start_thread(move |sender| {
             for number in 1..=count as i64 {
                 let mut batch = BatchBuilder::default();
                 (0..events).for_each(|_| {
                     batch.push_copy(number * 1_000_000, number, channel, &[7; 68]);
                 });
-                if sender.send(Ok(batch.finish())).is_err() {
-                    return;
+                if !sender.send(batch.finish()) {
+                    return Ok(());
                 }
             }
             while then == WhenDrained::Waits && !run.is_cancelled() {
                 std::thread::yield_now();
             }
-        };
-        std::thread::Builder::new().spawn(send).unwrap();
+            Ok(())
+        })?;
         Ok(batches)
     }
 }

@@ -65,7 +65,7 @@ impl BatchReceiver {
     pub(super) fn add_to<'s>(&'s self, select: &mut Select<'s>) -> usize {
         match self {
             Self::Reader(batches, _) => select.recv(batches),
-            Self::Live(batches, _) => select.recv(batches),
+            Self::Live(batches, _) => batches.add_to(select),
         }
     }
 }

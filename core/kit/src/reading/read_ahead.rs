@@ -230,7 +230,7 @@ impl<'a, O: Default + Send + 'a> ReadAhead<'a, O> {
     pub fn backlog(&self) -> usize {
         let arrived = self.active.iter().map(|active| match &active.progress {
             SplitProgress::Batches { batches: BatchReceiver::Live(batches, _), .. } => {
-                batches.len()
+                batches.waiting()
             }
             _ => 0,
         });

@@ -5,6 +5,7 @@
 //! [`Sink::open`].
 
 mod fold;
+mod live;
 mod open_sink;
 mod query;
 mod service;
@@ -15,6 +16,7 @@ mod stage_context;
 mod undecoded;
 
 pub use fold::{Fold, FoldQuery};
+pub use live::{LiveBatches, LiveSender};
 pub use open_sink::{DynSink, OpenSink, PreparedBatch};
 pub use query::{ChannelLog, ChannelQuery, Query, TimeWindow};
 pub use service::Service;
@@ -22,7 +24,7 @@ pub use sink::{
     PrepareContext, PrepareReport, RunInput, RunOrigin, SOURCES_LOST, Sink, SinkContext, SinkInput,
     SinkTraits, Written, times_clamped,
 };
-pub use source::{LiveBatches, ReadContext, Reader, Seam, Source, Split, SplitStart};
+pub use source::{ReadContext, Reader, Seam, Source, Split, SplitStart};
 pub use stage::{Map, MapQuery, Stage};
 pub use stage_context::{RowsEffect, StageContext, StageReport};
 pub use undecoded::UndecodedPolicy;

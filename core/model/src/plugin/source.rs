@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sluice_io::files::{self, InputContent, InputFiles, InputHashes, LogFile};
 
-use super::Query;
+use super::{LiveBatches, Query};
 use crate::{Batch, BlockPool, Channels, DamageLog, Error, Input, LossLog, RunHandle};
 
 /// A piece of a source's input that can be read independently. Plain data: it is printed by `plan`,
@@ -177,10 +177,6 @@ impl ReadContext {
     }
 }
 
-/// The batches of a live split as they arrive; it ends when its sender is dropped. An error is the
-/// last thing sent.
-pub type LiveBatches = crossbeam_channel::Receiver<Result<Batch, Error>>;
-
 /// Reads one kind of input: a format of files, or a stream.
 ///
 /// # How it is used
@@ -313,8 +309,9 @@ pub trait Source: Send + Sync {
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error>;
 
-    /// Starts receiving a live split ([`Split::live`]), usually on a thread of its own. Called
-    /// instead of [`read`](Self::read) for live splits, on the thread that runs the pipeline.
+    /// Starts receiving a live split ([`Split::live`]), usually on a thread of its own
+    /// ([`LiveSender::start_thread`](super::LiveSender::start_thread)). Called instead of
+    /// [`read`](Self::read) for live splits, on the thread that runs the pipeline.
     ///
     /// The source bounds what waits in the channel, and reports what it drops to
     /// `context.losses`. Its events have the source name of the context. When the run is cancelled

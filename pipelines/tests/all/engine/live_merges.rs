@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Sender;
 use sluice_model::{
     Batch, BatchBuilder, Channel, ChannelId, DynSink, Encoding, Error, Fold, Input, LiveBatches,
-    Map, Name, Query, ReadContext, Reader, Source, Split, SplitStart, Stage, StageContext,
+    LiveSender, Map, Name, Query, ReadContext, Reader, Source, Split, SplitStart, Stage,
+    StageContext,
 };
 use sluice_pipeline::{Pipeline, PluginInstance};
 
@@ -20,7 +20,7 @@ use crate::engine::merges::{only, ran, stage, times};
 struct FedSource(Arc<Mutex<Option<OpenFeed>>>);
 
 struct OpenFeed {
-    batches: Sender<Result<Batch, Error>>,
+    batches: LiveSender,
     channels: [(&'static str, ChannelId); 3],
 }
 
@@ -31,7 +31,7 @@ impl FedSource {
         let (_, channel) = channels.iter().find(|(known, _)| *known == name).unwrap();
         let mut batch = BatchBuilder::default();
         batch.push_copy(time, 0, *channel, b"");
-        batches.send(Ok(batch.finish())).unwrap();
+        assert!(batches.send(batch.finish()));
     }
 
     fn end(&self) {
@@ -54,11 +54,11 @@ impl Source for FedSource {
         _: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        Ok(Box::new(self.listen(split, context)?.into_iter()))
+        Ok(Box::new(self.listen(split, context)?))
     }
 
     fn listen(&self, _: &Split, context: &ReadContext) -> Result<LiveBatches, Error> {
-        let (sender, batches) = crossbeam_channel::unbounded();
+        let (sender, batches) = LiveSender::unbounded();
         let intern = |name| {
             let channel = Channel::new(Name::from_text(name), "live", Encoding::Unknown);
             context.channels.intern(channel).map(|id| (name, id))

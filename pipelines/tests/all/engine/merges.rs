@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Sender;
 use sluice_model::options::ByteSize;
 use sluice_model::time::TimeLength;
 use sluice_model::{
     Batch, BatchBuilder, Channel, ChannelId, DynSink, Encoding, Error, Fold, Input, LiveBatches,
-    Map, Name, Query, ReadContext, Reader, Source, Split, SplitStart, Stage, StageContext,
+    LiveSender, Map, Name, Query, ReadContext, Reader, Source, Split, SplitStart, Stage,
+    StageContext,
 };
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Pipeline, PluginInstance, Report};
@@ -110,7 +110,7 @@ struct LiveSource {
 }
 
 /// A step, and where it is to arrive.
-type HeldStep = (Sender<Result<Batch, Error>>, Batch);
+type HeldStep = (LiveSender, Batch);
 
 impl LiveSource {
     fn new(steps: [&'static [(i64, &'static str)]; 2]) -> Self {
@@ -121,13 +121,13 @@ impl LiveSource {
     fn go_on(&self) {
         let held = self.held.lock().unwrap().take();
         self.has_gone_on.store(true, Ordering::Relaxed);
-        held.into_iter().for_each(|(sender, batch)| sender.send(Ok(batch)).unwrap());
+        held.into_iter().for_each(|(sender, batch)| assert!(sender.send(batch)));
     }
 
     /// Sends the second step once more. Whether it has not gone on yet.
     fn repeat(&self) -> bool {
         let held = self.held.lock().unwrap();
-        held.iter().for_each(|(sender, batch)| sender.send(Ok(batch.clone())).unwrap());
+        held.iter().for_each(|(sender, batch)| assert!(sender.send(batch.clone())));
         held.is_some() || !self.has_gone_on.load(Ordering::Relaxed)
     }
 }
@@ -147,20 +147,20 @@ impl Source for LiveSource {
         _: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        Ok(Box::new(self.listen(split, context)?.into_iter()))
+        Ok(Box::new(self.listen(split, context)?))
     }
 
     fn listen(&self, _: &Split, context: &ReadContext) -> Result<LiveBatches, Error> {
-        let (sender, batches) = crossbeam_channel::unbounded();
+        let (sender, batches) = LiveSender::unbounded();
         let mut steps = self.steps.iter().map(|events| {
             let mut batch = BatchBuilder::default();
             for (time, name) in *events {
                 let channel = Channel::new(Name::from_text(name), "live", Encoding::Unknown);
                 batch.push_copy(*time, 0, context.channels.intern(channel)?, b"");
             }
-            Ok(batch.finish())
+            Ok::<_, Error>(batch.finish())
         });
-        sender.send(steps.next().unwrap()).unwrap();
+        assert!(sender.send(steps.next().unwrap()?));
         *self.held.lock().unwrap() = Some((sender, steps.next().unwrap()?));
         Ok(batches)
     }
