@@ -3,6 +3,7 @@
 //! Plugins of linked crates are found through `inventory`, which silently misses crates that no
 //! code names: `plugins/all` names ours. Tests and embedders can make a registry by hand.
 
+mod guard;
 mod plugin;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use serde_json::Value;
 
 use crate::{ByteFormat, Codec, DynSink, Error, OptionsError, Service, Source, Stage};
 
+use guard::{GuardedSource, made};
 pub use plugin::{
     CompanionSink, Constructor, ConversionNodes, ConversionStage, DefaultRole, LogPayloads,
     PayloadProbe, Plugin, PluginFactory, PluginKind, SniffResult, TypeSet, type_set, type_sets,
@@ -78,7 +80,10 @@ impl Registry {
     /// Makes the source of this name.
     pub fn source(&self, name: &str, options: Value) -> Result<Box<dyn Source>, OptionsError> {
         match self.get(PluginKind::Source, name).map(|plugin| plugin.make) {
-            Some(PluginFactory::Source(make)) => make(options, self),
+            Some(PluginFactory::Source(make)) => {
+                let source = made(|| make(options, self))?;
+                Ok(Box::new(GuardedSource(source)))
+            }
             _ => Err(missing(PluginKind::Source, name)),
         }
     }
@@ -86,7 +91,7 @@ impl Registry {
     /// Makes the stage of this name.
     pub fn stage(&self, name: &str, options: Value) -> Result<Stage, OptionsError> {
         match self.get(PluginKind::Stage, name).map(|plugin| plugin.make) {
-            Some(PluginFactory::Stage(make)) => make(options, self),
+            Some(PluginFactory::Stage(make)) => made(|| make(options, self)),
             _ => Err(missing(PluginKind::Stage, name)),
         }
     }
@@ -94,7 +99,7 @@ impl Registry {
     /// Makes the codec of this name.
     pub fn codec(&self, name: &str, options: Value) -> Result<Box<dyn Codec>, OptionsError> {
         match self.get(PluginKind::Codec, name).map(|plugin| plugin.make) {
-            Some(PluginFactory::Codec(make)) => make(options, self),
+            Some(PluginFactory::Codec(make)) => made(|| make(options, self)),
             _ => Err(missing(PluginKind::Codec, name)),
         }
     }
@@ -102,7 +107,7 @@ impl Registry {
     /// Makes the sink of this name.
     pub fn sink(&self, name: &str, options: Value) -> Result<DynSink, OptionsError> {
         match self.get(PluginKind::Sink, name).map(|plugin| plugin.make) {
-            Some(PluginFactory::Sink(make)) => make(options, self),
+            Some(PluginFactory::Sink(make)) => made(|| make(options, self)),
             _ => Err(missing(PluginKind::Sink, name)),
         }
     }
@@ -110,7 +115,7 @@ impl Registry {
     /// Makes the service of this name.
     pub fn service(&self, name: &str, options: Value) -> Result<Box<dyn Service>, OptionsError> {
         match self.get(PluginKind::Service, name).map(|plugin| plugin.make) {
-            Some(PluginFactory::Service(make)) => make(options, self),
+            Some(PluginFactory::Service(make)) => made(|| make(options, self)),
             _ => Err(missing(PluginKind::Service, name)),
         }
     }

@@ -8,6 +8,11 @@ use sluice_model::{Error, ErrorKind};
 
 use crate::spec::PipelineNode;
 
+/// Calls code of plugins. `Err` also if it panics: what it changed must not be used then.
+pub(super) fn catching<T>(call: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| Err(Error::panicked()))
+}
+
 /// What messages call each node, by index.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeLabels(Arc<[String]>);
@@ -26,9 +31,7 @@ impl NodeLabels {
         node: usize,
         call: impl FnOnce() -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let called = catch_unwind(AssertUnwindSafe(call));
-        let result = called.unwrap_or_else(|_| Err(Error::panicked()));
-        result.map_err(|error| self.blame(node, None, error))
+        catching(call).map_err(|error| self.blame(node, None, error))
     }
 
     /// Names the node, and the input that it reads, in an error that is the fault of its plugin.

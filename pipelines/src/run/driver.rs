@@ -76,7 +76,7 @@ impl<'r> RunDriver<'r> {
         let mut sources: Vec<RunningSource> = opened.collect::<Result<_, _>>()?;
         // Opening a recording replaces and renames files: not before its sources listen.
         let mut live = sources.iter_mut().filter(|source| source.steps.is_live());
-        live.try_for_each(|source| source.steps.begin())?;
+        live.try_for_each(|source| source.begin(setup))?;
         let outputs = publisher.open_outputs()?;
         Ok(Self {
             setup,
@@ -124,7 +124,7 @@ impl<'r> RunDriver<'r> {
     fn drive_round(&mut self) -> Result<(), Error> {
         // Whoever writes to several streams may wait until each of them is opened.
         let mut streams = self.sources.iter_mut().filter(|source| source.may_stall);
-        streams.try_for_each(|source| source.steps.begin())?;
+        streams.try_for_each(|source| source.begin(self.setup))?;
         while let Some(source) = self.next_source()? {
             self.setup.check()?;
             if self.options.playback.is_redirected() {
@@ -261,7 +261,8 @@ impl<'r> RunDriver<'r> {
             source.restart(sought, self.setup)?;
         }
         for RunningFold { fold, ended } in &mut self.folds {
-            (fold.fold, *ended) = (fold.factory.make()?, false);
+            let made = self.setup.shared.labels.call(fold.node, || fold.factory.make());
+            (fold.fold, *ended) = (made?, false);
         }
         self.merges.iter_mut().for_each(|merge| merge.merge.begin_again());
         Ok(true)

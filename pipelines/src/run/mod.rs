@@ -49,7 +49,7 @@ pub(crate) use setup::start_pool;
 pub use stop::Stop;
 pub(crate) use tally::RunResults;
 
-use blame::NodeLabels;
+use blame::{NodeLabels, catching};
 use driver::RunDriver;
 use observed::NamingNodes;
 use publisher::Publisher;
@@ -76,7 +76,10 @@ pub(crate) fn run_in_parent(
     within: Option<&ParentRun<'_>>,
     known: &mut Report,
 ) -> Result<Report, Error> {
-    report_failed(options, known, |known| plan_and_run(pipeline, options, within, known))
+    report_failed(options, known, |known| {
+        // What a plugin may do where no node is known, such as panicking when it is dropped.
+        catching(|| plan_and_run(pipeline, options, within, known))
+    })
 }
 
 /// Sets the duration of a run. If it fails, reports what is `known` of it.
@@ -107,10 +110,10 @@ fn plan_and_run(
     let mut setup = Setup::new(options, pipeline.memory, holding_sinks(&pipeline.nodes), pool);
     setup.is_sent_live = is_sent_live(&pipeline.nodes);
     setup.note_sinks(&pipeline.nodes);
+    setup.shared.labels = NodeLabels::from_nodes(&pipeline.nodes);
     let reading = setup.prepare(&pipeline.nodes)?;
     let is_recording = options.recording.is_some();
     setup.shared.naming = NamingNodes::from_nodes(&pipeline.nodes);
-    setup.shared.labels = NodeLabels::from_nodes(&pipeline.nodes);
     setup.interruption = Interruption::from_plan(&reading, &pipeline.nodes, is_recording);
     let is_discardable = setup.interruption == Interruption::Discards;
     let _counted = is_discardable.then(|| options.stop.discardable());
@@ -231,8 +234,9 @@ fn initial_notes(nodes: &[PipelineNode], reading: &ReadPlan) -> Vec<(usize, Stri
 
 /// Plans what running this pipeline would read, with as little reading as possible.
 pub fn plan(pipeline: &Pipeline, options: &Options) -> Result<ReadPlan, Error> {
-    Setup::new(options, pipeline.memory, holding_sinks(&pipeline.nodes), None)
-        .prepare(&pipeline.nodes)
+    let mut setup = Setup::new(options, pipeline.memory, holding_sinks(&pipeline.nodes), None);
+    setup.shared.labels = NodeLabels::from_nodes(&pipeline.nodes);
+    catching(|| setup.prepare(&pipeline.nodes))
 }
 
 /// The sinks among these nodes.

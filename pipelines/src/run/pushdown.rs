@@ -2,8 +2,9 @@
 //! needs of everything after it. Only a hint; stages still check every event.
 
 use sluice_model::time::TimePoint;
-use sluice_model::{ChannelQuery, MapQuery, Query, Stage};
+use sluice_model::{ChannelQuery, Error, MapQuery, Query, Stage};
 
+use super::blame::NodeLabels;
 use crate::spec::{PipelineNode, PluginInstance};
 
 /// The pushed-down query of each node.
@@ -16,15 +17,19 @@ pub(super) struct Pushdown {
 impl Pushdown {
     /// Visits each node once. `origins` holds, for each node, the time of the first event it can
     /// see.
-    pub(super) fn compute(nodes: &[PipelineNode], origins: &[Option<i64>]) -> Self {
+    pub(super) fn compute(
+        nodes: &[PipelineNode],
+        origins: &[Option<i64>],
+        labels: &NodeLabels,
+    ) -> Result<Self, Error> {
         let of_nodes = vec![None::<Query>; nodes.len()];
         let mut found =
             PushdownSearch { nodes, origins, of_nodes, of_parts: vec![Vec::new(); nodes.len()] };
         for node in consumers_first(nodes) {
-            found.settle(node);
+            labels.call(node, || Ok(found.settle(node)))?;
         }
         let of_nodes = found.of_nodes.into_iter().map(Option::unwrap_or_default).collect();
-        Self { of_nodes, of_parts: found.of_parts }
+        Ok(Self { of_nodes, of_parts: found.of_parts })
     }
 
     /// The query for a node's events: what any later node wants.

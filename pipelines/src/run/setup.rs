@@ -220,20 +220,22 @@ impl Setup {
         let mut files = Vec::new();
         for (node, spec) in nodes.iter().enumerate() {
             if let PluginInstance::Source(source) = &spec.instance {
-                files.push((node, source, source.files()?));
+                let inputs = self.shared.labels.call(node, || source.files())?;
+                files.push((node, source, inputs));
             }
         }
         refuse_repeated_streams(files.iter().flat_map(|(_, _, inputs)| inputs))?;
         let inputs = files.iter().flat_map(|(_, _, inputs)| inputs);
         inputs.for_each(|input| self.input_files.note(input));
         let origins = self.origins(nodes)?;
-        let wanted = Pushdown::compute(nodes, &origins);
+        let wanted = Pushdown::compute(nodes, &origins, &self.shared.labels)?;
         let mut sources = Vec::new();
         for (node, source, inputs) in files {
             let query = wanted.query_for(node);
             let channels = query.channels.with_log(self.left_out.clone());
             let query = Query { channels, ..query };
-            let splits = source.splits(self.split_bytes(), &query)?;
+            let splits = || source.splits(self.split_bytes(), &query);
+            let splits = self.shared.labels.call(node, splits)?;
             sources.push(SourcePlan { node, inputs, query, splits });
         }
         Ok(ReadPlan { sources, origins, pushdown: wanted })

@@ -72,11 +72,12 @@ impl<'r> Writers<'r> {
     }
 
     fn open_each(&mut self) -> Result<(), Error> {
-        for writer in self.writers.values_mut() {
+        for (node, writer) in &mut self.writers {
             let closed = Writer::closed(Arc::clone(&writer.name), writer.sink.clone());
             let context = self.publisher.context(&self.outputs, &writer.name)?;
             let tasks = self.publisher.setup.tasks()?;
-            let output = writer.sink.open(&context, &tasks)?;
+            let labels = &self.publisher.setup.shared.labels;
+            let output = labels.call(*node, || writer.sink.open(&context, &tasks))?;
             let traits = writer.sink.traits();
             let mut in_file = traits
                 .targets
@@ -194,7 +195,7 @@ impl<'r> Writers<'r> {
     fn flush_node(&mut self, node: usize, tally: &mut RunTally) -> Result<(), Error> {
         let Some(writer) = self.writers.get_mut(&node) else { return Ok(()) };
         let Some(output) = &mut writer.output else { return Ok(()) };
-        match output.flush() {
+        match self.publisher.setup.shared.labels.call(node, || output.flush()) {
             Ok(written) => {
                 writer.count(written, tally.node(node));
                 // Others lose it with the whole file.
@@ -303,7 +304,9 @@ impl<'r> Writers<'r> {
     fn complete_full(&mut self, node: usize, tally: &mut RunTally) -> bool {
         self.publisher.options.stop.drain.store(true, Ordering::Relaxed);
         let Some(writer) = self.writers.get_mut(&node) else { return false };
-        let Some(Ok(written)) = writer.output.take().map(OpenSink::finish) else { return false };
+        let Some(output) = writer.output.take() else { return false };
+        let labels = &self.publisher.setup.shared.labels;
+        let Ok(written) = labels.call(node, || output.finish()) else { return false };
         writer.count(written, tally.node(node));
         true
     }

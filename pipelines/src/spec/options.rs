@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 use sluice_kit::mistake::Mistake;
-use sluice_model::{OptionsError, Plugin, PluginFactory, PluginKind, Registry};
+use sluice_model::{OptionsError, Plugin, PluginKind, Registry};
 use toml::de::{DeTable, DeValue};
 
 use super::PluginInstance;
@@ -286,12 +286,12 @@ pub(crate) fn make(
     plugin: &Plugin,
     options: Value,
 ) -> Result<PluginInstance, OptionsError> {
-    match plugin.make {
-        PluginFactory::Source(make) => make(options, registry).map(PluginInstance::Source),
-        PluginFactory::Stage(make) => make(options, registry).map(PluginInstance::Stage),
-        PluginFactory::Sink(make) => make(options, registry).map(PluginInstance::Sink),
-        PluginFactory::Codec(_) | PluginFactory::Service(_) => {
-            let message = format!("a {} cannot be a node", plugin.kind());
+    match plugin.kind() {
+        PluginKind::Source => registry.source(plugin.name, options).map(PluginInstance::Source),
+        PluginKind::Stage => registry.stage(plugin.name, options).map(PluginInstance::Stage),
+        PluginKind::Sink => registry.sink(plugin.name, options).map(PluginInstance::Sink),
+        kind @ (PluginKind::Codec | PluginKind::Service) => {
+            let message = format!("a {kind} cannot be a node");
             Err(OptionsError { path: Vec::new(), message })
         }
     }

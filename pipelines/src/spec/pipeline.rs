@@ -11,7 +11,7 @@ use serde_json::Value;
 use sluice_model::options::ByteSize;
 use sluice_model::programs::Program;
 use sluice_model::{
-    DynSink, Error, Input, OptionsError, Plugin, PluginFactory, PluginKind, Registry, Source, Stage,
+    DynSink, Error, Input, OptionsError, Plugin, PluginKind, Registry, Source, Stage,
 };
 
 use super::instance::PluginInstance;
@@ -186,9 +186,9 @@ impl fmt::Debug for StageFactory {
 
 /// The factory of this plugin with these options, if it is a stage.
 fn stage_factory(registry: &Registry, plugin: &Plugin, options: &Value) -> Option<StageFactory> {
-    let PluginFactory::Stage(make) = plugin.make else { return None };
-    let (registry, options) = (registry.clone(), options.clone());
-    Some(StageFactory::new(move || make(options.clone(), &registry)))
+    let (name, registry, options) = (plugin.name, registry.clone(), options.clone());
+    (plugin.kind() == PluginKind::Stage)
+        .then(|| StageFactory::new(move || registry.stage(name, options.clone())))
 }
 
 /// What a run does with damaged input.

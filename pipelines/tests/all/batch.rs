@@ -64,7 +64,12 @@ impl Map for Counted {
 
 /// A batch of the files `a`, `b`, and `c` of a folder, which plugin `made` reads and `stage` passes
 /// on.
-fn batch_of(folder: &Path, stage: &str, made: &[Plugin]) -> (Batch, Registry) {
+fn batch_of(
+    folder: &Path,
+    stage: &str,
+    made: &[Plugin],
+    failing: FailurePolicy,
+) -> (Batch, Registry) {
     let made = made.iter().copied();
     let registry = Registry::from_plugins(toys::registry().iter().copied().chain(made));
     for name in ["a", "b", "c"] {
@@ -78,7 +83,7 @@ fn batch_of(folder: &Path, stage: &str, made: &[Plugin]) -> (Batch, Registry) {
     );
     let document = Document::generated("test.toml", &text);
     let pipeline = Pipeline::read(&document, &Variables::default(), &registry).unwrap();
-    (Batch::new(&pipeline, &registry, FailurePolicy::Stop).unwrap(), registry)
+    (Batch::new(&pipeline, &registry, failing).unwrap(), registry)
 }
 
 #[test]
@@ -88,7 +93,7 @@ fn the_pipeline_of_a_unit_that_need_not_wait_is_made_once() {
         Plugin::new("counted", PluginFactory::Stage(make_stage::<Counted>), schema_of::<Counted>),
     ];
     let folder = tempfile::tempdir().unwrap();
-    let (batch, registry) = batch_of(folder.path(), "counted", &made);
+    let (batch, registry) = batch_of(folder.path(), "counted", &made, FailurePolicy::Stop);
     MADE.store(0, Ordering::Relaxed);
     let options = Options { jobs: Some(3), ..Options::default() };
     let report = batch.run(&registry, &options).unwrap();
@@ -150,9 +155,50 @@ fn a_unit_that_had_to_wait_reads_its_input_as_it_is_then() {
         schema_of::<RememberingLog>,
     );
     let folder = tempfile::tempdir().unwrap();
-    let (batch, registry) = batch_of(folder.path(), "pass", &[made]);
+    let (batch, registry) = batch_of(folder.path(), "pass", &[made], FailurePolicy::Stop);
     let options = Options { jobs: Some(1), ..Options::default() };
     let report = batch.run(&registry, &options).unwrap();
     assert_eq!(report.count(Status::Done), 3);
     assert_eq!(*READ.lock().unwrap(), ["new", "old"]);
+}
+
+/// Panics when it is asked for splits of `b`.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct PanickingLog {
+    path: InPaths,
+}
+
+impl Source for PanickingLog {
+    fn inputs(&self) -> Result<Vec<Input>, Error> {
+        files::expand(&self.path.0)
+    }
+
+    fn splits(&self, _: u64, _: &Query) -> Result<Vec<Split>, Error> {
+        let path = &self.inputs()?[0].path;
+        assert!(!path.ends_with("b"), "no splits");
+        Ok(vec![Split::whole(path, Some(3))])
+    }
+
+    fn read<'s>(
+        &'s self,
+        _: &Split,
+        _: SplitStart,
+        _: &ReadContext,
+    ) -> Result<Box<dyn Reader + 's>, Error> {
+        Ok(Box::new(std::iter::empty()))
+    }
+}
+
+#[test]
+fn an_input_on_which_a_plugin_panics_fails_without_the_others() {
+    let made = Plugin::new(
+        "made",
+        PluginFactory::Source(make_source::<PanickingLog>),
+        schema_of::<PanickingLog>,
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let (batch, registry) = batch_of(folder.path(), "pass", &[made], FailurePolicy::Continue);
+    let options = Options { jobs: Some(1), ..Options::default() };
+    let report = batch.run(&registry, &options).unwrap();
+    assert_eq!((report.count(Status::Done), report.count(Status::Failed)), (2, 1));
 }

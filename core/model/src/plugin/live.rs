@@ -50,17 +50,20 @@ pub struct LiveBatches {
 impl LiveSender {
     /// A sender that waits while so many batches wait for the run, and where they arrive.
     pub fn bounded(batches: usize) -> (Self, LiveBatches) {
-        Self::with_channel(bounded(batches))
+        let (sender, batches) = bounded(batches);
+        Self::with_channel(sender, batches)
     }
 
     /// A sender that never waits, for sources that look at [`waiting`](Self::waiting), and where
     /// its batches arrive.
     pub fn unbounded() -> (Self, LiveBatches) {
-        Self::with_channel(unbounded())
+        let (sender, batches) = unbounded();
+        Self::with_channel(sender, batches)
     }
 
     fn with_channel(
-        (sender, batches): (Sender<Result<Batch, Error>>, Receiver<Result<Batch, Error>>),
+        sender: Sender<Result<Batch, Error>>,
+        batches: Receiver<Result<Batch, Error>>,
     ) -> (Self, LiveBatches) {
         let panicked = Arc::<AtomicBool>::default();
         let batches = LiveBatches { batches, panicked: Arc::clone(&panicked) };

@@ -70,7 +70,8 @@ impl RunDriver<'_> {
         loop {
             let RunningFold { fold, .. } = &mut self.folds[place];
             let mut context = self.setup.stage_context(fold, &self.origin);
-            let output = fold.fold.more(&mut context)?;
+            let labels = &self.setup.shared.labels;
+            let output = labels.call(fold.node, || fold.fold.more(&mut context))?;
             let mut after = EventCounts::default();
             output.iter().for_each(|batch| after.add(&EventCounts::count(batch.origins())));
             observe_left(&self.setup.shared.naming, fold.node, &output, &mut self.tally);

@@ -8,6 +8,7 @@ use crossbeam_channel::Select;
 use sluice_kit::merge::MergePause;
 use sluice_model::Error;
 
+use super::super::blame::catching;
 use super::super::topology::MergeNode;
 use super::sources::SILENCE_TIMEOUT;
 use super::{RunDriver, RunningSource, SourceStep};
@@ -82,7 +83,8 @@ impl RunDriver<'_> {
         loop {
             let may_wait = *may_stall && steps.in_flight() == 0;
             let patience = if may_wait { Duration::ZERO } else { STEP_PATIENCE };
-            let step = steps.poll(patience, budget).map_err(|error| {
+            // Also starts to listen, on this thread.
+            let step = catching(|| steps.poll(patience, budget)).map_err(|error| {
                 let split = steps.split_in_progress().and_then(|split| plan.0.get(split));
                 labels.blame(*node, split.map(|split| split.input.as_path()), error)
             })?;

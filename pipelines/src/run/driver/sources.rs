@@ -99,12 +99,18 @@ impl RunningSource {
         })
     }
 
+    /// Starts reading or listening.
+    pub(super) fn begin(&mut self, setup: &Setup) -> Result<(), Error> {
+        setup.shared.labels.call(self.node, || self.steps.begin())
+    }
+
     /// Starts it again, at a time that was sought or as planned.
     pub(super) fn restart(&mut self, sought: Option<i64>, setup: &Setup) -> Result<(), Error> {
         let (mut splits, mut query) = self.plan.clone();
         if let Some(time) = sought {
             query.start = Some(query.start.map_or(time, |start| start.max(time)));
-            splits = self.source.splits(setup.split_bytes(), &query)?;
+            let again = || self.source.splits(setup.split_bytes(), &query);
+            splits = setup.shared.labels.call(self.node, again)?;
         }
         self.inputs = InputLog::new(&self.name, &splits);
         self.steps.restart(splits, query);

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use sluice_model::{
-    Batch, DynSink, Error, ErrorKind, Fold, Input, Map, PrepareContext, ReadContext, Reader, Sink,
-    SinkContext, SinkTraits, Source, Split, SplitStart, Stage, StageContext, Written,
+    Batch, DynSink, Error, ErrorKind, Fold, Input, LiveBatches, LiveSender, Map, MapQuery,
+    PrepareContext, ReadContext, Reader, Sink, SinkContext, SinkTraits, Source, Split, SplitStart,
+    Stage, StageContext, Written,
 };
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Pipeline, PipelineNode, PluginInstance};
@@ -19,8 +20,15 @@ enum Fault {
     ReadUnsized,
     /// After the first batch of such a split.
     NextBatch,
+    /// In the thread of a live source.
+    Listen,
+    Inputs,
+    Splits,
+    Query,
     Map,
     Fold,
+    FoldMore,
+    Open,
     Prepare,
     Write,
     Count,
@@ -30,11 +38,16 @@ struct FaultySource(MadeUpSource, Fault);
 
 impl Source for FaultySource {
     fn inputs(&self) -> Result<Vec<Input>, Error> {
+        assert!(self.1 != Fault::Inputs, "no inputs");
         Ok(vec![Input { path: "made".into(), bytes: Some(1) }])
     }
 
     fn splits(&self, target: u64, query: &sluice_model::Query) -> Result<Vec<Split>, Error> {
         let splits = self.0.splits(target, query)?.into_iter();
+        assert!(self.1 != Fault::Splits, "no splits");
+        if self.1 == Fault::Listen {
+            return Ok(vec![Split::live("made")]);
+        }
         let is_sized = !matches!(self.1, Fault::ReadUnsized | Fault::NextBatch);
         Ok(splits.map(|split| Split { bytes: split.bytes.filter(|_| is_sized), ..split }).collect())
     }
@@ -58,11 +71,28 @@ impl Source for FaultySource {
             reader.next_batch().transpose()
         })))
     }
+
+    fn listen(&self, _: &Split, context: &ReadContext) -> Result<LiveBatches, Error> {
+        let (sender, batches) = LiveSender::bounded(1);
+        let (made, context) = (self.0.clone(), context.clone());
+        sender.start_thread(move |sender| {
+            let split = Split::whole("made", Some(1));
+            let mut reader = made.read(&split, SplitStart::At(0), &context)?;
+            assert!(sender.send(reader.next_batch()?.unwrap_or_default()));
+            panic!("no more");
+        })?;
+        Ok(batches)
+    }
 }
 
 struct FaultyStage(Fault);
 
 impl Map for FaultyStage {
+    fn query(&self) -> MapQuery {
+        assert!(self.0 != Fault::Query, "no query");
+        MapQuery::default()
+    }
+
     fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
         assert!(self.0 != Fault::Map, "no map");
         Ok(batch)
@@ -73,6 +103,11 @@ impl Fold for FaultyStage {
     fn push(&mut self, batch: Batch, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         assert!(self.0 != Fault::Fold, "no fold");
         Ok(vec![batch])
+    }
+
+    fn more(&mut self, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        assert!(self.0 != Fault::FoldMore, "no more");
+        Ok(Vec::new())
     }
 }
 
@@ -88,6 +123,7 @@ impl Sink for FaultySink {
     }
 
     fn open(&self, _: &SinkContext) -> Result<(), Error> {
+        assert!(self.0 != Fault::Open, "not open");
         Ok(())
     }
 
@@ -141,13 +177,18 @@ fn a_panic_on_what_comes_from_an_input_names_that_as_its_file() {
 fn a_plugin_that_panics_is_named_with_what_it_reads() {
     let source = "internal: source `made` (plugin `toy`), reading made: ";
     let panicked = "a task panicked; its message is above";
-    for fault in [Fault::Read, Fault::ReadUnsized, Fault::NextBatch] {
+    for fault in [Fault::Read, Fault::ReadUnsized, Fault::NextBatch, Fault::Listen] {
         assert_eq!(message_of(fault), format!("{source}{panicked}"));
     }
     let map = format!("{source}stage `mapped` (plugin `toy`): {panicked}");
     assert_eq!(message_of(Fault::Map), map);
     for (fault, node) in [
+        (Fault::Inputs, "source `made`"),
+        (Fault::Splits, "source `made`"),
+        (Fault::Query, "stage `mapped`"),
         (Fault::Fold, "stage `folded`"),
+        (Fault::FoldMore, "stage `folded`"),
+        (Fault::Open, "sink `out`"),
         (Fault::Prepare, "sink `out`"),
         (Fault::Write, "sink `out`"),
     ] {
