@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use sluice::embedded::EventForm;
 use sluice_kit::event_table::{ChannelSchema, LogColumn, TableKind};
 use sluice_kit::suggestion::nearest;
-use sluice_model::DynSink;
+use sluice_model::{DynSink, ErrorKind};
 use sluice_model::options::ByteSize;
 use sluice_pipeline::run::{self, Options};
 
@@ -175,9 +175,16 @@ impl LogReader {
         let options = Options { stop: Arc::clone(&stop), jobs, memory, ..Options::default() };
         let failed = |error| errors::from_error(py, &error);
         let run = Background::start(move || run::run(pipeline, &options)).map_err(failed)?;
-        let report = run.wait(py, &stop)?.map_err(failed)?;
+        let ended = run.wait(py, &stop)?;
         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-        found.notes = findings::stage_notes(&report).collect();
+        match ended {
+            Ok(report) => found.notes = findings::stage_notes(&report).collect(),
+            // The sink has stopped the run.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Interrupted)
+                    && matches!(found.schema, ChannelSchema::Fields(_)) => {}
+            Err(error) => return Err(failed(error)),
+        }
         Ok(std::mem::take(&mut found))
     }
 

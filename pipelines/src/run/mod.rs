@@ -114,7 +114,7 @@ fn plan_and_run(
     let reading = setup.prepare(&pipeline.nodes)?;
     let is_recording = options.recording.is_some();
     setup.shared.naming = NamingNodes::from_nodes(&pipeline.nodes);
-    setup.interruption = Interruption::from_plan(&reading, &pipeline.nodes, is_recording);
+    setup.interruption = Interruption::from_plan(&reading, setup.is_sent_live, is_recording);
     let is_discardable = setup.interruption == Interruption::Discards;
     let _counted = is_discardable.then(|| options.stop.discardable());
     setup.shared.run = setup.run_handle("");

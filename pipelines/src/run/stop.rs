@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use sluice_model::{Error, ErrorKind, Input, Split};
 
 use super::{ReadPlan, SourcePlan};
-use crate::spec::PipelineNode;
 
 /// Shells add this to the number of the signal that ended a program.
 const SIGNAL_EXIT_BASE: i32 = 128;
@@ -126,11 +125,7 @@ pub(super) enum Interruption {
 
 impl Interruption {
     /// What a stop request does to a run with this plan.
-    pub(super) fn from_plan(
-        reading: &ReadPlan,
-        nodes: &[PipelineNode],
-        is_recording: bool,
-    ) -> Self {
+    pub(super) fn from_plan(reading: &ReadPlan, is_sent_live: bool, is_recording: bool) -> Self {
         let sources = &reading.sources;
         if sources.iter().all(SourcePlan::is_live) {
             return Self::Completes;
@@ -138,14 +133,7 @@ impl Interruption {
         let is_file =
             |source: &SourcePlan| first_read_once(&source.splits, &source.inputs).is_none();
         match (sources.iter().all(is_file), is_recording) {
-            (true, false)
-                if nodes
-                    .iter()
-                    .filter_map(PipelineNode::sink)
-                    .all(|sink| sink.traits().targets.is_empty()) =>
-            {
-                Self::EndsSending
-            }
+            (true, false) if is_sent_live => Self::EndsSending,
             (true, false) => Self::Discards,
             _ => Self::Truncates,
         }

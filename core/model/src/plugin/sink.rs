@@ -212,7 +212,8 @@ pub struct SinkTraits {
     pub rounds: u64,
     /// Whether it sends events while the run goes on and stores nothing. If all sinks do, inputs
     /// are read from front to back and only a little ahead: sending takes longer, and what was read
-    /// recently is still in a core's cache.
+    /// recently is still in a core's cache. A stop request then ends the run early; otherwise it
+    /// discards a run whose inputs can be read again, also one whose sinks write no files.
     pub is_live: bool,
 }
 

@@ -5,10 +5,10 @@ use std::sync::{Arc, Barrier};
 
 use sluice_model::time::TimePoint;
 use sluice_model::{
-    Batch, ChannelQuery, DynSink, Error, Fold, FoldQuery, Map, MapQuery, Pattern, Patterns, Stage,
-    StageContext,
+    Batch, ChannelQuery, DynSink, Error, ErrorKind, Fold, FoldQuery, Map, MapQuery, Pattern,
+    Patterns, Stage, StageContext,
 };
-use sluice_pipeline::run::{self, Options};
+use sluice_pipeline::run::{self, Options, Stop};
 use sluice_pipeline::spec::StageFactory;
 use sluice_pipeline::{Outline, Pipeline, PluginInstance, Report, graph};
 
@@ -133,6 +133,34 @@ fn inputs_are_not_split_if_everything_is_sent_live() {
     let ((target, sent), (usual, stored)) = (lines(true), lines(false));
     assert_eq!((target, sent), (u64::MAX, stored));
     assert!(usual < u64::MAX);
+}
+
+/// Requests the end of the run when it sees events.
+struct Stopping(Arc<Stop>);
+
+impl Map for Stopping {
+    fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
+        if !self.0.is_requested() {
+            self.0.request();
+        }
+        Ok(batch)
+    }
+}
+
+#[test]
+fn a_stopped_run_is_complete_only_if_everything_is_sent_live() {
+    let ended = |is_live| {
+        let made = MadeUpSource { seconds: 40, per_second: 6, ..MadeUpSource::default() };
+        let stop = Arc::<Stop>::default();
+        let stopping = Stage::Map(Box::new(Stopping(Arc::clone(&stop))));
+        let lines = LineSink { is_live, ..LineSink::default() };
+        let pipeline = chain_of(&made, vec![("stopping", stopping)], &lines);
+        run::run(pipeline, &Options { stop, jobs: Some(2), ..Options::default() })
+    };
+    assert!(ended(true).unwrap().notes.iter().any(|note| note.what.contains("stopped before")));
+    // A sink without files may store events elsewhere.
+    let error = ended(false).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Interrupted), "{error}");
 }
 
 /// Lets this many events pass.
