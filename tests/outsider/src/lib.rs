@@ -15,6 +15,9 @@ pub struct Ticks {
     count: u64,
 }
 
+/// About what an event takes in memory.
+const EVENT_BYTES: u64 = 64;
+
 sluice_model::register! {
     source "ticks": Ticks,
     about: "ticks like a clock, one event per second",
@@ -27,7 +30,7 @@ impl Source for Ticks {
     }
 
     fn splits(&self, _: u64, _: &Query) -> Result<Vec<Split>, Error> {
-        Ok(vec![Split::whole("ticks", Some(self.count))])
+        Ok(vec![Split::whole("ticks", Some(self.count.saturating_mul(EVENT_BYTES)))])
     }
 
     fn read<'s>(

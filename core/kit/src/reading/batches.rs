@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Select, Sender};
 
 use sluice_model::{
-    Batch, DamageList, DamageLog, Error, LiveBatches, ReadContext, Source, Split, SplitStart,
+    Batch, DamageList, DamageLog, Error, LiveBatches, ReadContext, RunHandle, Source, Split,
+    SplitStart,
 };
 
 /// Wakes the consumer of a [`ReadAhead`](super::ReadAhead).
@@ -68,6 +69,22 @@ impl BatchReceiver {
             Self::Live(batches, _) => batches.add_to(select),
         }
     }
+}
+
+/// Abandons a split on drop: a reader that waits for a program could not notice otherwise.
+pub(super) struct AbandonGuard(RunHandle);
+
+impl Drop for AbandonGuard {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+/// The context, abandoned when the guard is dropped.
+pub(super) fn detached(context: ReadContext) -> (ReadContext, AbandonGuard) {
+    let context = ReadContext { run: context.run.detached(), ..context };
+    let guard = AbandonGuard(context.run.clone());
+    (context, guard)
 }
 
 /// Sends results, and wakes the consumer after each and when it is dropped.

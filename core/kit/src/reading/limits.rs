@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use sluice_model::{BlockPool, Split};
+use sluice_model::{Batch, BlockPool, Rows, Split};
 
 /// How far to read ahead.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +60,44 @@ impl ReadLimits {
     /// The blocks to read into, with `more` beyond those of splits in progress.
     pub fn blocks(&self, more: usize) -> BlockPool {
         BlockPool::new(self.split_bytes + BLOCK_MARGIN, self.window * BLOCKS_PER_SPLIT + more)
+    }
+}
+
+/// How many times as large as the largest split of a task its events may be in memory.
+const MAX_EXPANSION: u64 = 4;
+
+/// The memory of an event without its payload and its rows.
+const EVENT_BYTES: usize = 64;
+
+/// Notices a split that is far larger than it states.
+#[derive(Debug)]
+pub(super) struct SplitMeter {
+    /// `None` if nothing is to be noticed.
+    limit: Option<usize>,
+    /// The bytes so far if batches shared no memory.
+    unshared: usize,
+    /// The bytes of the events since that exceeds the limit.
+    bytes: usize,
+}
+
+impl SplitMeter {
+    /// A meter for a split that a task reads, of at most this many bytes.
+    pub(super) fn new(max_task_bytes: Option<u64>) -> Self {
+        let limit = max_task_bytes.map(|max| (max * MAX_EXPANSION) as usize);
+        Self { limit, unshared: 0, bytes: 0 }
+    }
+
+    /// Whether the split is too large for a task, with another batch.
+    pub(super) fn is_exceeded_by(&mut self, batch: &Batch) -> bool {
+        let Some(limit) = self.limit else { return false };
+        if self.unshared <= limit {
+            self.unshared += batch.memory();
+            return false;
+        }
+        // Looks at each event: not before it may matter.
+        let rows: usize = batch.rows().iter().map(Rows::memory).sum();
+        self.bytes += batch.len() * EVENT_BYTES + batch.payload_bytes() as usize + rows;
+        self.bytes > limit
     }
 }
 

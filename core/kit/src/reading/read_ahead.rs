@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Select, bounded};
 
-use super::batches::{BatchReceiver, ReadBatch, Reply, Wake, received, send_batches};
+use super::batches::{
+    AbandonGuard, BatchReceiver, ReadBatch, Reply, Wake, detached, received, send_batches,
+};
+use super::limits::SplitMeter;
 use super::{ReadLimits, StepSizes};
 use sluice_model::{
-    Batch, DamageList, Error, LossLog, Query, ReadContext, RunHandle, Seam, Source, Split,
-    SplitStart,
+    Batch, DamageList, Error, LossLog, Query, ReadContext, Seam, Source, Split, SplitStart,
 };
 
 /// The batches that a reader on its own thread may be ahead.
@@ -46,6 +48,8 @@ pub struct ReadStep<O> {
     /// Notes of the reader, with counts. Those of live splits are in the context at once.
     pub notes: Vec<(String, u64)>,
     seam: Seam,
+    /// Whether the split is too large for a task, and has to be read by a reader from its start.
+    is_too_large: bool,
 }
 
 /// Reads splits of a source ahead, and returns what the consumer makes of them, in order.
@@ -54,8 +58,9 @@ pub struct ReadStep<O> {
 ///
 /// A split of known, small size is read by one task, which searches for the first event unless the
 /// split is the first of its input. If it turns out not to begin where the previous split ended, it
-/// is read again from there. Other splits (pipes, compressed files) are read by a reader on its own
-/// thread, and live splits send their batches by themselves; each batch is then a task.
+/// is read again from there. Other splits (pipes, compressed files, and those that turn out far
+/// larger than they state) are read by a reader on its own thread, and live splits send their
+/// batches by themselves; each batch is then a task.
 ///
 /// # Limits
 ///
@@ -123,15 +128,6 @@ enum SplitProgress<O> {
 }
 
 type StepReceiver<O> = Receiver<Result<ReadStep<O>, Error>>;
-
-/// Abandons a split on drop: a reader that waits for a program could not notice otherwise.
-struct AbandonGuard(RunHandle);
-
-impl Drop for AbandonGuard {
-    fn drop(&mut self) {
-        self.0.abandon();
-    }
-}
 
 impl<'a, O: Default + Send + 'a> ReadAhead<'a, O> {
     /// Reads these splits of the source, which were made for the context's query. `add` adds a
@@ -281,6 +277,13 @@ impl<'a, O: Default + Send + 'a> ReadAhead<'a, O> {
                     };
                     let (split, entry) = (front.split, *entry);
                     self.finish_split();
+                    if step.is_too_large {
+                        if !self.context.run.is_cancelled() {
+                            let again = self.start_batches(split)?;
+                            self.active.push_front(again);
+                        }
+                        continue;
+                    }
                     if let Some(step) = self.check_seam(split, entry, step)? {
                         return Ok(Poll::Ready(Some(step)));
                     }
@@ -350,6 +353,13 @@ impl<'a, O: Default + Send + 'a> ReadAhead<'a, O> {
         self.splits[before].is_followed_by(&self.splits[split])
     }
 
+    /// Whether no seam joins a split to the one before or after it.
+    fn is_alone(&self, split: usize) -> bool {
+        let has_seam = |pair: &[Split]| pair[0].is_followed_by(&pair[1]);
+        let end = self.splits.len().min(split + 2);
+        !self.splits[split.saturating_sub(1)..end].windows(2).any(has_seam)
+    }
+
     /// Starts tasks for arrived batches and for splits, as far as the limits allow.
     fn start_ahead(&mut self, budget: usize) -> Result<(), Error> {
         let most = self.limits.window.min(self.sizes.max_steps(budget));
@@ -392,10 +402,17 @@ impl<'a, O: Default + Send + 'a> ReadAhead<'a, O> {
     fn start_task(&self, split: usize, entry: SplitStart) -> Result<ActiveSplit<O>, Error> {
         let (context, guard) = detached(self.context.with_own_logs());
         let piece = self.splits[split].clone();
+        // A reader on its own thread, which takes over what is too large, knows no seams.
+        let mut meter =
+            SplitMeter::new(self.limits.max_task_bytes.filter(|_| self.is_alone(split)));
         let result = self.spawn(split, move |work, step| {
             let mut reader = work.source.read(&piece, entry, &context)?;
-            while !step.is_enough && !context.run.is_abandoned() {
+            while !step.is_enough && !context.run.is_cancelled() {
                 let Some(batch) = reader.next_batch()? else { break };
+                if meter.is_exceeded_by(&batch) {
+                    step.is_too_large = true;
+                    return Ok(());
+                }
                 (work.add)(batch, step)?;
             }
             (step.damage, step.notes) = (context.damage.take_list(), context.losses.take_notes());
@@ -480,11 +497,4 @@ impl<'a, O: Default + Send + 'a> Iterator for ReadAhead<'a, O> {
             }
         }
     }
-}
-
-/// The context, abandoned when the guard is dropped.
-fn detached(context: ReadContext) -> (ReadContext, AbandonGuard) {
-    let context = ReadContext { run: context.run.detached(), ..context };
-    let guard = AbandonGuard(context.run.clone());
-    (context, guard)
 }

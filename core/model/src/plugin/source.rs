@@ -21,7 +21,7 @@ pub struct Split {
     /// Its end; `None` for the end of the input.
     pub end: Option<u64>,
     /// Its approximate length; `None` for live and compressed inputs, which are read on a thread of
-    /// their own.
+    /// their own. For events that are made up, the bytes that they take in memory.
     pub bytes: Option<u64>,
     /// Whether it continues until it is stopped, and is received ([`Source::listen`]) rather than
     /// read. Everything received by then is still delivered.
