@@ -106,7 +106,8 @@ impl Source for NamedSource {
     }
 }
 
-fn unknown_channel() -> Error {
+/// The error for events of a source whose channels it has not interned.
+pub(crate) fn unknown_channel() -> Error {
     Error::internal("an event of a channel that its source did not name")
 }
 

@@ -26,7 +26,10 @@ impl Pushdown {
         let mut found =
             PushdownSearch { nodes, origins, of_nodes, of_parts: vec![Vec::new(); nodes.len()] };
         for node in consumers_first(nodes) {
-            labels.call(node, || Ok(found.settle(node)))?;
+            labels.call(node, || {
+                found.settle(node);
+                Ok(())
+            })?;
         }
         let of_nodes = found.of_nodes.into_iter().map(Option::unwrap_or_default).collect();
         Ok(Self { of_nodes, of_parts: found.of_parts })

@@ -15,6 +15,7 @@ use sluice_model::{
 use super::blame::NodeLabels;
 use super::observed::NamingNodes;
 use super::tally::RunTally;
+use crate::source_name::unknown_channel;
 
 /// Where a batch goes.
 pub(crate) enum Branch {
@@ -86,6 +87,9 @@ impl TaskContext {
         }
         let counts = EventCounts::count(batch.origins());
         if let Some(node) = source {
+            if counts.len() > self.channels.len() {
+                return Err(unknown_channel());
+            }
             outcome.tally.node(node).observe(self.naming.entered(node, &batch));
             outcome.tally.node(node).observe(self.naming.left(node, &batch));
             outcome.tally.node(node).left.add(&counts);

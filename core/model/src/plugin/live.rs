@@ -193,7 +193,12 @@ mod tests {
     #[test]
     fn an_end_is_no_failure() {
         let (sender, batches) = LiveSender::bounded(1);
-        sender.start_thread(|sender| Ok(assert!(sender.send(batch())))).unwrap();
+        sender
+            .start_thread(|sender| {
+                assert!(sender.send(batch()));
+                Ok(())
+            })
+            .unwrap();
         assert_eq!(received(batches), [true]);
         let (sender, batches) = LiveSender::bounded(1);
         drop(batches);

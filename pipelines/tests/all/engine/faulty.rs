@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use sluice_model::{
-    Batch, DynSink, Error, ErrorKind, Fold, Input, LiveBatches, LiveSender, Map, MapQuery,
-    PrepareContext, ReadContext, Reader, Sink, SinkContext, SinkTraits, Source, Split, SplitStart,
-    Stage, StageContext, Written,
+    Batch, BatchBuilder, ChannelId, DynSink, Error, ErrorKind, Fold, Input, LiveBatches,
+    LiveSender, Map, MapQuery, PrepareContext, ReadContext, Reader, Sink, SinkContext, SinkTraits,
+    Source, Split, SplitStart, Stage, StageContext, Written,
 };
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Pipeline, PipelineNode, PluginInstance};
@@ -20,6 +20,8 @@ enum Fault {
     ReadUnsized,
     /// After the first batch of such a split.
     NextBatch,
+    /// A channel that the source has not interned.
+    Channel,
     /// In the thread of a live source.
     Listen,
     Inputs,
@@ -61,6 +63,11 @@ impl Source for FaultySource {
         let fails = split.start >= 3;
         assert!(!fails || !matches!(self.1, Fault::Read | Fault::ReadUnsized), "no more");
         let mut reader = self.0.read(split, entry, context)?;
+        if self.1 == Fault::Channel {
+            let mut batch = BatchBuilder::default();
+            batch.push_copy(0, 0, ChannelId(3), b"");
+            return Ok(Box::new(std::iter::once(Ok(batch.finish()))));
+        }
         if !fails || self.1 != Fault::NextBatch {
             return Ok(reader);
         }
@@ -194,6 +201,13 @@ fn a_plugin_that_panics_is_named_with_what_it_reads() {
     ] {
         assert_eq!(message_of(fault), format!("internal: {node} (plugin `toy`): {panicked}"));
     }
+}
+
+#[test]
+fn a_source_that_does_not_name_its_channels_is_named() {
+    let due = "source `made` (plugin `toy`), reading made: an event of a channel that its source \
+               did not name";
+    assert_eq!(message_of(Fault::Channel), format!("internal: {due}"));
 }
 
 #[test]
