@@ -10,8 +10,8 @@ use pyo3::prelude::*;
 use sluice::embedded::EventForm;
 use sluice_kit::event_table::{ChannelSchema, LogColumn, TableKind};
 use sluice_kit::suggestion::nearest;
-use sluice_model::{DynSink, ErrorKind};
 use sluice_model::options::ByteSize;
+use sluice_model::{DynSink, ErrorKind};
 use sluice_pipeline::run::{self, Options};
 
 use crate::discovery::{Discovered, DiscoverySink};
