@@ -122,19 +122,25 @@ impl TableColumns {
         let places = places.ok_or_else(|| {
             Error::internal("an event without a message is in a table of messages")
         })?;
-        self.fields.iter().map(|field| field_column(field, batch.rows(), &places)).collect()
+        let fields = self.fields.iter().enumerate();
+        fields.map(|field| field_column(field, batch.rows(), &places)).collect()
     }
 }
 
-/// One field of every event. `places` has the rows of each event and its index in them.
+/// One field of every event: mostly the column at the same position. `places` has the rows of each
+/// event and its index in them.
 fn field_column(
-    field: &FieldRef,
+    (at, field): (usize, &FieldRef),
     all: &[Rows],
     places: &[(usize, usize)],
 ) -> Result<ArrayRef, Error> {
     let name = field_of_column(field.name(), &RESERVED).unwrap_or_default();
     let column = |rows: &Rows| {
-        let column = rows.columns.column_by_name(name);
+        let fields = rows.columns.schema_ref().fields();
+        let column = match fields.get(at) {
+            Some(same) if same.name() == name => Some(rows.columns.column(at)),
+            _ => rows.columns.column_by_name(name),
+        };
         let column = column.map(|column| in_table_type(column, name, rows)).transpose()?;
         column.and_then(|column| cast_without_loss(&column, field.data_type())).ok_or_else(|| {
             Error::invalid(format!(
@@ -181,6 +187,20 @@ pub(crate) fn leaves(columns: &[ArrayRef]) -> Vec<ArrayRef> {
     let mut leaves = Vec::new();
     columns.iter().for_each(|column| add_leaves(column, &mut leaves));
     leaves
+}
+
+/// Calls a function with the types of the leaves in a column, in the same order.
+pub(crate) fn visit_leaf_types(data_type: &DataType, visit: &mut impl FnMut(&DataType)) {
+    match data_type {
+        DataType::Struct(members) => {
+            members.iter().for_each(|member| visit_leaf_types(member.data_type(), visit));
+        }
+        DataType::List(items)
+        | DataType::LargeList(items)
+        | DataType::FixedSizeList(items, _)
+        | DataType::Map(items, _) => visit_leaf_types(items.data_type(), visit),
+        leaf => visit(leaf),
+    }
 }
 
 fn add_leaves(array: &ArrayRef, leaves: &mut Vec<ArrayRef>) {

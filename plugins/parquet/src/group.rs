@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
-use parquet::arrow::arrow_writer::{
-    ArrowColumnChunk, ArrowColumnWriter, ArrowLeafColumn, compute_leaves,
-};
+use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowLeafColumn, compute_leaves};
 use rayon::prelude::*;
 use sluice_kit::counts::EventCounts;
 use sluice_kit::unnest::UnnestPiece;
@@ -54,11 +52,11 @@ pub(crate) enum RowOrder {
 }
 
 impl GroupEncoder {
-    /// Encodes these events as row group `number` of the table at `place`.
+    /// Encodes these events as a row group of the table at `place`.
     pub(crate) fn encode(
         &self,
         pieces: Vec<UnnestPiece>,
-        (place, number): (usize, usize),
+        place: usize,
         variants: &[u32],
     ) -> Result<EncodedGroup, Error> {
         let events = pieces.iter().map(UnnestPiece::events).sum();
@@ -74,7 +72,7 @@ impl GroupEncoder {
             let order = if times_rise(&batches) { RowOrder::Time } else { RowOrder::Arrival };
             (batches, order)
         };
-        let chunks = self.chunks(&batches, number, variants)?;
+        let chunks = self.chunks(&batches, variants)?;
         Ok(EncodedGroup { place, chunks, rows, events, order, channels })
     }
 
@@ -87,17 +85,12 @@ impl GroupEncoder {
         ordered.into_iter().map(|(id, _)| (id, rows(id))).collect()
     }
 
-    fn chunks(
-        &self,
-        batches: &[Batch],
-        number: usize,
-        variants: &[u32],
-    ) -> Result<Vec<ArrowColumnChunk>, Error> {
+    fn chunks(&self, batches: &[Batch], variants: &[u32]) -> Result<Vec<ArrowColumnChunk>, Error> {
         let columns = |batch| self.table_columns.columns(batch, &self.channels, variants);
         let columns: Vec<Vec<ArrayRef>> = batches.iter().map(columns).collect::<Result<_, _>>()?;
-        let writers = self.writers.of_group(number, &columns).map_err(encode_error)?;
+        let properties = self.writers.properties_for(&columns).map_err(encode_error)?;
         let mut leaves: Vec<Vec<ArrowLeafColumn>> = Vec::new();
-        leaves.resize_with(writers.len(), Vec::new);
+        leaves.resize_with(self.writers.len(), Vec::new);
         for columns in &columns {
             let mut places = leaves.iter_mut();
             for (field, column) in self.writers.arrow.fields().iter().zip(columns) {
@@ -107,12 +100,13 @@ impl GroupEncoder {
                 }
             }
         }
-        let encode = |(mut writer, leaves): (ArrowColumnWriter, Vec<ArrowLeafColumn>)| {
-            leaves.iter().try_for_each(|leaf| writer.write(leaf))?;
+        let encode = |(leaf, parts): (usize, Vec<ArrowLeafColumn>)| {
+            let mut writer = self.writers.of_leaf(leaf, &properties)?;
+            parts.iter().try_for_each(|part| writer.write(part))?;
             writer.close()
         };
-        let columns: Vec<_> = writers.into_iter().zip(leaves).collect();
-        columns.into_par_iter().map(encode).collect::<Result<_, _>>().map_err(encode_error)
+        let leaves = leaves.into_par_iter().enumerate();
+        leaves.map(encode).collect::<Result<_, _>>().map_err(encode_error)
     }
 }
 

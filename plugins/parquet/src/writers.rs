@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory};
 use parquet::basic::{Compression, Type, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::{ColumnDescPtr, SchemaDescPtr};
+use parquet::schema::types::{self, ColumnDescPtr, SchemaDescPtr, TypePtr};
 use sluice_io::frames::DEFAULT_LEVEL;
 use sluice_io::level;
 
@@ -37,10 +37,16 @@ pub(crate) struct ColumnWriters {
     pub(crate) arrow: SchemaRef,
     pub(crate) parquet: SchemaDescPtr,
     pub(crate) properties: WriterPropertiesPtr,
-    /// With the properties of the table.
-    usual: ArrowRowGroupWriterFactory,
+    leaves: Vec<Leaf>,
     /// The leaf columns for which a sample may find a lower level: bytes as they are.
     sampled: Vec<usize>,
+}
+
+/// A leaf column.
+struct Leaf {
+    arrow: DataType,
+    /// The types from below the root to its own.
+    path: Vec<TypePtr>,
 }
 
 impl ColumnWriters {
@@ -49,7 +55,6 @@ impl ColumnWriters {
         parquet: SchemaDescPtr,
         properties: WriterPropertiesPtr,
     ) -> Result<Self, ParquetError> {
-        let usual = factory(&parquet, &properties, &arrow)?;
         let usual_level = Compression::ZSTD(ZstdLevel::try_new(DEFAULT_LEVEL)?);
         let is_sampled = |column: &ColumnDescPtr| {
             let path = column.path();
@@ -59,18 +64,32 @@ impl ColumnWriters {
         };
         let columns = parquet.columns().iter().enumerate();
         let sampled = columns.filter(|(_, column)| is_sampled(column)).map(|(at, _)| at).collect();
-        Ok(Self { arrow, parquet, properties, usual, sampled })
+        let mut paths = Vec::new();
+        for field in parquet.root_schema().get_fields() {
+            add_leaf_paths(field, &mut Vec::new(), &mut paths);
+        }
+        let mut leaves = Vec::new();
+        arrow.fields().iter().for_each(|field| {
+            columns::visit_leaf_types(field.data_type(), &mut |leaf| leaves.push(leaf.clone()));
+        });
+        let leaves = leaves.into_iter().zip(paths);
+        let leaves = leaves.map(|(arrow, path)| Leaf { arrow, path }).collect();
+        Ok(Self { arrow, parquet, properties, leaves, sampled })
     }
 
-    /// The writers of row group `number`, which has these columns, batch by batch.
-    pub(crate) fn of_group(
+    /// The number of leaf columns.
+    pub(crate) fn len(&self) -> usize {
+        self.leaves.len()
+    }
+
+    /// The properties of a row group with these columns, batch by batch.
+    pub(crate) fn properties_for(
         &self,
-        number: usize,
         batches: &[Vec<ArrayRef>],
-    ) -> Result<Vec<ArrowColumnWriter>, ParquetError> {
+    ) -> Result<WriterPropertiesPtr, ParquetError> {
         let levels = self.lower_levels(batches);
         if levels.is_empty() {
-            return self.usual.create_column_writers(number);
+            return Ok(Arc::clone(&self.properties));
         }
         let mut properties = WriterProperties::clone(&self.properties).into_builder();
         for (leaf, level) in levels {
@@ -78,8 +97,28 @@ impl ColumnWriters {
             properties =
                 properties.set_column_compression(self.parquet.column(leaf).path().clone(), codec);
         }
-        let properties = Arc::new(properties.build());
-        factory(&self.parquet, &properties, &self.arrow)?.create_column_writers(number)
+        Ok(Arc::new(properties.build()))
+    }
+
+    /// The writer of one leaf column in a row group.
+    ///
+    /// The library makes the writers of all columns of a schema, and each takes a hundred kilobytes
+    /// from the start, most of it for a decompressor. Of a schema with one column it makes one, so
+    /// that only those exist that are in use.
+    pub(crate) fn of_leaf(
+        &self,
+        leaf: usize,
+        properties: &WriterPropertiesPtr,
+    ) -> Result<ArrowColumnWriter, ParquetError> {
+        let missing = || ParquetError::General("a column without a writer".into());
+        let Leaf { arrow, path } = self.leaves.get(leaf).ok_or_else(missing)?;
+        let field = Field::new("leaf", arrow.clone(), true);
+        let parquet = schema_of_path(self.parquet.root_schema(), path)?;
+        // Row groups are encoded before their file exists, but the library needs a file writer.
+        let stand_in = SerializedFileWriter::new(io::sink(), parquet, Arc::clone(properties))?;
+        let schema = Arc::new(Schema::new(vec![field]));
+        let factory = ArrowRowGroupWriterFactory::new(&stand_in, schema);
+        factory.create_column_writers(0)?.pop().ok_or_else(missing)
     }
 
     /// The leaf columns for which a lower level is as good, with that level.
@@ -98,15 +137,31 @@ impl ColumnWriters {
     }
 }
 
-/// Row groups are encoded before their file exists, but the library needs a file writer.
-fn factory(
-    parquet: &SchemaDescPtr,
-    properties: &WriterPropertiesPtr,
-    arrow: &SchemaRef,
-) -> Result<ArrowRowGroupWriterFactory, ParquetError> {
-    let root = parquet.root_schema_ptr();
-    let stand_in = SerializedFileWriter::new(io::sink(), root, Arc::clone(properties))?;
-    Ok(ArrowRowGroupWriterFactory::new(&stand_in, Arc::clone(arrow)))
+/// The types on the way to each leaf column below `field`.
+fn add_leaf_paths(field: &TypePtr, above: &mut Vec<TypePtr>, paths: &mut Vec<Vec<TypePtr>>) {
+    above.push(Arc::clone(field));
+    if field.is_primitive() {
+        paths.push(above.clone());
+    } else {
+        field.get_fields().iter().for_each(|member| add_leaf_paths(member, above, paths));
+    }
+    above.pop();
+}
+
+/// A schema with only the leaf column at the end of `path`: of the groups around it, only names and
+/// repetitions matter.
+fn schema_of_path(root: &types::Type, path: &[TypePtr]) -> Result<TypePtr, ParquetError> {
+    let mut below: Vec<TypePtr> = Vec::new();
+    for field in path.iter().rev() {
+        below = vec![if field.is_primitive() {
+            Arc::clone(field)
+        } else {
+            let group = types::Type::group_type_builder(field.name());
+            let repetition = field.get_basic_info().repetition();
+            Arc::new(group.with_repetition(repetition).with_fields(below).build()?)
+        }];
+    }
+    Ok(Arc::new(types::Type::group_type_builder(root.name()).with_fields(below).build()?))
 }
 
 /// A sample of a column of bytes; `None` for other columns, and for those with few bytes.

@@ -169,9 +169,8 @@ impl ParquetSink {
             )));
         }
         let variants = if columns.variant { tables.variants.table() } else { Vec::new() };
-        let number = table.groups;
         table.groups += 1;
-        Ok(Some(Job::new(bytes, move || encoder.encode(pieces, (place, number), &variants))))
+        Ok(Some(Job::new(bytes, move || encoder.encode(pieces, place, &variants))))
     }
 
     pub(super) fn write_group(
