@@ -5,13 +5,10 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{
-    FileMetaData, KeyValue, ParquetMetaDataBuilder, ParquetMetaDataWriter, RowGroupMetaData,
-    SortingColumn,
-};
+use parquet::file::metadata::{KeyValue, RowGroupMetaData, SortingColumn};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
@@ -24,10 +21,9 @@ use sluice_model::{Error, OutputFile};
 use crate::footer_checksum::FooterChecksum;
 use crate::group::{EncodedGroup, RowOrder};
 use crate::meta::GroupsMeta;
+use crate::written_groups::{FooterFrame, WrittenGroups};
 
 const MAGIC: &[u8] = b"PAR1";
-/// The bytes of a footer's length and of [`MAGIC`].
-const FOOTER_TAIL: usize = 8;
 
 /// A file to which row groups are appended.
 pub(crate) struct TableFile {
@@ -36,9 +32,7 @@ pub(crate) struct TableFile {
     output: SharedOutput,
     schema: SchemaDescPtr,
     properties: WriterPropertiesPtr,
-    groups: Vec<RowGroupMetaData>,
-    column_indexes: Vec<Vec<ColumnIndexMetaData>>,
-    offset_indexes: Vec<Vec<OffsetIndexMetaData>>,
+    groups: WrittenGroups,
     /// The metadata of its row groups for the footer.
     pub(crate) groups_meta: GroupsMeta,
     /// The number of rows so far.
@@ -49,19 +43,10 @@ pub(crate) struct TableFile {
 struct Checksummed {
     output: SharedOutput,
     crc32: crc32fast::Hasher,
-    /// What is written from here on, in place of the output.
-    end: Option<FileEnd>,
 }
-
-/// The page index and the footer of a file. Shared with their writer, which does not return it.
-type FileEnd = Arc<Mutex<Vec<u8>>>;
 
 impl Write for Checksummed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if let Some(end) = &self.end {
-            end.lock().unwrap_or_else(PoisonError::into_inner).extend(bytes);
-            return Ok(bytes.len());
-        }
         let written = self.output.write(bytes)?;
         self.crc32.update(&bytes[..written]);
         Ok(written)
@@ -82,13 +67,11 @@ impl TableFile {
         let output = SharedOutput::new(file);
         let crc32 = crc32fast::Hasher::new();
         let mut file = Self {
-            out: TrackedWrite::new(Checksummed { output: output.clone(), crc32, end: None }),
+            out: TrackedWrite::new(Checksummed { output: output.clone(), crc32 }),
             output,
             schema,
             properties,
-            groups: Vec::new(),
-            column_indexes: Vec::new(),
-            offset_indexes: Vec::new(),
+            groups: WrittenGroups::default(),
             groups_meta: GroupsMeta::default(),
             rows: 0,
         };
@@ -112,21 +95,19 @@ impl TableFile {
         self.write_with(|file| Ok(file.out.flush()?))?;
         self.out.inner_mut().crc32.reset();
         self.write_with(|file| {
-            let Self { out, schema, groups, column_indexes, offset_indexes, .. } = file;
+            let Self { out, schema, groups, .. } = file;
             let on_close = |_: &mut TrackedWrite<Checksummed>,
                             group: RowGroupMetaData,
                             _,
                             columns: Vec<Option<ColumnIndexMetaData>>,
                             offsets: Vec<Option<OffsetIndexMetaData>>| {
-                groups.push(group);
                 let none = || ColumnIndexMetaData::NONE;
-                column_indexes
-                    .push(columns.into_iter().map(|index| index.unwrap_or_else(none)).collect());
+                let columns = columns.into_iter().map(|index| index.unwrap_or_else(none)).collect();
                 let offsets: Option<Vec<_>> = offsets.into_iter().collect();
-                offset_indexes.push(offsets.ok_or_else(|| {
+                let offsets = offsets.ok_or_else(|| {
                     ParquetError::General("a column chunk without an offset index".into())
-                })?);
-                Ok(())
+                })?;
+                groups.push(group, columns, offsets)
             };
             let schema = Arc::clone(schema);
             let mut writer = SerializedRowGroupWriter::new(
@@ -155,34 +136,37 @@ impl TableFile {
         entries: Vec<KeyValue>,
         target: Option<&Path>,
     ) -> Result<(), Error> {
-        let metadata = FileMetaData::new(
-            self.properties.writer_version().as_num(),
-            self.rows as i64,
-            Some(self.properties.created_by().to_owned()),
-            Some(entries),
-            Arc::clone(&self.schema),
-            None,
-        );
-        let metadata = ParquetMetaDataBuilder::new(metadata)
-            .set_row_groups(std::mem::take(&mut self.groups))
-            .set_column_index(Some(std::mem::take(&mut self.column_indexes)))
-            .set_offset_index(Some(std::mem::take(&mut self.offset_indexes)))
-            .build();
-        let Self { mut out, output, rows, .. } = self;
-        output.check(out.flush().map_err(ParquetError::from), write_error)?;
-        let (start, end) = (out.bytes_written() as u64, FileEnd::default());
-        out.inner_mut().end = Some(Arc::clone(&end));
-        ParquetMetaDataWriter::new_with_tracked(out, &metadata).finish().map_err(write_error)?;
-        let end = std::mem::take(&mut *end.lock().unwrap_or_else(PoisonError::into_inner));
+        self.write_with(|file| Ok(file.out.flush()?))?;
+        let Self { out, output, schema, properties, groups, rows, .. } = self;
+        let start = out.bytes_written() as u64;
+        drop(out);
         let mut file = output.into_file()?;
-        let (page_index, footer) = split_end(&end)?;
+        let frame = FooterFrame::new(schema, &properties, rows, entries).map_err(write_error)?;
         let mut crc32 = crc32fast::Hasher::new();
-        crc32.update(page_index);
-        crc32.update(footer);
+        groups.page_index(|part| {
+            crc32.update(part);
+            file.write_binary(part)
+        })?;
+        // The checksum of the footer precedes it.
+        let mut len = 0;
+        groups.footer(start, &frame, |part| {
+            crc32.update(part);
+            len += part.len();
+            Ok(())
+        })?;
+        let len = u32::try_from(len).map_err(|_| {
+            Error::invalid(format!(
+                "the footer of a Parquet file holds at most 4 GiB; increase row_group_rows and \
+                 row_group_bytes: {}",
+                file.target().display()
+            ))
+        })?;
+        let tail = [&len.to_le_bytes(), MAGIC].concat();
+        crc32.update(&tail);
         let checksum = FooterChecksum { start, crc32: crc32.finalize() };
-        for part in [page_index, &checksum.to_bytes(), footer] {
-            file.write_binary(part)?;
-        }
+        file.write_binary(&checksum.to_bytes())?;
+        groups.footer(start, &frame, |part| file.write_binary(part))?;
+        file.write_binary(&tail)?;
         match target {
             Some(target) => file.finish_as(target, rows),
             None => file.finish(rows),
@@ -217,17 +201,8 @@ impl TableFile {
     }
 }
 
-/// The page index and the footer, which ends with its length and [`MAGIC`].
-fn split_end(end: &[u8]) -> Result<(&[u8], &[u8]), Error> {
-    let footer = end.len().checked_sub(FOOTER_TAIL).and_then(|tail| {
-        let len = u32::from_le_bytes(*end.get(tail..)?.first_chunk()?);
-        end.split_at_checked(tail.checked_sub(len as usize)?)
-    });
-    footer.ok_or_else(|| Error::internal("a table's footer is longer than what was written"))
-}
-
 /// The library only rejects what we write because of a bug.
 #[expect(clippy::needless_pass_by_value, reason = "used as a function value")]
-fn write_error(error: ParquetError) -> Error {
+pub(crate) fn write_error(error: ParquetError) -> Error {
     Error::internal(format!("a table cannot be written: {error}"))
 }

@@ -29,7 +29,7 @@ mod span;
 mod stored;
 #[cfg(test)]
 mod test_store;
-mod thrift;
+pub(crate) mod thrift;
 mod time_units;
 mod twelve_bytes;
 mod types;

@@ -12,7 +12,7 @@ const MAX_LEVELS: u8 = 8;
 const BOOLEANS: [u8; 2] = [1, 2];
 
 /// A value of Thrift's compact protocol.
-pub(super) enum Value {
+pub(crate) enum Value {
     /// Part of the field's type.
     Bool,
     Byte,
@@ -27,14 +27,14 @@ pub(super) enum Value {
 }
 
 /// A struct whose fields are of the types that they claim.
-pub(super) const EMPTY: Value = Struct(&[]);
+pub(crate) const EMPTY: Value = Struct(&[]);
 
 /// Reads values. `None` if they are malformed, or cut.
-pub(super) struct CompactReader<'b>(pub(super) &'b [u8]);
+pub(crate) struct CompactReader<'b>(pub(crate) &'b [u8]);
 
 impl CompactReader<'_> {
     /// The number and type of the next field of a struct; the inner `None` at its end.
-    pub(super) fn field(&mut self, last: i16) -> Option<Option<(i16, u8)>> {
+    pub(crate) fn field(&mut self, last: i16) -> Option<Option<(i16, u8)>> {
         let header = self.byte()?;
         let (delta, kind) = (header >> 4, header & 0xf);
         Some(match (delta, kind) {
@@ -45,12 +45,12 @@ impl CompactReader<'_> {
     }
 
     /// Skips the value of a field of a struct with these fields.
-    pub(super) fn skip_field(&mut self, fields: &[Value], id: i16, kind: u8) -> Option<()> {
+    pub(crate) fn skip_field(&mut self, fields: &[Value], id: i16, kind: u8) -> Option<()> {
         self.skip(member(fields, id), kind, MAX_LEVELS)
     }
 
     /// Goes to the value of a field of a struct. `None` if it has no such field.
-    pub(super) fn seek(&mut self, id: i16) -> Option<()> {
+    pub(crate) fn seek(&mut self, id: i16) -> Option<()> {
         let mut last = 0;
         while let Some((next, kind)) = self.field(last)? {
             if next == id {
@@ -63,7 +63,7 @@ impl CompactReader<'_> {
     }
 
     /// Calls a function for each field of a struct, with its number and type, to read its value.
-    pub(super) fn for_each_field(
+    pub(crate) fn for_each_field(
         &mut self,
         mut read: impl FnMut(&mut Self, i16, u8) -> Option<()>,
     ) -> Option<()> {
@@ -76,7 +76,7 @@ impl CompactReader<'_> {
     }
 
     /// The number of elements of a list, and their type.
-    pub(super) fn list(&mut self) -> Option<(u64, u8)> {
+    pub(crate) fn list(&mut self) -> Option<(u64, u8)> {
         let header = self.byte()?;
         let len = match header >> 4 {
             15 => self.varint()?,
@@ -118,17 +118,17 @@ impl CompactReader<'_> {
         }
     }
 
-    fn int(&mut self) -> Option<i64> {
+    pub(crate) fn int(&mut self) -> Option<i64> {
         let zigzag = self.varint()?;
         Some((zigzag >> 1) as i64 ^ -((zigzag & 1) as i64))
     }
 
     /// A number of 32 bits. The library cuts off what is longer.
-    pub(super) fn int32(&mut self) -> Option<i32> {
+    pub(crate) fn int32(&mut self) -> Option<i32> {
         self.int().map(|number| number as i32)
     }
 
-    pub(super) fn varint(&mut self) -> Option<u64> {
+    pub(crate) fn varint(&mut self) -> Option<u64> {
         let mut number = 0;
         for shift in (0..u64::BITS).step_by(7) {
             let byte = self.byte()?;
@@ -140,7 +140,7 @@ impl CompactReader<'_> {
         None
     }
 
-    pub(super) fn byte(&mut self) -> Option<u8> {
+    pub(crate) fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(*first)
