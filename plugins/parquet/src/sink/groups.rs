@@ -123,10 +123,16 @@ impl ParquetSink {
     ) -> Result<(), Error> {
         let table = &mut tables.tables[place];
         let limits = table.limits(tables.limits);
-        table.pieces.push(piece);
+        tables.overhead -= table.pieces.overhead();
+        table.pieces.push(piece, share.events > 0);
         table.rows += share.rows;
         table.bytes += share.bytes;
         tables.buffered += share.bytes;
+        let overhead = table.pieces.overhead();
+        if tables.overhead + overhead > limits.overhead && overhead > table.bytes {
+            table.pieces.merge();
+        }
+        tables.overhead += table.pieces.overhead();
         if table.rows >= limits.rows || table.bytes >= limits.bytes {
             groups.extend(self.cut_group(tables, place)?);
         }
@@ -146,12 +152,13 @@ impl ParquetSink {
         let pieces = std::mem::take(&mut table.pieces);
         let bytes = std::mem::take(&mut table.bytes);
         tables.buffered -= bytes;
+        tables.overhead -= pieces.overhead();
         table.rows = 0;
         let known = (&tables.context.channels, &tables.variants);
-        let encoder = self.encoder(table, &pieces, known)?;
+        let encoder = self.encoder(table, pieces.as_slice(), known)?;
         let columns = &encoder.table_columns;
         let has_place = columns.nanos || self.timestamp_ns == Some(false);
-        let batches = || pieces.iter().map(UnnestPiece::batch);
+        let batches = || pieces.as_slice().iter().map(UnnestPiece::batch);
         if !has_place && batches().any(columns::has_sub_micros) {
             return Err(Error::invalid(format!(
                 "events with times finer than microseconds follow a whole row group without any: \
@@ -170,7 +177,9 @@ impl ParquetSink {
         }
         let variants = if columns.variant { tables.variants.table() } else { Vec::new() };
         table.groups += 1;
-        Ok(Some(Job::new(bytes, move || encoder.encode(pieces, place, &variants))))
+        let bytes = bytes + pieces.overhead() + encoder.writers.len() * COLUMN_BYTES;
+        let encode = move || encoder.encode(pieces.into_pieces(), place, &variants);
+        Ok(Some(Job::new(bytes, encode)))
     }
 
     pub(super) fn write_group(
@@ -321,6 +330,9 @@ struct RowSizes {
     counts: Option<Vec<u32>>,
     bytes_per_row: usize,
 }
+
+/// What each column of a row group takes by itself while it is encoded and written.
+const COLUMN_BYTES: usize = 4 << 10;
 
 /// The bytes of a row without payload and message.
 const ROW_BYTES: usize = 40;

@@ -20,6 +20,7 @@ use crate::columns;
 use crate::group::EncodedGroup;
 use crate::projection::{ProjectionMatches, TableProjection};
 
+mod buffered;
 mod groups;
 mod schema;
 mod tables;
@@ -311,13 +312,19 @@ impl Sink for ParquetSink {
             _ => (most / 2).max(most.min(FEW_BYTES)),
         };
         let bytes = bytes.min(part).max(1 << 10);
-        let limits = GroupLimits { rows: self.row_group_rows as usize, bytes, buffered: share / 4 };
+        let limits = GroupLimits {
+            rows: self.row_group_rows as usize,
+            bytes,
+            buffered: share / 4,
+            overhead: share / 8,
+        };
         Ok(OpenTables {
             limits,
             tables: Vec::new(),
             places: BTreeMap::new(),
             unfinished: VecDeque::new(),
             buffered: 0,
+            overhead: 0,
             sequence_order: SequenceOrder::default(),
             variants: ChannelVariants::default(),
             projection: self.projection(),

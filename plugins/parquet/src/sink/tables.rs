@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sluice_kit::unnest::UnnestPiece;
 use sluice_model::{
     Batch, Channel, ChannelId, ChannelSet, Channels, Encoding, Error, Name, Payloads,
     PrepareContext, Rows, SinkContext, TypeKey, Written,
 };
 
 use super::ParquetSink;
+use super::buffered::BufferedPieces;
 use crate::file::TableFile;
 use crate::group::GroupEncoder;
 use crate::meta::{ChannelMeta, in_file_order};
@@ -124,6 +124,8 @@ pub struct OpenTables {
     pub(super) unfinished: VecDeque<(usize, Option<PathBuf>)>,
     /// The bytes of events buffered for row groups in all tables.
     pub(super) buffered: usize,
+    /// What the arrays of their columns take beside their values.
+    pub(super) overhead: usize,
     pub(super) sequence_order: SequenceOrder,
     pub(super) variants: ChannelVariants,
     pub(super) projection: TableProjection,
@@ -192,12 +194,14 @@ pub(super) struct GroupLimits {
     pub(super) bytes: usize,
     /// The maximum bytes buffered in all tables.
     pub(super) buffered: usize,
+    /// The maximum bytes of arrays beside their values, above which small pieces are merged.
+    pub(super) overhead: usize,
 }
 
 #[derive(Default)]
 pub(super) struct TableBuffer {
     pub(super) key: TableKey,
-    pub(super) pieces: Vec<UnnestPiece>,
+    pub(super) pieces: BufferedPieces,
     pub(super) rows: usize,
     pub(super) bytes: usize,
     /// The number of row groups handed over.
