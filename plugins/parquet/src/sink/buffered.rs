@@ -97,3 +97,77 @@ fn arrays_in(data_type: &DataType) -> usize {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    use arrow_array::types::Int64Type;
+    use arrow_array::{ArrayRef, Float64Array, ListArray, RecordBatch, StringArray};
+    use sluice_model::{BatchBuilder, ChannelId, MessageType, Payloads, Rows, TypeKey};
+
+    /// Events from number `first` on with a number, a text and a list each.
+    fn events(first: i64, count: i64) -> Batch {
+        let mut builder = BatchBuilder::default();
+        let numbers = first..first + count;
+        for n in numbers.clone() {
+            builder.push_copy(n * 10, n, ChannelId(0), &n.to_le_bytes());
+        }
+        let texts = numbers.clone().map(|n| (n % 3 > 0).then(|| format!("text {n}")));
+        let lists = numbers.clone().map(|n| Some((0..n % 4).map(Some).collect::<Vec<_>>()));
+        let columns: [ArrayRef; 3] = [
+            Arc::new(Float64Array::from_iter_values(numbers.map(|n| n as f64))),
+            Arc::new(texts.collect::<StringArray>()),
+            Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists)),
+        ];
+        let columns = ["a", "b", "c"].into_iter().zip(columns).map(|(n, a)| (n, a, true));
+        let rows = Rows {
+            message: MessageType::named("t", TypeKey(1)).into(),
+            payloads: Payloads::Kept,
+            events: (0..count as u32).collect(),
+            columns: RecordBatch::try_from_iter_with_nullable(columns).unwrap(),
+        };
+        builder.finish().with_rows(vec![rows])
+    }
+
+    /// The numbers, payloads and columns of some pieces.
+    fn contents(pieces: &[UnnestPiece]) -> Vec<(Vec<i64>, Vec<Vec<u8>>, RecordBatch)> {
+        let batches = pieces.iter().map(UnnestPiece::batch);
+        let contents = batches.map(|batch| {
+            let payloads = (0..batch.len()).map(|row| batch.payload(row).to_vec()).collect();
+            (batch.sequences().to_vec(), payloads, batch.rows()[0].columns.clone())
+        });
+        contents.collect()
+    }
+
+    #[test]
+    fn merged_pieces_are_one_until_they_are_encoded() {
+        let (mut merged, mut apart) = (BufferedPieces::default(), BufferedPieces::default());
+        let mut first = 0;
+        for (n, count) in [1, 2, 1, 5, 1, 1].into_iter().enumerate() {
+            merged.push(UnnestPiece::whole(events(first, count)), true);
+            apart.push(UnnestPiece::whole(events(first, count)), true);
+            first += count;
+            if n % 2 == 1 {
+                merged.merge();
+                assert_eq!(merged.as_slice().len(), 1);
+                // Three columns and the items of the list.
+                assert_eq!(merged.overhead(), 4 * ARRAY_BYTES);
+            }
+        }
+        assert_eq!(apart.overhead(), 6 * 4 * ARRAY_BYTES);
+        let (merged, apart) = (contents(&merged.into_pieces()), contents(&apart.into_pieces()));
+        assert_eq!(merged.len(), 6);
+        assert_eq!(merged, apart);
+    }
+
+    #[test]
+    fn pieces_of_a_single_event_stay() {
+        let mut pieces = BufferedPieces::default();
+        pieces.push(UnnestPiece::elements(events(3, 1), 0..2), false);
+        pieces.push(UnnestPiece::elements(events(3, 1), 2..3), false);
+        pieces.merge();
+        assert_eq!(pieces.into_pieces().iter().map(UnnestPiece::events).sum::<u64>(), 1);
+    }
+}

@@ -8,7 +8,7 @@ use parquet::file::reader::FileReader;
 use serde_json::json;
 use sluice_kit::contract::PlainEvent;
 use sluice_model::{
-    Channel, MessageType, Payloads, Query, ReadContext, Rows, SinkContext, TypeKey,
+    Batch, Channel, Channels, MessageType, Payloads, Query, ReadContext, Rows, SinkContext, TypeKey,
 };
 
 use crate::kit::{batch, context, drive, event, files, footer, read, source, write};
@@ -219,4 +219,36 @@ fn many_channels_share_the_memory() {
     let groups = footer(&path.join("channel=CHANNEL_7/part-00000.parquet")).num_row_groups();
     assert!(groups > 1, "a quarter of a MiB does not hold 4 MiB of events");
     assert!(read(&path).unwrap().events == events);
+}
+
+/// Events of a type of 200 numbers, as a batch each.
+fn wide_messages(count: i64, channels: &Channels) -> Vec<Batch> {
+    let one = |n: i64| {
+        let column = |at: i64| -> (String, ArrayRef) {
+            (format!("f{at}"), Arc::new(Float64Array::from(vec![(n * 7919 + at) as f64])))
+        };
+        let rows = Rows {
+            message: MessageType::named("wide", TypeKey(7)).into(),
+            payloads: Payloads::Kept,
+            events: vec![0],
+            columns: RecordBatch::try_from_iter((0..200).map(column)).unwrap(),
+        };
+        let name = ["A", "B", "C"][n as usize % 3];
+        batch(&[event(n * 1_000, n, name, b"")], channels).with_rows(vec![rows])
+    };
+    (0..count).map(one).collect()
+}
+
+#[test]
+fn tables_of_wide_messages_do_not_depend_on_memory() {
+    let written = |memory: usize| {
+        let folder = tempfile::tempdir().unwrap();
+        let context = context(memory);
+        let options = json!({ "path": folder.path().join("tables/"), "row_group_rows": 40 });
+        let batches = wide_messages(300, &context.channels);
+        assert_eq!(write(options, batches, &context).unwrap(), 300);
+        files(folder.path())
+    };
+    // An eighth of a MiB holds the arrays of three messages.
+    assert!(written(1 << 20) == written(1 << 30));
 }
