@@ -8,6 +8,7 @@ use std::sync::Arc;
 use parquet::basic::ZstdLevel;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
+use sluice_io::escape::printable;
 use sluice_kit::selection::FieldList;
 use sluice_kit::unnest::list_path;
 use sluice_model::options::{ByteSize, OutPath};
@@ -252,6 +253,16 @@ impl ParquetSink {
                     of the same time in any order";
         let mut notes = tables.projection.notes(&tables.matches);
         notes.extend(is_lost.then(|| (what.to_owned(), 0)));
+        if self.layout() == TableLayout::Channel {
+            notes.extend(tables.divided_by_type().map(|name| {
+                let what = format!(
+                    "the channel `{}` is divided by type into folders `schema=…`, and others are \
+                     not: DuckDB and Polars cannot read the column `channel` of all tables together",
+                    printable(name)
+                );
+                (what, 0)
+            }));
+        }
         notes
     }
 

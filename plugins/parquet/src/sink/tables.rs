@@ -141,6 +141,16 @@ impl OpenTables {
         self.places.insert(key, self.tables.len() - 1);
         self.tables.len() - 1
     }
+
+    /// A channel with several tables, if another channel has only one.
+    pub(super) fn divided_by_type(&self) -> Option<&str> {
+        let mut tables: BTreeMap<&str, usize> = BTreeMap::new();
+        for (name, ..) in self.places.keys().flatten() {
+            *tables.entry(name).or_default() += 1;
+        }
+        let divided = tables.iter().find(|(_, count)| **count > 1).map(|(name, _)| *name);
+        divided.filter(|_| tables.values().any(|count| *count == 1))
+    }
 }
 
 /// Numbers the channels that have the same name and source, in order of first appearance.

@@ -11,7 +11,9 @@ use sluice_model::{
     Batch, Channel, Channels, MessageType, Payloads, Query, ReadContext, Rows, SinkContext, TypeKey,
 };
 
-use crate::kit::{batch, context, drive, event, files, footer, read, source, write};
+use crate::kit::{
+    batch, context, drive, event, files, footer, read, source, write, write_with_notes,
+};
 
 /// A batch of decoded messages on the channel POSE: one message per event, except for every third.
 fn poses(channels: &sluice_model::Channels, key: u64, from: i64) -> sluice_model::Batch {
@@ -251,4 +253,19 @@ fn tables_of_wide_messages_do_not_depend_on_memory() {
     };
     // An eighth of a MiB holds the arrays of three messages.
     assert!(written(1 << 20) == written(1 << 30));
+}
+
+#[test]
+fn a_folder_of_two_depths_is_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = context(1 << 20);
+    let poses = vec![poses(&context.channels, 3, 0)];
+    let others = vec![batch(&[event(1, 90, "OTHER", b"1")], &context.channels)];
+    let path = |name: &str| json!({ "path": folder.path().join(name) });
+    let (_, notes) = write_with_notes(path("one/"), poses.clone(), &context).unwrap();
+    assert!(notes.is_empty(), "{notes:?}");
+    let both = [poses, others].concat();
+    let (_, notes) = write_with_notes(path("two/"), both, &context).unwrap();
+    assert_eq!(notes.len(), 1);
+    assert!(notes[0].0.contains("`POSE` is divided by type"), "{notes:?}");
 }
