@@ -52,6 +52,13 @@ pub(crate) enum RowOrder {
 }
 
 impl GroupEncoder {
+    /// Whether both, of tables of the same sink, encode events in the same way.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.table_columns == other.table_columns
+            && self.message == other.message
+            && self.writers.is_like(&other.writers)
+    }
+
     /// Encodes these events as a row group of the table at `place`.
     pub(crate) fn encode(
         &self,

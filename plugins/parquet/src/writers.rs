@@ -77,6 +77,21 @@ impl ColumnWriters {
         Ok(Self { arrow, parquet, properties, leaves, sampled })
     }
 
+    /// Whether both write the same columns in the same way.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let (ours, theirs) = (&self.properties, &other.properties);
+        let is_same = |column: &ColumnDescPtr| {
+            let path = column.path();
+            ours.encoding(path) == theirs.encoding(path)
+                && ours.dictionary_enabled(path) == theirs.dictionary_enabled(path)
+                && ours.compression(path) == theirs.compression(path)
+                && ours.statistics_enabled(path) == theirs.statistics_enabled(path)
+        };
+        self.arrow == other.arrow
+            && self.parquet.root_schema() == other.parquet.root_schema()
+            && self.parquet.columns().iter().all(is_same)
+    }
+
     /// The number of leaf columns.
     pub(crate) fn len(&self) -> usize {
         self.leaves.len()

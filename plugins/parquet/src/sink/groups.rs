@@ -155,7 +155,11 @@ impl ParquetSink {
         tables.overhead -= pieces.overhead();
         table.rows = 0;
         let known = (&tables.context.channels, &tables.variants);
-        let encoder = self.encoder(table, pieces.as_slice(), known)?;
+        let encoder = match &table.encoder {
+            Some(encoder) => Arc::clone(encoder),
+            None => tables.encoders.share(self.encoder(table, pieces.as_slice(), known)?),
+        };
+        table.encoder = Some(Arc::clone(&encoder));
         let columns = &encoder.table_columns;
         let has_place = columns.nanos || self.timestamp_ns == Some(false);
         let batches = || pieces.as_slice().iter().map(UnnestPiece::batch);

@@ -27,7 +27,8 @@ mod schema;
 mod tables;
 
 use tables::{
-    ChannelVariants, GroupLimits, OpenTables, PartitionedEvents, SequenceOrder, TableKey,
+    ChannelVariants, GroupLimits, OpenTables, PartitionedEvents, RecentEncoders, SequenceOrder,
+    TableKey,
 };
 
 /// Writes Parquet tables.
@@ -340,6 +341,7 @@ impl Sink for ParquetSink {
             variants: ChannelVariants::default(),
             projection: self.projection(),
             matches: ProjectionMatches::default(),
+            encoders: RecentEncoders::default(),
             unreported: Written::default(),
             context: context.clone(),
         })

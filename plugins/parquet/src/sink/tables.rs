@@ -130,6 +130,7 @@ pub struct OpenTables {
     pub(super) variants: ChannelVariants,
     pub(super) projection: TableProjection,
     pub(super) matches: ProjectionMatches,
+    pub(super) encoders: RecentEncoders,
     /// What became of events and is not yet reported to the engine.
     pub(super) unreported: Written,
 }
@@ -150,6 +151,24 @@ impl OpenTables {
         }
         let divided = tables.iter().find(|(_, count)| **count > 1).map(|(name, _)| *name);
         divided.filter(|_| tables.values().any(|count| *count == 1))
+    }
+}
+
+/// The encoders of the last tables. Those of many channels of one type are the same: names, types
+/// and properties of a column take a kilobyte.
+#[derive(Default)]
+pub(super) struct RecentEncoders(VecDeque<Arc<GroupEncoder>>);
+
+impl RecentEncoders {
+    /// An encoder like this one, which is another table's if possible.
+    pub(super) fn share(&mut self, new: Arc<GroupEncoder>) -> Arc<GroupEncoder> {
+        const MOST: usize = 8;
+        if let Some(same) = self.0.iter().find(|encoder| encoder.is_like(&new)) {
+            return Arc::clone(same);
+        }
+        self.0.push_front(Arc::clone(&new));
+        self.0.truncate(MOST);
+        new
     }
 }
 
