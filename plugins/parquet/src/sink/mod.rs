@@ -257,8 +257,9 @@ impl ParquetSink {
         if self.layout() == TableLayout::Channel {
             notes.extend(tables.divided_by_type().map(|name| {
                 let what = format!(
-                    "the channel `{}` is divided by type into folders `schema=…`, and others are \
-                     not: DuckDB and Polars cannot read the column `channel` of all tables together",
+                    "the channel `{}` is divided by type into folders `schema=…`, and others \
+                     are not: DuckDB and Polars cannot read the column `channel` of all tables \
+                     together",
                     printable(name)
                 );
                 (what, 0)
