@@ -73,9 +73,6 @@ pub use sluice_io::{
 };
 pub use unmet::{UnmetExpectation, UnmetTime};
 
-// The channels of live sources: see [`LiveBatches`].
-pub use crossbeam_channel;
-
 // Re-exports for the `register!` macro, so that plugin crates need no dependencies for it.
 #[doc(hidden)]
 pub use inventory;
