@@ -69,10 +69,10 @@ pub struct ReadStep<O> {
 ///
 /// # Stopping
 ///
-/// After [`RunHandle::is_cancelled`] no split is started, and none follows the one in progress. A
-/// live split, and one that is read from a pipe, ends by itself, once it has sent all that it
-/// received; a reader that sends nothing for a second is left. Dropping this abandons what is in
-/// progress.
+/// After [`RunHandle::is_cancelled`](sluice_model::RunHandle::is_cancelled) no split is started, and
+/// none follows the one in progress. A live split, and one that is read from a pipe, ends by itself,
+/// once it has sent all that it received; a reader that sends nothing for a second is left. Dropping
+/// this abandons what is in progress.
 ///
 /// # Example
 ///
