@@ -42,14 +42,15 @@ pub(crate) struct Conversion {
 
 impl Conversion {
     /// The stages between this source of `inputs` and this sink, which writes `output`.
-    /// `has_types` says whether types are given to decode with.
+    /// `given` are types to decode with.
     pub(crate) fn between(
         ends: Ends<'_>,
         output: &str,
         (inputs, shell): (&[String], &Shell),
-        has_types: bool,
+        given: &[String],
     ) -> Result<Self, Failure> {
         let ((source, _), (sink, _)) = ends;
+        let has_types = !given.is_empty();
         let all = Self::of_rows(ends, output, Vec::new())?;
         // A format's own form needs no conversion, unless it is asked for.
         if source.name == sink.name && !has_types {
@@ -60,7 +61,10 @@ impl Conversion {
         if is_kept && declare_types(source, inputs, shell) {
             return Ok(Self { sink_options: all.sink_options, ..Self::default() });
         }
-        let types = if has_types { own_types(source, inputs, shell) } else { types(source) };
+        let types = match has_types {
+            true => own_types(source, inputs, given, shell),
+            false => types(source),
+        };
         Ok(Self { types, ..all })
     }
 
@@ -107,13 +111,19 @@ fn companions(sinks: &[CompanionSink], sink: &Plugin, output: &str) -> Vec<(&'st
 }
 
 /// The types that a source names for its payloads, those that channels of these logs declare
-/// themselves, and the only ones of their encodings.
-pub fn own_types(source: &Plugin, inputs: &[String], shell: &Shell) -> Vec<String> {
+/// themselves, and, unless types are `given`, the built-in ones of their encodings: given ones may be
+/// others of the same names.
+pub fn own_types(
+    source: &Plugin,
+    inputs: &[String],
+    given: &[String],
+    shell: &Shell,
+) -> Vec<String> {
     let payloads = payloads(source, inputs, shell).unwrap_or_default();
     let is_known =
         |encoding: &Encoding| payloads.iter().any(|one| one.encodings.contains(encoding));
     let sets = type_sets().into_iter().filter(|set| set.encoding.as_ref().is_some_and(is_known));
-    let sets: Vec<&str> = sets.map(|set| set.name).collect();
+    let sets: Vec<&str> = sets.filter(|_| given.is_empty()).map(|set| set.name).collect();
     let embedded = !sets.is_empty() || payloads.iter().any(|payloads| payloads.declare_types);
     let embedded = embedded.then_some(EMBEDDED_IF_ANY);
     let own = source.types.iter().copied();
@@ -147,9 +157,12 @@ pub(crate) fn decoding_types(
     given: &DecodingArgs,
     shell: &Shell,
 ) -> Vec<String> {
-    let own = own_types(source, inputs, shell);
-    let is_enough = !given.types.is_empty() || !source.types.is_empty();
-    if is_enough { own } else { [own, built_in()].concat() }
+    let own = own_types(source, inputs, &given.types, shell);
+    if !given.types.is_empty() || !source.types.is_empty() {
+        return own;
+    }
+    let others: Vec<String> = built_in().into_iter().filter(|name| !own.contains(name)).collect();
+    [own, others].concat()
 }
 
 /// The types of the source's payloads: its own without those that the log declares, or else all

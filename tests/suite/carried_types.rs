@@ -121,6 +121,13 @@ fn payloads_of_an_encoding_with_one_set_of_types_are_decoded_in_a_carrier() {
             assert_eq!(numbered(found), numbered(direct), "{carrier}");
         }
     }
+    // Given types may declare the same names otherwise.
+    let (vel, ..) = &logs[0];
+    let own = fs::read(root().join("plugins/vel/types/vel.veltypes")).unwrap();
+    vel.write("own.veltypes", own);
+    let given = ["cat", "--json", "in.vel.zst", "--types", "own.veltypes"];
+    let text = run_sluice(vel, &given).expect(0).text();
+    assert_eq!(text, run_sluice(vel, &["cat", "--json", "in.vel.zst"]).expect(0).text());
 }
 
 #[test]

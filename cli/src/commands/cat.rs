@@ -102,7 +102,7 @@ fn print_group(
     let role = if args.json { DefaultRole::PrintJson } else { DefaultRole::Print };
     let sink = plugin_lookup::default_plugin(shell, PluginKind::Sink, role)?;
     let from_source = conversion::behind(source, &format.options)?;
-    let own = conversion::own_types(source, &group.inputs, shell);
+    let own = conversion::own_types(source, &group.inputs, &selection.decoding.types, shell);
     let recipe = Recipe {
         source: source.name,
         from_source: &from_source,

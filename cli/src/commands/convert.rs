@@ -57,7 +57,6 @@ pub(crate) fn pipeline_text(
     let sink_options = [sink_defaults(&sink, args), args.sink_option.clone()].concat();
     let content = content_sink(sink.plugin, &sink_options, shell);
     let shared = shared_names::find(&names, &format.options, (source, content), shell)?;
-    let has_types = !selection.decoding.types.is_empty();
     let aligns = args.alignment.align.is_some();
     let ends = ((source, &*format.options), (sink.plugin, &*sink_options));
     let conversion = match aligns {
@@ -66,7 +65,7 @@ pub(crate) fn pipeline_text(
             let types = conversion::decoding_types(source, &names, given, shell);
             Conversion::of_rows(ends, &sink.path, types)?
         }
-        false => Conversion::between(ends, &sink.path, (&names, shell), has_types)?,
+        false => Conversion::between(ends, &sink.path, (&names, shell), &selection.decoding.types)?,
     };
     let recipe = Recipe {
         source: source.name,
@@ -111,7 +110,8 @@ pub(crate) fn pipeline_text(
     // them.
     if !wants_payloads || selection.condition.is_some() {
         let encodes = gives_rows && wants_payloads;
-        let own_types = &conversion::own_types(source, &names, shell);
+        let given = &selection.decoding.types;
+        let own_types = &conversion::own_types(source, &names, given, shell);
         return Ok((Recipe { own_types, encodes, ..recipe }.text(), failed));
     }
     Ok((text, failed))

@@ -66,7 +66,7 @@ impl Logs {
             )?;
             files.extend(source.files()?.into_iter().map(|file| file.path));
             all_inputs.extend(source.inputs()?);
-            let own = types_of(own_types(plugin, &table.paths, shell), args);
+            let own = types_of(own_types(plugin, &table.paths, &args.decoding.types, shell), args);
             let mut log = typed(LogTables::new(source, SOURCE_NAME, &shell.registry), &own, args)?;
             if let Some(cache) = &cache
                 && let Some(source) = cache::source_key(plugin, &args.log_format)

@@ -309,7 +309,8 @@ pub struct TypeSet {
     /// The codec that parses the files. Made of this set alone and without options, it is shared by
     /// all runs of the process: what it decodes must not depend on what it has decoded before.
     pub codec: &'static str,
-    /// The encoding whose payloads have no other types, whatever log they are in.
+    /// The encoding whose payloads are of these types, whatever log they are in, unless others are
+    /// given.
     pub encoding: Option<Encoding>,
     /// The files, as name and text.
     pub files: &'static [(&'static str, &'static str)],

@@ -194,9 +194,8 @@ impl RosCodec {
         // find.
         let may_be_empty = language != "ros2idl"
             && (self.generation == Generation::Ros1 || name.ends_with("/Empty"));
-        if text.trim().is_empty() && !may_be_empty {
-            let of_file = self.type_of_file(name).cloned();
-            return of_file.ok_or_else(|| "the log does not declare its type".to_owned());
+        if is_blank(data) && !may_be_empty {
+            return Err("the log does not declare its type".to_owned());
         }
         let library = if language == "ros2idl" {
             Library::from_idl(name, &text)
@@ -209,6 +208,10 @@ impl RosCodec {
         let mut embedded = self.embedded.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(known_type(&library, first, self.generation, &mut embedded.budget))
     }
+}
+
+fn is_blank(text: &[u8]) -> bool {
+    text.iter().all(u8::is_ascii_whitespace)
 }
 
 fn known_type(
@@ -270,6 +273,12 @@ impl Codec for RosCodec {
             let described = Arc::new(message_type(name, "", self.generation));
             KnownType { message_type: described, file: None, line: 0, payload_type: Err(why) }
         });
+        // A declaration that cannot be read must not keep one of a file from being used. One that
+        // can, but uses unknown types, may be of another message.
+        let is_read = Some(&&*schema.encoding) == self.generation.languages().first()
+            && !is_blank(&schema.data);
+        let of_file = self.type_of_file(name).filter(|_| known.payload_type.is_err() && !is_read);
+        let known = of_file.cloned().unwrap_or(known);
         // Threads that made the same type at once use the same one.
         Some(lock().known.entry(key).or_insert(known).clone())
     }

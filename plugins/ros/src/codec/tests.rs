@@ -187,6 +187,18 @@ fn a_declaration_says_why_it_cannot_be_used() {
 }
 
 #[test]
+fn a_declaration_that_cannot_be_read_leaves_the_type_to_the_files() {
+    let file = TypeFile { path: "pkg/msg/Top.msg".into(), text: "int32 x\n".into() };
+    let codec = RosCodec::from_files(vec![file], Generation::Ros2);
+    for (language, text) in [("omgidl", "module pkg {}"), ("ros2idl", "union"), ("ros2msg", "")] {
+        let mut declaring = channel(Generation::Ros2, "pkg/msg/Top", text);
+        declaring.schema.as_mut().unwrap().encoding = language.into();
+        let found = codec.embedded(&declaring).unwrap();
+        assert_eq!(found.payload_type.unwrap().schema().field(0).name(), "x", "{language}");
+    }
+}
+
+#[test]
 fn text_is_parsed_as_writers_write_it() {
     let text = "# comment\r\nint32 X=7 # seven\r\nstring NAME=a # b\nstring<=5 name \"x # y\"\n\
                 uint8[<=4] data\nbuiltin_interfaces/Time at # builtin\nother_pkg/msg/Part[2] p\n\
