@@ -78,9 +78,9 @@ fn bytes_behind_a_compressed_log_are_told_with_their_place_in_its_file() {
         let packed_name = format!("{name}.zst");
         folder.write(&packed_name, [&packed[..], &plain].concat());
         let place = format!(
-            "; {} bytes at byte {} of the compressed data are left out",
-            plain.len(),
-            packed.len()
+            "; the compressed data from byte {} to {} is left out",
+            packed.len(),
+            packed.len() + plain.len()
         );
         let text = run_sluice(&folder, &["info", &packed_name, "--json"]).expect(3).text();
         assert!(text.contains(&place), "{name}: {text}");

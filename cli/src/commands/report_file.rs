@@ -229,7 +229,9 @@ fn is_open_file(path: &Path) -> bool {
 /// Whether the files in this report include the one at `path`.
 fn is_published(path: &Path, report: &Value) -> bool {
     let files = report["files"].as_array().into_iter().flatten();
-    FileIdentity::is_one_of(path, files.filter_map(|file| file["path"].as_str()))
+    // Of the files written, `-` is standard output.
+    let names = files.filter_map(|file| file["path"].as_str()).filter(|name| *name != "-");
+    FileIdentity::is_one_of(path, names)
 }
 
 /// Whether a pipeline reads this file, under whatever name.

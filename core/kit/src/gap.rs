@@ -42,8 +42,8 @@ pub fn pass_gap<L>(
 pub fn reason_with_place(reason: String, log: &mut LogFile) -> String {
     match log.take_passed() {
         Some(passed) if !passed.is_empty() => {
-            let (start, len) = (passed.start, passed.end - passed.start);
-            format!("{reason}; {len} bytes at byte {start} of the compressed data are left out")
+            let (start, end) = (passed.start, passed.end);
+            format!("{reason}; the compressed data from byte {start} to {end} is left out")
         }
         _ => reason,
     }

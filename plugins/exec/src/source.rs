@@ -121,6 +121,7 @@ impl Source for ExecSource {
             heard,
             context: context.clone(),
             events: 0,
+            has_ended: false,
             is_done: false,
         }))
     }
@@ -132,6 +133,8 @@ struct ProgramReader {
     heard: Receiver<StreamItem>,
     context: ReadContext,
     events: i64,
+    /// Whether the stream of events has its end mark.
+    has_ended: bool,
     is_done: bool,
 }
 
@@ -155,7 +158,7 @@ impl Reader for ProgramReader {
                     self.events = self.events.saturating_add(batch.len() as i64);
                     return Ok(Some(batch));
                 }
-                Ok(StreamItem::End) => {}
+                Ok(StreamItem::End) => self.has_ended = true,
                 Ok(StreamItem::Invalid(what, _output)) => {
                     let wrote = match self.events {
                         0 => "wrote no events".to_owned(),
@@ -167,6 +170,10 @@ impl Reader for ProgramReader {
                     return Err(self.process.failed(&format!("{wrote}: {what}")));
                 }
                 Err(RecvTimeoutError::Timeout) => self.process.check_alive()?,
+                // The thread that reads the output always says how that ended.
+                Err(RecvTimeoutError::Disconnected) if !self.has_ended => {
+                    return Err(Error::panicked());
+                }
                 Err(RecvTimeoutError::Disconnected) => {
                     self.is_done = true;
                     if self.process.wait_unless(|| self.context.run.is_cancelled())? {

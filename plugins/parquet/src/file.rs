@@ -21,7 +21,7 @@ use sluice_model::{Error, OutputFile};
 use crate::footer_checksum::FooterChecksum;
 use crate::group::{EncodedGroup, RowOrder};
 use crate::meta::GroupsMeta;
-use crate::written_groups::{FooterFrame, WrittenGroups};
+use crate::written_groups::{FooterFrame, WrittenGroups, write_error};
 
 const MAGIC: &[u8] = b"PAR1";
 
@@ -199,10 +199,4 @@ impl TableFile {
         // These only affect the metadata of the row group: its chunks are encoded already.
         Arc::new(WriterProperties::builder().set_sorting_columns(Some(columns)).build())
     }
-}
-
-/// The library only rejects what we write because of a bug.
-#[expect(clippy::needless_pass_by_value, reason = "used as a function value")]
-pub(crate) fn write_error(error: ParquetError) -> Error {
-    Error::internal(format!("a table cannot be written: {error}"))
 }

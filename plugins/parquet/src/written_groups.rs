@@ -17,7 +17,6 @@ use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type};
 use sluice_io::frames;
 use sluice_model::Error;
 
-use crate::file::write_error;
 use crate::input::thrift::CompactReader;
 
 /// Fields of `FileMetaData`, `RowGroup` and `ColumnChunk`.
@@ -274,6 +273,12 @@ fn push_varint(bytes: &mut Vec<u8>, mut number: u64) {
 
 fn malformed() -> ParquetError {
     ParquetError::General("the metadata of a row group is malformed".into())
+}
+
+/// The library only rejects what we write because of a bug.
+#[expect(clippy::needless_pass_by_value, reason = "used as a function value")]
+pub(crate) fn write_error(error: ParquetError) -> Error {
+    Error::internal(format!("a table cannot be written: {error}"))
 }
 
 #[cfg(test)]

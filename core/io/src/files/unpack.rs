@@ -182,6 +182,7 @@ impl<R: Read> Unpacker<R> {
         match self.passed.take().filter(|_| is_part) {
             Some(len) => {
                 self.plain.discard(usize::MAX);
+                self.failed_at = self.from.position();
                 let why = "what looked like a frame is followed by none";
                 return Err(io::Error::other(unverified(why, len)));
             }

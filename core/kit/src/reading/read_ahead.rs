@@ -59,7 +59,7 @@ pub struct ReadStep<O> {
 /// A split of known, small size is read by one task, which searches for the first event unless the
 /// split is the first of its input. If it turns out not to begin where the previous split ended, it
 /// is read again from there. Other splits (pipes, compressed files, and those that turn out far
-/// larger than they state) are read by a reader on its own thread, and live splits send their
+/// larger than they state, unless they adjoin others) are read by a reader on its own thread, and live splits send their
 /// batches by themselves; each batch is then a task.
 ///
 /// # Limits
@@ -278,10 +278,9 @@ impl<'a, O: Default + Send + 'a> ReadAhead<'a, O> {
                     let (split, entry) = (front.split, *entry);
                     self.finish_split();
                     if step.is_too_large {
-                        if !self.context.run.is_cancelled() {
-                            let again = self.start_batches(split)?;
-                            self.active.push_front(again);
-                        }
+                        // After a stop request, the reader ends at once and no split follows it.
+                        let again = self.start_batches(split)?;
+                        self.active.push_front(again);
                         continue;
                     }
                     if let Some(step) = self.check_seam(split, entry, step)? {
