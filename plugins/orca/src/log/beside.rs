@@ -1,6 +1,7 @@
 //! What lies beside a file of a log: the master of a subfile, and what may be meant by a subfile
 //! that is missing. Reads no events.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -34,6 +35,18 @@ pub(crate) fn master_of(path: &Path) -> Option<PathBuf> {
     let mut masters = others.map(|other| path.with_file_name(other));
     masters
         .find(|master| looks_like_master(master, false) && names_subfile(master, name.as_bytes()))
+}
+
+/// The subfiles of all masters in `folder` but those named as `left_out`: the
+/// [keys](name_key) of their names.
+pub(crate) fn subfiles_in(folder: &Path, left_out: &[PathBuf]) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_left_out =
+        |name: &OsString| left_out.iter().any(|path| path.file_name() == Some(name.as_os_str()));
+    let names = entries.map(|entry| entry.file_name()).filter(|name| !is_left_out(name));
+    let paths = names.map(|name| folder.join(name));
+    let masters = paths.filter(|path| looks_like_master(path, false));
+    masters.flat_map(|path| subfile_names(&path)).map(|name| name_key(&name)).collect()
 }
 
 /// The reason that a missing subfile is not read, with what is there instead.
@@ -91,8 +104,16 @@ fn looks_like_master(path: &Path, surely: bool) -> bool {
 }
 
 fn names_subfile(master: &Path, name: &[u8]) -> bool {
+    subfile_names(master).iter().any(|subfile| name_key(subfile) == name_key(name))
+}
+
+/// The subfile names in a master; none if it is not readable.
+fn subfile_names(master: &Path) -> Vec<Vec<u8>> {
     let header = master::open(master).and_then(|mut lines| MasterHeader::read(&mut lines));
-    let is_it =
-        |subfile: &[u8]| subfile == name || folded(&escaped(subfile)) == folded(&escaped(name));
-    header.is_ok_and(|header| header.files.iter().any(|file| is_it(&file.name)))
+    header.into_iter().flat_map(|header| header.files).map(|file| file.name).collect()
+}
+
+/// Equal for names that may be those of one file.
+pub(crate) fn name_key(name: &[u8]) -> String {
+    folded(&escaped(name))
 }

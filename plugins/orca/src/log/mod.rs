@@ -26,7 +26,7 @@ mod beside;
 mod content;
 mod probe;
 
-pub(crate) use beside::master_of;
+pub(crate) use beside::{master_of, name_key, subfiles_in};
 pub(crate) use content::{RecordKind, SubfileContent, is_picture};
 use probe::{
     class_names, picture_folder, record_lengths, starts_with_localise2d, starts_with_picture_info,

@@ -5,10 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sluice_io::escape::{escaped, folded};
+use sluice_io::output::folder_of;
 use sluice_model::{Outputs, TypeKey};
 
 use super::LogWriter;
 use super::subfile_key::SubfileKey;
+use crate::log::{name_key, subfiles_in};
 use crate::master::{self, MasterHeader, encoded_word, is_file_name};
 
 impl LogWriter {
@@ -70,13 +72,19 @@ pub(super) fn exists(path: &Path) -> bool {
 }
 
 /// The names of the subfiles that belong to the log at `path`: those of its master. If there is
-/// none, those of the masters that killed runs were about to publish or to replace.
+/// none, those of the masters that killed runs were about to publish or to replace, except for
+/// names that another log has taken since.
 pub(super) fn own_subfiles(outputs: &Outputs, path: &Path) -> BTreeSet<Vec<u8>> {
     if exists(path) {
         return subfiles_of_master(path);
     }
     let abandoned = outputs.abandoned_indexes(path);
-    abandoned.iter().flat_map(|master| subfiles_of_master(master)).collect()
+    let mut names: BTreeSet<_> = abandoned.iter().flat_map(|m| subfiles_of_master(m)).collect();
+    if !names.is_empty() {
+        let taken = subfiles_in(folder_of(path), &abandoned);
+        names.retain(|name| !taken.contains(&name_key(name)));
+    }
+    names
 }
 
 /// The subfile names of the log with this master; none if it is not readable.

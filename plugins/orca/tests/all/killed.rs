@@ -129,6 +129,21 @@ fn the_log_that_a_killed_run_was_replacing_is_replaced_by_the_next() {
 }
 
 #[test]
+fn a_subfile_that_another_log_has_taken_since_a_run_was_killed_stays() {
+    let whole = tempfile::tempdir().unwrap();
+    write(outputs(Overwrite::Refuse), &whole.path().join("x.orca"), &["A"], 1);
+    for other in ["x.orca.zst", "x.copy"] {
+        let folder = tempfile::tempdir().unwrap();
+        leave(folder.path(), &files(whole.path()), 0);
+        let (path, other) = (folder.path().join("x.orca"), folder.path().join(other));
+        write(outputs(Overwrite::Refuse), &other, &["A"], 2);
+        assert!(folder.path().join("x_a0.log").exists());
+        write(outputs(Overwrite::Redo), &path, &["A"], 3);
+        assert_eq!((check(&path), check(&other)), (Ok(Some(3)), Ok(Some(2))));
+    }
+}
+
+#[test]
 fn what_a_killed_run_left_is_not_replaced_unless_that_is_asked_for() {
     let whole = tempfile::tempdir().unwrap();
     write(outputs(Overwrite::Refuse), &whole.path().join("x.orca"), &["A", "B"], 1);
