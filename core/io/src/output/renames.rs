@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -20,11 +21,12 @@ pub(super) struct RenameLog<'f> {
 }
 
 #[derive(Debug)]
-enum Rename {
-    /// The name was free.
-    Fresh(PathBuf),
-    /// The two files were exchanged.
-    Swapped { old: PathBuf, name: PathBuf },
+struct Rename {
+    name: PathBuf,
+    /// What was given this name: its device and inode.
+    put: (u64, u64),
+    /// Where the file is that had this name; `None` if it was free.
+    old: Option<PathBuf>,
 }
 
 impl<'f> RenameLog<'f> {
@@ -48,8 +50,9 @@ impl<'f> RenameLog<'f> {
     /// Renames `from` to a free name.
     pub(super) fn rename_new(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         inject(self.faults, OutputStep::Rename)?;
+        let put = node(from)?;
         rename_new(from, to)?;
-        self.renames.push(Rename::Fresh(to.to_owned()));
+        self.renames.push(Rename { name: to.to_owned(), put, old: None });
         Ok(())
     }
 
@@ -58,23 +61,32 @@ impl<'f> RenameLog<'f> {
         if fs::symlink_metadata(to)?.is_dir() || from.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
+        let put = node(from)?;
         if exchange(from, to)? {
-            self.renames.push(Rename::Swapped { old: from.to_owned(), name: to.to_owned() });
+            let old = Some(from.to_owned());
+            self.renames.push(Rename { name: to.to_owned(), put, old });
             return Ok(());
         }
         fs::rename(from, to)
     }
 
-    /// Undoes all renames in reverse order.
+    /// Undoes all renames in reverse order, except for names that another run has given to files
+    /// of its own since.
     pub(super) fn roll_back(self) {
+        let is_as_put = |rename: &Rename| node(&rename.name).is_ok_and(|now| now == rename.put);
         // Further errors are ignored: the first one is reported.
-        for rename in self.renames.into_iter().rev() {
-            match rename {
-                Rename::Fresh(name) => remove_any(&name),
-                Rename::Swapped { old, name } => drop(exchange(&old, &name)),
+        for rename in self.renames.into_iter().rev().filter(is_as_put) {
+            match rename.old {
+                None => remove_any(&rename.name),
+                Some(old) => drop(exchange(&old, &rename.name)),
             }
         }
     }
+}
+
+/// The device and inode of what is at `path`.
+fn node(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|meta| (meta.dev(), meta.ino()))
 }
 
 /// Exchanges two files; returns whether the file system supports it.
@@ -117,7 +129,8 @@ pub(super) fn publish_error(target: &Path, error: io::Error) -> Error {
 
 pub(super) fn appeared_error(target: &Path) -> Error {
     Error::refused(format!(
-        "the output has appeared since the run began; --overwrite replaces it: {}",
+        "the output has appeared since the run began; to replace it, run again with --overwrite: \
+         {}",
         target.display()
     ))
 }

@@ -180,6 +180,41 @@ fn two_runs_that_write_one_index_at_once_leave_the_output_of_one() {
 }
 
 #[test]
+fn a_run_that_fails_leaves_what_another_has_published_meanwhile() {
+    for before in [None, Some(OLD)] {
+        for step in 0..60 {
+            let folder = tempfile::tempdir().unwrap();
+            if let Some(before) = before {
+                let first = outputs(Overwrite::Replace);
+                write_parts(&first, folder.path(), before).unwrap();
+                publish(&first).unwrap();
+            }
+            // Runs of batches are not refused for each other.
+            let shared = [folder.path().canonicalize().unwrap()];
+            let in_batch = move |outputs: Outputs| Arc::new(outputs.in_shared_folders(&shared));
+            let (path, other) = (folder.path().to_owned(), in_batch.clone());
+            let faults = Arc::new(FaultInjector::observed(move |number| {
+                if number == step {
+                    let other = other(Outputs::new(Overwrite::Replace, true, &[]));
+                    let written = write_parts(&other, &path, (&["a", "c"], "other"));
+                    written.and_then(|()| publish(&other)).unwrap();
+                }
+            }));
+            let outputs = Outputs::new(Overwrite::Replace, true, &[]).with_faults(faults);
+            let outputs = in_batch(outputs);
+            let written = write_parts(&outputs, folder.path(), NEW);
+            let published = written.and_then(|()| publish(&outputs));
+            drop(outputs);
+            let found = check(folder.path());
+            if let Err(error) = published {
+                assert_eq!(found.as_deref(), Some("other"), "{step}: {error}");
+                assert!(error.to_string().contains("run again with --overwrite"), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
 fn an_index_may_have_a_name_that_this_program_has_reserved() {
     let folder = tempfile::tempdir().unwrap();
     let reserved = ReservedName::reserve(&folder.path().join("index")).unwrap();
