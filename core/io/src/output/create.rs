@@ -10,7 +10,7 @@ use super::faults::OutputStep;
 use super::file::{Destination, FrameWriter, HashingFile};
 use super::litter::whole_name;
 use super::renames::appeared_error;
-use super::targets::{check_name_length, resolve_link};
+use super::targets::check_name_length;
 use super::temporary_names::{short, temporary_dir_for};
 use super::{OutputFile, Outputs, Overwrite, folder_of};
 use crate::Error;
@@ -105,7 +105,7 @@ impl Outputs {
         if !kept && existing != IfExists::Replace {
             self.check_target(target)?;
         }
-        let followed = resolve_link(target)?;
+        let followed = self.follow(target, existing == IfExists::TakeAway)?;
         let at = staged.unwrap_or_else(|| followed.clone());
         let target = followed;
         self.claim(&at)?;

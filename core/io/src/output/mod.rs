@@ -61,7 +61,7 @@ use many::StagedFolder;
 use objects::holds_objects;
 use replace::{files_in_manifest, holds_batch};
 use staging::StagingDir;
-use targets::{real_path, resolve_link};
+use targets::real_path;
 
 pub use atomic::{remove_file, replace_file, sync_folder};
 pub use file::OutputFile;

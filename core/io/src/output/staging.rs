@@ -182,7 +182,7 @@ impl Outputs {
         self.make_folder(folder_of(target))?;
         self.check_not_input(target)?;
         self.check_target(target)?;
-        let target = super::resolve_link(target)?;
+        let target = self.follow(target, is_index)?;
         let folder = folder_of(&target);
         self.claim(&target)?;
         let moves =

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use super::litter::{has_used_temporary, whole_name};
-use super::{Outputs, Overwrite, folder_of};
+use super::{Outputs, Overwrite, canonical_path, folder_of};
 use crate::Error;
 use crate::files::{FileIdentity, is_stream};
 use crate::store::{StorePath, is_address};
@@ -51,8 +51,31 @@ impl Outputs {
     /// taken away; sorted. Nothing of objects, nor of a name so long that its temporary files may
     /// be those of another target.
     pub fn abandoned_indexes(&self, target: &Path) -> Vec<PathBuf> {
-        let target = resolve_link(target).unwrap_or_else(|_| target.to_owned());
-        whole_name(&target).map_or_else(Vec::new, |name| self.litter.of(folder_of(&target), &name))
+        self.abandoned_at(&self.follow(target, true).unwrap_or_else(|_| target.to_owned()))
+    }
+
+    fn abandoned_at(&self, target: &Path) -> Vec<PathBuf> {
+        whole_name(target).map_or_else(Vec::new, |name| self.litter.of(folder_of(target), &name))
+    }
+
+    /// [Resolves a link](resolve_link), to an index also where a killed run has taken that away.
+    pub(super) fn follow(&self, target: &Path, is_index: bool) -> Result<PathBuf, Error> {
+        let resolved = resolve_link(target);
+        if !is_index {
+            return resolved;
+        }
+        resolved.or_else(|error| {
+            let mut at = target.to_owned();
+            // As many as the system follows.
+            for _ in 0..40 {
+                let Ok(next) = at.read_link() else { break };
+                at = canonical_path(&folder_of(&at).join(next));
+            }
+            match at.is_symlink() || self.abandoned_at(&at).is_empty() {
+                true => Err(error),
+                false => Ok(at),
+            }
+        })
     }
 
     /// Refuses to write an index at the same time as another run, after its temporary file has been
@@ -107,7 +130,7 @@ pub(super) fn check_name_length(target: &Path) -> Result<(), Error> {
 }
 
 /// Resolves a link: its destination is replaced, and the link stays.
-pub(super) fn resolve_link(target: &Path) -> Result<PathBuf, Error> {
+fn resolve_link(target: &Path) -> Result<PathBuf, Error> {
     if !target.is_symlink() {
         return Ok(target.to_owned());
     }

@@ -75,7 +75,8 @@ pub(super) fn exists(path: &Path) -> bool {
 /// none, those of the masters that killed runs were about to publish or to replace, except for
 /// names that another log has taken since.
 pub(super) fn own_subfiles(outputs: &Outputs, path: &Path) -> BTreeSet<Vec<u8>> {
-    if exists(path) {
+    // A link leads nowhere while its master is taken away.
+    if path.exists() {
         return subfiles_of_master(path);
     }
     let abandoned = outputs.abandoned_indexes(path);

@@ -129,6 +129,26 @@ fn the_log_that_a_killed_run_was_replacing_is_replaced_by_the_next() {
 }
 
 #[test]
+fn a_master_behind_a_link_that_a_killed_run_has_taken_away_is_replaced_by_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, real) = (folder.path().join("x.orca"), folder.path().join("real"));
+    write(outputs(Overwrite::Refuse), &path, &["A", "B"], 1);
+    fs::create_dir(&real).unwrap();
+    fs::rename(&path, real.join(".m.orca.4999999-1-7.sluice-tmp")).unwrap();
+    std::os::unix::fs::symlink("m.orca", real.join("link")).unwrap();
+    std::os::unix::fs::symlink("real/link", &path).unwrap();
+    write(outputs(Overwrite::Redo), &path, &["A", "B"], 2);
+    assert!(path.is_symlink());
+    assert_eq!(check(&path), Ok(Some(2)));
+    let names = |folder: &Path| -> Vec<_> {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        entries.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+    };
+    assert_eq!(names(folder.path()), ["real", "x.orca", "x_a0.log", "x_b0.log"]);
+    assert_eq!(names(&real), ["link", "m.orca"]);
+}
+
+#[test]
 fn a_subfile_that_another_log_has_taken_since_a_run_was_killed_stays() {
     let whole = tempfile::tempdir().unwrap();
     write(outputs(Overwrite::Refuse), &whole.path().join("x.orca"), &["A"], 1);

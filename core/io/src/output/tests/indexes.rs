@@ -215,6 +215,30 @@ fn a_run_that_fails_leaves_what_another_has_published_meanwhile() {
 }
 
 #[test]
+fn an_index_that_a_killed_run_has_taken_away_behind_a_link_is_written_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let staging = Arc::new(StagingDir::new(folder.path().join("room"), &[out.join("index")]));
+    let worker = Outputs::new(Overwrite::Redo, true, &[]).staged(Arc::clone(&staging));
+    let worker = Arc::new(worker);
+    write_parts(&worker, &out, NEW).unwrap();
+    publish(&worker).unwrap();
+    fs::create_dir_all(folder.path().join("real")).unwrap();
+    fs::create_dir_all(&out).unwrap();
+    std::os::unix::fs::symlink("../real/i", out.join("index")).unwrap();
+    fs::write(folder.path().join("real/.i.4999999-1-7.sluice-tmp"), "old").unwrap();
+    // Only an index is ever taken away.
+    assert!(outputs(Overwrite::Redo).create(&out.join("index")).is_err());
+    assert!(outputs(Overwrite::Redo).create_index(&out.join("index")).is_ok());
+    let driver = outputs(Overwrite::Redo);
+    staging.put().into_iter().for_each(|put| driver.adopt(put).unwrap());
+    publish(&driver).unwrap();
+    assert!(out.join("index").is_symlink());
+    assert_eq!(check(&out).as_deref(), Some("new"));
+    assert_eq!(names(&folder.path().join("real")), ["i"]);
+}
+
+#[test]
 fn an_index_may_have_a_name_that_this_program_has_reserved() {
     let folder = tempfile::tempdir().unwrap();
     let reserved = ReservedName::reserve(&folder.path().join("index")).unwrap();
