@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::disk_file::DiskFile;
 use super::faults::OutputStep;
 use super::file::{Destination, FrameWriter, HashingFile};
-use super::litter::whole_name;
+use super::litter::own_short;
 use super::renames::appeared_error;
 use super::targets::check_name_length;
 use super::temporary_names::{short, temporary_dir_for};
@@ -114,7 +114,7 @@ impl Outputs {
         }
         let name = target.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let temporary_dir = temporary_dir_for(folder_of(&at));
-        if existing != IfExists::TakeAway || whole_name(&at).is_none() {
+        if existing != IfExists::TakeAway || own_short(&at).is_none() {
             self.litter.remove(&temporary_dir, &short(&name));
         }
         let (temporary, file) = self.temporary(&temporary_dir, &name)?;

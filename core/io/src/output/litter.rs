@@ -2,7 +2,7 @@
 //! removes them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -85,18 +85,21 @@ fn is_stale(folder: &Path, name: &str, short: Option<&str>) -> bool {
     })
 }
 
-/// Whether there is a temporary file of a target, other than `own`, that a run uses or may still
-/// publish. Not of objects, nor of a name so long that it may be that of another target.
-pub(super) fn has_used_temporary(target: &Path, own: &Path) -> bool {
-    let Some(name) = whole_name(target) else { return false };
-    let folder = folder_of(target);
+/// A temporary file of a target, other than `own`, that a run uses or may still publish. Not of
+/// objects.
+pub(super) fn used_temporary(target: &Path, own: &Path) -> Option<PathBuf> {
+    let (folder, short) = (folder_of(target), own_short(target)?);
     let is_own = |temporary: &str| {
         folder.join(temporary) == own || temporary.ends_with(&format!(".{}", reserved_by_this()))
     };
-    temporary_names(folder).filter(|temporary| !is_own(temporary)).any(|temporary| {
-        let owner = inner_name(&temporary, Some(&name)).and_then(split_owner);
-        owner.is_some() && !is_stale(folder, &temporary, Some(&name))
-    })
+    let is_used = |temporary: &String| {
+        let owner = inner_name(temporary, Some(&short)).and_then(split_owner);
+        owner.is_some_and(|(process, started)| {
+            is_running(process, started) || is_locked(&folder.join(temporary))
+        })
+    };
+    let mut others = temporary_names(folder).filter(|temporary| !is_own(temporary));
+    others.find(is_used).map(|temporary| folder.join(temporary))
 }
 
 /// The end of a name that this process has reserved.
@@ -104,10 +107,9 @@ fn reserved_by_this() -> String {
     format!("{}-name{TEMPORARY}", owner())
 }
 
-/// The name of a target on this machine, if its temporary files have it as a whole.
-pub(super) fn whole_name(target: &Path) -> Option<String> {
-    let name = target.file_name().filter(|_| !is_address(target))?.to_str()?;
-    (short(name) == name).then(|| name.to_owned())
+/// The short name of a target on this machine, if it can be told from all others.
+pub(super) fn own_short(target: &Path) -> Option<String> {
+    target.file_name().filter(|_| !is_address(target))?.to_str().map(short)
 }
 
 /// Removes a file, or a folder with its contents, ignoring errors.
@@ -121,10 +123,20 @@ pub(super) fn remove_any(path: &Path) {
     }
 }
 
-/// Whether it is a file or a folder that nobody has locked. Opening a pipe would wait.
+/// Whether it is a file or a folder that can be opened, and that nobody has locked.
 fn is_free(path: &Path) -> bool {
+    open(path).is_some_and(|file| file.try_lock().is_ok())
+}
+
+/// Whether somebody has locked it. File systems without locks do not say.
+fn is_locked(path: &Path) -> bool {
+    open(path).is_some_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
+/// Opens a file or a folder. Opening a pipe would wait.
+fn open(path: &Path) -> Option<File> {
     let is_plain = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
-    is_plain && File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+    is_plain.then(|| File::open(path).ok())?
 }
 
 /// Shows other programs that this one will publish a file: see [`is_being_written`].

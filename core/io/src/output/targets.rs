@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use super::litter::{has_used_temporary, whole_name};
+use super::litter::{own_short, used_temporary};
 use super::{Outputs, Overwrite, canonical_path, folder_of};
 use crate::Error;
 use crate::files::{FileIdentity, is_stream};
@@ -48,14 +48,13 @@ impl Outputs {
     }
 
     /// What killed runs have left of an index: those that they wrote, and those that they had
-    /// taken away; sorted. Nothing of objects, nor of a name so long that its temporary files may
-    /// be those of another target.
+    /// taken away; sorted. Nothing of objects.
     pub fn abandoned_indexes(&self, target: &Path) -> Vec<PathBuf> {
         self.abandoned_at(&self.follow(target, true).unwrap_or_else(|_| target.to_owned()))
     }
 
     fn abandoned_at(&self, target: &Path) -> Vec<PathBuf> {
-        whole_name(target).map_or_else(Vec::new, |name| self.litter.of(folder_of(target), &name))
+        own_short(target).map_or_else(Vec::new, |name| self.litter.of(folder_of(target), &name))
     }
 
     /// [Resolves a link](resolve_link), to an index also where a killed run has taken that away.
@@ -83,11 +82,14 @@ impl Outputs {
     pub(super) fn expect_alone(&self, index: &Path, temporary: &Path) -> Result<(), Error> {
         // A batch has locked its folder, in which each of its many runs would list the files of
         // all others.
-        if self.shares_folder_of(index) || !has_used_temporary(index, temporary) {
+        if self.shares_folder_of(index) {
             return Ok(());
         }
+        let Some(used) = used_temporary(index, temporary) else { return Ok(()) };
         Err(Error::refused(format!(
-            "another run is writing this output; wait until it has ended, or write elsewhere: {}",
+            "another run is writing this output; wait until it has ended, or write elsewhere; if \
+             there is none, remove {}: {}",
+            used.display(),
             index.display()
         )))
     }

@@ -42,10 +42,15 @@ pub fn is_running(process: u32, started: &str) -> bool {
     }
 }
 
-/// A name, cut so that temporary names are no longer than file systems allow.
+/// A name, if it is long cut and told apart by a hash, so that temporary names are no longer than
+/// file systems allow.
 pub(super) fn short(name: &str) -> String {
-    let end = name.floor_char_boundary(MAX_SHORT_NAME);
-    name[..end].to_owned()
+    if name.len() <= MAX_SHORT_NAME {
+        return name.to_owned();
+    }
+    let hash = &blake3::hash(name.as_bytes()).to_hex()[..16];
+    let end = name.floor_char_boundary(MAX_SHORT_NAME - 1 - hash.len());
+    format!("{}-{hash}", &name[..end])
 }
 
 /// The part of a temporary file's name after the target's name.

@@ -239,6 +239,47 @@ fn an_index_that_a_killed_run_has_taken_away_behind_a_link_is_written_there() {
 }
 
 #[test]
+fn what_no_run_uses_does_not_keep_an_index_from_being_written() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let folder = tempfile::tempdir().unwrap();
+    let litter = |number| folder.path().join(format!(".index.4999999-1-{number}{TEMPORARY}"));
+    fs::write(litter(1), "").unwrap();
+    fs::set_permissions(litter(1), fs::Permissions::from_mode(0)).unwrap();
+    symlink("/nowhere", litter(2)).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(litter(3)).status().unwrap().success());
+    fs::create_dir(litter(4)).unwrap();
+    assert!(outputs(Overwrite::Refuse).create_index(&folder.path().join("index")).is_ok());
+    // One that is locked may belong to a run on another machine.
+    let locked = fs::File::create(litter(5)).unwrap();
+    locked.try_lock().unwrap();
+    let refused = outputs(Overwrite::Refuse).create_index(&folder.path().join("index"));
+    let error = refused.map(drop).unwrap_err().to_string();
+    assert!(error.contains(&format!("remove {}", litter(5).display())), "{error}");
+}
+
+#[test]
+fn an_index_is_told_from_others_whose_long_names_begin_as_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    for len in [43, 48, 60] {
+        let index = folder.path().join("m".repeat(len));
+        for ending in ["", ".zst", "m", "n"] {
+            let name = format!("{}{ending}", index.file_name().unwrap().to_str().unwrap());
+            let other = outputs(Overwrite::Refuse);
+            let _file = other.create(&folder.path().join(&name)).unwrap();
+            let refused = outputs(Overwrite::Refuse).create_index(&index).map(drop);
+            assert_eq!(refused.is_err(), ending.is_empty(), "{name}");
+            let mut left = names(folder.path());
+            assert_eq!(left.len(), 1);
+            let left = left.remove(0).replace(&std::process::id().to_string(), "4999999");
+            fs::write(folder.path().join(&left), "").unwrap();
+            let abandoned = outputs(Overwrite::Refuse).abandoned_indexes(&index);
+            assert_eq!(!abandoned.is_empty(), ending.is_empty(), "{name}");
+            fs::remove_file(folder.path().join(&left)).unwrap();
+        }
+    }
+}
+
+#[test]
 fn an_index_may_have_a_name_that_this_program_has_reserved() {
     let folder = tempfile::tempdir().unwrap();
     let reserved = ReservedName::reserve(&folder.path().join("index")).unwrap();
