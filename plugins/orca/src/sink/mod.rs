@@ -365,9 +365,14 @@ impl Sink for OrcaSink {
     fn open(&self, context: &SinkContext) -> Result<LogWriter, Error> {
         let outputs = Arc::clone(&context.outputs);
         let path = outputs.actual_path(&self.path.0);
-        let replaced = own_subfiles(&outputs, &path);
+        // Opening a master that grows empties it.
+        let mut replaced = own_subfiles(&outputs, &path);
         let names = BTreeSet::from([folded(&master_name(&path))]);
         let master = outputs.create_index(&self.path.0)?;
+        if outputs.growing().is_empty() {
+            // Another run may have published the log before this one was found to be alone.
+            replaced = own_subfiles(&outputs, &path);
+        }
         Ok(LogWriter {
             outputs,
             path,

@@ -184,6 +184,22 @@ fn what_a_killed_run_left_is_not_replaced_unless_that_is_asked_for() {
 }
 
 #[test]
+fn a_log_that_another_run_has_written_since_this_one_looked_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, other) = (folder.path().join("x.orca"), folder.path().join("x.orca"));
+    // The first step creates the master's temporary file.
+    let faults = Arc::new(FaultInjector::observed(move |step| {
+        if step == 0 {
+            write(outputs(Overwrite::Replace), &other, &["A", "B"], 1);
+        }
+    }));
+    write(outputs(Overwrite::Replace).with_faults(faults), &path, &["A", "B"], 2);
+    assert_eq!(check(&path), Ok(Some(2)));
+    let names: Vec<_> = files(folder.path()).into_keys().collect();
+    assert_eq!(names, ["x.orca", "x_a0.log", "x_b0.log"]);
+}
+
+#[test]
 fn a_log_that_another_run_is_writing_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.orca");
