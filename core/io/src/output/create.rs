@@ -11,7 +11,7 @@ use super::file::{Destination, FrameWriter, HashingFile};
 use super::litter::own_short;
 use super::renames::appeared_error;
 use super::targets::check_name_length;
-use super::temporary_names::{short, temporary_dir_for};
+use super::temporary_names::{INDEX, short, temporary_dir_for};
 use super::{OutputFile, Outputs, Overwrite, folder_of};
 use crate::Error;
 use crate::files::is_special;
@@ -117,7 +117,8 @@ impl Outputs {
         if existing != IfExists::TakeAway || own_short(&at).is_none() {
             self.litter.remove(&temporary_dir, &short(&name));
         }
-        let (temporary, file) = self.temporary(&temporary_dir, &name)?;
+        let kind = if existing == IfExists::TakeAway { INDEX } else { "" };
+        let (temporary, file) = self.temporary_of(&temporary_dir, &name, kind)?;
         self.state().open.insert(target.clone(), temporary.clone());
         if existing == IfExists::TakeAway {
             self.expect_alone(&at, &temporary)?;

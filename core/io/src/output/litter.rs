@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::temporary_names::{
-    inner_name, is_running, owner, short, split_owner, temporary_dir_for,
+    inner_name, is_of_index, is_running, owner, short, split_owner, temporary_dir_for,
 };
 use super::{MANIFEST, TEMPORARY, folder_of};
 use crate::store::is_address;
@@ -45,8 +45,14 @@ impl ListedLitter {
 
 /// Removes the litter of targets in `folder`, or of those whose short name is `short`. Errors are
 /// ignored: it is only litter.
+///
+/// An index stays unless it is that of such a target: the next run that writes it removes it. It
+/// may be the only one of a whole output, whose files no other names.
 pub(super) fn remove_stale(folder: &Path, short: Option<&str>) {
-    temporary_names(folder).for_each(|name| remove_if_stale(folder, &name, short));
+    let names = temporary_names(folder);
+    names
+        .filter(|name| short.is_some() || !is_of_index(name))
+        .for_each(|name| remove_if_stale(folder, &name, short));
 }
 
 /// How old the litter of a process must be that may run in another container.

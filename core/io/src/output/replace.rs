@@ -10,6 +10,7 @@ use serde::de::IgnoredAny;
 
 use super::faults::OutputStep;
 use super::renames::rename_new;
+use super::temporary_names::INDEX;
 use super::{MANIFEST, Outputs, PublishedFile, folder_of, objects, remove_any};
 use crate::store::is_address;
 use crate::{Error, files};
@@ -210,8 +211,8 @@ impl MovedAside {
     /// Moves an index aside, to a name by which it can be told what it was.
     fn put_index(&mut self, outputs: &Outputs, index: &Path) -> Result<(), Error> {
         let name = index.file_name().unwrap_or_default().to_string_lossy();
-        let (place, ()) =
-            outputs.reserve(folder_of(index), &name, |temporary| rename_new(index, temporary))?;
+        let aside = |temporary: &Path| rename_new(index, temporary);
+        let (place, ()) = outputs.reserve(folder_of(index), (&name, INDEX), aside)?;
         self.moved.push((index.to_owned(), place));
         Ok(())
     }

@@ -13,7 +13,17 @@ use crate::Error;
 impl Outputs {
     /// Creates a temporary file in `folder` for a target of that name.
     pub(super) fn temporary(&self, folder: &Path, name: &str) -> Result<(PathBuf, File), Error> {
-        let (temporary, file) = self.reserve(folder, name, |temporary| {
+        self.temporary_of(folder, name, "")
+    }
+
+    /// [`temporary`](Self::temporary) of this [kind](Self::reserve).
+    pub(super) fn temporary_of(
+        &self,
+        folder: &Path,
+        name: &str,
+        kind: &str,
+    ) -> Result<(PathBuf, File), Error> {
+        let (temporary, file) = self.reserve(folder, (name, kind), |temporary| {
             OpenOptions::new().read(true).write(true).create_new(true).open(temporary)
         })?;
         // The lock tells other runs that this file is in use. Failing to lock is harmless.
@@ -24,24 +34,24 @@ impl Outputs {
     /// Creates a temporary folder in `folder`, and opens it.
     pub(super) fn temporary_folder(&self, folder: &Path) -> Result<(PathBuf, File), Error> {
         let (temporary, ()) =
-            self.reserve(folder, "many", |temporary| fs::create_dir(temporary))?;
+            self.reserve(folder, ("many", ""), |temporary| fs::create_dir(temporary))?;
         let opened = File::open(&temporary).map_err(|e| Error::io("open", &temporary, e))?;
         drop(opened.try_lock());
         Ok((temporary, opened))
     }
 
-    /// Creates something in `folder` under an unused temporary name.
+    /// Creates something in `folder` under an unused temporary name of this kind: [`INDEX`] or none.
     pub(super) fn reserve<T>(
         &self,
         folder: &Path,
-        name: &str,
+        (name, kind): (&str, &str),
         make: impl Fn(&Path) -> io::Result<T>,
     ) -> Result<(PathBuf, T), Error> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let short = short(name);
         loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let temporary = folder.join(format!(".{short}.{}-{number}{TEMPORARY}", owner()));
+            let temporary = folder.join(format!(".{short}.{}-{kind}{number}{TEMPORARY}", owner()));
             match self.inject(OutputStep::Create).and_then(|()| make(&temporary)) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 // A concurrent run created the folder, failed, and removed it again.

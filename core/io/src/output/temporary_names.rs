@@ -11,6 +11,9 @@ use crate::store::is_address;
 /// process and one of a file, is shorter, and some file systems allow only 143 bytes.
 const MAX_SHORT_NAME: usize = 48;
 
+/// What comes before the number of a temporary file that is or was an index.
+pub(super) const INDEX: &str = "index";
+
 /// This process as part of the names of temporary files: its id and when it started.
 pub(super) fn owner() -> String {
     let process = std::process::id();
@@ -22,6 +25,12 @@ pub(super) fn split_owner(inner: &str) -> Option<(u32, &str)> {
     let (owner, _) = inner.rsplit_once('-')?;
     let (process, started) = owner.split_once('-').unwrap_or((owner, ""));
     Some((process.parse().ok()?, started))
+}
+
+/// Whether it is the name of a temporary file that is or was an index.
+pub(super) fn is_of_index(name: &str) -> bool {
+    let number = inner_name(name, None).and_then(|inner| inner.rsplit_once('-'));
+    number.is_some_and(|(_, number)| number.starts_with(INDEX))
 }
 
 /// When a process started, in clock ticks since the machine did: ids are used again. `None` if

@@ -280,6 +280,37 @@ fn an_index_is_told_from_others_whose_long_names_begin_as_its_own() {
 }
 
 #[test]
+fn an_index_that_a_killed_run_has_taken_away_stays_until_it_is_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_owned();
+    let first = outputs(Overwrite::Refuse);
+    write_parts(&first, folder.path(), OLD).unwrap();
+    publish(&first).unwrap();
+    // What is there after each step, as if it had been killed then.
+    let own = std::process::id().to_string();
+    let observer = move |_| {
+        if !path.join("index").exists() {
+            let killed = tempfile::tempdir().unwrap();
+            for (name, bytes) in below(&path) {
+                fs::write(killed.path().join(name.replace(&own, "4999999")), bytes).unwrap();
+            }
+            sweep([killed.path(), &killed.path().join("other")]);
+            let next = outputs(Overwrite::Redo);
+            next.folder(killed.path()).unwrap();
+            let left = next.abandoned_indexes(&killed.path().join("index"));
+            let left: Vec<_> = left.iter().map(|path| fs::read(path).unwrap()).collect();
+            assert!(left.contains(&b"old a b c".to_vec()));
+            write_parts(&next, killed.path(), NEW).unwrap();
+            publish(&next).unwrap();
+            assert!(!names(killed.path()).iter().any(|name| name.ends_with(TEMPORARY)));
+        }
+    };
+    let second = observed(Overwrite::Replace, observer);
+    write_parts(&second, folder.path(), NEW).unwrap();
+    publish(&second).unwrap();
+}
+
+#[test]
 fn an_index_may_have_a_name_that_this_program_has_reserved() {
     let folder = tempfile::tempdir().unwrap();
     let reserved = ReservedName::reserve(&folder.path().join("index")).unwrap();
