@@ -244,7 +244,7 @@ fn put(
     done: &Mutex<Vec<PublishedObject>>,
     faults: Option<&FaultInjector>,
 ) -> Result<(), Error> {
-    let Upload { from, to, replaces, .. } = upload;
+    let Upload { from, to, replaces, is_index } = upload;
     let place = place_of(to)?;
     let fail = |e: io::Error| match e.kind() {
         io::ErrorKind::AlreadyExists => appeared_error(to),
@@ -253,7 +253,7 @@ fn put(
     inject(faults, OutputStep::Rename).map_err(fail)?;
     let before = if *replaces { back_up(&place).map_err(fail)? } else { PreviousObject::Absent };
     let how = if *replaces { store::PutMode::Replace } else { store::PutMode::New };
-    let put = put_from(from, &place, how);
+    let put = put_from((from, *is_index), &place, how);
     forget(&place.at);
     // It may have been replaced all the same.
     if put.is_ok() || matches!(before, PreviousObject::Kept(_)) {
@@ -264,15 +264,20 @@ fn put(
     put.map_err(fail)
 }
 
-/// Uploads a local file, or copies another object.
-fn put_from(from: &Path, to: &StorePath, how: store::PutMode) -> io::Result<()> {
+/// Uploads a local file, or copies another object. An index is not copied by the store: copies bear
+/// no mark of this process, so one without an answer could not be told from that of another run.
+fn put_from(
+    (from, is_index): (&Path, bool),
+    to: &StorePath,
+    how: store::PutMode,
+) -> io::Result<()> {
     let Some(object) = StorePath::parse(from).map_err(io::Error::other)? else {
         return to.store.put_file(&to.at, from, how);
     };
     let state = object.store.stat(&object.at)?;
     let is_elsewhere = object.with_key("").at != to.with_key("").at;
     // Stores copy no part of an empty object.
-    if is_elsewhere || state.len > MAX_COPIED || state.len == 0 {
+    if is_index || is_elsewhere || state.len > MAX_COPIED || state.len == 0 {
         return copy_via_file(&object, &state, to, how);
     }
     match how {

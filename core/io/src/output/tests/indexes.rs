@@ -118,6 +118,30 @@ fn an_index_that_is_there_although_its_upload_failed_is_removed_with_its_objects
 }
 
 #[test]
+fn an_index_that_is_handed_on_and_is_there_although_that_failed_is_removed_with_its_objects() {
+    let bucket = "indexes-handed-on";
+    let folder = PathBuf::from(format!("mem://{bucket}/x/"));
+    let first = outputs(Overwrite::Replace);
+    write_parts(&first, &folder, OLD).unwrap();
+    publish(&first).unwrap();
+    let room = PathBuf::from(format!("mem://{bucket}/room"));
+    let staging = Arc::new(StagingDir::new(room, &[folder.join("index")]));
+    let worker = Outputs::new(Overwrite::Replace, true, &[]).staged(Arc::clone(&staging));
+    let worker = Arc::new(worker);
+    write_parts(&worker, &folder, NEW).unwrap();
+    publish(&worker).unwrap();
+    MEMORY.with(bucket, |bucket| bucket.unanswered = Some("x/index".into()));
+    let driver = outputs(Overwrite::Replace);
+    staging.put().into_iter().for_each(|put| driver.adopt(put).unwrap());
+    publish(&driver).unwrap_err();
+    MEMORY.with(bucket, |bucket| bucket.unanswered = None);
+    assert_eq!(check(&folder).as_deref(), Some("old"));
+    let mut keys = MEMORY.keys(bucket);
+    keys.retain(|key| key.starts_with("x/") && !key.ends_with(TEMPORARY));
+    assert_eq!(keys, ["x/a", "x/b", "x/c", "x/index"]);
+}
+
+#[test]
 fn an_index_that_is_handed_on_never_names_the_files_of_another_run() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
@@ -244,7 +268,7 @@ fn what_no_run_uses_does_not_keep_an_index_from_being_written() {
     let folder = tempfile::tempdir().unwrap();
     let litter = |number| folder.path().join(format!(".index.4999999-1-{number}{TEMPORARY}"));
     fs::write(litter(1), "").unwrap();
-    fs::set_permissions(litter(1), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(litter(1), fs::Permissions::from_mode(0o000)).unwrap();
     symlink("/nowhere", litter(2)).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(litter(3)).status().unwrap().success());
     fs::create_dir(litter(4)).unwrap();
