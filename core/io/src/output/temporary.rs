@@ -40,7 +40,8 @@ impl Outputs {
         Ok((temporary, opened))
     }
 
-    /// Creates something in `folder` under an unused temporary name of this kind: [`INDEX`] or none.
+    /// Creates something in `folder` under an unused temporary name of this kind:
+    /// [`INDEX`](super::temporary_names::INDEX) or none.
     pub(super) fn reserve<T>(
         &self,
         folder: &Path,
