@@ -52,13 +52,13 @@ impl ListLengths {
     }
 }
 
-/// The values that may still take the place of missing lists, in each row of a table. They take no
-/// bytes in the file, where a footer could claim any length.
+/// How many values of a row may still be of lists that can be missing. Missing lists take no bytes in
+/// a file, whose footer could claim any length, but as many as others in memory.
 pub(crate) struct MissingValues(usize);
 
 impl Default for MissingValues {
     fn default() -> Self {
-        Self(2048)
+        Self(256)
     }
 }
 
@@ -95,8 +95,8 @@ fn with_lengths_in(
             let len = len.filter(|len| !may_lack || left.spend(elements(*len), item));
             let place = match len {
                 Some(len) => FieldPlace { per_row: elements(len), may_lack },
-                // If it is missing, it has no elements that are.
-                None => FieldPlace { per_row: usize::MAX, may_lack: false },
+                // All that there are may be empty, and an element be taken of them.
+                None => FieldPlace { per_row: 1, may_lack: true },
             };
             let item = match &lengths.elements {
                 Some(lengths) => Arc::new(with_lengths_in(item, lengths, place, left)),
@@ -128,7 +128,7 @@ impl MissingValues {
     }
 }
 
-/// The values in one of this type, in eights of bytes.
+/// The values in one of this type, in units of 8 bytes.
 fn values_in(data_type: &DataType) -> usize {
     match data_type {
         DataType::Struct(fields) => fields.iter().map(|field| values_in(field.data_type())).sum(),
@@ -208,4 +208,23 @@ fn elements(
         (0..len as u32).map(move |n| (!is_missing(row)).then_some(*start as u32 + n))
     });
     take(lists.values(), &places.collect::<UInt32Array>(), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_that_may_all_be_missing_get_no_length_that_takes_memory() {
+        let list = |item: Field| Field::new_list("a", Arc::new(item), false);
+        let lists = list(list(Field::new("item", DataType::Int32, false)));
+        let lengths = |length: u32| -> ListLengths {
+            serde_json::from_value(serde_json::json!({ "elements": { "length": length } })).unwrap()
+        };
+        let read = |length| with_lengths(&lists, &lengths(length), &mut MissingValues::default());
+        assert_eq!(read(i32::MAX as u32), lists);
+        assert_eq!(read(20_000), lists);
+        let DataType::List(item) = read(3).data_type().clone() else { panic!() };
+        assert!(matches!(item.data_type(), DataType::FixedSizeList(_, 3)));
+    }
 }
