@@ -165,6 +165,12 @@ impl RecordReader {
         if self.walk.was_stopped() && at.saturating_add(len) >= self.walk.end() {
             return;
         }
+        // What was held precedes this. If the rest of a summary followed, it is of that.
+        if let Some((at, len, reason)) = self.held_report.take()
+            && !self.is_summary
+        {
+            self.report(at, len, reason);
+        }
         self.checks = None;
         let bytes = self.walk.kept_bytes(at, len);
         self.context.damage.report(Damage { bytes, ..Damage::new(&self.input, at, len, reason) });

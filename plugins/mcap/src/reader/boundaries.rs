@@ -94,6 +94,7 @@ impl RecordReader {
     /// is what was declared behind damage in one.
     pub(super) fn leave_summary(&mut self) {
         if std::mem::take(&mut self.is_summary) {
+            self.held_report = None;
             self.table.pass_damage();
         }
         if std::mem::take(&mut self.may_be_summary) {

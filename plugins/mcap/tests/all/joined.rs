@@ -290,3 +290,26 @@ fn a_schema_that_the_data_declare_twice_is_damage_once() {
         assert!(why.contains("declared again, differently"), "{why}");
     }
 }
+
+#[test]
+fn damage_comes_in_order_where_a_wrong_declaration_behind_damage_may_be_of_a_summary() {
+    let start = [header(), schema(1, "t"), channel(1, 1, "/a"), message(1, 0, 0, b"xyz")].concat();
+    let data_end = fields().u32(0).record(15);
+    let declared = channel(1, 0, "/a");
+    let wrong = fields().u16(2).u16(0).bytes(b"/b").bytes(b"").u32(99).record(4);
+    // Nothing but the start of a file has a header. The kind of the message is wrong.
+    let misplaced = &header()[MAGIC.len()..];
+    let mut damage = message(1, 1, 1, b"xyz");
+    damage[0] |= 0x80;
+    let rest = message(1, 2, 2, b"xyz");
+    let whole = [&start[..], &data_end, misplaced, &declared, &wrong, &damage, &rest].concat();
+    let first = start.len() + data_end.len();
+    let held = first + misplaced.len() + declared.len();
+    let at = [first, held, held + wrong.len()].map(|at| at as u64);
+    for is_stream in [false, true] {
+        let (found, _) = read_noted(&whole, is_stream);
+        let starts: Vec<u64> = found.damage.iter().map(|(at, ..)| *at).collect();
+        assert_eq!(starts, at, "{:?}", found.damage);
+        assert_eq!(found.events.len(), 2);
+    }
+}
