@@ -8,7 +8,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use memchr::memmem;
-use sluice_io::frames;
 use sluice_model::{Channel, ChannelId, EmbeddedSchema, Encoding, Error, Name, ReadContext};
 
 use super::pages::{PageSet, Pages};
@@ -295,10 +294,8 @@ impl Topic {
         })
     }
 
-    /// Whether a message that begins so is compressed for itself, as ROS 2 does on request: CDR
-    /// begins with the number of its form, of which the first byte is 0.
-    pub(crate) fn is_compressed(&self, message: &[u8]) -> bool {
-        self.format == "cdr" && message.starts_with(&frames::MAGIC)
+    pub(crate) fn is_cdr(&self) -> bool {
+        self.format == "cdr"
     }
 
     /// Its channel; `None` if its messages are not needed.

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sluice_io::frames;
 use sluice_model::options::ByteSize;
 use sluice_model::{
     Batch, BatchBuilder, ChannelId, Damage, Error, PayloadOffset, ReadContext, Reader, Split,
@@ -25,8 +26,9 @@ pub(crate) struct Db3Reader {
     catalog: Arc<Catalog>,
     context: ReadContext,
     max_message: u64,
-    /// The channels of topics, as far as messages have them; `None` for those not needed.
-    channels: BTreeMap<i64, Option<ChannelId>>,
+    /// The channels of topics, as far as messages have them, and whether those are CDR; `None` for
+    /// those not needed.
+    channels: BTreeMap<i64, Option<(ChannelId, bool)>>,
     /// The leaves that are left, by their places in the list of all.
     leaves: Range<usize>,
     /// Whether what is wrong with the file as a whole is still to be reported.
@@ -200,16 +202,18 @@ impl Db3Reader {
                     )));
                 };
                 let channel = declared.channel(&self.context)?;
-                let start = whole.as_deref().unwrap_or(row.start);
-                let start = start.get(data.start as usize..).unwrap_or_default();
-                if channel.is_some() && declared.is_compressed(start) {
-                    return Err(compressed_one_by_one(self.pages.end().input));
-                }
+                let channel = channel.map(|channel| (channel, declared.is_cdr()));
                 *self.channels.entry(topic).or_insert(channel)
             }
         };
         let is_wanted = self.context.query.window().wants_time(time);
-        let Some(channel) = channel.filter(|_| is_wanted) else { return Ok(Ok(())) };
+        let Some((channel, is_cdr)) = channel.filter(|_| is_wanted) else { return Ok(Ok(())) };
+        let start = whole.as_deref().unwrap_or(row.start);
+        let start = start.get(data.start as usize..).unwrap_or_default();
+        // CDR begins with the number of its form, of which the first byte is 0.
+        if is_cdr && start.starts_with(&frames::MAGIC) {
+            return Err(compressed_one_by_one(self.pages.end().input));
+        }
         let (len, most) = (data.end - data.start, self.max_message);
         if len > most {
             return Ok(Err(too_long(len, most)));

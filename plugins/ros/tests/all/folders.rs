@@ -146,3 +146,16 @@ fn a_description_says_that_its_folder_is_to_be_read() {
     assert_eq!(why(b"information: rosbag"), None);
     assert!(registry.names(PluginKind::Source).contains(&"rosbag2"));
 }
+
+#[test]
+fn any_message_that_is_compressed_for_itself_is_refused_however_the_bag_is_split() {
+    let mut bytes = part();
+    let last = memmem::rfind(&bytes, b"\0\0\0message ").unwrap();
+    bytes[last - 5..last - 1].copy_from_slice(&sluice_io::frames::MAGIC);
+    let bag = folder(&[], None);
+    std::fs::write(bag.path().join("b_0.db3"), bytes).unwrap();
+    for split in [1, 4096, u64::MAX] {
+        let error = gather(&*source(bag.path()), split).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("compressed one by one"), "{error}");
+    }
+}
