@@ -10,6 +10,8 @@ use crate::db3::compressed_one_by_one;
 
 /// The file that describes a bag.
 pub(super) const METADATA: &str = "metadata.yaml";
+/// The key of the list of parts.
+const LIST: &str = "relative_file_paths";
 /// The longest that is read.
 const MAX_METADATA: usize = 16 << 20;
 /// The storages of parts, and the sources that read them.
@@ -39,6 +41,8 @@ pub(super) struct Metadata {
     storage: String,
     compression_mode: String,
     pub(super) parts: Vec<String>,
+    /// Whether it ends before its list of parts, as after a loss of power.
+    pub(super) is_cut: bool,
     /// The number of messages in all parts.
     pub(super) messages: Option<u64>,
 }
@@ -51,7 +55,9 @@ impl Metadata {
 
     /// Finds the keys in the text, which programs write in a few forms only.
     fn parse(text: &str) -> Self {
-        let mut metadata = Self::default();
+        let list = text.split_once(LIST).map(|(_, list)| list);
+        let is_blank = |list: &str| list.trim_start_matches(':').chars().all(is_of_no_part);
+        let mut metadata = Self { is_cut: list.is_none_or(is_blank), ..Self::default() };
         let indent = |line: &str| line.len() - line.trim_start().len();
         let is_key = |line: &&str| line.trim_start().starts_with("storage_identifier:");
         let indent_of_keys = text.lines().find(is_key).map_or(0, indent);
@@ -65,13 +71,20 @@ impl Metadata {
                 "message_count" if indent(line) <= indent_of_keys => {
                     metadata.messages = plain(value).parse().ok();
                 }
-                "relative_file_paths" if metadata.parts.is_empty() => {
-                    let inline = value.trim().strip_prefix('[').and_then(|v| v.strip_suffix(']'));
-                    let inline = inline.into_iter().flat_map(|all| all.split(','));
-                    metadata.parts.extend(inline.map(plain).filter(|part| !part.is_empty()));
+                LIST if metadata.parts.is_empty() => {
+                    let mut inline = value.trim().to_owned();
+                    // Long lists are wrapped.
+                    while inline.starts_with('[') && !inline.ends_with(']') {
+                        let Some(line) = lines.next() else { break };
+                        inline.push_str(line.trim());
+                    }
+                    let inline = inline.strip_prefix('[').and_then(|v| v.strip_suffix(']'));
+                    let inline = inline.into_iter().flat_map(|all| all.split(',')).map(plain);
+                    metadata.parts.extend(inline.filter(|part| !part.is_empty()));
                     let next = |line: &&str| line.trim_start().starts_with("- ");
                     while let Some(line) = lines.next_if(next) {
-                        metadata.parts.push(plain(line.trim_start().trim_start_matches("- ")));
+                        let part = plain(line.trim_start().trim_start_matches("- "));
+                        metadata.parts.extend(Some(part).filter(|part| !part.is_empty()));
                     }
                 }
                 _ => {}
@@ -107,6 +120,11 @@ impl Metadata {
         }
         Ok(Parts { source, paths })
     }
+}
+
+/// Whether a list of such characters lists nothing. A loss of power may leave zeros.
+fn is_of_no_part(char: char) -> bool {
+    char.is_whitespace() || ['\0', '-', '"', '\''].contains(&char)
 }
 
 /// The value of a key, without quotes.
@@ -177,6 +195,27 @@ mod tests {
         assert_eq!((found.source, found.paths.len()), ("ros2-db3", 2));
         let inline = Metadata::parse("relative_file_paths: [bag/a.mcap, 'b.mcap']\n");
         assert_eq!(inline.parts, ["bag/a.mcap", "b.mcap"]);
+        let wrapped =
+            Metadata::parse("relative_file_paths: [a.mcap,\n      b.mcap,\n c.mcap\n ]\n");
+        assert_eq!(wrapped.parts, ["a.mcap", "b.mcap", "c.mcap"]);
+    }
+
+    #[test]
+    fn one_without_parts_is_cut_only_if_nothing_is_where_they_would_be() {
+        let is_cut = |text: &str| {
+            let metadata = Metadata::parse(text);
+            assert_eq!(metadata.parts, [""; 0], "{text:?}");
+            metadata.is_cut
+        };
+        for text in ["", "\0\0", "version: 5\n", "relative_file", "relative_file_paths"] {
+            assert!(is_cut(text), "{text:?}");
+        }
+        for rest in ["", "\n    ", "\n\0\0", "\n    -", "\n    - \""] {
+            assert!(is_cut(&format!("relative_file_paths:{rest}")), "{rest:?}");
+        }
+        for rest in [" []\n", " [a.mcap, b.mcap] # two\n", " &list\n    *a\n"] {
+            assert!(!is_cut(&format!("relative_file_paths:{rest}")), "{rest:?}");
+        }
     }
 
     #[test]

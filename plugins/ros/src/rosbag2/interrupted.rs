@@ -47,12 +47,13 @@ pub(super) fn interrupted_parts(folder: &Path) -> Option<Parts> {
     is_bag.then(|| Parts { source, paths: paths.into_values().collect() })
 }
 
-/// Whether a description lists files. After a loss of power, it may be empty or have zeros only, and
-/// the list is at the end of what `ros2 bag` writes. One that cannot be read is an error elsewhere.
+/// Whether a description lists files, in whatever form. After a loss of power, it may be empty or
+/// have zeros only, and the list is at the end of what `ros2 bag` writes. One that cannot be read is
+/// an error elsewhere.
 fn is_listed(folder: &Path) -> bool {
     let file = folder.join(METADATA);
     files::exists(&file)
-        && !(files::is_file(&file) && Metadata::read(&file).is_ok_and(|it| it.parts.is_empty()))
+        && !(files::is_file(&file) && Metadata::read(&file).is_ok_and(|it| it.is_cut))
 }
 
 /// Whether the first part of what may be a bag is that of one.

@@ -183,9 +183,12 @@ fn undescribed(bag: &Path) -> Option<String> {
     Some(format!("{why}: files are read in the order of their numbers"))
 }
 
-/// What is wrong if a bag has files that are not read, or lacks some.
-fn incomplete(bag: &Path, parts: &[PathBuf]) -> Option<String> {
-    if bag.ends_with(METADATA) { unlisted(bag, parts) } else { gap(parts) }
+/// What is wrong if the description of a bag is cut off, or if it has files that are not read, or
+/// lacks some.
+fn incomplete(bag: &Path, parts: &[PathBuf]) -> impl Iterator<Item = String> {
+    let cut = undescribed(bag).filter(|_| files::exists(&description_of(bag)));
+    let files = if bag.ends_with(METADATA) { unlisted(bag, parts) } else { gap(parts) };
+    cut.into_iter().chain(files)
 }
 
 /// The files of a bag, of its description or of the folder if it has none.
@@ -243,8 +246,6 @@ impl Source for Rosbag2 {
         if let Some((bag, parts)) = self.bag_from(input)? {
             if bag.ends_with(METADATA) {
                 faults.extend(self.count_fault(&Metadata::read(bag)?, &parts.paths)?);
-            } else if files::exists(&description_of(bag)) {
-                faults.extend(undescribed(bag));
             }
             faults.extend(incomplete(bag, &parts.paths));
         }
@@ -259,9 +260,10 @@ impl Source for Rosbag2 {
     ) -> Result<Box<dyn Reader + 's>, Error> {
         if split.start == 0
             && let Some((bag, parts)) = self.bag_from(&split.input)?
-            && let Some(what) = incomplete(bag, &parts.paths)
         {
-            context.losses.note(format!("{}: {what}", escaped_path(bag_folder(bag))), 0);
+            for what in incomplete(bag, &parts.paths) {
+                context.losses.note(format!("{}: {what}", escaped_path(bag_folder(bag))), 0);
+            }
         }
         self.parts()?.read(split, entry, context)
     }

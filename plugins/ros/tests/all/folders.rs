@@ -87,7 +87,10 @@ fn a_bag_whose_description_was_lost_is_read_by_the_names_of_its_files() {
         let file = bag.path().join("metadata.yaml");
         for path in [bag.path(), &file] {
             let found = source(path);
-            assert_eq!(gather(&*found, 1).unwrap().events.len(), 120, "{lost:?}");
+            let (contents, notes) = read_noted(&*found, 1);
+            assert_eq!(contents.events.len(), 120, "{lost:?}");
+            let [note] = &notes[..] else { panic!("{notes:?}") };
+            assert!(note.contains("metadata.yaml lists no files"), "{note}");
             assert_eq!(found.logs().unwrap().len(), 1);
             let first = bag.path().join("b_0.db3");
             for told in [found.findings(&first).unwrap(), found.faults(&first).unwrap()] {
@@ -97,6 +100,16 @@ fn a_bag_whose_description_was_lost_is_read_by_the_names_of_its_files() {
             assert!(found.files().unwrap().iter().any(|input| input.path == file));
         }
     }
+    // One that is complete says which files are read, or is not understood.
+    let list = description(&names);
+    let wrapped = list.replace(":\n    - b_0.db3\n    - b_1.db3", ": [b_0.db3,\n    b_1.db3]");
+    let unknown = wrapped.replace("]", "] # two");
+    let bag = folder(&["b_0.db3", "b_1.db3", "b_2.db3"], Some(&wrapped));
+    let (contents, notes) = read_noted(&*source(bag.path()), 1);
+    assert_eq!((contents.events.len(), notes.len()), (120, 1), "{notes:?}");
+    std::fs::write(bag.path().join("metadata.yaml"), unknown).unwrap();
+    let error = source(bag.path()).inputs().unwrap_err().to_string();
+    assert!(error.contains("the bag has no parts"), "{error}");
     // Without files that look like parts, the description is at fault.
     let bag = folder(&["other.db3"], Some(""));
     let error = source(bag.path()).inputs().unwrap_err().to_string();
