@@ -11,7 +11,8 @@ use crate::wire::{ChannelRecord, SchemaRecord};
 
 /// The metadata of a channel whose encoding is none of ours: the encoding.
 const ENCODING: &str = "mcap.encoding";
-/// Follows the key [`ENCODING`], or that with this, where the file has that key itself.
+/// Follows the key [`ENCODING`], or that with this, where the file has that key itself. Only
+/// channels of such encodings need it.
 const KEPT: &str = ".kept";
 /// The source of a channel, unless it is [`USUAL_SOURCE`].
 const SOURCE: &str = "sluice.source";
@@ -121,22 +122,23 @@ impl StoredChannel {
                 channel.name.text()
             }
         };
-        let stored = match channel.encoding {
-            Encoding::Unknown => metadata.remove(ENCODING),
-            _ => None,
-        };
-        let encoding = stored.unwrap_or_else(|| channel.encoding.as_str().to_owned());
-        rename_kept(&mut metadata, |key| key.strip_suffix(KEPT).unwrap_or(key).to_owned());
+        let mut encoding = channel.encoding.as_str().to_owned();
+        if channel.encoding == Encoding::Unknown {
+            encoding = metadata.remove(ENCODING).unwrap_or(encoding);
+            rename_kept(&mut metadata, |key| key.strip_suffix(KEPT).unwrap_or(key).to_owned());
+        }
         Self { schema, topic: topic.as_bytes().to_owned(), encoding, metadata }
     }
 
     /// The channel of a record with this schema.
     pub(crate) fn to_channel(&self, schema: Option<&StoredSchema>, source: &Arc<str>) -> Channel {
         let mut metadata = self.metadata.clone();
-        rename_kept(&mut metadata, |key| format!("{key}{KEPT}"));
         let encoding = Encoding::from_word(&self.encoding);
-        if encoding.as_str() != self.encoding {
-            metadata.insert(ENCODING.to_owned(), self.encoding.clone());
+        if encoding == Encoding::Unknown {
+            rename_kept(&mut metadata, |key| format!("{key}{KEPT}"));
+            if self.encoding != encoding.as_str() {
+                metadata.insert(ENCODING.to_owned(), self.encoding.clone());
+            }
         }
         let source = metadata.remove(SOURCE).map_or_else(|| Arc::clone(source), Into::into);
         let clock = match take_if(&mut metadata, CLOCK, RELATIVE) {
@@ -206,7 +208,9 @@ mod tests {
             type_name in proptest::option::of("[a-z]{0,3}"),
             schema in proptest::option::of(("[a-z]{1,3}", proptest::collection::vec(any::<u8>(), 0..4))),
             is_relative: bool,
-            metadata in proptest::collection::btree_map("[a-c]|mcap.x", "[a-z]{0,3}", 0..3),
+            metadata in proptest::collection::btree_map(
+                r"[a-c]|mcap\.x|mcap\.encoding(\.kept){0,2}", "[ab]{0,3}", 0..4,
+            ),
         ) {
             let source: Arc<str> = source.into();
             let mut channel = Channel::new(Name::from_bytes(&name), Arc::clone(&source), encoding);
