@@ -188,6 +188,41 @@ fn messages_of_given_types_stay_as_they_are_in_mcap_with_their_declaration() {
     }
 }
 
+/// An MCAP file with a message of each of these types, whose declarations are empty.
+fn empty_declarations(types: &[(&str, &[u8])]) -> Vec<u8> {
+    let text = |text: &str| [&(text.len() as u32).to_le_bytes(), text.as_bytes()].concat();
+    let record = |kind: u8, content: &[&[u8]]| {
+        let content = content.concat();
+        [&[kind][..], &(content.len() as u64).to_le_bytes(), &content].concat()
+    };
+    let mut file = [b"\x89MCAP0\r\n", &record(1, &[&text("ros2"), &text("")])[..]].concat();
+    for (number, (name, payload)) in (1_u16..).zip(types) {
+        let id = number.to_le_bytes();
+        file.extend(record(3, &[&id, &text(name), &text("ros2msg"), &text("")]));
+        file.extend(record(4, &[&id, &id, &text(name), &text("cdr"), &text("")]));
+        file.extend(record(5, &[&id, &[0; 20], payload]));
+    }
+    [&file[..], &record(15, &[&[0; 4]]), &record(2, &[&[0; 20]]), b"\x89MCAP0\r\n"].concat()
+}
+
+#[test]
+fn an_empty_declaration_is_filled_by_a_given_type_unless_that_is_empty() {
+    let folder = Folder::new();
+    let text = b"\0\x01\0\0\x06\0\0\0hello\0";
+    let types = [("std_msgs/msg/String", &text[..]), ("std_msgs/msg/Empty", b"\0\x01\0\0\0")];
+    folder.write("drive.mcap", empty_declarations(&types));
+    std::fs::create_dir_all(folder.at("share/std_msgs/msg")).unwrap();
+    folder.write("share/std_msgs/msg/String.msg", "string data\n");
+    folder.write("share/std_msgs/msg/Empty.msg", "");
+    let convert = ["convert", "drive.mcap", "--to", "filled.mcap", "--types", "share"];
+    run_sluice(&folder, &convert).expect(0);
+    let info = run_sluice(&folder, &["info", "filled.mcap", "--json"]).expect(0).text();
+    assert!(info.contains("cdr") && !info.contains("protobuf"), "{info}");
+    let found = decoded(&folder, "filled.mcap");
+    assert_eq!((found.len(), &found[0]["fields"]["data"]), (2, &"hello".into()));
+    assert_eq!(found[1]["channel"], "std_msgs/msg/Empty");
+}
+
 #[test]
 fn types_beside_those_of_a_log_do_not_take_their_place() {
     let folder = Folder::new();

@@ -113,7 +113,7 @@ impl Convert {
         Ok(id.0)
     }
 
-    /// Declares the type of these rows on the channels that are `Selected::Yes`, where there is a
+    /// Declares the type of these rows on the channels without a declaration, where there is a
     /// language for it: their messages can be shown as they are then. Returns the events for which
     /// that is done.
     fn declare_all(
@@ -127,8 +127,15 @@ impl Convert {
         let mut last = None;
         for channel in rows.events.iter().filter_map(|event| channels.get(*event as usize)) {
             if last.replace(*channel) != Some(*channel) && !declaring.contains_key(channel) {
-                let is_open = selected.get(channel) == Some(&Selected::Yes);
-                let id = if is_open { self.declaring(rows, *channel, context)? } else { None };
+                let id = match selected.get(channel) {
+                    Some(Selected::Yes) => self.declaring(rows, *channel, context)?,
+                    // That may be all there is to declare.
+                    Some(Selected::Empty) => {
+                        let id = self.declaring(rows, *channel, context)?;
+                        Some(id.unwrap_or(ChannelId(*channel)))
+                    }
+                    Some(Selected::Declared | Selected::No) | None => None,
+                };
                 declaring.insert(*channel, id);
             }
         }
@@ -185,9 +192,11 @@ impl Convert {
                     return Selected::No;
                 }
                 // JSON can be shown without a declaration.
-                match channel.schema.is_some() || channel.encoding == Encoding::Json {
-                    true => Selected::Declared,
-                    false => Selected::Yes,
+                match &channel.schema {
+                    _ if channel.encoding == Encoding::Json => Selected::Declared,
+                    Some(schema) if schema.data.trim_ascii().is_empty() => Selected::Empty,
+                    Some(_) => Selected::Declared,
+                    None => Selected::Yes,
                 }
             });
         }
@@ -243,6 +252,9 @@ enum Selected {
     Yes,
     /// Only those that have no payload and cannot be encoded: others can be shown as they are.
     Declared,
+    /// Those as well, of a channel with an empty declaration, as recorders of ROS 2 write where they
+    /// do not find a type: it may be given.
+    Empty,
 }
 
 /// The events of the rows that were encoded, and their payloads.
@@ -284,7 +296,7 @@ impl Map for Convert {
             let found = |event: u32| selected.get(&channels[event as usize]);
             let is_open = |event: u32| match found(event) {
                 Some(Selected::Yes) => !is_done[event as usize],
-                Some(Selected::Declared) => is_gone && !is_done[event as usize],
+                Some(Selected::Declared | Selected::Empty) => is_gone && !is_done[event as usize],
                 Some(Selected::No) | None => false,
             };
             if let Some(picked) = rows.pick_events(is_open).filter(|_| is_whole) {
