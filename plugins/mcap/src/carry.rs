@@ -94,16 +94,16 @@ fn declare_silent(
     }))
 }
 
-/// Copies the metadata and attachments of a file, and declares its channels without messages.
-/// Returns notes about what is not copied, or is wrong by its checksum.
+/// Copies the metadata and attachments of a file, and declares its channels without messages. Notes
+/// what is not copied, or is wrong by its checksum, also if it fails then.
 pub(crate) fn copy(
     path: &Path,
     run: &RunHandle,
     (numbering, to): (&mut Numbering, &mut McapFile),
-) -> Result<Vec<(String, u64)>, Error> {
+    notes: &mut Vec<(String, u64)>,
+) -> Result<(), Error> {
     let inputs = run.shared::<InputFiles>();
     let index = FileIndex::cached(&IndexCache::default(), path, &inputs)?;
-    let mut notes = Vec::new();
     if let Some(summary) = index.as_ref().and_then(|index| index.summary()) {
         notes.extend(declare_silent(summary, (numbering, to))?);
     }
@@ -119,7 +119,7 @@ pub(crate) fn copy(
     if let Some(summary) = summary {
         notes.extend(declare_silent(&summary, (numbering, to))?);
     }
-    Ok(notes)
+    Ok(())
 }
 
 /// Calls `found` with the content of every metadata record and attachment of a file, or as much of

@@ -159,8 +159,9 @@ impl McapWriter {
         let origin = Arc::clone(&self.origin);
         let mut notes = Vec::new();
         for path in carry::mcap_inputs(&origin.inputs) {
-            match carry::copy(path, &self.run, (&mut self.numbering, &mut self.file)) {
-                Ok(about) => notes.extend(about),
+            let to = (&mut self.numbering, &mut self.file);
+            match carry::copy(path, &self.run, to, &mut notes) {
+                Ok(()) => {}
                 Err(error) if !self.file.is_complete() => return Err(error),
                 Err(error) => {
                     let path = path.to_string_lossy();

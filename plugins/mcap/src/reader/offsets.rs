@@ -16,41 +16,54 @@ struct Group {
     is_whole: bool,
 }
 
+/// The records of a summary at `start`: their positions, heads and contents.
+fn records(start: u64, summary: &[u8]) -> impl Iterator<Item = (u64, Head, &[u8])> {
+    let (mut rest, end) = (summary, start + summary.len() as u64);
+    std::iter::from_fn(move || {
+        let head = Head::parse(rest)?;
+        let len = usize::try_from(head.len).ok()?;
+        let (content, after) = rest.get(HEAD as usize..)?.split_at_checked(len)?;
+        let at = end - rest.len() as u64;
+        rest = after;
+        Some((at, head, content))
+    })
+}
+
 /// What is wrong with the positions of groups of records that the summary at `start` has, and with
 /// where this footer record says that they are, one sentence each.
 pub(super) fn offset_faults((start, summary): (u64, &[u8]), footer: &[u8]) -> Vec<String> {
-    let (mut groups, mut offsets) = (BTreeMap::<u8, Group>::new(), Vec::new());
-    let (mut rest, end) = (summary, start + summary.len() as u64);
-    while let Some(head) = Head::parse(rest) {
-        let at = end - rest.len() as u64;
-        let content = rest.get(HEAD as usize..).unwrap_or_default();
-        let len = usize::try_from(head.len).unwrap_or(usize::MAX);
-        let Some((content, after)) = content.split_at_checked(len) else { break };
+    let mut groups = BTreeMap::<u8, Group>::new();
+    for (at, head, _) in records(start, summary) {
         let group =
             groups.entry(head.opcode).or_insert(Group { start: at, end: at, is_whole: true });
         group.is_whole &= group.end == at;
         group.end = at + head.record_len();
-        if head.opcode == op::SUMMARY_OFFSET {
-            let mut fields = RecordFields(content);
-            let kind = fields.take(1).and_then(|kind| kind.first().copied());
-            offsets.extend(kind.zip(fields.u64()).zip(fields.u64()));
-        }
-        rest = after;
     }
-    let is_wrong = |((kind, at), len): &&((u8, u64), u64)| match groups.get(kind) {
-        Some(group) => {
-            !group.is_whole || (*at, at.saturating_add(*len)) != (group.start, group.end)
-        }
-        None => *len > 0,
+    let is_wrong = |kind: u8, at: u64, len: u64| match groups.get(&kind) {
+        Some(group) => !group.is_whole || (at, at.saturating_add(len)) != (group.start, group.end),
+        None => len > 0,
     };
-    let (wrong, all) = (offsets.iter().filter(is_wrong).count(), offsets.len());
-    let first = offsets.iter().find(is_wrong).map(|((kind, _), _)| record_name(*kind));
+    // Read again, rather than kept: there may be millions.
+    let offsets = records(start, summary).filter(|(_, head, _)| head.opcode == op::SUMMARY_OFFSET);
+    let offsets = offsets.filter_map(|(.., content)| {
+        let mut fields = RecordFields(content);
+        Some((*fields.take(1)?.first()?, fields.u64()?, fields.u64()?))
+    });
+    let (mut wrong, mut all, mut first) = (0, 0, None);
+    for (kind, at, len) in offsets {
+        all += 1;
+        if is_wrong(kind, at, len) {
+            wrong += 1;
+            first.get_or_insert(record_name(kind));
+        }
+    }
     let wrong = first.map(|kind| {
         format!(
             "{wrong} of {all} summary offsets do not name all records of a kind: first that of \
              {kind} records"
         )
     });
+    let end = start + summary.len() as u64;
     wrong.into_iter().chain(place_fault(groups.get(&op::SUMMARY_OFFSET), end, footer)).collect()
 }
 
