@@ -111,8 +111,8 @@ fn companions(sinks: &[CompanionSink], sink: &Plugin, output: &str) -> Vec<(&'st
 }
 
 /// The types that a source names for its payloads, those that channels of these logs declare
-/// themselves, and, unless types are `given`, the built-in ones of their encodings: given ones may be
-/// others of the same names.
+/// themselves, and, unless types are `given`, the built-in ones of their encodings: given ones may
+/// be others of the same names.
 pub fn own_types(
     source: &Plugin,
     inputs: &[String],

@@ -162,7 +162,7 @@ class ChannelInfo(NamedTuple):
     events: int
     """The number of its events."""
     bytes: int | None
-    """The length of all payloads. None if some events are decoded and have no payload, as in tables."""
+    """The length of all payloads. None if some events have only fields, as those of tables."""
     encoding: str
     """The encoding of its payloads."""
     type: str | None

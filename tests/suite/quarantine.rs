@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::kit::{Folder, drive, log, run_sluice};
 
-/// Reads a log, and writes its damaged bytes to `bad.bin`. Returns its damage, as offset and length.
+/// Reads a log, and writes its damaged bytes to `bad.bin`. Returns its damage, as offset and
+/// length.
 fn quarantine(folder: &Folder, plugin: &str, path: &str) -> Vec<(usize, usize)> {
     let text = format!(
         "[sources.log]\nplugin = \"{plugin}\"\npath = \"{path}\"\n\

@@ -52,8 +52,8 @@ impl ListLengths {
     }
 }
 
-/// How many values of a row may still be of lists that can be missing. Missing lists take no bytes in
-/// a file, whose footer could claim any length, but as many as others in memory.
+/// How many values of a row may still be of lists that can be missing. Missing lists take no bytes
+/// in a file, whose footer could claim any length, but as many as others in memory.
 pub(crate) struct MissingValues(usize);
 
 impl Default for MissingValues {

@@ -141,8 +141,8 @@ impl<'s> DamageChecker<'s> {
         })
     }
 
-    /// What is wrong with the result for a changed sample. `is_removed` finds out whether the change
-    /// removes all bytes of these events.
+    /// What is wrong with the result for a changed sample. `is_removed` finds out whether the
+    /// change removes all bytes of these events.
     pub(crate) fn change_faults(
         &self,
         change: &ByteChange,

@@ -51,8 +51,8 @@ impl FileIdentity {
         })
     }
 
-    /// The identity of the regular file that is read as the input `path`: that of standard input for
-    /// `-`, which may be a file.
+    /// The identity of the regular file that is read as the input `path`: that of standard input
+    /// for `-`, which may be a file.
     pub fn of_input(path: &Path) -> Option<Self> {
         match path == Path::new("-") {
             true => Self::from_metadata(&standard_input()?),

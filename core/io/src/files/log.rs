@@ -270,8 +270,8 @@ impl LogFile {
         }
     }
 
-    /// Which bytes of a compressed log were passed to [resume](Self::resume) reading, since this was
-    /// last asked for: up to the frame whose contents were read next, or to the end.
+    /// Which bytes of a compressed log were passed to [resume](Self::resume) reading, since this
+    /// was last asked for: up to the frame whose contents were read next, or to the end.
     pub fn take_passed(&mut self) -> Option<Range<u64>> {
         match &mut self.backend {
             Backend::File(..) | Backend::Object(_) => None,

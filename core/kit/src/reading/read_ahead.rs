@@ -59,8 +59,8 @@ pub struct ReadStep<O> {
 /// A split of known, small size is read by one task, which searches for the first event unless the
 /// split is the first of its input. If it turns out not to begin where the previous split ended, it
 /// is read again from there. Other splits (pipes, compressed files, and those that turn out far
-/// larger than they state, unless they adjoin others) are read by a reader on its own thread, and live splits send their
-/// batches by themselves; each batch is then a task.
+/// larger than they state, unless they adjoin others) are read by a reader on its own thread, and
+/// live splits send their batches by themselves; each batch is then a task.
 ///
 /// # Limits
 ///
@@ -69,10 +69,10 @@ pub struct ReadStep<O> {
 ///
 /// # Stopping
 ///
-/// After [`RunHandle::is_cancelled`](sluice_model::RunHandle::is_cancelled) no split is started, and
-/// none follows the one in progress. A live split, and one that is read from a pipe, ends by itself,
-/// once it has sent all that it received; a reader that sends nothing for a second is left. Dropping
-/// this abandons what is in progress.
+/// After [`RunHandle::is_cancelled`](sluice_model::RunHandle::is_cancelled) no split is started,
+/// and none follows the one in progress. A live split, and one that is read from a pipe, ends by
+/// itself, once it has sent all that it received; a reader that sends nothing for a second is left.
+/// Dropping this abandons what is in progress.
 ///
 /// # Example
 ///

@@ -252,8 +252,8 @@ enum Selected {
     Yes,
     /// Only those that have no payload and cannot be encoded: others can be shown as they are.
     Declared,
-    /// Those as well, of a channel with an empty declaration, as recorders of ROS 2 write where they
-    /// do not find a type: it may be given.
+    /// Those as well, of a channel with an empty declaration, as recorders of ROS 2 write where
+    /// they do not find a type: it may be given.
     Empty,
 }
 

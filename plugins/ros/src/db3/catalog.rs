@@ -145,8 +145,8 @@ impl<'s> Iterator for Tokens<'s> {
     }
 }
 
-/// Whether the statement that makes the table of messages is in these bytes. SQLite stores its first
-/// two words in this form, and the others as they were written.
+/// Whether the statement that makes the table of messages is in these bytes. SQLite stores its
+/// first two words in this form, and the others as they were written.
 pub(crate) fn has_statement(bytes: &[u8]) -> bool {
     const START: &[u8] = b"CREATE TABLE ";
     memmem::find_iter(bytes, START).any(|at| {

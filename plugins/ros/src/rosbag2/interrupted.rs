@@ -48,8 +48,8 @@ pub(super) fn interrupted_parts(folder: &Path) -> Option<Parts> {
 }
 
 /// Whether a description lists files, in whatever form. After a loss of power, it may be empty or
-/// have zeros only, and the list is at the end of what `ros2 bag` writes. One that cannot be read is
-/// an error elsewhere.
+/// have zeros only, and the list is at the end of what `ros2 bag` writes. One that cannot be read
+/// is an error elsewhere.
 fn is_listed(folder: &Path) -> bool {
     let file = folder.join(METADATA);
     files::exists(&file)

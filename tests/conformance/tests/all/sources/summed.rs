@@ -1,4 +1,5 @@
-//! Binary logs of frames with checksums, also long ones: the kit knows the ends of few events there.
+//! Binary logs of frames with checksums, also long ones: the kit knows the ends of few events
+//! there.
 
 use serde::Deserialize;
 use sluice_conformance::{Integrity, Promise, SourceTrial, source};
