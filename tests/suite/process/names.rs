@@ -368,11 +368,11 @@ fn fields_are_suggested_where_the_source_itself_has_decoded_them() {
         .expect_stderr("--field: no event has a field `utme`; did you mean `utime`?");
     convert(&["out.jsonl", "--field", "poss[0]"])
         .expect(0)
-        .expect_stderr("no event has a field `poss[0]`; did you mean `pos[0]`?");
+        .expect_stderr("no event has a field `poss[0]`; did you mean `pos[0]` or `pos[1]`");
     let condition = ["out.jsonl", "--where", "vell[0] > 0"];
-    convert(&condition)
-        .expect(0)
-        .expect_stderr("--where: no event has a field `vell[0]`; did you mean `vel[0]`?");
+    convert(&condition).expect(0).expect_stderr(
+        "--where: no event has a field `vell[0]`; did you mean `vel[0]` or `vel[1]`",
+    );
     convert(&[&condition[..], &["--strict"]].concat())
         .expect(2)
         .expect_stderr("nothing was published");
