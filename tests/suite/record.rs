@@ -216,7 +216,7 @@ fn drops_that_no_number_tells_of_are_counted_also_after_other_losses() {
     // As if a message was lost in the network.
     sender.sent += 1;
     send_until_recorded(&mut sender, "GAP");
-    recorder.signal(Signal::STOP);
+    recorder.pause();
     (0..1000).for_each(|_| silenced.send("BURST", &[0; 1000]));
     recorder.signal(Signal::CONT);
     send_until_recorded(&mut sender, "AFTER");

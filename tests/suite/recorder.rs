@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use socket2::SockRef;
 
 use crate::kit::{Folder, LcmEvent, ProgramOutput, sluice};
@@ -109,6 +109,14 @@ impl Recorder {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Stops it, and waits until each of its threads has stopped.
+    pub(crate) fn pause(&self) {
+        self.signal(Signal::STOP);
+        let process = Pid::from_child(&self.child);
+        let stopped = waitpid(Some(process), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(stopped.1.stopped(), "{:?}", stopped.1);
     }
 
     /// Waits for its end and returns the output.
