@@ -45,6 +45,7 @@ fn inner_query(query: &Query) -> Query {
     Query { channels: query.channels.clone().ignoring_sources(), ..query.clone() }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Source for NamedSource {
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         self.inner.inputs()
@@ -149,6 +150,7 @@ impl NamedReader<'_> {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Reader for NamedReader<'_> {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
         let batch = self.reader.next_batch()?;

@@ -4,6 +4,7 @@
 //! the run goes on.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 /// Why a run cannot continue. The size of a pointer.
@@ -104,6 +105,11 @@ impl Error {
     /// Code that the run called on one of its threads panicked, which the panic hook has reported.
     pub fn panicked() -> Self {
         Self::internal("a task panicked; its message is above")
+    }
+
+    /// Calls code of plugins. `Err` also if it panics: what it changed must not be used then.
+    pub fn catching<T>(call: impl FnOnce() -> Result<T, Self>) -> Result<T, Self> {
+        catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| Err(Self::panicked()))
     }
 
     /// There are more channels than a run may have.

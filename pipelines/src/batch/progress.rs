@@ -1,5 +1,6 @@
 //! Progress of a batch: the sum of its units' progress.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::report::Report;
@@ -91,6 +92,7 @@ struct UnitProgress {
     max_bytes: u64,
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Progress for UnitProgress {
     fn update(&self, snapshot: &Snapshot) {
         // Compressed input counts as decompressed bytes, which exceed the file length.
@@ -101,6 +103,18 @@ impl Progress for UnitProgress {
         };
         self.progress.change(self.place, |_| Snapshot { bytes, ..*snapshot });
     }
+
+    /// The reports of the units have these.
+    fn losses(&self, _: &str, _: &BTreeMap<String, u64>) {}
+
+    fn program_output(&self, node: &str, line: &str) {
+        if let Some(progress) = &self.progress.listener {
+            progress.program_output(node, line);
+        }
+    }
+
+    /// The reports of the units have these.
+    fn note(&self, _: &str, _: &str, _: u64) {}
 
     fn milestone(&self, milestone: &Milestone<'_>) {
         self.progress.milestone(milestone);

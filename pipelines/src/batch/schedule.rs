@@ -1,7 +1,6 @@
 //! Runs the units of a batch concurrently, as many as memory allows. Concurrency does not change
 //! what units write.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
 
@@ -143,10 +142,9 @@ impl UnitScheduler<'_> {
             let pipeline = || pipeline.unwrap_or_else(|| self.pipeline(unit));
             let mut known = Report::default();
             let run = || self.run_unit((place, unit), pipeline()?, progress, &mut known);
-            let ended = catch_unwind(AssertUnwindSafe(run));
-            let panicked = |_| Err(Error::internal("a unit panicked; its message is above"));
+            let ended = Error::catching(run);
             progress.end_unit(place);
-            finish(board, place, need, (ended.unwrap_or_else(panicked), known));
+            finish(board, place, need, (ended, known));
         };
         if let Err(error) = Builder::new().name("sluice-unit".into()).spawn_scoped(scope, work) {
             let error = Error::io("start a thread for", &unit.input.path, error);

@@ -2,7 +2,6 @@
 //! settles it. It learns of progress only from the exchange directory.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{Builder, Scope};
@@ -115,10 +114,8 @@ impl DispatchDriver<'_> {
         };
         let work = move || {
             for orders in orders {
-                let carried =
-                    catch_unwind(AssertUnwindSafe(|| self.carrier.carry(&orders, stop, &say)));
-                let panicked = |_| Err(Error::internal("the carrier panicked"));
-                if say_ended.send(carried.unwrap_or_else(panicked)).is_err() {
+                let carried = Error::catching(|| self.carrier.carry(&orders, stop, &say));
+                if say_ended.send(carried).is_err() {
                     return;
                 }
             }

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -64,13 +63,12 @@ fn run_attempt(
     options: &Options,
 ) -> Result<OrderOutcome, Error> {
     let mut known = Report::default();
-    let ran = catch_unwind(AssertUnwindSafe(|| run(order, attempt, registry, options, &mut known)));
-    let panicked = |_| Err(Error::internal("the unit panicked"));
+    let ran = Error::catching(|| run(order, attempt, registry, options, &mut known));
     if options.stop.is_requested() {
         attempt.withdraw();
         return Ok(OrderOutcome::Retry("the worker was stopped".to_owned()));
     }
-    match ran.unwrap_or_else(panicked) {
+    match ran {
         Ok(what) => attempt.deliver(what),
         Err(error) if is_retryable(&error) && order.attempts()? < ATTEMPTS => {
             attempt.clear();

@@ -1,17 +1,11 @@
 //! Names the node whose plugin panicked or broke a promise. Handles no other errors.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
 use sluice_model::{Error, ErrorKind};
 
 use crate::spec::PipelineNode;
-
-/// Calls code of plugins. `Err` also if it panics: what it changed must not be used then.
-pub(super) fn catching<T>(call: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| Err(Error::panicked()))
-}
 
 /// What messages call each node, by index.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +25,7 @@ impl NodeLabels {
         node: usize,
         call: impl FnOnce() -> Result<T, Error>,
     ) -> Result<T, Error> {
-        catching(call).map_err(|error| self.blame(node, None, error))
+        Error::catching(call).map_err(|error| self.blame(node, None, error))
     }
 
     /// Names the node, and the input that it reads, in an error that is the fault of its plugin.

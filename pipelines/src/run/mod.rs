@@ -49,7 +49,7 @@ pub(crate) use setup::start_pool;
 pub use stop::Stop;
 pub(crate) use tally::RunResults;
 
-use blame::{NodeLabels, catching};
+use blame::NodeLabels;
 use driver::RunDriver;
 use observed::NamingNodes;
 use publisher::Publisher;
@@ -78,7 +78,7 @@ pub(crate) fn run_in_parent(
 ) -> Result<Report, Error> {
     report_failed(options, known, |known| {
         // What a plugin may do where no node is known, such as panicking when it is dropped.
-        catching(|| plan_and_run(pipeline, options, within, known))
+        Error::catching(|| plan_and_run(pipeline, options, within, known))
     })
 }
 
@@ -236,7 +236,7 @@ fn initial_notes(nodes: &[PipelineNode], reading: &ReadPlan) -> Vec<(usize, Stri
 pub fn plan(pipeline: &Pipeline, options: &Options) -> Result<ReadPlan, Error> {
     let mut setup = Setup::new(options, pipeline.memory, holding_sinks(&pipeline.nodes), None);
     setup.shared.labels = NodeLabels::from_nodes(&pipeline.nodes);
-    catching(|| setup.prepare(&pipeline.nodes))
+    Error::catching(|| setup.prepare(&pipeline.nodes))
 }
 
 /// The sinks among these nodes.

@@ -195,6 +195,17 @@ fn cat_shows_the_messages_of_programs() {
     assert_eq!(ran.text().lines().count(), 10);
 }
 
+#[test]
+fn a_batch_shows_the_messages_of_its_programs() {
+    let folder = with_log(10);
+    folder.write("other.lcm", folder.read("in.lcm"));
+    let text = stage_pipeline(r#"["sh", "-c", "echo here we go >&2; cat"]"#);
+    folder.write("p.toml", text.replace("in.lcm", "*.lcm").replace("out.lcm", "out/{name}"));
+    let dir = format!("DIR={}", folder.path().display());
+    let ran = run_sluice(&folder, &["run", "p.toml", "--set", &dir, "--allow-exec"]).expect(0);
+    assert_eq!(ran.stderr.matches("prog: here we go").count(), 2, "{}", ran.stderr);
+}
+
 /// Writes the folder's log as an Arrow stream, and the offset of its events: after the schema,
 /// whose length is in the second word.
 fn stream_in_parts(folder: &Folder) {

@@ -14,24 +14,21 @@ pub(super) fn made<T>(make: impl FnOnce() -> Result<T, OptionsError>) -> Result<
     catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|_| Err(OptionsError::at("", message)))
 }
 
-fn called<T>(call: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| Err(Error::panicked()))
-}
-
 /// A source whose panics are errors, except while it reads.
 pub(super) struct GuardedSource(pub(super) Box<dyn Source>);
 
+#[deny(clippy::missing_trait_methods)]
 impl Source for GuardedSource {
     fn inputs(&self) -> Result<Vec<Input>, Error> {
-        called(|| self.0.inputs())
+        Error::catching(|| self.0.inputs())
     }
 
     fn logs(&self) -> Result<Vec<Input>, Error> {
-        called(|| self.0.logs())
+        Error::catching(|| self.0.logs())
     }
 
     fn files(&self) -> Result<Vec<Input>, Error> {
-        called(|| self.0.files())
+        Error::catching(|| self.0.files())
     }
 
     fn is_undecoded(&self) -> bool {
@@ -43,19 +40,19 @@ impl Source for GuardedSource {
     }
 
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
-        called(|| self.0.splits(target, query))
+        Error::catching(|| self.0.splits(target, query))
     }
 
     fn events_in(&self, input: &Path) -> Result<Option<u64>, Error> {
-        called(|| self.0.events_in(input))
+        Error::catching(|| self.0.events_in(input))
     }
 
     fn findings(&self, input: &Path) -> Result<Vec<String>, Error> {
-        called(|| self.0.findings(input))
+        Error::catching(|| self.0.findings(input))
     }
 
     fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
-        called(|| self.0.faults(input))
+        Error::catching(|| self.0.faults(input))
     }
 
     fn read<'s>(

@@ -8,7 +8,6 @@ use crossbeam_channel::Select;
 use sluice_kit::merge::MergePause;
 use sluice_model::Error;
 
-use super::super::blame::catching;
 use super::super::topology::MergeNode;
 use super::sources::SILENCE_TIMEOUT;
 use super::{RunDriver, RunningSource, SourceStep};
@@ -84,7 +83,7 @@ impl RunDriver<'_> {
             let may_wait = *may_stall && steps.in_flight() == 0;
             let patience = if may_wait { Duration::ZERO } else { STEP_PATIENCE };
             // Also starts to listen, on this thread.
-            let step = catching(|| steps.poll(patience, budget)).map_err(|error| {
+            let step = Error::catching(|| steps.poll(patience, budget)).map_err(|error| {
                 let split = steps.split_in_progress().and_then(|split| plan.0.get(split));
                 labels.blame(*node, split.map(|split| split.input.as_path()), error)
             })?;
