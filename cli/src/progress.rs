@@ -72,8 +72,8 @@ struct State {
     file: Option<PathBuf>,
     /// Notes already printed, with the names of their nodes, and their counts then.
     notes: BTreeMap<(String, String), u64>,
-    /// What is known of the run if it has failed, as `--report` writes it.
-    failed: Option<Value>,
+    /// What is known of the run if it has failed.
+    failed: Option<Report>,
 }
 
 impl ProgressMeter {
@@ -165,7 +165,7 @@ impl ProgressMeter {
     }
 
     /// What is known of the run if it has failed: the part of its report.
-    pub(crate) fn failed_run(&self) -> Option<Value> {
+    pub(crate) fn failed_run(&self) -> Option<Report> {
         self.state().failed.clone()
     }
 
@@ -340,7 +340,7 @@ impl Progress for ProgressMeter {
             bar.set_style(style(FINISHING));
         }
         if let Milestone::Failed { report } = milestone {
-            self.state().failed = Some(report.to_json());
+            self.state().failed = Some(Report::clone(report));
         }
         if self.verbose
             && let Some((kind, text, fields)) = milestone_record(milestone)

@@ -91,6 +91,11 @@ pub struct RunEnd {
 }
 
 impl RunEnd {
+    /// The end of a run that has failed, and publishes what it has received.
+    pub(crate) fn failed() -> Self {
+        Self { exit: 1, losses: true, partial: true, unmatched: Vec::new() }
+    }
+
     /// The end of a run with this report.
     pub(crate) fn from_report(report: &Report) -> Self {
         let losses = !report.is_complete();

@@ -82,7 +82,13 @@ pub(crate) fn execute(
     let strict = args.running.strict && args.shard.is_none();
     let to_json =
         |report: &BatchReport| execute::with_exit(report.to_json(), exit_status(report, strict));
-    execute::deliver_report(report_file, result.as_ref(), to_json, meter.failed_run(), shell)?;
+    execute::deliver_report(
+        report_file,
+        result.as_ref(),
+        to_json,
+        meter.failed_run().map(|failed| failed.to_json()),
+        shell,
+    )?;
     let mut report = result?;
     let status = exit_status(&report, strict);
     report_losses(&report.report, origin, shell);

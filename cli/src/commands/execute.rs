@@ -429,15 +429,26 @@ pub(crate) fn summary_text(report: &Report) -> String {
         let unmet = units::pluralize(report.unmet_count, "expectation");
         text += &format!("; {unmet} not met");
     }
-    text + &written_files(report)
+    match written_files(report) {
+        Some(files) => text + &format!("; wrote {files}"),
+        None => text,
+    }
 }
 
-fn written_files(report: &Report) -> String {
+/// Warns of the outputs that a run has published although it failed.
+pub(super) fn warn_of_kept_outputs(failed: &Report, shell: &Shell) {
+    if let Some(files) = written_files(failed) {
+        shell.warn(&format!("what was received until the run failed is kept: {files}"));
+    }
+}
+
+/// The files of a run and their size; `None` if there are none.
+fn written_files(report: &Report) -> Option<String> {
     let files = || report.files.iter().filter(|file| file.path != Path::new("-"));
     let bytes = units::bytes(files().map(|file| file.bytes).sum());
     match (files().count(), files().next()) {
-        (0, _) | (_, None) => String::new(),
-        (1, Some(file)) => format!("; wrote {} ({bytes})", file.path.display()),
-        (many, _) => format!("; wrote {} ({bytes})", units::pluralize(many as u64, "file")),
+        (0, _) | (_, None) => None,
+        (1, Some(file)) => Some(format!("{} ({bytes})", file.path.display())),
+        (many, _) => Some(format!("{} ({bytes})", units::pluralize(many as u64, "file"))),
     }
 }

@@ -9,7 +9,7 @@ use sluice_pipeline::{Pipeline, Report, dispatch, resume};
 
 use super::execute::{
     already_done, connect_carrier, deliver_report, engine_options, print_summary, refuse_to_redo,
-    report_findings, report_json, run_watched, summary_fields, summary_text,
+    report_findings, report_json, run_watched, summary_fields, summary_text, warn_of_kept_outputs,
 };
 use super::report_file::{self, ReportFile};
 use super::{batch, execute, plan};
@@ -88,7 +88,10 @@ pub(crate) fn execute(
     });
     let strict = args.running.strict;
     let to_json = |report: &Report| report_json(report, strict);
-    deliver_report(report_file, result.as_ref(), to_json, meter.failed_run(), shell)?;
+    let failed = meter.failed_run();
+    failed.iter().for_each(|failed| warn_of_kept_outputs(failed, shell));
+    let known = failed.map(|failed| failed.to_json());
+    deliver_report(report_file, result.as_ref(), to_json, known, shell)?;
     let mut report = result?;
     if args.resume {
         resume::sweep_outputs(&targets);

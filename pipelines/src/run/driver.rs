@@ -34,6 +34,12 @@ use folds::RunningFold;
 use sources::{RunningSource, SourceStep};
 use streams::{Pending, StreamHead};
 
+/// The complete outputs of a run, and why it has failed if they are to be published all the same.
+pub(super) struct Driven {
+    pub(super) outputs: Arc<Outputs>,
+    pub(super) failure: Option<Error>,
+}
+
 pub(super) struct RunDriver<'r> {
     setup: &'r Setup,
     options: &'r Options,
@@ -100,8 +106,22 @@ impl<'r> RunDriver<'r> {
         })
     }
 
-    /// Runs everything to the end. The caller publishes the outputs.
-    pub(super) fn drive(&mut self) -> Result<Arc<Outputs>, Error> {
+    /// Runs everything to the end, or, if what was received is to be kept, until something fails.
+    pub(super) fn drive(&mut self) -> Result<Driven, Error> {
+        let driven = self.drive_to_end();
+        let outputs = match driven {
+            Err(error) if self.writers.keeps_received() => {
+                // What is still on its way might fail again.
+                let outputs = self.writers.finish(&mut self.tally);
+                let failure = self.writers.take_failure().unwrap_or(error);
+                return Ok(Driven { outputs: outputs?, failure: Some(failure) });
+            }
+            ended => ended?,
+        };
+        Ok(Driven { outputs, failure: self.writers.take_failure() })
+    }
+
+    fn drive_to_end(&mut self) -> Result<Arc<Outputs>, Error> {
         loop {
             let before = (self.events, self.options.playback.played());
             self.drive_round()?;

@@ -50,7 +50,7 @@ pub use stop::Stop;
 pub(crate) use tally::RunResults;
 
 use blame::NodeLabels;
-use driver::RunDriver;
+use driver::{Driven, RunDriver};
 use observed::NamingNodes;
 use publisher::Publisher;
 use reporting::ReportContext;
@@ -61,9 +61,9 @@ use windows::StoredSources;
 
 /// Runs a pipeline.
 ///
-/// `Err` means that the run failed and nothing was published. Damage and events that could not be
-/// written are in the report. A pipeline that runs programs is refused upfront, unless the options
-/// allow it.
+/// `Err` means that the run failed and nothing was published, except what a live source has
+/// received for sinks that have not failed. Damage and events that could not be written are in the
+/// report. A pipeline that runs programs is refused upfront, unless the options allow it.
 pub fn run(pipeline: Pipeline, options: &Options) -> Result<Report, Error> {
     run_in_parent(pipeline, options, None, &mut Report::default())
 }
@@ -144,11 +144,11 @@ fn run_prepared(
     let text = resolved::text(&pipeline, memory_cap(options, pipeline.memory));
     let Pipeline { name, nodes, files, .. } = pipeline;
     let is_hashed = within.is_some_and(|within| within.hash);
+    let is_live = reading.sources.iter().any(SourcePlan::is_live);
     let reporting = ReportContext::from_plan(&nodes, &reading, setup);
     let inputs = &reporting.inputs;
     // The units of a batch are checked together, and what was received live is not thrown away.
-    let may_refuse =
-        options.strict && within.is_none() && !reading.sources.iter().any(SourcePlan::is_live);
+    let may_refuse = options.strict && within.is_none() && !is_live;
     for source in &reading.sources {
         let name = nodes.get(source.node).map_or("", |node| &node.name);
         options.report_milestone(&Milestone::planned(name, source));
@@ -171,6 +171,8 @@ fn run_prepared(
         plugins: manifest::plugin_names(&nodes),
         inputs: inputs.iter().map(|input| input.path.clone()).chain(files).collect(),
         targets: sinks(&nodes).flat_map(|sink| &sink.traits().targets).cloned().collect(),
+        // Pieces of a recording are published as they are complete.
+        keeps_received: is_live && options.recording.is_none(),
         grows: sinks(&nodes).all(|sink| sink.traits().is_readable_unfinished),
         hash: options.hash || is_hashed || writes_folder(&nodes),
     };
@@ -184,7 +186,11 @@ fn run_prepared(
     }
     let driven = driver.drive().map_err(|error| reporting.name_only_input(error));
     let mut results = driver.into_results();
-    let ended = driven.and_then(|outputs| {
+    let ended = driven.and_then(|Driven { outputs, failure }| {
+        if let Some(failure) = failure {
+            results.published.extend(publisher.publish(&outputs, &RunEnd::failed())?);
+            return Err(failure);
+        }
         let mut report = reporting.report(&results, &stored)?;
         report.refused = may_refuse && report.unmatched().next().is_some();
         Ok(match publish_outputs(report, &outputs, &publisher, started) {

@@ -26,6 +26,8 @@ pub(super) struct Publisher<'r> {
     pub(super) inputs: Vec<PathBuf>,
     /// The sinks' targets.
     pub(super) targets: Vec<PathBuf>,
+    /// Whether what was received live is published also if the run fails: it cannot be read again.
+    pub(super) keeps_received: bool,
     /// Whether all outputs are readable while they grow.
     pub(super) grows: bool,
     pub(super) hash: bool,

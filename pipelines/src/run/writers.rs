@@ -28,12 +28,14 @@ pub(super) struct Writers<'r> {
     damaged: Vec<PathBuf>,
     syncer: Option<Syncer>,
     writers: BTreeMap<usize, Writer>,
+    /// The first error of a sink without which the run has gone on.
+    failure: Option<Error>,
 }
 
 struct Writer {
     name: Arc<str>,
     sink: DynSink,
-    /// `None` once the disk was full.
+    /// `None` once it has failed.
     output: Option<OpenSink>,
     handed: u64,
     written: u64,
@@ -58,7 +60,8 @@ impl<'r> Writers<'r> {
         let writer = |sink: SinkNode| (sink.node, Writer::closed(sink.name, sink.sink));
         let writers = sinks.into_iter().map(writer).collect();
         let (published, damaged) = (Vec::new(), Vec::new());
-        let mut opened = Self { publisher, outputs, published, damaged, syncer, writers };
+        let failure = None;
+        let mut opened = Self { publisher, outputs, published, damaged, syncer, writers, failure };
         opened.open_all()?;
         Ok(opened)
     }
@@ -255,15 +258,35 @@ impl<'r> Writers<'r> {
         Ok(())
     }
 
-    /// Completes the output of a recording when the disk is full, as far as possible. Data received
-    /// after that is counted but not kept, and the run ends as if stopped. `Err` for any other
-    /// error.
+    /// Goes on without a sink that has failed, so that others keep what was received: the run ends
+    /// as if stopped. The output of a recording whose disk is full is completed as far as possible;
+    /// data received after that is counted but not kept. `Err` if all that was read can be read
+    /// again.
     fn give_up(&mut self, node: usize, error: Error, tally: &mut RunTally) -> Result<(), Error> {
-        if !self.publisher.is_disk_full(&error) {
+        if self.publisher.is_disk_full(&error) {
+            self.close_full(node, &error, tally);
+            return Ok(());
+        }
+        if !self.publisher.keeps_received {
             return Err(error);
         }
-        self.close_full(node, &error, tally);
+        self.publisher.options.stop.drain.store(true, Ordering::Relaxed);
+        if let Some(writer) = self.writers.get_mut(&node) {
+            writer.output = None;
+            self.outputs.outputs.abandon(&writer.sink.traits().targets);
+        }
+        self.failure.get_or_insert(error);
         Ok(())
+    }
+
+    /// Whether a run that fails now publishes what it has received.
+    pub(super) fn keeps_received(&self) -> bool {
+        self.publisher.keeps_received && self.publisher.setup.check().is_ok()
+    }
+
+    /// The first error of a sink without which the run has gone on.
+    pub(super) fn take_failure(&mut self) -> Option<Error> {
+        self.failure.take()
     }
 
     /// Like [`give_up`](Self::give_up), for all outputs, if what was written since the last sync

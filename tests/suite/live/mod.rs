@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::kit::{Folder, LcmEvent, ProgramOutput, drive, events, log, report_skip, root, sluice};
 
 mod engine;
+mod failures;
 mod peers;
 
 /// The multicast group and port of LCM, free in a private network.

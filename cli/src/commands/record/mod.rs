@@ -108,7 +108,7 @@ fn record(
     let result = result.map_err(Failure::of_recording);
     let strict = args.running.strict;
     let to_json = |report: &Report| execute::report_json(report, strict);
-    let mut known = meter.failed_run();
+    let mut known = meter.failed_run().map(|failed| failed.to_json());
     if naming.reuses_names() {
         // Which of the files still have their names depends on how far the run came.
         known.as_mut().and_then(Value::as_object_mut).and_then(|known| known.remove("files"));

@@ -215,6 +215,11 @@ impl StagedFolder {
             .map_or(Ok(()), |staging| move_all(staging, &self.at, self.replaces, names))
     }
 
+    /// The folder they belong to.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Removes the staging directory with empty folders and replaced files.
     pub(super) fn discard(&mut self) {
         if let Some(staging) = self.staging.take() {

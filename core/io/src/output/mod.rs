@@ -327,6 +327,21 @@ impl Outputs {
         self.names.iter().find_map(inside).unwrap_or_else(|| target.to_owned())
     }
 
+    /// Drops everything written to these targets, which a sink that has failed does not complete.
+    pub fn abandon(&self, targets: &[PathBuf]) {
+        let targets: Vec<PathBuf> = targets.iter().map(|target| self.actual_path(target)).collect();
+        let is_theirs = |path: &Path| targets.iter().any(|target| path.starts_with(target));
+        let mut state = self.state();
+        for staged in state.staged.extract_if(.., |staged| is_theirs(&staged.file.path)) {
+            staged.temporary.iter().for_each(|temporary| remove_any(temporary));
+        }
+        let of_folders = |staged: &mut StagedFolder| is_theirs(staged.folder());
+        for mut staged in state.staged_folders.extract_if(.., of_folders) {
+            staged.discard();
+        }
+        state.folders.retain(|folder| !is_theirs(folder));
+    }
+
     /// Declares a folder that gets a manifest. It must be empty or new, and must not contain, or be
     /// contained in, another such folder of the run.
     pub fn folder(&self, folder: &Path) -> Result<(), Error> {
