@@ -12,7 +12,7 @@ use arrow_array::{
     Array, ArrayRef, BooleanArray, FixedSizeListArray, GenericByteArray, GenericByteViewArray,
     GenericListArray, OffsetSizeTrait, StructArray,
 };
-use arrow_buffer::{ArrowNativeType, BooleanBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{ArrowNativeType, BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
 use sluice_model::cast::from_first_value;
 
@@ -20,7 +20,20 @@ use super::twelve_bytes;
 
 /// The column with this type of the file. `Err` if values do not fit into it.
 pub(crate) fn as_stored(column: &ArrayRef, stored: &DataType) -> Result<ArrayRef, ArrowError> {
-    if column.data_type() == stored && !has_map(stored) {
+    in_missing(column, stored, None)
+}
+
+/// The same where rows may be missing because what is around them is. There, the Parquet library
+/// leaves values without a null that cannot be missing by themselves, but their parts with one,
+/// which Arrow refuses.
+fn in_missing(
+    column: &ArrayRef,
+    stored: &DataType,
+    around: Option<&NullBuffer>,
+) -> Result<ArrayRef, ArrowError> {
+    let hides_nulls = around.is_some() && has_parts(stored)
+        || hides_nulls_inside(stored, column.nulls().is_some());
+    if column.data_type() == stored && !has_map(stored) && !hides_nulls {
         return Ok(Arc::clone(column));
     }
     Ok(match (stored, column.data_type()) {
@@ -57,8 +70,10 @@ pub(crate) fn as_stored(column: &ArrayRef, stored: &DataType) -> Result<ArrayRef
         (DataType::LargeList(item), DataType::LargeList(_)) => list::<i64>(column, item)?,
         (DataType::FixedSizeList(item, len), DataType::FixedSizeList(..)) => {
             let lists = column.as_fixed_size_list();
-            let values = as_stored(lists.values(), item.data_type())?;
-            let (item, nulls) = (retyped(item, &values), lists.nulls().cloned());
+            let nulls = NullBuffer::union(lists.nulls(), around);
+            let missing = nulls.as_ref().map(|nulls| nulls.expand(*len as usize));
+            let values = in_missing(lists.values(), item.data_type(), missing.as_ref())?;
+            let item = retyped(item, &values);
             Arc::new(FixedSizeListArray::try_new_with_length(
                 item,
                 *len,
@@ -69,13 +84,13 @@ pub(crate) fn as_stored(column: &ArrayRef, stored: &DataType) -> Result<ArrayRef
         }
         (DataType::Struct(fields), DataType::Struct(_)) => {
             let members = column.as_struct();
+            let nulls = NullBuffer::union(members.nulls(), around);
             let columns = fields.iter().zip(members.columns());
             let columns: Vec<ArrayRef> = columns
-                .map(|(field, column)| as_stored(column, field.data_type()))
+                .map(|(field, column)| in_missing(column, field.data_type(), nulls.as_ref()))
                 .collect::<Result<_, _>>()?;
             let fields = fields.iter().zip(&columns).map(|(field, column)| retyped(field, column));
             let fields: Fields = fields.collect();
-            let nulls = members.nulls().cloned();
             Arc::new(StructArray::try_new_with_length(fields, columns, nulls, members.len())?)
         }
         _ => Arc::clone(column),
@@ -89,6 +104,26 @@ fn has_map(data_type: &DataType) -> bool {
             has_map(item.data_type())
         }
         DataType::Struct(fields) => fields.iter().any(|field| has_map(field.data_type())),
+        _ => false,
+    }
+}
+
+/// Whether a value has parts that are missing with it.
+fn has_parts(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Struct(_) | DataType::FixedSizeList(..))
+}
+
+/// Whether a value with parts inside of one of this type, which may be missing, cannot be so by
+/// itself, but with what is around it.
+fn hides_nulls_inside(data_type: &DataType, is_optional: bool) -> bool {
+    let hides_nulls = |field: &FieldRef, is_optional: bool| {
+        let is_hidden = is_optional && !field.is_nullable() && has_parts(field.data_type());
+        is_hidden || hides_nulls_inside(field.data_type(), is_optional || field.is_nullable())
+    };
+    match data_type {
+        DataType::List(item) | DataType::LargeList(item) => hides_nulls(item, false),
+        DataType::FixedSizeList(item, _) => hides_nulls(item, is_optional),
+        DataType::Struct(fields) => fields.iter().any(|field| hides_nulls(field, is_optional)),
         _ => false,
     }
 }

@@ -1,13 +1,20 @@
 //! Lists of fixed length, which Parquet does not have.
 
+use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float64Array, ListArray, StructArray};
+use arrow_array::{
+    Array, ArrayRef, FixedSizeListArray, Float64Array, ListArray, RecordBatch, StringArray,
+    StructArray, TimestampMicrosecondArray,
+};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, Fields};
+use parquet::arrow::ArrowWriter;
+use sluice_model::{Batch, ReadContext, SplitStart};
 
-use crate::kit::read;
+use crate::kit::{read, source};
 use crate::types::round_trip;
 
 /// Lists of `len` elements each.
@@ -17,7 +24,7 @@ fn fixed(inner: ArrayRef, len: usize) -> ArrayRef {
 }
 
 fn fixed_rows(inner: ArrayRef, len: i32, count: usize) -> ArrayRef {
-    let item = Arc::new(Field::new("item", inner.data_type().clone(), false));
+    let item = Arc::new(Field::new("item", inner.data_type().clone(), inner.is_nullable()));
     let lists = FixedSizeListArray::try_new_with_length(item, len, inner, None, count);
     Arc::new(lists.unwrap())
 }
@@ -36,6 +43,10 @@ fn in_struct(inner: ArrayRef, nulls: Option<NullBuffer>) -> ArrayRef {
 
 fn numbers(count: usize) -> ArrayRef {
     Arc::new(Float64Array::from_iter_values((0..count).map(|n| n as f64)))
+}
+
+fn texts(count: usize) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values((0..count).map(|n| format!("text {n}"))))
 }
 
 /// The types of lists, without their items' names.
@@ -123,4 +134,53 @@ fn a_list_of_another_length_is_damage() {
     assert!(contents.events.is_empty());
     let damage = &contents.damage[0].2;
     assert!(damage.contains("column `a`: ") && damage.contains("2 elements, not 3"), "{damage}");
+}
+
+/// Writes these columns as other programs do, and reads them back.
+fn round_trip_of_others(path: &Path, columns: &[(&str, ArrayRef)]) -> Batch {
+    let times = TimestampMicrosecondArray::from_iter_values(0..columns[0].1.len() as i64);
+    let times: (&str, ArrayRef, bool) = ("timestamp", Arc::new(times), false);
+    let columns = columns.iter().map(|(name, column)| (*name, Arc::clone(column), true));
+    let rows = RecordBatch::try_from_iter_with_nullable([times].into_iter().chain(columns));
+    let rows = rows.unwrap();
+    let mut writer = ArrowWriter::try_new(File::create(path).unwrap(), rows.schema(), None);
+    writer.as_mut().unwrap().write(&rows).unwrap();
+    writer.unwrap().close().unwrap();
+    let (source, context) = (source(path), ReadContext::standalone("tables"));
+    let splits = source.splits(u64::MAX, &context.query).unwrap();
+    let mut reader = source.read(&splits[0], SplitStart::At(0), &context).unwrap();
+    let batch = reader.next_batch().unwrap();
+    assert!(context.damage.take().is_empty());
+    batch.unwrap()
+}
+
+#[test]
+fn those_of_other_programs_may_be_in_structs_that_are_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let nulls = || Some(NullBuffer::from(vec![true, false, true]));
+    let optional = |inner: ArrayRef| in_struct(inner, nulls());
+    let optional_pairs = |inner: ArrayRef| {
+        let there = [true, true, false, true, false, false];
+        fixed(in_struct(inner, Some(NullBuffer::from_iter(there))), 2)
+    };
+    let columns = [
+        ("numbers", optional(fixed(numbers(6), 2))),
+        ("texts", optional(fixed(texts(6), 2))),
+        ("nested", optional(fixed(fixed(texts(12), 2), 2))),
+        ("deeper", optional(in_struct(fixed(texts(6), 2), None))),
+        ("counted", optional(fixed(listed(fixed(texts(24), 2)), 2))),
+        ("pairs", optional_pairs(in_struct(texts(6), None))),
+        ("pairs of pairs", optional_pairs(in_struct(fixed(numbers(12), 2), None))),
+    ];
+    let batch = round_trip_of_others(&path, &columns);
+    let written = round_trip(&path, &columns).unwrap();
+    for batch in
+        [Batch::interleave(std::slice::from_ref(&batch), &[(0, 0), (0, 1), (0, 2)]), batch, written]
+    {
+        let back = batch.rows()[0].columns.columns();
+        for ((name, column), back) in columns.iter().zip(back) {
+            assert_eq!(back.to_data(), column.to_data(), "{name}");
+        }
+    }
 }
