@@ -11,7 +11,8 @@
 //!
 //! The table of a decoded channel has the fields of its messages, named as in written tables
 //! (`timestamp_` for a field `timestamp`). Its type is that of the channel's first event that can
-//! be decoded; events of other types are left out and counted.
+//! be decoded; events of other types are left out and counted. Types that differ only in whether
+//! they know the lengths of lists count as the same.
 
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow_select::interleave::interleave;
 use arrow_select::take::take;
 use sluice_io::escape::column_of_field;
+use sluice_model::cast::rows_with_list_lengths;
 use sluice_model::{Batch, Channels, Error, MessageType, Payloads, Rows, raw};
 
 /// The time of the event.
@@ -115,6 +117,16 @@ impl RowType {
         let same = Arc::ptr_eq(&self.message, &rows.message) || self.message == rows.message;
         let columns = rows.columns.schema_ref();
         same && (Arc::ptr_eq(&self.columns, columns) || self.columns.fields() == columns.fields())
+    }
+
+    /// The columns of rows of this type, also if theirs do not know the lengths of lists that this
+    /// one knows, or the other way round. `None` for those of another type.
+    fn columns_of(&self, rows: &Rows) -> Option<RecordBatch> {
+        if self.is_of(rows) {
+            return Some(rows.columns.clone());
+        }
+        let is_same = self.message == rows.message;
+        is_same.then(|| rows_with_list_lengths(&rows.columns, &self.columns)).flatten()
     }
 }
 
@@ -283,22 +295,23 @@ impl SelectedRows {
     /// Selects the events that have rows of this type.
     pub fn new(batch: Batch, kind: &RowType) -> Result<Self, Error> {
         let batch = raw::drop_raw_columns(batch);
-        let matching: Vec<&Rows> = batch.rows().iter().filter(|rows| kind.is_of(rows)).collect();
+        let columns = |rows| Some((rows, kind.columns_of(rows)?));
+        let matching: Vec<(&Rows, RecordBatch)> = batch.rows().iter().filter_map(columns).collect();
         // Nearly every batch of one channel: rows of all events.
-        if let [one] = matching.as_slice()
+        if let [(one, fields)] = matching.as_slice()
             && one.events.len() == batch.len()
         {
-            let fields = one.columns.clone();
+            let fields = fields.clone();
             return Ok(Self { batch, fields, other_type: Vec::new(), undecoded: Vec::new() });
         }
         let mut places: Vec<(u32, usize, usize)> = Vec::new();
-        for (at, rows) in matching.iter().enumerate() {
+        for (at, (rows, _)) in matching.iter().enumerate() {
             places.extend(rows.events.iter().enumerate().map(|(row, event)| (*event, at, row)));
         }
         places.sort_unstable();
         let fields = match matching.as_slice() {
             [] => RecordBatch::new_empty(Arc::clone(&kind.columns)),
-            [one] => one.columns.clone(),
+            [(_, fields)] => fields.clone(),
             several => interleave_rows(several, &places, &kind.columns)?,
         };
         let events: Vec<u32> = places.into_iter().map(|(event, ..)| event).collect();
@@ -319,18 +332,76 @@ fn left_out(batch: &Batch, selected: &[u32]) -> (Vec<u32>, Vec<u32>) {
 
 /// Interleaves rows of one type, in the order of their events.
 fn interleave_rows(
-    all: &[&Rows],
+    all: &[(&Rows, RecordBatch)],
     places: &[(u32, usize, usize)],
     schema: &SchemaRef,
 ) -> Result<RecordBatch, Error> {
     let picks: Vec<(usize, usize)> = places.iter().map(|(_, at, row)| (*at, *row)).collect();
     let column = |place: usize| {
         let parts: Vec<&dyn Array> =
-            all.iter().map(|rows| rows.columns.column(place).as_ref()).collect();
+            all.iter().map(|(_, columns)| columns.column(place).as_ref()).collect();
         interleave(&parts, &picks).map_err(column_mismatch)
     };
     let columns = (0..schema.fields().len()).map(column).collect::<Result<_, _>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(picks.len()));
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
         .map_err(column_mismatch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int64Type;
+    use arrow_array::{FixedSizeListArray, Int64Array, ListArray};
+    use arrow_buffer::OffsetBuffer;
+    use sluice_model::{BatchBuilder, ChannelId, TypeKey};
+
+    /// Pairs of numbers from `first` on, for these events.
+    fn pairs(events: Vec<u32>, first: i64, is_fixed: bool, key: u64) -> Rows {
+        let count = events.len();
+        let numbers = Int64Array::from_iter_values(first..first + 2 * count as i64);
+        let item = Arc::new(Field::new("item", DataType::Int64, false));
+        let pairs: ArrayRef = match is_fixed {
+            true => Arc::new(FixedSizeListArray::new(item, 2, Arc::new(numbers), None)),
+            false => {
+                let offsets = OffsetBuffer::from_lengths(vec![2; count]);
+                Arc::new(ListArray::new(item, offsets, Arc::new(numbers), None))
+            }
+        };
+        let columns = RecordBatch::try_from_iter_with_nullable([("pair", pairs, false)]).unwrap();
+        let message = MessageType::named("t", TypeKey(key)).into();
+        Rows { message, payloads: Payloads::Kept, events, columns }
+    }
+
+    #[test]
+    fn types_that_differ_in_whether_lengths_of_lists_are_known_are_the_same() {
+        let mut builder = BatchBuilder::default();
+        (0..6).for_each(|n| builder.push_copy(n, n, ChannelId(0), b""));
+        let rows = vec![
+            pairs(vec![1, 3], 10, true, 1),
+            pairs(vec![0, 2], 20, false, 1),
+            pairs(vec![4], 30, false, 2),
+        ];
+        let batch = builder.finish().with_rows(rows);
+        for first in &batch.rows()[..2] {
+            let kind = RowType::from_rows(first);
+            let selected = SelectedRows::new(batch.clone(), &kind).unwrap();
+            assert_eq!((selected.other_type, selected.undecoded), (vec![4], vec![5]));
+            assert_eq!(selected.fields.schema(), kind.columns);
+            let pairs = selected.fields.column(0);
+            let pairs: Vec<i64> = (0..4)
+                .flat_map(|row| {
+                    match pairs.as_fixed_size_list_opt() {
+                        Some(lists) => lists.value(row),
+                        None => pairs.as_list::<i32>().value(row),
+                    }
+                    .as_primitive::<Int64Type>()
+                    .values()
+                    .to_vec()
+                })
+                .collect();
+            assert_eq!(pairs, [20, 21, 10, 11, 22, 23, 12, 13]);
+        }
+    }
 }

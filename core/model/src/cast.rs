@@ -12,6 +12,10 @@ use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_cast::CastOptions;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
 
+mod list_lengths;
+
+pub use list_lengths::{rows_with_list_lengths, with_list_lengths};
+
 /// Arrow's cast, with null for what does not fit. It is right for slices of lists, too, which
 /// Arrow's own gives the values of rows before them.
 pub fn cast(column: &dyn Array, data_type: &DataType) -> Result<ArrayRef, ArrowError> {

@@ -1,17 +1,11 @@
 //! Lists of fixed length, which Parquet does not have: a table has plain lists, and its footer
-//! their lengths, [`ListLengths`]. They are read by [`with_lengths`] and [`as_fixed_lists`].
+//! their lengths, [`ListLengths`], with which fields are read, [`with_lengths`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, ListArray, StructArray, UInt32Array};
-use arrow_buffer::NullBuffer;
-use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
-use arrow_select::take::take;
+use arrow_schema::{DataType, Field, FieldRef};
 use serde::{Deserialize, Serialize};
-
-use crate::input::retyped;
 
 /// The lengths of the lists in a column.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,79 +129,6 @@ fn values_in(data_type: &DataType) -> usize {
         DataType::FixedSizeBinary(len) => (*len as usize).div_ceil(8),
         _ => 1,
     }
-}
-
-/// A column of a table with the type that it has [`with_lengths`]. `Err` if a list has another
-/// length.
-pub(crate) fn as_fixed_lists(
-    column: &ArrayRef,
-    data_type: &DataType,
-) -> Result<ArrayRef, ArrowError> {
-    as_fixed(column, data_type, None)
-}
-
-/// The same where rows may be missing because what is around them is.
-fn as_fixed(
-    column: &ArrayRef,
-    data_type: &DataType,
-    around: Option<&NullBuffer>,
-) -> Result<ArrayRef, ArrowError> {
-    if column.data_type() == data_type {
-        return Ok(Arc::clone(column));
-    }
-    let nulls = NullBuffer::union(column.nulls(), around).filter(|nulls| nulls.null_count() > 0);
-    Ok(match (data_type, column.data_type()) {
-        (DataType::FixedSizeList(item, len), DataType::List(_)) => {
-            let size = *len as usize;
-            let elements = elements(column.as_list(), size, nulls.as_ref())?;
-            let missing = nulls.as_ref().map(|nulls| nulls.expand(size));
-            let elements = as_fixed(&elements, item.data_type(), missing.as_ref())?;
-            let item = retyped(item, &elements);
-            let rows = column.len();
-            Arc::new(FixedSizeListArray::try_new_with_length(item, *len, elements, nulls, rows)?)
-        }
-        (DataType::List(item), DataType::List(_)) => {
-            let lists = column.as_list::<i32>();
-            let elements = as_fixed(lists.values(), item.data_type(), None)?;
-            let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
-            Arc::new(ListArray::try_new(retyped(item, &elements), offsets, elements, nulls)?)
-        }
-        (DataType::Struct(fields), DataType::Struct(_)) => {
-            let members = column.as_struct();
-            let columns = fields.iter().zip(members.columns());
-            let columns = columns
-                .map(|(field, column)| as_fixed(column, field.data_type(), nulls.as_ref()))
-                .collect::<Result<Vec<ArrayRef>, _>>()?;
-            let fields = fields.iter().zip(&columns).map(|(field, column)| retyped(field, column));
-            let (fields, rows): (Fields, usize) = (fields.collect(), members.len());
-            let nulls = members.nulls().cloned();
-            Arc::new(StructArray::try_new_with_length(fields, columns, nulls, rows)?)
-        }
-        _ => Arc::clone(column),
-    })
-}
-
-/// The elements of lists of this length, one list after the other; nulls for those that are
-/// missing.
-fn elements(
-    lists: &ListArray,
-    len: usize,
-    missing: Option<&NullBuffer>,
-) -> Result<ArrayRef, ArrowError> {
-    let is_missing = |row: usize| missing.is_some_and(|nulls| nulls.is_null(row));
-    let offsets = lists.value_offsets();
-    let lens = offsets.windows(2).map(|pair| (pair[1] - pair[0]) as usize).enumerate();
-    if let Some((_, other)) = lens.clone().find(|(row, other)| *other != len && !is_missing(*row)) {
-        let what = format!("a list has {other} elements, not {len} as the others");
-        return Err(ArrowError::InvalidArgumentError(what));
-    }
-    if missing.is_none() {
-        return Ok(lists.values().slice(offsets[0] as usize, lists.len() * len));
-    }
-    let places = offsets.iter().take(lists.len()).enumerate().flat_map(|(row, start)| {
-        (0..len as u32).map(move |n| (!is_missing(row)).then_some(*start as u32 + n))
-    });
-    take(lists.values(), &places.collect::<UInt32Array>(), None)
 }
 
 #[cfg(test)]

@@ -139,14 +139,16 @@ impl TableSchemas {
                     let declared = tables::as_declared(&rows, &fields_of(schema));
                     declared.map_err(|what| Error::invalid(format!("table {name}: {what}")))?
                 }
-                _ if columns::channel_schema(rows.columns.schema_ref().fields()) == *schema => rows,
                 _ => {
-                    let what = format!(
-                        "of another type than the first message, which set the columns of table \
-                         {name}; `tables` can declare others"
-                    );
-                    context.note(what, rows.events.len() as u64);
-                    continue;
+                    let Some(rows) = tables::as_discovered(&rows, &fields_of(schema)) else {
+                        let what = format!(
+                            "of another type than the first message, which set the columns of \
+                             table {name}; `tables` can declare others"
+                        );
+                        context.note(what, rows.events.len() as u64);
+                        continue;
+                    };
+                    rows
                 }
             };
             if let Some(parts) = parts.get_mut(table) {

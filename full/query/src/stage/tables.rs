@@ -7,12 +7,12 @@ use arrow_array::types::UInt32Type;
 use arrow_array::{
     Array, ArrayRef, BinaryViewArray, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array,
 };
-use arrow_schema::{ArrowError, Fields, SchemaRef};
+use arrow_schema::{ArrowError, Field, Fields, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::{take_arrays, take_record_batch};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::sort_to_indices;
-use sluice_model::cast::{cast, cast_exact};
+use sluice_model::cast::{cast, cast_exact, rows_with_list_lengths};
 use sluice_model::{Batch, Channel, Channels, Error, Payloads, PerChannel, Rows};
 
 use super::columns::{self, EventColumn};
@@ -115,7 +115,7 @@ pub(super) fn channel(
 ///
 /// `Err` names a field that is missing or does not fit.
 pub(super) fn as_declared(rows: &Rows, declared: &Fields) -> Result<Rows, String> {
-    let field = |field: &Arc<arrow_schema::Field>| -> Result<ArrayRef, String> {
+    let field = |field: &Arc<Field>| -> Result<ArrayRef, String> {
         let name = columns::field_name(field.name());
         let column = rows.columns.column_by_name(name).ok_or_else(|| {
             format!("a `{}` has no field `{name}`, which `tables` declares", rows.message.name)
@@ -129,14 +129,25 @@ pub(super) fn as_declared(rows: &Rows, declared: &Fields) -> Result<Rows, String
         })
     };
     let fields = declared.iter().map(field).collect::<Result<Vec<_>, _>>()?;
-    let inner = declared
-        .iter()
-        .map(|field| Arc::new(field.as_ref().clone().with_name(columns::field_name(field.name()))));
-    let schema = Arc::new(arrow_schema::Schema::new(inner.collect::<Vec<_>>()));
     let options = RecordBatchOptions::new().with_row_count(Some(rows.events.len()));
-    let columns = RecordBatch::try_new_with_options(schema, fields, &options);
+    let columns = RecordBatch::try_new_with_options(message_schema(declared), fields, &options);
     let columns = columns.map_err(|error| error.to_string())?;
     Ok(Rows { columns, ..rows.clone() })
+}
+
+/// Rows with the discovered columns. `None` if theirs differ in more than whether the lengths of
+/// lists are known.
+pub(super) fn as_discovered(rows: &Rows, discovered: &Fields) -> Option<Rows> {
+    let columns = rows_with_list_lengths(&rows.columns, &message_schema(discovered))?;
+    Some(Rows { columns, ..rows.clone() })
+}
+
+/// The columns of a table as those of messages.
+fn message_schema(columns: &Fields) -> SchemaRef {
+    let field = |column: &Arc<Field>| {
+        Arc::new(column.as_ref().clone().with_name(columns::field_name(column.name())))
+    };
+    Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
 }
 
 /// Merges the rows of one table, in the order of their events.

@@ -6,7 +6,11 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
-use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch};
+use arrow_array::{
+    Array, ArrayRef, FixedSizeListArray, Float64Array, Int64Array, ListArray, RecordBatch,
+};
+use arrow_schema::{DataType, Field};
+use datafusion::arrow::buffer::OffsetBuffer;
 use serde_json::{Value, json};
 use sluice_model::{
     Batch, BatchBuilder, Channel, Channels, Encoding, Error, MessageType, Name, OptionsError,
@@ -169,6 +173,27 @@ fn columns_of_the_query_override_those_of_the_event() {
     let mut run = StageRun::from_query(query);
     let events = two_batches(&run);
     assert_eq!(run.events_of(events), [event("X", 1_000_000_012, 102, 3.0)]);
+}
+
+#[test]
+fn messages_that_differ_in_whether_lengths_of_lists_are_known_are_of_one_type() {
+    let item = || Arc::new(Field::new("item", DataType::Float64, true));
+    let numbers = || Arc::new(Float64Array::from(vec![1.0, 2.0, 3.0, 4.0]));
+    let fixed: ArrayRef = Arc::new(FixedSizeListArray::new(item(), 2, numbers(), None));
+    let offsets = OffsetBuffer::from_lengths([2, 2]);
+    let plain: ArrayRef = Arc::new(ListArray::new(item(), offsets, numbers(), None));
+    for columns in [[&fixed, &plain], [&plain, &fixed]] {
+        let query = "select max(timestamp) as timestamp, 'X' as channel, sum(v[2]) as x from A";
+        let mut run = StageRun::from_options(json!({ "query": query, "memory": "64MiB" }));
+        let events = |column| {
+            let events = [("A", 10, 0.0), ("A", 12, 0.0)];
+            let rows = vec![rows("A", vec![0, 1], "v", Arc::clone(column))];
+            batch(&run.channels, &events).with_rows(rows)
+        };
+        let events = columns.map(events).to_vec();
+        let sums: Vec<_> = run.events_of(events).into_iter().map(|event| event.3).collect();
+        assert_eq!((sums, &run.notes), (vec![Some(12.0)], &Vec::new()));
+    }
 }
 
 #[test]
