@@ -40,23 +40,34 @@ impl BufferedPieces {
         self.pieces.push(piece);
     }
 
-    /// Makes all pieces one.
+    /// Merges the last pieces, up to one that has more rows than those behind it. Called after each
+    /// piece, it copies a row when its piece becomes twice as long at least, and leaves as many
+    /// pieces as the number of rows has binary digits.
     ///
     /// A message among those of many channels is a piece by itself: the arrays of its columns take
     /// twenty times as much as their values.
-    pub(super) fn merge(&mut self) {
-        if self.pieces.len() < 2 || self.events.iter().any(Option::is_none) {
+    pub(super) fn merge_last(&mut self) {
+        let (mut start, mut rows) = (self.pieces.len(), 0);
+        for (piece, events) in self.pieces.iter().zip(&self.events).rev() {
+            let len = piece.batch().len();
+            if events.is_none() || (rows > 0 && len > rows) {
+                break;
+            }
+            (start, rows) = (start - 1, rows + len);
+        }
+        if self.pieces.len() - start < 2 {
             return;
         }
         let batches: Vec<Batch> =
-            self.pieces.drain(..).map(|piece| piece.batch().clone()).collect();
-        let rows = (0..).zip(&batches);
-        let rows: Vec<(u32, u32)> =
-            rows.flat_map(|(n, batch)| (0..batch.len() as u32).map(move |row| (n, row))).collect();
-        let merged = Batch::interleave(&batches, &rows);
-        self.overhead = overhead_of(&merged);
+            self.pieces.drain(start..).map(|piece| piece.batch().clone()).collect();
+        let picks = (0..).zip(&batches);
+        let picks = picks.flat_map(|(n, batch)| (0..batch.len() as u32).map(move |row| (n, row)));
+        let merged = Batch::interleave(&batches, &picks.collect::<Vec<(u32, u32)>>());
+        self.overhead -= batches.iter().map(overhead_of).sum::<usize>();
+        self.overhead += overhead_of(&merged);
         self.pieces.push(UnnestPiece::whole(merged));
-        self.events = vec![Some(self.events.drain(..).flatten().flatten().collect())];
+        let events = self.events.drain(start..).flatten().flatten().collect();
+        self.events.push(Some(events));
     }
 
     /// The pieces as they were added: where one ends may decide where a page ends.
@@ -142,19 +153,17 @@ mod tests {
     }
 
     #[test]
-    fn merged_pieces_are_one_until_they_are_encoded() {
+    fn merged_pieces_are_those_that_were_added_once_they_are_encoded() {
         let (mut merged, mut apart) = (BufferedPieces::default(), BufferedPieces::default());
         let mut first = 0;
-        for (n, count) in [1, 2, 1, 5, 1, 1].into_iter().enumerate() {
+        for (count, pieces) in [(1, 1), (2, 1), (1, 2), (5, 1), (1, 2), (1, 2)] {
             merged.push(UnnestPiece::whole(events(first, count)), true);
+            merged.merge_last();
             apart.push(UnnestPiece::whole(events(first, count)), true);
             first += count;
-            if n % 2 == 1 {
-                merged.merge();
-                assert_eq!(merged.as_slice().len(), 1);
-                // Three columns and the items of the list.
-                assert_eq!(merged.overhead(), 4 * ARRAY_BYTES);
-            }
+            assert_eq!(merged.as_slice().len(), pieces);
+            // Three columns and the items of the list.
+            assert_eq!(merged.overhead(), pieces * 4 * ARRAY_BYTES);
         }
         assert_eq!(apart.overhead(), 6 * 4 * ARRAY_BYTES);
         let (merged, apart) = (contents(&merged.into_pieces()), contents(&apart.into_pieces()));
@@ -163,11 +172,29 @@ mod tests {
     }
 
     #[test]
+    fn a_row_is_copied_as_often_as_its_piece_doubles() {
+        let (mut pieces, mut copies) = (BufferedPieces::default(), 0);
+        for n in 0..1_000 {
+            pieces.push(UnnestPiece::whole(events(n, 1)), true);
+            let before = pieces.as_slice().len();
+            pieces.merge_last();
+            let now = pieces.as_slice();
+            let is_merged = now.len() < before;
+            copies += now.last().filter(|_| is_merged).map_or(0, |last| last.batch().len());
+            assert!(now.len() <= 10, "{}", now.len());
+        }
+        assert!(copies <= 10 * 1_000, "{copies}");
+        let apart = contents(&pieces.into_pieces()).into_iter().map(|(numbers, ..)| numbers);
+        assert!(apart.eq((0..1_000).map(|n| vec![n])));
+    }
+
+    #[test]
     fn pieces_of_a_single_event_stay() {
         let mut pieces = BufferedPieces::default();
         pieces.push(UnnestPiece::elements(events(3, 1), 0..2), false);
         pieces.push(UnnestPiece::elements(events(3, 1), 2..3), false);
-        pieces.merge();
+        pieces.merge_last();
+        assert_eq!(pieces.as_slice().len(), 2);
         assert_eq!(pieces.into_pieces().iter().map(UnnestPiece::events).sum::<u64>(), 1);
     }
 }

@@ -130,7 +130,7 @@ impl ParquetSink {
         tables.buffered += share.bytes;
         let overhead = table.pieces.overhead();
         if tables.overhead + overhead > limits.overhead && overhead > table.bytes {
-            table.pieces.merge();
+            table.pieces.merge_last();
         }
         tables.overhead += table.pieces.overhead();
         if table.rows >= limits.rows || table.bytes >= limits.bytes {
