@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::kit::{
     BEGIN, Folder, LcmEvent, ProgramOutput, log, python_with, root, run_sluice, sluice,
@@ -67,6 +67,34 @@ fn archives_and_tables_are_decoded_by_the_types_that_their_log_declares() {
     for log in ["drive.arrow.zst", "drive.parquet"] {
         run_sluice(&folder, &["convert", "drive.mcap", "--to", log]).expect(0);
         assert_eq!(rows(log), expected, "{log}");
+    }
+}
+
+#[test]
+fn tables_without_the_lengths_of_fixed_arrays_are_read_with_those_that_have_them() {
+    let folder = Folder::new();
+    let recording = root().join("tests/suite/ros/array_msgs_0.mcap");
+    folder.write("drive.mcap", std::fs::read(recording).unwrap());
+    run_sluice(&folder, &["convert", "drive.mcap", "--to", "tables/"]).expect(0);
+    let mut table =
+        std::fs::read(folder.at("tables/channel=%2Fone_shot%2Fimu/part-00000.parquet")).unwrap();
+    std::fs::create_dir(folder.at("drives")).unwrap();
+    folder.write("drives/b.parquet", &table);
+    // As a footer without a checksum that has no such record.
+    for (from, to) in [("SluiceCk", "--------"), ("sluice.lists", "other..lists")] {
+        let at = table.windows(from.len()).rposition(|found| found == from.as_bytes()).unwrap();
+        table[at..at + from.len()].copy_from_slice(to.as_bytes());
+    }
+    for (old, types) in [("a", "List(%)"), ("c", "FixedSizeList(9 x %)")] {
+        folder.write(&format!("drives/{old}.parquet"), &table);
+        let query = format!(
+            "select sum(orientation_covariance[1]) / min(orientation_covariance[1]) as n from \
+             drives.\"/one_shot/imu\" where arrow_typeof(orientation_covariance) like '{types}'"
+        );
+        let arguments = ["query", &query, "drives/", "--format", "jsonl"];
+        let output = run_sluice(&folder, &arguments).expect(0);
+        assert_eq!((lines(&output.stdout), &*output.stderr), (vec![json!({ "n": 2.0 })], ""));
+        std::fs::remove_file(folder.at(&format!("drives/{old}.parquet"))).unwrap();
     }
 }
 

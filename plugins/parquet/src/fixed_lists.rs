@@ -1,10 +1,12 @@
 //! Lists of fixed length, which Parquet does not have: a table has plain lists, and its footer
-//! their lengths, [`ListLengths`], with which fields are read, [`with_lengths`].
+//! their lengths: [`ListLengths`], or an Arrow schema. Fields get these lengths, [`with_lengths`],
+//! but columns are read as plain lists first: those of fixed length that are missing would take
+//! memory that a footer claims.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, FieldRef};
+use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 /// The lengths of the lists in a column.
@@ -30,7 +32,7 @@ impl ListLengths {
                 let length = u32::try_from(*len).ok();
                 Some(Self { length, elements: elements(item), ..Self::default() })
             }
-            DataType::List(item) | DataType::LargeList(item) => {
+            DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => {
                 let elements = Some(elements(item)?);
                 Some(Self { elements, ..Self::default() })
             }
@@ -47,13 +49,43 @@ impl ListLengths {
 }
 
 /// How many values of a row may still be of lists that can be missing. Missing lists take no bytes
-/// in a file, whose footer could claim any length, but as many as others in memory.
+/// in a file, whose footer could claim any length, but as many as others in memory, and time.
 pub(crate) struct MissingValues(usize);
 
 impl Default for MissingValues {
     fn default() -> Self {
         Self(256)
     }
+}
+
+/// The schema that another program has stored, without the lengths of lists that may be missing and
+/// are so long that nobody meant them.
+pub(crate) fn without_long_lists(schema: &Schema) -> SchemaRef {
+    let mut left = MissingValues(64 << 10);
+    let fields = schema.fields().iter().map(|field| match ListLengths::of(field.data_type()) {
+        Some(lengths) => Arc::new(with_lengths(&with_plain_lists(field), &lengths, &mut left)),
+        None => Arc::clone(field),
+    });
+    Arc::new(Schema::new_with_metadata(fields.collect::<Fields>(), schema.metadata().clone()))
+}
+
+/// The field with plain lists in place of those of fixed length.
+pub(crate) fn with_plain_lists(field: &FieldRef) -> FieldRef {
+    let data_type = match field.data_type() {
+        DataType::FixedSizeList(item, _) | DataType::List(item) => {
+            DataType::List(with_plain_lists(item))
+        }
+        DataType::LargeList(item) => DataType::LargeList(with_plain_lists(item)),
+        DataType::Map(entry, is_sorted) => DataType::Map(with_plain_lists(entry), *is_sorted),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(with_plain_lists).collect()),
+        _ => return Arc::clone(field),
+    };
+    Arc::new(field.as_ref().clone().with_data_type(data_type))
+}
+
+/// Whether there are lists of fixed length in this type.
+pub(crate) fn has_fixed_lists(data_type: &DataType) -> bool {
+    ListLengths::of(data_type).is_some()
 }
 
 /// The field of a table with these lengths of its lists, except for those that may be missing and
@@ -82,20 +114,26 @@ fn with_lengths_in(
     left: &mut MissingValues,
 ) -> Field {
     let may_lack = may_lack || field.is_nullable();
+    // All lists that there are may be empty, and an element be taken of them.
+    let counted = FieldPlace { per_row: 1, may_lack: true };
+    let elements_in = |item: &FieldRef, place, left: &mut MissingValues| match &lengths.elements {
+        Some(lengths) => Arc::new(with_lengths_in(item, lengths, place, left)),
+        None => Arc::clone(item),
+    };
     let data_type = match field.data_type() {
+        DataType::LargeList(item) => DataType::LargeList(elements_in(item, counted, left)),
+        DataType::Map(entry, is_sorted) => {
+            DataType::Map(elements_in(entry, counted, left), *is_sorted)
+        }
         DataType::List(item) => {
             let elements = |len: i32| per_row.saturating_mul(len as usize);
             let len = lengths.length.and_then(|len| i32::try_from(len).ok());
             let len = len.filter(|len| !may_lack || left.spend(elements(*len), item));
             let place = match len {
                 Some(len) => FieldPlace { per_row: elements(len), may_lack },
-                // All that there are may be empty, and an element be taken of them.
-                None => FieldPlace { per_row: 1, may_lack: true },
+                None => counted,
             };
-            let item = match &lengths.elements {
-                Some(lengths) => Arc::new(with_lengths_in(item, lengths, place, left)),
-                None => Arc::clone(item),
-            };
+            let item = elements_in(item, place, left);
             match len {
                 Some(len) => DataType::FixedSizeList(item, len),
                 None => DataType::List(item),

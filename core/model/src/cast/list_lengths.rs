@@ -123,8 +123,8 @@ fn retyped(field: &Field, column: &ArrayRef) -> FieldRef {
 }
 
 /// The elements of lists of this length, one list after the other; nulls for those that are
-/// missing.
-fn elements_of_lists(
+/// missing. `Err` if a list has another length.
+pub fn elements_of_lists(
     lists: &ListArray,
     len: usize,
     missing: Option<&NullBuffer>,

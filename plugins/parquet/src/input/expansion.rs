@@ -4,7 +4,9 @@
 //! it too, and get the type of the file, which has each value in full, only in slices of rows that
 //! fit into memory.
 
-use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, StructArray};
+use arrow_schema::DataType;
 use parquet::arrow::ProjectionMask;
 use parquet::basic::Type;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
@@ -88,15 +90,24 @@ fn expanded_chunk(chunk: &ColumnChunkMetaData, pages: Option<ChunkPages>) -> usi
     usize::try_from(most).unwrap_or(0)
 }
 
-/// Cuts rows so that each slice fits into memory when it is expanded, the first slice last. `Err`
-/// says that a row does not fit.
-pub(super) fn slices(rows: RecordBatch) -> Result<Vec<RecordBatch>, String> {
+/// Cuts rows so that each slice fits into memory when it is expanded, the first slice last: lists in
+/// the columns of these types may get a fixed length, of which those that are missing take at most
+/// `missing_bytes`. `Err` says that a row does not fit.
+pub(super) fn slices(
+    rows: RecordBatch,
+    fixed_lists: &[(usize, DataType)],
+    missing_bytes: usize,
+) -> Result<Vec<RecordBatch>, String> {
     let (mut todo, mut slices) = (vec![rows], Vec::new());
     while let Some(rows) = todo.pop() {
-        let bytes = rows.columns().iter().map(array_bytes).sum();
+        let bytes = rows.columns().iter().map(array_bytes).sum::<usize>();
+        let missing = fixed_lists.iter().filter_map(|(place, data_type)| {
+            Some(bytes_of_missing(rows.columns().get(*place)?, data_type, rows.num_rows()))
+        });
+        let missing = missing.fold(0, usize::saturating_add);
         let half = rows.num_rows() / 2;
-        if bytes <= MAX_SLICE || half == 0 {
-            check_row(bytes)?;
+        if (bytes <= MAX_SLICE && missing <= missing_bytes) || half == 0 {
+            check_row(bytes.saturating_add(missing))?;
             slices.push(rows);
             continue;
         }
@@ -106,13 +117,68 @@ pub(super) fn slices(rows: RecordBatch) -> Result<Vec<RecordBatch>, String> {
     Ok(slices)
 }
 
+/// The bytes that lists of fixed length which are missing take in a column of this type, whose lists
+/// are plain still. There will be `count` of its values.
+fn bytes_of_missing(column: &ArrayRef, data_type: &DataType, count: usize) -> usize {
+    match data_type {
+        DataType::FixedSizeList(item, len) => {
+            let count = count.saturating_mul(*len as usize);
+            elements(column).map_or(0, |values| bytes_of_missing(&values, item.data_type(), count))
+        }
+        DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => {
+            let offsets = count.saturating_sub(column.len()).saturating_mul(size_of::<i32>());
+            let inside =
+                elements(column).map_or(0, |v| bytes_of_missing(&v, item.data_type(), v.len()));
+            offsets.saturating_add(inside)
+        }
+        DataType::Struct(fields) => {
+            let members = column.as_struct_opt().map_or(&[][..], StructArray::columns);
+            let members = members.iter().zip(fields);
+            let bytes = members.map(|(m, field)| bytes_of_missing(m, field.data_type(), count));
+            bytes.fold(0, usize::saturating_add)
+        }
+        data_type => {
+            let width = match data_type {
+                DataType::FixedSizeBinary(len) => *len as usize,
+                data_type => data_type.primitive_width().unwrap_or(size_of::<u128>()),
+            };
+            count.saturating_sub(column.len()).saturating_mul(width)
+        }
+    }
+}
+
+/// The elements of these lists, without those of others.
+fn elements(lists: &ArrayRef) -> Option<ArrayRef> {
+    let part = |first: usize, end: usize, values: &dyn Array| values.slice(first, end - first);
+    match lists.data_type() {
+        DataType::List(_) => {
+            let (lists, last) = (lists.as_list::<i32>(), lists.len());
+            let offsets = lists.value_offsets();
+            Some(part(offsets[0] as usize, offsets[last] as usize, lists.values()))
+        }
+        DataType::LargeList(_) => {
+            let (lists, last) = (lists.as_list::<i64>(), lists.len());
+            let offsets = lists.value_offsets();
+            Some(part(offsets[0] as usize, offsets[last] as usize, lists.values()))
+        }
+        DataType::Map(..) => {
+            let (maps, last) = (lists.as_map(), lists.len());
+            let offsets = maps.value_offsets();
+            Some(part(offsets[0] as usize, offsets[last] as usize, maps.entries()))
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::Arc;
 
-    use arrow_array::ArrayRef;
+    use arrow_array::ListArray;
     use arrow_array::builder::{ListBuilder, StringViewBuilder};
+    use arrow_array::types::Int64Type;
+    use arrow_schema::{Field, FieldRef};
     use parquet::schema::parser::parse_message_type;
     use parquet::schema::types::SchemaDescriptor;
 
@@ -126,7 +192,7 @@ mod tests {
 
     #[test]
     fn rows_are_cut_into_slices_in_order() {
-        let slices = slices(lists(&[20, 20, 2, 100, 1, 1])).unwrap();
+        let slices = slices(lists(&[20, 20, 2, 100, 1, 1]), &[], 0).unwrap();
         let rows: Vec<usize> = slices.iter().rev().map(RecordBatch::num_rows).collect();
         assert_eq!(rows, [1, 2, 1, 2]);
         let bytes = slices.iter().rev().map(|slice| array_bytes(slice.column(0)) >> 20);
@@ -135,8 +201,27 @@ mod tests {
 
     #[test]
     fn a_row_that_does_not_fit_is_refused() {
-        let reason = slices(lists(&[1, 1025])).unwrap_err();
+        let reason = slices(lists(&[1, 1025]), &[], 0).unwrap_err();
         assert!(reason.starts_with("a row of 1074"), "{reason}");
+    }
+
+    #[test]
+    fn missing_lists_of_fixed_length_count_as_the_others() {
+        let pairs = [Some(vec![Some(1), Some(2)]), None].into_iter().cycle().take(100);
+        let pairs = ListArray::from_iter_primitive::<Int64Type, _, _>(pairs);
+        let fixed = |item: &FieldRef, len| DataType::FixedSizeList(Arc::clone(item), len);
+        let item = Arc::new(Field::new_list_field(DataType::Int64, true));
+        let rows = RecordBatch::try_from_iter([("a", Arc::new(pairs) as ArrayRef)]).unwrap();
+        let rows_in = |data_type: DataType, missing: usize| {
+            let slices = slices(rows.clone(), &[(0, data_type)], missing).unwrap();
+            slices.iter().rev().map(RecordBatch::num_rows).collect::<Vec<_>>()
+        };
+        // Half of the 100 pairs, of 16 bytes each, are missing.
+        assert_eq!(rows_in(fixed(&item, 2), 800), [100]);
+        assert_eq!(rows_in(fixed(&item, 2), 799), [50, 50]);
+        assert_eq!(rows_in(fixed(&item, 2), 150), [12, 13, 12, 13, 12, 13, 12, 13]);
+        let all = slices(rows.clone(), &[(0, fixed(&item, i32::MAX))], 799);
+        assert!(all.unwrap_err().starts_with("a row of 171798"));
     }
 
     #[test]

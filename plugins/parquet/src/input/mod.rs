@@ -5,11 +5,12 @@
 //! panics of the library are errors, and rows come in slices that fit into memory
 //! ([`GroupRows`]).
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::{DataType, FieldRef, Fields, Schema, SchemaRef};
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
     ParquetRecordBatchReaderBuilder, RowSelection,
@@ -18,6 +19,10 @@ use parquet::arrow::{ARROW_SCHEMA_META_KEY, ProjectionMask};
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::Length;
 use sluice_model::{Error, panics};
+
+use crate::fixed_lists::{
+    ListLengths, MissingValues, has_fixed_lists, with_lengths, without_long_lists,
+};
 
 mod bytes;
 mod codec;
@@ -169,6 +174,17 @@ impl ParquetInput {
         &self.schema
     }
 
+    /// Has the lists of columns of these names the lengths of which a record of ours tells.
+    pub(crate) fn set_list_lengths(&mut self, lengths: &BTreeMap<String, ListLengths>) {
+        let mut missing = MissingValues::default();
+        let fields = self.schema.fields().iter().map(|field| match lengths.get(field.name()) {
+            Some(lengths) => Arc::new(with_lengths(field, lengths, &mut missing)),
+            None => Arc::clone(field),
+        });
+        let (fields, metadata) = (fields.collect::<Fields>(), self.schema.metadata().clone());
+        self.schema = Arc::new(Schema::new_with_metadata(fields, metadata));
+    }
+
     /// Its columns with the types of [`GroupRows`].
     pub(crate) fn read_schema(&self) -> &Schema {
         self.footer.schema()
@@ -224,7 +240,24 @@ impl ParquetInput {
         let failure = bytes.failure();
         let rows = self.open_rows(bytes, span.number, columns, selection, batch_bytes);
         failure.check()?;
-        Ok(rows.map(|rows| GroupRows { rows, failure, slices: Vec::new() }))
+        let fixed_lists = self.columns_of_fixed_lists(columns);
+        Ok(rows.map(|rows| GroupRows {
+            rows,
+            failure,
+            fixed_lists,
+            batch_bytes,
+            slices: Vec::new(),
+        }))
+    }
+
+    /// The columns with lists of fixed length among those of these names, or all, by their places
+    /// among them.
+    fn columns_of_fixed_lists(&self, columns: Option<&[&str]>) -> Vec<(usize, DataType)> {
+        let is_read =
+            |field: &&FieldRef| columns.is_none_or(|names| names.contains(&field.name().as_str()));
+        let read = self.schema.fields().iter().filter(is_read).enumerate();
+        let fixed = read.filter(|(_, field)| has_fixed_lists(field.data_type()));
+        fixed.map(|(place, field)| (place, field.data_type().clone())).collect()
     }
 
     fn open_rows(
@@ -309,6 +342,9 @@ pub struct GroupRows {
     rows: ParquetRecordBatchReader,
     /// Whether reading the bytes failed.
     failure: ReadFailure,
+    /// The columns with lists of fixed length, by their places.
+    fixed_lists: Vec<(usize, DataType)>,
+    batch_bytes: usize,
     /// Decoded rows, the next ones last.
     slices: Vec<RecordBatch>,
 }
@@ -326,10 +362,12 @@ impl GroupRows {
             match next {
                 Ok(None) => return Ok(Ok(None)),
                 Ok(Some(rows)) if rows.num_rows() == 0 => {}
-                Ok(Some(rows)) => match expansion::slices(rows) {
-                    Ok(slices) => self.slices = slices,
-                    Err(reason) => return Ok(Err(reason)),
-                },
+                Ok(Some(rows)) => {
+                    match expansion::slices(rows, &self.fixed_lists, self.batch_bytes) {
+                        Ok(slices) => self.slices = slices,
+                        Err(reason) => return Ok(Err(reason)),
+                    }
+                }
                 Err(reason) => return Ok(Err(reason)),
             }
         }
@@ -366,7 +404,7 @@ fn load_columns(
         Ok(loaded) => loaded,
         Err(reason) => return Ok(Err(reason)),
     };
-    let mut schema = types::readable(footer.schema());
+    let mut schema = without_long_lists(&types::readable(footer.schema()));
     let (columns, mut int96_columns) = (footer.parquet_schema(), Vec::new());
     let has_arrow_schema = arrow_fault.is_none() && has_arrow_schema(footer.metadata());
     if !has_arrow_schema {
@@ -386,10 +424,18 @@ fn load_columns(
     }
     let shared = types::shared(&types::readable(footer.schema()), words);
     let metadata = Arc::clone(footer.metadata());
-    // Types that cannot be read as views are cast later.
-    let footer =
-        catch_panics(|| ArrowReaderMetadata::try_new(metadata, reading.with_schema(shared)))
-            .unwrap_or(footer);
+    let with_shared = reading.clone().with_schema(shared);
+    let footer = match catch_panics(|| ArrowReaderMetadata::try_new(metadata, with_shared)) {
+        Ok(footer) => footer,
+        // Types that cannot be read as views are cast later.
+        Err(_) if !footer.schema().fields().iter().any(|f| has_fixed_lists(f.data_type())) => {
+            footer
+        }
+        Err(_) => match load_footer(bytes, &reading.with_skip_arrow_metadata(true))? {
+            Ok((footer, _)) => footer,
+            Err(reason) => return Ok(Err(reason)),
+        },
+    };
     Ok(Ok(LoadedColumns { footer, schema, arrow_fault, int96_columns }))
 }
 

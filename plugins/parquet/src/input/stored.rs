@@ -14,7 +14,7 @@ use arrow_array::{
 };
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
-use sluice_model::cast::from_first_value;
+use sluice_model::cast::{elements_of_lists, from_first_value};
 
 use super::twelve_bytes;
 
@@ -68,6 +68,15 @@ fn in_missing(
         }
         (DataType::List(item), DataType::List(_)) => list::<i32>(column, item)?,
         (DataType::LargeList(item), DataType::LargeList(_)) => list::<i64>(column, item)?,
+        (DataType::FixedSizeList(item, len), DataType::List(_)) => {
+            let nulls = NullBuffer::union(column.nulls(), around);
+            let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+            // First, as taking elements for those that are missing needs their nulls.
+            let lists = list::<i32>(column, item)?;
+            let values = elements_of_lists(lists.as_list(), *len as usize, nulls.as_ref())?;
+            let (item, rows) = (retyped(item, &values), column.len());
+            Arc::new(FixedSizeListArray::try_new_with_length(item, *len, values, nulls, rows)?)
+        }
         (DataType::FixedSizeList(item, len), DataType::FixedSizeList(..)) => {
             let lists = column.as_fixed_size_list();
             let nulls = NullBuffer::union(lists.nulls(), around);

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 
+use crate::fixed_lists::with_plain_lists;
+
 /// The schema with types that the Parquet library reads: without dictionaries of what it does not
 /// read as such.
 pub(super) fn readable(schema: &Schema) -> SchemaRef {
@@ -23,7 +25,7 @@ pub(super) fn readable(schema: &Schema) -> SchemaRef {
 }
 
 /// The schema with types of which rows share what is stored once: views, and dictionaries for the
-/// columns in `words`.
+/// columns in `words`. Lists are plain, of which missing ones take no memory.
 pub(super) fn shared(schema: &Schema, words: &[&str]) -> SchemaRef {
     let view = |data_type: &DataType| match data_type {
         DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
@@ -35,7 +37,7 @@ pub(super) fn shared(schema: &Schema, words: &[&str]) -> SchemaRef {
     };
     with_fields(schema, |field| match is_word(field) {
         true => Arc::new(Field::clone(field).with_data_type(word_dictionary())),
-        false => with_types(field, &view),
+        false => with_types(&with_plain_lists(field), &view),
     })
 }
 

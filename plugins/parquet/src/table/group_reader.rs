@@ -12,7 +12,7 @@ use sluice_io::escape::escaped_path;
 use sluice_kit::event_table::{
     CHANNEL, PAYLOAD, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT,
 };
-use sluice_model::cast::{cast, with_list_lengths};
+use sluice_model::cast::cast;
 use sluice_model::{Batch, Damage, Error, MessageType, Payloads, ReadContext, Rows, TypeKey};
 
 use super::channel_resolver::{ChannelColumns, ChannelResolver};
@@ -226,8 +226,6 @@ impl GroupReader {
         let (mut fields, mut columns) = (Vec::new(), Vec::new());
         for (place, field) in &self.table.fields {
             let column = self.table.input.as_stored(*place, rows.column(*place))?;
-            let column = with_list_lengths(&column, field.data_type())
-                .map_err(|e| format!("column `{}`: {e}", field.name()))?;
             fields.push(retyped(field, &column));
             columns.push(column);
         }

@@ -15,7 +15,6 @@ use sluice_io::escape::{column_of_field, escaped_path, field_of_column};
 use sluice_kit::event_table::{CHANNEL, RESERVED, SOURCE, TIMESTAMP, TIMESTAMP_NS};
 use sluice_model::{Damage, Error, LogPayloads, Name, Query, ReadContext};
 
-use crate::fixed_lists::{MissingValues, with_lengths};
 use crate::input::{GroupSpan, InputOptions, ParquetInput, TableBytes, TimeUnits};
 use crate::meta::{CREATED_BY, ChannelMeta, EntryFault, FooterMeta};
 
@@ -56,7 +55,7 @@ impl ParquetTable {
     /// times.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let words = &[SOURCE, CHANNEL];
-        let input =
+        let mut input =
             ParquetInput::open(path, InputOptions { name: "this", words, page_index: true })?;
         let about = input.metadata().file_metadata();
         let (mut meta, mut faults) = FooterMeta::from_entries(about.key_value_metadata());
@@ -64,6 +63,7 @@ impl ParquetTable {
             meta = meta.for_rewritten_file();
             faults.retain(EntryFault::stays_in_rewritten_file);
         }
+        input.set_list_lengths(&meta.lists);
         let of_footer = input.footer_fault().map(str::to_owned);
         let faults = faults.iter().map(ToString::to_string);
         let faults = of_footer.into_iter().chain(faults).collect();
@@ -98,7 +98,6 @@ impl ParquetTable {
     }
 
     fn message_fields(&self) -> Vec<(usize, FieldRef)> {
-        let mut missing = MissingValues::default();
         let fields = self.input.schema().fields().iter().enumerate();
         let own = fields.filter_map(|(place, field)| {
             let name = match field.name().as_str() {
@@ -107,11 +106,8 @@ impl ParquetTable {
             };
             let mut metadata = field.metadata().clone();
             metadata.extend(self.meta.fields.get(field.name()).cloned().unwrap_or_default());
-            let read = match self.meta.lists.get(field.name()) {
-                Some(lengths) => with_lengths(field, lengths, &mut missing),
-                None => field.as_ref().clone(),
-            };
-            Some((place, Arc::new(read.with_name(name).with_metadata(metadata))))
+            let field = field.as_ref().clone().with_name(name).with_metadata(metadata);
+            Some((place, Arc::new(field)))
         });
         own.collect()
     }

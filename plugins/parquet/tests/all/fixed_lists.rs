@@ -10,8 +10,10 @@ use arrow_array::{
     StructArray, TimestampMicrosecondArray,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
-use arrow_schema::{DataType, Field, Fields};
-use parquet::arrow::ArrowWriter;
+use arrow_schema::{DataType, Field, Fields, Schema};
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::{ArrowWriter, add_encoded_arrow_schema_to_metadata};
+use parquet::file::properties::WriterProperties;
 use sluice_model::{Batch, ReadContext, SplitStart};
 
 use crate::kit::{read, source};
@@ -160,10 +162,8 @@ fn those_of_other_programs_may_be_in_structs_that_are_missing() {
     let path = folder.path().join("t.parquet");
     let nulls = || Some(NullBuffer::from(vec![true, false, true]));
     let optional = |inner: ArrayRef| in_struct(inner, nulls());
-    let optional_pairs = |inner: ArrayRef| {
-        let there = [true, true, false, true, false, false];
-        fixed(in_struct(inner, Some(NullBuffer::from_iter(there))), 2)
-    };
+    let there = || Some(NullBuffer::from_iter([true, true, false, true, false, false]));
+    let optional_pairs = |inner: ArrayRef| fixed(in_struct(inner, there()), 2);
     let columns = [
         ("numbers", optional(fixed(numbers(6), 2))),
         ("texts", optional(fixed(texts(6), 2))),
@@ -171,6 +171,11 @@ fn those_of_other_programs_may_be_in_structs_that_are_missing() {
         ("deeper", optional(in_struct(fixed(texts(6), 2), None))),
         ("counted", optional(fixed(listed(fixed(texts(24), 2)), 2))),
         ("pairs", optional_pairs(in_struct(texts(6), None))),
+        ("missing pairs", {
+            let item = in_struct(in_struct(texts(6), None), there());
+            let item_field = Arc::new(Field::new("item", item.data_type().clone(), true));
+            Arc::new(FixedSizeListArray::new(item_field, 2, item, nulls()))
+        }),
         ("pairs of pairs", optional_pairs(in_struct(fixed(numbers(12), 2), None))),
     ];
     let batch = round_trip_of_others(&path, &columns);
@@ -181,6 +186,60 @@ fn those_of_other_programs_may_be_in_structs_that_are_missing() {
         let back = batch.rows()[0].columns.columns();
         for ((name, column), back) in columns.iter().zip(back) {
             assert_eq!(back.to_data(), column.to_data(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn missing_ones_take_no_more_memory_than_a_length_that_is_meant() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let item = || Arc::new(Field::new("item", DataType::Float64, true));
+    let missing: ArrayRef = Arc::new(ListArray::new_null(item(), 5));
+    let elements = Arc::new(Field::new("item", missing.data_type().clone(), true));
+    let many: ArrayRef = Arc::new(ListArray::new_null(item(), 50_000));
+    let offsets = OffsetBuffer::from_lengths([50_000, 0, 0, 0, 0]);
+    let listed: ArrayRef = Arc::new(ListArray::new(elements, offsets, many, None));
+    let fixed = |len| DataType::FixedSizeList(item(), len);
+    let list_of = |len| DataType::new_list(fixed(len), true);
+    let plain = || missing.data_type().clone();
+    let cases = [
+        (&missing, fixed(1000), Ok(fixed(1000))),
+        (&missing, fixed(1 << 27), Ok(plain())),
+        (&missing, fixed(i32::MAX), Ok(plain())),
+        (&listed, list_of(10), Ok(list_of(10))),
+        (&listed, list_of(60_000), Err("a row of ")),
+        (&listed, list_of(1 << 27), Ok(listed.data_type().clone())),
+    ];
+    for (column, claimed, expected) in cases {
+        let times = TimestampMicrosecondArray::from_iter_values(0..5);
+        let columns: [(&str, ArrayRef, bool); 2] =
+            [("timestamp", Arc::new(times), false), ("a", Arc::clone(column), true)];
+        let rows = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+        let mut fields = rows.schema().fields().to_vec();
+        fields[1] = Arc::new(Field::new("a", claimed.clone(), true));
+        let mut properties = WriterProperties::default();
+        add_encoded_arrow_schema_to_metadata(&Schema::new(fields), &mut properties);
+        let options = ArrowWriterOptions::new().with_properties(properties);
+        let options = options.with_skip_arrow_metadata(true);
+        let file = File::create(&path).unwrap();
+        let mut writer = ArrowWriter::try_new_with_options(file, rows.schema(), options).unwrap();
+        writer.write(&rows).unwrap();
+        writer.close().unwrap();
+
+        let (source, context) = (source(&path), ReadContext::standalone("tables"));
+        let splits = source.splits(u64::MAX, &context.query).unwrap();
+        let mut reader = source.read(&splits[0], SplitStart::At(0), &context).unwrap();
+        let batches: Vec<Batch> = std::iter::from_fn(|| reader.next_batch().unwrap()).collect();
+        let damage: Vec<_> = context.damage.take().into_iter().map(|one| one.reason).collect();
+        match expected {
+            Ok(expected) => {
+                assert_eq!(damage, [""; 0], "{claimed}");
+                assert_eq!(batches.iter().map(Batch::len).sum::<usize>(), 5, "{claimed}");
+                let column = batches[0].rows()[0].columns.column(0);
+                assert_eq!(*column.data_type(), expected, "{claimed}");
+            }
+            Err(expected) => assert!(damage[0].contains(expected), "{claimed}: {damage:?}"),
         }
     }
 }
