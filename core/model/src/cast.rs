@@ -14,7 +14,7 @@ use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
 
 mod list_lengths;
 
-pub use list_lengths::{elements_of_lists, rows_with_list_lengths, with_list_lengths};
+pub use list_lengths::{elements_of_lists, rows_with_list_lengths};
 
 /// Arrow's cast, with null for what does not fit. It is right for slices of lists, too, which
 /// Arrow's own gives the values of rows before them.

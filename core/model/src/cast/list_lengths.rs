@@ -1,5 +1,5 @@
-//! Lists of fixed length as lists of any, and the other way round: a table may not know lengths that
-//! another table of the same messages knows.
+//! Lists of fixed length as lists of any, and the other way round: a table may not know lengths
+//! that another table of the same messages knows.
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ pub fn rows_with_list_lengths(columns: &RecordBatch, schema: &SchemaRef) -> Opti
         return None;
     }
     let converted = columns.columns().iter().zip(wanted);
-    let converted = converted.map(|(column, field)| with_list_lengths(column, field.data_type()));
+    let converted =
+        converted.map(|(column, field)| with_list_lengths(column, field.data_type(), None));
     let converted = converted.collect::<Result<Vec<ArrayRef>, _>>().ok()?;
     let options = RecordBatchOptions::new().with_row_count(Some(columns.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(schema), converted, &options).ok()
@@ -55,13 +56,9 @@ fn is_same_but_lengths(data_type: &DataType, other: &DataType) -> bool {
 }
 
 /// The column with this type, which may differ from its own in whether the lengths of lists are
-/// fixed. `Err` if a list has another length.
-pub fn with_list_lengths(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, ArrowError> {
-    in_missing(column, data_type, None)
-}
-
-/// The same where rows may be missing because what is around them is.
-fn in_missing(
+/// fixed, where rows may be missing because what is around them is. `Err` if a list has another
+/// length.
+fn with_list_lengths(
     column: &ArrayRef,
     data_type: &DataType,
     around: Option<&NullBuffer>,
@@ -75,14 +72,14 @@ fn in_missing(
             let size = *len as usize;
             let elements = elements_of_lists(column.as_list(), size, nulls.as_ref())?;
             let missing = nulls.as_ref().map(|nulls| nulls.expand(size));
-            let elements = in_missing(&elements, item.data_type(), missing.as_ref())?;
+            let elements = with_list_lengths(&elements, item.data_type(), missing.as_ref())?;
             let item = retyped(item, &elements);
             let rows = column.len();
             Arc::new(FixedSizeListArray::try_new_with_length(item, *len, elements, nulls, rows)?)
         }
         (DataType::List(item), DataType::FixedSizeList(_, len)) => {
             let elements = elements_of_fixed(column.as_fixed_size_list(), nulls.as_ref())?;
-            let elements = in_missing(&elements, item.data_type(), None)?;
+            let elements = with_list_lengths(&elements, item.data_type(), None)?;
             let is_there = |row: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
             let lens = (0..column.len()).map(|row| if is_there(row) { *len as usize } else { 0 });
             i32::try_from(elements.len())
@@ -94,13 +91,13 @@ fn in_missing(
         (DataType::FixedSizeList(item, len), DataType::FixedSizeList(..)) => {
             let lists = column.as_fixed_size_list();
             let missing = nulls.as_ref().map(|nulls| nulls.expand(*len as usize));
-            let elements = in_missing(lists.values(), item.data_type(), missing.as_ref())?;
+            let elements = with_list_lengths(lists.values(), item.data_type(), missing.as_ref())?;
             let (item, rows) = (retyped(item, &elements), lists.len());
             Arc::new(FixedSizeListArray::try_new_with_length(item, *len, elements, nulls, rows)?)
         }
         (DataType::List(item), DataType::List(_)) => {
             let lists = column.as_list::<i32>();
-            let elements = in_missing(lists.values(), item.data_type(), None)?;
+            let elements = with_list_lengths(lists.values(), item.data_type(), None)?;
             let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
             Arc::new(ListArray::try_new(retyped(item, &elements), offsets, elements, nulls)?)
         }
@@ -108,7 +105,7 @@ fn in_missing(
             let members = column.as_struct();
             let columns = fields.iter().zip(members.columns());
             let columns = columns
-                .map(|(field, column)| in_missing(column, field.data_type(), nulls.as_ref()))
+                .map(|(field, column)| with_list_lengths(column, field.data_type(), nulls.as_ref()))
                 .collect::<Result<Vec<ArrayRef>, _>>()?;
             let fields = fields.iter().zip(&columns).map(|(field, column)| retyped(field, column));
             let (fields, rows): (Fields, usize) = (fields.collect(), members.len());
@@ -219,7 +216,7 @@ mod tests {
             for (from, to) in [(&fixed, &plain), (&plain, &fixed), (&fixed, &fixed)] {
                 for (start, count) in [(0, 3), (0, 2), (1, 2), (2, 1)] {
                     let (from, to) = (from.slice(start, count), to.slice(start, count));
-                    let made = with_list_lengths(&from, to.data_type());
+                    let made = with_list_lengths(&from, to.data_type(), None);
                     assert_eq!(*made.unwrap(), *to, "{from:?}");
                 }
             }

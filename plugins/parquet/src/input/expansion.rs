@@ -90,9 +90,9 @@ fn expanded_chunk(chunk: &ColumnChunkMetaData, pages: Option<ChunkPages>) -> usi
     usize::try_from(most).unwrap_or(0)
 }
 
-/// Cuts rows so that each slice fits into memory when it is expanded, the first slice last: lists in
-/// the columns of these types may get a fixed length, of which those that are missing take at most
-/// `missing_bytes`. `Err` says that a row does not fit.
+/// Cuts rows so that each slice fits into memory when it is expanded, the first slice last. Missing
+/// lists of fixed length in the columns of these types take at most `missing_bytes` of a slice of
+/// several rows. `Err` says that a row does not fit.
 pub(super) fn slices(
     rows: RecordBatch,
     fixed_lists: &[(usize, DataType)],
@@ -117,8 +117,8 @@ pub(super) fn slices(
     Ok(slices)
 }
 
-/// The bytes that lists of fixed length which are missing take in a column of this type, whose lists
-/// are plain still. There will be `count` of its values.
+/// The bytes that missing lists of fixed length will take in a column of this type, whose lists are
+/// plain still. There will be `count` of its values.
 fn bytes_of_missing(column: &ArrayRef, data_type: &DataType, count: usize) -> usize {
     match data_type {
         DataType::FixedSizeList(item, len) => {
