@@ -52,6 +52,14 @@ pub enum ErrorKind {
     /// Options or data that turn out to be invalid once the input is known.
     #[error("{0}")]
     Invalid(String),
+    /// The same, at a node of a pipeline.
+    #[error("{node}: {what}")]
+    InvalidAt {
+        /// The node, and where it is written if that is known.
+        node: String,
+        /// What is invalid.
+        what: String,
+    },
     /// A plugin that is not in Rust raised an exception.
     #[error("{what}")]
     Raised {
@@ -130,6 +138,15 @@ impl Error {
                 Self::io(action, path, io::Error::new(source.kind(), message))
             }
             ErrorKind::Refused(message) => Self::refused(format!("{message}; {more}")),
+            other => other.into(),
+        }
+    }
+
+    /// Names the node of a pipeline whose options or data are invalid, unless one is named already.
+    #[must_use]
+    pub fn at_node(self, node: &str) -> Self {
+        match *self.0 {
+            ErrorKind::Invalid(what) => ErrorKind::InvalidAt { node: node.to_owned(), what }.into(),
             other => other.into(),
         }
     }

@@ -22,10 +22,10 @@ pub struct Mistake {
 impl Mistake {
     /// The line and the column of its start in `text`, counted from 1; columns are characters.
     pub fn position(&self, text: &str) -> (usize, usize) {
-        let before = text.get(..text.floor_char_boundary(self.span.start)).unwrap_or_default();
+        let before = text_before(text, self.span.start);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         let column = before.get(line_start..).unwrap_or_default().chars().count() + 1;
-        (before.matches('\n').count() + 1, column)
+        (line_at(text, self.span.start), column)
     }
 
     /// Renders the mistake with its source line and a caret, without a trailing newline. `name` is
@@ -47,6 +47,15 @@ impl Mistake {
         }
         shown
     }
+}
+
+/// The line of this byte of a text, counted from 1.
+pub fn line_at(text: &str, at: usize) -> usize {
+    text_before(text, at).matches('\n').count() + 1
+}
+
+fn text_before(text: &str, at: usize) -> &str {
+    text.get(..text.floor_char_boundary(at)).unwrap_or_default()
 }
 
 /// The line in which a mistake starts.

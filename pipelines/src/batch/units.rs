@@ -32,14 +32,16 @@ pub struct Unit {
 /// A pipeline before its plugins are created. Any number can be built from it, on any thread or
 /// machine.
 ///
-/// Plain data. The text and the spans, which only serve error messages, are not serialized; nor are
-/// the templates, see [`fills`](Self::fills).
+/// Plain data. The text, its file and the spans, which only serve error messages, are not
+/// serialized; nor are the templates, see [`fills`](Self::fills).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Blueprint {
     name: Option<String>,
     pub(crate) memory: Option<ByteSize>,
     #[serde(skip)]
     text: String,
+    #[serde(skip)]
+    file: Option<String>,
     nodes: Vec<NodeBlueprint>,
     #[serde(skip)]
     slots: Vec<TemplateSlot>,
@@ -84,6 +86,7 @@ impl Blueprint {
             name: pipeline.name.clone(),
             memory: pipeline.memory,
             text: pipeline.text.clone(),
+            file: pipeline.file.clone(),
             nodes: pipeline.nodes.iter().map(draft).collect(),
             slots: pipeline.templates.clone(),
         }
@@ -114,6 +117,7 @@ impl Blueprint {
             memory: self.memory,
             nodes: nodes.collect::<Result<_, Error>>()?,
             text: self.text.clone(),
+            file: self.file.clone(),
             ..Pipeline::default()
         })
     }
@@ -264,7 +268,10 @@ fn batch_inputs(
             Err(_) if failing == FailurePolicy::Continue && !node.source_paths().is_empty() => {
                 inputs_one_by_one(node, registry)
             }
-            listed => listed?.into_iter().map(|input| (input, None)).collect(),
+            listed => {
+                let listed = listed.map_err(|error| error.at_node(&pipeline.place_of(node)))?;
+                listed.into_iter().map(|input| (input, None)).collect()
+            }
         };
         all.extend(listed);
     }

@@ -10,6 +10,7 @@ mod blame;
 mod driver;
 mod hashing;
 mod milestone;
+mod node_calls;
 mod observed;
 mod options;
 pub(crate) mod plan;
@@ -49,8 +50,8 @@ pub(crate) use setup::start_pool;
 pub use stop::Stop;
 pub(crate) use tally::RunResults;
 
-use blame::NodeLabels;
 use driver::{Driven, RunDriver};
+use node_calls::NodeCalls;
 use observed::NamingNodes;
 use publisher::Publisher;
 use reporting::ReportContext;
@@ -110,7 +111,7 @@ fn plan_and_run(
     let mut setup = Setup::new(options, pipeline.memory, holding_sinks(&pipeline.nodes), pool);
     setup.is_sent_live = is_sent_live(&pipeline.nodes);
     setup.note_sinks(&pipeline.nodes);
-    setup.shared.labels = NodeLabels::from_nodes(&pipeline.nodes);
+    setup.shared.labels = NodeCalls::of_pipeline(&pipeline);
     let reading = setup.prepare(&pipeline.nodes)?;
     let is_recording = options.recording.is_some();
     setup.shared.naming = NamingNodes::from_nodes(&pipeline.nodes);
@@ -241,7 +242,7 @@ fn initial_notes(nodes: &[PipelineNode], reading: &ReadPlan) -> Vec<(usize, Stri
 /// Plans what running this pipeline would read, with as little reading as possible.
 pub fn plan(pipeline: &Pipeline, options: &Options) -> Result<ReadPlan, Error> {
     let mut setup = Setup::new(options, pipeline.memory, holding_sinks(&pipeline.nodes), None);
-    setup.shared.labels = NodeLabels::from_nodes(&pipeline.nodes);
+    setup.shared.labels = NodeCalls::of_pipeline(pipeline);
     Error::catching(|| setup.prepare(&pipeline.nodes))
 }
 

@@ -4,7 +4,7 @@
 use sluice_model::time::TimePoint;
 use sluice_model::{ChannelQuery, Error, MapQuery, Query, Stage};
 
-use super::blame::NodeLabels;
+use super::node_calls::NodeCalls;
 use crate::spec::{PipelineNode, PluginInstance};
 
 /// The pushed-down query of each node.
@@ -20,7 +20,7 @@ impl Pushdown {
     pub(super) fn compute(
         nodes: &[PipelineNode],
         origins: &[Option<i64>],
-        labels: &NodeLabels,
+        labels: &NodeCalls,
     ) -> Result<Self, Error> {
         let of_nodes = vec![None::<Query>; nodes.len()];
         let mut found =

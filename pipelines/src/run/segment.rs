@@ -12,7 +12,7 @@ use sluice_model::{
     Query, RunHandle, StageContext,
 };
 
-use super::blame::NodeLabels;
+use super::node_calls::NodeCalls;
 use super::observed::NamingNodes;
 use super::tally::RunTally;
 use crate::source_name::unknown_channel;
@@ -58,7 +58,7 @@ pub(crate) struct TaskContext {
     /// The nodes whose options name channels or fields.
     pub(crate) naming: NamingNodes,
     /// What the nodes are called if they are at fault.
-    pub(crate) labels: NodeLabels,
+    pub(crate) labels: NodeCalls,
     /// The connection of maps to the run.
     pub(crate) run: RunHandle,
     pub(crate) is_recording: bool,
@@ -251,7 +251,7 @@ mod tests {
             channels: Arc::default(),
             blocks: BlockPool::new(64, 1),
             naming: NamingNodes::default(),
-            labels: NodeLabels::default(),
+            labels: NodeCalls::default(),
             run: RunHandle::default(),
             is_recording: false,
         };

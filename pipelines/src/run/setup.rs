@@ -16,7 +16,7 @@ use sluice_model::{
     RunOrigin, Source, StageContext, TimeWindow,
 };
 
-use super::blame::NodeLabels;
+use super::node_calls::NodeCalls;
 use super::observed::NamingNodes;
 use super::programs::NodeHost;
 use super::pushdown::Pushdown;
@@ -84,7 +84,7 @@ impl Setup {
             shared: TaskContext {
                 channels,
                 naming: NamingNodes::default(),
-                labels: NodeLabels::default(),
+                labels: NodeCalls::default(),
                 run: RunHandle::default(),
                 is_recording: options.recording.is_some(),
                 blocks: limits.blocks((for_sinks / limits.split_bytes).min(64)),
@@ -253,7 +253,8 @@ impl Setup {
         }
         for (node, spec) in nodes.iter().enumerate() {
             if let PluginInstance::Source(source) = &spec.instance {
-                origins[node] = self.first_timestamp(&**source, &spec.name)?;
+                let first = || self.first_timestamp(&**source, &spec.name);
+                origins[node] = self.shared.labels.call(node, first)?;
             }
         }
         let after = |from: usize, before: Option<i64>| match &nodes[from].instance {

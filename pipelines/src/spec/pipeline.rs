@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sluice_kit::mistake::line_at;
 use sluice_model::options::ByteSize;
 use sluice_model::programs::Program;
 use sluice_model::{
@@ -39,6 +40,8 @@ pub struct Pipeline {
     pub notes: Vec<Note>,
     /// The text of the file.
     pub text: String,
+    /// The name of the file in messages, if the text is in one.
+    pub file: Option<String>,
     /// The files it is made from, and those that options of sources and stages name. No output may
     /// replace one.
     pub files: Vec<PathBuf>,
@@ -79,6 +82,17 @@ pub struct PipelineNode {
 }
 
 impl Pipeline {
+    /// What errors call one of its nodes: its label, after its line if it is written in a file.
+    pub(crate) fn place_of(&self, node: &PipelineNode) -> String {
+        match &self.file {
+            Some(file) => {
+                let line = line_at(&self.text, node.span.start);
+                format!("{file}:{line}: {}", node.label())
+            }
+            None => node.label(),
+        }
+    }
+
     /// All files that it reads.
     pub(crate) fn input_files(&self) -> Result<Vec<Input>, Error> {
         let sources = self.nodes.iter().filter_map(PipelineNode::source);
@@ -87,6 +101,11 @@ impl Pipeline {
 }
 
 impl PipelineNode {
+    /// Its kind, name and plugin, as messages call it.
+    pub(crate) fn label(&self) -> String {
+        format!("{} `{}` (plugin `{}`)", self.kind, self.name, self.plugin)
+    }
+
     /// A node whose `instance` was created from `options`, and that reads from none yet. `span` is
     /// its position in the text of the pipeline, and `place` that of an option.
     pub fn new(

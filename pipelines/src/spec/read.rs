@@ -71,8 +71,18 @@ impl Check<'_> {
         let nodes = nodes.into_iter().zip(links);
         let nodes = nodes.filter_map(|(node, from)| node.finish(from, registry));
         let (nodes, text): (Vec<_>, _) = (nodes.collect(), self.document.text.clone());
-        let unreadable = BTreeMap::new();
-        Ok(Pipeline { name, memory, nodes, pruned, notes, text, files, templates, unreadable })
+        Ok(Pipeline {
+            name,
+            memory,
+            nodes,
+            pruned,
+            notes,
+            text,
+            file: self.document.file.is_some().then(|| self.document.name.clone()),
+            files,
+            templates,
+            unreadable: BTreeMap::new(),
+        })
     }
 
     /// The same, but variables may lack values.

@@ -2,6 +2,7 @@
 
 mod chains;
 mod faulty;
+mod invalid;
 mod kit;
 mod live_merges;
 mod memory;

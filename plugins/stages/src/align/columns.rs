@@ -325,8 +325,8 @@ pub(super) fn vector(columns: &[ArrayRef]) -> Result<ArrayRef, Error> {
         NullBuffer::union(all.as_ref(), column.logical_nulls().as_ref())
     });
     let field = Arc::new(Field::new_list_field(values.data_type().clone(), true));
-    let width = i32::try_from(width)
-        .map_err(|_| Error::invalid("align: a vector has more than 2^31 numbers"))?;
+    let width =
+        i32::try_from(width).map_err(|_| Error::invalid("a vector has more than 2^31 numbers"))?;
     let list = FixedSizeListArray::try_new(field, width, values, nulls).map_err(wrong)?;
     Ok(Arc::new(list))
 }

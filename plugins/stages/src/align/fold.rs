@@ -135,7 +135,7 @@ impl AlignFold {
             (TimePoint::At(nanos), _) => nanos,
             (TimePoint::After(_), Some(origin)) => anchor.resolve(origin),
             (TimePoint::After(_), None) => {
-                let what = "align: `anchor` counts from the first event, whose time is unknown; \
+                let what = "`anchor` counts from the first event, whose time is unknown; \
                             give an absolute time";
                 return Err(Error::invalid(what));
             }
@@ -161,7 +161,7 @@ impl AlignFold {
                 Some(known) if known.source == channel.source => {}
                 Some(known) => {
                     return Err(Error::invalid(format!(
-                        "align: `{}` has events of the sources `{}` and `{}`, which may be two \
+                        "`{}` has events of the sources `{}` and `{}`, which may be two \
                          robots; choose one with `source` of a stage `filter` before it",
                         channel.name.text(),
                         known.source,
@@ -225,7 +225,7 @@ impl AlignFold {
             if let Some(((time, _), channel)) = plan.time.as_ref().zip(channel) {
                 let name = &channel.name;
                 return Err(Error::invalid(format!(
-                    "align: none of the {untimed} messages of `{name}` has a time in its field \
+                    "none of the {untimed} messages of `{name}` has a time in its field \
                      `{time}`, so there are no rows; name another field in `time`"
                 )));
             }
@@ -367,7 +367,7 @@ impl AlignFold {
             format!("`{}` has no value: {why}, and `tolerance` is {tolerance}", plan.label)
         });
         Error::invalid(format!(
-            "align: row at {}: {}; raise `tolerance`, or choose `missing = \"drop\"` or \"null\"",
+            "row at {}: {}; raise `tolerance`, or choose `missing = \"drop\"` or \"null\"",
             time::format(row.time),
             why.unwrap_or_default()
         ))

@@ -155,7 +155,7 @@ fn picked(values: ArrayRef, rows: Option<&UInt32Array>) -> Result<ArrayRef, Erro
 fn no_time(channel: &str, path: &FieldPath, kind: &DataType) -> Error {
     let kind = describe(kind);
     Error::invalid(format!(
-        "align: the `time` of `{channel}`, `{path}`, is {kind}: expected a number, a timestamp, or \
+        "the `time` of `{channel}`, `{path}`, is {kind}: expected a number, a timestamp, or \
          a structure of seconds and nanoseconds"
     ))
 }

@@ -66,7 +66,7 @@ fn unusable(track: &TrackPlan, kind: &DataType) -> Error {
         Method::Linear => "`linear` needs numbers; choose `last` or `nearest`",
         _ => "a vector has numbers only; give it a field of its own",
     };
-    Error::invalid(format!("align: `{label}` is {}: {advice}", describe(kind)))
+    Error::invalid(format!("`{label}` is {}: {advice}", describe(kind)))
 }
 
 /// A type in words.
