@@ -2,7 +2,7 @@
 //! the globe, mounts and lines of a log. Reads no rows.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use sluice_model::{FieldPath, Pattern, Patterns};
 
@@ -79,13 +79,31 @@ impl TimeUnit {
 }
 
 /// A number, or the field it is in.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[derive(Clone, Debug, PartialEq, JsonSchema)]
+#[schemars(untagged)]
 pub enum Scalar {
     /// The same number for all messages.
     Number(f64),
     /// A field.
     Field(FieldPath),
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a number, or a field")]
+        enum RawScalar {
+            Number(f64),
+            Text(String),
+        }
+        match RawScalar::deserialize(deserializer)? {
+            RawScalar::Number(number) => Ok(Self::Number(number)),
+            // An untagged enum would not say what is wrong with the path.
+            RawScalar::Text(text) => {
+                FieldPath::parse(&text).map(Self::Field).map_err(serde::de::Error::custom)
+            }
+        }
+    }
 }
 
 /// The fields of a picture. JPEG, PNG and WebP are recognised by their first bytes; for others,
@@ -232,4 +250,27 @@ pub struct LogFields {
     /// From 1, debug, to 5, fatal. Default: 2, info.
     #[serde(default)]
     pub level: Option<Scalar>,
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_model::options;
+
+    use super::*;
+
+    #[test]
+    fn a_wrong_number_or_field_says_what_is_accepted() {
+        let read = |value: Value| options::read::<FixFields>(value);
+        let refusal = |latitude: Value| {
+            let value = serde_json::json!({ "latitude": latitude, "longitude": 8.4 });
+            let error = read(value).unwrap_err();
+            assert_eq!(error.path, ["latitude"]);
+            error.message
+        };
+        assert_eq!(refusal(true.into()), "a number, or a field");
+        assert_eq!(refusal("pos[".into()), FieldPath::parse("pos[").unwrap_err());
+        let read = read(serde_json::json!({ "latitude": "pos[0]", "longitude": 8 })).unwrap();
+        assert_eq!(read.latitude, Scalar::Field(FieldPath::parse("pos[0]").unwrap()));
+        assert_eq!(read.longitude, Scalar::Number(8.0));
+    }
 }

@@ -403,7 +403,7 @@ pub(crate) enum Bits {
 impl<'de> Deserialize<'de> for Bits {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        #[serde(untagged, expecting = "the number of a bit, or a range such as \"4-6\"")]
+        #[serde(untagged, expecting = "a bit such as 3, or a range such as \"4-6\"")]
         enum RawBits {
             One(u32),
             Range(String),
@@ -413,7 +413,7 @@ impl<'de> Deserialize<'de> for Bits {
             RawBits::Range(text) => text,
         };
         let wrong = || {
-            let expected = &"the number of a bit, or a range such as \"4-6\"";
+            let expected = &"a bit such as 3, or a range such as \"4-6\"";
             serde::de::Error::invalid_value(Unexpected::Str(&text), expected)
         };
         let (low, high) = text.split_once('-').ok_or_else(wrong)?;

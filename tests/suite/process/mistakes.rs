@@ -178,3 +178,21 @@ fn outputs_that_a_sink_cannot_write_are_mistakes_of_the_file() {
     }
     assert_eq!(folder.names(), ["a.lcm", "p.toml"]);
 }
+
+#[test]
+fn values_of_no_accepted_form_are_told_what_is_accepted() {
+    let folder = Folder::new();
+    folder.write(
+        "forms.toml",
+        "[sources.log]\nplugin = \"records\"\npath = \"a.log\"\n\
+         head = [{ name = \"a\", type = \"u8\", bits = { x = true } }]\n\
+         [stages.views]\nplugin = \"foxglove\"\nfrom = \"log\"\n\
+         map = [{ image = { data = \"image\", width = true } }]\n\
+         [sinks.none]\nplugin = \"null\"\nfrom = \"views\"\n",
+    );
+    run_sluice(&folder, &["check", "forms.toml"])
+        .expect(2)
+        .expect_stderr("expected a bit such as 3, or a range such as \"4-6\", found a boolean")
+        .expect_stderr("expected a number, or a field, found a boolean")
+        .expect_stderr("2 mistakes in forms.toml");
+}
