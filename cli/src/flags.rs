@@ -140,7 +140,7 @@ fn mistake_text(mistake: &Mistake, text: &str) -> String {
             format!("--describe {file}: `{option}`")
         }
         (Some(option), node) => flag(node, option),
-        (None, SOURCE_NAME) => "the input".to_owned(),
+        (None, SOURCE_NAME) => input_and_source(text),
         (None, SINK_NAME) => "--to".to_owned(),
         (None, TYPED_NAME) => "--types".to_owned(),
         (None, node) => format!("`{node}`"),
@@ -153,6 +153,18 @@ fn mistake_text(mistake: &Mistake, text: &str) -> String {
         message = format!("{message}\n\n{}", detail.trim_end());
     }
     message
+}
+
+/// The input of a generated pipeline, if it has one only, and the source that reads it.
+fn input_and_source(text: &str) -> String {
+    let file = text.parse::<toml::Table>().unwrap_or_default();
+    let source = file.get("sources").and_then(|sources| sources.get(SOURCE_NAME));
+    let option = |name: &str| source?.get(name)?.as_str();
+    match (option("path").or(option("url")), option("plugin")) {
+        (Some(input), Some(plugin)) => format!("{input}, read by `{plugin}`"),
+        (None, Some(plugin)) => format!("the input, read by `{plugin}`"),
+        _ => "the input".to_owned(),
+    }
 }
 
 /// The node and the option at this byte of a pipeline file; no option in a node's header. An option

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use sluice_model::options::ByteSize;
-use sluice_model::{DynSink, Error, Input, Plugin, PluginKind, Source};
+use sluice_model::{DynSink, Error, ErrorKind, Input, Plugin, PluginKind, Source};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{OnDamage, Pipeline, PipelineNode, PluginInstance, Report};
 
@@ -39,16 +39,34 @@ pub(crate) fn findings(
     source: &PipelineNode,
     path: &Path,
 ) -> Result<(Vec<String>, Option<u64>), Failure> {
-    let Some(source) = source.source() else { return Ok((Vec::new(), None)) };
-    let findings = of_files(source, path, |file| source.findings(file))?;
-    let bytes = source.files()?.iter().try_fold(0, |all: u64, file| all.checked_add(file.bytes?));
-    Ok((findings, bytes))
+    of_source(source, path, |source| {
+        let findings = of_files(source, path, |file| source.findings(file))?;
+        let files = source.files()?;
+        let bytes = files.iter().try_fold(0, |all: u64, file| all.checked_add(file.bytes?));
+        Ok((findings, bytes))
+    })
 }
 
 /// What is wrong with the file of a source besides damage, such as its index.
 pub(crate) fn faults(source: &PipelineNode, path: &Path) -> Result<Vec<String>, Failure> {
-    let Some(source) = source.source() else { return Ok(Vec::new()) };
-    Ok(of_files(source, path, |file| source.faults(file))?)
+    of_source(source, path, |source| of_files(source, path, |file| source.faults(file)))
+}
+
+/// What `ask` finds out from the source of a file. An error that is the fault of its plugin names
+/// both.
+fn of_source<T: Default>(
+    node: &PipelineNode,
+    path: &Path,
+    ask: impl FnOnce(&dyn Source) -> Result<T, Error>,
+) -> Result<T, Failure> {
+    let Some(source) = node.source() else { return Ok(T::default()) };
+    ask(source).map_err(|error| match error.kind() {
+        ErrorKind::Internal { what, .. } => {
+            let what = format!("`{}`, reading {}: {what}", node.plugin, path.display());
+            Error::from(ErrorKind::Internal { what, input: Some(path.to_owned()) }).into()
+        }
+        _ => error.into(),
+    })
 }
 
 /// What `say` says of a file, or of each file of a folder that is a log.

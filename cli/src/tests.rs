@@ -6,12 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::{CommandFactory, Parser};
+use serde_json::Value;
 use sluice_all as _;
-use sluice_model::{Plugin, PluginKind, Registry, SniffResult};
+use sluice_model::registry::Constructor;
+use sluice_model::{
+    Error, Input, OptionsError, Plugin, PluginFactory, PluginKind, Query, ReadContext, Reader,
+    Registry, SniffResult, Source, Split, SplitStart,
+};
 
 use crate::args::{BuiltInVerb, Cli};
 use crate::commands::convert;
-use crate::embedded::Embedding;
+use crate::embedded::{self, Embedding};
 use crate::exit::Failure;
 use crate::shell::{Color, Shell};
 use crate::sniffing;
@@ -217,4 +222,81 @@ fn a_run_that_names_a_cluster_and_stays_on_this_machine_is_wrong_use() {
         assert_eq!(exit_code(&[&convert[..], cluster].concat()), 2, "{cluster:?}");
     }
     assert!(!out.exists());
+}
+
+/// When a source panics that otherwise reads LCM logs.
+#[derive(Clone, Copy)]
+enum Panicking {
+    Made,
+    Findings,
+    Faults,
+}
+
+/// A source that panics at one call.
+struct PanickingSource(Box<dyn Source>, Panicking);
+
+impl PanickingSource {
+    fn plugin(make: Constructor<Box<dyn Source>>) -> Registry {
+        let linked = Registry::linked();
+        let lcm = *linked.get(PluginKind::Source, "lcm-log").unwrap();
+        let made = Plugin { name: "my-lcm", make: PluginFactory::Source(make), ..lcm };
+        Registry::from_plugins(linked.iter().filter(|p| p.name != "lcm-log").copied().chain([made]))
+    }
+
+    fn boxed(options: Value, panics: Panicking) -> Result<Box<dyn Source>, OptionsError> {
+        assert!(!matches!(panics, Panicking::Made), "not made");
+        Ok(Box::new(Self(Registry::linked().source("lcm-log", options)?, panics)))
+    }
+}
+
+impl Source for PanickingSource {
+    fn inputs(&self) -> Result<Vec<Input>, Error> {
+        self.0.inputs()
+    }
+
+    fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
+        self.0.splits(target, query)
+    }
+
+    fn findings(&self, _: &Path) -> Result<Vec<String>, Error> {
+        assert!(!matches!(self.1, Panicking::Findings), "no findings");
+        Ok(Vec::new())
+    }
+
+    fn faults(&self, _: &Path) -> Result<Vec<String>, Error> {
+        assert!(!matches!(self.1, Panicking::Faults), "no faults");
+        Ok(Vec::new())
+    }
+
+    fn read<'s>(
+        &'s self,
+        split: &Split,
+        entry: SplitStart,
+        context: &ReadContext,
+    ) -> Result<Box<dyn Reader + 's>, Error> {
+        self.0.read(split, entry, context)
+    }
+}
+
+#[test]
+fn a_source_that_panics_in_a_look_at_a_log_is_named_with_the_file() {
+    let folder = folder_with_log();
+    let log = folder.path().join("drive.lcm");
+    let makers: [(&str, Constructor<Box<dyn Source>>); 3] = [
+        ("info", |options, _| PanickingSource::boxed(options, Panicking::Made)),
+        ("info", |options, _| PanickingSource::boxed(options, Panicking::Findings)),
+        ("verify", |options, _| PanickingSource::boxed(options, Panicking::Faults)),
+    ];
+    for (verb, make) in makers {
+        let embedding = Arc::<Embedding>::default();
+        let arguments = [verb.into(), log.clone().into_os_string()];
+        let run = embedded::run(&arguments, PanickingSource::plugin(make), &embedding);
+        let output = embedding.take_output();
+        let messages = output.messages.iter().filter_map(|message| message["message"].as_str());
+        let mut said: Vec<String> = messages.chain([&*output.text]).map(str::to_owned).collect();
+        said.extend(run.err().map(|failure| failure.message()));
+        let said = said.join("\n");
+        assert!(said.contains("panicked"), "{said}");
+        assert!(said.contains("`my-lcm`") && said.contains(path_str(&log)), "{said}");
+    }
 }
