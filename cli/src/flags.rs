@@ -20,6 +20,30 @@ pub(crate) enum PipelineOrigin {
     File,
     /// The flags of a command line.
     Flags,
+    /// The same, where `--sink-option` gives the fields of the sink, and not `--field`.
+    FlagsWithSinkFields,
+}
+
+impl PipelineOrigin {
+    /// That of a generated pipeline.
+    pub(crate) fn of_generated(text: &str) -> Self {
+        let (_, sink) = text.split_once(&format!("\n[sinks.{SINK_NAME}]\n")).unwrap_or_default();
+        let sink = sink.lines().take_while(|line| !line.starts_with('['));
+        let mut fields = sink.filter(|line| line.starts_with("fields = "));
+        match fields.next() {
+            // Those of `--field` have a line each.
+            Some(line) if line != "fields = [" => Self::FlagsWithSinkFields,
+            _ => Self::Flags,
+        }
+    }
+
+    /// The flag that an option of a generated node comes from.
+    pub(crate) fn flag(self, node: &str, option: &str) -> String {
+        match (self, node, option) {
+            (Self::FlagsWithSinkFields, SINK_NAME, "fields") => "--sink-option fields".to_owned(),
+            _ => flag(node, option),
+        }
+    }
 }
 
 /// Precedes, in a comment behind an option of a generated source, the file that describes it.
@@ -29,7 +53,7 @@ pub(crate) const DESCRIBED_BY: &str = " # --describe ";
 const REGEX_OPTION: &str = "regex";
 
 /// The flag that an option of a generated node comes from.
-pub(crate) fn flag(node: &str, option: &str) -> String {
+fn flag(node: &str, option: &str) -> String {
     let known = match option {
         _ if node == EPISODES_NAME => return format!("--episodes {option}"),
         "channels" if node == "renamed" => "--rename",
@@ -62,8 +86,8 @@ pub(crate) fn flag(node: &str, option: &str) -> String {
 /// Where an unmatched name was given: the flag, or node and option.
 pub(crate) fn name_location(name: &NameReport, origin: PipelineOrigin) -> String {
     match origin {
-        PipelineOrigin::Flags => flag(&name.node, &name.option),
         PipelineOrigin::File => format!("{}: `{}`", name.node, name.option),
+        flags => flags.flag(&name.node, &name.option),
     }
 }
 
@@ -102,7 +126,7 @@ pub(crate) fn note_with_flags(note: &Note, origin: PipelineOrigin) -> Note {
     if let Some((before, rest)) = note.what.rsplit_once(OPTION)
         && let Some((option, after)) = rest.split_once('`')
     {
-        translated.what = format!("{before}{}{after}", flag(&note.node, option));
+        translated.what = format!("{before}{}{after}", origin.flag(&note.node, option));
     }
     translated
 }
@@ -139,7 +163,7 @@ fn mistake_text(mistake: &Mistake, text: &str) -> String {
         {
             format!("--describe {file}: `{option}`")
         }
-        (Some(option), node) => flag(node, option),
+        (Some(option), node) => PipelineOrigin::of_generated(text).flag(node, option),
         (None, SOURCE_NAME) => input_and_source(text),
         (None, SINK_NAME) => "--to".to_owned(),
         (None, TYPED_NAME) => "--types".to_owned(),

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &ConvertArgs, shell: &Shell) -> CommandResult {
     }
     let overwrite = args.engine.overwrite || mode_replaces;
     let engine = EngineArgs { overwrite, ..args.engine.clone() };
-    run::execute(pipeline, &engine, PipelineOrigin::Flags, shell)
+    run::execute(pipeline, &engine, PipelineOrigin::of_generated(&text), shell)
 }
 
 /// Whether a `file://` URL asks to replace the log.

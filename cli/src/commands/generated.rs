@@ -9,7 +9,7 @@ use sluice_pipeline::{Document, Pipeline, PipelineNode, PluginInstance, Variable
 
 use crate::args::Assignment;
 use crate::exit::{CommandResult, ExitStatus, Failure};
-use crate::flags;
+use crate::flags::{self, PipelineOrigin};
 use crate::input_format::InputFormat;
 use crate::inputs;
 use crate::recipe::{Recipe, string};
@@ -99,7 +99,7 @@ fn refuse_fields_without_decoding(pipeline: &Pipeline) -> Result<(), Failure> {
         None => Ok(()),
         Some((node, name)) => Err(Failure::Usage(format!(
             "{}: only decoded messages have fields; give the files that declare them with --types",
-            flags::flag(&node.name, &name.option)
+            PipelineOrigin::of_generated(&pipeline.text).flag(&node.name, &name.option)
         ))),
     }
 }

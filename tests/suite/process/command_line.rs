@@ -204,3 +204,32 @@ fn options_that_an_error_names_can_be_given_as_it_says() {
     cat(&[]).expect(1).expect_stderr(r#"`--source-option 'delimiter="\t"'`"#);
     assert!(cat(&[r#"delimiter="\t""#]).expect(0).text().contains(r#"{"x":2.0}"#));
 }
+
+#[test]
+fn fields_are_named_by_the_option_that_gives_them() {
+    let folder = Folder::new();
+    let text = "[sources.demo]\nplugin = \"demo\"\nseconds = 1\n\
+                [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"demo\"\npath = \"drive.lcm\"\n";
+    folder.write("demo.toml", text);
+    run_sluice(&folder, &["run", "demo.toml"]).expect(0);
+    let convert = |more: &[&str]| {
+        let arguments = ["convert", "drive.lcm", "--overwrite", "--to", "out.csv", "-c", "POSE"];
+        run_sluice(&folder, &[&arguments[..], more].concat())
+    };
+    let types = ["--types", "mit-dgc"];
+    for (given, flag) in [
+        (["--field", "poss[0]"], "--field"),
+        (["--sink-option", "fields=poss[0]"], "--sink-option fields"),
+        (["--sink-option", "fields=[\"poss[0]\"]"], "--sink-option fields"),
+    ] {
+        let said = format!("{flag}: no declared type has a field `poss[0]`; did you mean `pos[0]`");
+        convert(&[given, types].concat()).expect(2).expect_stderr(&said);
+        let said = format!("{flag}: only decoded messages have fields");
+        convert(&given).expect(2).expect_stderr(&said);
+    }
+    for (given, flag) in [("--field", "--field"), ("--sink-option", "--sink-option fields")] {
+        let path = if given == "--field" { "ranges" } else { "fields=ranges" };
+        let said = format!("{flag}: no event has a field `ranges`");
+        convert(&[&[given, path], &types[..]].concat()).expect_stderr(&said);
+    }
+}
