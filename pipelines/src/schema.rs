@@ -51,11 +51,13 @@ fn required<'k>(keys: impl Iterator<Item = &'k FileKey>) -> Vec<Value> {
     keys.filter(|key| key.required).map(|key| key.name.into()).collect()
 }
 
-/// A plugin: its options, the other keys of its nodes, its sample and its schema.
+/// A plugin: its options with the keys inside them, the other keys of its nodes, its sample and its
+/// schema.
 pub fn plugin_json(plugin: &Plugin) -> Value {
     let schema = Value::from((plugin.schema)());
     let shape = SchemaView::from_schema(&schema);
-    let options: Vec<Value> = shape.keys().into_iter().map(|key| option(&shape, key)).collect();
+    let options: Vec<Value> =
+        shape.keys().into_iter().map(|key| option_with_keys(&shape, key)).collect();
     json!({
         "name": plugin.name,
         "kind": plugin.kind().to_string(),
@@ -66,6 +68,43 @@ pub fn plugin_json(plugin: &Plugin) -> Value {
         "sample": plugin.sample,
         "schema": schema,
     })
+}
+
+/// An option with the keys inside its tables, if it has any, as `nested`: each with its whole name,
+/// such as `key.sub`, `key[].sub` in a list of tables, and `key.*.sub` in a table of any names.
+fn option_with_keys(shape: &SchemaView<'_>, key: &str) -> Value {
+    let mut nested = Vec::new();
+    add_nested(&shape.property(key), key, &mut Vec::new(), &mut nested);
+    let mut option = option(shape, key);
+    if !nested.is_empty() {
+        option["nested"] = nested.into();
+    }
+    option
+}
+
+/// Adds the keys in a value of this shape. The values that it is in are `outer`: a type that
+/// contains itself is listed once.
+fn add_nested<'s>(
+    shape: &SchemaView<'s>,
+    name: &str,
+    outer: &mut Vec<SchemaView<'s>>,
+    nested: &mut Vec<Value>,
+) {
+    if shape.is_unknown() || outer.iter().any(|outer| outer.shares_form(shape)) {
+        return;
+    }
+    outer.push(shape.clone());
+    for key in shape.keys() {
+        let name = format!("{name}.{key}");
+        let mut described = option(shape, key);
+        described["name"] = name.as_str().into();
+        described["required"] = shape.requires_always(key).into();
+        nested.push(described);
+        add_nested(&shape.property(key), &name, outer, nested);
+    }
+    add_nested(&shape.other_keys(), &format!("{name}.*"), outer, nested);
+    add_nested(&shape.element(), &format!("{name}[]"), outer, nested);
+    outer.pop();
 }
 
 fn option(shape: &SchemaView<'_>, key: &str) -> Value {

@@ -160,3 +160,45 @@ fn a_choice_of_names_has_its_default_in_the_schema() {
     }
     assert!(without.is_empty(), "{without:#?}");
 }
+
+#[test]
+fn the_help_of_a_plugin_lists_the_keys_inside_its_options() {
+    let folder = Folder::new();
+    let nested = |plugin: &str, kind: &str| -> Vec<Value> {
+        let text = run_sluice(&folder, &["plugins", plugin]).expect(0).text();
+        let json = run_sluice(&folder, &["plugins", plugin, "--json"]).expect(0).text();
+        let json: Value = serde_json::from_str(&json).unwrap();
+        let plugin = json.as_array().unwrap().iter().find(|one| one["kind"] == kind).unwrap();
+        let options = plugin["options"].as_array().unwrap();
+        let keys = options.iter().filter_map(|option| option["nested"].as_array()).flatten();
+        for key in keys.clone() {
+            let name = key["name"].as_str().unwrap();
+            assert!(text.contains(&format!("\n  {name}  (")), "{name}: {text}");
+        }
+        keys.cloned().collect()
+    };
+    let find = |keys: &[Value], name: &str| {
+        let found: Vec<_> = keys.iter().filter(|key| key["name"] == name).collect();
+        assert_eq!(found.len(), 1, "{name}: {keys:#?}");
+        found[0].clone()
+    };
+    let align = nested("align", "stage");
+    let field = find(&align, "fields.*.field");
+    assert_eq!(
+        (&field["required"], &field["type"]),
+        (&true.into(), &"string or list of string".into())
+    );
+    let angle = find(&align, "fields.*.angle");
+    assert_eq!((&angle["required"], &angle["default"]), (&false.into(), &false.into()));
+    assert!(angle["doc"].as_str().unwrap().contains("angles in radians"));
+    let rename = find(&nested("rename", "stage"), "channels[].from");
+    assert_eq!((&rename["required"], &rename["type"]), (&true.into(), &"string".into()));
+    let foxglove = nested("foxglove", "stage");
+    assert_eq!(find(&foxglove, "map[].pose.at.yaw")["type"], "number or string");
+    find(&foxglove, "map[].image.data");
+    // A field of a record may have fields.
+    let records = nested("records", "source");
+    let deepest = records.iter().map(|key| key["name"].as_str().unwrap().len()).max();
+    assert!(deepest.unwrap() < 60, "{records:#?}");
+    find(&records, "head[].type");
+}

@@ -85,6 +85,8 @@ fn details(plugin: &Plugin) -> String {
     let json = schema::plugin_json(plugin);
     for option in json["options"].as_array().into_iter().flatten() {
         write_option(option, &mut text);
+        let nested = option["nested"].as_array().into_iter().flatten();
+        nested.for_each(|key| write_option(key, &mut text));
     }
     let keys = json["keys"].as_array().filter(|keys| !keys.is_empty());
     if keys.is_some() {

@@ -48,6 +48,12 @@ impl<'s> SchemaView<'s> {
         Self::new(self.root, self.forms.iter().filter_map(named).collect::<Vec<_>>())
     }
 
+    /// The values of keys that the schema does not name.
+    pub(crate) fn other_keys(&self) -> Self {
+        let others = |form: &&'s Value| form.get("additionalProperties");
+        Self::new(self.root, self.forms.iter().filter_map(others).collect::<Vec<_>>())
+    }
+
     /// The elements of a list.
     pub(crate) fn element(&self) -> Self {
         let items = |form: &&'s Value| form.get("items");
@@ -75,6 +81,26 @@ impl<'s> SchemaView<'s> {
     pub(crate) fn required(&self) -> Vec<&'s str> {
         let lists = self.forms.iter().filter_map(|form| form.get("required")?.as_array());
         lists.flatten().filter_map(Value::as_str).collect()
+    }
+
+    /// Whether each of its tables requires this key.
+    pub(crate) fn requires_always(&self, key: &str) -> bool {
+        let requires = |form: &&'s Value| {
+            let required = form.get("required").and_then(Value::as_array);
+            required.is_some_and(|all| all.iter().any(|name| name == key))
+        };
+        let mut tables = self.forms.iter().filter(|form| form.get("properties").is_some());
+        tables.all(requires)
+    }
+
+    /// Whether one of its alternatives is also one of `other`.
+    pub(crate) fn shares_form(&self, other: &Self) -> bool {
+        self.forms.iter().any(|form| other.forms.iter().any(|other| std::ptr::eq(*form, *other)))
+    }
+
+    /// Whether nothing is known of it.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.forms.is_empty()
     }
 
     /// Whether keys that the schema does not name are allowed.

@@ -420,6 +420,9 @@ fn a_plugin_tells_its_options() {
     let path = json!({ "name": "path", "type": "path or list of path", "default": null,
                        "required": true, "doc": "The files." });
     assert_eq!(log["options"][0], path);
+    let start = json!({ "name": "window.start", "type": "string or number", "default": null,
+                        "required": true, "doc": null });
+    assert_eq!(log["options"][3]["nested"][0], start);
     let table = schema::plugin_json(registry.get(PluginKind::Sink, "table").unwrap());
     assert_eq!(table["options"][1]["type"], "\"zstd\" or \"none\"");
     assert_eq!(table["options"][2]["type"], "integer or string");
