@@ -276,3 +276,43 @@ fn rows_of_csv_are_messages_with_their_fields() {
     let expected = [json!({"x": 2.5, "name": "left"}), json!({"x": null, "name": "right"})];
     assert_eq!(fields.collect::<Vec<_>>(), expected);
 }
+
+/// A file with a message on `/a`, whose summary lists the channels `/b` and `/c`, too.
+fn file_with_silent_channels() -> Vec<u8> {
+    const MAGIC: &[u8] = b"\x89MCAP0\r\n";
+    let record = |opcode: u8, content: &[u8]| {
+        [&[opcode][..], &(content.len() as u64).to_le_bytes(), content].concat()
+    };
+    let text = |text: &str| [&(text.len() as u32).to_le_bytes(), text.as_bytes()].concat();
+    let channel = |id: u16, topic: &str| {
+        let front = [id.to_le_bytes(), 0_u16.to_le_bytes()].concat();
+        record(4, &[&front[..], &text(topic), &text(""), &[0; 4]].concat())
+    };
+    let message = [&1_u16.to_le_bytes()[..], &[0; 4], &[1; 16], b"x"].concat();
+    let front = [MAGIC, &record(1, &[text(""), text("")].concat()), &channel(1, "/a")].concat();
+    let data = [&front[..], &record(5, &message), &record(15, &[0; 4])].concat();
+    let counts = [&10_u32.to_le_bytes()[..], &1_u16.to_le_bytes(), &1_u64.to_le_bytes()].concat();
+    let numbers = [&1_u64.to_le_bytes()[..], &[0; 2], &3_u32.to_le_bytes(), &[0; 12]].concat();
+    let statistics = record(11, &[&numbers[..], &[1; 16], &counts].concat());
+    let channels = [channel(1, "/a"), channel(2, "/b"), channel(3, "/c")].concat();
+    let footer = [&(data.len() as u64).to_le_bytes()[..], &[0; 12]].concat();
+    [&data[..], &channels, &statistics, &record(2, &footer), MAGIC].concat()
+}
+
+#[test]
+fn silent_channels_are_kept_unless_they_are_left_out_by_name() {
+    let folder = Folder::new();
+    folder.write("in.mcap", file_with_silent_channels());
+    let declared = |options: &[&str]| -> Vec<&str> {
+        let convert = ["convert", "in.mcap", "--to", "out.mcap", "--overwrite"];
+        let done = run_sluice(&folder, &[&convert[..], options].concat()).expect(0);
+        assert!(!done.stderr.contains("no channel matches"), "{}", done.stderr);
+        let out = folder.read("out.mcap");
+        let is_in = |topic: &str| out.windows(2).any(|bytes| bytes == topic.as_bytes());
+        ["/a", "/b", "/c"].into_iter().filter(|topic| is_in(topic)).collect()
+    };
+    assert_eq!(declared(&[]), ["/a", "/b", "/c"]);
+    assert_eq!(declared(&["--exclude", "/b"]), ["/a", "/c"]);
+    assert_eq!(declared(&["--channel", "/a", "--channel", "/b"]), ["/a", "/b"]);
+    assert_eq!(declared(&["--source-name", "robot", "--exclude", "/c"]), ["/a", "/b"]);
+}

@@ -30,6 +30,7 @@ pub mod template;
 mod type_choice;
 pub mod type_library;
 pub mod unnest;
+mod wanted_channels;
 pub mod window;
 
 pub use codecs::{CodecOptions, Codecs, EMBEDDED_IF_ANY, EMBEDDED_TYPES, TypeFile, TypePaths};
@@ -42,3 +43,4 @@ pub use playback::Playback;
 pub use sink_plugins::SinkPlugins;
 pub use template::Template;
 pub use type_choice::{TypeChoice, TypesByKey};
+pub use wanted_channels::WantedChannels;

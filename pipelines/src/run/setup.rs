@@ -9,7 +9,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use sluice_io::files::{InputFiles, refuse_repeated_streams};
 use sluice_io::tasks::TaskPool;
 use sluice_kit::reading::{ReadAhead, ReadLimits, ReadStep, ReadTask};
-use sluice_kit::{InputFaults, KeptNames, Playback, SinkPlugins};
+use sluice_kit::{InputFaults, KeptNames, Playback, SinkPlugins, WantedChannels};
 use sluice_model::options::ByteSize;
 use sluice_model::{
     Batch, ChannelLog, Channels, DamageLog, DynSink, Error, Query, ReadContext, RunHandle,
@@ -50,6 +50,7 @@ pub(super) struct Setup {
     pub(super) input_files: Arc<InputFiles>,
     names: Arc<KeptNames>,
     sinks: Arc<SinkPlugins>,
+    wanted_channels: Arc<WantedChannels>,
     pub(super) bytes_read: Arc<AtomicU64>,
     /// The channels that sources were asked to skip.
     pub(super) left_out: ChannelLog,
@@ -99,6 +100,7 @@ impl Setup {
             input_files: Arc::default(),
             names,
             sinks: Arc::default(),
+            wanted_channels: Arc::default(),
             bytes_read: Arc::default(),
             left_out: ChannelLog::default(),
         }
@@ -203,6 +205,7 @@ impl Setup {
             .sharing(&self.input_faults)
             .sharing(&self.names)
             .sharing(&self.sinks)
+            .sharing(&self.wanted_channels)
             .sharing(&self.input_files)
     }
 
@@ -234,6 +237,7 @@ impl Setup {
             let query = wanted.query_for(node);
             let channels = query.channels.with_log(self.left_out.clone());
             let query = Query { channels, ..query };
+            inputs.iter().for_each(|input| self.wanted_channels.add(&input.path, &query.channels));
             let splits = || source.splits(self.split_bytes(), &query);
             let splits = self.shared.labels.call(node, splits)?;
             sources.push(SourcePlan { node, inputs, query, splits });

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use sluice_io::escape::printable;
 use sluice_io::files::{self, InputFiles, LogFile};
+use sluice_kit::WantedChannels;
 use sluice_kit::gap::{self, GapEnd};
 use sluice_model::options::ByteSize;
-use sluice_model::{BlockPool, Error, RunHandle, RunInput};
+use sluice_model::{BlockPool, ChannelQuery, Error, Name, RunHandle, RunInput};
 
 use crate::checksums::StoredCrc;
 use crate::chunk::DEFAULT_MAX_CHUNK;
@@ -66,15 +67,18 @@ pub(crate) fn profile(path: &Path) -> Option<String> {
     RecordFields(content.get(..len).unwrap_or(content)).text().map(str::to_owned)
 }
 
-/// Declares the channels of a file that its summary lists and that have no messages. Returns a note
-/// about those that do not fit, with their number.
+/// Declares the channels of a file that its summary lists, that have no messages and that the run
+/// wants. Returns a note about those that do not fit, with their number.
 fn declare_silent(
-    summary: &Summary,
+    (summary, wanted): (&Summary, &ChannelQuery),
     (numbering, to): (&mut Numbering, &mut McapFile),
 ) -> Result<Option<(String, u64)>, Error> {
     let (mut new, mut undeclared) = (Vec::new(), Vec::new());
     for channel in summary.silent_channels() {
         let schema = summary.declarations.schemas.get(&channel.schema);
+        if !wanted.may_want(Name::from_bytes(&channel.topic).text()) {
+            continue;
+        }
         // Its schema may be anywhere in the file.
         if schema.is_none() && channel.schema != 0 {
             continue;
@@ -102,10 +106,10 @@ pub(crate) fn copy(
     (numbering, to): (&mut Numbering, &mut McapFile),
     notes: &mut Vec<(String, u64)>,
 ) -> Result<(), Error> {
-    let inputs = run.shared::<InputFiles>();
+    let (inputs, wanted) = (run.shared::<InputFiles>(), run.shared::<WantedChannels>().of(path));
     let index = FileIndex::cached(&IndexCache::default(), path, &inputs)?;
     if let Some(summary) = index.as_ref().and_then(|index| index.summary()) {
-        notes.extend(declare_silent(summary, (numbering, to))?);
+        notes.extend(declare_silent((summary, &wanted), (numbering, to))?);
     }
     let (mut log, stop) = (inputs.open(path)?, run.clone());
     log.stop_when(move || stop.is_cancelled());
@@ -117,7 +121,7 @@ pub(crate) fn copy(
         Ok(())
     })?;
     if let Some(summary) = summary {
-        notes.extend(declare_silent(&summary, (numbering, to))?);
+        notes.extend(declare_silent((&summary, &wanted), (numbering, to))?);
     }
     Ok(())
 }

@@ -26,7 +26,8 @@ use crate::finish::{ChunkBytes, McapFile};
 
 /// Writes an MCAP file with all its indexes.
 ///
-/// Metadata, attachments and channels without messages of MCAP files that the run reads are copied.
+/// Metadata and attachments of MCAP files that the run reads are copied, as are their channels
+/// without messages, unless they are left out by name.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct McapSink {
