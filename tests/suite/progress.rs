@@ -1,6 +1,6 @@
 //! Progress on a terminal: with unknown sizes, and that nothing of it remains.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_io::escape::is_unprintable;
 
 use crate::kit::{BEGIN, Folder, LcmEvent, log, run_sluice, sluice};
@@ -84,9 +84,27 @@ fn progress_lines_of_generated_events_have_no_bytes() {
     folder.write("endless.toml", ENDLESS.replace("360000", "1"));
     let ran =
         crate::kit::run_sluice(&folder, &["run", "endless.toml", "--progress", "json"]).expect(0);
-    let last: serde_json::Value =
-        serde_json::from_str(ran.stderr.lines().next_back().unwrap()).unwrap();
+    let last: Value = serde_json::from_str(ran.stderr.lines().next_back().unwrap()).unwrap();
     assert_eq!((&last["bytes"], &last["done"]), (&last["total_bytes"], &true.into()));
+}
+
+#[test]
+fn the_total_of_compressed_inputs_is_the_length_of_their_files() {
+    let folder = Folder::new();
+    let event = |n: i64| LcmEvent::new(n, BEGIN + n, ["A", "B"][n as usize % 2], &[b'x'; 2000]);
+    folder.write("in.lcm", log(&(1..6000).map(event).collect::<Vec<_>>()));
+    let convert = |input: &str, to: &str, more: &[&str]| {
+        let arguments = ["convert", input, "--to", to, "--overwrite"];
+        run_sluice(&folder, &[&arguments[..], more].concat()).expect(0)
+    };
+    let tables = ["A", "B"].map(|name| format!("tables/channel={name}/part-00000.parquet"));
+    for (log, files) in [("in.mcap", &["in.mcap".to_owned()][..]), ("tables/", &tables)] {
+        convert("in.lcm", log, &[]);
+        let ran = convert(log, "out.lcm", &["--progress", "json"]);
+        let last: Value = serde_json::from_str(ran.stderr.lines().next_back().unwrap()).unwrap();
+        let bytes: usize = files.iter().map(|file| folder.read(file).len()).sum();
+        assert_eq!(last["total_bytes"], bytes, "{log}");
+    }
 }
 
 #[test]

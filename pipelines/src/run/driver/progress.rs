@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use sluice_model::Split;
 
 use super::super::milestone::InputLog;
-use super::super::{Progress, ReadPlan, Snapshot};
+use super::super::{Progress, ReadPlan, Snapshot, SourcePlan};
 use super::{RunDriver, RunningSource};
 
 /// How often to report losses of live sources.
@@ -71,19 +71,24 @@ impl RunDriver<'_> {
 
 /// What is known of the total before anything is read.
 pub(super) fn planned(reading: &ReadPlan) -> Snapshot {
-    let splits = reading.sources.iter().flat_map(|source| {
-        // Positions of sources without files are not bytes.
-        let has_files = source.has_files();
-        source.splits.iter().map(move |split| (has_files, split))
-    });
-    let length = |(has_files, split): (bool, &Split)| match split.end.filter(|_| has_files) {
+    Snapshot {
+        total_bytes: reading.sources.iter().map(bytes_to_read).sum(),
+        without_bytes: reading.sources.iter().all(|source| !source.has_files()),
+        ..Snapshot::default()
+    }
+}
+
+/// The bytes that are read of a source, if that is known.
+fn bytes_to_read(source: &SourcePlan) -> Option<u64> {
+    // Positions of sources without files are not bytes.
+    let has_files = source.has_files();
+    let length = |split: &Split| match split.end.filter(|_| has_files) {
         // Compressed splits hold more bytes than are read.
         Some(end) => Some(end.saturating_sub(split.start)),
         None => split.bytes,
     };
-    Snapshot {
-        total_bytes: splits.map(length).sum(),
-        without_bytes: reading.sources.iter().all(|source| !source.has_files()),
-        ..Snapshot::default()
-    }
+    let splits: u64 = source.splits.iter().map(length).sum::<Option<u64>>()?;
+    // The last split of a compressed file may be open-ended.
+    let files = source.inputs.iter().map(|input| input.bytes).sum::<Option<u64>>();
+    Some(files.filter(|_| has_files).map_or(splits, |files| files.min(splits)))
 }
