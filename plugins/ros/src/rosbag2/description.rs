@@ -72,19 +72,19 @@ impl Metadata {
                     metadata.messages = plain(value).parse().ok();
                 }
                 LIST if metadata.parts.is_empty() => {
-                    let mut inline = value.trim().to_owned();
-                    // Long lists are wrapped.
-                    while inline.starts_with('[') && !inline.ends_with(']') {
-                        let Some(line) = lines.next() else { break };
-                        inline.push_str(line.trim());
+                    if plain(value).is_empty() {
+                        while lines.next_if(|line| plain(line).is_empty()).is_some() {}
                     }
-                    let inline = inline.strip_prefix('[').and_then(|v| v.strip_suffix(']'));
-                    let inline = inline.into_iter().flat_map(|all| all.split(',')).map(plain);
-                    metadata.parts.extend(inline.filter(|part| !part.is_empty()));
-                    let next = |line: &&str| line.trim_start().starts_with("- ");
-                    while let Some(line) = lines.next_if(next) {
-                        let part = plain(line.trim_start().trim_start_matches("- "));
-                        metadata.parts.extend(Some(part).filter(|part| !part.is_empty()));
+                    let starts = |line: &&str| line.trim_start().starts_with('[');
+                    let first = Some(value).filter(starts).or_else(|| lines.next_if(starts));
+                    if let Some(first) = first {
+                        metadata.parts = FlowList::read(first, &mut lines);
+                    }
+                    let is_next = |line: &&str| line.trim_start().starts_with("- ");
+                    let goes_on = |line: &&str| is_next(line) || plain(line).is_empty();
+                    while let Some(line) = lines.next_if(goes_on) {
+                        let part = line.trim_start().strip_prefix("- ").map(plain);
+                        metadata.parts.extend(part.filter(|part| !part.is_empty()));
                     }
                 }
                 _ => {}
@@ -127,9 +127,67 @@ fn is_of_no_part(char: char) -> bool {
     char.is_whitespace() || ['\0', '-', '"', '\''].contains(&char)
 }
 
-/// The value of a key, without quotes.
+/// The value of a key, without quotes and without the comment behind it.
 fn plain(value: &str) -> String {
-    value.trim().trim_matches(['"', '\'']).to_owned()
+    let value = value.trim();
+    if let Some(quote) = value.chars().next().filter(|first| ['"', '\''].contains(first)) {
+        return value.trim_start_matches(quote).split(quote).next().unwrap_or_default().to_owned();
+    }
+    let is_comment = |at: usize| value.get(..at).is_some_and(|before| before.trim_end() != before);
+    let comment = value.match_indices('#').map(|(at, _)| at).find(|at| *at == 0 || is_comment(*at));
+    value.get(..comment.unwrap_or(value.len())).unwrap_or(value).trim_end().to_owned()
+}
+
+/// A list in brackets, such as `[a.mcap, "b.mcap"]`, line by line: long ones are wrapped.
+#[derive(Default)]
+struct FlowList {
+    elements: Vec<String>,
+    /// The element that the next character belongs to.
+    open: String,
+    /// The quote that ends it.
+    quote: Option<char>,
+    is_closed: bool,
+}
+
+impl FlowList {
+    /// The elements of the list that begins in this line; none if it does not end.
+    fn read<'t>(first: &'t str, more: &mut impl Iterator<Item = &'t str>) -> Vec<String> {
+        let mut list = Self::default();
+        let first = first.trim_start();
+        list.add_line(first.strip_prefix('[').unwrap_or(first));
+        while !list.is_closed {
+            let Some(line) = more.next() else { return Vec::new() };
+            list.add_line(line);
+        }
+        list.elements
+    }
+
+    fn add_line(&mut self, line: &str) {
+        let (mut chars, mut before) = (line.trim().chars().peekable(), ' ');
+        while let Some(char) = chars.next() {
+            match (self.quote, char) {
+                (Some('"'), '\\') => self.open.extend(chars.next()),
+                (Some('\''), '\'') if chars.next_if_eq(&'\'').is_some() => self.open.push('\''),
+                (Some(quote), _) if char == quote => self.quote = None,
+                (None, '"' | '\'') if self.open.trim().is_empty() => self.quote = Some(char),
+                (None, '#') if before.is_whitespace() => break,
+                (None, ',') => self.end_element(),
+                (None, ']') => {
+                    self.end_element();
+                    self.is_closed = true;
+                    return;
+                }
+                _ => self.open.push(char),
+            }
+            before = char;
+        }
+        self.open.push(' ');
+    }
+
+    fn end_element(&mut self) {
+        let element = std::mem::take(&mut self.open).trim().to_owned();
+        self.elements.extend(Some(element).filter(|element| !element.is_empty()));
+    }
 }
 
 /// The file of a part. Old versions put the name of the folder before it.
@@ -201,6 +259,31 @@ mod tests {
     }
 
     #[test]
+    fn comments_are_no_parts_and_end_no_list() {
+        let parts = |list: &str| {
+            let rest = "\n  storage_identifier: mcap  # as always\n";
+            let metadata = Metadata::parse(&format!("relative_file_paths:{list}{rest}"));
+            assert_eq!((metadata.storage.as_str(), metadata.is_cut), ("mcap", false), "{list:?}");
+            metadata.parts
+        };
+        for list in [
+            " [a.mcap, b.mcap] # two, or [more]",
+            " [a.mcap,  # the first, not ] the last\n  # nothing\n  b.mcap]",
+            " # wrapped\n  [\n    \"a.mcap\", # \"x.mcap\",\n    'b.mcap',\n  ] # end",
+            "\n    # two of them\n    - a.mcap # the first\n\n    # and\n    - \"b.mcap\"  # [x]",
+        ] {
+            assert_eq!(parts(list), ["a.mcap", "b.mcap"], "{list:?}");
+        }
+        assert_eq!(
+            parts(" ['a, #1].mcap', \"b\\\"#.mcap\", c#d.mcap]"),
+            ["a, #1].mcap", "b\"#.mcap", "c#d.mcap"]
+        );
+        assert_eq!(parts("\n    - 'a #1.mcap'\n    - c#d.mcap"), ["a #1.mcap", "c#d.mcap"]);
+        let unclosed = Metadata::parse("relative_file_paths: [a.mcap, # ]\n  b.mcap\n");
+        assert_eq!((unclosed.parts, unclosed.is_cut), (Vec::new(), false));
+    }
+
+    #[test]
     fn one_without_parts_is_cut_only_if_nothing_is_where_they_would_be() {
         let is_cut = |text: &str| {
             let metadata = Metadata::parse(text);
@@ -213,7 +296,7 @@ mod tests {
         for rest in ["", "\n    ", "\n\0\0", "\n    -", "\n    - \""] {
             assert!(is_cut(&format!("relative_file_paths:{rest}")), "{rest:?}");
         }
-        for rest in [" []\n", " [a.mcap, b.mcap] # two\n", " &list\n    *a\n"] {
+        for rest in [" []\n", " [a.mcap, b.mcap # two ]\n", " &list\n    *a\n"] {
             assert!(!is_cut(&format!("relative_file_paths:{rest}")), "{rest:?}");
         }
     }
