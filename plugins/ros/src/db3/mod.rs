@@ -30,7 +30,7 @@ use journal::is_journal;
 use overlay::{
     Overlay, all_beside_names, beside, beside_names, beside_noted, changed, changed_if_missing,
 };
-use pages::{MAGIC, Pages};
+use pages::{MAGIC, Pages, has_utf16};
 use reader::Db3Reader;
 use wal::{is_index, is_wal};
 use window::Window;
@@ -68,9 +68,16 @@ fn sniff(head: &[u8]) -> SniffResult {
     match head.starts_with(MAGIC) {
         // It is on the first page, unless that is very short.
         true if has_statement(head) => SniffResult::Yes,
+        // Opening it says why it is not read.
+        true if has_utf16(head) && has_statement(&without_zeros(head)) => SniffResult::Yes,
         true => SniffResult::Maybe,
         false => SniffResult::No,
     }
+}
+
+/// The Latin letters of a text in UTF-16, of either byte order.
+fn without_zeros(bytes: &[u8]) -> Vec<u8> {
+    bytes.iter().copied().filter(|byte| *byte != 0).collect()
 }
 
 /// Recognizes a bag of which all but the first page, or even that, is in the log beside it.

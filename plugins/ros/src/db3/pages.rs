@@ -42,6 +42,11 @@ pub(crate) struct Place {
     pub(crate) at: u64,
 }
 
+/// Whether the header of a database says that its texts are in UTF-16.
+pub(super) fn has_utf16(header: &[u8]) -> bool {
+    u32_at(header, 56).is_some_and(|encoding| encoding > 1)
+}
+
 impl Pages {
     /// Reads the header of a database.
     pub(crate) fn open(
@@ -87,8 +92,12 @@ impl Pages {
             );
             return Err(Error::malformed(&*path, 16, what));
         }
-        if u32_at(&header, 56).is_some_and(|encoding| encoding > 1) {
-            return wrong(56, "texts are in UTF-16, which recorders of ROS 2 do not write");
+        if has_utf16(&header) {
+            return wrong(
+                56,
+                "texts are in UTF-16, which recorders of ROS 2 do not write; copy it into a \
+                 database in UTF-8: `sqlite3 BAG.db3 .dump | sqlite3 COPY.db3`",
+            );
         }
         let count_in_file = u32::try_from(file.len / size as u64).unwrap_or(u32::MAX - 1);
         // The number of pages is valid if it was written by the last program that changed the file.

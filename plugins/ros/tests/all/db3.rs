@@ -66,6 +66,30 @@ fn a_bag_with_its_columns_in_another_order_and_form_is_recognized_and_read() {
 }
 
 #[test]
+fn a_bag_in_utf16_is_recognized_and_refused_with_advice() {
+    let registry = Registry::linked();
+    let plugin = registry.iter().find(|plugin| plugin.name == "ros2-db3").unwrap();
+    let statement = "CREATE TABLE messages(id INTEGER PRIMARY KEY,topic_id INTEGER NOT NULL,\
+                     timestamp INTEGER NOT NULL,data BLOB NOT NULL)";
+    let units = statement.encode_utf16();
+    let low_first: Vec<u8> = units.clone().flat_map(u16::to_le_bytes).collect();
+    let high_first: Vec<u8> = units.flat_map(u16::to_be_bytes).collect();
+    for (encoding, text) in [(2, low_first), (3, high_first)] {
+        let mut bytes = file("db3-of-another-program");
+        bytes[59] = encoding;
+        assert_eq!((plugin.sniff)(&bytes), SniffResult::Maybe);
+        bytes[PAGE - text.len()..PAGE].copy_from_slice(&text);
+        assert_eq!((plugin.sniff)(&bytes), SniffResult::Yes);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db3");
+        overwrite(&path, &bytes).unwrap();
+        let error = source(&path).splits(1, &Query::default()).unwrap_err().to_string();
+        assert!(error.contains("at byte 56: texts are in UTF-16"), "{error}");
+        assert!(error.ends_with("`sqlite3 BAG.db3 .dump | sqlite3 COPY.db3`"), "{error}");
+    }
+}
+
+#[test]
 fn only_what_is_needed_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db3");
