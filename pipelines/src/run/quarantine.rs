@@ -22,6 +22,8 @@ pub(super) struct Quarantine {
     ranges: u64,
     /// Damaged bytes that are not in it, as they could not be read again.
     missing: u64,
+    /// The gaps in damaged ranges of decompressed logs.
+    gaps: u64,
 }
 
 /// Opens the quarantines of all sources that have one: sources as node and policy.
@@ -36,7 +38,7 @@ pub(super) fn open<'s>(
         let OnDamage::Quarantine(path) = damage else { continue };
         outputs.check_target(path)?;
         let (path, outputs) = (path.clone(), Arc::clone(outputs));
-        open.insert(node, Quarantine { path, outputs, file: None, ranges: 0, missing: 0 });
+        open.insert(node, Quarantine { path, outputs, file: None, ranges: 0, missing: 0, gaps: 0 });
     }
     Ok(open)
 }
@@ -52,7 +54,7 @@ impl Quarantine {
         };
         let input = unescaped_path(&damage.input);
         let kept: u64 = damage.bytes.iter().map(|bytes| bytes.len() as u64).sum();
-        let written = if kept < damage.length && files::is_address_or_file(&input) {
+        let Copied { bytes, gaps } = if kept < damage.length && files::is_address_or_file(&input) {
             let mut log = match damage.counts_compressed {
                 true => LogFile::open_plain(&input)?,
                 false => LogFile::open(&input)?,
@@ -60,9 +62,10 @@ impl Quarantine {
             copy(damage, &mut log, file)?
         } else {
             damage.bytes.iter().try_for_each(|bytes| file.write_binary(bytes))?;
-            kept
+            Copied { bytes: kept, gaps: 0 }
         };
-        self.missing = self.missing.saturating_add(damage.length.saturating_sub(written));
+        self.gaps += gaps;
+        self.missing = self.missing.saturating_add(damage.length.saturating_sub(bytes + gaps));
         Ok(())
     }
 
@@ -75,19 +78,35 @@ impl Quarantine {
             return Ok(files::is_file(&self.path).then(note));
         };
         file.finish(self.ranges)?;
-        let note = || {
+        let path = self.path.display();
+        let missing = || {
             let missing = units::pluralize(self.missing, "damaged byte");
-            let file = self.path.display();
-            format!("{missing} could not be read again, and are missing in {file}")
+            format!("{missing} could not be read again, and are missing in {path}")
         };
-        Ok((self.missing > 0).then(note))
+        let gaps = || {
+            let gaps = units::pluralize(self.gaps, "gap");
+            format!(
+                "{path} leaves out {gaps} in damaged compressed data, each counted as one damaged \
+                 byte: how much was there is not known"
+            )
+        };
+        let notes = [(self.missing > 0).then(missing), (self.gaps > 0).then(gaps)];
+        let notes: Vec<String> = notes.into_iter().flatten().collect();
+        Ok(Some(notes.join("; ")).filter(|note| !note.is_empty()))
     }
 }
 
-/// Copies a damaged range from its log, and returns how many of its bytes are there.
-fn copy(damage: &Damage, log: &mut LogFile, file: &mut OutputFile) -> Result<u64, Error> {
+/// How much of a damaged range was copied.
+struct Copied {
+    bytes: u64,
+    /// Where reading went on behind damage of compressed data. Each takes one position.
+    gaps: u64,
+}
+
+/// Copies what there is of a damaged range from its log.
+fn copy(damage: &Damage, log: &mut LogFile, file: &mut OutputFile) -> Result<Copied, Error> {
     let (start, end) = (damage.offset, damage.offset.saturating_add(damage.length));
-    let (mut buffer, mut copied) = (vec![0; 1 << 20], 0);
+    let (mut buffer, mut copied) = (vec![0; 1 << 20], Copied { bytes: 0, gaps: 0 });
     // What is decompressed is read from its beginning.
     let mut at = if log.is_seekable() { start } else { 0 };
     while at < end {
@@ -96,14 +115,17 @@ fn copy(damage: &Damage, log: &mut LogFile, file: &mut OutputFile) -> Result<u64
         let read = log.read_at(at, &mut buffer[..want])?;
         if at >= start {
             file.write_binary(&buffer[..read])?;
-            copied += read as u64;
+            copied.bytes += read as u64;
         }
         at += read as u64;
         log.forget(at);
-        // Positions behind damage of compressed data count on.
-        if read < want && log.resume()?.is_none() {
-            break;
+        if read == want {
+            continue;
         }
+        // Positions behind damage of compressed data count on.
+        let Some(behind) = log.resume()? else { break };
+        copied.gaps += u64::from(at >= start);
+        at = behind;
     }
     Ok(copied)
 }
@@ -165,6 +187,11 @@ mod tests {
         let input = path.to_str().unwrap().into();
         let damage = Damage::new(&input, 13, 3, "cdef");
         assert_eq!(quarantined(&damage), (b"cde".to_vec(), None));
+        let (bytes, note) = quarantined(&Damage::new(&input, 8, 6, "89?abc"));
+        assert_eq!(bytes, b"89abc");
+        let note = note.unwrap_or_default();
+        assert!(note.contains("leaves out 1 gap in damaged compressed data"), "{note}");
+        assert_eq!(quarantined(&Damage::new(&input, 8, 2, "89")), (b"89".to_vec(), None));
         let damage = Damage { counts_compressed: true, ..Damage::new(&input, 9, 8, "stray") };
         assert_eq!(quarantined(&damage), (packed[9..17].to_vec(), None));
     }
