@@ -6,7 +6,6 @@
 //! the events, never on which task finishes first, so the output is the same for any number of
 //! threads.
 
-mod blame;
 mod driver;
 mod hashing;
 mod milestone;

@@ -1,28 +1,30 @@
-//! Calls the plugins of nodes, and names the node in the options or data that one refuses. Faults
-//! of the plugins themselves are left to `blame`.
+//! Calls the plugins of nodes, and names the node that panicked, broke a promise, or refuses its
+//! options or data. Handles no other errors.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_model::Error;
+use sluice_model::{Error, ErrorKind};
 
-use super::blame::NodeLabels;
-use crate::spec::Pipeline;
+use crate::spec::{Pipeline, PipelineNode};
 
-/// What errors call each node, by index.
+/// The plugins of nodes, by index.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NodeCalls {
-    labels: NodeLabels,
-    /// The same, with the lines where they are written.
-    places: Arc<[String]>,
+pub(crate) struct NodeCalls(Arc<[NodeNames]>);
+
+/// What errors call a node.
+#[derive(Clone, Debug)]
+struct NodeNames {
+    label: String,
+    /// The same, with the line where it is written.
+    place: String,
 }
 
 impl NodeCalls {
     pub(super) fn of_pipeline(pipeline: &Pipeline) -> Self {
-        Self {
-            labels: NodeLabels::from_nodes(&pipeline.nodes),
-            places: pipeline.nodes.iter().map(|node| pipeline.place_of(node)).collect(),
-        }
+        let names =
+            |node: &PipelineNode| NodeNames { label: node.label(), place: pipeline.place_of(node) };
+        Self(pipeline.nodes.iter().map(names).collect())
     }
 
     /// Calls the plugin of a node. If it panics, the run fails, and what it was given is dropped.
@@ -31,18 +33,20 @@ impl NodeCalls {
         node: usize,
         call: impl FnOnce() -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.labels.call(node, call).map_err(|error| self.place(node, error))
+        Error::catching(call).map_err(|error| self.name(node, None, error))
     }
 
-    /// Names the node, and the input that it reads if its plugin is at fault.
-    pub(super) fn blame(&self, node: usize, input: Option<&Path>, error: Error) -> Error {
-        self.place(node, self.labels.blame(node, input, error))
-    }
-
-    fn place(&self, node: usize, error: Error) -> Error {
-        match self.places.get(node) {
-            Some(place) => error.at_node(place),
-            None => error,
-        }
+    /// Names the node in an error that is the fault of its plugin, options or data; of a plugin
+    /// also the input that it reads.
+    pub(super) fn name(&self, node: usize, input: Option<&Path>, error: Error) -> Error {
+        let Some(NodeNames { label, place }) = self.0.get(node) else { return error };
+        let ErrorKind::Internal { what, input: known } = error.kind() else {
+            return error.at_node(place);
+        };
+        let input = input.filter(|input| !input.as_os_str().is_empty());
+        let reading = input.map(|input| format!(", reading {}", input.display()));
+        let what = format!("{label}{}: {what}", reading.unwrap_or_default());
+        let input = input.map(Path::to_owned).or_else(|| known.clone());
+        ErrorKind::Internal { what, input }.into()
     }
 }

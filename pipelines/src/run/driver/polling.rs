@@ -85,7 +85,7 @@ impl RunDriver<'_> {
             // Also starts to listen, on this thread.
             let step = Error::catching(|| steps.poll(patience, budget)).map_err(|error| {
                 let split = steps.split_in_progress().and_then(|split| plan.0.get(split));
-                labels.blame(*node, split.map(|split| split.input.as_path()), error)
+                labels.name(*node, split.map(|split| split.input.as_path()), error)
             })?;
             if step.is_ready() || *may_stall && steps.in_flight() == 0 {
                 return Ok(step);
