@@ -80,15 +80,21 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn start(mut command: Command) -> Self {
+    /// Starts it, and waits until it receives.
+    pub(crate) fn start(command: Command) -> Self {
+        let mut recorder = Self::spawn(command);
+        recorder.wait_for("listening");
+        recorder
+    }
+
+    /// Starts a program, also one that is no recording.
+    pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (tell, lines) = channel();
         let listen = move || stderr.lines().map_while(Result::ok).try_for_each(|l| tell.send(l));
         std::thread::Builder::new().spawn(listen).unwrap();
-        let mut recorder = Self { child, lines, said: String::new() };
-        recorder.wait_for("listening");
-        recorder
+        Self { child, lines, said: String::new() }
     }
 
     /// Waits for this output; ignores earlier output.

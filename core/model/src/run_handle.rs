@@ -11,6 +11,10 @@ pub trait RunHost: Send + Sync {
     /// Logs a line that a program of this node has printed. Must not block.
     fn log_line(&self, node: &str, line: &str);
 
+    /// Shows a note of this node as it appears, with how often it happened; 0 for a note without a
+    /// count. Must not block.
+    fn note(&self, node: &str, what: &str, count: u64);
+
     /// Whether the run is aborted.
     fn is_aborted(&self) -> bool;
 }
@@ -99,6 +103,14 @@ impl RunHandle {
     pub fn log_line(&self, line: &str) {
         if let Some(host) = &self.host {
             host.log_line(&self.node, line);
+        }
+    }
+
+    /// Shows a note at once, for nodes that wait before they can report it. The report has it only
+    /// if the node also reports it.
+    pub fn note(&self, what: &str, count: u64) {
+        if let Some(host) = &self.host {
+            host.note(&self.node, what, count);
         }
     }
 

@@ -41,6 +41,12 @@ impl RunHost for NodeHost {
         }
     }
 
+    fn note(&self, node: &str, what: &str, count: u64) {
+        if let Some(progress) = &self.progress {
+            progress.note(node, what, count);
+        }
+    }
+
     fn is_aborted(&self) -> bool {
         self.interruption.is_discarded(&self.stop)
     }

@@ -1,5 +1,6 @@
 //! Sends messages to the network, many with one call, and no faster than the limits.
 
+use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, sendmmsg};
 use sluice_kit::Playback;
 use sluice_model::{Error, RunHandle};
 
-use crate::options::SocketInterface;
+use crate::options::{self, Interface, SocketInterface};
 use crate::tcpq::client::{CONNECT_TIMEOUT, HubClient, RETRY_INTERVAL};
 use crate::udp::{self, SendingSocket};
 use crate::url::{TcpUrl, UdpUrl};
@@ -56,7 +57,8 @@ impl Transport {
                     may be lost or duplicated";
                 vec![(what.to_owned(), hub.reconnections)]
             }
-            _ => Vec::new(),
+            Self::Hub(_) => Vec::new(),
+            Self::Group(group) => group.outages.clone().into_iter().collect(),
         }
     }
 }
@@ -68,9 +70,15 @@ const MAX_DATAGRAMS: usize = 64;
 pub(crate) struct GroupSender {
     socket: SendingSocket,
     url: UdpUrl,
+    /// The interface as given: the index of a name changes if the interface is replaced.
+    given_interface: Option<Interface>,
     interface: SocketInterface,
     /// The sequence number of the next message.
     sequence: u32,
+    /// Whether anything was sent: what fails from the start does not pass by itself.
+    has_sent: bool,
+    /// Errors that passed by themselves, and how often.
+    outages: BTreeMap<String, u64>,
 }
 
 /// One datagram, in the parts it is sent from.
@@ -88,9 +96,11 @@ impl OutgoingDatagram<'_> {
 }
 
 impl GroupSender {
-    pub(crate) fn open(url: UdpUrl, interface: SocketInterface) -> Result<Self, Error> {
+    pub(crate) fn open(url: UdpUrl, given_interface: Option<Interface>) -> Result<Self, Error> {
+        let interface = options::resolve_interface(given_interface.as_ref())?;
         let socket = udp::open_sender(&url, interface)?;
-        Ok(Self { socket, url, interface, sequence: 0 })
+        let (sequence, has_sent, outages) = (0, false, BTreeMap::new());
+        Ok(Self { socket, url, given_interface, interface, sequence, has_sent, outages })
     }
 
     fn send(&mut self, messages: &[Outgoing<'_>], limit: &mut RateLimiter) -> Result<(), Error> {
@@ -133,11 +143,63 @@ impl GroupSender {
         while sent < slices.len() {
             let now = limit.acquire(parts.iter().skip(sent).map(OutgoingDatagram::cost));
             let next = slices.get(sent..sent + now).unwrap_or_default();
-            sent += send_some(&self.socket, &mut headers, next)
-                .map_err(|e| udp::explain_error("send to", &self.url, self.interface, e))?;
+            sent += match send_some(&self.socket, &mut headers, next) {
+                Err(error) if self.has_sent && udp::is_passing(&error) => {
+                    self.send_after_outage(&error, &mut headers, next, &limit.run)?
+                }
+                sent => sent.map_err(|error| self.explain(error))?,
+            };
+            self.has_sent = true;
         }
         parts.clear();
         Ok(())
+    }
+
+    fn explain(&self, error: io::Error) -> Error {
+        udp::explain_error("send to", &self.url, self.interface, error)
+    }
+
+    /// Retries until the network is back, as with a hub. Returns how many datagrams were sent.
+    fn send_after_outage(
+        &mut self,
+        error: &io::Error,
+        headers: &mut MultiHeaders<SockaddrIn>,
+        datagrams: &[[IoSlice<'_>; 3]],
+        run: &RunHandle,
+    ) -> Result<usize, Error> {
+        let note = format!(
+            "cannot send to {}:{} ({error}); messages wait until the network is back, for {} \
+             seconds at most",
+            self.url.group,
+            self.url.port,
+            RECONNECT_TIMEOUT.as_secs()
+        );
+        run.note(&note, 1);
+        *self.outages.entry(note).or_default() += 1;
+        let since = Instant::now();
+        loop {
+            std::thread::sleep(POLL_INTERVAL);
+            let failed = match send_some(&self.socket, headers, datagrams) {
+                Err(error) if udp::is_passing(&error) => error,
+                sent => return sent.map_err(|error| self.explain(error)),
+            };
+            if since.elapsed() >= RECONNECT_TIMEOUT || run.is_cancelled() {
+                let failed = self.explain(failed);
+                return Err(Error::refused(format!("{failed}; retrying failed")));
+            }
+            self.reopen();
+        }
+    }
+
+    /// Replaces the socket if another one can be opened: if the interface was replaced, this one
+    /// never sends again.
+    fn reopen(&mut self) {
+        let Ok(interface) = options::resolve_interface(self.given_interface.as_ref()) else {
+            return;
+        };
+        if let Ok(socket) = udp::open_sender(&self.url, interface) {
+            (self.socket, self.interface) = (socket, interface);
+        }
     }
 }
 
@@ -169,7 +231,7 @@ fn send_some(
     }
 }
 
-/// How long to try to reconnect to a hub.
+/// How long to try to reach a hub again, or a network that was there.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sends to a hub.

@@ -117,10 +117,7 @@ impl LcmLiveSink {
 
     fn transport(&self) -> Result<Transport, Error> {
         Ok(match options::url_or_default(self.url.as_ref())? {
-            Url::Udp(url) => Transport::Group(GroupSender::open(
-                url,
-                options::resolve_interface(self.interface.as_ref())?,
-            )?),
+            Url::Udp(url) => Transport::Group(GroupSender::open(url, self.interface.clone())?),
             Url::Tcp(url) => {
                 options::refuse_interface(self.interface.as_ref())?;
                 Transport::Hub(HubSender::open(url)?)

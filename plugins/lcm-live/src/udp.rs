@@ -40,6 +40,13 @@ pub(crate) fn open_receiver(
     setsockopt(&socket, sockopt::RxqOvfl, &1).map_err(|e| fail(e.into()))?;
     // Bound to the group, so that nothing else sent to the port arrives.
     socket.bind(&address(url)).map_err(fail)?;
+    join(&socket, url, interface).map_err(fail)?;
+    let advice = advice.into_iter().chain(is_down.then(|| DOWN.to_owned())).collect();
+    Ok(GroupSocket { socket, buffer, advice })
+}
+
+/// Joins the group of `url`. `Err` of the kind `AddrInUse` if the socket is a member already.
+pub(crate) fn join(socket: &Socket, url: &UdpUrl, interface: SocketInterface) -> io::Result<()> {
     match interface {
         SocketInterface::Route => socket.join_multicast_v4(&url.group, &Ipv4Addr::UNSPECIFIED),
         SocketInterface::Address(own) => socket.join_multicast_v4(&url.group, &own),
@@ -47,9 +54,6 @@ pub(crate) fn open_receiver(
             socket.join_multicast_v4_n(&url.group, &InterfaceIndexOrAddress::Index(index))
         }
     }
-    .map_err(fail)?;
-    let advice = advice.into_iter().chain(is_down.then(|| DOWN.to_owned())).collect();
-    Ok(GroupSocket { socket, buffer, advice })
 }
 
 /// A recorder may start before its interface does.
@@ -124,7 +128,13 @@ pub(crate) fn explain_error(
              port"
         )),
         io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => {
-            Error::refused(format!("{at}: no route to the group; {route}"))
+            Error::refused(match interface {
+                SocketInterface::Route => format!("{at}: no route to the group; {route}"),
+                _ => format!(
+                    "{at}: no route to the group through the interface; `ip address` shows whether \
+                     it is up and has an address"
+                ),
+            })
         }
         io::ErrorKind::NetworkDown => Error::refused(format!(
             "{at}: the network interface is down; bring it up with `ip link set … up`, or use \
@@ -133,16 +143,24 @@ pub(crate) fn explain_error(
         io::ErrorKind::PermissionDenied => {
             Error::refused(format!("{at}: not permitted, perhaps by a firewall rule ({error})"))
         }
-        _ if is_gone(&error) => {
-            let which = if interface == SocketInterface::Route {
-                "no interface can"
-            } else {
-                "the interface cannot"
-            };
-            Error::refused(format!("{at}: {which} do multicast, or does not exist; {route}"))
-        }
+        _ if is_gone(&error) => Error::refused(match interface {
+            SocketInterface::Route => {
+                format!("{at}: no interface can do multicast; {route}")
+            }
+            _ => format!(
+                "{at}: the interface cannot do multicast, does not exist, or has no address; \
+                     list them with `ip address`"
+            ),
+        }),
         _ => Error::refused(format!("{at}: {error}")),
     }
+}
+
+/// Whether the error may pass by itself: an interface comes back, or gets its address and route.
+pub(crate) fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable, PermissionDenied};
+    let kinds = [HostUnreachable, NetworkDown, NetworkUnreachable, PermissionDenied];
+    kinds.contains(&error.kind()) || is_gone(error)
 }
 
 /// Whether the error means that the interface does not exist (any more).

@@ -14,6 +14,7 @@ use crate::kit::{Folder, LcmEvent, ProgramOutput, drive, events, log, report_ski
 
 mod engine;
 mod failures;
+mod outages;
 mod peers;
 
 /// The multicast group and port of LCM, free in a private network.

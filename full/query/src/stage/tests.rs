@@ -433,6 +433,8 @@ struct AbortedRun {
 impl sluice_model::RunHost for AbortedRun {
     fn log_line(&self, _: &str, _: &str) {}
 
+    fn note(&self, _: &str, _: &str, _: u64) {}
+
     fn is_aborted(&self) -> bool {
         self.left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) == 0
     }
