@@ -11,6 +11,7 @@
 mod batcher;
 mod inbox;
 mod intake;
+mod membership;
 mod options;
 mod receive;
 mod send;

@@ -16,7 +16,8 @@ use socket2::Socket;
 
 use crate::batcher::{Batcher, LiveChannelFilter};
 use crate::intake::{Intake, IntakeLimits, MessagePayload};
-use crate::options::SocketInterface;
+use crate::membership::Membership;
+use crate::options::{Interface, SocketInterface};
 use crate::tcpq::client::{CONNECT_TIMEOUT, HubClient, RETRY_INTERVAL};
 use crate::udp;
 use crate::url::{TcpUrl, UdpUrl};
@@ -162,6 +163,7 @@ pub(crate) struct GroupReceiver {
     socket: Socket,
     url: UdpUrl,
     interface: SocketInterface,
+    membership: Membership,
     intake: Intake,
     /// Age at which an unfinished message is given up.
     age: Duration,
@@ -179,15 +181,17 @@ impl GroupReceiver {
     pub(crate) fn new(
         socket: Socket,
         url: UdpUrl,
-        interface: SocketInterface,
+        (given_interface, interface): (Option<Interface>, SocketInterface),
         limits: IntakeLimits,
     ) -> Self {
+        let membership = Membership::new(url.clone(), given_interface);
         let (age, intake) = (limits.age, Intake::new(limits));
         let (slots, started) = (vec![0; MAX_DATAGRAMS * DATAGRAM_SLOT], Instant::now());
         Self {
             socket,
             url,
             interface,
+            membership,
             intake,
             age,
             slots,
@@ -207,6 +211,9 @@ impl GroupReceiver {
             self.publish_counts(&to, false);
             if received == 0 {
                 self.wait(to.poll_timeout())?;
+                self.membership.renew_if_silent(&self.socket, &to.losses);
+            } else {
+                self.membership.confirm();
             }
         }
         // Also take what the system has received by now.

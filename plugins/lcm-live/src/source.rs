@@ -117,6 +117,7 @@ impl LcmLive {
         let bytes = usize::try_from(self.unfinished.0).unwrap_or(usize::MAX);
         let limits = IntakeLimits { bytes, ..IntakeLimits::default() };
         let (session, batches) = self.session(context);
+        let interface = (self.interface.clone(), interface);
         let group = GroupReceiver::new(socket, url, interface, limits);
         receive::start(session, move |session| group.run(session))?;
         Ok(batches)

@@ -92,3 +92,27 @@ fn playing_ends_if_the_network_stays_away() {
     let played = ProgramOutput::from_output(played).expect(1);
     assert!(!played.stderr.contains("retrying"), "{}", played.stderr);
 }
+
+#[test]
+fn a_recording_goes_on_through_an_interface_that_was_replaced() {
+    let Some(network) = network() else { return };
+    for interface in [&[][..], &["--interface", "other"], &["--interface", "10.9.9.9"]] {
+        let folder = Folder::new();
+        write_log(&folder, 10);
+        let play = || {
+            let play = ["play", "in.lcm", "--to", URL, "--speed", "0"];
+            let play = network.sluice(&folder, &[&play, interface].concat()).output().unwrap();
+            ProgramOutput::from_output(play).expect(0);
+        };
+        let record = ["record", URL, "--to", "got.lcm", "-n", "20"];
+        let mut recorder = Recorder::start(network.sluice(&folder, &[&record, interface].concat()));
+        play();
+        assert!(shell(&network, "ip link del other"));
+        recorder.wait_for("the network interface is gone");
+        assert!(shell(&network, ADD));
+        recorder.wait_for("the group joined again");
+        play();
+        recorder.end().expect(0);
+        assert_eq!(received_events(&folder).len(), 20);
+    }
+}
