@@ -58,6 +58,9 @@ pub struct Report {
     /// Whether a full disk ended a recording, even if nothing was lost.
     #[serde(default)]
     pub disk_full: bool,
+    /// Whether a full disk cost a recording its last file, which could not be completed.
+    #[serde(default)]
+    pub last_file_lost: bool,
     /// Bytes of input read.
     pub bytes_read: u64,
 }
@@ -137,6 +140,7 @@ impl Report {
             }
             report.clamped_times += tally.clamped;
             report.disk_full |= tally.disk_full;
+            report.last_file_lost |= tally.last_file_lost;
             report.add_unmet(unmet_reports(name, tally.unmet, inputs));
         }
         Ok(report)
@@ -216,6 +220,7 @@ impl Report {
         self.files.extend(unit.files);
         self.interrupted |= unit.interrupted;
         self.disk_full |= unit.disk_full;
+        self.last_file_lost |= unit.last_file_lost;
         self.bytes_read += unit.bytes_read;
     }
 

@@ -34,6 +34,8 @@ pub(crate) struct NodeTally {
     pub(crate) without_sources: ChannelSet,
     /// Whether a full disk ended a recording.
     pub(crate) disk_full: bool,
+    /// Whether that cost it its last file.
+    pub(crate) last_file_lost: bool,
     /// What it observed of the names in its options.
     pub(crate) observed: ObservedNames,
 }
@@ -48,6 +50,7 @@ impl NodeTally {
         self.filtered += other.filtered;
         self.clamped += other.clamped;
         self.disk_full |= other.disk_full;
+        self.last_file_lost |= other.last_file_lost;
         for (note, count) in &other.notes {
             self.note(note, *count);
         }
@@ -78,6 +81,7 @@ impl NodeTally {
         const KEPT: &str = "everything recorded before is kept";
         const NOT_KEPT: &str = "its last file could not be completed, and those before it are kept";
         self.disk_full = true;
+        self.last_file_lost |= !is_kept;
         self.count_lost(events);
         self.note(&format!("{error}; {}", if is_kept { KEPT } else { NOT_KEPT }), 0);
     }

@@ -310,10 +310,12 @@ impl<'r> Writers<'r> {
     fn close_full(&mut self, node: usize, error: &Error, tally: &mut RunTally) {
         let is_closed = self.complete_full(node, tally);
         let Some(writer) = self.writers.get_mut(&node) else { return };
-        // A file that grew is also complete without its last events.
-        let is_kept = is_closed || (self.publisher.grows && !writer.is_growing(&self.outputs));
+        let is_whole = is_closed && writer.has_written_all();
+        // A file that grew is also complete without its last events; a table is not.
+        let grew = self.publisher.grows;
+        let is_kept = is_whole || (grew && (is_closed || !writer.is_growing(&self.outputs)));
         let lost = match is_kept {
-            true if is_closed && writer.has_written_all() => EventCounts::default(),
+            true if is_whole => EventCounts::default(),
             true => writer.unflushed.take(),
             false => writer.unsynced.clone(),
         };

@@ -117,6 +117,30 @@ fn a_full_disk_ends_a_recording_with_correct_counts() {
 }
 
 #[test]
+fn a_table_that_finds_no_room_is_lost_and_the_error_says_so() {
+    let (folder, mut sender) = (Folder::new(), Sender::new());
+    let groups = ["--to", "small/a.parquet", "--sink-option", "row_group_rows=10"];
+    let record = sender.record(&folder, &[&groups, &REPORTED[..2]].concat());
+    let Some(record) = on_small_disk(&folder, &record, 400) else { return };
+    let (mut recorder, mut rng) = (Recorder::start(record), SeededRng(5));
+    let deadline = Instant::now() + PATIENCE;
+    while recorder.child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < deadline, "it goes on: {}", recorder.said);
+        let payload: Vec<u8> = (0..PAYLOAD).map(|_| rng.below(256) as u8).collect();
+        sender.send("A", &payload);
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    recorder.end().expect(3).expect_stderr(
+        "error: no room was left, which ended the recording and cost it its last file, which could \
+         not be completed: small/a.parquet",
+    );
+    let report = report(&folder);
+    let [came, written, missing] = channel_totals(&report);
+    assert!(came > 0 && written == 0 && missing == came, "{report:#}");
+    assert_eq!(report["files"], Value::Array(Vec::new()));
+}
+
+#[test]
 fn a_disk_quota_ends_a_recording_well() {
     let (folder, mut sender) = (Folder::new(), Sender::new());
     let arguments = ["--to", "small/a.lcm", "--disk-quota", "63000KiB", "--report", "report.json"];

@@ -31,8 +31,8 @@ Examples:
   sluice record --to tables/ --types lcmtypes/
 
 Exit codes: 0 everything received was recorded; 1 failed; 2 invalid command line; 3 messages were
-lost, or the disk was full: the files written are intact; 4 an expectation (--expect) is not met:
-the files are intact, too.")]
+lost, or the disk was full: the files written are intact (a table that is not complete is lost); 4
+an expectation (--expect) is not met: the files are intact, too.")]
 pub(crate) struct RecordArgs {
     /// What to listen to: udpm://GROUP:PORT, tcpq://HOST:PORT or file://PATH. By default
     /// LCM_DEFAULT_URL, or udpm://239.255.76.67:7667.

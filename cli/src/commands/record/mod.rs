@@ -121,7 +121,11 @@ fn record(
     if report.disk_full {
         // The note has the details, and `-q` hides it.
         let target = target.display();
-        shell.error(&format!("no room was left, which ended the recording: {target}"));
+        let lost = match report.last_file_lost {
+            true => " and cost it its last file, which could not be completed",
+            false => "",
+        };
+        shell.error(&format!("no room was left, which ended the recording{lost}: {target}"));
     }
     let (text, fields) = (execute::summary_text(&report), execute::summary_fields(&report, status));
     execute::print_summary(&text, fields, &args.running, shell);
