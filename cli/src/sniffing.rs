@@ -71,7 +71,7 @@ pub(crate) fn common_source<'s>(known: &[(&Input, &'s Plugin)]) -> Result<&'s Pl
     match known.iter().find(|(_, plugin)| plugin.name != first.name) {
         None => Ok(first),
         Some((other, plugin)) => Err(Failure::Usage(format!(
-            "the inputs have different formats: {} is {}, {} is {}; convert them one by one",
+            "the inputs have different formats: {} is {}, {} is {}; give them one at a time",
             input.path.display(),
             first.name,
             other.path.display(),

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{BEGIN, Folder, LcmEvent, ProgramOutput, events, log, report_skip, root, sluice};
 use crate::live::{Listener, Network, URL};
+use crate::recorder::Recorder;
 
 /// Starts a recording to `heard.lcm` with these source options, and waits until it listens.
 pub(crate) fn listen(network: &Network, folder: &Folder, options: &[&str]) -> Listener {
@@ -72,6 +73,19 @@ fn long_silences_can_be_cut() {
     let report: Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
     let took = report["seconds"].as_f64().unwrap();
     assert!(took > 0.04, "{took}");
+}
+
+#[test]
+fn a_long_wait_between_logs_is_noted() {
+    let Some(network) = Network::new() else { return };
+    let folder = Folder::new();
+    for (name, time) in [("a.lcm", BEGIN), ("b.lcm", BEGIN + 86_400_000_000)] {
+        folder.write(name, log(&[LcmEvent::new(0, time, "A", b"")]));
+    }
+    let play = ["play", "a.lcm", "b.lcm", "--to", URL];
+    let mut player = Recorder::spawn(network.sluice(&folder, &play));
+    player.wait_for("nothing is sent for 23 h 59 min");
+    player.stop().expect(0).expect_stderr("max-gap").expect_stderr("played 1 event");
 }
 
 #[test]

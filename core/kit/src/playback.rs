@@ -6,7 +6,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sluice_model::RunHandle;
+use sluice_model::{RunHandle, units};
 
 /// Controls playback. Shared by the sinks of a run and the user interface.
 #[derive(Debug, Default)]
@@ -32,10 +32,32 @@ struct PlaybackState {
     over: bool,
     /// The time of the last event played.
     position: Option<i64>,
+    /// The event that a sink waits for in a long gap.
+    wait: Option<Wait>,
     /// The time of the first event played.
     first: Option<i64>,
     /// The number of events played.
     played: u64,
+}
+
+/// A wait of a sink for an event that is not due yet.
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    event: i64,
+    due: Instant,
+    /// The speed relative to the recording.
+    speed: f64,
+}
+
+impl PlaybackState {
+    /// The time of the last event played, and while a sink waits for the next one, how far into the
+    /// gap it is.
+    fn position(&self) -> Option<i64> {
+        let (position, Some(wait)) = (self.position?, self.wait) else { return self.position };
+        let left = wait.due.saturating_duration_since(Instant::now()).as_nanos() as f64;
+        let reached = wait.event.saturating_sub((left * wait.speed) as i64);
+        Some(reached.clamp(position, position.max(wait.event)))
+    }
 }
 
 impl Default for PlaybackState {
@@ -49,6 +71,7 @@ impl Default for PlaybackState {
             from: None,
             over: false,
             position: None,
+            wait: None,
             first: None,
             played: 0,
         }
@@ -59,6 +82,7 @@ impl Playback {
     /// Pauses or resumes. Returns whether it is paused now.
     pub fn toggle(&self) -> bool {
         self.change(|state| {
+            (state.position, state.wait) = (state.position(), None);
             state.paused = !state.paused;
             state.steps = 0;
             state.paused
@@ -68,6 +92,7 @@ impl Playback {
     /// Plays this many more events, then pauses.
     pub fn step(&self, events: u64) {
         self.change(|state| {
+            (state.position, state.wait) = (state.position(), None);
             state.paused = true;
             state.steps += events;
         });
@@ -103,10 +128,10 @@ impl Playback {
         self.state().paused
     }
 
-    /// The time of the last event played, or of a pending seek.
+    /// The time of the last event played, or of a pending seek; in a long gap, the time reached.
     pub fn position(&self) -> Option<i64> {
         let state = self.state();
-        state.seek.or(state.position)
+        state.seek.or_else(|| state.position())
     }
 
     /// The time of the first event played, regardless of seeks.
@@ -130,7 +155,7 @@ impl Playback {
         let mut state = self.state();
         let seek = state.seek.take()?;
         state.seeks += 1;
-        (state.from, state.position) = (Some(seek), Some(seek));
+        (state.from, state.position, state.wait) = (Some(seek), Some(seek), None);
         Some(seek)
     }
 
@@ -138,7 +163,7 @@ impl Playback {
     pub fn begin_again(&self) {
         let mut state = self.state();
         state.seeks += 1;
-        state.from = None;
+        (state.from, state.wait) = (None, None);
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut PlaybackState) -> T) -> T {
@@ -181,6 +206,8 @@ pub struct PlaybackClock {
     seeks: u64,
     /// Earlier events are skipped until one is not.
     from: Option<i64>,
+    /// The time of the event whose gap was noted last.
+    noted: Option<i64>,
 }
 
 #[derive(Debug)]
@@ -203,6 +230,9 @@ struct TimeAnchor {
 /// delays. A larger one is a jump, as of a clock that was set.
 const MAX_DISORDER: i64 = 2_000_000_000;
 
+/// A longer wait in a longer gap is noted when it begins.
+const LONG_GAP: Duration = Duration::from_secs(10);
+
 /// The interval for checking cancellation.
 const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -210,7 +240,7 @@ impl PlaybackClock {
     /// A clock that starts with the first event it is asked about.
     pub fn new(playback: Arc<Playback>, run: RunHandle, speed: PlaybackSpeed) -> Self {
         let timer = PlaybackTimer { speed, anchor: None, latest: None };
-        Self { playback, run, timer, seeks: 0, from: None }
+        Self { playback, run, timer, seeks: 0, from: None, noted: None }
     }
 
     /// Decides about an event without waiting. An event without a time (one outside the 64-bit
@@ -240,7 +270,7 @@ impl PlaybackClock {
         }
         if let Some(time) = time {
             self.timer.latest = self.timer.latest.max(Some(time));
-            state.position = Some(time);
+            (state.position, state.wait) = (Some(time), None);
             state.first.get_or_insert(time);
         }
         state.played += 1;
@@ -254,13 +284,39 @@ impl PlaybackClock {
                 PlaybackTurn::Later => {}
                 turn => return turn,
             }
-            let state = self.playback.state();
+            self.note_gap(time);
+            let mut state = self.playback.state();
             let due = if state.paused { None } else { self.timer.due(time, state.factor) };
+            let speed = self.timer.speed.speed * state.factor;
+            let event = time.filter(|_| self.noted == time);
+            state.wait = event.zip(due).map(|(event, due)| Wait { event, due, speed });
             let left = due.map(|due| due.saturating_duration_since(Instant::now()));
             let wait = left.unwrap_or(CANCEL_CHECK_INTERVAL).min(CANCEL_CHECK_INTERVAL);
             let waited = self.playback.changed.wait_timeout(state, wait);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
         }
+    }
+
+    /// Notes a long wait for an event, once: otherwise nobody knows why nothing is played.
+    fn note_gap(&mut self, time: Option<i64>) {
+        let state = *self.playback.state();
+        let (Some(time), Some(latest)) = (time, self.timer.latest) else { return };
+        if state.paused || self.noted == Some(time) {
+            return;
+        }
+        let Some(due) = self.timer.due(Some(time), state.factor) else { return };
+        let wait = due.saturating_duration_since(Instant::now());
+        let gap = Duration::from_nanos(time.saturating_sub(latest).try_into().unwrap_or(0));
+        if wait.min(gap) <= LONG_GAP {
+            return;
+        }
+        self.noted = Some(time);
+        let wait = units::duration(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX));
+        let note = format!(
+            "nothing is sent for {wait}, a gap in the recording or between two; `max_gap` \
+             (--max-gap) shortens gaps, and seeking ahead ends this one"
+        );
+        self.run.note(&note, 0);
     }
 }
 
@@ -314,116 +370,4 @@ impl TimeAnchor {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: i64 = 1_000_000;
-
-    fn pace(speed: f64, max_gap_ms: Option<u64>) -> (Arc<Playback>, PlaybackClock) {
-        let playback = Arc::<Playback>::default();
-        let tempo = PlaybackSpeed { speed, max_gap: max_gap_ms.map(Duration::from_millis) };
-        (Arc::clone(&playback), PlaybackClock::new(playback, RunHandle::default(), tempo))
-    }
-
-    /// How long after the first event one of that time is due.
-    fn due_after(pace: &mut PlaybackClock, time: i64) -> Duration {
-        let start = pace.timer.anchor.map_or_else(Instant::now, |anchor| anchor.played);
-        let due = pace.timer.due(Some(time), pace.playback.factor());
-        due.map_or(Duration::ZERO, |due| due.saturating_duration_since(start))
-    }
-
-    #[test]
-    fn events_are_due_by_their_times_and_the_speed() {
-        let (_, mut pace) = pace(2.0, None);
-        assert_eq!(pace.wait(Some(1000 * MS)), PlaybackTurn::Now);
-        assert_eq!(due_after(&mut pace, 1500 * MS), Duration::from_millis(250));
-        assert_eq!(pace.poll(Some(10_000 * MS)), PlaybackTurn::Later);
-    }
-
-    #[test]
-    fn at_speed_0_everything_is_due() {
-        let (_, mut pace) = pace(0.0, None);
-        assert!((0..5).all(|n| pace.poll(Some(n * 1_000_000 * MS)) == PlaybackTurn::Now));
-    }
-
-    #[test]
-    fn times_that_step_back_are_due_at_once_and_gaps_go_on_from_there() {
-        let (_, mut pace) = pace(1.0, None);
-        assert_eq!(pace.wait(Some(5000 * MS)), PlaybackTurn::Now);
-        assert_eq!(pace.poll(Some(MS)), PlaybackTurn::Now);
-        assert_eq!(due_after(&mut pace, 101 * MS), Duration::from_millis(100));
-    }
-
-    #[test]
-    fn times_that_step_back_a_little_are_due_at_once_and_delay_no_others() {
-        for max_gap in [None, Some(20)] {
-            let (playback, mut pace) = pace(1.0, max_gap);
-            assert_eq!(pace.poll(Some(5000 * MS)), PlaybackTurn::Now);
-            for step in 1..20 {
-                assert_eq!(pace.poll(Some((4970 + step) * MS)), PlaybackTurn::Now);
-                let due = due_after(&mut pace, (5000 + step) * MS);
-                assert_eq!(due, Duration::from_millis(step as u64));
-            }
-            playback.set_factor(2.0);
-            assert_eq!(pace.poll(Some(4970 * MS)), PlaybackTurn::Now);
-            assert!(due_after(&mut pace, 5010 * MS) <= Duration::from_millis(5));
-        }
-    }
-
-    #[test]
-    fn long_silences_are_cut() {
-        let (_, mut pace) = pace(1.0, Some(20));
-        assert_eq!(pace.wait(Some(0)), PlaybackTurn::Now);
-        let before = Instant::now();
-        assert_eq!(pace.wait(Some(3_600_000 * MS)), PlaybackTurn::Now);
-        assert!(before.elapsed() >= Duration::from_millis(15));
-        assert_eq!(pace.wait(Some(3_600_001 * MS)), PlaybackTurn::Now);
-    }
-
-    #[test]
-    fn a_pause_lets_single_steps_through() {
-        let (playback, mut pace) = pace(0.0, None);
-        assert!(playback.toggle());
-        assert_eq!(pace.poll(Some(1)), PlaybackTurn::Later);
-        playback.step(2);
-        assert_eq!(
-            [pace.poll(Some(1)), pace.poll(Some(2)), pace.poll(Some(3))],
-            [PlaybackTurn::Now, PlaybackTurn::Now, PlaybackTurn::Later]
-        );
-        assert_eq!((playback.position(), playback.first()), (Some(2), Some(1)));
-        assert!(!playback.toggle());
-        assert_eq!(pace.poll(Some(3)), PlaybackTurn::Now);
-    }
-
-    #[test]
-    fn seeking_leaves_out_what_is_earlier_and_waits_for_nothing() {
-        let (playback, mut pace) = pace(1.0, None);
-        assert_eq!(pace.poll(Some(0)), PlaybackTurn::Now);
-        playback.seek(900 * MS);
-        assert_eq!(pace.poll(Some(MS)), PlaybackTurn::Never);
-        assert_eq!(playback.take_seek(), Some(900 * MS));
-        assert_eq!(pace.poll(Some(899 * MS)), PlaybackTurn::Never);
-        assert_eq!(pace.poll(Some(901 * MS)), PlaybackTurn::Now);
-        playback.end();
-        assert_eq!(pace.wait(Some(902 * MS)), PlaybackTurn::Never);
-        assert_eq!((playback.first(), playback.played()), (Some(0), 2));
-    }
-
-    #[test]
-    fn a_new_speed_holds_from_now_on() {
-        let (playback, mut pace) = pace(1.0, None);
-        assert_eq!(pace.poll(Some(0)), PlaybackTurn::Now);
-        assert_eq!(pace.poll(Some(100_000 * MS)), PlaybackTurn::Later);
-        playback.set_factor(1e9);
-        assert_eq!(pace.wait(Some(100_000 * MS)), PlaybackTurn::Now);
-    }
-
-    #[test]
-    fn an_event_without_a_time_is_due_at_once_and_moves_no_clock() {
-        let (playback, mut pace) = pace(1.0, None);
-        assert_eq!(pace.poll(Some(0)), PlaybackTurn::Now);
-        assert_eq!([pace.poll(None), pace.wait(None)], [PlaybackTurn::Now, PlaybackTurn::Now]);
-        assert_eq!((playback.position(), playback.played()), (Some(0), 3));
-        assert_eq!(pace.poll(Some(100_000 * MS)), PlaybackTurn::Later);
-    }
-}
+mod tests;

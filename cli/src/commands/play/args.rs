@@ -27,7 +27,8 @@ Examples:
 Exit codes: 0 played to the end, or stopped by q or Ctrl-C; 1 failed; 2 invalid command line;
 3 the log was damaged, or events could not be sent.")]
 pub(crate) struct PlayArgs {
-    /// The logs: files or globs, played in this order; `-` is standard input.
+    /// The logs: files or globs of one format, played in this order, with the time between them as
+    /// a gap; `-` is standard input.
     #[arg(required = true, value_name = "LOG", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) inputs: Vec<String>,
 
