@@ -54,6 +54,20 @@ fn the_log_has_the_sent_messages_byte_for_byte() {
 }
 
 #[test]
+fn a_limit_counts_the_messages_that_meet_the_condition() {
+    let (folder, mut sender) = (Folder::new(), Sender::new());
+    let condition = ["--to", "a", "-n", "5", "--where", r#"$channel == "A""#];
+    let recorder = sender.start(&folder, &condition);
+    for number in 0..20_u8 {
+        sender.send(if number % 3 == 0 { "A" } else { "B" }, &[number]);
+    }
+    recorder.end().expect(0);
+    let payloads: Vec<Vec<u8>> =
+        events(&folder.read("a")).into_iter().map(|event| event.payload).collect();
+    assert_eq!(payloads, [[0], [3], [6], [9], [12]]);
+}
+
+#[test]
 fn a_request_to_end_loses_nothing_and_is_no_failure() {
     for signal in [Signal::INT, Signal::TERM] {
         let (folder, mut sender, sent) = (Folder::new(), Sender::new(), drive(2, 100));

@@ -202,7 +202,12 @@ impl<'s> RecordingSource<'s> {
         let interface = args.receiving.listening.interface.as_deref();
         refuse_interface_of_hub(interface, url.as_deref())?;
         let takes = plugin.option_names();
-        for (flag, name, value) in receive_options(args) {
+        // Only messages that meet the condition are counted: the source does not know it.
+        let limit = args.receiving.listening.limit.filter(|_| selection.condition.is_some());
+        let for_source = |flag: &str| limit.is_none() || flag != LIMIT;
+        for (flag, name, value) in
+            receive_options(args).into_iter().filter(|(flag, ..)| for_source(flag))
+        {
             if !takes.iter().any(|option| option == name) {
                 return Err(cannot_be_used_with(flag, &format!("the source `{}`", plugin.name)));
             }
@@ -211,7 +216,7 @@ impl<'s> RecordingSource<'s> {
         options.extend(args.receiving.source_option.iter().cloned());
         let selection = SelectionArgs { patterns: ChannelPatternArgs::default(), ..selection };
         let inputs = url.into_iter().collect();
-        Ok(Self { plugin, inputs, options, selection, limit: None })
+        Ok(Self { plugin, inputs, options, selection, limit })
     }
 
     /// A log, recorded as fast as it can be read.

@@ -186,13 +186,17 @@ fn inverted_regexes_are_left_out() {
 
 #[test]
 fn messages_are_selected_by_their_fields() {
-    let text = generated_pipeline(&["--types", "mit-dgc", "--where", "utime > 3"]).unwrap();
+    let arguments = ["--types", "mit-dgc", "--where", "utime > 3", "--limit", "7"];
+    let text = generated_pipeline(&arguments).unwrap();
     assert!(
         text.contains("plugin = \"decode\"") && text.contains("where = \"utime > 3\""),
         "{text}"
     );
 }
 
+    // Only messages that are selected are counted.
+    assert!(section(&text, "stages.first").contains("events = 7"), "{text}");
+    assert!(!section(&text, "sources.log").contains("limit"), "{text}");
 #[test]
 fn a_log_is_read_from_a_time_on_and_filtered_by_a_stage() {
     let text =
