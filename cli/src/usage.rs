@@ -116,6 +116,7 @@ fn suggest_option(error: &mut clap::Error, verb: &Command) {
 fn option_tip(option: &str, verb: &Command) -> Option<String> {
     let has = |name: &str| verb.get_arguments().any(|argument| argument.get_long() == Some(name));
     let use_ = |name: &str| has(name).then(|| format!("use '--{name}'"));
+    let takes_url = verb.get_positionals().any(|argument| argument.get_id() == "url");
     match option {
         "-o" | "--output" | "--out" | "--outfile" | "--output-file" => Some(if has("to") {
             "'--to' names the output".to_owned()
@@ -129,6 +130,9 @@ fn option_tip(option: &str, verb: &Command) -> Option<String> {
             has("overwrite").then(|| "to replace outputs that exist, use '--overwrite'".to_owned())
         }
         "-i" | "--in" | "--input" => Some("give inputs without an option".to_owned()),
+        "-l" | "--lcm-url" | "--url" if takes_url => {
+            Some("give the address without an option".to_owned())
+        }
         "-t" | "--topic" | "--topics" => use_("channel"),
         "--format" if has("as") => {
             Some("'--as' names the format of the output, '--from' that of the input".to_owned())
@@ -235,6 +239,18 @@ mod tests {
         assert_eq!(format(&["sluice", "--log-format=json", "run"]), LogFormat::Json);
         assert_eq!(format(&["sluice", "--log-format", "odd"]), LogFormat::Text);
         assert_eq!(format(&["sluice", "--", "--log-format=json"]), LogFormat::Text);
+    }
+
+    #[test]
+    fn options_of_other_programs_get_advice() {
+        let program = args::command();
+        let tip = |verb: &str, option: &str| {
+            option_tip(option, program.find_subcommand(verb).unwrap()).unwrap_or_default()
+        };
+        assert_eq!(tip("record", "-l"), "give the address without an option");
+        assert_eq!(tip("spy", "--lcm-url"), "give the address without an option");
+        assert_eq!(tip("cat", "-l"), "");
+        assert_eq!(tip("convert", "-o"), "'--to' names the output");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use sluice_io::files::ForeignFormat;
 use sluice_kit::suggestion::nearest;
 use sluice_model::{DefaultRole, Plugin, PluginKind, Source};
 use sluice_pipeline::PluginInstance;
@@ -315,7 +316,11 @@ pub(crate) fn names_format(to: &str, shell: &Shell) -> bool {
         let mut known = shell.registry.iter().flat_map(of_plugin).chain([REPORT_EXTENSION]);
         known.any(|known| known.eq_ignore_ascii_case(&extension))
     };
-    packed || folder_with_slash(to).ends_with('/') || extension.is_some_and(is_known)
+    let is_foreign = |extension: &String| ForeignFormat::of_packed_extension(extension).is_some();
+    packed
+        || folder_with_slash(to).ends_with('/')
+        || extension.as_ref().is_some_and(is_foreign)
+        || extension.is_some_and(is_known)
 }
 
 /// Adds a slash to folders, which tells them from files.

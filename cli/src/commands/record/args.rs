@@ -99,7 +99,8 @@ pub(crate) struct PieceArgs {
     pub(crate) increment: bool,
 
     /// Start a new file after N MiB (for tables, of payloads, which are smaller in the file); a
-    /// file may be longer by one batch. Numbers the files.
+    /// file may be longer by one batch, an archive by the frames that are being compressed: 1 MiB
+    /// each, up to two per core. Numbers the files.
     #[arg(long, value_name = "N", value_parser = positive_number)]
     pub(crate) split_mb: Option<f64>,
 
@@ -174,7 +175,7 @@ pub(crate) struct ReceiveArgs {
     pub(crate) sink_option: Vec<Assignment>,
 }
 
-/// Converts mebibytes to bytes, at least one.
+/// Converts mebibytes to bytes: at least one, and no more than options can be.
 pub(super) fn bytes(mb: f64) -> u64 {
-    ((mb * f64::from(1 << 20)) as u64).max(1)
+    ((mb * f64::from(1 << 20)) as u64).clamp(1, i64::MAX as u64)
 }

@@ -162,6 +162,8 @@ fn the_source_gets_the_selection_as_options() {
         "-m",
         "0.5",
     ]);
+    let most = generated_pipeline(&["-m", "1e30"]).unwrap();
+    assert!(most.contains("buffer = 9223372036854775807\n"), "{most}");
     let expected = "
 plugin = \"lcm-udp\"
 url = \"udpm://239.255.76.67:7667\"
@@ -192,11 +194,11 @@ fn messages_are_selected_by_their_fields() {
         text.contains("plugin = \"decode\"") && text.contains("where = \"utime > 3\""),
         "{text}"
     );
-}
-
     // Only messages that are selected are counted.
     assert!(section(&text, "stages.first").contains("events = 7"), "{text}");
     assert!(!section(&text, "sources.log").contains("limit"), "{text}");
+}
+
 #[test]
 fn a_log_is_read_from_a_time_on_and_filtered_by_a_stage() {
     let text =
@@ -217,7 +219,7 @@ fn a_log_is_read_from_a_time_on_and_filtered_by_a_stage() {
 
 #[test]
 fn contradictory_arguments_are_usage_errors() {
-    let wrong: [&[&str]; 20] = [
+    let wrong: [&[&str]; 23] = [
         &["drive.lcm"],
         &["http://example.invalid"],
         &["--to", "a", "-a", "-f"],
@@ -237,6 +239,9 @@ fn contradictory_arguments_are_usage_errors() {
         &["--to", "file://a?mode=r"],
         &["--to", "file://a?mode=w", "-a"],
         &["--to", "file://a?mode=x"],
+        &["--to", "a.lcm.gz"],
+        &["--to", "a.tar"],
+        &["--to", "a.lcm.xz", "-i"],
         &[LOG, "--to", "a", "--interface", "lo"],
     ];
     for arguments in wrong {

@@ -66,10 +66,10 @@ fn expand(args: &VerifyArgs, shell: &Shell) -> Result<Vec<FoundPath>, Failure> {
             Some(text) => inputs::path_of_url(text, "all events are verified", shell)?.into(),
             None => word.clone(),
         };
-        let found = inputs::refuse_live(shell, &path);
-        match found.and_then(|()| Ok(files::expand_with_folders(&path)?)) {
+        inputs::refuse_live(shell, &path)?;
+        match files::expand_with_folders(&path) {
             Ok(found) => all.extend(found.into_iter().map(|found| (found.path.clone(), Ok(found)))),
-            Err(failure) => all.push((path, Err(failure))),
+            Err(error) => all.push((path, Err(error.into()))),
         }
     }
     Ok(all)

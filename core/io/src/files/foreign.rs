@@ -89,6 +89,19 @@ impl ForeignFormat {
         tests.into_iter().find(|(_, is_it)| *is_it).map(|(format, _)| format)
     }
 
+    /// The compression or archive format of files with this extension.
+    pub fn of_packed_extension(extension: &str) -> Option<Self> {
+        Some(match extension.to_ascii_lowercase().as_str() {
+            "gz" | "tgz" => Self::Gzip,
+            "bz2" | "tbz2" => Self::Bzip2,
+            "xz" | "txz" => Self::Xz,
+            "lz4" => Self::Lz4,
+            "zip" => Self::Zip,
+            "tar" => Self::Tar,
+            _ => return None,
+        })
+    }
+
     /// Whether it is an archive or compression format.
     fn is_packed(self) -> bool {
         matches!(self, Self::Gzip | Self::Bzip2 | Self::Xz | Self::Lz4 | Self::Zip | Self::Tar)
