@@ -19,3 +19,4 @@ mod signals;
 mod undecided_names;
 mod unset;
 mod verbs;
+mod verify;

@@ -2,11 +2,13 @@
 
 mod record;
 mod result;
+mod unrecorded;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_io::files;
+use sluice_io::output::MANIFEST;
 use sluice_kit::InputFaults;
 use sluice_model::{DynSink, Input, Plugin, PluginKind};
 use sluice_pipeline::run::Options;
@@ -23,6 +25,7 @@ use crate::shell::Shell;
 use crate::stdout;
 use record::{STOPPED_EARLY, verify_folder, verify_report};
 use result::{RecordedFile, VerifyResult};
+pub(crate) use unrecorded::output_folder_around;
 
 /// Verifies every path, continuing after failures.
 pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> CommandResult {
@@ -180,6 +183,12 @@ impl LogReader<'_> {
             let bytes = log.bytes.unwrap_or_default();
             VerifyResult { files: 1, bytes, ..VerifyResult::default() }
         });
+        if recorded.is_empty()
+            && let Some(folder) = output_folder_around(&log.path)?
+        {
+            let manifest = folder.join(MANIFEST);
+            result.differences.push(format!("it is not in {}", manifest.display()));
+        }
         match self.format.source_for(&log.path, self.shell) {
             Ok(source) => self.read_through(log, source, &mut result)?,
             Err(failure) if self.format.from.is_some() => return Err(failure),
@@ -241,7 +250,6 @@ const NOTHING_TO_COMPARE: &str =
 mod tests {
     use super::*;
     use crate::shell::Color;
-    use sluice_io::output::MANIFEST;
     use sluice_model::Registry;
     use std::fs;
 

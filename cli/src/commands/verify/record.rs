@@ -17,6 +17,7 @@ use sluice_pipeline::batch::{
 use sluice_pipeline::manifest::OutputFile;
 
 use super::result::{RecordedFile, VerifyResult};
+use super::unrecorded::unrecorded_tables;
 use crate::exit::Failure;
 use crate::shell::Shell;
 use crate::stdout;
@@ -26,7 +27,7 @@ const MAX_UNFINISHED_SHOWN: usize = 20;
 
 /// The message for outputs of a run that stopped before the end of its input.
 pub(super) const STOPPED_EARLY: &str =
-    "the run stopped before the end of its input; --resume runs it again";
+    "the run stopped before the end of its input; --overwrite runs it again";
 
 /// The part of manifests and reports that is verified.
 #[derive(Debug, Deserialize)]
@@ -102,7 +103,7 @@ pub(super) fn has_record(folder: &Path) -> bool {
 }
 
 /// The names of what is in a folder, sorted, except temporary files.
-fn names_in(folder: &Path) -> Vec<OsString> {
+pub(super) fn names_in(folder: &Path) -> Vec<OsString> {
     let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|file| file.file_name());
     let mut names: Vec<OsString> = names.filter(|name| !is_litter(name)).collect();
     names.sort();
@@ -165,7 +166,7 @@ fn verify_inside(folder: &Path, inside: &Path, shell: &Shell) -> Result<VerifyRe
     Ok(within)
 }
 
-/// Verifies the outputs of a batch. Files not in its record are ignored.
+/// Verifies the outputs of a batch. The folder may have other files, such as its inputs.
 fn verify_batch(
     folder: &Path,
     record: &BatchRecord,
@@ -176,6 +177,7 @@ fn verify_batch(
     for unit in &current {
         result.add(verify_unit(folder, unit, shell)?);
     }
+    result.differences.extend(unrecorded_tables(folder, &current)?);
     result.differences.extend(record.shard_notes());
     // An input that is left may have been done before: a later batch began it anew.
     let left: BTreeSet<&PathBuf> = record.left.iter().flat_map(|unit| &unit.outputs).collect();
@@ -253,12 +255,12 @@ fn verify_unit(folder: &Path, unit: &UnitRecord, shell: &Shell) -> Result<Verify
     Ok(result)
 }
 
-fn is_inside(path: &Path) -> bool {
+pub(super) fn is_inside(path: &Path) -> bool {
     path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
 /// Lists all files below `folder`, sorted, except the manifest and temporary files of killed runs.
-fn list(folder: &Path, below: &Path, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
+pub(super) fn list(folder: &Path, below: &Path, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
     if let Some(objects) = files::objects_below(folder)? {
         let inside = objects.iter().filter_map(|object| object.path.strip_prefix(folder).ok());
         let is_output = |path: &&Path| !path.iter().any(is_litter) && *path != Path::new(MANIFEST);
@@ -332,7 +334,7 @@ pub(super) fn report(path: &Path) -> Result<Option<FileListing>, Failure> {
     if !is_json { Ok(None) } else { listing(path) }
 }
 
-fn listing(path: &Path) -> Result<Option<FileListing>, Failure> {
+pub(super) fn listing(path: &Path) -> Result<Option<FileListing>, Failure> {
     let bytes = files::read(path)?;
     let listing: Option<FileListing> = serde_json::from_slice(&bytes).ok();
     Ok(listing.filter(|listing| listing.files.is_some() || listing.error.is_some()))
