@@ -52,6 +52,15 @@ pub(crate) fn text(text: &str, shell: &Shell) -> io::Result<()> {
     Ok(())
 }
 
+/// The result of printing, for commands whose result is their exit code: they do not end because
+/// the reader has seen enough.
+pub(crate) fn unless_closed(printed: io::Result<()>) -> io::Result<()> {
+    printed.or_else(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Ok(()),
+        _ => Err(error),
+    })
+}
+
 /// Prints JSON on a line. Escaping does not change its meaning.
 pub(crate) fn json(json: &str, shell: &Shell) -> io::Result<()> {
     text(&(json_escaped(json).into_owned() + "\n"), shell)

@@ -86,3 +86,28 @@ fn a_run_that_left_its_pipe_is_repeated_with_overwrite() {
     let text = run_sluice(&folder, &["verify", "out"]).expect(1).text();
     assert!(text.contains("--overwrite"), "{text}");
 }
+
+#[test]
+fn a_result_does_not_depend_on_who_reads_it() {
+    let folder = logs();
+    let mut torn = folder.read("in/l1.lcm");
+    torn[300..328].fill(0xff);
+    folder.write("torn.lcm", torn);
+    folder.write("e.toml", "[log]\ndamage = 0\n");
+    for (arguments, code) in [
+        (&["verify", "in/l1.lcm", "torn.lcm"][..], 3),
+        (&["verify", "in/l1.lcm", "torn.lcm", "--json"], 3),
+        (&["verify", "torn.lcm", "nowhere.lcm", "in/l1.lcm"], 1),
+        (&["verify", "in/l1.lcm"], 0),
+        (&["check-log", "in/l1.lcm", "torn.lcm", "--expect", "e.toml"], 4),
+        (&["check-log", "in/l1.lcm", "torn.lcm", "--expect", "e.toml", "--json"], 4),
+        (&["check-log", "in/l1.lcm", "torn.lcm", "--expect", "e.toml", "--junit", "-"], 4),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = sluice(&folder).args(arguments).stdout(writer).output().unwrap();
+        let stderr = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(!stderr.contains("standard output"), "{stderr}");
+    }
+}

@@ -73,15 +73,18 @@ fn check_logs(
     let mut results = Vec::new();
     for log in logs {
         let result = check.result(log)?;
-        match args.json {
-            true => stdout::json(&result.to_json().to_string(), shell)?,
-            false if prints_xml => {}
-            false => stdout::text(&result.text(), shell)?,
-        }
+        let printed = match args.json {
+            true => stdout::json(&result.to_json().to_string(), shell),
+            false if prints_xml => Ok(()),
+            false => stdout::text(&result.text(), shell),
+        };
+        stdout::unless_closed(printed)?;
         results.push(result);
     }
     match &args.junit {
-        Some(_) if prints_xml => stdout::text(&junit::text(&results), shell)?,
+        Some(_) if prints_xml => {
+            stdout::unless_closed(stdout::text(&junit::text(&results), shell))?;
+        }
         Some(file) => {
             let written = fs::write(file, junit::text(&results));
             written.map_err(|error| Error::io("write", file, error))?;

@@ -48,10 +48,11 @@ pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> CommandResult {
             }
             Err(failure) => VerifyResult::different(failure.message()),
         };
-        match args.json {
-            true => stdout::json(&result.to_json(&path).to_string(), shell)?,
-            false => stdout::text(&result.text(&path), shell)?,
-        }
+        let printed = match args.json {
+            true => stdout::json(&result.to_json(&path).to_string(), shell),
+            false => stdout::text(&result.text(&path), shell),
+        };
+        stdout::unless_closed(printed)?;
         worst = worst.max(result.status());
     }
     Ok(worst)
