@@ -12,18 +12,26 @@ use crate::exit::Failure;
 use crate::node_names::SOURCE_NAME;
 use crate::shell::Shell;
 
-/// Reads a source into a sink. Writes no quarantine file.
+/// The node for a verb that only reads logs, and writes no quarantine file.
+pub(crate) fn reading_only(node: PipelineNode, shell: &Shell) -> PipelineNode {
+    if !matches!(node.damage, OnDamage::Quarantine(_)) {
+        return node;
+    }
+    shell.warn_once(
+        "on_damage = \"quarantine\" means \"skip\" here: this command writes no file of damaged \
+         bytes, as `convert` does",
+    );
+    PipelineNode { damage: OnDamage::Skip, ..node }
+}
+
+/// Reads a source into a sink.
 pub(crate) fn read(
     source: PipelineNode,
     sink: DynSink,
     options: Options,
     shell: &Shell,
 ) -> Result<Report, Failure> {
-    let damage = match source.damage {
-        OnDamage::Stop => OnDamage::Stop,
-        OnDamage::Skip | OnDamage::Quarantine(_) => OnDamage::Skip,
-    };
-    let nodes = vec![PipelineNode { damage, ..source }, sink_node(sink)];
+    let nodes = vec![reading_only(source, shell), sink_node(sink)];
     let pipeline = Pipeline { memory: Some(INSPECTION_MEMORY), nodes, ..Pipeline::default() };
     let options = Options { stop: shell.stop(), ..options };
     // Whoever reads several logs need not try the others.

@@ -119,7 +119,7 @@ fn print_group(
         fields: &args.field,
         ..Recipe::default()
     };
-    let pipeline = generated::parse_generated("sluice cat", &recipe.text(), None, shell)?;
+    let pipeline = generated::parse_reading("sluice cat", &recipe.text(), None, shell)?;
     // Show no progress, only the messages of child programs.
     let meter = Arc::new(ProgressMeter::new(ProgressFormat::None, shell));
     let allow_exec = args.allow_exec;

@@ -12,6 +12,7 @@ use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::flags::{self, PipelineOrigin};
 use crate::input_format::InputFormat;
 use crate::inputs;
+use crate::inspection;
 use crate::recipe::{Recipe, string};
 use crate::shell::Shell;
 use crate::sniffing::FailedInputs;
@@ -29,6 +30,19 @@ pub(crate) fn parse_generated(
         .map_err(|mistakes| flags::mistakes_with_flags(&mistakes))?;
     refuse_fields_without_decoding(&pipeline)?;
     pipeline.files.extend(describe.map(Path::to_owned));
+    Ok(pipeline)
+}
+
+/// Parses the pipeline of a verb that only reads logs, and writes no quarantine file.
+pub(crate) fn parse_reading(
+    name: &str,
+    text: &str,
+    describe: Option<&Path>,
+    shell: &Shell,
+) -> Result<Pipeline, Failure> {
+    let mut pipeline = parse_generated(name, text, describe, shell)?;
+    let nodes = pipeline.nodes.into_iter();
+    pipeline.nodes = nodes.map(|node| inspection::reading_only(node, shell)).collect();
     Ok(pipeline)
 }
 

@@ -111,3 +111,24 @@ fn a_result_does_not_depend_on_who_reads_it() {
         assert!(!stderr.contains("standard output"), "{stderr}");
     }
 }
+
+#[test]
+fn commands_that_only_read_logs_write_no_file_of_damaged_bytes() {
+    let folder = logs();
+    folder.write("torn.lcm", [log(&drive(1, 20)), b"stray".to_vec()].concat());
+    folder.write("e.toml", "[log]\ndamage = \"1KiB\"\n");
+    let before = folder.names();
+    for verb in [
+        &["info", "torn.lcm"][..],
+        &["verify", "torn.lcm"],
+        &["cat", "torn.lcm"],
+        &["check-log", "torn.lcm", "--expect", "e.toml"],
+        &["check-log", "--expect-from", "torn.lcm"],
+    ] {
+        let arguments = [verb, &["--source-option", "on_damage=quarantine"]].concat();
+        let ended = run_sluice(&folder, &arguments).expect(3);
+        let ended = ended.expect_stderr("writes no file of damaged bytes");
+        assert_eq!(ended.stderr.matches("writes no file").count(), 1, "{}", ended.stderr);
+    }
+    assert_eq!(folder.names(), before);
+}

@@ -284,7 +284,7 @@ fn pipeline(
         ..Recipe::default()
     };
     let describe = args.format.describe.as_deref();
-    generated::parse_generated("sluice check-log", &recipe.text(), describe, shell)
+    generated::parse_reading("sluice check-log", &recipe.text(), describe, shell)
 }
 
 /// Runs a pipeline with progress.
