@@ -10,7 +10,8 @@ use sluice_io::output::Outputs;
 use sluice_model::{Error, Overwrite};
 
 use crate::args::{self, ManArgs};
-use crate::exit::{CommandResult, ExitStatus};
+use crate::commands::report_file;
+use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::shell::Shell;
 
 pub(crate) fn run(args: &ManArgs, shell: &Shell) -> CommandResult {
@@ -28,7 +29,8 @@ fn print_page() -> Result<(), io::Error> {
 }
 
 /// Writes one page for the program and one per verb, such as `sluice-run`: all of them or none.
-fn write_pages(folder: &Path, shell: &Shell) -> Result<(), Error> {
+fn write_pages(folder: &Path, shell: &Shell) -> Result<(), Failure> {
+    report_file::refuse_in_output_folder(&folder.join("sluice.1"), "the manual")?;
     fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
     let outputs = Arc::new(Outputs::new(Overwrite::Replace, false, &[]));
     let mut program = args::command().disable_help_subcommand(true);

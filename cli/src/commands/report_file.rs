@@ -17,6 +17,7 @@ use sluice_pipeline::batch::is_batch_record;
 use sluice_pipeline::{OnDamage, Pipeline, PipelineNode, Report};
 
 use crate::args::RunningArgs;
+use crate::commands::verify;
 use crate::exit::Failure;
 
 /// The report file. Opened before the run, so that a bad path fails early; an earlier report stays
@@ -213,6 +214,19 @@ fn refuse_overwriting(
             output.display()
         )),
         None if is_input(path, pipeline) => refused("the report would replace an input"),
+        None => refuse_in_output_folder(path, "the report"),
+    }
+}
+
+/// Refuses to write `what` into an output folder whose manifest lists every file.
+pub(crate) fn refuse_in_output_folder(path: &Path, what: &str) -> Result<(), Failure> {
+    match verify::output_folder_around(path)? {
+        Some(folder) => Err(Failure::Usage(format!(
+            "{what} would be a file in the output folder {} that its manifest does not list; \
+             write it elsewhere: {}",
+            folder.display(),
+            path.display()
+        ))),
         None => Ok(()),
     }
 }

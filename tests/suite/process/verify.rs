@@ -72,6 +72,24 @@ fn a_file_that_the_manifest_around_it_does_not_name_differs() {
 }
 
 #[test]
+fn nothing_but_outputs_is_written_into_an_output_folder() {
+    let folder = logs();
+    run_sluice(&folder, &["convert", "in/l1.lcm", "--to", "out/"]).expect(0);
+    folder.write("e.toml", "[log]\ndamage = 0\n");
+    for arguments in [
+        &["convert", "in/l1.lcm", "--to", "x.lcm", "--report", "out/r.json"][..],
+        &["convert", "in/l1.lcm", "--to", "x.lcm", "--report", "out/channel=A/r.json"],
+        &["check-log", "in/l1.lcm", "--expect", "e.toml", "--junit", "out/j.xml"],
+        &["man", "--dir", "out"],
+        &["man", "--dir", "out/manual"],
+    ] {
+        run_sluice(&folder, arguments).expect(2).expect_stderr("that its manifest does not list");
+    }
+    run_sluice(&folder, &["verify", "out"]).expect(0);
+    assert!(!folder.at("x.lcm").exists());
+}
+
+#[test]
 fn a_run_that_left_its_pipe_is_repeated_with_overwrite() {
     let folder = logs();
     let mut command = sluice(&folder);

@@ -68,6 +68,7 @@ fn check_logs(
     let check = LogCheck { expect, decodes, args, format, shell };
     if let Some(junit) = &args.junit {
         check.refuse_to_replace_inputs(junit, &logs)?;
+        report_file::refuse_in_output_folder(junit, "--junit")?;
     }
     check.refuse_wrong_options(&logs)?;
     let mut results = Vec::new();
