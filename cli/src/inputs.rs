@@ -1,6 +1,7 @@
 //! Finds what arguments name: files, and the sources that read them. Reads no events.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use sluice_io::escape::escaped;
@@ -169,6 +170,27 @@ pub(crate) fn expand_all<'w>(
     let found: Vec<_> = words.iter().map(expand).collect();
     files::refuse_repeated_streams(found.iter().flat_map(|(_, found)| found).flatten())?;
     Ok(found)
+}
+
+/// The arguments that are text, as options are, and the others, which fail alone.
+///
+/// `Err` names one that is not, unless others are to be read without it.
+pub(crate) fn texts(
+    arguments: &[OsString],
+    failing: FailurePolicy,
+) -> Result<(Vec<String>, FailedInputs), Failure> {
+    let (mut texts, mut failed) = (Vec::new(), FailedInputs::new());
+    for argument in arguments {
+        match utf8_path(Path::new(argument)) {
+            Ok(text) => texts.push(text.to_owned()),
+            Err(failure) => failed.push((argument.into(), failure)),
+        }
+    }
+    let has_others = failing == FailurePolicy::Continue && !texts.is_empty();
+    match failed.len() {
+        1.. if !has_others => Err(failed.swap_remove(0).1),
+        _ => Ok((texts, failed)),
+    }
 }
 
 /// Expands a name to files, or to the folders that it means if a source reads folders like them.

@@ -161,8 +161,8 @@ fn output_tip(error: &clap::Error, verb: &Command, arguments: &[OsString]) -> Op
         return None;
     }
     let matches = args::command().ignore_errors(true).try_get_matches_from(arguments).ok()?;
-    let inputs = matches.subcommand_matches(verb.get_name())?.try_get_many::<String>("inputs");
-    let words: Vec<&str> = inputs.ok()??.map(String::as_str).collect();
+    let inputs = matches.subcommand_matches(verb.get_name())?.try_get_many::<OsString>("inputs");
+    let words: Vec<&str> = inputs.ok()??.filter_map(|input| input.to_str()).collect();
     // Anything else would have to be quoted.
     let is_plain = |word: &&str| word.chars().all(|c| c.is_alphanumeric() || "._-/".contains(c));
     let example = match words[..] {

@@ -1,13 +1,14 @@
 //! Arguments of `convert`, and what other verbs share: the format of logs, and the selection of
 //! events.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
 use super::running::EngineArgs;
-use super::values::{Assignment, assignment, channel_pattern, channel_type, time};
+use super::values::{Assignment, InputParser, assignment, channel_pattern, channel_type, time};
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
@@ -38,8 +39,8 @@ Exit codes: 0 success; 1 failed, nothing published; 2 invalid command line; 3 su
 damaged or events could not be converted; 4 an expectation is not met.")]
 pub(crate) struct ConvertArgs {
     /// The logs: files or globs, read in this order; `-` is standard input.
-    #[arg(required = true, value_name = "IN", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) inputs: Vec<String>,
+    #[arg(required = true, value_name = "IN", value_parser = InputParser)]
+    pub(crate) inputs: Vec<OsString>,
 
     /// The file to write; `-` is standard output.
     #[arg(

@@ -1,5 +1,6 @@
 //! Arguments of the verbs that only inspect: `info`, `cat`, `types` and `verify`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -7,6 +8,7 @@ use clap::builder::NonEmptyStringValueParser;
 
 use super::convert::{FormatArgs, SelectionArgs};
 use super::running::EngineArgs;
+use super::values::InputParser;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -58,8 +60,8 @@ Exit codes: 0 success; 1 failed, nothing published; 2 invalid command line; 3 a 
 4 an expectation (--expect) is not met.")]
 pub(crate) struct ReportArgs {
     /// The logs: files or globs; `-` is standard input.
-    #[arg(required = true, value_name = "LOG", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) inputs: Vec<String>,
+    #[arg(required = true, value_name = "LOG", value_parser = InputParser)]
+    pub(crate) inputs: Vec<OsString>,
 
     /// The page to write, or JSON if the path ends in .json. With placeholders such as {stem} or
     /// {name}, one for each log. Default: {stem}.html.

@@ -1,7 +1,34 @@
 //! Parses and validates the values of options.
 
+use std::ffi::{OsStr, OsString};
+
+use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
+use clap::{Arg, Command};
 use sluice_model::Pattern;
 use sluice_model::time::{TimePoint, TimeSpan};
+
+/// Parses the name of an input. One that is not UTF-8 may fail alone.
+#[derive(Clone)]
+pub(crate) struct InputParser;
+
+impl TypedValueParser for InputParser {
+    type Value = OsString;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<OsString, clap::Error> {
+        match value.to_str() {
+            None => Ok(value.to_owned()),
+            Some(_) => {
+                let text = NonEmptyStringValueParser::new().parse_ref(command, argument, value);
+                Ok(text?.into())
+            }
+        }
+    }
+}
 
 /// A name with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -50,11 +50,13 @@ pub(crate) fn pipeline_text(
     shell: &Shell,
 ) -> Result<(String, FailedInputs), Failure> {
     let sink = OutputTarget::from_path(&args.to, args.sink.as_deref(), &args.sink_option, shell)?;
-    let (inputs, selection) = inputs::resolve_file_urls(&args.inputs, &args.selection, shell)?;
-    let format = InputFormat::from_args(&args.format)?;
     let failing = args.engine.failing(args.print_pipeline);
-    let FoundSource { plugin: source, names, failed } =
+    let (inputs, unnamed) = inputs::texts(&args.inputs, failing)?;
+    let (inputs, selection) = inputs::resolve_file_urls(&inputs, &args.selection, shell)?;
+    let format = InputFormat::from_args(&args.format)?;
+    let FoundSource { plugin: source, names, mut failed } =
         inputs::find_source_of_usable(&inputs, &format, failing, shell)?;
+    failed.extend(unnamed);
     let sink_options = [sink_defaults(&sink, args), args.sink_option.clone()].concat();
     let content = content_sink(sink.plugin, &sink_options, shell);
     let shared = shared_names::find(&names, &format.options, (source, content), shell)?;

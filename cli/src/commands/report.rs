@@ -1,5 +1,6 @@
 //! `report`: generates the pipeline from logs to what shows them, and runs it.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use sluice_io::output::canonical_path;
@@ -59,7 +60,7 @@ pub(crate) fn run(args: &ReportArgs, shell: &Shell) -> CommandResult {
     // A line per log.
     for Input { path, .. } in logs {
         let ending = match inputs::utf8_path(&path) {
-            Ok(path) => match report(args, &[path.to_owned()], "-", shell) {
+            Ok(path) => match report(args, &[path.into()], "-", shell) {
                 Err(failure @ Failure::Usage(_)) => return Err(failure),
                 ending => ending,
             },
@@ -115,8 +116,9 @@ fn page_of_batch(
 
 /// Refuses what has no name, as standard input, for a page that is named after its log.
 fn refuse_unnamed_page(args: &ReportArgs) -> Result<(), Failure> {
-    let is_unnamed = |input: &&String| *input == "-" || plugin_lookup::is_url(input);
-    let unnamed = args.inputs.iter().find(is_unnamed).filter(|_| args.to.is_none());
+    let is_unnamed = |input: &&str| *input == "-" || plugin_lookup::is_url(input);
+    let mut inputs = args.inputs.iter().filter_map(|input| input.to_str());
+    let unnamed = inputs.find(is_unnamed).filter(|_| args.to.is_none());
     let Some(input) = unnamed else { return Ok(()) };
     let input = if input == "-" { "standard input" } else { input };
     Err(Failure::Usage(format!(
@@ -125,7 +127,7 @@ fn refuse_unnamed_page(args: &ReportArgs) -> Result<(), Failure> {
 }
 
 /// Writes one report of these logs, or one of each if `to` has placeholders.
-fn report(args: &ReportArgs, logs: &[String], to: &str, shell: &Shell) -> CommandResult {
+fn report(args: &ReportArgs, logs: &[OsString], to: &str, shell: &Shell) -> CommandResult {
     let report = args.engine.report().filter(|_| !args.print_pipeline);
     let (text, pipeline) = report_file::prepare(report, || {
         let (text, failed) = pipeline_text(args, logs, to, shell)?;
@@ -142,16 +144,18 @@ fn report(args: &ReportArgs, logs: &[String], to: &str, shell: &Shell) -> Comman
 /// The pipeline file equivalent to the arguments, and the logs that fail alone.
 fn pipeline_text(
     args: &ReportArgs,
-    logs: &[String],
+    logs: &[OsString],
     to: &str,
     shell: &Shell,
 ) -> Result<(String, FailedInputs), Failure> {
     let sink = plugin_lookup::default_plugin(shell, PluginKind::Sink, DefaultRole::Report)?;
-    let (inputs, selection) = inputs::resolve_file_urls(logs, &args.selection, shell)?;
-    let format = InputFormat::from_args(&args.format)?;
     let failing = args.engine.failing(args.print_pipeline);
-    let FoundSource { plugin: source, names, failed } =
+    let (inputs, unnamed) = inputs::texts(logs, failing)?;
+    let (inputs, selection) = inputs::resolve_file_urls(&inputs, &args.selection, shell)?;
+    let format = InputFormat::from_args(&args.format)?;
+    let FoundSource { plugin: source, names, mut failed } =
         inputs::find_source_of_usable(&inputs, &format, failing, shell)?;
+    failed.extend(unnamed);
     let types = conversion::decoding_types(source, &names, &selection.decoding, shell);
     let from_source = conversion::behind(source, &format.options)?;
     let option = |(name, text): (&str, &Option<String>)| {

@@ -275,6 +275,11 @@ fn batch_inputs(
         };
         all.extend(listed);
     }
+    // No option of a source can name these.
+    let unnamed = pipeline.unreadable.keys().filter(|path| path.to_str().is_none());
+    let is_listed = |path: &PathBuf| all.iter().any(|(input, _)| input.path == *path);
+    let unnamed: Vec<PathBuf> = unnamed.filter(|path| !is_listed(path)).cloned().collect();
+    all.extend(unnamed.into_iter().map(|path| (Input { path, bytes: None }, None)));
     Ok(all.into_iter())
 }
 

@@ -119,6 +119,22 @@ fn names_that_are_no_text_are_inputs_like_others() {
         .expect_stderr(r"in/b\xff.lcm failed")
         .expect_stderr("not UTF-8");
     assert!(folder.read("out/a.lcm") == logs[0]);
+    // Also as a shell expands the glob.
+    for (verb, to) in [("convert", "arguments/{stem}.lcm"), ("report", "arguments/{stem}.html")] {
+        let run = |more: &[&str]| {
+            let mut command = sluice(&folder);
+            command.args([verb, "in/a.lcm"]).arg(OsStr::from_bytes(b"in/b\xff.lcm"));
+            let output = command.args(["--to", to]).args(more).output().unwrap();
+            ProgramOutput::from_output(output)
+        };
+        run(&[]).expect(2).expect_stderr("not UTF-8");
+        assert!(!folder.at("arguments").exists() || verb == "report");
+        run(&["--keep-going"])
+            .expect(1)
+            .expect_stderr("1 input done, 1 failed")
+            .expect_stderr(r"in/b\xff.lcm failed");
+    }
+    assert!(folder.read("arguments/a.lcm") == logs[0]);
     // Another batch does not take those that are left for gone.
     folder.write("other.lcm", &logs[0]);
     run_sluice(&folder, &["convert", "other.lcm", "--to", "out/{stem}.lcm"]).expect(0);
