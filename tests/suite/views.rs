@@ -93,6 +93,13 @@ fn views_that_are_named_are_noted_where_they_are_not_read() {
     }
     let has_views = run_sluice(&folder, &["info", "views.mcap", "--json"]).expect(0).text();
     assert!(has_views.contains("\"/view/POSE\""), "{has_views}");
+    // Views have the numbers of what they show, and those are whole.
+    let info = run_sluice(&folder, &["info", "a.mcap", "--json"]).expect(0).text();
+    assert!(info.contains("\"number_jumps\":0,"), "{info}");
+    let told = run_sluice(&folder, &["info", "a.mcap"]).expect(0).text();
+    assert!(told.contains("only show others") && !told.contains("jump"), "{told}");
+    let told = run_sluice(&folder, &["info", "views.mcap"]).expect(0).text();
+    assert!(!told.contains("only show others"), "{told}");
     let count = crate::kit::events(&folder.read("quick/drive.lcm")).len();
     folder.write("e.toml", format!("[log]\ncount = {count}\n"));
     let checked = run_sluice(&folder, &["check-log", "a.mcap", "--expect", "e.toml", "--json"]);

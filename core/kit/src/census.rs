@@ -179,15 +179,18 @@ pub struct BatchCensus {
 
 impl BatchCensus {
     /// The census of a batch. `keys` has one function per channel number that identifies types; if
-    /// it is empty, only decoded events have types.
-    pub fn from_batch(batch: &Batch, keys: &[KeyOf]) -> Self {
+    /// it is empty, only decoded events have types. Events of the channels for which `views` is
+    /// true repeat the sequence numbers of others.
+    pub fn from_batch(batch: &Batch, keys: &[KeyOf], views: &[bool]) -> Self {
         let mut part = Self::default();
         // A slot per channel of the batch, so that events need no lookup.
         let mut places: Vec<u32> = Vec::new();
         let mut tallies: Vec<(u32, ChannelCensus)> = Vec::new();
         for (row, (time, channel)) in batch.timestamps().iter().zip(batch.channels()).enumerate() {
             part.all.push(*time);
-            part.number(batch.sequences()[row]);
+            if !views.get(*channel as usize).is_some_and(|is_view| *is_view) {
+                part.number(batch.sequences()[row]);
+            }
             let tally = tally_of(*channel, &mut places, &mut tallies);
             tally.times.push(*time);
             tally.wide_times += u64::from(batch.wide_time(row).is_some());
@@ -276,7 +279,7 @@ mod tests {
 
     fn part(events: &[(u32, i64, i64)]) -> BatchCensus {
         let nothing: KeyOf = Arc::new(|_| None);
-        BatchCensus::from_batch(&batch(events), &[Arc::clone(&nothing), nothing])
+        BatchCensus::from_batch(&batch(events), &[Arc::clone(&nothing), nothing], &[])
     }
 
     const EVENTS: [(u32, i64, i64); 6] =
@@ -291,6 +294,9 @@ mod tests {
             (100, 90, 90, 400)
         );
         assert_eq!(part.sequence_jumps, 1);
+        let repeats = [(0, 100, 0), (1, 100, 0), (0, 105, 1), (1, 105, 1), (0, 110, 3)];
+        let of_views = BatchCensus::from_batch(&batch(&repeats), &[], &[false, true]);
+        assert_eq!((of_views.sequence_jumps, of_views.all.events), (1, 5));
         let (a, b) = (&part.channels[&0], &part.channels[&1]);
         assert_eq!((a.times.largest_gap, a.times.steps_back, a.bytes), (295, 0, 15));
         assert_eq!(
@@ -321,7 +327,7 @@ mod tests {
         };
         let batch = batch(&EVENTS);
         let rows = vec![rows(Payloads::Kept, &[0]), rows(Payloads::Gone, &[1])];
-        let mut census = BatchCensus::from_batch(&batch.with_rows(rows), &[]);
+        let mut census = BatchCensus::from_batch(&batch.with_rows(rows), &[], &[]);
         census.append(part(&EVENTS));
         let lens = census.channels.values().map(ChannelCensus::payload_bytes);
         assert_eq!(lens.collect::<Vec<_>>(), [Some(30), None]);

@@ -118,6 +118,11 @@ impl Channel {
     /// The key for the name of the channel that a view shows; views that show several have none.
     pub const VIEW_OF: &str = "sluice.view.of";
 
+    /// Whether it only shows what others hold.
+    pub fn is_view(&self) -> bool {
+        self.metadata.get(Self::VIEW).is_some_and(|view| view == "1")
+    }
+
     /// A channel of which only name, source and encoding are known; everything else has its
     /// default.
     pub fn new(name: Name, source: impl Into<Arc<str>>, encoding: Encoding) -> Self {

@@ -21,7 +21,7 @@ use crate::shell::Shell;
 pub(crate) struct Census {
     /// Statistics over all channels.
     pub(super) all: TimeStatistics,
-    /// How often an event number does not follow its predecessor.
+    /// How often an event number does not follow its predecessor, views aside.
     pub(super) number_jumps: u64,
     /// Every channel, by name and source.
     pub(super) channels: Vec<(Arc<Channel>, ChannelCensus)>,
@@ -98,12 +98,13 @@ pub(crate) struct CensusSink {
     /// The types that payloads are matched against.
     types: TypeNames,
     keys: PerChannel<KeyOf>,
+    views: PerChannel<bool>,
 }
 
 impl CensusSink {
     /// Creates the sink; `finish` stores the census in `result`.
     pub(crate) fn new(result: Arc<Mutex<Census>>, types: TypeNames) -> Self {
-        Self { result, types, keys: PerChannel::default() }
+        Self { result, types, keys: PerChannel::default(), views: PerChannel::default() }
     }
 }
 
@@ -133,7 +134,8 @@ impl Sink for CensusSink {
     ) -> Result<BatchCensus, Error> {
         let keys =
             self.keys.table(context.channels, |channel| Ok(self.types.type_lookup(channel)))?;
-        Ok(BatchCensus::from_batch(&batch, &keys))
+        let views = self.views.table(context.channels, |channel| Ok(channel.is_view()))?;
+        Ok(BatchCensus::from_batch(&batch, &keys, &views))
     }
 
     fn write(&self, output: &mut PartialCensus, block: BatchCensus) -> Result<Written, Error> {

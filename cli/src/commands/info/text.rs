@@ -47,6 +47,14 @@ pub(super) fn render(summary: &LogSummary, layout: LineLayout) -> String {
         let events = units::pluralize(tally.wide_times, "event");
         layout.write_wrapped("  note", INDENT, &format!("{note} ({events})"), &mut text);
     }
+    let views = census.channels.iter().filter(|(channel, _)| channel.is_view());
+    let of_views: Vec<u64> = views.map(|(_, tally)| tally.times.events).collect();
+    if !of_views.is_empty() {
+        let events = units::pluralize(of_views.iter().sum(), "event");
+        let on = units::pluralize(of_views.len() as u64, "channel");
+        let note = format!("{events} on {on} only show others; `cat` and `convert` leave them out");
+        layout.write_wrapped("  note", INDENT, &note, &mut text);
+    }
     for finding in findings {
         layout.write_wrapped("  note", INDENT, &printable_sentence(finding), &mut text);
     }

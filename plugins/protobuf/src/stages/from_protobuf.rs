@@ -64,7 +64,7 @@ enum ChannelPlan {
 
 impl Restore {
     fn plan(&self, channel: &Channel, context: &StageContext<'_>) -> Result<ChannelPlan, Error> {
-        if channel.metadata.get(Channel::VIEW).is_some_and(|view| view == "1") {
+        if channel.is_view() {
             return Ok(ChannelPlan::Drop);
         }
         let layer = match TypedLayer::from_channel(channel) {

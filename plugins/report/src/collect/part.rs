@@ -54,7 +54,7 @@ impl Part {
         context: &PartContext<'_>,
         bins: &mut BinCounter,
     ) -> Self {
-        let census = BatchCensus::from_batch(batch, &[]);
+        let census = BatchCensus::from_batch(batch, &[], &[]);
         let hints = &context.collector.hints;
         let times = OccupiedBuckets::from_times(batch.timestamps(), hints.width());
         let picture_times = times.coarser(hints.picture_width());
