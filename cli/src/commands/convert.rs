@@ -258,6 +258,16 @@ impl<'s> OutputTarget<'s> {
         let inner = named.and_then(|e| shell.registry.by_extension(PluginKind::Sink, e));
         let archive = shell.registry.default_for(PluginKind::Sink, DefaultRole::Archive);
         let archive = archive.filter(|_| packed);
+        // Names such as `lcmlog-2007-11-03.00.zst` have a number there.
+        let is_word = |name: &str| name.starts_with(|first: char| first.is_ascii_alphabetic());
+        let chooses = given.iter().any(|option| option.name == "format");
+        if let (Some(archive), Some(name), None) = (archive, named, inner)
+            && is_word(name)
+            && !chooses
+            && !archive.inner_extensions.contains(&name)
+        {
+            return Err(Failure::Usage(unknown_extension(&path, shell)));
+        }
         // The formats an archive can hold. Other sinks compress by themselves.
         let format = match inner {
             None => named.filter(|e| archive.is_some_and(|a| a.inner_extensions.contains(e))),
