@@ -91,8 +91,13 @@ impl Limit {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
+        let is_fraction = text.contains('.') && text.trim().parse::<f64>().is_ok();
         match text.trim().ends_with('%') {
             true => Share::parse(text).map(|Share(share)| Self::Share(share)),
+            false if is_fraction => Err(format!(
+                "expected a whole number, a size such as \"64KiB\", or a share such as \"{}%\"",
+                text.trim()
+            )),
             false => ByteSize::parse(text).map(|size| Self::Count(size.0)),
         }
     }
@@ -155,10 +160,11 @@ mod tests {
     fn limits_are_counts_sizes_or_shares() {
         assert_eq!(read("3"), Ok(Limit::Count(3)));
         assert_eq!(read("\"1KiB\""), Ok(Limit::Count(1024)));
+        assert_eq!(read("\"1.5KiB\""), Ok(Limit::Count(1536)));
         assert_eq!(read("\"0.5%\""), Ok(Limit::Share(0.005)));
         assert!(Limit::Share(0.1).is_exceeded(11, 100) && !Limit::Share(0.1).is_exceeded(10, 100));
         assert!(!Limit::Share(0.0).is_exceeded(0, 0) && Limit::Share(0.0).is_exceeded(1, 100));
-        for wrong in ["-1", "\"101%\"", "\"nan%\"", "1.5", "true"] {
+        for wrong in ["-1", "\"101%\"", "\"nan%\"", "1.5", "\"0.1\"", "true"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }
