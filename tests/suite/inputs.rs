@@ -133,6 +133,8 @@ fn a_stream_that_is_an_input_twice_is_refused() {
         assert!(!folder.at("out.lcm").exists());
     };
     convert(["-", "-"], 2, "`log` reads standard input twice");
+    let unnamed = ["convert", "-", "--from", "lcm-log", "--to", "{stem}.jsonl"];
+    run_sluice(&folder, &unnamed).expect(2).expect_stderr("standard input has no `{stem}`");
     let made = Command::new("mkfifo").arg(folder.at("pipe")).status();
     if made.is_ok_and(|made| made.success()) {
         convert(["pipe", "./pipe"], 1, "is an input twice");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sluice_io::escape::percent_encoded;
-use sluice_model::Error;
+use sluice_model::{Error, ErrorKind};
 
 use crate::spec::messages::{did_you_mean, listed};
 
@@ -232,7 +232,8 @@ impl Placeholder {
             } else {
                 input.to_string_lossy()
             };
-            Error::refused(format!("{input} has no `{{{name}}}`: use `{{{other}}}` instead"))
+            let what = format!("{input} has no `{{{name}}}`: use `{{{other}}}` instead");
+            ErrorKind::NotAllowed(what).into()
         })
     }
 }
