@@ -56,6 +56,16 @@ fn folder() -> Folder {
 }
 
 #[test]
+fn a_log_that_cannot_be_checked_is_a_field_and_named_once() {
+    let folder = folder();
+    let check = ["check-log", "nowhere.lcm", "--expect", "expect.toml"];
+    let failure = only(&log_records(&folder, &check, 1), "failure");
+    assert_eq!(failure["file"], "nowhere.lcm");
+    let message = failure["message"].as_str().unwrap();
+    assert_eq!(message.matches("nowhere.lcm").count(), 1, "{message}");
+}
+
+#[test]
 fn every_line_of_every_command_is_an_object() {
     let folder = folder();
     let set = format!("DIR={}", folder.path().display());

@@ -217,8 +217,13 @@ impl LogCheck<'_> {
                 | Failure::StdoutClosed),
             ) => Err(failure),
             Err(failure) => {
-                self.shell.error(&format!("{log}: {}", failure.message()));
-                Ok(LogResult::failed(log, failure.message()))
+                let message = failure.message();
+                let text = match message.contains(&log) {
+                    true => message.clone(),
+                    false => format!("{log}: {message}"),
+                };
+                self.shell.error_with_fields("failure", &text, json!({ "file": log }));
+                Ok(LogResult::failed(log, message))
             }
         }
     }
