@@ -42,6 +42,10 @@ pub(crate) fn run(args: &PluginsArgs, shell: &Shell) -> CommandResult {
 fn find_plugins<'s>(name: &str, shell: &'s Shell) -> Result<Vec<&'s Plugin>, Failure> {
     let found: Vec<&Plugin> = shell.registry.iter().filter(|plugin| plugin.name == name).collect();
     if found.is_empty() {
+        if type_sets().iter().any(|set| set.name == name) {
+            let what = format!("`{name}` is a set of types: `sluice types {name}` shows them");
+            return Err(Failure::Usage(what));
+        }
         let mut names: Vec<&str> = shell.registry.iter().map(|plugin| plugin.name).collect();
         names.dedup();
         let hint = match nearest(name, &names) {

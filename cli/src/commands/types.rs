@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use sluice_io::escape::{json_escaped, path_text, printable, printable_sentence};
-use sluice_kit::{CodecOptions, Codecs, TypePaths};
+use sluice_kit::{CodecOptions, Codecs, EMBEDDED_TYPES, TypePaths};
 use sluice_model::{KnownType, TypeKey, registry};
 
 use crate::args::TypesArgs;
@@ -26,6 +26,11 @@ pub fn print(files: Vec<PathBuf>, as_json: bool, shell: &Shell) -> CommandResult
     let codecs = Codecs::from_paths(&shell.registry, &paths, &CodecOptions::default());
     let codecs = codecs.map_err(|error| Failure::Usage(error.message))?;
     let types: Vec<KnownType> = codecs.types().cloned().collect();
+    if paths.0 == [Path::new(EMBEDDED_TYPES)] {
+        shell.info(
+            "`embedded` are the types that each log declares itself: `sluice info LOG` shows them",
+        );
+    }
     let clashes = Clashes::find(&types);
     let text = if as_json {
         let line = |known| json_escaped(&json(known, &clashes).to_string()).into_owned() + "\n";

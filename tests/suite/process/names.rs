@@ -407,6 +407,8 @@ fn types_plugins_and_sets_of_types_are_suggested() {
     let align = ["--align", "10Hz", "-f", "POSE.pos", "--type", "POSE=lcmtypes.pose_t"];
     run_sluice(&folder, &[&convert[..3], &["rows.csv"], &align].concat()).expect(0);
     run_sluice(&folder, &["plugins", "parqet"]).expect(2).expect_stderr("did you mean `parquet`?");
+    run_sluice(&folder, &["plugins", "mit-dgc"]).expect(2).expect_stderr("`sluice types mit-dgc`");
+    run_sluice(&folder, &["types", "embedded"]).expect(0).expect_stderr("each log declares itself");
     run_sluice(&folder, &["types", "mit-dcg"])
         .expect(2)
         .expect_stderr("did you mean the built-in types `mit-dgc`?");
