@@ -166,6 +166,12 @@ fn a_plan_tells_that_an_output_is_an_input() {
         let plan = run_sluice(&folder, &["plan", "p.toml"]).expect(0).text();
         assert!(plan.ends_with(note), "{plan}");
     }
+    folder.write("in.jsonl", "");
+    for to in ["other.lcm", "{stem}.jsonl"] {
+        let dry = ["convert", "in.lcm", "--to", to, "--dry-run", "--overwrite"];
+        let plan = run_sluice(&folder, &dry).expect(0).text();
+        assert!(plan.contains("  exists, and is replaced\n"), "{plan}");
+    }
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub(crate) struct EngineArgs {
     #[arg(long)]
     pub(crate) keep_going: bool,
 
-    /// Show what would be read and written, and exit.
+    /// Show what would be read and written, and exit; writes no --report.
     #[arg(long)]
     pub(crate) dry_run: bool,
 

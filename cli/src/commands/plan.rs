@@ -53,8 +53,8 @@ fn print_outline(mistakes: Mistakes, args: &PlanArgs, shell: &Shell) -> CommandR
 /// Prints the plan for people, of a batch only for the part in the arguments.
 pub(crate) fn print_text(pipeline: &Pipeline, args: &EngineArgs, shell: &Shell) -> CommandResult {
     let text = match batch_units(pipeline, args, shell)? {
-        Some(units) => batch_text(pipeline, &units),
-        None => plan_text(pipeline, &run::plan(pipeline, &engine_options(args))?),
+        Some(units) => batch_text(pipeline, &units, args.overwrite),
+        None => plan_text(pipeline, &run::plan(pipeline, &engine_options(args))?, args.overwrite),
     };
     stdout::text(&text, shell)?;
     for node in &pipeline.nodes {
@@ -82,7 +82,7 @@ fn batch_units(
     Ok(Some(super::batch::open(pipeline, args, shell)?.units))
 }
 
-fn batch_text(pipeline: &Pipeline, batch: &[Unit]) -> String {
+fn batch_text(pipeline: &Pipeline, batch: &[Unit], overwrite: bool) -> String {
     let of = |kind: PluginKind| pipeline.nodes.iter().filter(move |node| node.kind == kind);
     let inputs = units::pluralize(batch.len() as u64, "input");
     let sources = of(PluginKind::Source)
@@ -91,23 +91,28 @@ fn batch_text(pipeline: &Pipeline, batch: &[Unit]) -> String {
     let sinks = of(PluginKind::Sink).map(|node| {
         format!("writes {} ({}) from {}\n", node.name, node.plugin, from(pipeline, node))
     });
-    sources.chain(stages).chain(sinks).chain(batch.iter().map(unit_text)).collect()
+    let units = batch.iter().map(|unit| unit_text(unit, overwrite));
+    sources.chain(stages).chain(sinks).chain(units).collect()
 }
 
-fn unit_text(unit: &Unit) -> String {
+fn unit_text(unit: &Unit, overwrite: bool) -> String {
     let size = unit.input.bytes.map_or("size not known".to_owned(), units::bytes);
     let mut text = format!("unit   {}  {size}\n", stdout::printable_path(&unit.input.path));
     if let Some(failure) = &unit.failure {
         line(&mut text, format_args!("         fails: {}\n", printable_sentence(failure)));
     }
     for output in &unit.outputs {
-        let note = if batch::output_exists(output) { EXISTS } else { "" };
+        let note = match (batch::output_exists(output), overwrite) {
+            (true, true) => REPLACED,
+            (true, false) => "  exists; --resume checks it, --overwrite replaces it",
+            (false, _) => "",
+        };
         line(&mut text, format_args!("         {}{note}\n", stdout::printable_path(output)));
     }
     text
 }
 
-const EXISTS: &str = "  exists; --resume checks it, --overwrite replaces it";
+const REPLACED: &str = "  exists, and is replaced";
 
 fn unit_json(unit: &Unit) -> Value {
     let outputs = unit
@@ -118,15 +123,20 @@ fn unit_json(unit: &Unit) -> Value {
     json!({ "input": unit.input, "outputs": outputs.collect::<Vec<_>>() })
 }
 
-fn plan_text(pipeline: &Pipeline, reading: &ReadPlan) -> String {
-    let sources = reading.sources.iter().map(|source| source_text(pipeline, reading, source));
+fn plan_text(pipeline: &Pipeline, reading: &ReadPlan, overwrite: bool) -> String {
+    let target = |path: &Path| target_text(path, reading, overwrite);
+    let sources = reading.sources.iter().map(|source| source_text(pipeline, source, &target));
     let of = |kind: PluginKind| pipeline.nodes.iter().filter(move |node| node.kind == kind);
     let stages = of(PluginKind::Stage).map(|stage| stage_text(pipeline, stage));
-    let sinks = of(PluginKind::Sink).map(|sink| sink_text(pipeline, reading, sink));
+    let sinks = of(PluginKind::Sink).map(|sink| sink_text(pipeline, sink, &target));
     sources.chain(stages).chain(sinks).collect()
 }
 
-fn source_text(pipeline: &Pipeline, reading: &ReadPlan, source: &SourcePlan) -> String {
+fn source_text(
+    pipeline: &Pipeline,
+    source: &SourcePlan,
+    target: &impl Fn(&Path) -> String,
+) -> String {
     let node = &pipeline.nodes[source.node];
     let pieces = units::pluralize(source.splits.len() as u64, "piece");
     let mut text = format!("reads  {} ({}) in {pieces}", node.name, node.plugin);
@@ -141,8 +151,7 @@ fn source_text(pipeline: &Pipeline, reading: &ReadPlan, source: &SourcePlan) -> 
         line(&mut text, format_args!("         {}  {size}\n", stdout::printable_path(path)));
     }
     if let OnDamage::Quarantine(path) = &node.damage {
-        let target = target_text(path, reading);
-        line(&mut text, format_args!("         damaged bytes to {target}\n"));
+        line(&mut text, format_args!("         damaged bytes to {}\n", target(path)));
     }
     text
 }
@@ -157,22 +166,27 @@ fn stage_text(pipeline: &Pipeline, node: &PipelineNode) -> String {
     )
 }
 
-fn sink_text(pipeline: &Pipeline, reading: &ReadPlan, node: &PipelineNode) -> String {
+fn sink_text(
+    pipeline: &Pipeline,
+    node: &PipelineNode,
+    target: &impl Fn(&Path) -> String,
+) -> String {
     let mut text =
         format!("writes {} ({}) from {}\n", node.name, node.plugin, from(pipeline, node));
-    for target in node.targets() {
-        line(&mut text, format_args!("         {}\n", target_text(target, reading)));
+    for path in node.targets() {
+        line(&mut text, format_args!("         {}\n", target(path)));
     }
     text
 }
 
 /// An output, and what a run does if it exists.
-fn target_text(target: &Path, reading: &ReadPlan) -> String {
+fn target_text(target: &Path, reading: &ReadPlan, overwrite: bool) -> String {
     let mut inputs = reading.sources.iter().flat_map(|source| &source.inputs);
     let note = match would_be_replaced(target) {
         true if FileIdentity::is_one_of(target, inputs.by_ref().map(|input| &input.path)) => {
             "  is also an input, which a run does not replace"
         }
+        true if overwrite => REPLACED,
         true => "  exists; --overwrite replaces it",
         false => "",
     };

@@ -58,7 +58,7 @@ pub(crate) struct CheckLogArgs {
     pub(crate) to: Option<String>,
 
     /// With --to: replace an existing file.
-    #[arg(long, requires = "to")]
+    #[arg(long, requires = "to", conflicts_with_all = ["expect", "logs"])]
     pub(crate) overwrite: bool,
 
     #[command(flatten)]
