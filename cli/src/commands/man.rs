@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use clap::Command;
 use clap_mangen::Man;
 use sluice_io::output::Outputs;
 use sluice_model::{Error, Overwrite};
@@ -23,9 +24,47 @@ pub(crate) fn run(args: &ManArgs, shell: &Shell) -> CommandResult {
 }
 
 fn print_page() -> Result<(), io::Error> {
+    io::stdout().write_all(&page(&args::command())?)
+}
+
+/// The page of a command. What is below the options keeps its lines.
+fn page(command: &Command) -> Result<Vec<u8>, io::Error> {
+    let below = command.get_after_help().map(ToString::to_string);
+    let manual = Man::new(command.clone()).source(concat!("sluice ", env!("CARGO_PKG_VERSION")));
     let mut page = Vec::new();
-    Man::new(args::command()).render(&mut page)?;
-    io::stdout().write_all(&page)
+    manual.render_title(&mut page)?;
+    manual.render_name_section(&mut page)?;
+    manual.render_synopsis_section(&mut page)?;
+    manual.render_description_section(&mut page)?;
+    manual.render_options_section(&mut page)?;
+    if command.has_subcommands() {
+        manual.render_subcommands_section(&mut page)?;
+    }
+    if let Some(below) = below {
+        page.extend_from_slice(b".SH NOTES\n.nf\n");
+        below.lines().for_each(|line| page.extend_from_slice(roff_line(line).as_bytes()));
+        page.extend_from_slice(b".fi\n");
+    }
+    if command.get_version().is_some() {
+        manual.render_version_section(&mut page)?;
+    }
+    Ok(page)
+}
+
+/// A line of text in a manual page, with quotes and hyphens that can be copied. A dot at its start
+/// would be a request.
+fn roff_line(line: &str) -> String {
+    let mut text = String::from(if line.starts_with('.') { "\\&" } else { "" });
+    for c in line.chars() {
+        match c {
+            '\\' => text.push_str("\\e"),
+            '-' => text.push_str("\\-"),
+            '\'' => text.push_str("\\(aq"),
+            '`' => text.push_str("\\(ga"),
+            other => text.push(other),
+        }
+    }
+    text + "\n"
 }
 
 /// Writes one page for the program and one per verb, such as `sluice-run`: all of them or none.
@@ -37,15 +76,26 @@ fn write_pages(folder: &Path, shell: &Shell) -> Result<(), Failure> {
     program.build();
     let verbs = program.get_subcommands().filter(|verb| !verb.is_hide_set());
     for command in verbs.chain([&program]) {
-        let manual = Man::new(command.clone());
-        let mut page = Vec::new();
-        let rendered = manual.render(&mut page);
-        rendered.map_err(|e| Error::io("write pages into", folder, e))?;
-        let mut file = outputs.create(&folder.join(manual.get_filename()))?;
-        file.write(&page)?;
+        let rendered = page(command).map_err(|e| Error::io("write pages into", folder, e))?;
+        let name = Man::new(command.clone()).get_filename();
+        let mut file = outputs.create(&folder.join(name))?;
+        file.write(&rendered)?;
         file.finish(0)?;
     }
     outputs.publish(|_, _| Ok(String::new()))?;
     shell.info(&format!("wrote the pages into {}", folder.display()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_and_exit_codes_keep_their_lines() {
+        let command = Command::new("verb").after_help("Codes:\n  --x \\ 'y'\n.dot");
+        let page = String::from_utf8(page(&command).unwrap()).unwrap();
+        assert!(page.ends_with(".nf\nCodes:\n  \\-\\-x \\e \\(aqy\\(aq\n\\&.dot\n.fi\n"), "{page}");
+        assert!(page.contains(concat!("\"sluice ", env!("CARGO_PKG_VERSION"), "\"")), "{page}");
+    }
 }
