@@ -143,7 +143,19 @@ fn number(text: &str) -> Option<Result<i64, String>> {
         "" => guess_unit(digits),
         unit => unit_nanos(unit)?,
     };
-    scaled(digits, unit).map(|nanos| nanos.ok_or_else(|| out_of_range(text)))
+    scaled(digits, unit).map(|nanos| match nanos {
+        Some(0) if is_not_zero(digits) => Err(too_short(text)),
+        nanos => nanos.ok_or_else(|| out_of_range(text)),
+    })
+}
+
+/// Whether a decimal number is not 0.
+fn is_not_zero(digits: &str) -> bool {
+    digits.contains(|c| matches!(c, '1'..='9'))
+}
+
+fn too_short(text: &str) -> String {
+    format!("`{text}` is shorter than a nanosecond")
 }
 
 /// The unit of a bare number in nanoseconds: seconds up to the year 5138, then finer by its size.
@@ -228,8 +240,8 @@ impl TimeLength {
             total = total.checked_add(part).ok_or_else(|| out_of_range(text))?;
             rest = tail;
         }
-        if total == 0 && whole.contains(|c| matches!(c, '1'..='9')) {
-            return Err(format!("`{text}` is shorter than a nanosecond"));
+        if total == 0 && is_not_zero(whole) {
+            return Err(too_short(text));
         }
         Ok(Self(sign * total))
     }
@@ -490,6 +502,7 @@ mod tests {
         for vanishing in ["0.5ns", "-0.5ns", "0.0000000001"] {
             let message = TimeLength::parse(vanishing).unwrap_err();
             assert!(message.ends_with("is shorter than a nanosecond"), "{message}");
+            assert_eq!(TimePoint::parse(vanishing), Err(message));
         }
         assert!(serde_json::from_str::<TimeLength>("1e-10").is_err());
     }
