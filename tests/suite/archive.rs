@@ -43,18 +43,6 @@ fn a_log_comes_back_from_an_archive_as_it_was() {
 }
 
 #[test]
-fn times_of_a_log_come_back_from_an_archive_of_another_format() {
-    let folder = folder();
-    write_archive(&folder, "drive.vel.zst");
-    run_sluice(&folder, &["convert", "drive.vel.zst", "--to", "back.lcm"]).expect(0);
-    let times = |name: &str| {
-        let events = events(&folder.read(name)).into_iter();
-        events.map(|event| event.utime).collect::<Vec<_>>()
-    };
-    assert!(times("back.lcm") == times("in.lcm"));
-}
-
-#[test]
 fn threads_and_memory_change_no_byte_of_an_archive() {
     let folder = folder();
     let text = |format: &str| {

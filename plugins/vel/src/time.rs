@@ -7,13 +7,7 @@ const NANOS_PER_MILLI: i64 = 1_000_000;
 /// Doubles hold whole numbers exactly up to here.
 const MAX_EXACT: u64 = 1 << f64::MANTISSA_DIGITS;
 
-/// Doubles of milliseconds hold whole microseconds up to here: 2⁴² ms.
-const MAX_MICROS_EXACT: u64 = (1 << 42) * NANOS_PER_MILLI.unsigned_abs();
-
 /// The nearest nanosecond; `None` for NaN, and for what 64 bits cannot hold.
-///
-/// Where doubles are further apart than nanoseconds, as in Unix times, one that is nearest to a
-/// whole microsecond means that: most clocks count these.
 #[inline]
 pub(crate) fn to_nanos(ms: f64) -> Option<i64> {
     // False for NaN, too. Values beyond 64 bits may exceed this by less than one part in a hundred,
@@ -22,15 +16,7 @@ pub(crate) fn to_nanos(ms: f64) -> Option<i64> {
     let whole = if is_near { ms as i64 } else { return None };
     // Multiplied in one step, Unix times would lose precision.
     let part = ((ms - whole as f64) * NANOS_PER_MILLI as f64).round();
-    let nanos = whole.checked_mul(NANOS_PER_MILLI)?.checked_add(part as i64)?;
-    let is_coarse = (MAX_EXACT..MAX_MICROS_EXACT).contains(&nanos.unsigned_abs());
-    Some(if is_coarse { whole_micros(nanos, ms) } else { nanos })
-}
-
-/// The whole microsecond nearest to this time, if `ms` is the double for it, or the time.
-fn whole_micros(nanos: i64, ms: f64) -> i64 {
-    let micros = (nanos + 500 * nanos.signum()) / 1000 * 1000;
-    if to_millis(micros) == ms { micros } else { nanos }
+    whole.checked_mul(NANOS_PER_MILLI)?.checked_add(part as i64)
 }
 
 /// Greater times would not fit into 128 bits of nanoseconds.
@@ -72,8 +58,8 @@ pub(crate) fn to_millis(nanos: i64) -> f64 {
 
 /// The time that is read back after writing this one.
 ///
-/// It is the same up to 99 days from 0, and for whole microseconds; other Unix times come back to
-/// 0.25 µs. The greatest timestamp stands for all later times, and the least for all earlier ones.
+/// It is the same up to 99 days from 0; Unix times come back to about 0.1 µs. The greatest
+/// timestamp stands for all later times, and the least for all earlier ones.
 #[inline]
 pub(crate) fn round_trip(nanos: i64) -> i64 {
     let is_edge = matches!(nanos, i64::MIN | i64::MAX);
@@ -123,17 +109,10 @@ mod tests {
         }
 
         #[test]
-        fn unix_times_come_back_to_a_quarter_of_a_microsecond(
+        fn unix_times_come_back_to_an_eighth_of_a_microsecond(
             nanos in 0i64..2_000_000_000_000_000_000,
         ) {
-            prop_assert!(round_trip(nanos).abs_diff(nanos) <= 250);
-        }
-
-        #[test]
-        fn whole_microseconds_come_back(
-            micros in -4_398_046_511_104_000i64..4_398_046_511_104_000,
-        ) {
-            prop_assert_eq!(round_trip(micros * 1000), micros * 1000);
+            prop_assert!(round_trip(nanos).abs_diff(nanos) <= 125);
         }
 
         #[test]
