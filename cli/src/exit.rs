@@ -161,9 +161,7 @@ impl Failure {
     /// print.
     pub(crate) fn stdout_closed_is_failure(self) -> Self {
         match self {
-            Self::StdoutClosed => {
-                Self::Failed("standard output was closed; nothing was published".into())
-            }
+            Self::StdoutClosed => Self::Failed("standard output was closed before the end".into()),
             other => other,
         }
     }

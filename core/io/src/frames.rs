@@ -53,6 +53,15 @@ pub fn level_option<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D
     })
 }
 
+/// The length of the checksum of its content at the end of a frame that has one.
+pub const CHECKSUM_LEN: u64 = 4;
+
+/// Whether a frame has a checksum of its content, as its header says.
+pub fn has_checksum(frame: &[u8]) -> bool {
+    const FLAG: u8 = 4;
+    frame.get(MAGIC.len()).is_some_and(|descriptor| descriptor & FLAG != 0)
+}
+
 /// Compresses `plain` to one frame, with content size and checksum.
 pub fn compress(plain: &[u8], level: i32) -> io::Result<Vec<u8>> {
     COMPRESSOR.with_borrow_mut(|kept| {

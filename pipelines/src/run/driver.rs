@@ -15,11 +15,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sluice_io::files::InputHashes;
 use sluice_io::tasks::TaskPool;
-use sluice_model::{DamageList, Error, Outputs, RunOrigin};
+use sluice_model::{DamageList, Error, ErrorKind, Outputs, RunOrigin};
 
 use super::hashing::hash_rest;
 use super::milestone::{InputLog, Milestone};
@@ -33,6 +33,9 @@ use damage::SourceDamage;
 use folds::RunningFold;
 use sources::{RunningSource, SourceStep};
 use streams::{Pending, StreamHead};
+
+/// How long a run that has failed takes what has arrived by then.
+const RECEIVED_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The complete outputs of a run, and why it has failed if they are to be published all the same.
 pub(super) struct Driven {
@@ -108,17 +111,43 @@ impl<'r> RunDriver<'r> {
 
     /// Runs everything to the end, or, if what was received is to be kept, until something fails.
     pub(super) fn drive(&mut self) -> Result<Driven, Error> {
-        let driven = self.drive_to_end();
-        let outputs = match driven {
-            Err(error) if self.writers.keeps_received() => {
-                // What is still on its way might fail again.
-                let outputs = self.writers.finish(&mut self.tally);
-                let failure = self.writers.take_failure().unwrap_or(error);
-                return Ok(Driven { outputs: outputs?, failure: Some(failure) });
+        match self.drive_to_end() {
+            Err(failure) if self.writers.are_receiving() && self.setup.check().is_ok() => {
+                // What has panicked must not be called again.
+                if !matches!(failure.kind(), ErrorKind::Internal { .. }) {
+                    self.take_received();
+                }
+                let outputs = self.writers.finish_received(&mut self.tally);
+                Ok(Driven { outputs, failure: Some(failure) })
             }
-            ended => ended?,
-        };
-        Ok(Driven { outputs, failure: self.writers.take_failure() })
+            ended => Ok(Driven { outputs: ended?, failure: None }),
+        }
+    }
+
+    /// Passes on what has arrived by now, as far as that does not fail again.
+    fn take_received(&mut self) {
+        let (until, mut silent) = (Instant::now() + RECEIVED_PATIENCE, 0);
+        while silent <= self.sources.len() && Instant::now() < until && self.setup.check().is_ok() {
+            let Ok(Some(source)) = self.next_source() else { break };
+            self.sources[source].turns += 1;
+            let taken = match self.next_step(source) {
+                Ok(Poll::Ready(Some(step))) => {
+                    silent = 0;
+                    self.handle_step(source, step)
+                }
+                Ok(Poll::Ready(None)) => self.finish_source(source),
+                Ok(Poll::Pending) => {
+                    silent += 1;
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            };
+            if taken.is_err() {
+                return;
+            }
+        }
+        // The run has failed already.
+        (0..self.sources.len()).try_for_each(|source| self.end_source(source)).ok();
     }
 
     fn drive_to_end(&mut self) -> Result<Arc<Outputs>, Error> {

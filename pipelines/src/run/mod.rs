@@ -28,6 +28,7 @@ mod unflushed;
 mod windows;
 mod writers;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -144,11 +145,11 @@ fn run_prepared(
     let text = resolved::text(&pipeline, memory_cap(options, pipeline.memory));
     let Pipeline { name, nodes, files, .. } = pipeline;
     let is_hashed = within.is_some_and(|within| within.hash);
-    let is_live = reading.sources.iter().any(SourcePlan::is_live);
     let reporting = ReportContext::from_plan(&nodes, &reading, setup);
     let inputs = &reporting.inputs;
     // The units of a batch are checked together, and what was received live is not thrown away.
-    let may_refuse = options.strict && within.is_none() && !is_live;
+    let may_refuse =
+        options.strict && within.is_none() && !reading.sources.iter().any(SourcePlan::is_live);
     for source in &reading.sources {
         let name = nodes.get(source.node).map_or("", |node| &node.name);
         options.report_milestone(&Milestone::planned(name, source));
@@ -172,7 +173,10 @@ fn run_prepared(
         inputs: inputs.iter().map(|input| input.path.clone()).chain(files).collect(),
         targets: sinks(&nodes).flat_map(|sink| &sink.traits().targets).cloned().collect(),
         // Pieces of a recording are published as they are complete.
-        keeps_received: is_live && options.recording.is_none(),
+        receiving: match &options.recording {
+            None => receiving_sinks(&nodes, &reading),
+            Some(_) => BTreeSet::new(),
+        },
         grows: sinks(&nodes).all(|sink| sink.traits().is_readable_unfinished),
         hash: options.hash || is_hashed || writes_folder(&nodes),
     };
@@ -188,8 +192,13 @@ fn run_prepared(
     let mut results = driver.into_results();
     let ended = driven.and_then(|Driven { outputs, failure }| {
         if let Some(failure) = failure {
-            results.published.extend(publisher.publish(&outputs, &RunEnd::failed())?);
-            return Err(failure);
+            setup.check()?;
+            // If that fails as well, nothing is kept, and the cause matters more.
+            results
+                .published
+                .extend(publisher.publish(&outputs, &RunEnd::failed()).into_iter().flatten());
+            report_outputs(&results.published, options);
+            return Ok(Err(reporting.name_only_input(failure)));
         }
         let mut report = reporting.report(&results, &stored)?;
         report.refused = may_refuse && report.unmatched().next().is_some();
@@ -221,10 +230,30 @@ fn publish_outputs(
     let ended = RunEnd::from_report(&report);
     options.report_milestone(&Milestone::Publishing { seconds: started.elapsed().as_secs_f64() });
     report.files.extend(publisher.publish(outputs, &ended)?);
-    for PublishedFile { path, rows, bytes, .. } in &report.files {
+    report_outputs(&report.files, options);
+    Ok(report)
+}
+
+fn report_outputs(files: &[PublishedFile], options: &Options) {
+    for PublishedFile { path, rows, bytes, .. } in files {
         options.report_milestone(&Milestone::Output { path, rows: *rows, bytes: *bytes });
     }
-    Ok(report)
+}
+
+/// The sinks that get what is received live, by node index.
+fn receiving_sinks(nodes: &[PipelineNode], reading: &ReadPlan) -> BTreeSet<usize> {
+    let live = reading.sources.iter().filter(|source| source.is_live());
+    let mut receiving: BTreeSet<usize> = live.map(|source| source.node).collect();
+    let reaches = |receiving: &BTreeSet<usize>, node: &PipelineNode| {
+        node.from.iter().any(|from| receiving.contains(from))
+    };
+    // A node may be written before those that it reads from.
+    for _ in nodes {
+        let more = (0..).zip(nodes).filter(|(_, node)| reaches(&receiving, node));
+        receiving = more.map(|(place, _)| place).chain(receiving.iter().copied()).collect();
+    }
+    receiving.retain(|node| nodes.get(*node).is_some_and(|node| node.sink().is_some()));
+    receiving
 }
 
 /// Notes from before the first event, by node index.

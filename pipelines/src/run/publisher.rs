@@ -1,5 +1,6 @@
 //! Opens the outputs of a run, and publishes those that are complete. Writes no event.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,8 +27,9 @@ pub(super) struct Publisher<'r> {
     pub(super) inputs: Vec<PathBuf>,
     /// The sinks' targets.
     pub(super) targets: Vec<PathBuf>,
-    /// Whether what was received live is published also if the run fails: it cannot be read again.
-    pub(super) keeps_received: bool,
+    /// The sinks, by node index, that get what is received live, which cannot be read again: it is
+    /// published also if the run fails.
+    pub(super) receiving: BTreeSet<usize>,
     /// Whether all outputs are readable while they grow.
     pub(super) grows: bool,
     pub(super) hash: bool,

@@ -28,8 +28,6 @@ pub(super) struct Writers<'r> {
     damaged: Vec<PathBuf>,
     syncer: Option<Syncer>,
     writers: BTreeMap<usize, Writer>,
-    /// The first error of a sink without which the run has gone on.
-    failure: Option<Error>,
 }
 
 struct Writer {
@@ -60,8 +58,7 @@ impl<'r> Writers<'r> {
         let writer = |sink: SinkNode| (sink.node, Writer::closed(sink.name, sink.sink));
         let writers = sinks.into_iter().map(writer).collect();
         let (published, damaged) = (Vec::new(), Vec::new());
-        let failure = None;
-        let mut opened = Self { publisher, outputs, published, damaged, syncer, writers, failure };
+        let mut opened = Self { publisher, outputs, published, damaged, syncer, writers };
         opened.open_all()?;
         Ok(opened)
     }
@@ -258,35 +255,51 @@ impl<'r> Writers<'r> {
         Ok(())
     }
 
-    /// Goes on without a sink that has failed, so that others keep what was received: the run ends
-    /// as if stopped. The output of a recording whose disk is full is completed as far as possible;
-    /// data received after that is counted but not kept. `Err` if all that was read can be read
-    /// again.
+    /// Completes the output of a recording when the disk is full, as far as possible. Data received
+    /// after that is counted but not kept, and the run ends as if stopped. `Err` for any other
+    /// error.
     fn give_up(&mut self, node: usize, error: Error, tally: &mut RunTally) -> Result<(), Error> {
         if self.publisher.is_disk_full(&error) {
             self.close_full(node, &error, tally);
             return Ok(());
         }
-        if !self.publisher.keeps_received {
-            return Err(error);
-        }
-        self.publisher.options.stop.drain.store(true, Ordering::Relaxed);
         if let Some(writer) = self.writers.get_mut(&node) {
             writer.output = None;
-            self.outputs.outputs.abandon(&writer.sink.traits().targets);
         }
-        self.failure.get_or_insert(error);
-        Ok(())
+        Err(error)
     }
 
-    /// Whether a run that fails now publishes what it has received.
-    pub(super) fn keeps_received(&self) -> bool {
-        self.publisher.keeps_received && self.publisher.setup.check().is_ok()
+    /// Whether a sink has not failed that gets what is received live.
+    pub(super) fn are_receiving(&self) -> bool {
+        let is_open =
+            |node: &usize| self.writers.get(node).is_some_and(|writer| writer.output.is_some());
+        self.publisher.receiving.iter().any(is_open)
     }
 
-    /// The first error of a sink without which the run has gone on.
-    pub(super) fn take_failure(&mut self) -> Option<Error> {
-        self.failure.take()
+    /// Completes the outputs of a run that has failed, of the sinks that have got something live
+    /// and do not fail. The caller publishes them.
+    pub(super) fn finish_received(&mut self, tally: &mut RunTally) -> Arc<Outputs> {
+        let (outputs, mut kept) = (Arc::clone(&self.outputs.outputs), Vec::new());
+        let labels = &self.publisher.setup.shared.labels;
+        for (node, writer) in &mut self.writers {
+            let Some(output) = writer.output.take() else { continue };
+            if writer.handed == 0 || !self.publisher.receiving.contains(node) {
+                continue;
+            }
+            let before = outputs.complete();
+            if labels.call(*node, || writer.finish(output, tally.node(*node))).is_ok() {
+                let targets = &writer.sink.traits().targets;
+                let places: Vec<PathBuf> =
+                    targets.iter().map(|target| outputs.actual_path(target)).collect();
+                // Whose files are beside their targets may have others there that are not complete.
+                let is_inside = |path: &PathBuf| places.iter().any(|place| path.starts_with(place));
+                if outputs.complete().difference(&before).all(is_inside) {
+                    kept.extend(targets.iter().cloned());
+                }
+            }
+        }
+        outputs.keep_only(&kept);
+        outputs
     }
 
     /// Like [`give_up`](Self::give_up), for all outputs, if what was written since the last sync

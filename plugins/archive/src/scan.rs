@@ -340,9 +340,12 @@ impl<'s> FrameScan<'s> {
 
     fn read(&mut self, len: u64) -> Result<Result<(), String>, Error> {
         let at = self.walk.at;
-        // Without the flag for a checksum, its bytes are behind the frame.
-        if !has_checksum(self.walk.bytes(at, len)?) && !self.walk.is_boundary(at + len)? {
-            return Ok(Err("it has no checksum, and no frame follows".into()));
+        // If its flag was lost, the bytes of the checksum are between the frame and the next one.
+        if !frames::has_checksum(self.walk.bytes(at, len)?)
+            && !self.walk.is_boundary(at + len)?
+            && self.walk.is_boundary(at + len + frames::CHECKSUM_LEN)?
+        {
+            return Ok(Err("the flag for its checksum is missing".into()));
         }
         let bytes = self.walk.bytes(at, len)?;
         let frame = usize::try_from(len).ok().and_then(|len| bytes.get(..len));
@@ -449,12 +452,6 @@ fn detect_format(
 
 /// The maximum length of a frame header, magic included.
 pub(crate) const MAX_FRAME_HEADER: usize = 18;
-
-/// Whether the header of a frame says that a checksum of its content is behind it.
-fn has_checksum(frame: &[u8]) -> bool {
-    const FLAG: u8 = 4;
-    frame.get(MAGIC.len()).is_some_and(|descriptor| descriptor & FLAG != 0)
-}
 
 fn is_unsupported(frame: &[u8], unpacker: &Unpacker<'_>) -> bool {
     let is_frame = frame.len() >= MAX_FRAME_HEADER && frame.starts_with(&MAGIC);

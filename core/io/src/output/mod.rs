@@ -327,19 +327,32 @@ impl Outputs {
         self.names.iter().find_map(inside).unwrap_or_else(|| target.to_owned())
     }
 
-    /// Drops everything written to these targets, which a sink that has failed does not complete.
-    pub fn abandon(&self, targets: &[PathBuf]) {
+    /// The paths of all files that are complete.
+    pub fn complete(&self) -> BTreeSet<PathBuf> {
+        let state = self.state();
+        let folders = state.staged_folders.iter().flat_map(StagedFolder::files);
+        state
+            .staged
+            .iter()
+            .map(|staged| staged.file.clone())
+            .chain(folders)
+            .map(|f| f.path)
+            .collect()
+    }
+
+    /// Drops everything but what is in these targets: of the sinks that are complete although the
+    /// run has failed.
+    pub fn keep_only(&self, targets: &[PathBuf]) {
         let targets: Vec<PathBuf> = targets.iter().map(|target| self.actual_path(target)).collect();
-        let is_theirs = |path: &Path| targets.iter().any(|target| path.starts_with(target));
+        let is_kept = |path: &Path| targets.iter().any(|target| path.starts_with(target));
         let mut state = self.state();
-        for staged in state.staged.extract_if(.., |staged| is_theirs(&staged.file.path)) {
+        for staged in state.staged.extract_if(.., |staged| !is_kept(&staged.file.path)) {
             staged.temporary.iter().for_each(|temporary| remove_any(temporary));
         }
-        let of_folders = |staged: &mut StagedFolder| is_theirs(staged.folder());
-        for mut staged in state.staged_folders.extract_if(.., of_folders) {
+        for mut staged in state.staged_folders.extract_if(.., |staged| !is_kept(staged.folder())) {
             staged.discard();
         }
-        state.folders.retain(|folder| !is_theirs(folder));
+        state.folders.retain(|folder| is_kept(folder));
     }
 
     /// Declares a folder that gets a manifest. It must be empty or new, and must not contain, or be
