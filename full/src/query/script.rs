@@ -44,8 +44,8 @@ pub(crate) fn run(args: &QueryArgs, shell: &Shell) -> CommandResult {
     match text {
         Some((name, text)) => script(SqlText { name: &name, text: &text }, &logs, &to, shell),
         None if io::stdin().is_terminal() => prompt::run_prompt(&logs, to, shell),
-        // A file takes the rows of one statement: read all before the first is executed.
-        None if to.is_file() => {
+        // It takes the rows of one statement: read all before the first is executed.
+        None if to.takes_one_result() => {
             let text = read(Path::new("-"), false)?;
             script(SqlText { name: "query", text: &text }, &logs, &to, shell)
         }
@@ -59,11 +59,17 @@ fn script(text: SqlText<'_>, logs: &Logs, to: &OutputTarget, shell: &Shell) -> C
     if statements.is_empty() {
         return Err(Failure::Usage(format!("there is no statement in {}", text.name)));
     }
-    if statements.len() > 1 && to.is_file() {
+    let count = statements.len();
+    if count > 1 && to.is_file() {
         return Err(Failure::Usage(format!(
-            "a file takes the rows of one statement, but there are {}: {}",
-            statements.len(),
+            "a file takes the rows of one statement, but there are {count}: {}",
             to.path().display()
+        )));
+    }
+    if count > 1 && to.takes_one_result() {
+        return Err(Failure::Usage(format!(
+            "formats other than table, csv and jsonl take the rows of one statement, but there \
+             are {count}: use one of these, or run each statement with its own --to"
         )));
     }
     to.check()?;

@@ -103,9 +103,15 @@ impl OutputTarget {
         Self { separator, ..self.clone() }
     }
 
-    /// Whether the target is a file, which takes one result.
     pub(super) fn is_file(&self) -> bool {
         self.path != Path::new("-")
+    }
+
+    /// Whether a second result would make the first unreadable: that of a file replaces it, and
+    /// readers of these formats see one of several results, or none.
+    pub(super) fn takes_one_result(&self) -> bool {
+        let has_end = [RowFormat::Json, RowFormat::Parquet, RowFormat::Arrow];
+        self.is_file() || has_end.contains(&self.format)
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -113,8 +113,11 @@ impl<'a> Repl<'a> {
     ) -> Result<PromptAction, Failure> {
         self.logs.refresh()?;
         let next_to = self.next_to.take();
-        if next_to.is_none() && self.to.is_file() && self.has_written {
-            let what = "--to takes the rows of one statement: use .to FILE for those of another";
+        // People can read several arrays of JSON.
+        let is_shown = !self.to.is_file() && self.to.format() == RowFormat::Json;
+        if next_to.is_none() && self.to.takes_one_result() && !is_shown && self.has_written {
+            let what =
+                "the output takes the rows of one statement: use .to FILE for those of another";
             return Err(Failure::Usage(what.into()));
         }
         let to = next_to.as_ref().unwrap_or(&self.to);

@@ -67,6 +67,31 @@ fn binary_formats_can_be_piped_and_closed_pipes_are_no_failure() {
 }
 
 #[test]
+fn formats_that_have_an_end_take_one_statement_on_standard_output_too() {
+    let folder = Folder::new();
+    let query = "select 1 as a; select 2 as b";
+    folder.write("two.sql", query);
+    folder.write("a.lcm", log(&[LcmEvent::new(0, BEGIN, "A", b"a")]));
+    for format in ["parquet", "arrow", "json"] {
+        for to in [&[][..], &["--to", "-"]] {
+            let refused = |output: ProgramOutput| {
+                let output = output.expect(2).expect_stderr("one statement, but there are 2");
+                assert_eq!(output.stdout, b"", "{format}");
+            };
+            let arguments = [&["query", "--format", format][..], to].concat();
+            refused(run_sluice(&folder, &[&arguments[..], &[query]].concat()));
+            refused(run_sluice(&folder, &[&arguments[..], &["-f", "two.sql"]].concat()));
+            let arguments = [&arguments[..], &["a.lcm"]].concat();
+            refused(run_with_stdin(&folder, &arguments, query.as_bytes()));
+            let one = run_with_stdin(&folder, &arguments, b"select 1 as a;\n").expect(0);
+            assert!(!one.stdout.is_empty(), "{format}");
+        }
+    }
+    let lines = ["query", query, "--format", "jsonl"];
+    assert_eq!(run_sluice(&folder, &lines).expect(0).text(), "{\"a\":1}\n{\"b\":2}\n");
+}
+
+#[test]
 fn a_file_appears_only_when_complete() {
     let folder = drive();
     let before = folder.names();
