@@ -4,7 +4,8 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,9 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a process may take to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The signal of a lack of memory, among others.
+const SIGKILL: i32 = 9;
 
 /// The most executors on one machine.
 const MAX_EXECUTORS: usize = 64;
@@ -88,6 +92,27 @@ impl LocalCluster {
         Ok(cluster)
     }
 
+    /// Why it cannot work any more: its scheduler or all of its executors have ended, and nobody else
+    /// can join it.
+    pub(crate) fn ended(&mut self) -> Option<Error> {
+        let ended = |who: &str, how: ExitStatus| {
+            let advice = match how.signal() {
+                Some(SIGKILL) => "; if memory ran out, use fewer threads (--jobs)",
+                _ => "",
+            };
+            Error::refused(format!("{who} of the local cluster ended ({how}){advice}"))
+        };
+        let (scheduler, executors) = self.processes.split_last_mut()?;
+        if let Ok(Some(how)) = scheduler.0.try_wait() {
+            return Some(ended("the scheduler", how));
+        }
+        let mut last = None;
+        for executor in executors {
+            last = Some(executor.0.try_wait().ok()??);
+        }
+        last.map(|how| ended("all executors", how))
+    }
+
     /// Its scheduler.
     pub fn scheduler(&self) -> &SchedulerEndpoint {
         &self.scheduler
@@ -100,7 +125,6 @@ fn start(
     secret: &Secret,
     say: impl Fn(&str) + Send + 'static,
 ) -> Result<(ClusterProcess, Receiver<String>), Error> {
-    use std::os::unix::process::CommandExt;
     let mut command = Command::new(program());
     command.arg0("sluice").arg("cluster").args(arguments).arg("--with-parent");
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());

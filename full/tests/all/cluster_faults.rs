@@ -6,6 +6,7 @@ mod chance;
 mod driver;
 mod executors;
 mod hosts;
+mod local;
 mod scheduler;
 mod units;
 

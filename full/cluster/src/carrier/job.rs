@@ -97,10 +97,11 @@ impl<'a> Job<'a> {
     pub(super) async fn watch(
         &mut self,
         patience: Duration,
+        is_local: bool,
         stop: &Stop,
         say: &(dyn Fn(&str) + Sync),
     ) -> Result<Result<(), Error>, Error> {
-        let mut watchdog = Watchdog::new(self.units, patience);
+        let mut watchdog = Watchdog::new(self.units, patience, is_local);
         let result = tokio::select! {
             result = self.until_over(&mut watchdog, say) => result,
             () = stop_requested(stop) => Ok(()),
@@ -210,6 +211,8 @@ fn reason_of(why: &str) -> String {
 struct Watchdog {
     units: usize,
     patience: Duration,
+    /// Whether nobody can add executors to the cluster.
+    is_local: bool,
     checked: Instant,
     /// When the progress last changed, and to what.
     last_change: (Instant, Option<JobProgress>),
@@ -221,7 +224,7 @@ struct Watchdog {
 }
 
 impl Watchdog {
-    fn new(units: usize, patience: Duration) -> Self {
+    fn new(units: usize, patience: Duration, is_local: bool) -> Self {
         let now = Instant::now();
         // The first reminder comes early: usually no executor was started.
         let last_reminder = now.checked_sub(REMINDER_INTERVAL).unwrap_or(now) + PROGRESS_INTERVAL;
@@ -229,6 +232,7 @@ impl Watchdog {
         Self {
             units,
             patience,
+            is_local,
             checked: now,
             last_change,
             last_reminder,
@@ -260,10 +264,14 @@ impl Watchdog {
         }
         if progress.executors == 0 && self.last_reminder.elapsed() >= REMINDER_INTERVAL {
             self.last_reminder = Instant::now();
-            say(&format!(
-                "waiting for executors: none has joined {scheduler}; start one with `sluice \
-                 cluster executor --scheduler {scheduler}`"
-            ));
+            say(&if self.is_local {
+                "waiting for the executors of the local cluster: none responds".to_owned()
+            } else {
+                format!(
+                    "waiting for executors: none has joined {scheduler}; start one with `sluice \
+                     cluster executor --scheduler {scheduler}`"
+                )
+            });
         }
         let (silence, waiting) = (self.last_change.0.elapsed(), progress.waiting);
         self.last_change.1 = Some(progress);

@@ -4,6 +4,7 @@
 
 mod job;
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use sluice_model::Error;
@@ -13,7 +14,7 @@ use sluice_pipeline::run::Stop;
 use crate::endpoint::SchedulerEndpoint;
 use crate::handshake::check_scheduler;
 use crate::local::LocalCluster;
-use crate::{runtime, stop_requested};
+use crate::{POLL_INTERVAL, runtime, stop_requested};
 use job::Job;
 
 /// The most orders in a job: a scheduler plans each job as a whole.
@@ -29,7 +30,7 @@ pub struct Ballista {
     program: ProgramIdentity,
     patience: Duration,
     /// Stopped when this is dropped.
-    _local: Option<LocalCluster>,
+    local: Option<Mutex<LocalCluster>>,
 }
 
 impl Ballista {
@@ -40,7 +41,7 @@ impl Ballista {
         program: ProgramIdentity,
         patience: Duration,
     ) -> Self {
-        Self { scheduler, program, patience, _local: None }
+        Self { scheduler, program, patience, local: None }
     }
 
     /// Uses the cluster of processes on this machine.
@@ -50,7 +51,43 @@ impl Ballista {
         patience: Duration,
     ) -> Self {
         let scheduler = local.scheduler().clone();
-        Self { scheduler, program, patience, _local: Some(local) }
+        Self { scheduler, program, patience, local: Some(Mutex::new(local)) }
+    }
+
+    /// Returns once there is a local cluster that cannot work any more.
+    async fn local_ended(&self) -> Error {
+        let Some(local) = &self.local else { return std::future::pending().await };
+        loop {
+            if let Some(error) = local.lock().unwrap_or_else(PoisonError::into_inner).ended() {
+                return error;
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    /// Submits the orders, and waits until nobody works on them or the run is stopped.
+    async fn carry_all(
+        &self,
+        orders: &[(String, String)],
+        stop: &Stop,
+        say: &(dyn Fn(&str) + Sync),
+    ) -> Result<(), Error> {
+        let Some(checked) =
+            unless_stopped(stop, check_scheduler(&self.scheduler, &self.program)).await
+        else {
+            return Ok(());
+        };
+        checked?;
+        let mut result = Ok(());
+        for (shared, some) in split_into_jobs(orders) {
+            // If the scheduler accepts it nonetheless, its units find that the run is over.
+            let submitted = unless_stopped(stop, Job::submit(&self.scheduler, shared, &some)).await;
+            let Some(job) = submitted else { break };
+            let mut job = job?;
+            let ended = job.watch(self.patience, self.local.is_some(), stop, say).await?;
+            result = result.and(ended);
+        }
+        result
     }
 
     /// Checks that the scheduler is reachable and runs the same program. Submits nothing.
@@ -70,23 +107,11 @@ impl Carrier for Ballista {
         let orders = orders.iter().map(UnitOrder::to_json_parts).collect::<Result<Vec<_>, _>>()?;
         let runtime = runtime(1)?;
         let result = runtime.block_on(async {
-            let Some(checked) =
-                unless_stopped(stop, check_scheduler(&self.scheduler, &self.program)).await
-            else {
-                return Ok(());
-            };
-            checked?;
-            let mut result = Ok(());
-            for (shared, some) in split_into_jobs(&orders) {
-                // If the scheduler accepts it nonetheless, its units find that the run is over.
-                let submitted =
-                    unless_stopped(stop, Job::submit(&self.scheduler, shared, &some)).await;
-                let Some(job) = submitted else { break };
-                let mut job = job?;
-                let ended = job.watch(self.patience, stop, say).await?;
-                result = result.and(ended);
+            tokio::select! {
+                biased;
+                error = self.local_ended() => Err(error),
+                result = self.carry_all(&orders, stop, say) => result,
             }
-            result
         });
         runtime.shutdown_background();
         result
