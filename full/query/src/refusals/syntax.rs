@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Cte, Expr, GroupByExpr, Join, JoinConstraint, JoinOperator, NamedWindowExpr,
-    PipeOperator, Query, Select, SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind,
-    SetExpr, SetOperator, SetQuantifier, TableFactor, TableWithJoins, UnaryOperator, Value,
-    ValueWithSpan, Visit, Visitor, WildcardAdditionalOptions,
+    OrderBy, OrderByExpr, OrderByKind, PipeOperator, Query, Select, SelectFlavor, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, SetOperator, SetQuantifier, TableFactor,
+    TableWithJoins, UnaryOperator, Value, ValueWithSpan, Visit, Visitor, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
@@ -135,6 +135,9 @@ fn check_query(query: &Query) -> Refusal {
         with.cte_tables.iter().try_for_each(check_recursive)?;
     }
     query.pipe_operators.iter().try_for_each(check_pipe_operator)?;
+    if let Some(OrderBy { kind: OrderByKind::Expressions(by), .. }) = &query.order_by {
+        by.iter().try_for_each(check_order_by)?;
+    }
     let windows = calls::has_named_window(&query.order_by);
     refuse_if(windows || calls::has_named_window(&query.pipe_operators), calls::NAMED_WINDOW)
 }
@@ -173,7 +176,29 @@ fn check_pipe_operator(operator: &PipeOperator) -> Refusal {
             full_table_exprs.iter().chain(group_by_expr).any(|expr| expr.order_by.asc.is_some()),
             "ASC and DESC are not supported in AGGREGATE: write `|> order by …`",
         ),
+        PipeOperator::OrderBy { exprs } => exprs.iter().try_for_each(check_order_by),
         _ => ControlFlow::Continue(()),
+    }
+}
+
+/// Refuses constants, which order nothing, except those that are places of columns.
+fn check_order_by(by: &OrderByExpr) -> Refusal {
+    let is_place = number(&by.expr).is_some_and(|digits| digits.parse::<usize>().is_ok());
+    if is_place || !is_constant(&by.expr) {
+        return ControlFlow::Continue(());
+    }
+    let constant: String = by.expr.to_string().chars().take(60).collect();
+    refuse(format!(
+        "`{constant}` in ORDER BY is a constant, which orders nothing: write the place of a \
+         column, 1, 2, …, or its name, which has no quotes or double ones"
+    ))
+}
+
+fn is_constant(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(_) => true,
+        Expr::UnaryOp { expr, .. } | Expr::Nested(expr) => is_constant(expr),
+        _ => false,
     }
 }
 

@@ -1,5 +1,6 @@
 //! What is refused, and what is similar and answered.
 
+mod order_by;
 mod subqueries;
 
 use crate::session::SessionOptions;
