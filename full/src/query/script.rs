@@ -19,6 +19,9 @@ use super::prompt::{self, PromptAction, Repl};
 /// The longest text, in bytes.
 const MAX_QUERY_BYTES: u64 = 1 << 20;
 
+/// The byte order mark of UTF-8.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 pub(crate) fn run(args: &QueryArgs, shell: &Shell) -> CommandResult {
     let QueryArguments { query, logs: named } =
         QueryArguments::parse(&args.words, args.file.is_some());
@@ -94,11 +97,14 @@ fn read_statements(logs: &Logs, to: OutputTarget, shell: &Shell) -> CommandResul
     let interrupt = QueryInterrupt::for_program();
     let mut repl = Repl::new(logs, to, &interrupt, shell);
     let mut stdin = io::stdin().lock();
-    let mut buffered = String::new();
+    let (mut buffered, mut is_first) = (String::new(), true);
     loop {
         let mut line = Vec::new();
         let read = stdin.by_ref().take(MAX_QUERY_BYTES + 1).read_until(b'\n', &mut line);
         let is_over = read.map_err(|e| Error::io("read", "-", e))? == 0;
+        if std::mem::take(&mut is_first) && line.starts_with(BYTE_ORDER_MARK) {
+            line.drain(..BYTE_ORDER_MARK.len());
+        }
         let line = String::from_utf8(line).map_err(|_| not_text("standard input"))?;
         buffered += &line;
         if buffered.len() as u64 > MAX_QUERY_BYTES {
@@ -135,6 +141,10 @@ fn read(file: &Path, stdin_is_log: bool) -> Result<String, Failure> {
     read.map_err(|e| Error::io("read", file, e))?;
     if bytes.len() as u64 > MAX_QUERY_BYTES {
         return Err(too_long(&name));
+    }
+    // Some editors begin a file with a byte order mark.
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.drain(..BYTE_ORDER_MARK.len());
     }
     String::from_utf8(bytes).map_err(|_| not_text(&name))
 }

@@ -354,3 +354,16 @@ fn objects_are_queried_like_files_and_reread_each_time() {
     drop(to);
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn a_byte_order_mark_before_statements_is_skipped() {
+    let folder = Folder::new();
+    folder.write("a.lcm", log(&[LcmEvent::new(0, BEGIN, "A", b"a")]));
+    let text = "\u{feff}select 1 as a; select 2 as b;\n";
+    folder.write("q.sql", text);
+    let file = run_sluice(&folder, &["query", "-f", "q.sql", "--format", "csv"]).expect(0);
+    let piped = run_with_stdin(&folder, &["query", "a.lcm", "--format", "csv"], text.as_bytes());
+    assert_eq!((file.text(), piped.expect(0).text()), ("a\n1\nb\n2\n".into(), file.text()));
+    folder.write("q.sql", "\u{feff}selec 1;");
+    run_sluice(&folder, &["query", "-f", "q.sql"]).expect(2).expect_stderr("q.sql:1:1");
+}
