@@ -6,7 +6,7 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::expr::{
     AggregateFunction, Between, InList, InSubquery, SetComparison, WindowFunction,
-    WindowFunctionParams,
+    WindowFunctionDefinition, WindowFunctionParams,
 };
 use datafusion::logical_expr::{
     BinaryExpr, Case, Cast, Distinct, Expr, ExprSchemable, GroupingSet, LogicalPlan, Operator,
@@ -58,6 +58,7 @@ fn check_expr(expr: &Expr, schema: &DFSchema) -> Result<()> {
         Expr::AggregateFunction(AggregateFunction { func, params }) => {
             let sorted = params.order_by.iter().map(|sort| &sort.expr);
             let args = compared_args(func.name(), &params.args, params.distinct);
+            check_extreme(func.name(), &params.args, schema)?;
             check_compared(sorted.chain(args).filter(|expr| !is_constant(expr, &[])), schema)
         }
         Expr::WindowFunction(call) => {
@@ -66,6 +67,8 @@ fn check_expr(expr: &Expr, schema: &DFSchema) -> Result<()> {
             let args = compared_args(fun.name(), &params.args, params.distinct);
             let rows = sorted.chain(&params.partition_by).chain(args);
             check_compared(rows.filter(|expr| !is_constant(expr, &[])), schema)?;
+            check_extreme(fun.name(), &params.args, schema)?;
+            check_order(call, schema)?;
             check_window(params, schema)
         }
         _ => Ok(()),
@@ -207,6 +210,63 @@ fn constant_interval(value: &ScalarValue) -> Option<IntervalUnits> {
 
 fn is_interval(kind: &DataType) -> bool {
     matches!(kind, DataType::Interval(_))
+}
+
+/// Refuses `min` and `max` of what DataFusion can only sort.
+fn check_extreme(function: &str, args: &[Expr], schema: &DFSchema) -> Result<()> {
+    let is_nested = |arg: &Expr| arg.get_type(schema).is_ok_and(|kind| has_nested_elements(&kind));
+    if !matches!(function, "min" | "max") || !args.iter().any(is_nested) {
+        return Ok(());
+    }
+    let what = format!(
+        "`{function}` of lists of lists or structs is not supported: sort them by ORDER BY, and \
+         take the first by LIMIT or DISTINCT ON"
+    );
+    plan_error(&what)
+}
+
+/// Refuses windows that DataFusion cannot order with RANGE, which is the default.
+fn check_order(call: &WindowFunction, schema: &DFSchema) -> Result<()> {
+    let WindowFunction { fun, params } = call;
+    if params.window_frame.units != WindowFrameUnits::Range {
+        return Ok(());
+    }
+    let has_frame = matches!(fun, WindowFunctionDefinition::AggregateUDF(_));
+    for (place, sort) in params.order_by.iter().enumerate() {
+        let Ok(kind) = sort.expr.get_type(schema) else { continue };
+        let what = match &kind {
+            DataType::Binary
+            | DataType::LargeBinary
+            | DataType::BinaryView
+            | DataType::FixedSizeBinary(_) => "binary values",
+            DataType::Struct(_) => "structs",
+            DataType::Map(..) => "maps",
+            DataType::Union(..) => "unions",
+            DataType::Duration(_) | DataType::Interval(_) => "differences of times",
+            DataType::Time32(_) | DataType::Time64(_) => "times of day",
+            kind if has_frame && has_nested_elements(kind) => "lists of lists or structs",
+            _ => continue,
+        };
+        // Only the first decides the type of a distance.
+        if place == 0 || has_nested_elements(&kind) {
+            return plan_error(&format!(
+                "windows ordered by {what} need ROWS: write `over (order by … rows unbounded \
+                 preceding)`"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether it is a list that DataFusion does not compare value by value.
+fn has_nested_elements(kind: &DataType) -> bool {
+    matches!(
+        kind,
+        DataType::List(element)
+            | DataType::LargeList(element)
+            | DataType::FixedSizeList(element, _)
+            if element.data_type().is_nested()
+    )
 }
 
 /// RANGE needs a distance: DataFusion takes any text for one, and a number for months.
