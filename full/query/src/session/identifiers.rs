@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use datafusion::common::{Column, DataFusionError, SchemaError};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, visit_expressions_mut};
+use sluice_kit::event_table::{PAYLOAD, RESERVED};
 
 /// For an unknown column: its name, or that of its table, as written and as it is spelled, if
 /// exactly one known name differs only in case.
@@ -41,6 +42,14 @@ pub(super) fn missing_column(error: &DataFusionError) -> Option<(String, Vec<Str
     };
     let known: BTreeSet<String> = known.iter().map(display_name).collect();
     Some((display_name(column), known.into_iter().collect()))
+}
+
+/// Whether a column is missing where there are only those of events, not the fields of messages.
+pub(super) fn may_be_field(error: &DataFusionError) -> bool {
+    not_found(error).is_some_and(|(_, known)| {
+        known.iter().any(|column| column.name == PAYLOAD)
+            && known.iter().all(|column| RESERVED.contains(&column.name()))
+    })
 }
 
 /// The known columns, if `written` is the unknown column of an error.

@@ -13,6 +13,7 @@ use sluice_model::Error;
 
 use super::error::QueryError;
 use super::interruption::{StopCheck, stoppable};
+use super::invalid_query::InvalidQuery;
 use super::order_by::statement_to_plan;
 use super::{
     PlannedQuery, centroids, depth, identifiers, moving_frames, repeated_keys, result_names,
@@ -36,7 +37,11 @@ impl SessionPlanner {
     /// Plans a query. Deep queries need a deep stack: see [`depth`].
     pub(super) async fn plan(&self, sql: &str) -> Result<PlannedQuery, QueryError> {
         let state = self.context.state();
-        let logical = logical_plan(&state, sql).await.map_err(QueryError::from_planner)?;
+        let logical = logical_plan(&state, sql).await.map_err(|error| {
+            let may_be_field = identifiers::may_be_field(&error);
+            let error = QueryError::from_planner(error);
+            if may_be_field { with_place_of_fields(error) } else { error }
+        })?;
         let stopped = Arc::<AtomicBool>::default();
         let is_stopped = {
             let stopped = Arc::clone(&stopped);
@@ -75,6 +80,19 @@ impl SessionPlanner {
         };
         QueryError::Failed(Error::refused(format!("{what}; {advice}")))
     }
+}
+
+/// Says where the fields of messages are, unless a similar column was found.
+fn with_place_of_fields(error: QueryError) -> QueryError {
+    let QueryError::Invalid(InvalidQuery { message, position, help: Some(mut help) }) = error
+    else {
+        return error;
+    };
+    if help.starts_with("there are") {
+        help += "; fields of messages are in the tables of channels, which `show tables` lists, \
+                 if their types are known (--types)";
+    }
+    QueryError::Invalid(InvalidQuery { message, position, help: Some(help) })
 }
 
 /// The logical plan of a query that only reads. Corrects the case of names.

@@ -92,6 +92,14 @@ fn mistakes_are_reported_with_position_and_suggestions() {
         let message = error_of(&session, sql);
         assert!(message.contains(says), "{sql}: {message}");
     }
+    let fields = "fields of messages are in the tables of channels, which `show tables` lists";
+    for sql in ["select pos from drive", "select d.pos from drive d", "select pos from drive.A"] {
+        let message = error_of(&session, sql);
+        assert!(message.contains("; there are: ") && message.contains(fields), "{message}");
+    }
+    for sql in ["select chanel from drive", "select pos from (select payload as p from drive)"] {
+        assert!(!error_of(&session, sql).contains(fields), "{sql}");
+    }
     let Err(QueryError::Invalid(wrong)) = run_query(&session, "select 1,\n  chanel from drive")
     else {
         panic!()
