@@ -8,16 +8,24 @@ use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, visit_expressions_mut};
 use sluice_kit::event_table::{PAYLOAD, RESERVED};
 
-/// For an unknown column: its name, or that of its table, as written and as it is spelled, if
-/// exactly one known name differs only in case.
+use super::order_by::table_parts;
+
+/// For an unknown column: its name, or that of its table or log, as written and as it is spelled,
+/// if exactly one known name differs only in case.
 pub(super) fn other_case(error: &DataFusionError) -> Option<(String, String)> {
     let (column, known) = not_found(error)?;
     let names = known.iter().map(Column::name);
     let by_name = ignoring_case(column.name(), names);
-    by_name.or_else(|| {
+    let table = column.relation.as_ref();
+    let by_table = || {
         let tables = known.iter().filter_map(|known| Some(known.relation.as_ref()?.table()));
-        ignoring_case(column.relation.as_ref()?.table(), tables)
-    })
+        ignoring_case(table?.table(), tables)
+    };
+    let by_log = || {
+        let logs = known.iter().filter_map(|known| known.relation.as_ref()?.schema());
+        ignoring_case(table?.schema()?, logs)
+    };
+    by_name.or_else(by_table).or_else(by_log)
 }
 
 /// The only known name that differs from `written` in case. `None` if one matches exactly.
@@ -37,7 +45,9 @@ pub(super) fn missing_column(error: &DataFusionError) -> Option<(String, Vec<Str
     let (column, known) = not_found(error)?;
     let column_exists = known.iter().any(|known| known.name() == column.name());
     let display_name = |column: &Column| match &column.relation {
-        Some(table) if column_exists => format!("{}.{}", table.table(), column.name()),
+        Some(table) if column_exists => {
+            format!("{}.{}", table_parts(table).join("."), column.name())
+        }
         _ => column.name().to_owned(),
     };
     let known: BTreeSet<String> = known.iter().map(display_name).collect();

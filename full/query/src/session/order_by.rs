@@ -210,7 +210,8 @@ fn qualify(query: &mut Query, known: &[Column]) -> bool {
     is_changed
 }
 
-fn table_parts(table: &TableReference) -> Vec<&str> {
+/// The names of a table, of its log and so on.
+pub(super) fn table_parts(table: &TableReference) -> Vec<&str> {
     let parts = [table.catalog(), table.schema(), Some(table.table())];
     parts.into_iter().flatten().collect()
 }

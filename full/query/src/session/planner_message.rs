@@ -97,6 +97,18 @@ fn rewritten(what: &str) -> Option<InvalidQuery> {
             None => Some(InvalidQuery::new(message)),
         };
     }
+    if let Some(table) = what.strip_prefix("Invalid qualifier ") {
+        let help = "write it as in FROM, as its case matters here";
+        return with_help(format!("there is no table `{table}` here"), help);
+    }
+    if let Some(window) = between(what, "The window ", " is not defined!") {
+        let help = "write it as in WINDOW, as its case matters here";
+        return with_help(format!("there is no window `{window}`"), help);
+    }
+    if let Some(field) = between(what, "Field ", " not found in struct") {
+        let help = "the case of fields matters; `arrow_typeof(…)` shows all";
+        return with_help(format!("the struct has no field `{field}`"), help);
+    }
     if let Some(call) = between(what, "`retract_batch` is not implemented: ", "(") {
         let message = format!("`{call}` is not supported over a frame that leaves rows behind");
         let help = "begin the frame at `unbounded preceding`, or use `min` or `max`";
@@ -231,6 +243,9 @@ mod tests {
             (window, "name it in SELECT, `rank() over (…) as r`, and order by `r`"),
             (grouped, "`t.x` is neither in GROUP BY nor in an aggregate; group by it, "),
             (twice, "columns 1 and 3 of the result have the same name; "),
+            ("Invalid qualifier x", "no table `x` here; write it as in FROM"),
+            ("The window W is not defined!", "there is no window `W`; write it as in WINDOW"),
+            ("Field X not found in struct", "the struct has no field `X`; the case of fields"),
             ("Invalid function 'nosuch'.\nDid you mean 'cos'?", "there is no function `nosuch`"),
             ("Invalid function 'summ'.\nDid you mean 'sum'?", "`summ`; there is `sum`"),
             ("Physical plan does not support logical expression Exists(Exists {", "EXISTS, IN, "),

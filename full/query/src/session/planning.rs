@@ -1,5 +1,6 @@
 //! Plans the queries of a session, and says why one cannot be planned.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -107,14 +108,17 @@ async fn logical_plan(state: &SessionState, sql: &str) -> Result<LogicalPlan> {
     statements::check_is_query(&statement)?;
     statements::check_syntax(&statement)?;
     check_numbers(sql).map_err(DataFusionError::Plan)?;
+    let mut all_renamed = BTreeSet::new();
     let plan = loop {
         match statement_to_plan(state, statement.clone()).await {
             Ok(plan) => break plan,
             // Nothing is computed yet: it is the query that fails.
             Err(DataFusionError::Execution(what)) => return Err(DataFusionError::Plan(what)),
             Err(error) => {
+                // A name may have to be two others, by turns.
                 let renamed = identifiers::other_case(&error).is_some_and(|(written, actual)| {
                     identifiers::rename(&mut statement, &written, &actual)
+                        && all_renamed.insert((written, actual))
                 });
                 let changed = renamed
                     || result_names::are_missing(&error)

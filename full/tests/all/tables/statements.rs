@@ -138,6 +138,26 @@ fn names_match_exactly_or_else_ignoring_case() {
         assert_eq!(number(&session, &format!("select SEQUENCE from {name}")), sequence, "{name}");
     }
     assert!(error_of(&session, "select * from drive.twin").contains("no channel"));
+    for (column, from) in [
+        ("DRIVE.Pose.Sequence", "drive.POSE"),
+        ("drive.pose.sequence", "DRIVE.POSE"),
+        ("Drive.POSE.sequence", "Drive.pose"),
+    ] {
+        assert_eq!(number(&session, &format!("select {column} from {from}")), 0, "{from}");
+    }
+    // It would have to be two names.
+    let sql = "select foo from (select 1 as Foo) a union all select foo from (select 2 as FOO) b";
+    assert!(error_of(&session, sql).contains("there is no column `"), "{sql}");
+    for (sql, says) in [
+        ("select X.* from drive.POSE x", "no table `X` here; write it as in FROM"),
+        (
+            "select count(*) over W from drive window w as ()",
+            "no window `W`; write it as in WINDOW",
+        ),
+        ("select named_struct('x', sequence)['X'] from drive", "the struct has no field `X`"),
+    ] {
+        assert!(error_of(&session, sql).contains(says), "{sql}: {}", error_of(&session, sql));
+    }
     assert_eq!(
         number(
             &session,
