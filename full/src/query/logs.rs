@@ -17,6 +17,12 @@ use super::args::QueryArgs;
 use super::arguments::LogArgument;
 use super::cache;
 
+/// Batches of operators have a row for this much of the memory limit, within limits.
+const BYTES_PER_ROW: usize = 8 << 10;
+
+/// The fewest rows of a batch.
+const MIN_BATCH_ROWS: usize = 256;
+
 /// The alias of an only log.
 pub(super) const ALIAS: &str = "log";
 
@@ -49,11 +55,11 @@ impl Logs {
         shell: &Shell,
     ) -> Result<Self, Failure> {
         let memory = args.memory.unwrap_or(DEFAULT_MEMORY).0;
-        let options = SessionOptions {
-            jobs: args.jobs,
-            memory: usize::try_from(memory).unwrap_or(usize::MAX),
-            ..SessionOptions::default()
-        };
+        let memory = usize::try_from(memory).unwrap_or(usize::MAX);
+        let defaults = SessionOptions::default();
+        // Operators cannot spill the batch that they work on.
+        let batch_rows = (memory / BYTES_PER_ROW).clamp(MIN_BATCH_ROWS, defaults.batch_rows);
+        let options = SessionOptions { jobs: args.jobs, memory, batch_rows, ..defaults };
         let session = Session::new(options)?;
         let cache = if args.no_cache { None } else { cache::table_cache() }.map(Arc::new);
         let (mut files, mut all_inputs, mut types) =

@@ -319,6 +319,11 @@ fn a_query_that_needs_more_than_its_memory_spills_or_says_what_to_do() {
         all.insert(memory, run_sluice(&folder, &arguments).expect(0).stdout);
     }
     assert_eq!(all["64MiB"], all["1GiB"]);
+    // Its first rows have more than a kilobyte each.
+    let query = "select count(*) as n from (select distinct payload, sequence from drive)";
+    let arguments = ["query", query, "drive.lcm", "--memory", "8MiB", "--format", "jsonl"];
+    let events = info(&folder, "drive.lcm")["events"].clone();
+    assert_eq!(lines(&run_sluice(&folder, &arguments).expect(0).stdout), [json!({ "n": events })]);
 }
 
 #[test]
