@@ -7,6 +7,9 @@ use sluice_model::Batch;
 /// What each array of a piece takes beside its values.
 const ARRAY_BYTES: usize = 208;
 
+/// As many pieces may remain where memory is short.
+const FEW_PIECES: usize = 2;
+
 /// The pieces of a row group, in order.
 #[derive(Default)]
 pub(super) struct BufferedPieces {
@@ -55,6 +58,19 @@ impl BufferedPieces {
             }
             (start, rows) = (start - 1, rows + len);
         }
+        self.merge_from(start);
+    }
+
+    /// Merges the last pieces of whole events if there are more than a few, for which rows are
+    /// copied more often.
+    pub(super) fn merge_many(&mut self) {
+        let start = self.events.iter().rposition(Option::is_none).map_or(0, |partial| partial + 1);
+        if self.pieces.len() - start > FEW_PIECES {
+            self.merge_from(start);
+        }
+    }
+
+    fn merge_from(&mut self, start: usize) {
         if self.pieces.len() - start < 2 {
             return;
         }
@@ -186,6 +202,19 @@ mod tests {
         assert!(copies <= 10 * 1_000, "{copies}");
         let apart = contents(&pieces.into_pieces()).into_iter().map(|(numbers, ..)| numbers);
         assert!(apart.eq((0..1_000).map(|n| vec![n])));
+    }
+
+    #[test]
+    fn few_pieces_remain_if_memory_is_short() {
+        let mut pieces = BufferedPieces::default();
+        for n in 0..40 {
+            pieces.push(UnnestPiece::whole(events(n, 1)), true);
+            pieces.merge_last();
+            pieces.merge_many();
+            assert!(pieces.as_slice().len() <= FEW_PIECES);
+        }
+        let apart = contents(&pieces.into_pieces()).into_iter().map(|(numbers, ..)| numbers);
+        assert!(apart.eq((0..40).map(|n| vec![n])));
     }
 
     #[test]

@@ -128,9 +128,14 @@ impl ParquetSink {
         table.rows += share.rows;
         table.bytes += share.bytes;
         tables.buffered += share.bytes;
-        let overhead = table.pieces.overhead();
-        if tables.overhead + overhead > limits.overhead && overhead > table.bytes {
+        let others = tables.overhead;
+        let is_much =
+            |overhead: usize| others + overhead > limits.overhead && overhead > table.bytes;
+        if is_much(table.pieces.overhead()) {
             table.pieces.merge_last();
+            if is_much(table.pieces.overhead()) {
+                table.pieces.merge_many();
+            }
         }
         tables.overhead += table.pieces.overhead();
         if table.rows >= limits.rows || table.bytes >= limits.bytes {
