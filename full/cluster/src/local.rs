@@ -92,8 +92,8 @@ impl LocalCluster {
         Ok(cluster)
     }
 
-    /// Why it cannot work any more: its scheduler or all of its executors have ended, and nobody else
-    /// can join it.
+    /// Why it cannot work any more: its scheduler or all of its executors have ended, and nobody
+    /// else can join it.
     pub(crate) fn ended(&mut self) -> Option<Error> {
         let ended = |who: &str, how: ExitStatus| {
             let advice = match how.signal() {

@@ -316,8 +316,8 @@ impl Written {
 ///
 /// # Errors
 ///
-/// `Err` ends the run, and nothing of the output is published. An event that the format cannot hold is not an
-/// error: list it in [`PrepareReport::refused`] with a reason.
+/// `Err` ends the run, and nothing of the output is published. An event that the format cannot hold
+/// is not an error: list it in [`PrepareReport::refused`] with a reason.
 ///
 /// # Example
 ///
