@@ -91,6 +91,11 @@ impl Recipe<'_> {
         if let Some((rows, args)) = base {
             file.aligned_rows(rows, args, self.fields, self.selection);
         }
+        // Before expectations, which would wait for what follows, and judge it.
+        if let Some(limit) = self.limit {
+            file.node(PluginKind::Stage, "first", "limit");
+            file.option("events", &limit.to_string());
+        }
         self.expect.iter().for_each(|expect| file.expectations(expect));
         if !self.renames.is_empty() {
             file.node(PluginKind::Stage, "renamed", "rename");
@@ -99,10 +104,6 @@ impl Recipe<'_> {
         if !self.shared_names.is_empty() {
             file.node(PluginKind::Stage, "own_names", "rename");
             file.own_names(self.shared_names);
-        }
-        if let Some(limit) = self.limit {
-            file.node(PluginKind::Stage, "first", "limit");
-            file.option("events", &limit.to_string());
         }
         if self.encodes {
             file.node(PluginKind::Stage, "payloads", "encode");
@@ -247,9 +248,14 @@ plugin = \"filter\"
 from = \"typed\"
 where = 'vel[0] > 3 and name != \"x\"'
 
+[stages.first]
+plugin = \"limit\"
+from = \"matching\"
+events = 7
+
 [stages.expect]
 plugin = \"expect\"
-from = \"matching\"
+from = \"first\"
 file = \"expect.toml\"
 
 [stages.renamed]
@@ -259,14 +265,9 @@ channels = [
     { from = \"re:CAM_([0-9])\", to = \"CAMERA_$1\" },
 ]
 
-[stages.first]
-plugin = \"limit\"
-from = \"renamed\"
-events = 7
-
 [stages.payloads]
 plugin = \"encode\"
-from = \"first\"
+from = \"renamed\"
 types = [
     \"lcmtypes/\",
     \"mit-dgc\",

@@ -56,15 +56,19 @@ fn the_log_has_the_sent_messages_byte_for_byte() {
 #[test]
 fn a_limit_counts_the_messages_that_meet_the_condition() {
     let (folder, mut sender) = (Folder::new(), Sender::new());
-    let condition = ["--to", "a", "-n", "5", "--where", r#"$channel == "A""#];
-    let recorder = sender.start(&folder, &condition);
-    for number in 0..20_u8 {
-        sender.send(if number % 3 == 0 { "A" } else { "B" }, &[number]);
+    // Expectations are of what is recorded, and do not wait for more.
+    folder.write("expect.toml", "[channels.A]\ncount = 5\n");
+    let condition = ["-n", "5", "--where", r#"$channel == "A""#];
+    for more in [&["--to", "a"][..], &["--to", "b", "--expect", "expect.toml"]] {
+        let recorder = sender.start(&folder, &[&condition[..], more].concat());
+        for number in 0..20_u8 {
+            sender.send(if number % 3 == 0 { "A" } else { "B" }, &[number]);
+        }
+        recorder.end().expect(0);
+        let payloads: Vec<Vec<u8>> =
+            events(&folder.read(more[1])).into_iter().map(|event| event.payload).collect();
+        assert_eq!(payloads, [[0], [3], [6], [9], [12]]);
     }
-    recorder.end().expect(0);
-    let payloads: Vec<Vec<u8>> =
-        events(&folder.read("a")).into_iter().map(|event| event.payload).collect();
-    assert_eq!(payloads, [[0], [3], [6], [9], [12]]);
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl Playback {
     /// Pauses or resumes. Returns whether it is paused now.
     pub fn toggle(&self) -> bool {
         self.change(|state| {
-            (state.position, state.wait) = (state.position(), None);
+            state.wait = None;
             state.paused = !state.paused;
             state.steps = 0;
             state.paused
@@ -92,7 +92,7 @@ impl Playback {
     /// Plays this many more events, then pauses.
     pub fn step(&self, events: u64) {
         self.change(|state| {
-            (state.position, state.wait) = (state.position(), None);
+            state.wait = None;
             state.paused = true;
             state.steps += events;
         });
@@ -132,6 +132,12 @@ impl Playback {
     pub fn position(&self) -> Option<i64> {
         let state = self.state();
         state.seek.or_else(|| state.position())
+    }
+
+    /// The time of the last event played, or of a pending seek: where to seek back from.
+    pub fn last_played(&self) -> Option<i64> {
+        let state = self.state();
+        state.seek.or(state.position)
     }
 
     /// The time of the first event played, regardless of seeks.

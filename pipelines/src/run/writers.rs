@@ -309,11 +309,11 @@ impl<'r> Writers<'r> {
             return Err(error);
         }
         for node in self.nodes() {
-            self.complete_full(node, tally);
+            let is_kept = self.complete_full(node, tally) && self.publisher.grows;
             let Some(writer) = self.writers.get_mut(&node) else { continue };
             let lost = std::mem::take(&mut writer.unsynced);
             writer.clear_piece();
-            tally.node(node).count_lost_to_full_disk(&lost, &error, false);
+            tally.node(node).count_lost_to_full_disk(&lost, &error, is_kept);
         }
         Ok(())
     }

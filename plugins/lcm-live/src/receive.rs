@@ -184,7 +184,7 @@ impl GroupReceiver {
         (given_interface, interface): (Option<Interface>, SocketInterface),
         limits: IntakeLimits,
     ) -> Self {
-        let membership = Membership::new(url.clone(), given_interface);
+        let membership = Membership::new(url.clone(), given_interface, interface);
         let (age, intake) = (limits.age, Intake::new(limits));
         let (slots, started) = (vec![0; MAX_DATAGRAMS * DATAGRAM_SLOT], Instant::now());
         Self {

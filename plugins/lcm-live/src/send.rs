@@ -145,7 +145,7 @@ impl GroupSender {
             let next = slices.get(sent..sent + now).unwrap_or_default();
             sent += match send_some(&self.socket, &mut headers, next) {
                 Err(error) if self.has_sent && udp::is_passing(&error) => {
-                    self.send_after_outage(&error, &mut headers, next, &limit.run)?
+                    self.send_after_outage(&error, &mut headers, next, limit)?
                 }
                 sent => sent.map_err(|error| self.explain(error))?,
             };
@@ -165,16 +165,16 @@ impl GroupSender {
         error: &io::Error,
         headers: &mut MultiHeaders<SockaddrIn>,
         datagrams: &[[IoSlice<'_>; 3]],
-        run: &RunHandle,
+        limit: &RateLimiter,
     ) -> Result<usize, Error> {
         let note = format!(
             "cannot send to {}:{} ({error}); messages wait until the network is back, for {} \
-             seconds at most",
+             seconds at most, and one that was sent in part may be lost",
             self.url.group,
             self.url.port,
             RECONNECT_TIMEOUT.as_secs()
         );
-        run.note(&note, 1);
+        limit.run.note(&note, 1);
         *self.outages.entry(note).or_default() += 1;
         let since = Instant::now();
         loop {
@@ -183,11 +183,19 @@ impl GroupSender {
                 Err(error) if udp::is_passing(&error) => error,
                 sent => return sent.map_err(|error| self.explain(error)),
             };
-            if since.elapsed() >= RECONNECT_TIMEOUT || run.is_cancelled() {
+            if limit.run.is_cancelled() || limit.playback.is_redirected() {
+                // Nobody waits for them any more.
+                return Ok(datagrams.len());
+            }
+            if since.elapsed() >= RECONNECT_TIMEOUT {
                 let failed = self.explain(failed);
                 return Err(Error::refused(format!("{failed}; retrying failed")));
             }
-            self.reopen();
+            // A firewall does not concern the socket, and a new one would lose the message of which
+            // a part is sent.
+            if failed.kind() != io::ErrorKind::PermissionDenied {
+                self.reopen();
+            }
         }
     }
 

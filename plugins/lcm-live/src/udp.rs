@@ -45,7 +45,7 @@ pub(crate) fn open_receiver(
     Ok(GroupSocket { socket, buffer, advice })
 }
 
-/// Joins the group of `url`. `Err` of the kind `AddrInUse` if the socket is a member already.
+/// Joins the group of `url`.
 pub(crate) fn join(socket: &Socket, url: &UdpUrl, interface: SocketInterface) -> io::Result<()> {
     match interface {
         SocketInterface::Route => socket.join_multicast_v4(&url.group, &Ipv4Addr::UNSPECIFIED),
@@ -54,6 +54,28 @@ pub(crate) fn join(socket: &Socket, url: &UdpUrl, interface: SocketInterface) ->
             socket.join_multicast_v4_n(&url.group, &InterfaceIndexOrAddress::Index(index))
         }
     }
+}
+
+/// The number of an interface for this group, if it can be found.
+pub(crate) fn index_of(interface: SocketInterface, url: &UdpUrl) -> Option<u32> {
+    let own = match interface {
+        SocketInterface::Index(index) => return Some(index),
+        SocketInterface::Address(own) => own,
+        SocketInterface::Route => {
+            let socket = socket().ok()?;
+            socket.connect(&address(url)).ok()?;
+            *socket.local_addr().ok()?.as_socket_ipv4()?.ip()
+        }
+    };
+    let mut entries = nix::ifaddrs::getifaddrs().ok()?;
+    let entry = entries.find(|entry| ipv4_address(entry) == Some(own))?;
+    nix::net::if_::if_nametoindex(entry.interface_name.as_str()).ok()
+}
+
+/// Whether there is an interface with this number.
+pub(crate) fn has_interface(index: u32) -> bool {
+    // It gives an empty name where there is none.
+    nix::net::if_::if_indextoname(index).is_ok_and(|name| !name.is_empty())
 }
 
 /// A recorder may start before its interface does.

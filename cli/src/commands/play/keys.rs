@@ -22,8 +22,10 @@ pub(super) enum PlayerCommand {
 /// The position and speed of playback.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct PlaybackPosition {
-    /// The time of the last event played.
+    /// The time of the last event played; in a long gap, the time reached.
     pub(super) position: Option<i64>,
+    /// The time of the last event played.
+    pub(super) played: Option<i64>,
     /// The time of the first event played.
     pub(super) first: Option<i64>,
     /// The time of the last event in the log, if known.
@@ -71,7 +73,9 @@ fn faster(times: f64, place: &PlaybackPosition) -> Option<PlayerCommand> {
 
 /// Seeks, but not before the first event, and not past the last, which would end playback.
 fn seek(seconds: i64, place: &PlaybackPosition) -> Option<PlayerCommand> {
-    let time = place.position?.saturating_add(seconds * SECOND);
+    // Back from within a long gap means what was played before it.
+    let from = if seconds < 0 { place.played.or(place.position) } else { place.position };
+    let time = from?.saturating_add(seconds * SECOND);
     let time = time.min(place.last.unwrap_or(i64::MAX));
     Some(PlayerCommand::Seek(time.max(place.first.unwrap_or(i64::MIN))))
 }
@@ -81,6 +85,7 @@ mod tests {
     use super::*;
 
     const PLACE: PlaybackPosition = PlaybackPosition {
+        played: Some(100 * SECOND),
         position: Some(100 * SECOND),
         first: Some(50 * SECOND),
         last: Some(130 * SECOND),
@@ -111,6 +116,14 @@ mod tests {
         assert_eq!([KeyPress::Left, KeyPress::Right].map(seconds), [Some(90), Some(110)]);
         assert_eq!([KeyPress::Char('['), KeyPress::Char(']')].map(seconds), [Some(50), Some(130)]);
         assert_eq!([KeyPress::Home, KeyPress::Char('0')].map(seconds), [Some(50), Some(50)]);
+    }
+
+    #[test]
+    fn seeking_back_in_a_long_gap_starts_before_the_gap() {
+        let place = PlaybackPosition { played: Some(70 * SECOND), ..PLACE };
+        let seek = |key| command_for(key, &place);
+        assert_eq!(seek(KeyPress::Left), Some(PlayerCommand::Seek(60 * SECOND)));
+        assert_eq!(seek(KeyPress::Right), Some(PlayerCommand::Seek(110 * SECOND)));
     }
 
     #[test]

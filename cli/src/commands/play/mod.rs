@@ -298,7 +298,8 @@ impl Progress for PlaybackWatch {
     }
 
     fn note(&self, node: &str, what: &str, count: u64) {
-        if self.is_for_people {
+        let is_known = |note: &Note| note.node == node && note.what == what;
+        if self.is_for_people && !self.notes().iter().any(is_known) {
             self.say(&format!("{node}: {}", printable_sentence(what)));
             self.notes().push(Note { node: node.to_owned(), what: what.to_owned(), count });
         }
@@ -371,6 +372,7 @@ impl Player {
     fn position(&self) -> PlaybackPosition {
         PlaybackPosition {
             position: self.playback.position().or(self.first),
+            played: self.playback.last_played(),
             first: self.first.or_else(|| self.playback.first()),
             last: self.last,
             speed: self.speed,

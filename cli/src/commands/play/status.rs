@@ -135,6 +135,7 @@ mod tests {
     fn status() -> PlaybackStatus {
         let place = PlaybackPosition {
             position: Some(BEGIN + 12_345_678_900),
+            played: Some(BEGIN + 12_345_678_900),
             first: Some(BEGIN),
             last: Some(BEGIN + 50 * SECOND),
             speed: 0.5,
