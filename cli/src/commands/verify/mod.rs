@@ -1,5 +1,6 @@
 //! `verify`: compares outputs with their manifest, and checks logs for damage. Changes nothing.
 
+mod listing;
 mod record;
 mod result;
 mod unrecorded;

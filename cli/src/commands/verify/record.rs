@@ -1,12 +1,10 @@
 //! Compares folders and files with manifests, batch records and reports. Opens no log.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-use sluice_io::escape::{path_from_text, path_text};
+use sluice_io::escape::path_text;
 use sluice_io::files;
 use sluice_io::output::MANIFEST;
 use sluice_io::store::is_address;
@@ -16,6 +14,7 @@ use sluice_pipeline::batch::{
 };
 use sluice_pipeline::manifest::OutputFile;
 
+use super::listing::{FileListing, ReportedUnit, is_inside, list, listing, names_in};
 use super::result::{RecordedFile, VerifyResult};
 use super::unrecorded::unrecorded_tables;
 use crate::exit::Failure;
@@ -28,31 +27,6 @@ const MAX_UNFINISHED_SHOWN: usize = 20;
 /// The message for outputs of a run that stopped before the end of its input.
 pub(super) const STOPPED_EARLY: &str =
     "the run stopped before the end of its input; --overwrite runs it again";
-
-/// The part of manifests and reports that is verified.
-#[derive(Debug, Deserialize)]
-pub(super) struct FileListing {
-    pub(super) files: Option<Vec<RecordedFile>>,
-    /// The error of a failed run.
-    pub(super) error: Option<String>,
-    #[serde(default)]
-    partial: bool,
-    /// In reports: whether the run was interrupted.
-    #[serde(default)]
-    interrupted: bool,
-    /// In reports of batches: the result of each input.
-    #[serde(default)]
-    units: Vec<ReportedUnit>,
-}
-
-/// The result of an input in the report of a batch.
-#[derive(Debug, Deserialize)]
-struct ReportedUnit {
-    #[serde(deserialize_with = "path_from_text")]
-    input: PathBuf,
-    status: Status,
-    error: Option<String>,
-}
 
 /// Verifies an output folder.
 pub(super) fn verify_folder(folder: &Path, shell: &Shell) -> Result<VerifyResult, Failure> {
@@ -100,14 +74,6 @@ pub(super) fn has_record(folder: &Path) -> bool {
     files::exists(&folder.join(MANIFEST))
         || !BatchRecord::read(folder).is_ok_and(|record| record.is_none())
         || names_in(folder).iter().any(is_piece)
-}
-
-/// The names of what is in a folder, sorted, except temporary files.
-pub(super) fn names_in(folder: &Path) -> Vec<OsString> {
-    let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|file| file.file_name());
-    let mut names: Vec<OsString> = names.filter(|name| !is_litter(name)).collect();
-    names.sort();
-    names
 }
 
 fn is_piece(name: &OsString) -> bool {
@@ -255,46 +221,6 @@ fn verify_unit(folder: &Path, unit: &UnitRecord, shell: &Shell) -> Result<Verify
     Ok(result)
 }
 
-pub(super) fn is_inside(path: &Path) -> bool {
-    path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
-}
-
-/// Lists all files below `folder`, sorted, except the manifest and temporary files of killed runs.
-pub(super) fn list(folder: &Path, below: &Path, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
-    if let Some(objects) = files::objects_below(folder)? {
-        let inside = objects.iter().filter_map(|object| object.path.strip_prefix(folder).ok());
-        let is_output = |path: &&Path| !path.iter().any(is_litter) && *path != Path::new(MANIFEST);
-        found.extend(inside.filter(is_output).map(Path::to_owned));
-        return Ok(());
-    }
-    let here = folder.join(below);
-    let fail = |e| Error::io("list", &here, e);
-    let mut inside = Vec::new();
-    for file in fs::read_dir(&here).map_err(fail)? {
-        let file = file.map_err(fail)?;
-        inside.push((file.file_name(), file.file_type().map_err(fail)?.is_dir()));
-    }
-    inside.sort();
-    for (name, is_folder) in inside {
-        let path = below.join(&name);
-        if is_litter(&name) || path == Path::new(MANIFEST) {
-            continue;
-        }
-        if is_folder {
-            list(folder, &path, found)?;
-        } else {
-            found.push(path);
-        }
-    }
-    Ok(())
-}
-
-/// Whether the name is that of a temporary file or folder that a killed run left.
-fn is_litter(name: &OsStr) -> bool {
-    let bytes = name.as_encoded_bytes();
-    bytes.starts_with(b".") && bytes.ends_with(b".sluice-tmp")
-}
-
 /// Verifies the files in a report. Their paths are relative to the working directory of the run.
 pub(super) fn verify_report(report: &FileListing, shell: &Shell) -> VerifyResult {
     let mut result = VerifyResult::default();
@@ -332,12 +258,6 @@ pub(super) fn verify_report(report: &FileListing, shell: &Shell) -> VerifyResult
 pub(super) fn report(path: &Path) -> Result<Option<FileListing>, Failure> {
     let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
     if !is_json { Ok(None) } else { listing(path) }
-}
-
-pub(super) fn listing(path: &Path) -> Result<Option<FileListing>, Failure> {
-    let bytes = files::read(path)?;
-    let listing: Option<FileListing> = serde_json::from_slice(&bytes).ok();
-    Ok(listing.filter(|listing| listing.files.is_some() || listing.error.is_some()))
 }
 
 /// All records of a file in the folders above it, latest first. Only the first is current, unless a

@@ -10,7 +10,7 @@ use sluice_io::output::{MANIFEST, canonical_path};
 use sluice_io::store::is_address;
 use sluice_pipeline::batch::{BatchRecord, UnitRecord};
 
-use super::record::{is_inside, list, listing, names_in};
+use super::listing::{is_inside, list, listing, names_in};
 use crate::exit::Failure;
 
 /// The files in folders `key=value` beside those of a batch that no unit has recorded, if they have

@@ -3,12 +3,10 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use datafusion::common::{Column, DataFusionError, SchemaError};
+use datafusion::common::{Column, DataFusionError, SchemaError, TableReference};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, visit_expressions_mut};
 use sluice_kit::event_table::{PAYLOAD, RESERVED};
-
-use super::order_by::table_parts;
 
 /// For an unknown column: its name, or that of its table or log, as written and as it is spelled,
 /// if exactly one known name differs only in case.
@@ -141,4 +139,10 @@ pub(super) fn rename(statement: &mut DfStatement, written: &str, actual: &str) -
         ControlFlow::<()>::Continue(())
     });
     visited.is_continue() && found
+}
+
+/// The names of a table, of its log and so on.
+pub(super) fn table_parts(table: &TableReference) -> Vec<&str> {
+    let parts = [table.catalog(), table.schema(), Some(table.table())];
+    parts.into_iter().flatten().collect()
 }

@@ -8,7 +8,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use datafusion::common::{Column, TableReference};
+use datafusion::common::Column;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -201,17 +201,11 @@ fn qualify(query: &mut Query, known: &[Column]) -> bool {
             && let (Some(table), None) = (tables.next(), tables.next())
         {
             let quoted = |part: &str| Ident::with_quote('"', part);
-            let mut parts = table_parts(table);
+            let mut parts = identifiers::table_parts(table);
             parts.push(&name);
             *expr = Expr::CompoundIdentifier(parts.into_iter().map(quoted).collect());
             is_changed = true;
         }
     });
     is_changed
-}
-
-/// The names of a table, of its log and so on.
-pub(super) fn table_parts(table: &TableReference) -> Vec<&str> {
-    let parts = [table.catalog(), table.schema(), Some(table.table())];
-    parts.into_iter().flatten().collect()
 }

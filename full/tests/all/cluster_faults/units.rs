@@ -43,7 +43,10 @@ fn a_unit_that_kills_its_process_is_given_up_and_affects_no_other() {
     assert!(stderr.contains("4 inputs done, 1 failed"), "{stderr}");
     // It was retried, and that was reported.
     assert_eq!(stderr.matches("in/002.lcm: failed on ").count(), 2, "{stderr}");
-    assert!(cluster.executors.iter().all(|executor| executor.stderr().contains("in/")));
+    // Either may have run it each time.
+    let failed = |stderr: &str| stderr.matches("in/002.lcm: failed on ").count();
+    let by_each = cluster.executors.iter().map(|executor| failed(&executor.stderr()));
+    assert_eq!(by_each.sum::<usize>(), 2);
     repair_and_resume(&gated, &cluster, log_with_text("HARMLESS"));
 }
 
