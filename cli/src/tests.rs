@@ -122,24 +122,6 @@ fn a_report_does_not_replace_a_log() {
 }
 
 #[test]
-fn a_compressed_output_of_no_known_format_is_refused() {
-    let folder = folder_with_log();
-    let log = path_str(&folder.path().join("drive.lcm")).to_owned();
-    let generated =
-        |to: &str, more: &[&str]| generated_pipeline(&[&[&*log, "--to", to][..], more].concat());
-    for to in ["x.json.zst", "x.xyz.zst", "{stem}.tar.zst"] {
-        let Err(Failure::Usage(message)) = generated(to, &[]) else { panic!("{to}") };
-        assert!(message.contains("is not that of a format"), "{message}");
-        generated(to, &["--as", "archive"]).unwrap();
-        generated(to, &["--sink-option", "format=vel"]).unwrap();
-    }
-    for to in ["x.zst", "lcmlog-2007-11-03.00.zst", "{name}.zst", "{stem}.{ext}.zst", "x.arrow.zst"]
-    {
-        assert!(generated(to, &[]).unwrap().contains("plugin = \"archive\""), "{to}");
-    }
-}
-
-#[test]
 fn formats_are_detected_by_magic_and_by_extension() {
     let folder = folder_with_log();
     let odd = folder.path().join("drive.odd");

@@ -43,6 +43,17 @@ fn a_log_comes_back_from_an_archive_as_it_was() {
 }
 
 #[test]
+fn an_archive_whose_name_says_another_format_is_told() {
+    let folder = folder();
+    let convert = |to: &str| run_sluice(&folder, &["convert", "in.lcm", "--to", to]).expect(0);
+    convert("x.json.zst").expect_stderr("`.json` is none that archives hold");
+    for to in ["x.zst", "lcmlog-2007-11-03.00.zst", "x.arrow.zst", "x.lcm.zst"] {
+        let ran = convert(to);
+        assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn threads_and_memory_change_no_byte_of_an_archive() {
     let folder = folder();
     let text = |format: &str| {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use sluice_io::escape::printable;
 use sluice_io::files::ForeignFormat;
 use sluice_kit::suggestion::nearest;
 use sluice_model::{DefaultRole, Plugin, PluginKind, Source};
@@ -266,7 +267,11 @@ impl<'s> OutputTarget<'s> {
             && !chooses
             && !archive.inner_extensions.contains(&name)
         {
-            return Err(Failure::Usage(unknown_extension(&path, shell)));
+            let path = printable(&path);
+            shell.warn(&format!(
+                "{path} becomes an archive of the default format, as `.{name}` is none that \
+                 archives hold; --sink-option format=… chooses one"
+            ));
         }
         // The formats an archive can hold. Other sinks compress by themselves.
         let format = match inner {
