@@ -68,8 +68,7 @@ pub(crate) fn index_of(interface: SocketInterface, url: &UdpUrl) -> Option<u32> 
         }
     };
     let mut entries = nix::ifaddrs::getifaddrs().ok()?;
-    let entry = entries.find(|entry| ipv4_address(entry) == Some(own))?;
-    nix::net::if_::if_nametoindex(entry.interface_name.as_str()).ok()
+    index_of_entry(&entries.find(|entry| ipv4_address(entry) == Some(own))?)
 }
 
 /// Whether there is an interface with this number.
@@ -141,13 +140,11 @@ pub(crate) fn explain_error(
 ) -> Error {
     let at = format!("cannot {what} {}:{}", url.group, url.port);
     let route = "name the network interface (`interface = \"lo\"`, --interface lo), or give \
-        multicast a route: \
-                 ip route add 224.0.0.0/4 dev lo";
+                 multicast a route: ip route add 224.0.0.0/4 dev lo";
     match error.kind() {
         io::ErrorKind::AddrInUse => Error::refused(format!(
             "{at}: another program uses the port exclusively; stop it (`ss -ulpn` shows it), or \
-             use another \
-             port"
+             use another port"
         )),
         io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => {
             Error::refused(match interface {
@@ -166,12 +163,10 @@ pub(crate) fn explain_error(
             Error::refused(format!("{at}: not permitted, perhaps by a firewall rule ({error})"))
         }
         _ if is_gone(&error) => Error::refused(match interface {
-            SocketInterface::Route => {
-                format!("{at}: no interface can do multicast; {route}")
-            }
+            SocketInterface::Route => format!("{at}: no interface can do multicast; {route}"),
             _ => format!(
                 "{at}: the interface cannot do multicast, does not exist, or has no address; \
-                     list them with `ip address`"
+                 list them with `ip address`"
             ),
         }),
         _ => Error::refused(format!("{at}: {error}")),
@@ -226,7 +221,11 @@ fn address_of(index: u32) -> io::Result<Option<Ipv4Addr>> {
 }
 
 fn has_index(entry: &InterfaceAddress, index: u32) -> bool {
-    nix::net::if_::if_nametoindex(entry.interface_name.as_str()) == Ok(index)
+    index_of_entry(entry) == Some(index)
+}
+
+fn index_of_entry(entry: &InterfaceAddress) -> Option<u32> {
+    nix::net::if_::if_nametoindex(entry.interface_name.as_str()).ok()
 }
 
 fn ipv4_address(entry: &InterfaceAddress) -> Option<Ipv4Addr> {
