@@ -73,7 +73,14 @@ fn check_full(folder: &Folder, report: &Value, name: &str) {
     let [came, written, missing] = channel_totals(report);
     assert_eq!(came, written + missing, "{report:#}");
     assert!(missing > 0, "{report:#}");
-    run_sluice(folder, &["convert", name, "--to", "back.lcm", "--overwrite"]).expect(0);
+    let copied = run_sluice(folder, &["convert", name, "--to", "back.lcm", "--overwrite"]);
+    if copied.code == Some(3) && name.ends_with(".zst") {
+        // The frames left too little room for the end of the archive, which readers say.
+        let reason = "could not be read: the archive is cut off: its seek table is missing";
+        copied.expect_stderr(": 0 bytes at byte ").expect_stderr(reason);
+    } else {
+        copied.expect(0);
+    }
     let back = events(&folder.read("back.lcm")).len() as u64;
     assert!(written > 0, "{report:#}");
     assert_eq!(back, written, "{name}: {report:#}");
