@@ -223,6 +223,8 @@ impl RecordReader {
         }
         if self.walk.is_anchor(at) {
             self.table.start_chunk();
+            let entry = self.index.as_ref().and_then(|index| index.entry(at));
+            self.batcher.start_chunk(entry.map(|entry| entry.start_time));
         }
         if let Some((_, hints)) = self.hints.take_if(|(from, _)| *from <= at) {
             self.table.add_hints(hints);

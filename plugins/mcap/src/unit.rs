@@ -93,6 +93,12 @@ impl Batcher {
         number
     }
 
+    /// A chunk with this first time comes, from which every split may start: what was read before
+    /// it must not matter.
+    pub(crate) fn start_chunk(&mut self, first: Option<u64>) {
+        self.last_time = first.filter(|time| *time > 0).and_then(|time| i64::try_from(time).ok());
+    }
+
     /// The times that a message whose content starts with these bytes may have: within a day of
     /// the last one. That of the first one is near its time of publishing.
     pub(crate) fn likely_times(&self, content: &[u8]) -> RangeInclusive<u64> {
