@@ -43,6 +43,27 @@ pub struct PieceProgress {
     pub started: Instant,
 }
 
+/// The room on disk that outputs need to be completed which cannot be read before.
+#[derive(Default)]
+pub(super) struct CompletionRoom {
+    /// The bytes of the piece when it was last asked for.
+    before: u64,
+}
+
+impl CompletionRoom {
+    /// What else is written than events, such as indexes: of all, and of each channel.
+    const DETAILS: [u64; 2] = [1 << 20, 8 << 10];
+
+    /// How much has to be free, given the bytes of events that sinks hold in memory.
+    pub(super) fn needed(&mut self, piece: &PieceProgress, held: u64, channels: usize) -> u64 {
+        let since = piece.bytes.saturating_sub(self.before);
+        self.before = piece.bytes;
+        let [of_all, of_each] = Self::DETAILS;
+        // Columns may be longer than payloads, and as much may come before it is asked for again.
+        2 * (held + since) + of_all + of_each * channels as u64
+    }
+}
+
 /// Syncs growing files on threads of their own, one at a time: a slow disk must not keep the run
 /// from receiving.
 pub(super) struct Syncer {

@@ -2,16 +2,17 @@
 //! piece.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sluice_io::output::{Displacement, PublishedFile};
+use sluice_io::output::{Displacement, PublishedFile, free_space};
 use sluice_kit::counts::EventCounts;
-use sluice_model::{DynSink, Error, OpenSink, Outputs, Overwrite, PreparedBatch, Written};
+use sluice_model::{DynSink, Error, OpenSink, Outputs, Overwrite, PreparedBatch, Written, units};
 
 use super::publisher::{OutputSet, Publisher};
-use super::recording::{SyncStart, Syncer};
+use super::recording::{CompletionRoom, SyncStart, Syncer};
 use super::segment::BlockEvents;
 use super::tally::{NodeTally, RunTally};
 use super::topology::SinkNode;
@@ -27,6 +28,7 @@ pub(super) struct Writers<'r> {
     /// The pieces that others truncated or removed while they were written.
     damaged: Vec<PathBuf>,
     syncer: Option<Syncer>,
+    room: CompletionRoom,
     writers: BTreeMap<usize, Writer>,
 }
 
@@ -58,7 +60,8 @@ impl<'r> Writers<'r> {
         let writer = |sink: SinkNode| (sink.node, Writer::closed(sink.name, sink.sink));
         let writers = sinks.into_iter().map(writer).collect();
         let (published, damaged) = (Vec::new(), Vec::new());
-        let mut opened = Self { publisher, outputs, published, damaged, syncer, writers };
+        let room = CompletionRoom::default();
+        let mut opened = Self { publisher, outputs, published, damaged, syncer, room, writers };
         opened.open_all()?;
         Ok(opened)
     }
@@ -178,6 +181,7 @@ impl<'r> Writers<'r> {
 
     /// Flushes and syncs a recording.
     pub(super) fn flush(&mut self, tally: &mut RunTally) -> Result<(), Error> {
+        self.end_before_full(tally);
         for node in self.nodes() {
             self.flush_node(node, tally)?;
         }
@@ -189,6 +193,35 @@ impl<'r> Writers<'r> {
             }
             Ok(_) => Ok(()),
             Err(error) => self.give_up_unsynced(error, tally),
+        }
+    }
+
+    /// Ends a recording as on a full disk, as long as there is room to complete outputs that cannot
+    /// be read before.
+    fn end_before_full(&mut self, tally: &mut RunTally) {
+        let setup = self.publisher.setup;
+        let held = self.outputs.held.min(setup.sink_memory() as u64);
+        let channels = setup.shared.channels.len();
+        let needed = self.room.needed(&self.outputs.piece(), held, channels);
+        for node in self.nodes() {
+            let Some(writer) = self.writers.get(&node) else { continue };
+            let traits = writer.sink.traits();
+            if traits.is_readable_unfinished || writer.handed == 0 || writer.output.is_none() {
+                continue;
+            }
+            let targets = traits.targets.iter().map(|at| self.outputs.outputs.actual_path(at));
+            // Without an answer, writing shows whether there is room.
+            let lacks = |at: &PathBuf| {
+                free_space(at).is_ok_and(|free| free.is_some_and(|free| free < needed))
+            };
+            if let Some(target) = { targets }.find(lacks) {
+                let what = format!(
+                    "the disk has less free than the {} that completing the file may need",
+                    units::bytes(needed)
+                );
+                let full = io::Error::new(io::ErrorKind::StorageFull, what);
+                self.close_full(node, &Error::io("write", target, full), tally);
+            }
         }
     }
 

@@ -48,17 +48,23 @@ fn send_until_the_end(sender: &mut Sender, mut recorder: Recorder, file: &Path) 
 /// The bytes of each message.
 const PAYLOAD: u64 = 5_000;
 
+/// Wraps a command so that its files cannot become longer than 307,200 bytes.
+fn limited(folder: &Folder, command: &Command) -> Command {
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 600 && exec \"$0\" \"$@\""]);
+    limited.arg(command.get_program()).args(command.get_args()).current_dir(folder.path());
+    limited
+}
+
 #[test]
 fn a_file_size_limit_ends_a_recording_with_correct_counts() {
     for name in FULL {
         let (folder, mut sender) = (Folder::new(), Sender::new());
         let record = sender.record(&folder, &[&["--to", name], &REPORTED[..]].concat());
-        let mut limited = Command::new("sh");
-        limited.args(["-c", "ulimit -f 600 && exec \"$0\" \"$@\""]);
-        limited.arg(record.get_program()).args(record.get_args()).current_dir(folder.path());
-        let ended = send_until_the_end(&mut sender, Recorder::start(limited), &folder.at(name));
+        let recorder = Recorder::start(limited(&folder, &record));
+        let ended = send_until_the_end(&mut sender, recorder, &folder.at(name));
         ended.expect(3).expect_stderr("everything recorded before is kept");
-        check_full(&folder, &report(&folder), name);
+        assert!(check_full(&folder, &report(&folder), name) > 0, "{name}: the disk was not full");
     }
 }
 
@@ -68,11 +74,11 @@ const FULL: [&str; 6] = ["a.lcm", "a.lcm.zst", "a.mcap", "a.mcap.zst", "a.arrow.
 /// A report, and frames that are written before a small disk is full.
 const REPORTED: [&str; 4] = ["--report", "report.json", "--flush-interval", "20"];
 
-/// Checks that the report of a recording on a full disk is correct.
-fn check_full(folder: &Folder, report: &Value, name: &str) {
+/// Checks that the report of a recording on a full disk is correct. Returns how many events were
+/// not written.
+fn check_full(folder: &Folder, report: &Value, name: &str) -> u64 {
     let [came, written, missing] = channel_totals(report);
     assert_eq!(came, written + missing, "{report:#}");
-    assert!(missing > 0, "{report:#}");
     let copied = run_sluice(folder, &["convert", name, "--to", "back.lcm", "--overwrite"]);
     if copied.code == Some(3) && name.ends_with(".zst") {
         // The frames left too little room for the end of the archive, which readers say.
@@ -86,6 +92,7 @@ fn check_full(folder: &Folder, report: &Value, name: &str) {
     assert_eq!(back, written, "{name}: {report:#}");
     assert_eq!(report["sinks"]["out"]["events"], back, "{report:#}");
     assert_eq!(report["files"][0]["rows"], back, "{report:#}");
+    missing
 }
 
 /// Wraps a command so that `small/` is a disk of this many kilobytes, whose files are copied to
@@ -119,27 +126,49 @@ fn a_full_disk_ends_a_recording_with_correct_counts() {
         let ended = send_until_the_end(&mut sender, Recorder::start(record), &folder.at(&to));
         let ended = ended.expect(3).expect_stderr("no space left");
         ended.expect_stderr(&format!("error: no room was left, which ended the recording: {to}"));
-        check_full(&folder, &report(&folder), &format!("kept/{name}"));
+        let missing = check_full(&folder, &report(&folder), &format!("kept/{name}"));
+        assert!(missing > 0, "{name}: the disk was not full");
+    }
+}
+
+/// Sends messages of random bytes with pauses until the recorder has ended.
+fn send_until_it_ends(sender: &mut Sender, mut recorder: Recorder, pause: u64) -> ProgramOutput {
+    let (mut rng, deadline) = (SeededRng(5), Instant::now() + PATIENCE);
+    while recorder.child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < deadline, "it goes on: {}", recorder.said);
+        let payload: Vec<u8> = (0..PAYLOAD).map(|_| rng.below(256) as u8).collect();
+        sender.send("A", &payload);
+        std::thread::sleep(Duration::from_micros(pause));
+    }
+    recorder.end()
+}
+
+#[test]
+fn a_table_is_completed_before_the_disk_is_full() {
+    // As many rows as fit, in row groups in the file and in memory.
+    for rows in ["row_group_rows=50", "row_group_rows=1000000"] {
+        let (folder, mut sender) = (Folder::new(), Sender::new());
+        let to = ["--to", "small/a.parquet", "--sink-option", rows];
+        let record = sender.record(&folder, &[&to, &REPORTED[..]].concat());
+        let Some(record) = on_small_disk(&folder, &record, 16_000) else { return };
+        let ended = send_until_it_ends(&mut sender, Recorder::start(record), 2_000).expect(3);
+        ended
+            .expect_stderr("cannot write small/a.parquet: the disk has less free than the ")
+            .expect_stderr("everything recorded before is kept")
+            .expect_stderr("error: no room was left, which ended the recording: small/a.parquet");
+        check_full(&folder, &report(&folder), "kept/a.parquet");
     }
 }
 
 #[test]
 fn a_table_that_finds_no_room_is_lost_and_the_error_says_so() {
     let (folder, mut sender) = (Folder::new(), Sender::new());
-    let groups = ["--to", "small/a.parquet", "--sink-option", "row_group_rows=10"];
-    let record = sender.record(&folder, &[&groups, &REPORTED[..2]].concat());
-    let Some(record) = on_small_disk(&folder, &record, 400) else { return };
-    let (mut recorder, mut rng) = (Recorder::start(record), SeededRng(5));
-    let deadline = Instant::now() + PATIENCE;
-    while recorder.child.try_wait().unwrap().is_none() {
-        assert!(Instant::now() < deadline, "it goes on: {}", recorder.said);
-        let payload: Vec<u8> = (0..PAYLOAD).map(|_| rng.below(256) as u8).collect();
-        sender.send("A", &payload);
-        std::thread::sleep(Duration::from_micros(200));
-    }
-    recorder.end().expect(3).expect_stderr(
+    let to = ["--to", "a.parquet", "--sink-option", "row_group_rows=10"];
+    let record = sender.record(&folder, &[&to, &REPORTED[..2]].concat());
+    let ended = send_until_it_ends(&mut sender, Recorder::start(limited(&folder, &record)), 200);
+    ended.expect(3).expect_stderr(
         "error: no room was left, which ended the recording and cost it its last file, which could \
-         not be completed: small/a.parquet",
+         not be completed: a.parquet",
     );
     let report = report(&folder);
     let [came, written, missing] = channel_totals(&report);

@@ -84,7 +84,8 @@ fn record(
     }
     run::check_programs_allowed(&pipeline, &execute::running_options(&args.running))?;
     let target = PathBuf::from(&out.sink.path);
-    let quota = args.receiving.disk_quota.map(|least| DiskQuota::for_target(&target, least));
+    let of_target = |min_free| DiskQuota { target: target.clone(), min_free };
+    let quota = args.receiving.disk_quota.map(of_target);
     quota.as_ref().map_or(Ok(()), DiskQuota::check)?;
     let targets = std::slice::from_ref(&target);
     let report_file = ReportFile::open_if_requested(&args.running, &pipeline, targets)?;

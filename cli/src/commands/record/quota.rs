@@ -1,12 +1,12 @@
 //! The disk quota: stops a recording before the disk is full.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::fs::statvfs;
+use sluice_io::output::free_space;
 use sluice_model::options::ByteSize;
 use sluice_model::{Error, units};
 use sluice_pipeline::run::Stop;
@@ -16,32 +16,23 @@ use crate::exit::Failure;
 /// The interval between checks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The space that must stay free on the disk of a path.
+/// The space that must stay free on the disk of a target, which need not exist.
 #[derive(Clone, Debug)]
 pub(super) struct DiskQuota {
-    folder: PathBuf,
-    min_free: u64,
+    pub(super) target: PathBuf,
+    pub(super) min_free: ByteSize,
 }
 
 impl DiskQuota {
-    /// The quota for the disk of `target`, which need not exist.
-    pub(super) fn for_target(target: &Path, least: ByteSize) -> Self {
-        let exists = |folder: &&Path| folder.is_dir();
-        let folder = target.ancestors().skip(1).find(exists).unwrap_or(Path::new("."));
-        Self { folder: folder.to_owned(), min_free: least.0 }
-    }
-
     /// Returns a message if the free space is below the quota.
     pub(super) fn exceeded(&self) -> Result<Option<String>, Error> {
-        let disk = statvfs(&self.folder).map_err(|e| {
-            Error::io("query the free space on the disk of", &self.folder, e.into())
-        })?;
-        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        Ok((free < self.min_free).then(|| {
+        let min_free = self.min_free.0;
+        let free = free_space(&self.target)?.filter(|free| *free < min_free);
+        Ok(free.map(|free| {
             format!(
                 "the disk has {} free, less than the quota of {}",
                 units::bytes(free),
-                units::bytes(self.min_free)
+                units::bytes(min_free)
             )
         }))
     }
@@ -99,32 +90,22 @@ impl Drop for QuotaWatch {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_folder_that_is_yet_to_be_made_is_on_the_disk_of_the_one_above() {
-        let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().join("a/b/drive.lcm");
-        assert_eq!(DiskQuota::for_target(&target, ByteSize(0)).folder, folder.path());
-        assert_eq!(
-            DiskQuota::for_target(Path::new("drive.lcm"), ByteSize(0)).folder,
-            Path::new(".")
-        );
+    fn quota(min_free: u64) -> DiskQuota {
+        let target = std::env::temp_dir().join("drive.lcm");
+        DiskQuota { target, min_free: ByteSize(min_free) }
     }
 
     #[test]
     fn an_impossible_quota_is_refused_and_zero_is_not() {
-        let target = tempfile::tempdir().unwrap().path().join("drive.lcm");
-        assert!(DiskQuota::for_target(&target, ByteSize(0)).check().is_ok());
-        let failure = DiskQuota::for_target(&target, ByteSize(u64::MAX)).check().unwrap_err();
-        assert_eq!(failure.code(), 1);
+        assert!(quota(0).check().is_ok());
+        assert_eq!(quota(u64::MAX).check().unwrap_err().code(), 1);
     }
 
     #[test]
     fn a_run_is_asked_once_to_end_when_the_disk_is_too_full() {
         let (stop, (sender, messages)) = (Arc::<Stop>::default(), mpsc::channel());
-        let target = std::env::temp_dir().join("drive.lcm");
-        let quota = DiskQuota::for_target(&target, ByteSize(u64::MAX));
         let say = move |text: &str| sender.send(text.to_owned()).unwrap();
-        let watch = quota.watch(Arc::clone(&stop), say).unwrap();
+        let watch = quota(u64::MAX).watch(Arc::clone(&stop), say).unwrap();
         assert!(messages.recv().unwrap().contains("less than the quota"));
         drop(watch);
         assert!(stop.is_requested() && !stop.is_aborted());

@@ -23,6 +23,7 @@ mod create;
 mod disk_file;
 pub mod faults;
 mod file;
+mod free_space;
 mod litter;
 pub mod many;
 mod new_folders;
@@ -65,6 +66,7 @@ use targets::real_path;
 
 pub use atomic::{remove_file, replace_file, sync_folder};
 pub use file::OutputFile;
+pub use free_space::free_space;
 pub use litter::{
     ListedLitter, ReservedName, is_being_written, is_used, remove_unfinished_manifest, sweep,
     sweep_folder,
