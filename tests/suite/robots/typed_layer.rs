@@ -26,6 +26,32 @@ fn logs_come_back_from_mcap_files() {
 }
 
 #[test]
+fn messages_come_back_within_one_pipeline() {
+    let folder = Folder::new();
+    create_logs(&folder);
+    // Also if what was carried is decoded once more.
+    let again = ["", "[stages.again]\nplugin = \"decode\"\nfrom = \"carried\"\ntypes = \"embedded\"\n"];
+    for (before, stage) in [("carried", again[0]), ("again", again[1])] {
+        let pipeline = format!(
+            r#"
+            sources.log = {{ plugin = "lcm-log", path = "drive.lcm" }}
+            sinks.out = {{ plugin = "lcm-log", path = "back.lcm", from = "payloads" }}
+
+            [stages]
+            typed = {{ plugin = "decode", from = "log", types = "mit-dgc" }}
+            carried = {{ plugin = "to-protobuf", from = "typed" }}
+            original = {{ plugin = "from-protobuf", from = "{before}" }}
+            payloads = {{ plugin = "encode", from = "original" }}
+
+            {stage}"#
+        );
+        folder.write("p.toml", pipeline.as_bytes());
+        run_sluice(&folder, &["run", "p.toml", "--overwrite"]).expect(0);
+        assert!(folder.read("back.lcm") == folder.read("drive.lcm"), "{before}");
+    }
+}
+
+#[test]
 fn booleans_of_any_byte_come_back_from_mcap_files() {
     let folder = Folder::new();
     let log = super::booleans::lcm_log(&folder, &[3, 4, 9]);

@@ -126,11 +126,16 @@ impl Map for Restore {
         }
         let mut batch = kept;
 
-        let has_rows = batch.decoded_mask();
+        let mut is_gone = vec![false; batch.len()];
+        let gone = batch.rows().iter().filter(|rows| rows.payloads == Payloads::Gone);
+        gone.flat_map(|rows| &rows.events).for_each(|event| is_gone[*event as usize] = true);
         let mut groups: BTreeMap<usize, (&Arc<TypedLayer>, Vec<u32>)> = BTreeMap::new();
+        let mut ids = batch.channels().to_vec();
         for (row, channel) in batch.channels().iter().enumerate() {
             match &plans[*channel as usize] {
-                ChannelPlan::Restore { layer, of, .. } if !has_rows[row] => {
+                // Its rows are all that is left of the message.
+                ChannelPlan::Restore { channel, .. } if is_gone[row] => ids[row] = channel.0,
+                ChannelPlan::Restore { layer, of, .. } => {
                     let group = groups.entry(*layer).or_insert_with(|| (of, Vec::new()));
                     group.1.push(row as u32);
                 }
@@ -139,16 +144,17 @@ impl Map for Restore {
                     context.note(format!("{name}: messages not restored: {reason}"), 1);
                     context.report.undecoded.push(batch.origins()[row]);
                 }
-                _ => {}
+                ChannelPlan::Pass | ChannelPlan::Drop => {}
             }
         }
-        let (mut ids, mut all) = (batch.channels().to_vec(), batch.rows().to_vec());
+        let (mut restored, mut is_restored) = (Vec::new(), vec![false; batch.len()]);
         for (layer, events) in groups.into_values() {
             let (events, columns) = self.restore(&batch, layer, &events, context)?;
             for event in &events {
-                let id = &mut ids[*event as usize];
-                if let ChannelPlan::Restore { channel, .. } = &plans[*id as usize] {
-                    *id = channel.0;
+                let event = *event as usize;
+                is_restored[event] = true;
+                if let ChannelPlan::Restore { channel, .. } = &plans[ids[event] as usize] {
+                    ids[event] = channel.0;
                 }
             }
             if events.is_empty() {
@@ -157,8 +163,12 @@ impl Map for Restore {
             let none = BinaryArray::from_iter_values(events.iter().map(|_| b""));
             batch = batch.with_payloads(&events, &none);
             let message = Arc::clone(layer.message());
-            all.push(Rows { message, payloads: Payloads::Gone, events, columns });
+            restored.push(Rows { message, payloads: Payloads::Gone, events, columns });
         }
+        // What was decoded from the carried form gives way to the messages themselves.
+        let others = batch.rows().iter();
+        let others = others.filter_map(|rows| rows.pick_events(|row| !is_restored[row as usize]));
+        let all = others.chain(restored).collect();
         let batch = if ids == batch.channels() { batch } else { batch.with_channels(ids) };
         Ok(batch.with_rows(all))
     }
