@@ -19,7 +19,7 @@ pub enum MergeWait {
     Source,
     /// Until the current step is over: for streams that were split from one and advance together,
     /// perhaps [shifted](Merge::with_shifts). Events that the next step may precede wait for it:
-    /// those at the latest time, and those of streams that are shifted further than others.
+    /// those at about the latest time, and those of streams that are shifted further than others.
     Step,
 }
 
@@ -28,8 +28,9 @@ pub enum MergeWait {
 pub enum MergePause {
     /// The current step goes on.
     None,
-    /// All events of the current step have been pushed.
-    StepOver,
+    /// All events of the current step have been pushed. What follows may be earlier by at most so
+    /// many nanoseconds than what came.
+    StepOver(i64),
     /// The sources are silent. What follows is later by more than so many nanoseconds than what
     /// came.
     Silence(i64),
@@ -42,13 +43,30 @@ pub struct Merge {
     inputs: Vec<MergeInput>,
     /// The most bytes to buffer; above it, empty streams are no longer waited for.
     limit: usize,
-    /// The latest time so far, without the shifts.
+    /// The latest time of wanted events so far, without the shifts.
     newest: i64,
+}
+
+/// The place of events that nothing behind the merge wants: before all others, so that these come
+/// in the order that they have without them.
+const UNWANTED: i64 = i64::MIN;
+
+/// A batch, and the times by which its events are placed, if some are [`UNWANTED`].
+#[derive(Debug)]
+struct PlacedBatch {
+    batch: Batch,
+    places: Option<Vec<i64>>,
+}
+
+impl PlacedBatch {
+    fn places(&self) -> &[i64] {
+        self.places.as_deref().unwrap_or_else(|| self.batch.timestamps())
+    }
 }
 
 #[derive(Debug, Default)]
 struct MergeInput {
-    batches: VecDeque<Batch>,
+    batches: VecDeque<PlacedBatch>,
     /// The next event in the first batch.
     next: usize,
     bytes: usize,
@@ -64,7 +82,7 @@ struct MergeInput {
 
 impl MergeInput {
     fn head(&self) -> Option<i64> {
-        self.batches.front().map(|batch| batch.timestamps()[self.next])
+        self.batches.front().map(|batch| batch.places()[self.next])
     }
 
     /// Whether it may bring events that precede those of other streams.
@@ -93,16 +111,30 @@ impl Merge {
     /// Adds the next batch of a stream. Returns the number of late events: later ones of other
     /// streams were returned already.
     pub fn push(&mut self, input: usize, batch: Batch) -> u64 {
+        self.push_wanted(input, batch, None)
+    }
+
+    /// The same, if nothing behind the merge wants some of the events: the others come in the order
+    /// that they have without these. `wanted` says which, for each row.
+    pub fn push_wanted(&mut self, input: usize, batch: Batch, wanted: Option<&[bool]>) -> u64 {
         if batch.is_empty() {
             return 0;
         }
-        let (batch, waiting) = (batch.compact(), &mut self.inputs[input]);
-        let is_late = |time: &&i64| waiting.overtaken_by.is_some_and(|by| (**time, input) < by);
-        let late = batch.timestamps().iter().filter(is_late).count() as u64;
-        if let Some(newest) = batch.timestamps().iter().max() {
+        let batch = batch.compact();
+        let places = wanted.map(|wanted| {
+            let place = |(time, wanted): (&i64, &bool)| if *wanted { *time } else { UNWANTED };
+            batch.timestamps().iter().zip(wanted).map(place).collect()
+        });
+        let batch = PlacedBatch { batch, places };
+        let waiting = &mut self.inputs[input];
+        let is_late = |time: &&i64| {
+            **time != UNWANTED && waiting.overtaken_by.is_some_and(|by| (**time, input) < by)
+        };
+        let late = batch.places().iter().filter(is_late).count() as u64;
+        if let Some(newest) = batch.places().iter().max() {
             self.newest = self.newest.max(newest.saturating_sub(waiting.shift));
         }
-        waiting.bytes += batch.memory();
+        waiting.bytes += batch.batch.memory();
         waiting.batches.push_back(batch);
         late
     }
@@ -172,25 +204,27 @@ impl Merge {
             let end = match pause {
                 _ if !is_waiting || is_full => None,
                 MergePause::None => None,
-                MergePause::StepOver => Some(self.earliest_next()),
+                MergePause::StepOver(back) => Some(self.earliest_next().saturating_sub(back)),
                 MergePause::Silence(by) => {
                     Some(self.earliest_next().saturating_add(by).saturating_add(1))
                 }
             };
+            // Live events have no other order than that in which they arrive.
+            let is_ordered = !forced || is_full || matches!(pause, MergePause::StepOver(1..));
             let Some((time, first)) = self.earliest() else { break };
             if is_waiting && !forced || end.is_some_and(|end| time >= end) {
                 break;
             }
             let place = *places[first].get_or_insert_with(|| {
-                used.extend(self.inputs[first].batches.front().cloned());
+                used.extend(self.inputs[first].batches.front().map(|next| next.batch.clone()));
                 (used.len() - 1) as u32
             });
-            let begun = picks.len();
-            if self.pick_run(first, (place, end), &mut picks) {
+            let run = self.pick_run(first, (place, end), &mut picks);
+            if run.is_end {
                 places[first] = None;
             }
-            if !forced || is_full {
-                self.note_overtaken(first, &picks[begun..], &used);
+            if is_ordered {
+                self.note_overtaken(first, run.latest);
             }
         }
         match (picks.is_empty(), &used[..]) {
@@ -211,17 +245,13 @@ impl Merge {
         self.newest.saturating_add(shift)
     }
 
-    /// Records which streams were overtaken by these events of stream `first`.
-    fn note_overtaken(&mut self, first: usize, picks: &[(u32, u32)], used: &[Batch]) {
+    /// Records which streams were overtaken by events of stream `first` up to this time.
+    fn note_overtaken(&mut self, first: usize, latest: i64) {
         let wait = self.wait;
         let silent =
             |(n, waiting): &(usize, &mut MergeInput)| *n != first && waiting.is_waited_for(wait);
         for (_, waiting) in self.inputs.iter_mut().enumerate().filter(silent) {
-            let times = picks.iter().map(|(batch, row)| {
-                let batch = &used[*batch as usize];
-                (batch.timestamps()[*row as usize], first)
-            });
-            waiting.overtaken_by = times.chain(waiting.overtaken_by).max();
+            waiting.overtaken_by = waiting.overtaken_by.max(Some((latest, first)));
         }
     }
 
@@ -231,34 +261,44 @@ impl Merge {
         heads.filter_map(|(n, waiting)| Some((waiting.head()?, n))).min()
     }
 
-    /// Picks events of stream `first` until another stream is due, or time `end`. Returns whether
-    /// its batch is exhausted.
+    /// Picks events of stream `first` until another stream is due, or time `end`.
     fn pick_run(
         &mut self,
         first: usize,
         (place, end): (u32, Option<i64>),
         picks: &mut Vec<(u32, u32)>,
-    ) -> bool {
+    ) -> PickedRun {
         let others = self.inputs.iter().enumerate().filter(|(n, _)| *n != first);
         let rival = others.filter_map(|(n, waiting)| Some((waiting.head()?, n))).min();
         let waiting = &mut self.inputs[first];
-        let Some(batch) = waiting.batches.front() else { return true };
-        while waiting.next < batch.len() && picks.len() < BATCH {
-            let due = (batch.timestamps()[waiting.next], first);
+        let mut run = PickedRun { is_end: false, latest: UNWANTED };
+        let Some(batch) = waiting.batches.front() else { return run };
+        let len = batch.batch.len();
+        while waiting.next < len && picks.len() < BATCH {
+            let due = (batch.places()[waiting.next], first);
             if rival.is_some_and(|rival| rival < due) || end.is_some_and(|end| due.0 >= end) {
-                return false;
+                return run;
             }
+            run.latest = run.latest.max(due.0);
             picks.push((place, waiting.next as u32));
             waiting.next += 1;
         }
-        if waiting.next < batch.len() {
-            return false;
+        if waiting.next == len {
+            waiting.bytes -= batch.batch.memory();
+            waiting.batches.pop_front();
+            waiting.next = 0;
+            run.is_end = true;
         }
-        waiting.bytes -= batch.memory();
-        waiting.batches.pop_front();
-        waiting.next = 0;
-        true
+        run
     }
+}
+
+/// Events of one stream that were picked in a row.
+struct PickedRun {
+    /// Whether they end their batch.
+    is_end: bool,
+    /// The latest of their times.
+    latest: i64,
 }
 
 #[cfg(test)]
@@ -287,7 +327,7 @@ mod tests {
         let mut merge = Merge::new(2, MergeWait::Source, 1 << 20);
         merge.push(1, batch(&[1, 3, 5], 1));
         assert_eq!(merge.starved(), Some(0));
-        assert!(drain(&mut merge, MergePause::StepOver).is_empty());
+        assert!(drain(&mut merge, MergePause::StepOver(0)).is_empty());
         merge.push(0, batch(&[3, 4], 0));
         assert_eq!(drain(&mut merge, MergePause::None), [(1, 1), (3, 0), (3, 1), (4, 0)]);
         merge.end(0);
@@ -314,7 +354,7 @@ mod tests {
         let mut merge = Merge::new(2, MergeWait::Step, 1 << 20);
         merge.push(0, batch(&[1, 2], 0));
         assert!(drain(&mut merge, MergePause::None).is_empty());
-        assert_eq!(drain(&mut merge, MergePause::StepOver), [(1, 0)]);
+        assert_eq!(drain(&mut merge, MergePause::StepOver(0)), [(1, 0)]);
         assert_eq!(drain(&mut merge, MergePause::Silence(0)), [(2, 0)]);
     }
 
@@ -330,13 +370,65 @@ mod tests {
                     merge.push(at % 2, batch(&[*time], (at % 2) as u32));
                     merged.extend(drain(&mut merge, MergePause::None));
                 }
-                merged.extend(drain(&mut merge, MergePause::StepOver));
+                merged.extend(drain(&mut merge, MergePause::StepOver(0)));
             }
             (0..2).for_each(|stream| merge.end(stream));
             merged.extend(drain(&mut merge, MergePause::None));
             assert_eq!(&merged, wanted.get_or_insert_with(|| merged.clone()), "{end}");
         }
         assert_eq!(wanted.unwrap(), [(1, 0), (2, 0), (2, 0), (2, 1), (2, 1), (3, 1)]);
+    }
+
+    #[test]
+    fn where_a_step_ends_decides_no_order_of_times_that_step_back() {
+        let (events, mut wanted) = ([5, 3, 9, 7, 8, 6, 12, 10, 11, 14, 13, 15], None);
+        for end in 0..=events.len() {
+            let mut merge = Merge::new(2, MergeWait::Step, 1 << 20);
+            let (mut merged, mut late) = (Vec::new(), 0);
+            for step in [0..end, end..events.len()] {
+                // Every third event belongs to the second stream.
+                for stream in 0..2 {
+                    let is_its_own = |at: &usize| usize::from(at % 3 == 1) == stream;
+                    let times: Vec<i64> =
+                        step.clone().filter(is_its_own).map(|at| events[at]).collect();
+                    late += merge.push(stream, batch(&times, stream as u32));
+                }
+                merged.extend(drain(&mut merge, MergePause::StepOver(3)));
+            }
+            (0..2).for_each(|stream| merge.end(stream));
+            merged.extend(drain(&mut merge, MergePause::None));
+            assert_eq!((merged.len(), late), (events.len(), 0));
+            assert_eq!(&merged, wanted.get_or_insert_with(|| merged.clone()), "{end}");
+        }
+    }
+
+    #[test]
+    fn times_that_step_back_further_than_expected_are_late() {
+        let mut merge = Merge::new(2, MergeWait::Step, 1 << 20);
+        merge.push(0, batch(&[1, 20], 0));
+        assert_eq!(drain(&mut merge, MergePause::StepOver(3)), [(1, 0)]);
+        merge.push(0, batch(&[30], 0));
+        assert_eq!(drain(&mut merge, MergePause::StepOver(3)), [(20, 0)]);
+        assert_eq!(merge.push(1, batch(&[19, 21], 1)), 1);
+    }
+
+    #[test]
+    fn what_nobody_wants_changes_no_order() {
+        let merged = |with_unwanted: bool| {
+            let mut merge = Merge::new(2, MergeWait::Source, 1 << 20);
+            let (times, wanted): (&[i64], &[bool]) = match with_unwanted {
+                true => (&[1, 100, 3, 4], &[true, false, true, true]),
+                false => (&[1, 3, 4], &[true; 3]),
+            };
+            merge.push_wanted(0, batch(times, 0), Some(wanted));
+            merge.push_wanted(1, batch(&[2, 5, 6], 1), None);
+            (0..2).for_each(|stream| merge.end(stream));
+            drain(&mut merge, MergePause::None)
+        };
+        let (mut all, without) = (merged(true), merged(false));
+        all.retain(|event| *event != (100, 0));
+        assert_eq!(all, without);
+        assert_eq!(all, [(1, 0), (2, 1), (3, 0), (4, 0), (5, 1), (6, 1)]);
     }
 
     #[test]
@@ -357,7 +449,7 @@ mod tests {
             merged.into_iter().map(|(time, _)| time).collect::<Vec<_>>()
         };
         for shift in [0, 5, 100, -4, -5, -100] {
-            for pause in [MergePause::StepOver, MergePause::Silence(0)] {
+            for pause in [MergePause::StepOver(0), MergePause::Silence(0)] {
                 let times = merged(shift, pause);
                 assert!(times.len() == 40 && times.is_sorted(), "{shift}, {pause:?}: {times:?}");
             }
@@ -382,7 +474,7 @@ mod tests {
         merge.push(0, batch(&[1, i64::MAX, 2, 3, 4, 5, 6], 0));
         assert!(drain(&mut merge, MergePause::None).is_empty());
         assert_eq!(merge.push(1, batch(&[2, 3], 1)), 0);
-        let first = drain(&mut merge, MergePause::StepOver);
+        let first = drain(&mut merge, MergePause::StepOver(0));
         assert_eq!(first[..3], [(1, 0), (2, 1), (3, 1)]);
         assert_eq!((first.len(), merge.bytes()), (9, 0));
         assert_eq!(merge.push(1, batch(&[4, 5], 1)), 2, "later than the absurd time");

@@ -10,6 +10,7 @@ use crate::spec::{PipelineNode, PluginInstance};
 /// The pushed-down query of each node.
 #[derive(Debug)]
 pub(super) struct Pushdown {
+    into_nodes: Vec<Query>,
     of_nodes: Vec<Query>,
     of_parts: Vec<Vec<Query>>,
 }
@@ -23,8 +24,9 @@ impl Pushdown {
         labels: &NodeCalls,
     ) -> Result<Self, Error> {
         let of_nodes = vec![None::<Query>; nodes.len()];
-        let mut found =
-            PushdownSearch { nodes, origins, of_nodes, of_parts: vec![Vec::new(); nodes.len()] };
+        let into_nodes = vec![Query::default(); nodes.len()];
+        let of_parts = vec![Vec::new(); nodes.len()];
+        let mut found = PushdownSearch { nodes, origins, into_nodes, of_nodes, of_parts };
         for node in consumers_first(nodes) {
             labels.call(node, || {
                 found.settle(node);
@@ -32,7 +34,12 @@ impl Pushdown {
             })?;
         }
         let of_nodes = found.of_nodes.into_iter().map(Option::unwrap_or_default).collect();
-        Ok(Self { of_nodes, of_parts: found.of_parts })
+        Ok(Self { into_nodes: found.into_nodes, of_nodes, of_parts: found.of_parts })
+    }
+
+    /// What a node and any later one want of its inputs.
+    pub(super) fn query_into(&self, node: usize) -> Query {
+        self.into_nodes.get(node).cloned().unwrap_or_default()
     }
 
     /// The query for a node's events: what any later node wants.
@@ -68,6 +75,7 @@ fn consumers_first(nodes: &[PipelineNode]) -> Vec<usize> {
 struct PushdownSearch<'n> {
     nodes: &'n [PipelineNode],
     origins: &'n [Option<i64>],
+    into_nodes: Vec<Query>,
     /// `None` until a reader has been visited.
     of_nodes: Vec<Option<Query>>,
     of_parts: Vec<Vec<Query>>,
@@ -92,6 +100,7 @@ impl PushdownSearch<'_> {
                 None => needs.clone(),
             });
         }
+        self.into_nodes[node] = needs;
     }
 }
 

@@ -7,7 +7,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sluice_model::{Batch, DynSink, Error, Fold, Map, Source, Stage, StageContext, TimeWindow};
+use sluice_model::{
+    Batch, Channel, Channels, DynSink, Error, Fold, Map, PerChannel, Query, Source, Stage,
+    StageContext, TimeWindow,
+};
 
 use super::pushdown::Pushdown;
 use super::segment::Branch;
@@ -63,6 +66,10 @@ pub(crate) struct MergeNode {
     /// The node it merges for.
     pub(crate) node: usize,
     pub(crate) merge: Merge,
+    /// What the node and later ones want of it.
+    pub(crate) wanted: Query,
+    /// The channels that these want.
+    pub(crate) wanted_channels: PerChannel<bool>,
     /// For each input, the sources (by index in [`Topology::sources`]) that feed it.
     pub(crate) roots: Vec<BTreeSet<usize>>,
     /// For each input, whether it comes from one source without a stage that delays events; and in
@@ -73,6 +80,29 @@ pub(crate) struct MergeNode {
     /// For each input, the nearest merge before it.
     pub(crate) fed_by: Vec<Option<usize>>,
     pub(crate) segment: Arc<Vec<Branch>>,
+}
+
+impl MergeNode {
+    /// Whether each event is wanted behind the merge; `None` if all are.
+    ///
+    /// What is not wanted may come or not, as sources need not leave it out, and must not matter.
+    pub(crate) fn wanted_events(
+        &self,
+        batch: &Batch,
+        channels: &Channels,
+    ) -> Result<Option<Vec<bool>>, Error> {
+        if self.wanted.is_all() {
+            return Ok(None);
+        }
+        let (window, names) = (self.wanted.window(), &self.wanted.channels);
+        let wants = |channel: &Channel| Ok(names.wants(channel.name.text(), &channel.source));
+        let channels = self.wanted_channels.table(channels, wants)?;
+        let events = batch.channels().iter().zip(batch.timestamps());
+        let wanted: Vec<bool> = events
+            .map(|(channel, time)| channels[*channel as usize] && window.wants_time(*time))
+            .collect();
+        Ok(wanted.contains(&false).then_some(wanted))
+    }
 }
 
 pub(crate) struct SinkNode {
@@ -325,10 +355,7 @@ impl<'o> TopologyBuilder<'o> {
     ) {
         let shift = |place: &usize| self.paces[self.from[node][*place]].shift;
         let shifts: Vec<i64> = places.iter().map(shift).collect();
-        // Without shifts, nothing waits but equal times, and what follows a time that steps back.
-        let holds = shifts.iter().any(|shift| *shift != shifts[0]);
-        let limit = if holds { self.merge_limit } else { usize::MAX };
-        let merge = Merge::new(places.len(), MergeWait::Step, limit);
+        let merge = Merge::new(places.len(), MergeWait::Step, self.merge_limit);
         let roots = vec![self.roots[by].clone(); places.len()];
         let merge = self.merge(node, merge.with_shifts(&shifts), roots, segment);
         self.built.merges[merge].is_undelayed.fill(self.from[by].is_empty());
@@ -347,6 +374,8 @@ impl<'o> TopologyBuilder<'o> {
         self.built.merges.push(MergeNode {
             node,
             merge,
+            wanted: self.pushdown.query_into(node),
+            wanted_channels: PerChannel::default(),
             is_undelayed: vec![false; roots.len()],
             last_push: vec![Instant::now(); roots.len()],
             fed_by: vec![None; roots.len()],

@@ -30,7 +30,8 @@ fn messages_come_back_within_one_pipeline() {
     let folder = Folder::new();
     create_logs(&folder);
     // Also if what was carried is decoded once more.
-    let again = ["", "[stages.again]\nplugin = \"decode\"\nfrom = \"carried\"\ntypes = \"embedded\"\n"];
+    let again =
+        ["", "[stages.again]\nplugin = \"decode\"\nfrom = \"carried\"\ntypes = \"embedded\"\n"];
     for (before, stage) in [("carried", again[0]), ("again", again[1])] {
         let pipeline = format!(
             r#"

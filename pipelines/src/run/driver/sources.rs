@@ -158,7 +158,7 @@ impl RunningSource {
     }
 
     /// Whether it is live now. Looks at no split of files, which may be many.
-    fn receives(&self) -> bool {
+    pub(super) fn receives(&self) -> bool {
         self.may_stall && self.steps.is_live()
     }
 }

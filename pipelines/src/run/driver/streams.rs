@@ -11,7 +11,7 @@ use sluice_kit::reading::StepSizes;
 use sluice_model::{Batch, Error};
 
 use super::super::segment::{Branch, SegmentOutcome, SegmentOutput};
-use super::super::topology::{MergeNode, Port, ports_of};
+use super::super::topology::{Port, ports_of};
 use super::RunDriver;
 
 /// The head of a stream inside the graph.
@@ -37,8 +37,9 @@ impl Pending {
 }
 
 /// The note on events that a merge could not wait for.
-const MERGED_LATE: &str = "merged out of order, because too much would have had to wait; more \
-                           --memory avoids this";
+const MERGED_LATE: &str = "merged out of order, because too much would have had to wait (more \
+                           --memory avoids this), or the times of one source step back by more \
+                           than a second";
 
 /// The maximum number of batches between two folds.
 const MAX_BETWEEN_FOLDS: usize = 16;
@@ -73,11 +74,12 @@ impl RunDriver<'_> {
         match self.ports[port] {
             Port::Fold(fold) => self.fold(fold, Some(batch)),
             Port::Merge(merge, input) => {
-                let MergeNode { node, merge: into, last_push, .. } = &mut self.merges[merge];
-                last_push[input] = Instant::now();
-                let late = into.push(input, batch);
+                let into = &mut self.merges[merge];
+                into.last_push[input] = Instant::now();
+                let wanted = into.wanted_events(&batch, &self.setup.shared.channels)?;
+                let late = into.merge.push_wanted(input, batch, wanted.as_deref());
                 if late > 0 {
-                    self.tally.node(*node).note(MERGED_LATE, late);
+                    self.tally.node(into.node).note(MERGED_LATE, late);
                 }
                 self.end_idleness(merge);
                 self.drain_merge(merge, MergePause::None)
