@@ -81,6 +81,17 @@ const FOREIGN_WORDS: [(&str, &str); 6] = [
     ("is", "write `==`, or `exists(field)`"),
 ];
 
+/// A date, in which any digit is meant by each one.
+const DATE: &str = "2000-00-00";
+
+fn is_date(text: &str) -> bool {
+    let is_same_kind = |(of_date, of_text): (u8, u8)| match of_date {
+        b'-' => of_text == b'-',
+        _ => of_text.is_ascii_digit(),
+    };
+    text.len() == DATE.len() && DATE.bytes().zip(text.bytes()).all(is_same_kind)
+}
+
 /// The tokens of `text`, followed by an end token.
 pub(super) fn tokens(text: &str) -> Result<Vec<ConditionToken>, ConditionError> {
     let mut lexer = Lexer { cursor: Cursor::new(text) };
@@ -200,6 +211,16 @@ impl Lexer<'_> {
 
     fn number(&mut self) -> Result<TokenKind, ConditionError> {
         let mut before = self.cursor;
+        if let Some(date) = self.cursor.rest().get(..DATE.len()).filter(|text| is_date(text)) {
+            let start = self.cursor.position();
+            return Err(error_at(
+                start..start + DATE.len(),
+                format!(
+                    "`{date}` would be a subtraction, as conditions have no dates: `$timestamp` \
+                     is in nanoseconds since 1970; `start` and `end` of a filter take dates"
+                ),
+            ));
+        }
         let hex =
             self.cursor.rest().strip_prefix("0x").or_else(|| self.cursor.rest().strip_prefix("0X"));
         let number = match hex {

@@ -205,6 +205,7 @@ fn mistakes_are_reported_with_their_column_and_what_to_write() {
         ("a > 1)", 6, "`)` without `(`"),
         ("(a > 1", 7, "expected `)`, found the end"),
         ("a === 1", 3, "write `==`"),
+        ("$timestamp > 2023-11-14", 14, "`start` and `end` of a filter take dates"),
         ("a <> 1", 3, "write `!=`"),
         ("a & b", 3, "write `and`"),
         ("a | b", 3, "write `or`"),
