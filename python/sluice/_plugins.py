@@ -13,8 +13,11 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from types import FrameType
+from io import open_code
+from itertools import count
+from types import FrameType, ModuleType
 from typing import Any, TypeVar
+from weakref import finalize
 
 from . import _native
 
@@ -78,6 +81,17 @@ def _marked(target: Target, kind: str) -> Target:
     return target
 
 
+class Loaded:
+    """A plugin, and the module of its file: `sys.modules` has it as long as this lives."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module = module
+        self.target: Any = None
+        # Pickles, dataclasses and type hints look for the module of a class there.
+        sys.modules[module.__name__] = module
+        finalize(self, sys.modules.pop, module.__name__, None).atexit = False
+
+
 class _Sink:
     """A function, or an object with `write`, as the native part calls it."""
 
@@ -86,12 +100,31 @@ class _Sink:
         self.finish = getattr(target, "finish", lambda: None)
 
 
-def load(file: str, name: str, kind: str, options: str) -> Any:
-    """The object of this name in a file: a source or stage to call, or a sink."""
-    from runpy import run_path
+# Each run of a file makes a module of its own: runs, nodes and threads share nothing by chance.
+_numbers = count(1)
 
-    arguments = json.loads(options)
-    names = run_path(str(file), run_name="sluice_plugins")
+
+def load(file: str, name: str, kind: str, options: str) -> Loaded:
+    """The object of this name in a file: a source or stage to call, or a sink. Runs the file."""
+    from importlib.machinery import SourceFileLoader
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    path, module_name = str(file), f"sluice_plugins_{next(_numbers)}"
+    loader = SourceFileLoader(module_name, path)
+    spec = spec_from_file_location(module_name, path, loader=loader)
+    assert spec is not None
+    loaded = Loaded(module_from_spec(spec))
+    # The loader itself would leave compiled files, and run those of a file that has just changed.
+    with open_code(path) as text:
+        code = compile(text.read(), path, "exec", dont_inherit=True)
+    names = vars(loaded.module)
+    exec(code, names)
+    loaded.target = _made(names, name, kind, json.loads(options))
+    return loaded
+
+
+def _made(names: dict[str, Any], name: str, kind: str, arguments: dict[str, Any]) -> Any:
+    """The object of this name, with its arguments."""
     target = names.get(name)
     if target is None:
         marked = sorted(key for key, value in names.items() if hasattr(value, _KIND))
@@ -124,8 +157,7 @@ class _Parking(BaseException):
         frame: FrameType | None = here
         while frame is not None:
             module = str(frame.f_globals.get("__name__")).partition(".")[0]
-            # `runpy` runs the file of the plugin.
-            if module in sys.stdlib_module_names and module != "runpy":
+            if module in sys.stdlib_module_names:
                 safe = frame.f_back
             frame = frame.f_back
         if safe is here:

@@ -10,9 +10,9 @@ mod source;
 mod stage;
 
 use std::path::{self, Path, PathBuf};
-use std::sync::OnceLock;
 
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTraceback;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -62,39 +62,35 @@ impl ObjectKind {
     }
 }
 
-/// An object of a file, made when it is first needed.
-#[derive(Debug)]
+/// An object of a file, made when it is first needed: once, also for several threads.
 struct PythonObject {
     options: PythonOptions,
     kind: ObjectKind,
-    made: OnceLock<Py<PyAny>>,
+    loaded: PyOnceLock<PyResult<Py<PyAny>>>,
 }
 
 impl PythonObject {
     fn new(options: PythonOptions, kind: ObjectKind) -> Self {
-        Self { options, kind, made: OnceLock::new() }
+        Self { options, kind, loaded: PyOnceLock::new() }
     }
 
-    /// The object. Runs its file the first time.
+    /// The object. Runs its file the first time; other threads wait for that.
     fn get<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Error> {
-        if let Some(made) = self.made.get() {
-            return Ok(made.bind(py).clone());
-        }
-        let made = self.make(py)?;
-        // Another thread may have made it meanwhile; the first one counts.
-        Ok(self.made.get_or_init(|| made.unbind()).bind(py).clone())
+        let loaded = self.loaded.get_or_init(py, || self.load(py)).as_ref();
+        let target = loaded
+            .map_err(|error| error.clone_ref(py))
+            .and_then(|loaded| loaded.bind(py).getattr("target"));
+        target.map_err(|error| self.error(py, &error))
     }
 
-    /// A new object of the same kind and options. Runs its file.
-    fn make<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Error> {
+    /// Runs the file, and makes the object.
+    fn load(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let PythonOptions { file, folder, name, options } = &self.options;
         let file = folder.join(file);
         let options = Value::Object(options.clone()).to_string();
-        let load = || {
-            let plugins = py.import("sluice._plugins")?;
-            plugins.call_method1("load", (&file, name, self.kind.word(), &options))
-        };
-        load().map_err(|error| self.error(py, &error))
+        let plugins = py.import("sluice._plugins")?;
+        let loaded = plugins.call_method1("load", (file, name, self.kind.word(), options))?;
+        Ok(loaded.unbind())
     }
 
     /// What is wrong with the batches that it gave.
