@@ -130,7 +130,7 @@ class Log:
             and an exception of its own from another consumer that has taken rows already, with the
             same text. It is skipped and reported otherwise. So is a name or a window that matches
             nothing, with a `ConfigError`; otherwise it is a warning at the end, and in
-            `Table.result`.
+            `Table.result`, as messages always are that cannot be decoded.
 
         Examples
         --------
@@ -247,8 +247,8 @@ class Table:
     def result(self) -> Result | None:
         """What the latest read to the end did: events left out, and damage.
 
-        Its `messages` are only the warnings of names that matched nothing and of events that were
-        left out: see also `damage` and `report`.
+        Its `messages` are only the warnings of names that matched nothing, of events that were left
+        out, and of how others were decoded: see also `damage` and `report`.
         """
         latest = None if self._opened is None else self._opened.report()
         if latest is None:
@@ -284,7 +284,7 @@ class Table:
         Only the columns that the query needs are made. The log itself is searched for the times of
         the query, and for the channel if the table is of all; its other conditions are applied to
         each batch as it arrives. A log that is searched so does not report names that match
-        nothing, as the query itself may have no events.
+        nothing, as the query itself may have no events; it does report what it leaves out.
         """
         from inspect import signature
 

@@ -93,7 +93,7 @@ impl EventIterator {
         let delivery = Delivery::start(pipeline, batches, resources);
         let delivery = delivery.map_err(|error| errors::from_error(py, &error))?;
         let delivery = SharedDelivery::new(delivery);
-        let reporting = Reporting { strict, notes_undecoded: true };
+        let reporting = Reporting { strict, reports_names: true, notes_undecoded: true };
         Ok(Self { delivery, reporting, cursor: Mutex::default() })
     }
 }

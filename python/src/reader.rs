@@ -178,7 +178,7 @@ impl LogReader {
         let ended = run.wait(py, &stop)?;
         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
         match ended {
-            Ok(report) => found.notes = findings::stage_notes(&report).collect(),
+            Ok(report) => found.notes = findings::left_out(&report).collect(),
             // The sink has stopped the run.
             Err(error)
                 if matches!(error.kind(), ErrorKind::Interrupted)

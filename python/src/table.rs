@@ -77,8 +77,8 @@ impl TableReader {
     fn batches(&self, py: Python<'_>, reports_names: bool) -> PyResult<BatchIterator> {
         let (delivery, report) = (self.deliver(py)?, Arc::clone(&self.report));
         let (delivery, turn) = (SharedDelivery::new(delivery), Mutex::new(()));
-        let reporting = self.reporting();
-        Ok(BatchIterator { delivery, report, reporting, reports_names, turn })
+        let reporting = Reporting { reports_names, ..self.reporting() };
+        Ok(BatchIterator { delivery, report, reporting, turn })
     }
 
     /// The report of the latest run that was read to its end, as JSON, and what there is to warn
@@ -148,7 +148,7 @@ impl TableReader {
     fn reporting(&self) -> Reporting {
         // A table of all events has those that cannot be decoded.
         let notes_undecoded = !matches!(self.form.kind, TableKind::Events);
-        Reporting { strict: self.strict, notes_undecoded }
+        Reporting { strict: self.strict, reports_names: true, notes_undecoded }
     }
 
     fn stream(&self, py: Python<'_>) -> PyResult<TableStream> {
@@ -278,7 +278,6 @@ pub(crate) struct BatchIterator {
     delivery: SharedDelivery<RecordBatch>,
     report: LatestReport,
     reporting: Reporting,
-    reports_names: bool,
     /// Held by the thread that takes a batch.
     turn: Mutex<()>,
 }
@@ -298,9 +297,7 @@ impl BatchIterator {
         };
         keep_report(&self.report, &ended, self.reporting);
         drop(turn);
-        if self.reports_names {
-            self.reporting.report(py, &ended, 1)?;
-        }
+        self.reporting.report(py, &ended, 1)?;
         Ok(None)
     }
 
