@@ -17,8 +17,16 @@ class SluiceError(Exception):
     exception of a plugin in Python is the `__cause__`.
     """
 
-    result: Result | None = None
-    """What a run did before it failed, if that is known."""
+    _result: Result | None = None
+
+    @property
+    def result(self) -> Result | None:
+        """What a run did before it failed, if that is known."""
+        return self._result
+
+    @result.setter
+    def result(self, result: Result | None) -> None:
+        self._result = result
 
 
 class Diagnostic(NamedTuple):
@@ -43,12 +51,14 @@ class Diagnostic(NamedTuple):
 class ConfigError(SluiceError):
     """An argument or a pipeline file is wrong."""
 
-    diagnostics: list[Diagnostic]
-    """The mistakes in the pipeline file; empty for wrong arguments."""
-
     def __init__(self, message: str, diagnostics: list[Diagnostic] | None = None) -> None:
         super().__init__(message)
-        self.diagnostics = diagnostics or []
+        self._diagnostics = diagnostics or []
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """The mistakes in the pipeline file; empty for wrong arguments."""
+        return self._diagnostics
 
 
 class InputError(SluiceError, OSError):
@@ -66,6 +76,11 @@ class DamageError(SluiceError):
     """A log that is read is damaged, and `strict=True` was given."""
 
 
+# The name of the file that a log of bytes is written to, in a folder of its own: it has no
+# extension, and claims no format.
+BYTES_NAME = "bytes"
+_BYTES = f"/{BYTES_NAME}"
+
 # The flags that have another name in Python.
 _RENAMED = {
     "as": "to_format",
@@ -77,7 +92,20 @@ _RENAMED = {
     "type": "channel_types",
 }
 # The option that a message is about.
-_SUBJECT = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?=(?: [a-z_]+)?: )")
+_SUBJECT = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?=(?: [a-z_]+)?: )|--(describe)(?= .+: )")
+# What the parser of the command line says, and how that begins in Python.
+_USAGE = [
+    (re.compile(pattern.replace("OPTION", r"'--(?P<option>[a-z-]+)[^']*'")), text)
+    for pattern, text in [
+        (r"(?s)invalid value '(?P<value>.*?)' for OPTION: (?=`(?P=value)`)", "{option}: "),
+        (r"(?s)invalid value '(?P<value>.*?)' for OPTION: ", "{option}: `{value}`: "),
+        (r"a value is required for OPTION but none was supplied", "{option}: expected a value"),
+        (r"the argument OPTION cannot be used with '--(?P<other>[a-z-]+)[^']*'",
+         "{option}: it cannot be used with `{other}`"),
+        (r"(?s)the following required arguments were not provided:\n +--(?P<option>[a-z-]+) .*",
+         "{option}: it is needed with the other options"),
+    ]
+]  # fmt: skip
 # Advice with an option of the program, and that option in Python.
 _ADVICE = [
     (re.compile(pattern), option)
@@ -94,15 +122,34 @@ _ADVICE = [
 ]
 
 
+def _renamed(option: str) -> str:
+    """The name that an option of the program has in Python."""
+    return _RENAMED.get(option, option.replace("-", "_"))
+
+
+def without_temporary(text: str) -> str:
+    """A text without the paths of the files that logs of bytes are written to: they are `bytes`."""
+    if _BYTES not in text:
+        return text
+    from tempfile import gettempdir
+
+    return re.sub(rf"{re.escape(gettempdir())}/sluice-[^/\s]+{_BYTES}\b", BYTES_NAME, text)
+
+
 def in_python(message: str) -> str:
     """A message of the program that names its options as they are in Python.
 
     Only where a message begins so that it must be of the program itself: others hold paths,
     commands, and texts of other programs, which may look like options.
     """
+    message = without_temporary(message)
     if subject := _SUBJECT.match(message):
-        name = _RENAMED.get(subject[1], subject[1].replace("-", "_"))
-        return name + message[subject.end() :]
+        return _renamed(subject[1] or subject[2]) + message[subject.end() :]
+    for pattern, text in _USAGE:
+        if usage := pattern.match(message):
+            words = usage.groupdict()
+            names = {key: _renamed(words[key]) for key in words.keys() - {"value"}}
+            return text.format(**words | names) + message[usage.end() :]
     for pattern, option in _ADVICE:
         if advice := pattern.match(message):
             return f"{advice[1]}{option}{advice[2]}{message[advice.end() :]}"
@@ -130,5 +177,5 @@ def input_error(message: str, number: int | None, path: str | None) -> InputErro
     """The exception for a file."""
     message = in_python(message)
     error = InputError(message) if number is None else InputError(number, message)
-    error.filename = path
+    error.filename = None if path is None else without_temporary(path)
     return error

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
-from . import _native, _verbs
-from ._errors import ConfigError
+from . import _arguments, _native, _verbs
+from ._errors import BYTES_NAME, ConfigError, without_temporary
 from ._options import OpenOptions, Paths, ReadOptions, Strings, takes
 from ._results import ChannelInfo, Damage, FileInfo, Info, Message, Result
 
@@ -25,7 +26,8 @@ def open(
     ----------
     path
         A file, a glob, a list of them, or the bytes of a log. Bytes have no extension: those of
-        texts such as CSV need `format`.
+        texts such as CSV need `format`. Later changes of the working folder do not matter to
+        relative paths.
     types
         Files that declare message types: files, globs, folders, or names of built-in sets such as
         `mit-dgc`. Without any, messages are decoded with the types that their format or the log
@@ -49,11 +51,15 @@ def open(
     >>> log.info().events
     5755
     """
-    options, contents = _verbs.log_options(given), None
+    given = _arguments.from_here(given)
+    options, contents = _arguments.log_options(given), None
     if isinstance(path, bytes | bytearray | memoryview):
-        path = contents = _temporary_file(path)
+        contents = _temporary_file(path)
+        paths = [contents]
+    else:
+        paths = [_arguments.absolute(each) for each in _arguments.paths(path)]
     return Log(
-        _verbs.paths(path),
+        paths,
         options,
         jobs=given.get("jobs"),
         memory=given.get("memory"),
@@ -62,16 +68,21 @@ def open(
 
 
 def _temporary_file(contents: bytes | bytearray | memoryview) -> str:
-    """The path of a new file. Who reads it removes it."""
+    """The path of a new file in a folder of its own: it has no neighbours that belong to a log.
+
+    Who reads it removes both.
+    """
     import os
+    import shutil
     import tempfile
 
-    file, path = tempfile.mkstemp(prefix="sluice-", suffix=".log")
+    folder = tempfile.mkdtemp(prefix="sluice-")
+    path = os.path.join(folder, BYTES_NAME)
     try:
-        with os.fdopen(file, "wb") as written:
+        with io.open(path, "wb") as written:
             written.write(contents)
     except BaseException:
-        os.unlink(path)
+        shutil.rmtree(folder, ignore_errors=True)
         raise
     return path
 
@@ -114,9 +125,9 @@ class Log:
         channel
             The name of the channel. All events without it.
         start, end
-            Only events from and before these times: a `datetime` with a time zone, a text such as
-            `2007-11-03T14:00:00Z`, seconds since 1970, or `+10` or a `timedelta` after the first
-            event of the log.
+            Only events from and before these times: a `datetime` with a time zone, a `datetime64`
+            of numpy, a text such as `2007-11-03T14:00:00Z`, seconds since 1970, or `+10` or a
+            `timedelta` after the first event of the log.
         columns
             Only this column or these.
         where
@@ -142,7 +153,7 @@ class Log:
         100
         """
         selection = _selection(None, given)
-        chosen = None if columns is None else _verbs.strings(columns)
+        chosen = None if columns is None else _arguments.strings(columns)
         return Table(self, channel, selection, chosen, bool(given.get("strict")))
 
     @takes(ReadOptions)
@@ -157,8 +168,9 @@ class Log:
         Parameters
         ----------
         channels
-            Names, globs such as `CAM_*`, or `re:` and a regular expression. All without any. One
-            that matches nothing is a warning at the end, or with `strict` a `ConfigError`.
+            Names, globs such as `CAM_*`, or `re:` and a regular expression. Without this option
+            all; an empty list is a `ConfigError`. One that matches nothing is a warning at the end,
+            or with `strict` a `ConfigError`.
         start, end, exclude, where, limit, strict
             As for `table`.
 
@@ -193,7 +205,7 @@ class Log:
 
     def __repr__(self) -> str:
         more = f" and {len(self._paths) - 1} more" if len(self._paths) > 1 else ""
-        return f"Log({self._paths[0]!r}{more})"
+        return f"Log({without_temporary(self._paths[0])!r}{more})"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -202,8 +214,8 @@ class Log:
 
 
 def _selection(channels: Strings | None, given: ReadOptions) -> list[str]:
-    limit = _verbs.flag("limit", given.get("limit"))
-    return [*_verbs.selection(channels, given), *limit]
+    limit = _arguments.flag("limit", given.get("limit"))
+    return [*_arguments.selection(channels, given), *limit]
 
 
 class Table:
@@ -254,7 +266,7 @@ class Table:
         if latest is None:
             return None
         report, warnings = latest
-        fields = json.loads(report)
+        fields = json.loads(without_temporary(report))
         return Result(
             fields["exit"], fields, [Message("warning", "note", text, {}) for text in warnings]
         )

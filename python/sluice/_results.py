@@ -48,7 +48,7 @@ class Output(NamedTuple):
     path: str
     """Its path."""
     rows: int
-    """The number of events or rows in it."""
+    """The number of events or rows in it; of a layout, of those that were given to it."""
     bytes: int
     """Its length."""
     blake3: str | None
@@ -98,7 +98,11 @@ class Result:
 
     @property
     def written(self) -> int:
-        """The number of events that were written, over all sinks."""
+        """The number of events that were written, over all sinks.
+
+        It may differ from `events` without a loss: a conversion to MCAP adds views, and its layout
+        for Foxglove is another sink, to which all events are given.
+        """
         return sum(sink["events"] for sink in self.report.get("sinks", {}).values())
 
     def __bool__(self) -> bool:

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process;
 
-/// A file that is removed when this is dropped, unless by a fork.
+/// A file that is removed with its folder when this is dropped, unless by a fork.
 #[derive(Debug)]
 pub(crate) struct TemporaryFile {
     path: PathBuf,
@@ -13,7 +13,7 @@ pub(crate) struct TemporaryFile {
 }
 
 impl TemporaryFile {
-    /// Takes over a file of this process.
+    /// Takes over a file of this process, in a folder of its own.
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { path, process: process::id() }
     }
@@ -24,6 +24,7 @@ impl Drop for TemporaryFile {
         if self.process == process::id() {
             // Nobody can be told if it is gone already.
             drop(fs::remove_file(&self.path));
+            drop(self.path.parent().map(fs::remove_dir));
         }
     }
 }
