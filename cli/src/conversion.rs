@@ -148,9 +148,9 @@ fn payloads(source: &Plugin, inputs: &[String], shell: &Shell) -> Option<Vec<Log
     (!files.is_empty()).then_some(found)
 }
 
-/// The types with which events are decoded, besides those that are `given`: the source's own, or
-/// else all built-in ones. Sources of rows may have payloads, too, as tables of a log that was not
-/// decoded.
+/// The types with which events are decoded, besides those that are `given`: the source's own, and
+/// all built-in ones if it has none, or its logs tell of payloads of other formats. Sources of rows
+/// may have payloads, too, as tables of a log that was not decoded.
 pub(crate) fn decoding_types(
     source: &Plugin,
     inputs: &[String],
@@ -158,7 +158,11 @@ pub(crate) fn decoding_types(
     shell: &Shell,
 ) -> Vec<String> {
     let own = own_types(source, inputs, &given.types, shell);
-    if !given.types.is_empty() || !source.types.is_empty() {
+    let has_others = || {
+        let tells_others = |all: Vec<LogPayloads>| all.iter().any(|one| !one.encodings.is_empty());
+        source.types.is_empty() || payloads(source, inputs, shell).is_some_and(tells_others)
+    };
+    if !given.types.is_empty() || !has_others() {
         return own;
     }
     let others: Vec<String> = built_in().into_iter().filter(|name| !own.contains(name)).collect();

@@ -86,6 +86,17 @@ def test_bytes_of_a_text_format_need_its_name() -> None:
         sluice.open(text).info()
 
 
+@pytest.mark.parametrize("to", ["d.orca", "d.parquet", "d.lcm.zst"])
+def test_messages_of_other_formats_are_decoded_in_logs_of_any_format(drive: Path, to: str) -> None:
+    sluice.convert(drive, to, channels=["POSE", "LOGGER_STRING"])
+    log = sluice.open(to)
+    assert log.table("POSE").columns[: len(POSE)] == POSE
+    assert sum(map(len, log.table("POSE", where="pos[0] > 0"))) == 200
+    assert "utime" not in log.table("LOGGER_STRING").columns
+    typed = sluice.open(to, channel_types={"POSE": "lcmtypes.pose_t"})
+    assert sum(map(len, typed.table("POSE"))) == 200
+
+
 def test_pyarrow_takes_a_table_twice_and_gets_the_rows_of_the_parquet_file(drive: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")

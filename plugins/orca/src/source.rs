@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use sluice_io::files::{self, InputContent};
 use sluice_model::options::InPaths;
 use sluice_model::{
-    Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
+    Encoding, Error, Input, LogPayloads, Query, ReadContext, Reader, SniffResult, Source, Split,
+    SplitStart,
 };
 
 use crate::log::{LogOptions, OrcaLog, master_of};
@@ -78,6 +79,7 @@ sluice_model::register! {
     sniff: sniff,
     index_of: master_of,
     types: &["orca"],
+    payloads: Some(payloads),
     sensors_share_names: true,
     when_played: &[("disabled", "\"skip\"")],
 }
@@ -88,6 +90,14 @@ fn sniff(head: &[u8]) -> SniffResult {
         (false, true) => SniffResult::Maybe,
         (false, false) => SniffResult::No,
     }
+}
+
+/// What the header of a master tells of payloads that are none of Orca: those of other formats, of
+/// which the log was made.
+fn payloads(path: &Path) -> Result<LogPayloads, Error> {
+    let mut encodings = OrcaLog::open(path, &LogOptions::default())?.encodings();
+    encodings.retain(|one| !matches!(one, Encoding::Ice | Encoding::Text | Encoding::Unknown));
+    Ok(LogPayloads { encodings, declare_types: false })
 }
 
 impl Orca {

@@ -4,7 +4,7 @@
 //! not an error: its events are damage, and the others are read.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -220,6 +220,13 @@ impl OrcaLog {
             insert("orca.enabled", "0");
         }
         Some(channel)
+    }
+
+    /// How the objects of its subfiles are encoded.
+    pub(crate) fn encodings(&self) -> BTreeSet<Encoding> {
+        let of_objects =
+            |file: &Subfile| self.encoding(&file.line, &file.content, RecordKind::Object);
+        self.subfiles.iter().map(of_objects).collect()
     }
 
     fn encoding(&self, line: &FileLine, content: &SubfileContent, kind: RecordKind) -> Encoding {
