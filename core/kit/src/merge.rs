@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use sluice_model::Batch;
+use sluice_model::{Batch, TimeWindow};
 
 /// The most events in a merged batch.
 const BATCH: usize = 8192;
@@ -64,6 +64,33 @@ impl PlacedBatch {
     }
 }
 
+/// The events that are wanted behind a merge.
+#[derive(Clone, Copy, Debug)]
+pub struct WantedEvents<'w> {
+    /// Their times.
+    pub window: TimeWindow,
+    /// Whether each channel is wanted.
+    pub channels: &'w [bool],
+}
+
+impl WantedEvents<'_> {
+    /// The places of all events; `None` if they are their times, as all are wanted.
+    fn places(self, batch: &Batch) -> Option<Vec<i64>> {
+        let (times, channels) = (batch.timestamps(), batch.channels());
+        let wants_channel = |channel: &u32| self.channels[*channel as usize];
+        if times.iter().all(|time| self.window.wants_time(*time))
+            && (!self.channels.contains(&false) || channels.iter().all(wants_channel))
+        {
+            return None;
+        }
+        let place = |(time, channel): (&i64, &u32)| {
+            let is_wanted = self.window.wants_time(*time) && wants_channel(channel);
+            if is_wanted { *time } else { UNWANTED }
+        };
+        Some(times.iter().zip(channels).map(place).collect())
+    }
+}
+
 #[derive(Debug, Default)]
 struct MergeInput {
     batches: VecDeque<PlacedBatch>,
@@ -115,16 +142,18 @@ impl Merge {
     }
 
     /// The same, if nothing behind the merge wants some of the events: the others come in the order
-    /// that they have without these. `wanted` says which, for each row.
-    pub fn push_wanted(&mut self, input: usize, batch: Batch, wanted: Option<&[bool]>) -> u64 {
+    /// that they have without these.
+    pub fn push_wanted(
+        &mut self,
+        input: usize,
+        batch: Batch,
+        wanted: Option<WantedEvents<'_>>,
+    ) -> u64 {
         if batch.is_empty() {
             return 0;
         }
         let batch = batch.compact();
-        let places = wanted.map(|wanted| {
-            let place = |(time, wanted): (&i64, &bool)| if *wanted { *time } else { UNWANTED };
-            batch.timestamps().iter().zip(wanted).map(place).collect()
-        });
+        let places = wanted.and_then(|wanted| wanted.places(&batch));
         let batch = PlacedBatch { batch, places };
         let waiting = &mut self.inputs[input];
         let is_late = |time: &&i64| {
@@ -414,21 +443,26 @@ mod tests {
 
     #[test]
     fn what_nobody_wants_changes_no_order() {
-        let merged = |with_unwanted: bool| {
+        let merged = |times: &[i64], window: TimeWindow, channels: &[bool]| {
             let mut merge = Merge::new(2, MergeWait::Source, 1 << 20);
-            let (times, wanted): (&[i64], &[bool]) = match with_unwanted {
-                true => (&[1, 100, 3, 4], &[true, false, true, true]),
-                false => (&[1, 3, 4], &[true; 3]),
-            };
-            merge.push_wanted(0, batch(times, 0), Some(wanted));
-            merge.push_wanted(1, batch(&[2, 5, 6], 1), None);
+            let mut builder = BatchBuilder::default();
+            // The channels 0 and 2 in turn.
+            let events = (0..).map(|at| at % 2 * 2).zip(times);
+            events.for_each(|(id, time)| builder.push_copy(*time, 0, ChannelId(id), b""));
+            let wanted = WantedEvents { window, channels };
+            merge.push_wanted(0, builder.finish(), Some(wanted));
+            merge.push_wanted(1, batch(&[2, 5, 6], 1), Some(wanted));
             (0..2).for_each(|stream| merge.end(stream));
-            drain(&mut merge, MergePause::None)
+            let merged = drain(&mut merge, MergePause::None);
+            merged.into_iter().map(|(time, _)| time).filter(|time| *time < 50).collect::<Vec<_>>()
         };
-        let (mut all, without) = (merged(true), merged(false));
-        all.retain(|event| *event != (100, 0));
-        assert_eq!(all, without);
-        assert_eq!(all, [(1, 0), (2, 1), (3, 0), (4, 0), (5, 1), (6, 1)]);
+        let all = TimeWindow::default();
+        let early = TimeWindow { end: Some(50), ..all };
+        let wanted = [1, 2, 3, 4, 5, 6];
+        assert_eq!(merged(&[1, 3, 4], all, &[true; 3]), wanted);
+        assert_eq!(merged(&[1, 100, 3, 100, 4], early, &[true; 3]), wanted);
+        assert_eq!(merged(&[1, 100, 3, 100, 4], all, &[true, true, false]), wanted);
+        assert_eq!(merged(&[1, 100, 3, 100, 4], all, &[true; 3]), [1, 2, 5, 6, 3, 4]);
     }
 
     #[test]

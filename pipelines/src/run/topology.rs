@@ -15,7 +15,7 @@ use sluice_model::{
 use super::pushdown::Pushdown;
 use super::segment::Branch;
 use crate::spec::{OnDamage, PipelineNode, PluginInstance, StageFactory};
-use sluice_kit::merge::{Merge, MergeWait};
+use sluice_kit::merge::{Merge, MergeWait, WantedEvents};
 
 /// The node behind a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,25 +83,25 @@ pub(crate) struct MergeNode {
 }
 
 impl MergeNode {
-    /// Whether each event is wanted behind the merge; `None` if all are.
+    /// Adds the next batch of an input. Returns the number of late events.
     ///
-    /// What is not wanted may come or not, as sources need not leave it out, and must not matter.
-    pub(crate) fn wanted_events(
-        &self,
-        batch: &Batch,
+    /// What is not wanted behind the merge may come or not, as sources need not leave it out, and
+    /// must not matter.
+    pub(crate) fn push(
+        &mut self,
+        input: usize,
+        batch: Batch,
         channels: &Channels,
-    ) -> Result<Option<Vec<bool>>, Error> {
+    ) -> Result<u64, Error> {
+        self.last_push[input] = Instant::now();
         if self.wanted.is_all() {
-            return Ok(None);
+            return Ok(self.merge.push(input, batch));
         }
         let (window, names) = (self.wanted.window(), &self.wanted.channels);
         let wants = |channel: &Channel| Ok(names.wants(channel.name.text(), &channel.source));
         let channels = self.wanted_channels.table(channels, wants)?;
-        let events = batch.channels().iter().zip(batch.timestamps());
-        let wanted: Vec<bool> = events
-            .map(|(channel, time)| channels[*channel as usize] && window.wants_time(*time))
-            .collect();
-        Ok(wanted.contains(&false).then_some(wanted))
+        let wanted = WantedEvents { window, channels: &channels };
+        Ok(self.merge.push_wanted(input, batch, Some(wanted)))
     }
 }
 

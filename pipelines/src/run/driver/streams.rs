@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use sluice_io::tasks::{Job, OrderedTasks, TaskPool};
 use sluice_kit::merge::MergePause;
@@ -75,9 +74,7 @@ impl RunDriver<'_> {
             Port::Fold(fold) => self.fold(fold, Some(batch)),
             Port::Merge(merge, input) => {
                 let into = &mut self.merges[merge];
-                into.last_push[input] = Instant::now();
-                let wanted = into.wanted_events(&batch, &self.setup.shared.channels)?;
-                let late = into.merge.push_wanted(input, batch, wanted.as_deref());
+                let late = into.push(input, batch, &self.setup.shared.channels)?;
                 if late > 0 {
                     self.tally.node(into.node).note(MERGED_LATE, late);
                 }
