@@ -1,6 +1,6 @@
 //! The HTTP client below the library's: notes whether the store answers, adds the condition that
-//! the library cannot add to uploads in parts, and tells the library which answers to conditions
-//! are not worth a repetition.
+//! the library cannot add to uploads in parts, tells the library which answers to conditions
+//! are not worth a repetition, and checks that listings are whole.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,6 +13,8 @@ use object_store::client::{
     ReqwestConnector,
 };
 use object_store::{ClientOptions, HeaderValue, Result};
+
+use crate::listing::{self, asks_for_listing};
 
 /// How long transient failures are retried.
 pub(crate) const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -135,9 +137,11 @@ impl HttpService for ConditionalService {
         let condition =
             if completes_new { Some(PutCondition::IsNew) } else { PutCondition::of(&request) };
         let started = Instant::now();
+        let is_listing = asks_for_listing(&request);
         let answer = async {
             match completes_new {
                 true => self.complete_new(request).await,
+                false if is_listing => listing::checked(self.client.execute(request).await?).await,
                 false => self.client.execute(request).await,
             }
         };

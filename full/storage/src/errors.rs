@@ -7,6 +7,8 @@ use std::io;
 use object_store::Error;
 use sluice_io::store::changed_error;
 
+use crate::listing::ListingFault;
+
 /// The metadata server of cloud machines: an error that names it means that no credentials are set.
 const METADATA_SERVER: &str = "169.254.169.254";
 
@@ -49,6 +51,9 @@ fn classify(error: &Error) -> (io::ErrorKind, String) {
     use io::ErrorKind::{AlreadyExists, NotFound, Other, PermissionDenied};
     let text = full_text(error);
     let server = endpoint();
+    if let Some(fault) = causes(error).find_map(|cause| cause.downcast_ref::<ListingFault>()) {
+        return (Other, format!("the store {server} {fault}"));
+    }
     if text.contains("NoSuchBucket") {
         return (NotFound, format!("there is no such bucket {server}; its name follows s3://"));
     }

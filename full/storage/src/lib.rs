@@ -7,6 +7,7 @@
 mod connector;
 mod errors;
 mod key;
+mod listing;
 mod runtime;
 mod s3;
 mod settings;

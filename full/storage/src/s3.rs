@@ -17,6 +17,7 @@ use sluice_io::store::{
 
 use crate::connector::{ClientKind, StoreHealth};
 use crate::key::key;
+use crate::listing::ListingFault;
 use crate::runtime::{self, PendingRequest};
 use crate::settings;
 use crate::{errors, upload};
@@ -195,12 +196,12 @@ async fn list(
     depth: ListDepth,
     most: usize,
 ) -> Result<Vec<(String, ObjectState)>, Error> {
-    let (mut found, mut page_token) = (Vec::new(), None);
+    let (mut found, mut page_token) = (Vec::new(), None::<String>);
     loop {
         let options = PaginatedListOptions {
             delimiter: (depth == ListDepth::One).then_some("/".into()),
             max_keys: (most < PAGE).then_some(most),
-            page_token: page_token.take(),
+            page_token: page_token.clone(),
             ..PaginatedListOptions::default()
         };
         let prefix = Some(prefix).filter(|prefix| !prefix.is_empty());
@@ -210,11 +211,15 @@ async fn list(
                 found.push((meta.location.to_string(), listed_state(meta)));
             }
         }
-        page_token = page.page_token;
-        if page_token.is_none() || found.len() >= most {
+        let next = page.page_token.filter(|token| !token.is_empty());
+        if next.is_none() || found.len() >= most {
             found.truncate(most);
             return Ok(found);
         }
+        if next == page_token {
+            return Err(Error::Generic { store: "S3", source: ListingFault::Repeats.into() });
+        }
+        page_token = next;
     }
 }
 

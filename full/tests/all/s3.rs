@@ -1,5 +1,6 @@
 //! Logs and outputs on an object store: a real server on this machine.
 
+mod answers;
 mod inputs;
 pub(crate) mod server;
 mod together;
