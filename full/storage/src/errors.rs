@@ -3,6 +3,7 @@
 
 use std::error::Error as _;
 use std::io;
+use std::ops::Range;
 
 use object_store::Error;
 use sluice_io::store::changed_error;
@@ -26,19 +27,24 @@ pub(crate) fn settings_error(
     io::Error::other(format!("cannot create a client from the environment {names}: {what}"))
 }
 
-/// Refuses an endpoint that is no address of a server, which the library would panic on.
-pub(crate) fn check_endpoint(url: &str) -> io::Result<()> {
-    let parts = url.split_once("://").map(|(scheme, host)| (scheme.to_ascii_lowercase(), host));
-    if parts.is_some_and(|(scheme, host)| {
-        ["http", "https"].contains(&scheme.as_str()) && !host.is_empty()
-    }) {
-        return Ok(());
-    }
-    Err(io::Error::other(format!(
-        "the environment variable AWS_ENDPOINT_URL is no address of a server: expected \
-         http://HOST or https://HOST, found {}",
-        without_login(url)
-    )))
+/// The error of a range of an object whose bytes are not as many as the store has said.
+pub(crate) fn wrong_length_error(found: usize, range: &Range<u64>) -> io::Error {
+    io::Error::other(format!(
+        "the store {} has sent {found} bytes in place of the {} from byte {} on, each time it was \
+         asked; try again, and check what is between, such as a proxy",
+        endpoint(),
+        range.end - range.start,
+        range.start,
+    ))
+}
+
+/// The error of an object of which the store sends ETags with some answers only.
+pub(crate) fn etag_error() -> io::Error {
+    io::Error::other(format!(
+        "the store {} sends the ETag with some answers only, so that a change of it while it is \
+         read could not be noticed; check what is between, such as a proxy, or read a copy",
+        endpoint(),
+    ))
 }
 
 /// The error of a failed request.
@@ -99,6 +105,15 @@ fn classify(error: &Error) -> (io::ErrorKind, String) {
         _ if text.contains("LOCATION") || text.contains("PermanentRedirect") => {
             (Other, "the bucket is in another region; set AWS_REGION".to_owned())
         }
+        // Answers to HEAD have no body that would say so.
+        _ if text.contains("status code: 400") && is_set("AWS_SESSION_TOKEN") => (
+            Other,
+            format!(
+                "the store {server} takes the request for invalid (status 400); \
+                 AWS_SESSION_TOKEN may be wrong or expired: set it again, or unset it if the \
+                 credentials are not temporary"
+            ),
+        ),
         _ => {
             (Other, format!("the store {server} cannot be reached or fails: {}", root_cause(error)))
         }
@@ -116,7 +131,7 @@ fn endpoint() -> String {
     let set = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
     let endpoint = set.iter().find_map(|name| std::env::var(name).ok());
     match endpoint {
-        Some(url) => format!("at {} (AWS_ENDPOINT_URL)", without_login(&url)),
+        Some(url) => format!("at {} (AWS_ENDPOINT_URL)", shown_address(&url)),
         None => {
             let set = ["AWS_REGION", "AWS_DEFAULT_REGION"];
             let region = set.iter().find_map(|name| std::env::var(name).ok());
@@ -125,10 +140,22 @@ fn endpoint() -> String {
     }
 }
 
-fn without_login(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-    if scheme.is_empty() { rest.to_owned() } else { format!("{scheme}://{rest}") }
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
+}
+
+/// The address of a server as far as it holds no secrets: without a login and a query.
+pub(crate) fn shown_address(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
+    let (address, query) = match rest.split_once(['?', '#']) {
+        None => (rest, ""),
+        // It may be a part of the login.
+        Some((_, query)) if query.contains('@') => ("", "…"),
+        Some((address, _)) => (address, "?…"),
+    };
+    let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
+    let slashes = if scheme.is_empty() { "" } else { "://" };
+    format!("{scheme}{slashes}{address}{query}").chars().filter(|c| !c.is_control()).collect()
 }
 
 /// The text of an error and all its sources. Only to search in: it may hold secrets.
@@ -183,7 +210,21 @@ mod tests {
             !message.contains("1234") && !message.contains("more") && message.len() < 500,
             "{message}"
         );
-        assert_eq!(without_login("http://me:secret@host:9000"), "http://host:9000");
-        assert_eq!(without_login("host:9000"), "host:9000");
+    }
+
+    #[test]
+    fn addresses_are_shown_without_secrets() {
+        for (url, shown) in [
+            ("http://me:secret@host:9000", "http://host:9000"),
+            ("host:9000", "host:9000"),
+            ("http://me:se/cr@et@host:9000/", "http://host:9000/"),
+            ("http://host/?token=secret", "http://host/?…"),
+            ("http://host/#secret", "http://host/?…"),
+            ("http://host/?token=a@secret", "http://…"),
+            ("http://me:se?cret@host", "http://…"),
+            ("http://host\r", "http://host"),
+        ] {
+            assert_eq!(shown_address(url), shown);
+        }
     }
 }

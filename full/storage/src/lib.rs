@@ -12,5 +12,6 @@ mod runtime;
 mod s3;
 mod settings;
 mod upload;
+mod variables;
 
 sluice_model::register! { store ["s3", "s3a"]: &s3::S3 }

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path as File;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use object_store::aws::AmazonS3;
@@ -95,12 +95,15 @@ impl Store for S3 {
     }
 
     fn read(&self, at: &Address, state: &ObjectState, range: Range<u64>) -> Box<dyn PendingRead> {
-        let request = match (client(at.bucket()), key(at)) {
-            (Ok(client), Ok(key)) => {
+        let attempts = settings::max_attempts(READ_ATTEMPTS);
+        let request = match (client(at.bucket()), key(at), attempts) {
+            (Ok(client), Ok(key), Ok(attempts)) => {
                 let state = state.clone();
-                runtime::spawn(async move { read(&client, &key, &state, range).await })
+                runtime::spawn(async move { read(&client, &key, &state, range, attempts).await })
             }
-            (Err(error), _) | (_, Err(error)) => runtime::spawn(async move { Err(error) }),
+            (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => {
+                runtime::spawn(async move { Err(error) })
+            }
         };
         Box::new(S3Read(request))
     }
@@ -170,11 +173,38 @@ async fn read(
     key: &Path,
     expected: &ObjectState,
     range: Range<u64>,
+    mut left: usize,
 ) -> io::Result<Bytes> {
+    loop {
+        let bytes = read_once(client, key, expected, range.clone()).await?;
+        if bytes.len() as u64 == range.end - range.start {
+            return Ok(bytes);
+        }
+        left -= 1;
+        if left == 0 {
+            return Err(errors::wrong_length_error(bytes.len(), &range));
+        }
+        tokio::time::sleep(READ_PAUSE).await;
+    }
+}
+
+/// How often a range is read whose bytes are not as many as the store says: the library does not
+/// notice it.
+const READ_ATTEMPTS: usize = 4;
+/// How long to wait before the next attempt.
+const READ_PAUSE: Duration = Duration::from_millis(250);
+
+async fn read_once(
+    client: &AmazonS3,
+    key: &Path,
+    expected: &ObjectState,
+    range: Range<u64>,
+) -> io::Result<Bytes> {
+    // ETags are quoted; a server cannot compare anything else.
+    let is_etag = expected.version.contains('"');
     let options = GetOptions {
         range: Some(GetRange::Bounded(range.clone())),
-        // ETags are quoted; a server cannot compare anything else.
-        if_match: Some(expected.version.clone()).filter(|version| version.contains('"')),
+        if_match: is_etag.then(|| expected.version.clone()),
         ..GetOptions::default()
     };
     let found = client.get_opts(key, options).await.map_err(|error| match error {
@@ -184,7 +214,12 @@ async fn read(
     })?;
     // Not every server honours `If-Match`.
     if state(&found.meta) != *expected || found.range != range {
-        return Err(changed_error());
+        let lacks_etag = match &found.meta.e_tag {
+            None => is_etag,
+            Some(_) => expected.version == found.meta.last_modified.to_rfc3339(),
+        };
+        let is_unsure = lacks_etag && found.meta.size == expected.len && found.range == range;
+        return Err(if is_unsure { errors::etag_error() } else { changed_error() });
     }
     found.bytes().await.map_err(|error| errors::request_error(&error))
 }

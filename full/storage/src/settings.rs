@@ -5,11 +5,12 @@ use std::io;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, S3CopyIfNotExists};
+use object_store::aws::{AmazonS3, AmazonS3Builder, S3CopyIfNotExists};
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 
 use crate::connector::{ClientKind, Connector, RETRY_TIMEOUT, StoreHealth};
 use crate::errors;
+use crate::variables::{check_bucket, check_variables, config_key};
 
 /// The timeout of a request; parts of uploads have 8 MiB, and connections may be slow.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -35,10 +36,9 @@ pub(crate) fn client(bucket: &str, kind: ClientKind) -> io::Result<Arc<AmazonS3>
     if let Some(client) = clients.get(&which) {
         return Ok(Arc::clone(client));
     }
+    check_variables(variables())?;
+    check_bucket(bucket)?;
     let builder = builder(variables(), retry_config(variables(), is_reached)?);
-    if let Some(url) = builder.get_config_value(&AmazonS3ConfigKey::Endpoint) {
-        errors::check_endpoint(&url)?;
-    }
     let builder = builder.with_http_connector(Connector { kind, health, is_reached });
     let built = builder.with_bucket_name(bucket).build();
     let client = Arc::new(built.map_err(|error| errors::settings_error(&error, variables()))?);
@@ -91,8 +91,7 @@ fn variables() -> impl Iterator<Item = (String, String)> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// Configures a client by these variables, with timeouts by default. Empty ones are as
-/// good as not set.
+/// Configures a client by these variables, with timeouts by default.
 fn builder(
     variables: impl Iterator<Item = (String, String)>,
     retry: RetryConfig,
@@ -103,12 +102,7 @@ fn builder(
         .with_retry(retry)
         .with_copy_if_not_exists(S3CopyIfNotExists::Multipart);
     for (name, value) in variables {
-        let key = name.starts_with("AWS_").then(|| name.to_ascii_lowercase().parse());
-        // The address names the bucket. Unknown variables are for other programs.
-        if let Some(Ok(key)) = key
-            && key != AmazonS3ConfigKey::Bucket
-            && !value.is_empty()
-        {
+        if let Some(key) = config_key(&name, &value) {
             builder = builder.with_config(key, value);
         }
     }
@@ -117,6 +111,8 @@ fn builder(
 
 #[cfg(test)]
 mod tests {
+    use object_store::aws::AmazonS3ConfigKey;
+
     use super::*;
 
     fn built(variables: &[(&str, &str)]) -> AmazonS3Builder {
@@ -169,10 +165,5 @@ mod tests {
         let error = built(&variables).with_bucket_name("b").build().unwrap_err();
         let error = errors::settings_error(&error, owned(&variables)).to_string();
         assert!(error.contains("AWS_ALLOW_HTTP") && error.contains("perhaps"), "{error}");
-        for wrong in ["rubbish", "localhost:9000", "ftp://host", "http://"] {
-            let error = errors::check_endpoint(wrong).unwrap_err().to_string();
-            assert!(error.contains("AWS_ENDPOINT_URL"), "{error}");
-        }
-        errors::check_endpoint("HTTP://localhost:9000").unwrap();
     }
 }

@@ -3,6 +3,7 @@
 mod answers;
 mod inputs;
 pub(crate) mod server;
+mod settings;
 mod together;
 
 use std::fs;

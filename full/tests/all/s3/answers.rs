@@ -2,8 +2,10 @@
 
 use std::fs;
 
+use s3s::{Body, HttpResponse};
+
+use super::server::{AlteredAnswers, PlannedFault};
 use super::with_logs;
-use crate::s3::server::PlannedFault;
 
 #[test]
 fn listings_that_are_cut_off_are_not_taken_for_whole() {
@@ -37,4 +39,39 @@ fn listings_that_are_cut_off_are_not_taken_for_whole() {
     }
     assert!(!folder.at("all.lcm").exists());
     assert!(fs::exists(server.path("out/t/_manifest.json")).unwrap());
+}
+
+#[test]
+fn ranges_that_are_too_short_are_read_again() {
+    let (folder, server) = with_logs();
+    let shorten = |answer: &mut HttpResponse| {
+        answer.headers_mut().remove("content-length");
+        *answer.body_mut() = Body::from("short".to_owned());
+    };
+    let alter = |times| {
+        let answers = AlteredAnswers { text: "GET /logs/drives/a.lcm", times, how: shorten };
+        *server.state.altered.lock().unwrap() = Some(answers);
+    };
+    let copy = ["convert", "s3://logs/drives/a.lcm", "--to", "copy.lcm"];
+    alter(2);
+    server.ran(&folder, &copy).expect(0);
+    assert!(folder.read("copy.lcm") == folder.read("in/a.lcm"));
+    fs::remove_file(folder.at("copy.lcm")).unwrap();
+    alter(u64::MAX);
+    let ran = server.ran(&folder, &copy).expect(1).expect_stderr("AWS_ENDPOINT_URL");
+    ran.expect_stderr("has sent 5 bytes in place of ").expect_stderr("s3://logs/drives/a.lcm");
+    assert!(!folder.at("copy.lcm").exists());
+}
+
+#[test]
+fn etags_with_some_answers_only_are_not_taken_for_a_change() {
+    let (folder, server) = with_logs();
+    for text in ["GET /logs/drives/a.lcm", "HEAD /logs/drives/a.lcm"] {
+        let how = |answer: &mut HttpResponse| drop(answer.headers_mut().remove("etag"));
+        *server.state.altered.lock().unwrap() = Some(AlteredAnswers { text, times: u64::MAX, how });
+        let copy = ["convert", "s3://logs/drives/a.lcm", "--to", "copy.lcm"];
+        let ran = server.ran(&folder, &copy).expect(1).expect_stderr("ETag");
+        let ran = ran.expect_stderr("AWS_ENDPOINT_URL").expect_stderr("s3://logs/drives/a.lcm");
+        assert!(!ran.stderr.contains("has changed"), "{}", ran.stderr);
+    }
 }

@@ -51,6 +51,15 @@ pub(crate) struct ServerState {
     pub(crate) silent: AtomicBool,
     /// Conditional uploads are answered as by servers that do not know the header.
     pub(crate) lacks_conditions: AtomicBool,
+    /// Answers that are not as they should be.
+    pub(crate) altered: Mutex<Option<AlteredAnswers>>,
+}
+
+/// The next `times` answers to requests with the text are altered.
+pub(crate) struct AlteredAnswers {
+    pub(crate) text: &'static str,
+    pub(crate) times: u64,
+    pub(crate) how: fn(&mut HttpResponse),
 }
 
 /// What a request triggers.
@@ -59,6 +68,8 @@ pub(crate) enum PlannedFault {
     Die,
     /// This and all later requests with the text are refused.
     Refuse,
+    /// This and all later requests with the text are taken for invalid.
+    Reject,
     /// This and all later requests with the text get this response.
     Say(&'static str),
     /// An object is replaced before the request is served.
@@ -217,7 +228,7 @@ async fn answer(
     let is_served = planned.is_none_or(|(status, _)| status == 500);
     let served = if is_served { Some(Service::call(&service, request).await) } else { None };
     match (planned, served) {
-        (None, Some(served)) => served,
+        (None, Some(served)) => served.map(|answer| state.alter(&line, answer)),
         (planned, _) => {
             let (status, body) = planned.unwrap();
             let response = hyper::Response::builder().status(status);
@@ -230,6 +241,19 @@ async fn answer(
 const SILENCE: (u16, &str) = (0, "");
 
 impl ServerState {
+    /// The answer to a request, altered if that is planned.
+    fn alter(&self, line: &str, mut answer: HttpResponse) -> HttpResponse {
+        let mut altered = self.altered.lock().unwrap();
+        if let Some(AlteredAnswers { text, times, how }) = altered.as_mut()
+            && *times > 0
+            && line.contains(*text)
+        {
+            *times -= 1;
+            how(&mut answer);
+        }
+        answer
+    }
+
     /// Triggers the planned fault; returns the response if it replaces the real one.
     fn planned(&self, line: &str) -> Option<(u16, &'static str)> {
         if self.silent.load(Ordering::Relaxed) {
@@ -246,6 +270,7 @@ impl ServerState {
         }
         match then {
             PlannedFault::Refuse => return Some((403, "<Error><Code>AccessDenied</Code></Error>")),
+            PlannedFault::Reject => return Some((400, "")),
             PlannedFault::Say(body) => return Some((200, *body)),
             PlannedFault::Forget => {
                 *plan = None;
