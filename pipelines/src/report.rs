@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sluice_io::escape::{escaped_path, path_text, printable};
-use sluice_io::output::PublishedFile;
+use sluice_io::output::{Outputs, PublishedFile};
 use sluice_model::plugin::SOURCES_LOST;
 use sluice_model::{ChannelSet, Channels, Damage, Error, Input, RunDamage, UnmetExpectation};
 
@@ -271,6 +271,12 @@ impl Report {
             what: "stopped before the end of its input".to_owned(),
             count: 0,
         }));
+    }
+
+    /// Notes what publishing has left behind.
+    pub(crate) fn note_leftover(&mut self, outputs: &Outputs) {
+        let note = |what| Note { node: "publish".to_owned(), what, count: 0 };
+        self.notes.extend(outputs.leftover().map(note));
     }
 
     /// Adds the name reports, and drops the node notes that say the same.

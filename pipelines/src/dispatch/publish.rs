@@ -119,6 +119,7 @@ impl DeliveryPublisher<'_> {
             _ => Err(Error::internal("the delivered files do not match their record")),
         };
         report.files = outputs.publish_announced(text, note)?;
+        report.note_leftover(&outputs);
         if let (Some(recorder), Some(record)) = (recorder, &record)
             && self.options.overwrite != Overwrite::Refuse
         {

@@ -230,6 +230,7 @@ fn publish_outputs(
     let ended = RunEnd::from_report(&report);
     options.report_milestone(&Milestone::Publishing { seconds: started.elapsed().as_secs_f64() });
     report.files.extend(publisher.publish(outputs, &ended)?);
+    report.note_leftover(outputs);
     report_outputs(&report.files, options);
     Ok(report)
 }

@@ -171,6 +171,8 @@ struct State {
     extended: BTreeSet<PathBuf>,
     /// Folders created for this run; removed again, if empty, when it fails.
     made: NewFolders,
+    /// What is said of copies that could not be removed.
+    leftover: Option<String>,
 }
 
 #[derive(Debug)]
@@ -317,6 +319,11 @@ impl Outputs {
     /// The complete files that grew, and that others changed meanwhile.
     pub fn displaced(&self) -> Vec<(PathBuf, Displacement)> {
         self.state().displaced.clone()
+    }
+
+    /// A sentence about copies of replaced objects that publishing could not remove, if any.
+    pub fn leftover(&self) -> Option<String> {
+        self.state().leftover.clone()
     }
 
     /// The actual path of a target: mostly its own.

@@ -113,7 +113,8 @@ impl Outputs {
         let manifests = manifests.into_iter().map(at).collect::<Result<Vec<_>, Error>>()?;
         rename_all(state, &mut RenameLog::new(self.faults.as_deref()))?;
         let fresh = uploads(state).into_iter().map(|upload| Upload { replaces: false, ..upload });
-        PublishedObjects::publish(self, &[], fresh.collect(), &manifests)?.commit();
+        // They replace nothing, so that nothing is left to remove.
+        PublishedObjects::publish(self, &[], fresh.collect(), &manifests)?;
         write_files(&manifests, self.faults.as_deref())?;
         let mut changed: BTreeSet<&Path> = places.iter().map(|place| folder_of(place)).collect();
         changed.extend(state.made.paths().iter().map(|folder| folder_of(folder)));
@@ -178,7 +179,7 @@ impl Outputs {
         };
         let puts = PublishedObjects::publish(self, &replaced, uploads, manifests)?;
         match write_files(manifests, self.faults.as_deref()) {
-            Ok(()) => puts.commit(),
+            Ok(()) => self.state().leftover = puts.commit(),
             Err(error) => return Err(puts.roll_back(error, &self.abort)),
         }
         Ok(())

@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock};
 
 use super::faults::{FaultInjector, OutputStep, inject};
 use super::litter::remove_any;
-use super::objects::{in_parallel, into_inner, locked, place_of, put_bytes, remove_objects};
+use super::objects::{in_parallel, into_inner, locked, place_of, put_bytes};
 use super::renames::appeared_error;
 use super::temporary_names::owner;
 use super::{MANIFEST, Outputs, TEMPORARY};
@@ -162,8 +162,10 @@ impl PublishedObjects {
         let (count, given_up) = (objects.len(), OnceLock::new());
         // An index names other objects: it goes first and comes back last.
         let left_indexes = roll_back_all(indexes, abort, &given_up).left;
-        let RolledBack { left: left_objects, others } = roll_back_all(objects, abort, &given_up);
-        let left_old = roll_back_all(old_indexes, abort, &given_up).left;
+        let RolledBack { left: left_objects, others, mut copies } =
+            roll_back_all(objects, abort, &given_up);
+        let mut old = roll_back_all(old_indexes, abort, &given_up);
+        copies.append(&mut old.copies);
         let error = match (left_objects.first(), count - others.len()) {
             (None, 0) => error,
             (None, count) => {
@@ -182,20 +184,35 @@ impl PublishedObjects {
                 others.len(),
             )),
         };
-        let left = left_indexes.iter().chain(&left_old);
-        left.fold(error, |error, left| error.with_detail(left))
+        let left = left_indexes.into_iter().chain(old.left).chain(left_copies(copies));
+        left.fold(error, |error, left| error.with_detail(&left))
     }
 
-    /// Removes the backups of replaced objects.
-    pub(super) fn commit(self) {
+    /// Removes the copies of replaced objects; says which could not be removed.
+    pub(super) fn commit(self) -> Option<String> {
+        let left = Mutex::new(Vec::new());
         let all = self.old_indexes.into_iter().chain(self.objects);
-        let kept = all.filter_map(|done| match done.before {
-            PreviousObject::Kept(kept) | PreviousObject::MovedAside(kept) => Some(kept.at.path()),
-            PreviousObject::Absent | PreviousObject::Lost => None,
+        let removed = in_parallel(all.collect(), |object| {
+            object.remove_copy(&left);
+            Ok(())
         });
-        // A failure leaves litter, which no run reads.
-        drop(remove_objects(kept.collect()));
+        // It never fails.
+        drop(removed);
+        left_copies(into_inner(left))
     }
+}
+
+/// A copy that could not be removed, and why.
+type LeftCopy = (String, io::Error);
+
+fn left_copies(mut left: Vec<LeftCopy>) -> Option<String> {
+    left.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let (first, why) = left.first()?;
+    let what = match left.len() {
+        1 => "this copy of a replaced object".to_owned(),
+        count => format!("this and {} more copies of replaced objects", count - 1),
+    };
+    Some(format!("{first}: {what} could not be removed, and no later run does it ({why})"))
 }
 
 /// What became of objects that were rolled back; each sorted.
@@ -204,6 +221,7 @@ struct RolledBack {
     left: Vec<String>,
     /// The addresses that another program has written to since.
     others: Vec<String>,
+    copies: Vec<LeftCopy>,
 }
 
 /// Rolls back objects, several at a time. Ends with the first that fails because the store does not
@@ -214,11 +232,16 @@ fn roll_back_all(
     given_up: &OnceLock<&'static str>,
 ) -> RolledBack {
     let (left, others) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let copies = Mutex::new(Vec::new());
     let rolled_back = in_parallel(objects, |object| {
         if abort.load(Ordering::Relaxed) {
             given_up.get_or_init(|| "the run was aborted");
         }
-        match object.roll_back(given_up.get().copied()) {
+        let rolled_back = object.roll_back(given_up.get().copied());
+        if rolled_back.is_ok() {
+            object.remove_copy(&copies);
+        }
+        match rolled_back {
             Ok(true) => {}
             Ok(false) => locked(&others).push(object.place.at.to_string()),
             Err(error) => {
@@ -235,7 +258,7 @@ fn roll_back_all(
     let (mut left, mut others) = (into_inner(left), into_inner(others));
     left.sort_unstable();
     others.sort_unstable();
-    RolledBack { left, others }
+    RolledBack { left, others, copies: into_inner(copies) }
 }
 
 /// Uploads a file, and notes in `done` what may have been replaced or is new.
@@ -336,7 +359,18 @@ fn copy_aside(place: &StorePath) -> io::Result<StorePath> {
     let slash = if folder.is_empty() { "" } else { "/" };
     let name: String = name.chars().take(48).collect();
     let aside = place.with_key(format!("{folder}{slash}.{name}.{}-{number}{TEMPORARY}", owner()));
-    place.store.copy(&place.at, &aside.at).map(|()| aside)
+    let Err(error) = place.store.copy(&place.at, &aside.at) else { return Ok(aside) };
+    if error.kind() == io::ErrorKind::NotFound {
+        return Err(error);
+    }
+    // It may be there all the same, if only the answer was lost.
+    if is_same(place, &aside) {
+        return Ok(aside);
+    }
+    if !place.store.is_gone(&place.at) {
+        drop(place.store.remove(&aside.at));
+    }
+    Err(error)
 }
 
 impl PublishedObject {
@@ -375,12 +409,23 @@ impl PublishedObject {
 
     /// Leaves alone what is not from this run; `false` if another program has written there.
     fn leave(&self) -> io::Result<bool> {
-        let is_theirs = !self.is_unsure && state_of(&self.place)?.is_some();
-        if let PreviousObject::Kept(kept) = &self.before {
-            // A failure leaves litter, which no run reads.
-            drop(kept.store.remove(&kept.at));
+        Ok(self.is_unsure || state_of(&self.place)?.is_none())
+    }
+
+    /// Removes the copy of what was there before, or notes in `left` that it stays. Once the store
+    /// is gone, it is not asked.
+    fn remove_copy(&self, left: &Mutex<Vec<LeftCopy>>) {
+        let (PreviousObject::Kept(copy) | PreviousObject::MovedAside(copy)) = &self.before else {
+            return;
+        };
+        forget(&copy.at);
+        let removed = match copy.store.is_gone(&copy.at) {
+            true => Err(io::Error::other("the store does not answer any longer")),
+            false => copy.store.remove(&copy.at),
+        };
+        if let Err(error) = removed {
+            locked(left).push((copy.at.to_string(), error));
         }
-        Ok(!is_theirs)
     }
 
     /// What is left to do if it cannot be rolled back.
@@ -406,23 +451,20 @@ fn state_of(place: &StorePath) -> io::Result<Option<ObjectState>> {
     }
 }
 
-/// Copies an object back from its backup, which then is removed.
+/// Copies an object back from its backup.
 fn restore(place: &StorePath, kept: &StorePath) -> io::Result<()> {
-    let is_unchanged = || {
-        // If the store is gone, do not wait for it twice.
-        if place.store.is_gone(&place.at) {
-            return false;
-        }
-        let Ok(now) = place.store.stat(&place.at) else { return false };
-        kept.store.stat(&kept.at).is_ok_and(|before| now == before)
-    };
-    place.store.copy(&kept.at, &place.at).or_else(|error| match is_unchanged() {
-        true => Ok(()),
-        false => Err(error),
-    })?;
-    // A failure leaves litter, which no run reads.
-    drop(kept.store.remove(&kept.at));
-    Ok(())
+    let restored = place.store.copy(&kept.at, &place.at);
+    restored.or_else(|error| if is_same(place, kept) { Ok(()) } else { Err(error) })
+}
+
+/// Whether one of two objects is a copy of the other; `false` on errors.
+fn is_same(one: &StorePath, other: &StorePath) -> bool {
+    // If the store is gone, do not wait for it twice.
+    if one.store.is_gone(&one.at) {
+        return false;
+    }
+    let Ok(state) = one.store.stat(&one.at) else { return false };
+    other.store.stat(&other.at).is_ok_and(|copy| copy == state)
 }
 
 /// Moves a small object back from where it was moved aside, unless another run has written one.
@@ -437,7 +479,5 @@ fn move_back(place: &StorePath, kept: &StorePath) -> io::Result<()> {
         }
         put => put?,
     }
-    // A failure leaves litter, which no run reads.
-    drop(kept.store.remove(&kept.at));
     Ok(())
 }

@@ -34,6 +34,10 @@ pub(crate) struct Bucket {
     pub(crate) overtaken: Option<(&'static str, Vec<&'static str>)>,
     /// Copies to this key fail.
     pub(crate) uncopied: Option<String>,
+    /// Copies with this text in their key are made, but fail.
+    pub(crate) unanswered_copy: Option<&'static str>,
+    /// Objects with this text in their key cannot be removed.
+    pub(crate) undeletable: Option<&'static str>,
     /// From the put of this key on, nothing is answered.
     pub(crate) last_put: Option<String>,
     is_gone: bool,
@@ -183,7 +187,12 @@ impl Store for MemoryStore {
             }
             let bytes = bucket.get(from.key())?.0.clone();
             bucket.set(to.key(), bytes);
-            Ok(())
+            match bucket.unanswered_copy {
+                Some(text) if to.key().contains(text) => {
+                    Err(io::Error::other("the store does not answer"))
+                }
+                _ => Ok(()),
+            }
         })
     }
 
@@ -200,6 +209,9 @@ impl Store for MemoryStore {
 
     fn remove(&self, at: &Address) -> io::Result<()> {
         self.ask(at, "remove", |bucket| {
+            if bucket.undeletable.is_some_and(|text| at.key().contains(text)) {
+                return Err(io::Error::other("the store does not remove it"));
+            }
             bucket.objects.remove(at.key());
             Ok(())
         })

@@ -70,6 +70,43 @@ fn an_object_that_is_there_is_refused_or_replaced() {
 }
 
 #[test]
+fn copies_of_replaced_objects_that_cannot_be_removed_are_named() {
+    let (bucket, folder) = ("kept", at("kept", "out/"));
+    let said = || {
+        let outputs = outputs(Overwrite::Replace);
+        write_folder(&outputs, &folder, &["a", "b"]).unwrap();
+        outputs.leftover()
+    };
+    assert_eq!(said(), None);
+    assert_eq!(said(), None);
+    MEMORY.with(bucket, |bucket| bucket.undeletable = Some(".a."));
+    let left = said().unwrap();
+    let copy = MEMORY.keys(bucket).remove(0);
+    assert!(left.starts_with(&format!("mem://kept/{copy}: this copy of a replaced")), "{left}");
+    assert!(left.contains("the store does not remove it"), "{left}");
+    MEMORY.with(bucket, |bucket| bucket.undeletable = Some("out/."));
+    let left = said().unwrap();
+    assert!(left.contains(": this and 2 more copies of replaced objects"), "{left}");
+    // The same after a failure.
+    MEMORY.with(bucket, |bucket| bucket.broken = vec!["out/b".into()]);
+    let failed = write_folder(&outputs(Overwrite::Replace), &folder, &["a", "b"]);
+    let error = failed.unwrap_err().to_string();
+    assert!(error.contains("the store is broken") && error.contains("copies of repl"), "{error}");
+}
+
+#[test]
+fn copies_that_are_made_although_the_store_says_otherwise_do_not_stay() {
+    let path = at("lost-copies", "a");
+    MEMORY.set("lost-copies", "a", "old");
+    MEMORY.with("lost-copies", |bucket| bucket.unanswered_copy = Some(".a."));
+    let outputs = outputs(Overwrite::Replace);
+    outputs.create(&path).unwrap().finish(0).unwrap();
+    publish(&outputs).unwrap();
+    assert_eq!(MEMORY.keys("lost-copies"), ["a"]);
+    assert_eq!(outputs.leftover(), None);
+}
+
+#[test]
 fn an_object_that_appears_while_the_run_goes_on_is_not_replaced() {
     let outputs = outputs(Overwrite::Refuse);
     let file = outputs.create(&at("races", "a")).unwrap();
