@@ -5,6 +5,7 @@ use std::path::Path;
 
 use sluice_io::escape::printable;
 use sluice_io::files::ForeignFormat;
+use sluice_io::store::StorePath;
 use sluice_kit::suggestion::nearest;
 use sluice_model::{DefaultRole, Plugin, PluginKind, Source};
 use sluice_pipeline::PluginInstance;
@@ -230,6 +231,8 @@ impl<'s> OutputTarget<'s> {
             }
             return Ok(target);
         }
+        // Before the extension, which addresses that are not supported need not have.
+        StorePath::parse(Path::new(to))?;
         let path = folder_with_slash(to);
         if let Some(name) = name {
             let plugin = plugin_lookup::plugin_named(shell, PluginKind::Sink, name)?;

@@ -184,7 +184,10 @@ impl StorePath {
     ///
     /// `Err` if the address is invalid, or its store is not linked into this program.
     pub fn parse(path: &Path) -> Result<Option<Self>, Error> {
-        let Some((scheme, rest)) = split_scheme(path) else { return Ok(None) };
+        let Some((scheme, rest)) = split_scheme(path) else {
+            let refused = |why| ErrorKind::NotAllowed(format!("{}: {why}", path.display())).into();
+            return slashes_missing(path).map_or(Ok(None), |why| Err(refused(why)));
+        };
         let Some(linked) = linked(scheme) else { return not_linked(path, scheme) };
         let wrong = |what: &str| {
             let path = path.display();
@@ -227,8 +230,10 @@ impl StorePath {
 /// Whether a path is an address in an object store, linked or just known, or another URL that
 /// [`StorePath::parse`] does not take for a local path.
 pub fn is_address(path: &Path) -> bool {
-    split_scheme(path)
-        .is_some_and(|(scheme, _)| linked(scheme).is_some() || is_known_scheme(scheme))
+    match split_scheme(path) {
+        Some((scheme, _)) => linked(scheme).is_some() || is_known_scheme(scheme),
+        None => slashes_missing(path).is_some(),
+    }
 }
 
 /// Whether a store for this scheme is linked into the program.
@@ -238,10 +243,32 @@ pub fn is_linked(scheme: &str) -> bool {
 
 /// Splits a path that starts with a scheme and `://`.
 fn split_scheme(path: &Path) -> Option<(&str, &[u8])> {
+    let (scheme, rest) = split_colon(path)?;
+    Some((scheme, rest.strip_prefix(b"//")?))
+}
+
+/// Splits a path that starts with a scheme and a colon.
+fn split_colon(path: &Path) -> Option<(&str, &[u8])> {
     let bytes = path.as_os_str().as_encoded_bytes();
     let end = bytes.iter().position(|byte| !byte.is_ascii_alphanumeric())?;
     let (scheme, rest) = bytes.split_at_checked(end).filter(|(scheme, _)| !scheme.is_empty())?;
-    Some((std::str::from_utf8(scheme).ok()?, rest.strip_prefix(b"://")?))
+    Some((std::str::from_utf8(scheme).ok()?, rest.strip_prefix(b":")?))
+}
+
+/// What to write in place of a path such as `s3:/bucket/a.lcm`, which is an address without one or
+/// both of its slashes, and not the file `a.lcm` in the folder `s3:`.
+fn slashes_missing(path: &Path) -> Option<String> {
+    let (scheme, rest) = split_colon(path)?;
+    let is_store = linked(scheme).is_some() || is_one_of(&FULL_SCHEMES, scheme);
+    let has_slash = rest.starts_with(b"/");
+    if rest.starts_with(b"//") || !is_store && !(has_slash && is_one_of(&FOREIGN_SCHEMES, scheme)) {
+        return None;
+    }
+    let address = match is_store {
+        true => format!("an address has two slashes: write {scheme}://BUCKET/KEY"),
+        false => format!("{scheme}: is not supported"),
+    };
+    Some(format!("{address}; or put ./ before it if it is the name of a local file"))
 }
 
 fn linked(scheme: &str) -> Option<&'static LinkedStore> {
@@ -272,7 +299,7 @@ fn not_linked(path: &Path, scheme: &str) -> Result<Option<StorePath>, Error> {
 
 /// Why no program reads or writes the URL that a path is, if it is such a URL.
 pub fn unsupported(path: &Path) -> Option<String> {
-    let (scheme, _) = split_scheme(path)?;
+    let Some((scheme, _)) = split_scheme(path) else { return slashes_missing(path) };
     if scheme.eq_ignore_ascii_case("file") {
         return Some(FILE_URL.to_owned());
     }
@@ -322,7 +349,18 @@ mod tests {
 
     #[test]
     fn addresses_are_distinguished_from_paths() {
-        for text in ["a.lcm", "/mem/a", "mem:/b/a", "-", "C://x", "://x", "", "a/mem://b/c"] {
+        for text in [
+            "a.lcm",
+            "/mem/a",
+            "./mem:/b/a",
+            "a:/b",
+            "gs:a",
+            "-",
+            "C://x",
+            "://x",
+            "",
+            "a/mem://b/c",
+        ] {
             assert!(place(text).unwrap().is_none(), "{text}");
             assert!(!is_address(Path::new(text)), "{text}");
         }
@@ -365,6 +403,20 @@ mod tests {
         }
         let refused = place("file:///tmp/a.lcm").unwrap_err().to_string();
         assert_eq!(refused, "file:///tmp/a.lcm: expected a path, found a URL; leave out `file://`");
+    }
+
+    #[test]
+    fn addresses_without_their_slashes_are_no_files() {
+        for text in ["s3:/bucket/a.lcm", "s3:bucket/a.lcm", "S3A:/b", "mem:/b/a", "mem:b", "s3:"] {
+            let refused = place(text).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("{text}: an address has two slashes")), "{text}");
+            assert!(refused.contains("://BUCKET/KEY; or put ./ before it"), "{refused}");
+            assert!(is_address(Path::new(text)) && unsupported(Path::new(text)).is_some());
+        }
+        for text in ["gs:/bucket/a.lcm", "file:/a.lcm"] {
+            let refused = place(text).unwrap_err().to_string();
+            assert!(refused.contains(": is not supported; or put ./"), "{refused}");
+        }
     }
 
     #[test]

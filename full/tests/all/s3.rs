@@ -2,6 +2,7 @@
 
 mod answers;
 mod inputs;
+mod leftovers;
 pub(crate) mod server;
 mod settings;
 mod together;

@@ -32,7 +32,8 @@ pub(super) fn normalized(path: &str) -> String {
     let start = if path.starts_with('/') { "/" } else { "" };
     let end = if path.ends_with('/') || path.ends_with("/.") { "/" } else { "" };
     let plain = format!("{start}{}{end}", parts.join("/"));
-    let is_other = parts.is_empty() || path.contains("://") || plain == "-";
+    let is_word = plain == "-" || is_address(Path::new(&plain));
+    let is_other = parts.is_empty() || path.contains("://") || is_word;
     if is_other { path.to_owned() } else { plain }
 }
 
@@ -194,6 +195,7 @@ mod tests {
             ("./.a/..b", ".a/..b"),
             // These are no names of files without their dots.
             ("./-", "./-"),
+            ("./s3:/bucket//a", "./s3:/bucket//a"),
             ("-", "-"),
             (".", "."),
             ("./", "./"),

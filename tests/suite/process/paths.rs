@@ -89,6 +89,14 @@ fn urls_that_no_program_reads_are_not_missing_files() {
             refused.expect_stderr(&says).expect_stderr("s3://").expect_stderr("full program");
         }
     }
+    // Whatever they are to be.
+    for (url, says) in [
+        ("gs://bucket/x", "gs:// is not supported"),
+        ("az://bucket/x.odd", "az:// is not supported"),
+        ("s3://bucket/x", "built without object stores"),
+    ] {
+        run_sluice(&folder, &["convert", "in.lcm", "--to", url]).expect(2).expect_stderr(says);
+    }
     // A file may have any other name.
     let missing = |verb| run_sluice(&folder, &[verb, "foo://host/x.lcm"]);
     missing("cat").expect(2).expect_stderr("has no source for foo://");
@@ -98,6 +106,35 @@ fn urls_that_no_program_reads_are_not_missing_files() {
     run_sluice(&folder, &["info", "foo://host/x.lcm"]).expect(0);
     fs::remove_dir_all(folder.at("foo:")).unwrap();
     assert_eq!(folder.names(), ["in.lcm"]);
+}
+
+#[test]
+fn addresses_without_one_of_their_slashes_are_no_files() {
+    let folder = folder_with_log();
+    for url in ["s3:/bucket/x.lcm", "s3:bucket/x.lcm"] {
+        for arguments in [
+            &["info", url][..],
+            &["cat", url],
+            &["convert", url, "--to", "out.lcm"],
+            &["convert", "in.lcm", "--to", url],
+            &["convert", "in.lcm", "--to", url, "--as", "lcm-log"],
+            &["convert", "in.lcm", "--to", "out.lcm", "--report", url],
+        ] {
+            let refused = run_sluice(&folder, arguments).expect(2).expect_stderr(url);
+            refused.expect_stderr("write s3://BUCKET/KEY; or put ./ before it");
+        }
+    }
+    let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
+                [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"s3:/b/x.lcm\"\n";
+    folder.write("pipeline.toml", text);
+    let refused = run_sluice(&folder, &["check", "pipeline.toml"]).expect(2);
+    refused.expect_stderr("write s3://BUCKET/KEY").expect_stderr("pipeline.toml:7:8");
+    fs::remove_file(folder.at("pipeline.toml")).unwrap();
+    assert_eq!(folder.names(), ["in.lcm"]);
+    fs::create_dir(folder.at("s3:")).unwrap();
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "./s3:/x.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "./s3:/x.lcm", "--to", "back.lcm"]).expect(0);
+    assert!(folder.read("back.lcm") == folder.read("in.lcm"));
 }
 
 /// A name with a byte that is not UTF-8.
