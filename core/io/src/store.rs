@@ -260,8 +260,9 @@ fn split_colon(path: &Path) -> Option<(&str, &[u8])> {
 fn slashes_missing(path: &Path) -> Option<String> {
     let (scheme, rest) = split_colon(path)?;
     let is_store = linked(scheme).is_some() || is_one_of(&FULL_SCHEMES, scheme);
-    let has_slash = rest.starts_with(b"/");
-    if rest.starts_with(b"//") || !is_store && !(has_slash && is_one_of(&FOREIGN_SCHEMES, scheme)) {
+    let is_foreign = rest.starts_with(b"/") && is_one_of(&FOREIGN_SCHEMES, scheme);
+    // To `Path`, the parent of a bucket is its scheme.
+    if rest.is_empty() || rest.starts_with(b"//") || !(is_store || is_foreign) {
         return None;
     }
     let address = match is_store {
@@ -407,7 +408,7 @@ mod tests {
 
     #[test]
     fn addresses_without_their_slashes_are_no_files() {
-        for text in ["s3:/bucket/a.lcm", "s3:bucket/a.lcm", "S3A:/b", "mem:/b/a", "mem:b", "s3:"] {
+        for text in ["s3:/bucket/a.lcm", "s3:bucket/a.lcm", "S3A:/b", "mem:/b/a", "mem:b"] {
             let refused = place(text).unwrap_err().to_string();
             assert!(refused.starts_with(&format!("{text}: an address has two slashes")), "{text}");
             assert!(refused.contains("://BUCKET/KEY; or put ./ before it"), "{refused}");
@@ -438,6 +439,7 @@ mod tests {
             "out/channel=A/part-0.parquet"
         );
         assert_eq!(file.parent().unwrap().to_str(), Some("mem://bucket/out/channel=A"));
+        assert!(!is_address(Path::new("mem://bucket").parent().unwrap()));
         assert_eq!(file.strip_prefix(folder).unwrap(), Path::new("channel=A/part-0.parquet"));
         assert_eq!(file.with_file_name("x").to_str(), Some("mem://bucket/out/channel=A/x"));
         assert_eq!(Path::new("mem://bucket").join("x").to_str(), Some("mem://bucket/x"));
