@@ -153,7 +153,9 @@ impl HttpService for ConditionalService {
         };
         let status = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
         let failure = condition.and_then(|condition| condition.failure(status));
-        let is_answer = failure.is_some() || (1..500).contains(&status);
+        let is_answer = failure.is_some()
+            || (1..500).contains(&status)
+            || answer.as_ref().is_err_and(listing::is_fault);
         self.health.note(is_answer, started, Instant::now());
         match (failure, answer) {
             (Some(failure), _) => Err(failure),

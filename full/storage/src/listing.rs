@@ -1,6 +1,7 @@
 //! Checks that a page of a listing is whole. The library reads neither the name of its root element
 //! nor `IsTruncated`, so that to it any XML without objects is the end of a listing.
 
+use std::error::Error as _;
 use std::fmt;
 
 use object_store::client::{HttpError, HttpErrorKind, HttpRequest, HttpResponse};
@@ -25,6 +26,11 @@ pub(crate) async fn checked(answer: HttpResponse) -> Result<HttpResponse, HttpEr
         // The library does not repeat what failed for unknown reasons.
         Err(fault) => Err(HttpError::new(HttpErrorKind::Unknown, fault)),
     }
+}
+
+/// Whether a request has failed by its answer, which was no whole page.
+pub(crate) fn is_fault(error: &HttpError) -> bool {
+    error.source().is_some_and(|source| source.is::<ListingFault>())
 }
 
 /// What is wrong with a page of a listing, as what the store does.
@@ -214,6 +220,8 @@ mod tests {
             let fault = ListingFault::OtherRoot(root.map(str::to_owned));
             assert_eq!(check_page(answer.as_bytes()), Err(fault), "{answer}");
         }
+        assert!(is_fault(&HttpError::new(HttpErrorKind::Unknown, ListingFault::NoToken)));
+        assert!(!is_fault(&HttpError::new(HttpErrorKind::Unknown, std::io::Error::other("no"))));
         let long = format!("<{}>", "a".repeat(5000));
         assert!(check_page(long.as_bytes()).unwrap_err().to_string().len() < 300);
     }
