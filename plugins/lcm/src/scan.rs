@@ -29,13 +29,16 @@
 //! - an event that starts inside and ends outside, if rule 2 confirms it or its channel is 1 to
 //!   1000 bytes of UTF-8 without control characters (it may be cut off by the end of the log);
 //! - 64 events inside, counted over all starts. An event with that many others in its payload is
-//!   accepted by rule 2 only.
+//!   accepted by rule 2 only;
+//! - a walk that stops inside and begins with two events that continue the log: their numbers are
+//!   the next two, their times do not fall, and their channels are as above.
 //!
-//! A walk that stops inside, or exactly at the end, proves nothing: whole events in a payload do
-//! that. At most 8 walks are started; a header met by an earlier walk starts none.
+//! Any other walk that stops inside, or exactly at the end, proves nothing: whole events in a
+//! payload do that. At most 8 walks are started; a header met by an earlier walk starts none.
 //!
 //! These rules cannot detect a wrong length that ends exactly before a later event (rule 2 confirms
-//! it), nor one that is too short (the event is accepted, its lost end is damage).
+//! it), nor one that is too short (the event is accepted, its lost end is damage). One that ends in
+//! another damage may swallow a single event, or those that do not continue its number.
 //!
 //! # Cost
 //!
@@ -43,8 +46,8 @@
 //! event, and only until 8 walks are started. Take two such headers before a byte, both searching
 //! it: the second has started a walk of the first or ended one. So at most 16 lie between, and no
 //! byte is searched by more than 17 headers and the scan itself. A search reads its bytes at most
-//! twice, and a header at each sync word. Besides its search a header costs at most 64 headers and
-//! 9 channels of 1000 bytes. No allocation depends on a length in the log: a search holds one
+//! twice, and a header at each sync word. Besides its search a header costs at most 80 headers and
+//! 25 channels of 1000 bytes. No allocation depends on a length in the log: a search holds one
 //! window of at most 64 KiB.
 
 #![warn(clippy::indexing_slicing)]
@@ -67,6 +70,8 @@ const PLAUSIBLE_CHANNEL_LEN: Range<usize> = 1..1001;
 const MAX_WALKS: usize = 8;
 /// Events inside one event that prove its length wrong.
 const MAX_INNER: usize = 64;
+/// Events at the start of a walk that prove a length wrong if they continue the log.
+const MIN_CONTINUING: usize = 2;
 /// Channels are read in small chunks: one that runs over other headers fails at the first of them.
 const CHANNEL_CHUNK: usize = 64;
 
@@ -316,7 +321,7 @@ fn unconfirmed_damage(
         return Ok(Some(EventDamage::NulInChannel));
     }
     let len = event.end - event.start;
-    let proof = contradiction(log, event, limits)?;
+    let proof = contradiction(log, event, header, limits)?;
     Ok(proof.map(|at| EventDamage::Contradicted { len, at }))
 }
 
@@ -324,6 +329,7 @@ fn unconfirmed_damage(
 fn contradiction(
     log: &mut dyn ReadAt,
     event: Range<u64>,
+    header: &LcmHeader,
     limits: &ScanLimits,
 ) -> Result<Option<u64>, Error> {
     let finder = Finder::new(&SYNC);
@@ -334,7 +340,7 @@ fn contradiction(
         && let Some(at) = search.next(log, |bytes| find_sync(&finder, bytes))?
     {
         let before = visited.len();
-        if let Some(proof) = walk(log, at, event.end, &mut visited, limits)? {
+        if let Some(proof) = walk(log, at, (header, event.end), &mut visited, limits)? {
             return Ok(Some(proof));
         }
         walks += usize::from(visited.len() > before);
@@ -342,19 +348,22 @@ fn contradiction(
     Ok(None)
 }
 
-/// Steps from event to event until one proves that no event ends at `end`.
+/// Steps from event to event until one proves that no event with the header `outer` ends at `end`.
 ///
 /// Stops at an event in `visited`: what follows it is known to prove nothing.
 fn walk(
     log: &mut dyn ReadAt,
-    mut at: u64,
-    end: u64,
+    start: u64,
+    (outer, end): (&LcmHeader, u64),
     visited: &mut Vec<u64>,
     limits: &ScanLimits,
 ) -> Result<Option<u64>, Error> {
-    while !visited.contains(&at)
-        && let Ok((header, len)) = header_at(log, at, limits)?
-    {
+    let mut at = start;
+    while !visited.contains(&at) {
+        let Ok((header, len)) = header_at(log, at, limits)? else {
+            let is_proof = at != end && continues(log, start, outer, limits)?;
+            return Ok(is_proof.then_some(start));
+        };
         visited.push(at);
         let next = at.saturating_add(len);
         if next > end {
@@ -368,6 +377,25 @@ fn walk(
     Ok(None)
 }
 
+/// Whether the events from `at` on are such as follow one with the header `outer` in a log.
+fn continues(
+    log: &mut dyn ReadAt,
+    mut at: u64,
+    outer: &LcmHeader,
+    limits: &ScanLimits,
+) -> Result<bool, Error> {
+    let mut last = *outer;
+    for _ in 0..MIN_CONTINUING {
+        let Ok((header, len)) = header_at(log, at, limits)? else { return Ok(false) };
+        let is_next = last.number.checked_add(1) == Some(header.number);
+        if !is_next || header.utime < last.utime || !has_readable_channel(log, at, &header)? {
+            return Ok(false);
+        }
+        (at, last) = (at.saturating_add(len), header);
+    }
+    Ok(true)
+}
+
 /// Whether the event at `at` is stronger evidence than another event's unconfirmed length.
 fn is_strong_proof(
     log: &mut dyn ReadAt,
@@ -375,9 +403,11 @@ fn is_strong_proof(
     header: &LcmHeader,
     end: u64,
 ) -> Result<bool, Error> {
-    if successor(log, end)? == Successor::Confirms {
-        return Ok(true);
-    }
+    Ok(successor(log, end)? == Successor::Confirms || has_readable_channel(log, at, header)?)
+}
+
+/// Whether the channel of the event at `at` is as channels of logs mostly are.
+fn has_readable_channel(log: &mut dyn ReadAt, at: u64, header: &LcmHeader) -> Result<bool, Error> {
     let Some(channel_len) = plausible_channel_len(header) else { return Ok(false) };
     let mut channel = [0; PLAUSIBLE_CHANNEL_LEN.end];
     let channel = read_channel(log, at, channel_len, &mut channel, |b| b.is_ascii_control())?;

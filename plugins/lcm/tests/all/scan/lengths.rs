@@ -87,6 +87,22 @@ fn a_length_reaching_over_a_second_damage_is_found_out() {
 }
 
 #[test]
+fn a_length_that_ends_in_a_second_damage_is_found_out_by_the_numbers_before_it() {
+    for reached in 2..20 {
+        let before = 3..3 + reached;
+        let (lost, after) = (before.end, before.end + 1..40);
+        let reach = concat(before.clone()).len() + 50;
+        let bad = relabelled(event(2), |header| header.data_len += reach as i32);
+        let mut stretches = vec![good(1), Damage(bad)];
+        stretches.extend(before.map(good));
+        stretches.push(Damage(vec![0x55; event(lost).len()]));
+        stretches.extend(after.map(good));
+        let found = expect(&stretches);
+        assert!(matches!(found.reasons[0], EventDamage::Contradicted { at: 153, .. }), "{reached}");
+    }
+}
+
+#[test]
 fn a_length_reaching_into_an_event_with_an_unusual_channel_is_found_out() {
     for channel in [&b""[..], b"\0", &[b'c'; 2000]] {
         let bad = relabelled(event(2), |header| header.data_len += 10);

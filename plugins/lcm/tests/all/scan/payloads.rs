@@ -51,6 +51,40 @@ fn whole_events_in_a_payload_are_payload() {
     }
 }
 
+#[test]
+fn whole_events_in_a_payload_that_continue_its_number_are_payload_up_to_its_end() {
+    for first in [0, 2, 3, 4] {
+        let data = [b"xxxxx", &concat(first..first + 9)[..]].concat();
+        expect_anywhere(&event_of(2, b"LOG", &data));
+    }
+}
+
+#[test]
+fn whole_events_before_other_bytes_of_a_payload_disprove_it_only_if_they_continue_it() {
+    let at = |number, time, channel: &[u8]| {
+        relabelled(event_of(number, channel, b"data"), |header| header.utime = time)
+    };
+    let now = 1_700_000_000_000_000;
+    let unlike = [
+        // One is not enough.
+        at(3, now + 3, b"A"),
+        [at(3, now + 3, b"A"), at(5, now + 5, b"A")].concat(),
+        [at(2, now + 3, b"A"), at(3, now + 4, b"A"), at(4, now + 5, b"A")].concat(),
+        // As in an older log.
+        [at(3, now - 9, b"A"), at(4, now - 8, b"A")].concat(),
+        [at(3, now + 3, b"A"), at(4, now + 4, b"\xff")].concat(),
+    ];
+    for inner in unlike {
+        expect_anywhere(&event_of(2, b"LOG", &[&inner, &b"more"[..]].concat()));
+    }
+    // Known: this is what a wrong length looks like that ends in other damage.
+    let inner = [at(3, now + 3, b"A"), at(4, now + 4, b"A")].concat();
+    let outer = event_of(2, b"LOG", &[&inner, &b"more"[..]].concat());
+    expect(&[good(1), Event(outer.clone()), good(3)]);
+    let found = walk(&[event(1), outer, b"garbage".to_vec(), event(3)].concat());
+    assert!(matches!(found.reasons[0], EventDamage::Contradicted { .. }));
+}
+
 /// Known: a payload with this many events is taken for a wrong length unless an event follows.
 #[test]
 fn more_events_in_a_payload_than_are_followed_are_payload_between_events_only() {
