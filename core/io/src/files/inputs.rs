@@ -65,8 +65,8 @@ impl InputFiles {
 
     /// Opens a log like [`LogFile::open`]. Of an input, what was noted is read.
     ///
-    /// `Err` if this is another file than the one that was noted: the parts of an input that are
-    /// read at different times would be of two files.
+    /// `Err` if the file that was noted is gone, or this is another one: the parts of an input that
+    /// are read at different times would be of two files.
     pub fn open(&self, path: &Path) -> Result<LogFile, Error> {
         self.checked(path, |len| LogFile::open_up_to(path, len))
     }
@@ -82,7 +82,15 @@ impl InputFiles {
         open: impl FnOnce(u64) -> Result<LogFile, Error>,
     ) -> Result<LogFile, Error> {
         let noted = self.noted(path);
-        let log = open(noted.map_or(u64::MAX, |file| file.len))?;
+        let log = match open(noted.map_or(u64::MAX, |file| file.len)) {
+            Err(error) if noted.is_some() && error.is_missing() => {
+                return Err(Error::refused(format!(
+                    "the input was removed while it was read; put it back and run again: {}",
+                    path.display()
+                )));
+            }
+            opened => opened?,
+        };
         let pair = noted.zip(log.identity());
         if pair.is_none_or(|(noted, opened)| noted.identity == opened) {
             return Ok(log);
@@ -165,6 +173,20 @@ mod tests {
         let reason = inputs.open(&path).unwrap_err().to_string();
         assert!(reason.contains("replaced by another file") && reason.ends_with("log"), "{reason}");
         assert_eq!(inputs.change(&path).unwrap(), None);
+    }
+
+    #[test]
+    fn an_input_that_is_gone_is_told_from_one_that_was_never_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        fs::write(&path, "one").unwrap();
+        let inputs = noted(&path);
+        fs::remove_file(&path).unwrap();
+        let reason = |inputs: &InputFiles| inputs.open(&path).unwrap_err().to_string();
+        assert!(reason(&inputs).contains("was removed while it was read; put it back"));
+        assert!(reason(&InputFiles::default()).contains("no such file"));
+        fs::remove_dir_all(folder.path()).unwrap();
+        assert!(reason(&inputs).contains("was removed while it was read; put it back"));
     }
 
     #[test]
