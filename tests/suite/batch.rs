@@ -1,6 +1,7 @@
 //! Batches: outputs named after inputs, one run per input, and resuming an interrupted batch.
 
 mod failures;
+mod killed;
 mod links;
 pub(crate) mod records;
 mod resume;

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use serde::Serialize;
 use sluice_io::files::{self, FileIdentity};
 use sluice_io::output::{
-    MANIFEST, remove_file, remove_unfinished_manifest, replace_file, replace_object,
+    MANIFEST, remove_emptied, remove_file, remove_unfinished, replace_file, replace_object,
 };
 use sluice_io::store::is_address;
 use sluice_model::Error;
 
+use super::is_batch_record;
 use super::journal::{JOURNAL, Journal};
 use super::journal_record::{JournalHeading, JournalRecord, UnfinishedUnit};
 use super::record::{BatchManifest, BatchRecord};
@@ -71,6 +72,9 @@ impl<'b> BatchRecorder<'b> {
             )));
         }
         let shard = heading.as_ref().map(|heading| heading.shard.lock(here)).transpose()?;
+        if shard.is_none() {
+            remove_unfinished(here, |name| is_batch_record(Path::new(name)));
+        }
         Ok(Self {
             folder: here.to_owned(),
             // Read under the lock, so that a batch that has just ended is included.
@@ -172,7 +176,7 @@ impl<'b> BatchRecorder<'b> {
     }
 
     /// Removes files that earlier runs of this unit wrote and this run did not, unless they changed
-    /// since.
+    /// since, and the folders among its outputs that are empty without them.
     pub(crate) fn remove_stale_files(&self, unit: &UnitRecord) -> Result<(), Error> {
         let outputs: BTreeSet<&PathBuf> = unit.outputs.iter().collect();
         let kept: BTreeSet<&PathBuf> = unit.files.iter().map(|file| &file.path).collect();
@@ -180,7 +184,14 @@ impl<'b> BatchRecorder<'b> {
             if !earlier.outputs.iter().all(|output| outputs.contains(output)) {
                 continue;
             }
-            self.remove_files(earlier.files.iter().filter(|file| !kept.contains(&file.path)))?;
+            let stale = || earlier.files.iter().filter(|file| !kept.contains(&file.path));
+            self.remove_files(stale())?;
+            // Also of those that a killed run has removed.
+            let paths: Vec<PathBuf> =
+                stale().map(|file| actual_path(&self.folder, &file.path)).collect();
+            for output in &earlier.outputs {
+                remove_emptied(&actual_path(&self.folder, output), &paths);
+            }
         }
         Ok(())
     }
@@ -334,7 +345,6 @@ impl<'b> BatchRecorder<'b> {
     /// Writes the manifest, unless its content stays the same. `false` if it is no longer the one
     /// that was read.
     fn write(&self, units: Vec<UnitRecord>, left: Vec<UnfinishedUnit>) -> Result<bool, Error> {
-        remove_unfinished_manifest(&self.folder);
         if units.is_empty() {
             return Ok(true);
         }

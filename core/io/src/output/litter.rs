@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::temporary_names::{
-    inner_name, is_of_index, is_running, owner, short, split_owner, temporary_dir_for,
+    inner_name, is_of_index, is_running, owner, short, short_target, split_owner, temporary_dir_for,
 };
-use super::{MANIFEST, TEMPORARY, folder_of};
+use super::{TEMPORARY, folder_of};
 use crate::store::is_address;
 
 /// The litter in the folders that a batch writes to. Each folder is listed only once.
@@ -46,13 +46,24 @@ impl ListedLitter {
 /// Removes the litter of targets in `folder`, or of those whose short name is `short`. Errors are
 /// ignored: it is only litter.
 ///
-/// An index stays unless it is that of such a target: the next run that writes it removes it. It
-/// may be the only one of a whole output, whose files no other names.
+/// An index without another in its place stays unless it is that of such a target: the next run
+/// that writes it removes it. It may be the only one of a whole output, whose files no other names.
 pub(super) fn remove_stale(folder: &Path, short: Option<&str>) {
     let names = temporary_names(folder);
     names
-        .filter(|name| short.is_some() || !is_of_index(name))
+        .filter(|name| short.is_some() || !is_of_index(name) || has_target(folder, name))
         .for_each(|name| remove_if_stale(folder, &name, short));
+}
+
+/// Whether the target of this litter exists.
+fn has_target(folder: &Path, name: &str) -> bool {
+    let Some(target) = short_target(name) else { return false };
+    // Of a long name, only a part is known.
+    let is_target = |entry: fs::DirEntry| {
+        entry.file_name().to_str().is_some_and(|name| short(name) == target)
+            && entry.path().is_file()
+    };
+    fs::read_dir(folder).is_ok_and(|entries| entries.flatten().any(is_target))
 }
 
 /// How old the litter of a process must be that may run in another container.
@@ -213,9 +224,11 @@ pub fn sweep_folder(folder: &Path) {
     old.for_each(|(folder, _)| drop(fs::remove_dir(folder)));
 }
 
-/// Removes a folder's unfinished manifests of killed runs.
-pub fn remove_unfinished_manifest(folder: &Path) {
-    remove_stale(folder, Some(MANIFEST));
+/// Removes what killed runs have left in a folder of targets with such names. The names must not be
+/// [long](short).
+pub fn remove_unfinished(folder: &Path, is_target: impl Fn(&str) -> bool) {
+    let names = temporary_names(folder).filter(|name| short_target(name).is_some_and(&is_target));
+    names.for_each(|name| remove_if_stale(folder, &name, None));
 }
 
 fn folders_below(folder: &Path, folders: &mut BTreeSet<PathBuf>) {

@@ -68,12 +68,12 @@ pub use atomic::{remove_file, replace_file, sync_folder};
 pub use file::OutputFile;
 pub use free_space::free_space;
 pub use litter::{
-    ListedLitter, ReservedName, is_being_written, is_used, remove_unfinished_manifest, sweep,
-    sweep_folder,
+    ListedLitter, ReservedName, is_being_written, is_used, remove_unfinished, sweep, sweep_folder,
 };
 pub use many::OutputFiles;
 pub use new_folders::NewFolders;
 pub use objects::{remove_objects, replace_object};
+pub use replace::remove_emptied;
 pub use shared::SharedOutput;
 pub use sync_thread::SyncThread;
 pub use temporary_names::{is_running, process_start};

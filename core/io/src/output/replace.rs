@@ -124,7 +124,7 @@ impl StaleFiles<'_> {
 
 /// Removes the empty folders of `paths`, from the innermost up to `folder`, which stays. Returns
 /// them in that order.
-fn remove_emptied(folder: &Path, paths: &[impl AsRef<Path>]) -> Vec<PathBuf> {
+pub fn remove_emptied(folder: &Path, paths: &[impl AsRef<Path>]) -> Vec<PathBuf> {
     let parent = |path: &Path| {
         let parent = path.parent().filter(|p| p.starts_with(folder) && *p != folder);
         parent.map(Path::to_owned)

@@ -64,11 +64,20 @@ pub(super) fn short(name: &str) -> String {
 
 /// The part of a temporary file's name after the target's name.
 pub(super) fn inner_name<'n>(name: &'n str, short: Option<&str>) -> Option<&'n str> {
-    let inner = name.strip_prefix('.')?.strip_suffix(TEMPORARY)?;
     match short {
-        Some(short) => inner.strip_prefix(short)?.strip_prefix('.'),
-        None => inner.rsplit_once('.').map(|(_, behind)| behind),
+        Some(short) => plain_name(name)?.strip_prefix(short)?.strip_prefix('.'),
+        None => plain_name(name)?.rsplit_once('.').map(|(_, behind)| behind),
     }
+}
+
+/// The [short](short) name of a temporary file's target.
+pub(super) fn short_target(name: &str) -> Option<&str> {
+    plain_name(name)?.rsplit_once('.').map(|(target, _)| target)
+}
+
+/// A temporary file's name without what all have in common.
+fn plain_name(name: &str) -> Option<&str> {
+    name.strip_prefix('.')?.strip_suffix(TEMPORARY)
 }
 
 /// The folder for temporary files of targets in `folder`: the same folder, or `TMPDIR` for objects.

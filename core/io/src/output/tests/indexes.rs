@@ -3,6 +3,7 @@
 use super::*;
 use crate::output::faults::{FaultInjector, StepFault};
 use crate::output::staging::StagingDir;
+use crate::output::temporary_names::short;
 use crate::store::memory::MEMORY;
 
 /// Writes an output of these parts and an index that names them. All have the text in them. The
@@ -369,4 +370,27 @@ fn a_failure_at_any_step_leaves_the_index_and_its_files() {
             assert_eq!(names(folder.path()), ["a", "b", "c", "index"], "{step}");
         }
     }
+}
+
+#[test]
+fn an_index_that_another_has_replaced_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let indexes = ["index".to_owned(), "m".repeat(60)];
+    let others = ["i".to_owned(), "m".repeat(59)];
+    for index in &indexes {
+        let name = format!(".{}.4999999-1-index7{TEMPORARY}", short(index));
+        fs::write(folder.path().join(name), "").unwrap();
+    }
+    for other in &others {
+        fs::write(folder.path().join(other), "").unwrap();
+    }
+    sweep([folder.path()]);
+    assert_eq!(names(folder.path()).len(), 4);
+    for index in &indexes {
+        fs::write(folder.path().join(index), "").unwrap();
+    }
+    sweep([folder.path()]);
+    let mut all = [indexes, others].concat();
+    all.sort();
+    assert_eq!(names(folder.path()), all);
 }
