@@ -69,6 +69,26 @@ fn folders_that_a_killed_run_has_emptied_are_removed() {
 }
 
 #[test]
+fn folders_that_only_a_killed_run_has_begun_are_removed() {
+    let folder = folder();
+    let batch = ["convert", "in/*.lcm", "--to", "out/{stem}/"];
+    let single = ["convert", "in/1.lcm", "--to", "single/"];
+    for (convert, output) in [(&batch[..], "out/1"), (&single, "single")] {
+        run_sluice(&folder, convert).expect(0);
+        for begun in ["channel=NEW", "a/b/channel=NEW", "other"] {
+            fs::create_dir_all(folder.at(&format!("{output}/{begun}"))).unwrap();
+            if begun != "other" {
+                let name = format!("{output}/{begun}/.part-00000.parquet.{ENDED}-3.sluice-tmp");
+                folder.write(&name, "PAR1");
+            }
+        }
+        run_sluice(&folder, &[convert, &["--resume"]].concat()).expect(0);
+        let exists = |name: &str| folder.at(&format!("{output}/{name}")).exists();
+        assert!(!exists("channel=NEW") && !exists("a") && exists("other"), "{output}");
+    }
+}
+
+#[test]
 fn what_a_killed_merge_left_of_a_record_is_removed_by_the_next_batch() {
     let folder = folder();
     let convert = |more: &[&str]| {

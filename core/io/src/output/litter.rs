@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::temporary_names::{
     inner_name, is_of_index, is_running, owner, short, short_target, split_owner, temporary_dir_for,
 };
-use super::{TEMPORARY, folder_of};
+use super::{TEMPORARY, folder_of, remove_emptied};
 use crate::store::is_address;
 
 /// The litter in the folders that a batch writes to. Each folder is listed only once.
@@ -188,17 +188,30 @@ pub fn is_being_written(target: &Path) -> bool {
     })
 }
 
-/// Removes the litter next to these outputs, and in the folders among them.
+/// Removes the litter next to these outputs, in the folders among them, and the folders in those
+/// that hold nothing else.
 pub fn sweep<'p>(targets: impl IntoIterator<Item = &'p Path>) {
     let mut folders = BTreeSet::new();
     for target in targets {
         if target.is_dir() {
-            folders_below(target, &mut folders);
+            sweep_output(target);
         } else {
-            folders.insert(folder_of(target).to_owned());
+            folders.insert(folder_of(target));
         }
     }
+    folders.into_iter().for_each(|folder| remove_stale(folder, None));
+}
+
+fn sweep_output(target: &Path) {
+    let mut folders = BTreeSet::new();
+    folders_below(target, &mut folders);
+    // Killed runs had created them.
+    let unpublished = folders.iter().filter(|folder| !is_used(folder));
+    let litter =
+        unpublished.flat_map(|folder| temporary_names(folder).map(move |name| folder.join(name)));
+    let litter: Vec<PathBuf> = litter.collect();
     folders.iter().for_each(|folder| remove_stale(folder, None));
+    remove_emptied(target, &litter);
 }
 
 /// Removes the litter in a folder and below, and the folders in which nothing is left. Another
