@@ -133,6 +133,7 @@ pub(crate) fn resolve_file_urls(
     let (mut paths, mut selection) = (Vec::new(), selection.clone());
     for input in inputs {
         let Some(url) = file_url_with_warnings(input, shell)? else {
+            warn_of_other_matches(Path::new(input), shell);
             paths.push(input.clone());
             continue;
         };
@@ -152,6 +153,18 @@ pub(crate) fn resolve_file_urls(
     Ok((paths, selection))
 }
 
+/// Warns of a file or folder whose exact name is a glob that others match.
+pub(crate) fn warn_of_other_matches(name: &Path, shell: &Shell) {
+    let count = files::other_matches(name);
+    if count > 0 {
+        let (others, name) = (if count == 1 { "other" } else { "others" }, name.display());
+        shell.warn_once(&format!(
+            "`{name}` is the exact name of a file or folder, so only that is read; as a glob it \
+             would match {count} {others}: rename it to read them, too"
+        ));
+    }
+}
+
 /// A word, and the files that it stands for, or why there are none.
 pub(crate) type ExpandedWord<'w> = (&'w String, Result<Vec<Input>, Failure>);
 
@@ -164,7 +177,10 @@ pub(crate) fn expand_all<'w>(
     shell: &Shell,
 ) -> Result<Vec<ExpandedWord<'w>>, Failure> {
     let expand = |word: &'w String| {
-        let found = path_of_url(word, instead, shell).and_then(|path| expand(shell, path));
+        let found = path_of_url(word, instead, shell).and_then(|path| {
+            warn_of_other_matches(Path::new(&path), shell);
+            expand(shell, path)
+        });
         (word, found)
     };
     let found: Vec<_> = words.iter().map(expand).collect();

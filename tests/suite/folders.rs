@@ -121,6 +121,36 @@ fn a_folder_of_tables_is_one_input_of_a_batch() {
 }
 
 #[test]
+fn a_file_that_has_the_name_of_a_glob_is_read_alone_and_that_is_told() {
+    let folder = Folder::new();
+    fs::create_dir(folder.at("in")).unwrap();
+    for name in ["in/1.lcm", "in/2.lcm", "in/*.lcm", "in/[1].lcm", "in/[x].lcm"] {
+        folder.write(name, log(&drive(1, 20)));
+    }
+    let alone =
+        |name: &str| format!("`{name}` is the exact name of a file or folder, so only that");
+    for (name, others) in [
+        ("in/*.lcm", "it would match 4 others"),
+        ("./in/*.lcm", "it would match 4 others"),
+        ("in/[1].lcm", "it would match 1 other:"),
+    ] {
+        let convert = ["convert", name, "--to", "out/{stem}.jsonl", "--overwrite"];
+        let commands = [&convert[..], &["--from", "lcm-log"]].concat();
+        for command in [&convert[..], &commands, &["info", name], &["cat", name], &["verify", name]]
+        {
+            let ran = run_sluice(&folder, command).expect(0);
+            let ran = ran.expect_stderr(&alone(name)).expect_stderr(others);
+            assert_eq!(ran.stderr.matches("exact name").count(), 1, "{}", ran.stderr);
+        }
+    }
+    assert_eq!(fs::read_dir(folder.at("out")).unwrap().count(), 3);
+    for name in ["in/[x].lcm", "in/?.lcm"] {
+        let ran = run_sluice(&folder, &["info", name]).expect(0);
+        assert!(!ran.stderr.contains("exact name"), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn folders_that_match_a_glob_are_read_where_no_file_matches() {
     let folder = tables();
     for glob in ["runs/log=*", "runs/*/", "runs/log=[ab]"] {

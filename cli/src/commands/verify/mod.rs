@@ -72,6 +72,7 @@ fn expand(args: &VerifyArgs, shell: &Shell) -> Result<Vec<FoundPath>, Failure> {
             None => word.clone(),
         };
         inputs::refuse_live(shell, &path)?;
+        inputs::warn_of_other_matches(&path, shell);
         match files::expand_with_folders(&path) {
             Ok(found) => all.extend(found.into_iter().map(|found| (found.path.clone(), Ok(found)))),
             Err(error) => all.push((path, Err(error.into()))),

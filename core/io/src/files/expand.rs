@@ -84,6 +84,17 @@ pub fn is_only_glob(name: &Path) -> bool {
     is_glob(name.as_os_str()) && !exists(name)
 }
 
+/// How many other files and folders match this name as a glob, if a file or folder has exactly the
+/// name, so that nothing else is meant.
+pub fn other_matches(name: &Path) -> usize {
+    if store::is_address(name) || !is_glob(name.as_os_str()) || !exists(name) {
+        return 0;
+    }
+    let found = globs::expand(name).unwrap_or_default();
+    let name = name.strip_prefix(".").unwrap_or(name);
+    found.iter().filter(|path| *path != name).count()
+}
+
 fn is_glob_of_paths(name: &Path) -> bool {
     !store::is_address(name) && is_only_glob(name)
 }

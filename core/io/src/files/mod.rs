@@ -27,7 +27,7 @@ mod upstream_error;
 
 pub use below::{FileChoice, below};
 pub use cache::FileCache;
-pub use expand::{expand, expand_with_folders, folders, is_only_glob};
+pub use expand::{expand, expand_with_folders, folders, is_only_glob, other_matches};
 pub use foreign::{ForeignFormat, InputContent, is_text, is_text_bytes, refuse_foreign};
 pub use hash::{InputHash, InputHashes, hash_file};
 pub use identity::{FileIdentity, refuse_repeated_streams};
