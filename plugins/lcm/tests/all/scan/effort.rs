@@ -72,6 +72,26 @@ fn claims_that_are_disproved_late_are_read_a_bounded_number_of_times() {
     }
 }
 
+/// Each claim here begins events that nearly continue the log, with long channels.
+#[test]
+fn claims_before_events_with_later_numbers_are_read_a_bounded_number_of_times() {
+    for (len, step) in [(1000, 1), (1000, 2), (60, 1), (4, 1)] {
+        let mut log = Vec::new();
+        for n in 0.. {
+            let event = event_of(n * step, &vec![b'c'; len], b"");
+            let end = log.len() + event.len();
+            let data_len = i32::try_from(MEGABYTE.saturating_sub(end) + 9).expect("short");
+            log.extend(relabelled(event, |header| header.data_len = data_len * (n % 2) as i32));
+            if log.len() > MEGABYTE {
+                break;
+            }
+            log.extend(vec![0; (n % 3) as usize]);
+        }
+        log.resize(2 * MEGABYTE, 0);
+        assert!(work(&log) <= 64, "{len} and {step}");
+    }
+}
+
 #[test]
 fn sync_words_only_are_read_a_bounded_number_of_times() {
     assert!(work(&SYNC.repeat(MEGABYTE / 4)) <= 64);
