@@ -15,6 +15,11 @@ pub(crate) struct PluginsArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+To install the script:
+  bash: add `source <(sluice completions bash)` to ~/.bashrc
+  zsh:  sluice completions zsh > DIR/_sluice, where DIR is in $fpath before `compinit` runs
+  fish: sluice completions fish > ~/.config/fish/completions/sluice.fish")]
 pub(crate) struct CompletionsArgs {
     /// The shell.
     pub(crate) shell: clap_complete::Shell,

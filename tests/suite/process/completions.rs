@@ -1,43 +1,108 @@
-//! Shell completions, as bash computes them.
+//! Shell completions, as bash, zsh and fish compute them.
 
+use std::io;
 use std::process::Command;
 
 use crate::kit::{Folder, report_skip, run_sluice};
 
-/// A folder with a pipeline, a log and a folder, and the script for bash.
+/// Sets the arguments that bash passes: the program, the word at the cursor, the previous word.
+const ASK_BASH: &str = r#"
+compopt() { :; }  # Works only while bash completes.
+source ./complete.bash
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) spec=($(complete -p sluice)) asked=''
+for n in "${!spec[@]}"; do
+  if [[ ${spec[n]} == -F ]]; then asked=${spec[n+1]}; fi
+done
+"$asked" sluice "${@: -1}" "${@: -2:1}"
+if ((${#COMPREPLY[@]})); then printf '%s\n' "${COMPREPLY[@]}"; fi
+"#;
+
+/// Types the words into an interactive zsh on a terminal of its own, with a Tab behind them. What
+/// it adds as matches is printed instead.
+const ASK_ZSH: &str = r#"
+zmodload zsh/zpty || exit 1
+zpty asked zsh -f -i
+zpty -w asked "source ./ask.zsh"
+zpty -r asked heard '*ready*'
+zpty -w -n asked "$*"$'\t'
+zpty -r asked heard '*END OF MATCHES*'
+print -r -- "$heard"
+"#;
+
+/// What the interactive zsh runs first.
+const ASKED_ZSH: &str = r#"
+unsetopt zle_bracketed_paste 2>/dev/null
+PROMPT=''
+fpath=($PWD $fpath)
+autoload -Uz compinit && compinit -u -D
+zstyle ':completion:*' insert-tab false
+end_of_matches() { print -r -- 'END OF MATCHES' }
+comppostfuncs=(end_of_matches)
+compadd() {
+    local -a all
+    if [[ ${@[1,(i)(-|--)]} == *-(O|A|D)\ * ]]; then
+        builtin compadd "$@"
+        return
+    fi
+    builtin compadd -O all "$@"
+    local word
+    for word in $all; do print -r -- "MATCH:$word:"; done
+    builtin compadd "$@"
+}
+bindkey '^I' complete-word
+print rea''dy
+"#;
+
+const ASK_FISH: &str = "source ./complete.fish; complete -C \"$argv\"";
+
+/// A folder with a pipeline, logs and a folder, and the scripts of all shells.
 fn folder() -> Folder {
     let folder = Folder::new();
-    folder.write("complete.bash", run_sluice(&folder, &["completions", "bash"]).expect(0).text());
-    for name in ["my pipeline.toml", "other.toml", "drive.lcm"] {
+    for (shell, file) in [("bash", "complete.bash"), ("zsh", "_sluice"), ("fish", "complete.fish")]
+    {
+        folder.write(file, run_sluice(&folder, &["completions", shell]).expect(0).text());
+    }
+    folder.write("ask.zsh", ASKED_ZSH);
+    for name in ["my pipeline.toml", "other.toml", "drive.lcm", "with space.lcm"] {
         folder.write(name, "");
     }
     std::fs::create_dir(folder.at("pipelines")).unwrap();
     folder
 }
 
-/// The completions of bash for the last of these words; `None`, with a message, without bash.
-fn bash_completions(folder: &Folder, words: &[&str]) -> Option<Vec<String>> {
-    // The arguments bash passes: the program, the word at the cursor, the previous word.
-    let ask = "source ./complete.bash\n\
-        COMP_WORDS=(\"$@\") COMP_CWORD=$(($# - 1)) spec=($(complete -p sluice)) asked=''\n\
-        for n in \"${!spec[@]}\"; do\n\
-          if [[ ${spec[n]} == -F ]]; then asked=${spec[n+1]}; fi\n\
-        done\n\
-        \"$asked\" sluice \"${@: -1}\" \"${@: -2:1}\"\n\
-        if ((${#COMPREPLY[@]})); then printf '%s\\n' \"${COMPREPLY[@]}\"; fi";
-    let bash = Command::new("bash")
-        .args(["--norc", "--noprofile", "-c", ask, "bash"])
-        .args(words)
-        .current_dir(folder.path())
-        .output();
-    let Ok(output) = bash else {
-        report_skip("there is no bash to compute completions");
-        return None;
+/// What a shell prints for this script with these words; `None`, with a message, without the shell.
+fn ask(folder: &Folder, shell: &str, script: &[&str], words: &[&str]) -> Option<String> {
+    let mut asked = Command::new(shell);
+    asked.args(script).args(words).current_dir(folder.path()).env("HOME", folder.path());
+    let output = match asked.output() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            report_skip(&format!("there is no {shell} to compute completions"));
+            return None;
+        }
+        output => output.unwrap(),
     };
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && stderr.is_empty(), "{words:?}: {stderr}");
-    let proposed = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && stderr.is_empty(), "{shell}: {words:?}: {stderr}");
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+/// The completions of bash for the last of these words; `None`, with a message, without bash.
+fn bash_completions(folder: &Folder, words: &[&str]) -> Option<Vec<String>> {
+    let proposed = ask(folder, "bash", &["--norc", "--noprofile", "-c", ASK_BASH, "bash"], words)?;
     Some(proposed.lines().map(str::to_owned).collect())
+}
+
+/// The completions of zsh for this line; `None`, with a message, without zsh.
+fn zsh_completions(folder: &Folder, line: &str) -> Option<Vec<String>> {
+    let printed = ask(folder, "zsh", &["-f", "-c", ASK_ZSH, "zsh"], &[line])?;
+    let matches = printed.split("MATCH:").skip(1).filter_map(|line| line.split(':').next());
+    Some(matches.map(str::to_owned).collect())
+}
+
+/// The completions of fish for this line; `None`, with a message, without fish.
+fn fish_completions(folder: &Folder, line: &str) -> Option<Vec<String>> {
+    let printed = ask(folder, "fish", &["--no-config", "-c", ASK_FISH], &[line])?;
+    Some(printed.lines().filter_map(|line| line.split('\t').next().map(str::to_owned)).collect())
 }
 
 fn assert_completions(folder: &Folder, words: &[&str], some: &[&str], none: &[&str]) {
@@ -134,7 +199,81 @@ fn options_hidden_from_help_are_not_completed() {
     }
 }
 
-/// Zsh and fish may be missing, so only their scripts are checked.
+#[test]
+fn bash_keeps_names_with_blanks_whole_and_offers_files_only_where_they_are_meant() {
+    let folder = folder();
+    let file = ["with space.lcm"];
+    for (verb, option) in [
+        ("convert", "--to"),
+        ("convert", "--types"),
+        ("convert", "--describe"),
+        ("check-log", "--expect"),
+        ("check-log", "--expect-from"),
+        ("check-log", "--junit"),
+        ("run", "--report"),
+        ("new", "--to"),
+    ] {
+        let words = ["sluice", verb, "x", option, "wi"];
+        assert_completions(&folder, &words, &file, &["with", "space.lcm"]);
+    }
+    for option in ["--where", "--channel", "--start", "--source-name"] {
+        let words = ["sluice", "convert", "x", option, "dr"];
+        assert_completions(&folder, &words, &[], &["drive.lcm"]);
+    }
+}
+
+#[test]
+fn bash_completes_values_behind_an_equals_sign() {
+    let folder = folder();
+    for (value, some) in [("l", &["lcm-log"][..]), ("=", &["lcm-log", "vel"])] {
+        let mut words = vec!["sluice", "convert", "x", "--from", "=", value];
+        if value == "=" {
+            words.pop();
+        }
+        assert_completions(&folder, &words, some, &["decode"]);
+    }
+}
+
+#[test]
+fn zsh_completes_options_behind_the_first_input_and_files_only_where_they_are_meant() {
+    let folder = folder();
+    let cases: [(&str, &[&str], &[&str]); 8] = [
+        ("convert drive.lcm --typ", &["--type", "--types"], &[]),
+        ("convert drive.lcm --as l", &["lcm-log"], &["decode"]),
+        ("info drive.lcm --js", &["--json"], &[]),
+        ("check a.toml --col", &["--color"], &[]),
+        ("cat drive.lcm --color ", &["always", "never"], &["drive.lcm"]),
+        ("convert drive.lcm dr", &["drive.lcm"], &["dropuser"]),
+        ("convert drive.lcm --to dr", &["drive.lcm"], &[]),
+        ("convert drive.lcm --where dr", &[], &["drive.lcm"]),
+    ];
+    for (line, some, none) in cases {
+        let Some(proposed) = zsh_completions(&folder, &format!("sluice {line}")) else { return };
+        let has = |name: &&str| proposed.iter().any(|one| one == *name);
+        assert!(some.iter().all(|name| has(name)), "{line}: {proposed:?}");
+        assert!(!none.iter().any(|name| has(name)), "{line}: {proposed:?}");
+    }
+}
+
+#[test]
+fn fish_completes_the_choices_of_positionals() {
+    let folder = folder();
+    let cases: [(&str, &[&str], &[&str]); 6] = [
+        ("completions z", &["zsh"], &[]),
+        ("new s", &["source", "sink", "stage"], &[]),
+        ("help con", &["convert"], &[]),
+        ("plugins lcm", &["lcm-log"], &["drive.lcm"]),
+        ("convert drive.lcm --as l", &["lcm-log"], &[]),
+        ("convert drive.lcm --where dr", &[], &["drive.lcm"]),
+    ];
+    for (line, some, none) in cases {
+        let Some(proposed) = fish_completions(&folder, &format!("sluice {line}")) else { return };
+        let has = |name: &&str| proposed.iter().any(|one| one == *name);
+        assert!(some.iter().all(|name| has(name)), "{line}: {proposed:?}");
+        assert!(!none.iter().any(|name| has(name)), "{line}: {proposed:?}");
+    }
+}
+
 #[test]
 fn scripts_for_other_shells_have_the_same_names() {
     let folder = Folder::new();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use clap::{Arg, Command};
+use clap::{Arg, Command, ValueHint};
 use clap_complete::Shell as Dialect;
 use sluice_model::{PluginKind, Registry};
 use sluice_pipeline::library;
@@ -37,22 +37,53 @@ fn script(dialect: Dialect, registry: &Registry) -> Vec<u8> {
         Dialect::Bash => {
             text.into_owned() + &fill_template(include_str!("pipelines.bash"), &options)
         }
-        Dialect::Zsh => {
-            // Definitions must precede the last lines, which call them.
-            let (above, below) = text.rsplit_once("if [ ").unwrap_or((&text, ""));
-            let defined = fill_template(include_str!("pipelines.zsh"), &options);
-            let above = above.replace(&format!("({PIPELINE_PLACEHOLDER})"), "_sluice_pipelines");
-            format!("{above}{defined}if [ {below}")
-        }
+        Dialect::Zsh => zsh_script(&text, &fill_template(include_str!("pipelines.zsh"), &options)),
         Dialect::Fish => {
-            let plugins = registry.iter().map(|plugin| plugin.name).collect::<BTreeSet<_>>();
-            let plugins = plugins.into_iter().collect::<Vec<_>>().join(" ");
-            let more = fill_template(include_str!("pipelines.fish"), &options);
-            text.into_owned() + &more.replace("@PLUGINS@", &plugins)
+            fish_script(&text, &command) + &fill_template(include_str!("pipelines.fish"), &options)
         }
         _ => text.into_owned(),
     }
     .into_bytes()
+}
+
+/// The script of the generator, with these definitions.
+fn zsh_script(text: &str, definitions: &str) -> String {
+    // Definitions must precede the last lines, which call them.
+    let (above, below) = text.rsplit_once("if [ ").unwrap_or((text, ""));
+    let above = above.replace(&format!("({PIPELINE_PLACEHOLDER})"), "_sluice_pipelines");
+    // The generator writes `*::` for repeated positionals. With it, zsh takes the first of them for
+    // a command, and no longer completes options.
+    let above = above.replace("\n'*::", "\n'*:");
+    format!("{above}{definitions}if [ {below}")
+}
+
+/// The script of the generator, with the choices of positionals, which it leaves out.
+fn fish_script(text: &str, command: &Command) -> String {
+    let mut script = String::new();
+    for line in text.split_inclusive('\n') {
+        // The generator excludes `help` after itself, so that it completes nothing.
+        match line.split_once(" help; and not __fish_seen_subcommand_from ") {
+            Some((start, rest)) => {
+                let end = rest.split_once('"').map_or("", |(_, end)| end);
+                script.extend([start, " help\"", end]);
+            }
+            None => script.push_str(line),
+        }
+    }
+    for verb in command.get_subcommands() {
+        for positional in verb.get_positionals() {
+            let values = positional.get_possible_values();
+            let names: Vec<_> = values.iter().map(PossibleValue::get_name).collect();
+            if !names.is_empty() {
+                script.push_str(&format!(
+                    "complete -c sluice -n \"__fish_sluice_using_subcommand {}\" -f -a \"{}\"\n",
+                    verb.get_name(),
+                    names.join(" ")
+                ));
+            }
+        }
+    }
+    script
 }
 
 fn fill_template(template: &str, options: &str) -> String {
@@ -89,8 +120,22 @@ fn complete_names(verb: Command, dialect: Dialect, registry: &Registry) -> Comma
         None if takes_pipelines && argument.is_positional() => {
             argument.value_parser(PossibleValuesParser::new([PIPELINE_PLACEHOLDER]))
         }
-        _ => argument,
+        _ => complete_files(argument),
     })
+}
+
+/// Says whether the values of an option are files. The generator takes all values for files unless
+/// it is told, and its bash script splits names at blanks unless they are `FilePath`s.
+fn complete_files(argument: Arg) -> Arg {
+    if argument.is_positional() || !argument.get_action().takes_values() {
+        return argument;
+    }
+    let value = argument.get_value_names().and_then(<[_]>::first).map_or("", |name| name.as_str());
+    let is_file = argument.get_value_hint() == ValueHint::AnyPath
+        || value.starts_with("FILE")
+        || ["LOG", "OUT"].contains(&value)
+        || argument.get_long() == Some("types");
+    argument.value_hint(if is_file { ValueHint::FilePath } else { ValueHint::Other })
 }
 
 /// The plugins of this kind, or all.

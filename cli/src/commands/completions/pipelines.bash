@@ -2,7 +2,14 @@
 # Pipelines: files that end in .toml, folders that may have some, and the names of built-in ones.
 _sluice_with_pipelines() {
     local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" word verb=""
-    _sluice "$@"
+    # Bash splits `--from=lcm` into three words.
+    if [[ "${cur}" == "=" && "${prev}" == --* ]]; then
+        _sluice "$1" "" "${prev}"
+    elif [[ "${prev}" == "=" && "${COMP_WORDS[COMP_CWORD-2]}" == --* ]]; then
+        _sluice "$1" "${cur}" "${COMP_WORDS[COMP_CWORD-2]}"
+    else
+        _sluice "$@"
+    fi
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         case "${word}" in
             @VERBS@)

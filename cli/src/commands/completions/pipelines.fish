@@ -1,3 +1,2 @@
 complete -c sluice -n "__fish_sluice_using_subcommand @VERB_LIST@" -f -a "@PIPELINES@" -d 'Built-in pipeline'
 complete -c sluice -n "__fish_sluice_using_subcommand @VERB_LIST@" -f -a "(__fish_complete_suffix .toml)"
-complete -c sluice -n "__fish_sluice_using_subcommand plugins" -f -a "@PLUGINS@"
