@@ -264,6 +264,61 @@ fn events_after_an_unfinished_split_are_not_published() {
     assert_eq!(folder.read("out.lcm"), b"");
 }
 
+/// A source without an end, whose reader never checks for cancellation. It requests the stop with
+/// its first batch and counts the payload bytes it gives.
+struct EndlessSource {
+    stop: Arc<Stop>,
+    given: Arc<AtomicU64>,
+}
+
+impl Source for EndlessSource {
+    fn inputs(&self) -> Result<Vec<Input>, Error> {
+        Ok(Vec::new())
+    }
+
+    fn splits(&self, _: u64, _: &Query) -> Result<Vec<Split>, Error> {
+        Ok(vec![Split::whole("endless", None)])
+    }
+
+    fn read<'s>(
+        &'s self,
+        _: &Split,
+        _: SplitStart,
+        context: &ReadContext,
+    ) -> Result<Box<dyn Reader + 's>, Error> {
+        let channel = Channel::new(Name::from_text("C"), "test", Encoding::Unknown);
+        let channel = context.channels.intern(channel)?;
+        let payload = vec![0; 1 << 20];
+        Ok(Box::new(std::iter::from_fn(move || {
+            if !self.stop.is_requested() {
+                self.stop.request();
+            }
+            let mut batch = BatchBuilder::default();
+            batch.push_copy(0, 1, channel, &payload);
+            self.given.fetch_add(payload.len() as u64, Ordering::Relaxed);
+            Some(Ok(batch.finish()))
+        })))
+    }
+}
+
+#[test]
+fn a_reader_without_an_end_is_left_after_a_stop_request() {
+    let folder = Folder::new();
+    folder.write("in.lcm", "");
+    let (stop, given) = (Arc::<Stop>::default(), Arc::<AtomicU64>::default());
+    let (source, _) = COPY.split_once("[sinks").unwrap();
+    let text = format!("{source}[sinks.out]\nplugin = \"null\"\nfrom = \"log\"\n");
+    let mut pipeline = pipeline(&text, folder.path());
+    let source = EndlessSource { stop: Arc::clone(&stop), given: Arc::clone(&given) };
+    pipeline.nodes[0].instance = PluginInstance::Source(Box::new(source));
+    let options = Options { jobs: Some(2), memory: Some(SMALL_MEMORY), stop, ..Options::default() };
+    let report = run::run(pipeline, &options).unwrap();
+    assert!(report.interrupted);
+    let given = given.load(Ordering::Relaxed);
+    assert!(given < 100 << 20, "{given} bytes");
+    assert_eq!(report.sinks["out"].events, given >> 20);
+}
+
 #[test]
 fn being_asked_twice_aborts_and_publishes_nothing() {
     let folder = Folder::new();

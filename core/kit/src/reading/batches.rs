@@ -9,12 +9,16 @@ use sluice_model::{
     Batch, DamageList, DamageLog, Error, LiveBatches, ReadContext, RunHandle, Source, Split,
     SplitStart,
 };
+use super::limits::SplitMeter;
 
 /// Wakes the consumer of a [`ReadAhead`](super::ReadAhead).
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// How long a reader may read on after a stop request, not counting what its consumer takes.
 const LONGEST_END: Duration = Duration::from_secs(2);
+
+/// How much input a reader may have read, but not sent, when the stop is requested.
+const MAX_UNSENT_BYTES: u64 = Split::MAX_TASK_BYTES;
 
 /// Where the batches of a split arrive that is not read by a task.
 pub(super) enum BatchReceiver {
@@ -137,13 +141,17 @@ pub(super) fn send_batches(
         Ok(ReadBatch { batch, damage, notes })
     };
     let mut reader = source.read(split, SplitStart::At(split.start), context)?;
-    // Readers end by themselves after a stop request. One that does not is left.
-    let mut ending = Duration::ZERO;
+    // Readers end by themselves after a stop request, with what they have read. One that does not
+    // is left.
+    let (mut ending, mut unsent) = (Duration::ZERO, SplitMeter::new(Some(MAX_UNSENT_BYTES)));
+    let mut is_left = false;
     loop {
         let started = Instant::now();
-        let batch = if ending < LONGEST_END { reader.next_batch()? } else { None };
+        let batch = if is_left { None } else { reader.next_batch()? };
         if context.run.is_cancelled() {
             ending += started.elapsed();
+            let is_too_much = batch.as_ref().is_some_and(|batch| unsent.is_exceeded_by(batch));
+            is_left = ending >= LONGEST_END || is_too_much;
         }
         let is_last = batch.is_none();
         if !reply.send(with_reports(batch)) || is_last {

@@ -329,7 +329,8 @@ pub trait Source: Send + Sync {
 /// events each; their payloads should be views into the blocks they were read into, not copies.
 ///
 /// A reader that waits, or scans for long without finding an event, has to check
-/// [`RunHandle::is_cancelled`] and then return `Ok(None)`. `Err` ends the run.
+/// [`RunHandle::is_cancelled`] and then return `Ok(None)`. `Err` ends the run. A reader without an
+/// end that does not check may give some more million events after a stop request.
 ///
 /// Every iterator over `Result<Batch, Error>` that is `Send` is a reader. Implement the trait to
 /// report a seam:
