@@ -8,8 +8,10 @@ use sluice_model::{
 };
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Document, Mistakes, Pipeline, PluginInstance, Report, Variables};
+// What the guide does not use.
+use sluice_pipeline::run::{Milestone, Progress, Snapshot};
 
-use crate::kit::{Folder, drive, log, root};
+use crate::kit::{COPY, Folder, drive, log, pipeline, root};
 
 const PIPELINE: &str = r#"
 [sources.log]
@@ -77,6 +79,39 @@ fn the_code_of_the_guide_reads_a_log_into_the_memory_of_a_program() {
     let times = times.lock().unwrap();
     assert_eq!(*times, events.iter().map(|event| event.utime * 1000).collect::<Vec<_>>());
     assert_eq!(report.sinks["out"].events, times.len() as u64);
+}
+
+#[test]
+fn a_pipeline_whose_outputs_are_named_after_inputs_is_not_run_as_one() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(3, 20)));
+    let pipeline = pipeline(&COPY.replace("out.lcm", "{stem}-x.lcm"), folder.path());
+    assert_eq!(pipeline.templates.len(), 1);
+    let error = run::run(pipeline, &Options::default()).unwrap_err().to_string();
+    assert!(error.contains("sink `out`") && error.contains("sluice_pipeline::batch"), "{error}");
+    assert_eq!(folder.names(), ["in.lcm"]);
+}
+
+/// Panics at every milestone.
+struct PanickingListener;
+
+impl Progress for PanickingListener {
+    fn update(&self, _: &Snapshot) {}
+
+    fn milestone(&self, milestone: &Milestone<'_>) {
+        panic!("no {milestone:?}");
+    }
+}
+
+#[test]
+fn a_panic_of_a_listener_is_an_error_of_the_run() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(3, 20)));
+    let progress = Some(Arc::new(PanickingListener) as Arc<dyn Progress>);
+    let options = Options { progress, ..Options::default() };
+    let error = run::run(pipeline(COPY, folder.path()), &options).unwrap_err().to_string();
+    assert!(error.contains("a task panicked: no Planned"), "{error}");
+    assert_eq!(folder.names(), ["in.lcm"]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! An [`Error`] ends a run. Damage that can be skipped is not an error: it is reported, and
 //! the run goes on.
 
+use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -84,6 +85,12 @@ pub enum ErrorKind {
     },
 }
 
+/// The message of a panic.
+pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref().map(String::as_str)).unwrap_or("without a message")
+}
+
 impl Error {
     /// A system call to `action` the file at `path` failed.
     pub fn io(action: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
@@ -115,9 +122,12 @@ impl Error {
         Self::internal("a task panicked; its message is above")
     }
 
-    /// Calls code of plugins. `Err` also if it panics: what it changed must not be used then.
+    /// Calls code of plugins. `Err` also if it panics, with the message, as a program may have a
+    /// panic hook of its own: what it changed must not be used then.
     pub fn catching<T>(call: impl FnOnce() -> Result<T, Self>) -> Result<T, Self> {
-        catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| Err(Self::panicked()))
+        catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+            Err(Self::internal(format!("a task panicked: {}", panic_message(&*panic))))
+        })
     }
 
     /// There are more channels than a run may have.

@@ -130,7 +130,7 @@ impl<T: Send + 'static> OrderedTasks<T> {
             Work::Task(work) => {
                 let (sender, result) = oneshot::channel();
                 // Nobody receives the result if the run has failed elsewhere.
-                (self.pool.spawn)(Box::new(move || drop(sender.send(work()))));
+                (self.pool.spawn)(Box::new(move || drop(sender.send(Error::catching(work)))));
                 Pending::Running(result)
             }
         };

@@ -5,6 +5,8 @@ use std::cell::Cell;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+pub use sluice_io::error::panic_message as message_of;
+
 thread_local! {
     /// The calls on this thread that catch panics, one inside the other.
     static CATCHING: Cell<u32> = const { Cell::new(0) };
@@ -32,12 +34,6 @@ pub fn catch_panics<T, E: Display>(
         Ok(result) => result.map_err(|error| error.to_string()),
         Err(panic) => Err(format!("{library} panicked: {}", message_of(&*panic))),
     }
-}
-
-/// The message of a panic.
-pub fn message_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref().map(String::as_str)).unwrap_or("without a message")
 }
 
 /// Whether a panic of this thread is caught by [`catch`]: then the input is at fault, not the

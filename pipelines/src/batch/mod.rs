@@ -36,7 +36,7 @@ use sluice_model::{Error, Overwrite, Registry};
 use crate::dispatch::exchange::remove_abandoned;
 use crate::manifest::{RunEnd, is_false};
 use crate::report::{Note, Report};
-use crate::run::{self, Milestone, Options, Stop};
+use crate::run::{self, Options, Stop};
 use crate::spec::Pipeline;
 pub use journal::JOURNAL;
 pub use journal_record::{JournalRecord, UnfinishedUnit};
@@ -264,7 +264,7 @@ impl Batch {
             Err(error) => (Report::default(), error),
         };
         known.seconds = started.elapsed().as_secs_f64();
-        options.report_milestone(&Milestone::Failed { report: &known });
+        options.report_failure(&known);
         Err(error)
     }
 

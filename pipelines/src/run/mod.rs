@@ -64,8 +64,20 @@ use windows::StoredSources;
 ///
 /// `Err` means that the run failed and nothing was published, except what a live source has
 /// received for sinks that have not failed. Damage and events that could not be written are in the
-/// report. A pipeline that runs programs is refused upfront, unless the options allow it.
+/// report: a run that was stopped may have published a part ([`Report::interrupted`]). A pipeline
+/// that runs programs is refused upfront, unless the options allow it, and so is one whose outputs
+/// are named after inputs.
+///
+/// Plugin calls that are in progress when a run fails or is stopped may go on after the return, on
+/// other threads: a call that never returns does not keep the run from ending.
 pub fn run(pipeline: Pipeline, options: &Options) -> Result<Report, Error> {
+    if let Some(node) = pipeline.templates.first().and_then(|slot| pipeline.nodes.get(slot.node)) {
+        return Err(Error::refused(format!(
+            "{} `{}`: the output is named after inputs, so that the pipeline is a batch: run it by \
+             `sluice_pipeline::batch`",
+            node.kind, node.name
+        )));
+    }
     run_in_parent(pipeline, options, None, &mut Report::default())
 }
 
@@ -94,7 +106,7 @@ pub(crate) fn report_failed(
     let seconds = started.elapsed().as_secs_f64();
     if ran.is_err() {
         known.seconds = seconds;
-        options.report_milestone(&Milestone::Failed { report: known });
+        options.report_failure(known);
     }
     Ok(Report { seconds, ..ran? })
 }

@@ -17,6 +17,7 @@ use super::milestone::{Milestone, Progress};
 use super::recording::Recording;
 use super::stop::Stop;
 use crate::manifest::RunEnd;
+use crate::report::Report;
 
 /// The default memory cap.
 pub const DEFAULT_MEMORY: ByteSize = ByteSize(512 << 20);
@@ -57,6 +58,16 @@ impl Options {
         if let Some(progress) = &self.progress {
             progress.milestone(milestone);
         }
+    }
+
+    /// Reports that a run failed, with what is known of it. A panic of the listener does not replace
+    /// the error.
+    pub(crate) fn report_failure(&self, report: &Report) {
+        let failed = Milestone::Failed { report };
+        let _reported: Result<(), Error> = Error::catching(|| {
+            self.report_milestone(&failed);
+            Ok(())
+        });
     }
 
     /// Reports notes of a node, as they appear.

@@ -436,7 +436,8 @@ impl<'a, O: Default + Send + 'a> ReadAhead<'a, O> {
             let reply = Reply::new(sender, &self.wake);
             let work = Arc::clone(&self.work);
             (self.executor)(ReadTask::Reader(Box::new(move || {
-                if let Err(error) = send_batches(&**work.source, &piece, &context, &reply) {
+                let send = || send_batches(&**work.source, &piece, &context, &reply);
+                if let Err(error) = Error::catching(send) {
                     reply.send(Err(error));
                 }
             })))?;
@@ -474,7 +475,7 @@ impl<'a, O: Default + Send + 'a> ReadAhead<'a, O> {
         let (work, sizes) = (Arc::clone(&self.work), Arc::clone(&self.sizes));
         (self.executor)(ReadTask::Step(Box::new(move || {
             let mut step = ReadStep { split, ..ReadStep::default() };
-            let filled = fill(&work, &mut step);
+            let filled = Error::catching(|| fill(&work, &mut step));
             if filled.is_ok() {
                 sizes.note(step.memory);
             }

@@ -92,7 +92,7 @@ impl LiveSender {
         receive: impl FnOnce(&Self) -> Result<(), Error> + Send + 'static,
     ) -> Result<(), Error> {
         let run = move || {
-            if let Err(error) = receive(&self) {
+            if let Err(error) = Error::catching(|| receive(&self)) {
                 self.fail(error);
             }
         };

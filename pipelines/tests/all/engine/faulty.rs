@@ -130,17 +130,17 @@ impl Sink for FaultySink {
     }
 
     fn open(&self, _: &SinkContext) -> Result<(), Error> {
-        assert!(self.0 != Fault::Open, "not open");
+        assert!(self.0 != Fault::Open, "no open");
         Ok(())
     }
 
     fn prepare(&self, batch: Batch, _: &mut PrepareContext<'_>) -> Result<Batch, Error> {
-        assert!(self.0 != Fault::Prepare, "not prepared");
+        assert!(self.0 != Fault::Prepare, "no prepare");
         Ok(batch)
     }
 
     fn write(&self, (): &mut (), batch: Batch) -> Result<Written, Error> {
-        assert!(self.0 != Fault::Write, "not written");
+        assert!(self.0 != Fault::Write, "no write");
         Ok(Written::events(if self.0 == Fault::Count { 0 } else { batch.len() as u64 }))
     }
 
@@ -183,23 +183,24 @@ fn a_panic_on_what_comes_from_an_input_names_that_as_its_file() {
 #[test]
 fn a_plugin_that_panics_is_named_with_what_it_reads() {
     let source = "internal: source `made` (plugin `toy`), reading made: ";
-    let panicked = "a task panicked; its message is above";
+    let panicked = "a task panicked: no";
     for fault in [Fault::Read, Fault::ReadUnsized, Fault::NextBatch, Fault::Listen] {
-        assert_eq!(message_of(fault), format!("{source}{panicked}"));
+        assert_eq!(message_of(fault), format!("{source}{panicked} more"));
     }
-    let map = format!("{source}stage `mapped` (plugin `toy`): {panicked}");
+    let map = format!("{source}stage `mapped` (plugin `toy`): {panicked} map");
     assert_eq!(message_of(Fault::Map), map);
-    for (fault, node) in [
-        (Fault::Inputs, "source `made`"),
-        (Fault::Splits, "source `made`"),
-        (Fault::Query, "stage `mapped`"),
-        (Fault::Fold, "stage `folded`"),
-        (Fault::FoldMore, "stage `folded`"),
-        (Fault::Open, "sink `out`"),
-        (Fault::Prepare, "sink `out`"),
-        (Fault::Write, "sink `out`"),
+    for (fault, node, what) in [
+        (Fault::Inputs, "source `made`", "inputs"),
+        (Fault::Splits, "source `made`", "splits"),
+        (Fault::Query, "stage `mapped`", "query"),
+        (Fault::Fold, "stage `folded`", "fold"),
+        (Fault::FoldMore, "stage `folded`", "more"),
+        (Fault::Open, "sink `out`", "open"),
+        (Fault::Prepare, "sink `out`", "prepare"),
+        (Fault::Write, "sink `out`", "write"),
     ] {
-        assert_eq!(message_of(fault), format!("internal: {node} (plugin `toy`): {panicked}"));
+        let message = format!("internal: {node} (plugin `toy`): {panicked} {what}");
+        assert_eq!(message_of(fault), message);
     }
 }
 
