@@ -1,6 +1,7 @@
 //! The verbs for programs that embed them, such as the Python package: the same arguments, with
 //! results for the caller instead of text on standard streams. Handles no signals, and prints
-//! nothing, except as the whole [`program`].
+//! nothing, except as the whole [`program`], and events whose output is standard output (`cat`,
+//! `--to -`).
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -13,11 +14,13 @@ use crate::args::{self, CatArgs};
 use crate::commands::generated;
 use crate::conversion;
 pub use crate::embedding::{Embedding, Output};
-use crate::exit::Failure;
+use crate::exit::EXIT_OK;
+pub use crate::exit::Failure;
 use crate::input_format::InputFormat;
 use crate::inputs;
 use crate::recipe::Recipe;
 use crate::shell::Shell;
+use crate::stdout;
 use crate::{ParsedVerb, dispatch, parse_matches};
 
 /// Makes glibc keep freed blocks of a few megabytes instead of returning them to the system.
@@ -43,7 +46,8 @@ pub fn program(arguments: impl IntoIterator<Item = OsString>, registry: Registry
     code
 }
 
-/// Runs a verb with these arguments, of which the first is its name. Returns the exit code.
+/// Runs a verb with these arguments, of which the first is its name. Returns the exit code. What it
+/// prints is in [`Embedding::take_output`], except events for standard output.
 pub fn run(
     arguments: &[OsString],
     registry: Registry,
@@ -52,8 +56,15 @@ pub fn run(
     let program = [OsString::from("sluice")];
     let words = program.iter().chain(arguments);
     let parsed = args::command().try_get_matches_from(words).and_then(parse_matches);
-    let (global, verb) = parsed.map_err(|error| usage(error, arguments))?;
     let mut shell = Shell::embedded(registry, embedding);
+    let (global, verb) = match parsed {
+        // The help and the version.
+        Err(error) if !error.use_stderr() => {
+            stdout::unescaped(&error.render().to_string(), &shell)?;
+            return Ok(EXIT_OK);
+        }
+        parsed => parsed.map_err(|error| usage(error, arguments))?,
+    };
     (shell.quiet, shell.verbose) = (global.quiet, global.verbose);
     let ending = match verb {
         ParsedVerb::BuiltIn(verb) => dispatch(*verb, &shell),

@@ -1,5 +1,6 @@
 //! The result of a command and its exit code. Prints each failure once.
 
+use std::fmt;
 use std::io;
 use std::path::Path;
 
@@ -174,6 +175,22 @@ impl Failure {
                 Self::Interrupted { what, code }
             }
             other => other.stdout_closed_is_failure(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message())
+    }
+}
+
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // The message of an error is that of its kind, so its cause comes next.
+        match self {
+            Self::Error(error) => std::error::Error::source(error),
+            _ => None,
         }
     }
 }

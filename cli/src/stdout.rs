@@ -46,8 +46,16 @@ fn make_blocking(
 /// lines.
 pub(crate) fn text(text: &str, shell: &Shell) -> io::Result<()> {
     match shell.embedding() {
+        Some(_) => unescaped(text, shell),
+        None => unescaped(&printable_lines(text), shell),
+    }
+}
+
+/// Prints text of the program, or of a pipeline file, as it is.
+pub(crate) fn unescaped(text: &str, shell: &Shell) -> io::Result<()> {
+    match shell.embedding() {
         Some(embedding) => embedding.print(text),
-        None => io::stdout().write_all(printable_lines(text).as_bytes())?,
+        None => io::stdout().write_all(text.as_bytes())?,
     }
     Ok(())
 }

@@ -92,6 +92,36 @@ fn a_pipeline_whose_outputs_are_named_after_inputs_is_not_run_as_one() {
     assert_eq!(folder.names(), ["in.lcm"]);
 }
 
+#[test]
+fn an_embedded_verb_returns_what_it_prints() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(3, 20)));
+    let path = folder.at("in.lcm").to_str().unwrap().to_owned();
+    let run = |arguments: &[&str]| {
+        let (words, embedding) = (arguments.iter().map(Into::into), Arc::default());
+        let words: Vec<_> = words.collect();
+        let code = sluice::embedded::run(&words, Registry::linked(), &embedding);
+        (code, embedding.take_output().text)
+    };
+    for (arguments, printed) in [
+        (&["info", &path][..], "events   20"),
+        (&["info", "--brief", &path], "events"),
+        (&["schema"], "$schema"),
+        (&["man"], ".TH sluice"),
+        (&["completions", "bash"], "complete -F"),
+        (&["convert", &path, "--to", "x.csv", "--print-pipeline"], "[sinks."),
+        (&["--help"], "Usage:"),
+        (&["help", "convert"], "Usage:"),
+        (&["--version"], "sluice "),
+    ] {
+        let (code, text) = run(arguments);
+        assert_eq!(code.unwrap(), 0, "{arguments:?}");
+        assert!(text.contains(printed), "{arguments:?}: {text}");
+    }
+    let failure: Box<dyn std::error::Error> = run(&["info", "--nothing"]).0.unwrap_err().into();
+    assert!(failure.to_string().contains("--nothing"), "{failure}");
+}
+
 /// Panics at every milestone.
 struct PanickingListener;
 

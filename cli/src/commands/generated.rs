@@ -1,7 +1,6 @@
 //! Parses and prints the pipelines that verbs generate from their arguments.
 
 use std::env;
-use std::io::{self, Write};
 use std::path::Path;
 
 use sluice_model::{Error, Plugin, PluginKind};
@@ -16,6 +15,7 @@ use crate::inspection;
 use crate::recipe::{Recipe, string};
 use crate::shell::Shell;
 use crate::sniffing::FailedInputs;
+use crate::stdout;
 
 /// Parses a generated pipeline, which has no variables. Nothing that it writes may replace the file
 /// that describes its format.
@@ -88,12 +88,12 @@ pub(crate) fn print_pipeline(name: &str, text: String, shell: &Shell) -> Command
         let what =
             "the path of this folder is not UTF-8, so the paths are relative to it: save it here";
         shell.warn(what);
-        io::stdout().write_all(text.as_bytes())?;
+        stdout::unescaped(&text, shell)?;
         return Ok(ExitStatus::Done);
     }
     let document = Document::generated(name, text);
     let text = document.relocated(&here, &Variables::default(), &shell.registry)?;
-    io::stdout().write_all(text.as_bytes())?;
+    stdout::unescaped(&text, shell)?;
     Ok(ExitStatus::Done)
 }
 

@@ -1,7 +1,7 @@
 //! `man`: manual pages.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,17 +14,18 @@ use crate::args::{self, ManArgs};
 use crate::commands::report_file;
 use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::shell::Shell;
+use crate::stdout;
 
 pub(crate) fn run(args: &ManArgs, shell: &Shell) -> CommandResult {
     match &args.dir {
         Some(folder) => write_pages(folder, shell)?,
-        None => print_page()?,
+        None => print_page(shell)?,
     }
     Ok(ExitStatus::Done)
 }
 
-fn print_page() -> Result<(), io::Error> {
-    io::stdout().write_all(&page(&args::command())?)
+fn print_page(shell: &Shell) -> Result<(), io::Error> {
+    stdout::unescaped(&String::from_utf8_lossy(&page(&args::command())?), shell)
 }
 
 /// The page of a command. What is below the options keeps its lines.

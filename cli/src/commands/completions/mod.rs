@@ -2,7 +2,6 @@
 //! file or name. Hidden and missing features are not completed.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, Command, ValueHint};
@@ -13,6 +12,7 @@ use sluice_pipeline::library;
 use crate::args::{self, CompletionsArgs};
 use crate::exit::{CommandResult, ExitStatus};
 use crate::shell::Shell;
+use crate::stdout;
 
 /// The verbs that take pipelines.
 const PIPELINE_VERBS: [&str; 4] = ["run", "check", "plan", "graph"];
@@ -21,11 +21,11 @@ const PIPELINE_VERBS: [&str; 4] = ["run", "check", "plan", "graph"];
 const PIPELINE_PLACEHOLDER: &str = "any-pipeline";
 
 pub(crate) fn run(args: &CompletionsArgs, shell: &Shell) -> CommandResult {
-    io::stdout().write_all(&script(args.shell, &shell.registry))?;
+    stdout::unescaped(&script(args.shell, &shell.registry), shell)?;
     Ok(ExitStatus::Done)
 }
 
-fn script(dialect: Dialect, registry: &Registry) -> Vec<u8> {
+fn script(dialect: Dialect, registry: &Registry) -> String {
     let command = visible(&args::command());
     let mut command = command.mut_subcommands(|verb| complete_names(verb, dialect, registry));
     let options = options_with_values(&command);
@@ -43,7 +43,6 @@ fn script(dialect: Dialect, registry: &Registry) -> Vec<u8> {
         }
         _ => text.into_owned(),
     }
-    .into_bytes()
 }
 
 /// The script of the generator, with these definitions.

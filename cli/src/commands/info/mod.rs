@@ -8,7 +8,7 @@ mod summary;
 mod table;
 mod text;
 
-use std::io::{self, Write};
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_io::escape::path_text;
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &InfoArgs, shell: &Shell) -> CommandResult {
     let (layout, overview) = (LineLayout::of_stdout(), Overview::default());
     let mut printer = InfoPrinter { format: form, layout, overview, lines: Vec::new() };
     if form == InfoFormat::Brief {
-        io::stdout().write_all(Overview::head().as_bytes())?;
+        stdout::unescaped(&Overview::head(), shell)?;
     }
     let mut worst = Ok(ExitStatus::Done);
     for (name, found) in inputs::expand_all(&args.files, "`info` covers the whole log", shell)? {
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &InfoArgs, shell: &Shell) -> CommandResult {
             worst = worst_of(worst, ending, shell);
         }
     }
-    printer.finish()?;
+    printer.finish(shell)?;
     worst
 }
 
@@ -93,7 +93,7 @@ impl InfoPrinter {
                 text::render(summary, self.layout)
             }
         };
-        io::stdout().write_all(text.as_bytes())
+        stdout::unescaped(&text, shell)
     }
 
     /// Counts a log that cannot be read, and prints its JSON. Whoever prints failures prints text.
@@ -108,14 +108,14 @@ impl InfoPrinter {
     }
 
     /// Prints the rest of the overview, which is omitted for a single log.
-    fn finish(&self) -> Result<(), io::Error> {
+    fn finish(&self, shell: &Shell) -> Result<(), io::Error> {
         let behind = match self.format {
             InfoFormat::Json => return Ok(()),
             InfoFormat::Text if self.overview.logs() < 2 => return Ok(()),
             InfoFormat::Text => Overview::head() + &self.lines.concat(),
             InfoFormat::Brief => String::new(),
         };
-        io::stdout().write_all((behind + &self.overview.total()).as_bytes())
+        stdout::unescaped(&(behind + &self.overview.total()), shell)
     }
 }
 

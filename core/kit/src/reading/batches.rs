@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Select, Sender};
 
+use super::limits::SplitMeter;
 use sluice_model::{
     Batch, DamageList, DamageLog, Error, LiveBatches, ReadContext, RunHandle, Source, Split,
     SplitStart,
 };
-use super::limits::SplitMeter;
 
 /// Wakes the consumer of a [`ReadAhead`](super::ReadAhead).
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
