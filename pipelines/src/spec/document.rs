@@ -85,8 +85,11 @@ impl Document {
             return Err(Error::refused(format!("{name} is too long for a pipeline file: {LOG}")));
         }
         let text = String::from_utf8(bytes).map_err(|error| {
-            let at = error.utf8_error().valid_up_to() as u64;
-            Error::malformed(&name, at, format!("a pipeline file is UTF-8 text: {LOG}"))
+            let at = error.utf8_error().valid_up_to();
+            let before = error.as_bytes().iter().take(at);
+            let line = before.filter(|byte| **byte == b'\n').count() + 1;
+            let what = format!("line {line} is not UTF-8: save a pipeline file as UTF-8; {LOG}");
+            Error::malformed(&name, at as u64, what)
         })?;
         Ok(Self { name, text, file: Some(path.to_owned()), presets: Vec::new() })
     }

@@ -196,3 +196,18 @@ fn values_of_no_accepted_form_are_told_what_is_accepted() {
         .expect_stderr("expected a number, or a field, found a boolean")
         .expect_stderr("2 mistakes in forms.toml");
 }
+
+#[test]
+fn a_codec_in_a_stage_and_a_file_in_another_encoding_are_said_how_to_mend() {
+    let folder = Folder::new();
+    let text = "[sources.demo]\nplugin = \"demo\"\n[stages.typed]\nplugin = \"lcm\"\n\
+                from = \"demo\"\n[sinks.out]\nplugin = \"null\"\nfrom = \"typed\"\n";
+    folder.write("codec.toml", text);
+    run_sluice(&folder, &["check", "codec.toml"])
+        .expect(2)
+        .expect_stderr("stages such as `decode` find codecs by themselves");
+    folder.write("latin.toml", b"# a\n# \xfc\n".as_slice());
+    run_sluice(&folder, &["check", "latin.toml"])
+        .expect(2)
+        .expect_stderr("line 2 is not UTF-8: save a pipeline file as UTF-8");
+}
