@@ -273,7 +273,9 @@ impl Check<'_> {
         };
         let message = format!("`{name}` is a {}, not a {kind}", other.kind());
         let help = match other.kind() {
-            PluginKind::Codec => Some("stages such as `decode` find codecs by themselves".to_owned()),
+            PluginKind::Codec => {
+                Some("stages such as `decode` find codecs by themselves".to_owned())
+            }
             PluginKind::Service => None,
             right => Some(format!("write `[{right}s.{}]`", key.get_ref())),
         };

@@ -250,8 +250,8 @@ fn zsh_completes_options_behind_the_first_input_and_files_only_where_they_are_me
     for (line, some, none) in cases {
         let Some(proposed) = zsh_completions(&folder, &format!("sluice {line}")) else { return };
         let has = |name: &&str| proposed.iter().any(|one| one == *name);
-        assert!(some.iter().all(|name| has(name)), "{line}: {proposed:?}");
-        assert!(!none.iter().any(|name| has(name)), "{line}: {proposed:?}");
+        assert!(some.iter().all(has), "{line}: {proposed:?}");
+        assert!(!none.iter().any(has), "{line}: {proposed:?}");
     }
 }
 
@@ -269,8 +269,8 @@ fn fish_completes_the_choices_of_positionals() {
     for (line, some, none) in cases {
         let Some(proposed) = fish_completions(&folder, &format!("sluice {line}")) else { return };
         let has = |name: &&str| proposed.iter().any(|one| one == *name);
-        assert!(some.iter().all(|name| has(name)), "{line}: {proposed:?}");
-        assert!(!none.iter().any(|name| has(name)), "{line}: {proposed:?}");
+        assert!(some.iter().all(has), "{line}: {proposed:?}");
+        assert!(!none.iter().any(has), "{line}: {proposed:?}");
     }
 }
 

@@ -71,9 +71,8 @@ pub struct ReadStep<O> {
 ///
 /// After [`RunHandle::is_cancelled`](sluice_model::RunHandle::is_cancelled) no split is started,
 /// and none follows the one in progress. A live split, and one that is read from a pipe, ends by
-/// itself, once it has sent all that it received; a reader that sends nothing for a second is left,
-/// and so is one that reads on for two seconds, or sends more than a reader would hold. Dropping
-/// this abandons what is in progress.
+/// itself, once it has sent all that it received; a reader is left that sends nothing for a second,
+/// reads on for two, or sends more than it could hold. Dropping this abandons what is in progress.
 ///
 /// # Example
 ///
