@@ -235,7 +235,7 @@ fn what_a_filter_behind_a_merge_removes_changes_no_order() {
         let folder = Folder::new();
         let text = fan_in(&folder, &streams).replace("from = ", "from = \"cut\" # ");
         let text = text.replace(".lcm\"\n[", &format!(".lcm\"\n{options}\n["));
-        let filter = format!("[stages.cut]\nplugin = \"filter\"\nfrom = [\"s0\", \"s1\"]\n");
+        let filter = "[stages.cut]\nplugin = \"filter\"\nfrom = [\"s0\", \"s1\"]\n";
         run(&format!("{text}{filter}{removed}\n"), folder.path(), 2).unwrap();
         times(&folder).into_iter().map(|time| time / 1_000_000).collect::<Vec<_>>()
     };

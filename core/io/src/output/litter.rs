@@ -237,8 +237,7 @@ pub fn sweep_folder(folder: &Path) {
     old.for_each(|(folder, _)| drop(fs::remove_dir(folder)));
 }
 
-/// Removes what killed runs have left in a folder of targets with such names. The names must not be
-/// [long](short).
+/// Removes what killed runs have left in a folder of targets with such names, which must be short.
 pub fn remove_unfinished(folder: &Path, is_target: impl Fn(&str) -> bool) {
     let names = temporary_names(folder).filter(|name| short_target(name).is_some_and(&is_target));
     names.for_each(|name| remove_if_stale(folder, &name, None));
