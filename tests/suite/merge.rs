@@ -179,12 +179,17 @@ fn files_of_one_source_are_read_one_after_another_not_merged() {
     assert!(folder.read("out.lcm") == [log(&b), log(&a)].concat());
 }
 
-/// Checks that events of two channels, taken apart by these and put together, are merged the same
-/// wherever their log is cut.
-fn check_branches(all: &[LcmEvent]) {
+#[test]
+fn equal_times_of_branches_keep_their_order_wherever_a_log_is_cut() {
     let folder = Folder::new();
-    folder.write("in.lcm", log(all));
-    folder.write("in.lcm.zst", zstd::encode_all(&log(all)[..], 1).unwrap());
+    // Groups of four at one time, and the branch that is named first comes last in each.
+    let event = |n: i64| {
+        let channel = if n % 4 < 2 { "A" } else { "B" };
+        LcmEvent::new(n, BEGIN + n / 4, channel, &[n as u8; 300])
+    };
+    let all: Vec<LcmEvent> = (0..4_000).map(event).collect();
+    folder.write("in.lcm", log(&all));
+    folder.write("in.lcm.zst", zstd::encode_all(&log(&all)[..], 1).unwrap());
     let (b, a) = all.iter().cloned().partition(|event| event.channel == b"B");
     let wanted = expected_merge(&[b, a]).iter().map(|event| event.number).collect::<Vec<_>>();
     let text = |name: &str| {
@@ -199,48 +204,5 @@ fn check_branches(all: &[LcmEvent]) {
     for (name, memory) in [("in.lcm", 1 << 20), ("in.lcm", 1 << 28), ("in.lcm.zst", 1 << 28)] {
         run_with(&text(name), folder.path(), 2, ByteSize(memory)).unwrap();
         assert!(numbers(&folder.read("out.lcm")) == wanted, "{name} {memory}");
-    }
-}
-
-#[test]
-fn equal_times_of_branches_keep_their_order_wherever_a_log_is_cut() {
-    // Groups of four at one time, and the branch that is named first comes last in each.
-    let event = |n: i64| {
-        let channel = if n % 4 < 2 { "A" } else { "B" };
-        LcmEvent::new(n, BEGIN + n / 4, channel, &[n as u8; 300])
-    };
-    check_branches(&(0..4_000).map(event).collect::<Vec<_>>());
-}
-
-#[test]
-fn branches_whose_times_step_back_are_merged_the_same_wherever_a_log_is_cut() {
-    let mut rng = SeededRng(3);
-    let mut event = |n: i64| {
-        let channel = if rng.below(10) == 0 { "B" } else { "A" };
-        LcmEvent::new(n, BEGIN + n * 1_000 + rng.below(40_000) as i64, channel, &[n as u8; 300])
-    };
-    check_branches(&(0..10_000).map(&mut event).collect::<Vec<_>>());
-}
-
-#[test]
-fn what_a_filter_behind_a_merge_removes_changes_no_order() {
-    // A time far ahead holds up its source, unless a filter for times removes it anyway.
-    let stream = |channel: &str, times: [i64; 4]| -> Vec<LcmEvent> {
-        let numbered = (0..).zip(times);
-        let event = |(n, time)| LcmEvent::new(n, BEGIN + time * 1_000_000, channel, b"x");
-        numbered.map(event).collect()
-    };
-    let streams = [stream("A", [1, 100, 3, 4]), stream("B", [2, 5, 6, 7])];
-    let order = |options: &str, removed: &str| {
-        let folder = Folder::new();
-        let text = fan_in(&folder, &streams).replace("from = ", "from = \"cut\" # ");
-        let text = text.replace(".lcm\"\n[", &format!(".lcm\"\n{options}\n["));
-        let filter = "[stages.cut]\nplugin = \"filter\"\nfrom = [\"s0\", \"s1\"]\n";
-        run(&format!("{text}{filter}{removed}\n"), folder.path(), 2).unwrap();
-        times(&folder).into_iter().map(|time| time / 1_000_000).collect::<Vec<_>>()
-    };
-    for options in ["", "seek = false"] {
-        assert_eq!(order(options, "end = \"+50s\""), [1, 2, 3, 4, 5, 6, 7], "{options}");
-        assert_eq!(order(options, ""), [1, 2, 5, 6, 7, 100, 3, 4], "{options}");
     }
 }

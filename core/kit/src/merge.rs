@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use sluice_model::{Batch, TimeWindow};
+use sluice_model::Batch;
 
 /// The most events in a merged batch.
 const BATCH: usize = 8192;
@@ -19,7 +19,7 @@ pub enum MergeWait {
     Source,
     /// Until the current step is over: for streams that were split from one and advance together,
     /// perhaps [shifted](Merge::with_shifts). Events that the next step may precede wait for it:
-    /// those at about the latest time, and those of streams that are shifted further than others.
+    /// those at the latest time, and those of streams that are shifted further than others.
     Step,
 }
 
@@ -28,9 +28,8 @@ pub enum MergeWait {
 pub enum MergePause {
     /// The current step goes on.
     None,
-    /// All events of the current step have been pushed. What follows may be earlier by at most so
-    /// many nanoseconds than what came.
-    StepOver(i64),
+    /// All events of the current step have been pushed.
+    StepOver,
     /// The sources are silent. What follows is later by more than so many nanoseconds than what
     /// came.
     Silence(i64),
@@ -43,57 +42,13 @@ pub struct Merge {
     inputs: Vec<MergeInput>,
     /// The most bytes to buffer; above it, empty streams are no longer waited for.
     limit: usize,
-    /// The latest time of wanted events so far, without the shifts.
+    /// The latest time so far, without the shifts.
     newest: i64,
-}
-
-/// The place of events that nothing behind the merge wants: before all others, so that these come
-/// in the order that they have without them.
-const UNWANTED: i64 = i64::MIN;
-
-/// A batch, and the times by which its events are placed, if some are [`UNWANTED`].
-#[derive(Debug)]
-struct PlacedBatch {
-    batch: Batch,
-    places: Option<Vec<i64>>,
-}
-
-impl PlacedBatch {
-    fn places(&self) -> &[i64] {
-        self.places.as_deref().unwrap_or_else(|| self.batch.timestamps())
-    }
-}
-
-/// The events that are wanted behind a merge.
-#[derive(Clone, Copy, Debug)]
-pub struct WantedEvents<'w> {
-    /// Their times.
-    pub window: TimeWindow,
-    /// Whether each channel is wanted.
-    pub channels: &'w [bool],
-}
-
-impl WantedEvents<'_> {
-    /// The places of all events; `None` if they are their times, as all are wanted.
-    fn places(self, batch: &Batch) -> Option<Vec<i64>> {
-        let (times, channels) = (batch.timestamps(), batch.channels());
-        let wants_channel = |channel: &u32| self.channels[*channel as usize];
-        if times.iter().all(|time| self.window.wants_time(*time))
-            && (!self.channels.contains(&false) || channels.iter().all(wants_channel))
-        {
-            return None;
-        }
-        let place = |(time, channel): (&i64, &u32)| {
-            let is_wanted = self.window.wants_time(*time) && wants_channel(channel);
-            if is_wanted { *time } else { UNWANTED }
-        };
-        Some(times.iter().zip(channels).map(place).collect())
-    }
 }
 
 #[derive(Debug, Default)]
 struct MergeInput {
-    batches: VecDeque<PlacedBatch>,
+    batches: VecDeque<Batch>,
     /// The next event in the first batch.
     next: usize,
     bytes: usize,
@@ -109,7 +64,7 @@ struct MergeInput {
 
 impl MergeInput {
     fn head(&self) -> Option<i64> {
-        self.batches.front().map(|batch| batch.places()[self.next])
+        self.batches.front().map(|batch| batch.timestamps()[self.next])
     }
 
     /// Whether it may bring events that precede those of other streams.
@@ -138,32 +93,16 @@ impl Merge {
     /// Adds the next batch of a stream. Returns the number of late events: later ones of other
     /// streams were returned already.
     pub fn push(&mut self, input: usize, batch: Batch) -> u64 {
-        self.push_wanted(input, batch, None)
-    }
-
-    /// The same, if nothing behind the merge wants some of the events: the others come in the order
-    /// that they have without these.
-    pub fn push_wanted(
-        &mut self,
-        input: usize,
-        batch: Batch,
-        wanted: Option<WantedEvents<'_>>,
-    ) -> u64 {
         if batch.is_empty() {
             return 0;
         }
-        let batch = batch.compact();
-        let places = wanted.and_then(|wanted| wanted.places(&batch));
-        let batch = PlacedBatch { batch, places };
-        let waiting = &mut self.inputs[input];
-        let is_late = |time: &&i64| {
-            **time != UNWANTED && waiting.overtaken_by.is_some_and(|by| (**time, input) < by)
-        };
-        let late = batch.places().iter().filter(is_late).count() as u64;
-        if let Some(newest) = batch.places().iter().max() {
+        let (batch, waiting) = (batch.compact(), &mut self.inputs[input]);
+        let is_late = |time: &&i64| waiting.overtaken_by.is_some_and(|by| (**time, input) < by);
+        let late = batch.timestamps().iter().filter(is_late).count() as u64;
+        if let Some(newest) = batch.timestamps().iter().max() {
             self.newest = self.newest.max(newest.saturating_sub(waiting.shift));
         }
-        waiting.bytes += batch.batch.memory();
+        waiting.bytes += batch.memory();
         waiting.batches.push_back(batch);
         late
     }
@@ -233,27 +172,25 @@ impl Merge {
             let end = match pause {
                 _ if !is_waiting || is_full => None,
                 MergePause::None => None,
-                MergePause::StepOver(back) => Some(self.earliest_next().saturating_sub(back)),
+                MergePause::StepOver => Some(self.earliest_next()),
                 MergePause::Silence(by) => {
                     Some(self.earliest_next().saturating_add(by).saturating_add(1))
                 }
             };
-            // Live events have no other order than that in which they arrive.
-            let is_ordered = !forced || is_full || matches!(pause, MergePause::StepOver(1..));
             let Some((time, first)) = self.earliest() else { break };
             if is_waiting && !forced || end.is_some_and(|end| time >= end) {
                 break;
             }
             let place = *places[first].get_or_insert_with(|| {
-                used.extend(self.inputs[first].batches.front().map(|next| next.batch.clone()));
+                used.extend(self.inputs[first].batches.front().cloned());
                 (used.len() - 1) as u32
             });
-            let run = self.pick_run(first, (place, end), &mut picks);
-            if run.is_end {
+            let begun = picks.len();
+            if self.pick_run(first, (place, end), &mut picks) {
                 places[first] = None;
             }
-            if is_ordered {
-                self.note_overtaken(first, run.latest);
+            if !forced || is_full {
+                self.note_overtaken(first, &picks[begun..], &used);
             }
         }
         match (picks.is_empty(), &used[..]) {
@@ -274,13 +211,17 @@ impl Merge {
         self.newest.saturating_add(shift)
     }
 
-    /// Records which streams were overtaken by events of stream `first` up to this time.
-    fn note_overtaken(&mut self, first: usize, latest: i64) {
+    /// Records which streams were overtaken by these events of stream `first`.
+    fn note_overtaken(&mut self, first: usize, picks: &[(u32, u32)], used: &[Batch]) {
         let wait = self.wait;
         let silent =
             |(n, waiting): &(usize, &mut MergeInput)| *n != first && waiting.is_waited_for(wait);
         for (_, waiting) in self.inputs.iter_mut().enumerate().filter(silent) {
-            waiting.overtaken_by = waiting.overtaken_by.max(Some((latest, first)));
+            let times = picks.iter().map(|(batch, row)| {
+                let batch = &used[*batch as usize];
+                (batch.timestamps()[*row as usize], first)
+            });
+            waiting.overtaken_by = times.chain(waiting.overtaken_by).max();
         }
     }
 
@@ -290,45 +231,202 @@ impl Merge {
         heads.filter_map(|(n, waiting)| Some((waiting.head()?, n))).min()
     }
 
-    /// Picks events of stream `first` until another stream is due, or time `end`.
+    /// Picks events of stream `first` until another stream is due, or time `end`. Returns whether
+    /// its batch is exhausted.
     fn pick_run(
         &mut self,
         first: usize,
         (place, end): (u32, Option<i64>),
         picks: &mut Vec<(u32, u32)>,
-    ) -> PickedRun {
+    ) -> bool {
         let others = self.inputs.iter().enumerate().filter(|(n, _)| *n != first);
         let rival = others.filter_map(|(n, waiting)| Some((waiting.head()?, n))).min();
         let waiting = &mut self.inputs[first];
-        let mut run = PickedRun { is_end: false, latest: UNWANTED };
-        let Some(batch) = waiting.batches.front() else { return run };
-        let len = batch.batch.len();
-        while waiting.next < len && picks.len() < BATCH {
-            let due = (batch.places()[waiting.next], first);
+        let Some(batch) = waiting.batches.front() else { return true };
+        while waiting.next < batch.len() && picks.len() < BATCH {
+            let due = (batch.timestamps()[waiting.next], first);
             if rival.is_some_and(|rival| rival < due) || end.is_some_and(|end| due.0 >= end) {
-                return run;
+                return false;
             }
-            run.latest = run.latest.max(due.0);
             picks.push((place, waiting.next as u32));
             waiting.next += 1;
         }
-        if waiting.next == len {
-            waiting.bytes -= batch.batch.memory();
-            waiting.batches.pop_front();
-            waiting.next = 0;
-            run.is_end = true;
+        if waiting.next < batch.len() {
+            return false;
         }
-        run
+        waiting.bytes -= batch.memory();
+        waiting.batches.pop_front();
+        waiting.next = 0;
+        true
     }
 }
 
-/// Events of one stream that were picked in a row.
-struct PickedRun {
-    /// Whether they end their batch.
-    is_end: bool,
-    /// The latest of their times.
-    latest: i64,
-}
-
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use sluice_model::{BatchBuilder, ChannelId};
+
+    fn batch(times: &[i64], channel: u32) -> Batch {
+        let mut builder = BatchBuilder::default();
+        for time in times {
+            builder.push_copy(*time, 0, ChannelId(channel), b"");
+        }
+        builder.finish()
+    }
+
+    fn drain(merge: &mut Merge, pause: MergePause) -> Vec<(i64, u32)> {
+        let mut all = Vec::new();
+        while let Some(batch) = merge.take(pause) {
+            all.extend(batch.iter().map(|event| (event.timestamp, event.channel.0)));
+        }
+        all
+    }
+
+    #[test]
+    fn the_earliest_goes_first_and_ties_keep_the_order_of_streams() {
+        let mut merge = Merge::new(2, MergeWait::Source, 1 << 20);
+        merge.push(1, batch(&[1, 3, 5], 1));
+        assert_eq!(merge.starved(), Some(0));
+        assert!(drain(&mut merge, MergePause::StepOver).is_empty());
+        merge.push(0, batch(&[3, 4], 0));
+        assert_eq!(drain(&mut merge, MergePause::None), [(1, 1), (3, 0), (3, 1), (4, 0)]);
+        merge.end(0);
+        assert_eq!(drain(&mut merge, MergePause::None), [(5, 1)]);
+        merge.end(1);
+        assert!(merge.is_over());
+    }
+
+    #[test]
+    fn a_streams_own_order_is_kept_where_its_times_step_back() {
+        let mut merge = Merge::new(2, MergeWait::Source, 1 << 20);
+        merge.push(0, batch(&[10, 2, 11], 0));
+        merge.push(1, batch(&[5, 12], 1));
+        merge.end(0);
+        merge.end(1);
+        assert_eq!(
+            drain(&mut merge, MergePause::None),
+            [(5, 1), (10, 0), (2, 0), (11, 0), (12, 1)]
+        );
+    }
+
+    #[test]
+    fn streams_of_one_source_wait_no_longer_than_a_step() {
+        let mut merge = Merge::new(2, MergeWait::Step, 1 << 20);
+        merge.push(0, batch(&[1, 2], 0));
+        assert!(drain(&mut merge, MergePause::None).is_empty());
+        assert_eq!(drain(&mut merge, MergePause::StepOver), [(1, 0)]);
+        assert_eq!(drain(&mut merge, MergePause::Silence(0)), [(2, 0)]);
+    }
+
+    #[test]
+    fn where_a_step_ends_decides_no_order() {
+        let (events, mut wanted) = ([1, 2, 2, 2, 2, 3], None);
+        for end in 0..=events.len() {
+            let mut merge = Merge::new(2, MergeWait::Step, 1 << 20);
+            let mut merged = Vec::new();
+            for step in [0..end, end..events.len()] {
+                // Events belong to the streams in turn.
+                for (at, time) in events.iter().enumerate().filter(|(at, _)| step.contains(at)) {
+                    merge.push(at % 2, batch(&[*time], (at % 2) as u32));
+                    merged.extend(drain(&mut merge, MergePause::None));
+                }
+                merged.extend(drain(&mut merge, MergePause::StepOver));
+            }
+            (0..2).for_each(|stream| merge.end(stream));
+            merged.extend(drain(&mut merge, MergePause::None));
+            assert_eq!(&merged, wanted.get_or_insert_with(|| merged.clone()), "{end}");
+        }
+        assert_eq!(wanted.unwrap(), [(1, 0), (2, 0), (2, 0), (2, 1), (2, 1), (3, 1)]);
+    }
+
+    #[test]
+    fn shifted_streams_of_one_source_wait_for_what_the_next_steps_bring() {
+        let merged = |shift: i64, pause| {
+            let mut merge = Merge::new(2, MergeWait::Step, 1 << 20).with_shifts(&[0, shift]);
+            let mut merged = Vec::new();
+            // In each step, an event of the second stream follows one of the first.
+            for step in 0..20 {
+                merge.push(0, batch(&[step * 10], 0));
+                merge.push(1, batch(&[step * 10 + 5 + shift], 1));
+                merged.extend(drain(&mut merge, pause));
+                let waiting = merge.inputs.iter().flat_map(|input| &input.batches).count() as i64;
+                assert!(waiting <= shift.abs() / 10 + 2, "{shift}: {waiting}");
+            }
+            (0..2).for_each(|stream| merge.end(stream));
+            merged.extend(drain(&mut merge, MergePause::None));
+            merged.into_iter().map(|(time, _)| time).collect::<Vec<_>>()
+        };
+        for shift in [0, 5, 100, -4, -5, -100] {
+            for pause in [MergePause::StepOver, MergePause::Silence(0)] {
+                let times = merged(shift, pause);
+                assert!(times.len() == 40 && times.is_sorted(), "{shift}, {pause:?}: {times:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn shifted_streams_wait_in_a_silence_until_what_they_wait_for_would_be_later() {
+        let mut merge = Merge::new(2, MergeWait::Step, 1 << 20).with_shifts(&[0, 100]);
+        merge.push(0, batch(&[7], 0));
+        merge.push(1, batch(&[105], 1));
+        (0..2).for_each(|stream| merge.set_idle(stream, true));
+        assert_eq!(drain(&mut merge, MergePause::None), [(7, 0)]);
+        assert!(drain(&mut merge, MergePause::Silence(97)).is_empty());
+        assert_eq!(drain(&mut merge, MergePause::Silence(98)), [(105, 1)]);
+    }
+
+    #[test]
+    fn a_step_is_merged_whole_and_no_more_than_the_limit_waits_for_the_next() {
+        let mut merge = Merge::new(2, MergeWait::Step, 100);
+        // An absurd time, behind which all later events of its stream wait.
+        merge.push(0, batch(&[1, i64::MAX, 2, 3, 4, 5, 6], 0));
+        assert!(drain(&mut merge, MergePause::None).is_empty());
+        assert_eq!(merge.push(1, batch(&[2, 3], 1)), 0);
+        let first = drain(&mut merge, MergePause::StepOver);
+        assert_eq!(first[..3], [(1, 0), (2, 1), (3, 1)]);
+        assert_eq!((first.len(), merge.bytes()), (9, 0));
+        assert_eq!(merge.push(1, batch(&[4, 5], 1)), 2, "later than the absurd time");
+    }
+
+    #[test]
+    fn a_live_stream_that_is_silent_keeps_nobody_waiting() {
+        let mut merge = Merge::new(2, MergeWait::Source, 1 << 20);
+        merge.push(0, batch(&[1, 2], 0));
+        merge.set_idle(1, true);
+        assert_eq!(drain(&mut merge, MergePause::None), [(1, 0), (2, 0)]);
+        merge.set_idle(1, false);
+        merge.push(0, batch(&[5], 0));
+        assert!(drain(&mut merge, MergePause::None).is_empty());
+    }
+
+    #[test]
+    fn a_silent_stream_is_waited_for_until_the_buffer_is_full() {
+        let mut merge = Merge::new(2, MergeWait::Source, 100);
+        merge.push(0, batch(&[1, 2, 3, 4, 5, 6], 0));
+        assert_eq!(merge.starved(), None);
+        assert_eq!(drain(&mut merge, MergePause::None).len(), 6);
+    }
+
+    #[test]
+    fn late_events_are_counted_after_the_buffer_was_full() {
+        let mut merge = Merge::new(2, MergeWait::Source, 100);
+        assert_eq!(merge.push(1, batch(&[1, 2, 3, 4, 5, 6], 1)), 0);
+        assert_eq!(drain(&mut merge, MergePause::None).len(), 6);
+        assert_eq!(
+            merge.push(0, batch(&[5, 6, 7], 0)),
+            2,
+            "at equal times the first stream is first"
+        );
+        assert_eq!(merge.push(1, batch(&[2], 1)), 0, "a stream's own order is its own");
+    }
+
+    #[test]
+    fn nothing_is_too_late_where_an_idle_or_ended_stream_was_not_waited_for() {
+        let mut merge = Merge::new(3, MergeWait::Source, 1 << 20);
+        merge.set_idle(0, true);
+        merge.end(1);
+        merge.push(2, batch(&[5], 2));
+        assert_eq!(drain(&mut merge, MergePause::None), [(5, 2)]);
+        assert_eq!(merge.push(0, batch(&[1], 0)), 0);
+    }
+}

@@ -52,7 +52,7 @@ pub fn merge(folder: &Path, check: FileCheck) -> Result<MergeOutcome, Error> {
         return Ok(MergeOutcome::Incomplete(vec!["there are no shard records here".to_owned()]));
     }
     // Held until the record is written, so that no shard starts meanwhile.
-    let recorder = BatchRecorder::open(folder, None)?;
+    let mut recorder = BatchRecorder::open(folder, None)?;
     let BatchRecord { shards: parts, units: merged, .. } = recorder.previous();
     // Shards that ran again and had nothing to do leave no records, but may leave litter.
     let units = merged.iter().chain(shard_units(parts).map(|(_, unit)| unit));
@@ -194,14 +194,15 @@ mod tests {
                 inputs: 3,
                 outputs: outputs.map(PathBuf::from).into(),
             };
-            let recorder = BatchRecorder::open(folder, Some(header)).unwrap();
+            let mut recorder = BatchRecorder::open(folder, Some(header)).unwrap();
             recorder.close(vec![unit(output)], Vec::new()).unwrap();
         }
         // A folder cannot be removed in place of the first journal.
         let journal = folder.join(Shard::parse("1/3").unwrap().journal_name());
-        let recorder = BatchRecorder::open(folder, None).unwrap();
+        let mut recorder = BatchRecorder::open(folder, None).unwrap();
         fs::create_dir(&journal).unwrap();
         recorder.close(Vec::new(), Vec::new()).unwrap_err();
+        drop(recorder);
         fs::remove_dir(&journal).unwrap();
         assert!(!folder.join("_shard-1-of-3.json").exists());
         // As the last one does if it runs again and has nothing to do.

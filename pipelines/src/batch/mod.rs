@@ -282,7 +282,7 @@ impl Batch {
         if options.overwrite == Overwrite::Refuse {
             self.refuse_existing(&BatchRecord::to_continue(&self.folder)?)?;
         }
-        let recorder = BatchRecorder::open(&self.folder, self.shard.clone())?
+        let mut recorder = BatchRecorder::open(&self.folder, self.shard.clone())?
             .with_inputs(Arc::clone(&self.inputs))
             .with_begun(|previous| self.begun(previous, (registry, options)));
         let outputs = self.units.iter().map(|unit| self.recorded_outputs(unit));

@@ -17,7 +17,7 @@ use super::is_batch_record;
 use super::journal::{JOURNAL, Journal};
 use super::journal_record::{JournalHeading, JournalRecord, UnfinishedUnit};
 use super::record::{BatchManifest, BatchRecord};
-use super::shard::{ShardHeader, ShardLock, ShardRecord, remove_shards};
+use super::shard::{ShardHeader, ShardLock, ShardRecord, remove_shards, remove_stale_locks};
 use super::unit_record::{UnitRecord, actual_path, has_recorded_hash, has_recorded_length};
 use crate::manifest::{OutputFile, VERSION};
 
@@ -74,6 +74,7 @@ impl<'b> BatchRecorder<'b> {
         let shard = heading.as_ref().map(|heading| heading.shard.lock(here)).transpose()?;
         if shard.is_none() {
             remove_unfinished(here, |name| is_batch_record(Path::new(name)));
+            remove_stale_locks(here);
         }
         Ok(Self {
             folder: here.to_owned(),
@@ -198,8 +199,10 @@ impl<'b> BatchRecorder<'b> {
 
     /// Writes the manifest (units done now, units left over, units of earlier batches) and removes
     /// the journal. A shard writes its own record instead.
+    ///
+    /// The folder stays locked until this is dropped.
     pub(crate) fn close(
-        mut self,
+        &mut self,
         done: Vec<UnitRecord>,
         left: Vec<UnfinishedUnit>,
     ) -> Result<(), Error> {
@@ -429,11 +432,12 @@ mod tests {
             files: Vec::new(),
             ended: RunEnd::default(),
         };
-        let first = BatchRecorder::open(folder.path(), None).unwrap();
+        let mut first = BatchRecorder::open(folder.path(), None).unwrap();
         assert!(BatchRecorder::open(folder.path(), None).is_err());
         // A child process that is being started holds such a copy.
         let _copy = first._folder.as_ref().unwrap().0.try_clone().unwrap();
         first.close(vec![unit.clone()], Vec::new()).unwrap();
+        drop(first);
         let second = BatchRecorder::open(folder.path(), None).unwrap();
         assert_eq!(second.previous().units, [unit]);
     }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize, Serializer};
 use sluice_io::escape::path_text;
+use sluice_io::files::TEMPORARY;
 use sluice_io::output::replace_file;
 use sluice_model::Error;
 
@@ -66,8 +67,8 @@ impl Shard {
     ///
     /// `Err` if another process holds the lock. Goes unnoticed on file systems without locks.
     pub(super) fn lock(self, folder: &Path) -> Result<ShardLock, Error> {
-        // A name that outputs never have.
-        let path = folder.join(format!(".shard-{}-of-{}.sluice-tmp", self.number, self.total));
+        let path =
+            folder.join(format!("{LOCK_PREFIX}{}-of-{}{TEMPORARY}", self.number, self.total));
         loop {
             let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
             let file = file.map_err(|error| not_opened(&path, error))?;
@@ -95,6 +96,22 @@ impl Shard {
 
 /// The prefix of shard file names.
 const NAME_PREFIX: &str = "_shard-";
+
+/// The prefix of the names of lock files, which outputs never have.
+const LOCK_PREFIX: &str = ".shard-";
+
+/// Removes the lock files of shards that were killed.
+pub(super) fn remove_stale_locks(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_lock = |name: &str| name.starts_with(LOCK_PREFIX) && name.ends_with(TEMPORARY);
+    let locks = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_lock));
+    for path in locks.map(|entry| entry.path()) {
+        let is_free = |file: File| file.try_lock().is_ok() && is_same_file(&file, &path);
+        if File::open(&path).is_ok_and(is_free) {
+            drop(fs::remove_file(&path));
+        }
+    }
+}
 
 /// Whether a file name is that of a shard's record or journal.
 pub(super) fn is_shard_record(name: &str) -> bool {
@@ -480,5 +497,16 @@ mod tests {
         {
             assert!(!is_shard_record(other), "{other}");
         }
+    }
+
+    #[test]
+    fn only_lock_files_that_nobody_holds_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let shard = |text: &str| Shard::parse(text).unwrap();
+        let held = shard("2/3").lock(folder.path()).unwrap();
+        let left = folder.path().join(".shard-3-of-3.sluice-tmp");
+        fs::write(&left, b"").unwrap();
+        remove_stale_locks(folder.path());
+        assert!(held.path.exists() && !left.exists());
     }
 }

@@ -10,7 +10,6 @@ use crate::spec::{PipelineNode, PluginInstance};
 /// The pushed-down query of each node.
 #[derive(Debug)]
 pub(super) struct Pushdown {
-    into_nodes: Vec<Query>,
     of_nodes: Vec<Query>,
     of_parts: Vec<Vec<Query>>,
 }
@@ -24,9 +23,8 @@ impl Pushdown {
         labels: &NodeCalls,
     ) -> Result<Self, Error> {
         let of_nodes = vec![None::<Query>; nodes.len()];
-        let into_nodes = vec![Query::default(); nodes.len()];
-        let of_parts = vec![Vec::new(); nodes.len()];
-        let mut found = PushdownSearch { nodes, origins, into_nodes, of_nodes, of_parts };
+        let mut found =
+            PushdownSearch { nodes, origins, of_nodes, of_parts: vec![Vec::new(); nodes.len()] };
         for node in consumers_first(nodes) {
             labels.call(node, || {
                 found.settle(node);
@@ -34,12 +32,7 @@ impl Pushdown {
             })?;
         }
         let of_nodes = found.of_nodes.into_iter().map(Option::unwrap_or_default).collect();
-        Ok(Self { into_nodes: found.into_nodes, of_nodes, of_parts: found.of_parts })
-    }
-
-    /// What a node and any later one want of its inputs.
-    pub(super) fn query_into(&self, node: usize) -> Query {
-        self.into_nodes.get(node).cloned().unwrap_or_default()
+        Ok(Self { of_nodes, of_parts: found.of_parts })
     }
 
     /// The query for a node's events: what any later node wants.
@@ -75,7 +68,6 @@ fn consumers_first(nodes: &[PipelineNode]) -> Vec<usize> {
 struct PushdownSearch<'n> {
     nodes: &'n [PipelineNode],
     origins: &'n [Option<i64>],
-    into_nodes: Vec<Query>,
     /// `None` until a reader has been visited.
     of_nodes: Vec<Option<Query>>,
     of_parts: Vec<Vec<Query>>,
@@ -100,7 +92,6 @@ impl PushdownSearch<'_> {
                 None => needs.clone(),
             });
         }
-        self.into_nodes[node] = needs;
     }
 }
 

@@ -54,13 +54,14 @@ impl CompletionRoom {
     /// What else is written than events, such as indexes: of all, and of each channel.
     const DETAILS: [u64; 2] = [1 << 20, 8 << 10];
 
-    /// How much has to be free, given the bytes of events that sinks hold in memory.
-    pub(super) fn needed(&mut self, piece: &PieceProgress, held: u64, channels: usize) -> u64 {
+    /// How much has to be free besides twice what a sink holds in memory, as columns may be longer
+    /// than payloads.
+    pub(super) fn needed(&mut self, piece: &PieceProgress, channels: usize) -> u64 {
         let since = piece.bytes.saturating_sub(self.before);
         self.before = piece.bytes;
         let [of_all, of_each] = Self::DETAILS;
-        // Columns may be longer than payloads, and as much may come before it is asked for again.
-        2 * (held + since) + of_all + of_each * channels as u64
+        // As much may come before it is asked for again.
+        2 * since + of_all + of_each * channels as u64
     }
 }
 

@@ -7,15 +7,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sluice_model::{
-    Batch, Channel, Channels, DynSink, Error, Fold, Map, PerChannel, Query, Source, Stage,
-    StageContext, TimeWindow,
-};
+use sluice_model::{Batch, DynSink, Error, Fold, Map, Source, Stage, StageContext, TimeWindow};
 
 use super::pushdown::Pushdown;
 use super::segment::Branch;
 use crate::spec::{OnDamage, PipelineNode, PluginInstance, StageFactory};
-use sluice_kit::merge::{Merge, MergeWait, WantedEvents};
+use sluice_kit::merge::{Merge, MergeWait};
 
 /// The node behind a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,10 +63,6 @@ pub(crate) struct MergeNode {
     /// The node it merges for.
     pub(crate) node: usize,
     pub(crate) merge: Merge,
-    /// What the node and later ones want of it.
-    pub(crate) wanted: Query,
-    /// The channels that these want.
-    pub(crate) wanted_channels: PerChannel<bool>,
     /// For each input, the sources (by index in [`Topology::sources`]) that feed it.
     pub(crate) roots: Vec<BTreeSet<usize>>,
     /// For each input, whether it comes from one source without a stage that delays events; and in
@@ -80,29 +73,6 @@ pub(crate) struct MergeNode {
     /// For each input, the nearest merge before it.
     pub(crate) fed_by: Vec<Option<usize>>,
     pub(crate) segment: Arc<Vec<Branch>>,
-}
-
-impl MergeNode {
-    /// Adds the next batch of an input. Returns the number of late events.
-    ///
-    /// What is not wanted behind the merge may come or not, as sources need not leave it out, and
-    /// must not matter.
-    pub(crate) fn push(
-        &mut self,
-        input: usize,
-        batch: Batch,
-        channels: &Channels,
-    ) -> Result<u64, Error> {
-        self.last_push[input] = Instant::now();
-        if self.wanted.is_all() {
-            return Ok(self.merge.push(input, batch));
-        }
-        let (window, names) = (self.wanted.window(), &self.wanted.channels);
-        let wants = |channel: &Channel| Ok(names.wants(channel.name.text(), &channel.source));
-        let channels = self.wanted_channels.table(channels, wants)?;
-        let wanted = WantedEvents { window, channels: &channels };
-        Ok(self.merge.push_wanted(input, batch, Some(wanted)))
-    }
 }
 
 pub(crate) struct SinkNode {
@@ -355,7 +325,10 @@ impl<'o> TopologyBuilder<'o> {
     ) {
         let shift = |place: &usize| self.paces[self.from[node][*place]].shift;
         let shifts: Vec<i64> = places.iter().map(shift).collect();
-        let merge = Merge::new(places.len(), MergeWait::Step, self.merge_limit);
+        // Without shifts, nothing waits but equal times, and what follows a time that steps back.
+        let holds = shifts.iter().any(|shift| *shift != shifts[0]);
+        let limit = if holds { self.merge_limit } else { usize::MAX };
+        let merge = Merge::new(places.len(), MergeWait::Step, limit);
         let roots = vec![self.roots[by].clone(); places.len()];
         let merge = self.merge(node, merge.with_shifts(&shifts), roots, segment);
         self.built.merges[merge].is_undelayed.fill(self.from[by].is_empty());
@@ -374,8 +347,6 @@ impl<'o> TopologyBuilder<'o> {
         self.built.merges.push(MergeNode {
             node,
             merge,
-            wanted: self.pushdown.query_into(node),
-            wanted_channels: PerChannel::default(),
             is_undelayed: vec![false; roots.len()],
             last_push: vec![Instant::now(); roots.len()],
             fed_by: vec![None; roots.len()],

@@ -200,15 +200,17 @@ impl<'r> Writers<'r> {
     /// be read before.
     fn end_before_full(&mut self, tally: &mut RunTally) {
         let setup = self.publisher.setup;
-        let held = self.outputs.held.min(setup.sink_memory() as u64);
-        let channels = setup.shared.channels.len();
-        let needed = self.room.needed(&self.outputs.piece(), held, channels);
+        let besides = self.room.needed(&self.outputs.piece(), setup.shared.channels.len());
         for node in self.nodes() {
             let Some(writer) = self.writers.get(&node) else { continue };
             let traits = writer.sink.traits();
             if traits.is_readable_unfinished || writer.handed == 0 || writer.output.is_none() {
                 continue;
             }
+            let unwritten = writer.handed.saturating_sub(writer.written + writer.left_out);
+            let held = u128::from(self.outputs.held) * u128::from(unwritten);
+            let held = u64::try_from(held / u128::from(writer.handed)).unwrap_or(u64::MAX);
+            let needed = besides + 2 * held.min(setup.sink_memory() as u64);
             let targets = traits.targets.iter().map(|at| self.outputs.outputs.actual_path(at));
             // Without an answer, writing shows whether there is room.
             let lacks = |at: &PathBuf| {

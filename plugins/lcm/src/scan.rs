@@ -361,7 +361,7 @@ fn walk(
     let mut at = start;
     while !visited.contains(&at) {
         let Ok((header, len)) = header_at(log, at, limits)? else {
-            let is_proof = at != end && continues(log, start, outer, limits)?;
+            let is_proof = at != start && at != end && continues(log, start, outer, limits)?;
             return Ok(is_proof.then_some(start));
         };
         visited.push(at);

@@ -13,8 +13,8 @@ pub fn free_space(target: &Path) -> Result<Option<u64>, Error> {
     if is_address(target) {
         return Ok(None);
     }
-    let exists = |folder: &&Path| folder.is_dir();
-    let folder = target.ancestors().skip(1).find(exists).unwrap_or(Path::new("."));
+    // A folder that exists may be a disk of its own.
+    let folder = target.ancestors().find(|at| at.is_dir()).unwrap_or(Path::new("."));
     let disk = statvfs(folder)
         .map_err(|e| Error::io("query the free space on the disk of", folder, e.into()))?;
     Ok((disk.f_blocks > 0).then(|| disk.f_bavail.saturating_mul(disk.f_frsize)))

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::new_folders::remove_emptied;
 use super::temporary_names::{
     inner_name, is_of_index, is_running, owner, short, short_target, split_owner, temporary_dir_for,
 };
-use super::{TEMPORARY, folder_of, remove_emptied};
+use super::{TEMPORARY, folder_of};
 use crate::store::is_address;
 
 /// The litter in the folders that a batch writes to. Each folder is listed only once.
@@ -205,7 +206,7 @@ pub fn sweep<'p>(targets: impl IntoIterator<Item = &'p Path>) {
 fn sweep_output(target: &Path) {
     let mut folders = BTreeSet::new();
     folders_below(target, &mut folders);
-    // Killed runs had created them.
+    // Folders that hold nothing else go with it: mostly, a killed run had created them.
     let unpublished = folders.iter().filter(|folder| !is_used(folder));
     let litter =
         unpublished.flat_map(|folder| temporary_names(folder).map(move |name| folder.join(name)));

@@ -71,9 +71,8 @@ pub use litter::{
     ListedLitter, ReservedName, is_being_written, is_used, remove_unfinished, sweep, sweep_folder,
 };
 pub use many::OutputFiles;
-pub use new_folders::NewFolders;
+pub use new_folders::{NewFolders, remove_emptied};
 pub use objects::{remove_objects, replace_object};
-pub use replace::remove_emptied;
 pub use shared::SharedOutput;
 pub use sync_thread::SyncThread;
 pub use temporary_names::{is_running, process_start};

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::faults::OutputStep;
+use super::new_folders::remove_emptied;
 use super::renames::rename_new;
 use super::temporary_names::INDEX;
 use super::{MANIFEST, Outputs, PublishedFile, folder_of, objects, remove_any};
@@ -120,25 +121,6 @@ impl StaleFiles<'_> {
         let blocks = move |path: &&Path| places.folders.contains(path) || below(path);
         self.paths.iter().map(PathBuf::as_path).filter(blocks)
     }
-}
-
-/// Removes the empty folders of `paths`, from the innermost up to `folder`, which stays. Returns
-/// them in that order.
-pub fn remove_emptied(folder: &Path, paths: &[impl AsRef<Path>]) -> Vec<PathBuf> {
-    let parent = |path: &Path| {
-        let parent = path.parent().filter(|p| p.starts_with(folder) && *p != folder);
-        parent.map(Path::to_owned)
-    };
-    let mut left: BTreeSet<PathBuf> = paths.iter().filter_map(|p| parent(p.as_ref())).collect();
-    let mut removed = Vec::new();
-    // Subfolders sort after their parents.
-    while let Some(inner) = left.pop_last() {
-        if fs::remove_dir(&inner).is_ok() {
-            left.extend(parent(&inner));
-            removed.push(inner);
-        }
-    }
-    removed
 }
 
 /// The paths of new files, and of their folders below the roots with manifests.

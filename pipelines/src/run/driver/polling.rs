@@ -18,10 +18,6 @@ const DATA_PATIENCE: Duration = Duration::from_millis(20);
 /// How long to wait for a step before checking whether the run was stopped.
 const STEP_PATIENCE: Duration = Duration::from_millis(100);
 
-/// By how many nanoseconds the times of stored events step back, at most, without a note that the
-/// order where branches of a source meet again depends on how much of it is read at once.
-const MAX_STEP_BACK: i64 = 1_000_000_000;
-
 impl RunDriver<'_> {
     /// The source to poll next: one that a merge waits for, otherwise the one with the fewest
     /// turns. A source without data is polled only if no other one may go on.
@@ -174,7 +170,6 @@ impl RunDriver<'_> {
     pub(super) fn merge_pause(&self, merge: usize, asked: Option<usize>) -> MergePause {
         let MergeNode { roots, is_undelayed, last_push, .. } = &self.merges[merge];
         let mut roots = roots.iter().flatten();
-        let is_live = roots.clone().any(|root| self.sources[*root].receives());
         let mut open = roots.clone().map(|root| &self.sources[*root]).filter(|root| !root.ended);
         // Live events have the times at which they arrive, also those that others take. What has
         // arrived may be waiting for other sources and their stages.
@@ -185,12 +180,11 @@ impl RunDriver<'_> {
         match later.and_then(|later| later.checked_sub(SILENCE_TIMEOUT)) {
             Some(by) => MergePause::Silence(i64::try_from(by.as_nanos()).unwrap_or(i64::MAX)),
             None if open.all(|root| root.is_quiet() && root.has_been_silent())
-                || roots.any(|root| Some(*root) == asked && self.sources[*root].receives()) =>
+                || roots.any(|root| Some(*root) == asked) =>
             {
                 MergePause::Silence(0)
             }
-            None if is_live => MergePause::StepOver(0),
-            None => MergePause::StepOver(MAX_STEP_BACK),
+            None => MergePause::StepOver,
         }
     }
 }

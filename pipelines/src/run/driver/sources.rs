@@ -158,7 +158,7 @@ impl RunningSource {
     }
 
     /// Whether it is live now. Looks at no split of files, which may be many.
-    pub(super) fn receives(&self) -> bool {
+    fn receives(&self) -> bool {
         self.may_stall && self.steps.is_live()
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use sluice_io::tasks::{Job, OrderedTasks, TaskPool};
 use sluice_kit::merge::MergePause;
@@ -10,7 +11,7 @@ use sluice_kit::reading::StepSizes;
 use sluice_model::{Batch, Error};
 
 use super::super::segment::{Branch, SegmentOutcome, SegmentOutput};
-use super::super::topology::{Port, ports_of};
+use super::super::topology::{MergeNode, Port, ports_of};
 use super::RunDriver;
 
 /// The head of a stream inside the graph.
@@ -36,9 +37,8 @@ impl Pending {
 }
 
 /// The note on events that a merge could not wait for.
-const MERGED_LATE: &str = "merged out of order, because too much would have had to wait (more \
-                           --memory avoids this), or the times of one source step back by more \
-                           than a second";
+const MERGED_LATE: &str = "merged out of order, because too much would have had to wait; more \
+                           --memory avoids this";
 
 /// The maximum number of batches between two folds.
 const MAX_BETWEEN_FOLDS: usize = 16;
@@ -73,10 +73,11 @@ impl RunDriver<'_> {
         match self.ports[port] {
             Port::Fold(fold) => self.fold(fold, Some(batch)),
             Port::Merge(merge, input) => {
-                let into = &mut self.merges[merge];
-                let late = into.push(input, batch, &self.setup.shared.channels)?;
+                let MergeNode { node, merge: into, last_push, .. } = &mut self.merges[merge];
+                last_push[input] = Instant::now();
+                let late = into.push(input, batch);
                 if late > 0 {
-                    self.tally.node(into.node).note(MERGED_LATE, late);
+                    self.tally.node(*node).note(MERGED_LATE, late);
                 }
                 self.end_idleness(merge);
                 self.drain_merge(merge, MergePause::None)

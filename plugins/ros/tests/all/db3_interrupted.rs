@@ -325,7 +325,7 @@ fn of_what_grows_beside_a_bag_the_part_is_read_that_was_there_at_the_beginning()
     let splits = source.splits(u64::MAX, &Query::default()).unwrap();
     fs::remove_file(&beside).unwrap();
     let error = gather_splits(&*source, splits, &context).unwrap_err().to_string();
-    assert!(error.contains("overwritten while"), "{error}");
+    assert!(error.contains("removed while it was read"), "{error}");
 }
 
 proptest! {
