@@ -1,12 +1,11 @@
-//! Checks that no two nodes write to one file or folder, or read standard input, and that none
-//! writes to a file that the pipeline file names as an input.
+//! Checks that no two nodes write to one file or folder, or read standard input.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use sluice_io::files::{FileIdentity, is_standard_input, is_standard_output, is_stream};
+use sluice_io::files::{is_standard_input, is_standard_output, is_stream};
 use sluice_io::output::canonical_path;
 use sluice_model::PluginKind;
 
@@ -55,21 +54,6 @@ impl Check<'_> {
 }
 
 impl Check<'_> {
-    /// Checks the paths that are written in a file. The run checks all, such as those of globs.
-    pub(super) fn check_inputs_not_written(&mut self, nodes: &[NodeDraft]) {
-        let Some(file) = &self.document.file else { return };
-        let files = nodes.iter().flat_map(NodeDraft::files_read).chain([file.clone()]);
-        let inputs: BTreeMap<FileIdentity, PathBuf> =
-            files.filter_map(|file| Some((FileIdentity::read(&file)?, file))).collect();
-        for (target, span) in nodes.iter().flat_map(targets) {
-            let is_file = !is_stream(&target) && target.is_file();
-            let identity = is_file.then(|| FileIdentity::read(&target)).flatten();
-            let Some(input) = identity.and_then(|identity| inputs.get(&identity)) else { continue };
-            let message = format!("the output is also an input: {}", input.display());
-            self.mistake_at(span, message, Some("write elsewhere".to_owned()));
-        }
-    }
-
     /// Each of two readers of standard input would get parts of it.
     pub(super) fn check_standard_input(&mut self, nodes: &[NodeDraft]) {
         let sources = nodes.iter().filter(|node| node.kind == Some(PluginKind::Source));

@@ -134,7 +134,6 @@ impl Check<'_> {
         self.check_fields(&top.nodes, &links, &kept);
         let (nodes, links) = remaining(top.nodes, links, &kept);
         self.check_outputs(&nodes);
-        self.check_inputs_not_written(&nodes);
         self.check_standard_input(&nodes);
         self.check_payloads(&nodes, &links);
         self.check_batch(&nodes);

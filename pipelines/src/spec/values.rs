@@ -72,10 +72,6 @@ impl Check<'_> {
                 self.mistake_at(span, "expected a path, found an empty string", None);
                 return None;
             }
-            if text.contains('\0') {
-                self.mistake_at(span, "a path cannot have a NUL byte (`\\0`)", None);
-                return None;
-            }
             // Whether the program has the stores of other URLs shows when it runs.
             if let Some(why) = unsupported(Path::new(&text)) {
                 self.mistake_at(span, why, None);
