@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import os.path
+import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
@@ -63,16 +64,31 @@ def decoded(path: object) -> str:
     return text
 
 
+# What makes a path a glob.
+_WILDCARD = re.compile(r"[*?[]")
+# How addresses begin.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9]+:")
+
+
 def absolute(path: str) -> str:
     """The same path for later, when another folder may be the working folder."""
     if not path or os.path.isabs(path) or "://" in path:
+        return path
+    is_there, wildcard = os.path.exists(path), _WILDCARD.search(path)
+    # Of a glob, the folder that it begins with.
+    begin = os.path.dirname(path[: wildcard.start()]) if wildcard else path
+    if not is_there and _SCHEME.match(begin) and not os.path.exists(begin):
+        # The program has advice for addresses that lack slashes.
         return path
     try:
         folder = decoded(os.getcwd())
     except (OSError, ConfigError):
         # What has no name of its own is found while it is the working folder.
         return path
-    if not os.path.exists(path):
+    if not is_there and _WILDCARD.search(folder):
+        if not wildcard:
+            # Below this folder, it would be a glob that matches nothing.
+            return path
         folder = glob.escape(folder)
     return os.path.join(folder, path)
 
@@ -188,13 +204,15 @@ def _time_option(name: str, given: Any) -> list[str]:
 
 def duration_option(name: str, given: Any) -> list[str]:
     """An option for a duration, unless it has no value."""
+    if given is None:
+        return []
+    _check_single(name, "a duration", given)
     return flag(name, _duration(name, given) if _is_duration(given) else given)
 
 
 def _time(name: str, given: Any) -> str:
     """A time as the program reads it."""
-    if str(given) in ("NaT", "nan"):
-        raise ConfigError(f"{name}: expected a time, found {given}")
+    _check_single(name, "a time", given)
     if _is_duration(given):
         return f"+{_duration(name, given)}"
     if _numpy_kind(given) == "M":
@@ -210,6 +228,17 @@ def _time(name: str, given: Any) -> str:
             f"{name}: expected a time with a time zone, found {given!r}: times are in UTC"
         )
     return str(written())
+
+
+def _check_single(name: str, what: str, given: Any) -> None:
+    """Refuses several times or durations, and those that are missing."""
+    is_text = isinstance(given, str | bytes | bytearray | memoryview)
+    # An array of numpy without dimensions is a single value.
+    is_single = _numpy_kind(given) in ("M", "m") and getattr(given, "shape", None) == ()
+    if isinstance(given, Iterable) and not is_text and not is_single:
+        raise TypeError(f"{name}: expected {what}, found {type(given).__name__}")
+    if str(given) in ("NaT", "nan"):
+        raise ConfigError(f"{name}: expected {what}, found {given}")
 
 
 def _is_duration(given: Any) -> bool:
@@ -228,7 +257,10 @@ def _duration(name: str, given: Any) -> str:
         nanoseconds: int | None = _nanoseconds(name, given)
     else:
         # A duration of pandas has nanoseconds, which are not in its seconds.
-        nanoseconds = getattr(given, "value", None)
+        try:
+            nanoseconds = getattr(given, "value", None)
+        except OverflowError:
+            nanoseconds = None
     text = f"{given.total_seconds():f}" if nanoseconds is None else f"{nanoseconds}ns"
     if text.startswith("-"):
         raise ConfigError(f"{name}: expected a duration that is not negative, found {given!r}")
@@ -237,6 +269,11 @@ def _duration(name: str, given: Any) -> str:
 
 def _nanoseconds(name: str, given: Any) -> int:
     """A time or duration of numpy, which may have any unit."""
+    if "[" not in given.dtype.str:
+        raise ConfigError(
+            f"{name}: expected a duration with a unit, such as `timedelta64(5, 's')`, "
+            f"found {given!r}"
+        )
 
     def count(unit: str) -> int:
         return int(given.astype(f"{given.dtype.kind}8[{unit}]").astype("int64"))

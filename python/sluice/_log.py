@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from . import _arguments, _native, _verbs
@@ -52,25 +54,23 @@ def open(
     5755
     """
     given = _arguments.from_here(given)
-    options, contents = _arguments.log_options(given), None
-    if isinstance(path, bytes | bytearray | memoryview):
-        contents = _temporary_file(path)
-        paths = [contents]
-    else:
-        paths = [_arguments.absolute(each) for each in _arguments.paths(path)]
-    return Log(
-        paths,
-        options,
+    log = partial(
+        Log,
+        options=_arguments.log_options(given),
         jobs=given.get("jobs"),
         memory=given.get("memory"),
-        contents=contents,
     )
+    if isinstance(path, bytes | bytearray | memoryview):
+        with _temporary_file(path) as file:
+            return log([file], contents=file)
+    return log([_arguments.absolute(each) for each in _arguments.paths(path)])
 
 
-def _temporary_file(contents: bytes | bytearray | memoryview) -> str:
+@contextmanager
+def _temporary_file(contents: bytes | bytearray | memoryview) -> Iterator[str]:
     """The path of a new file in a folder of its own: it has no neighbours that belong to a log.
 
-    Who reads it removes both.
+    Who reads it removes both, unless this ends with an exception.
     """
     import os
     import shutil
@@ -81,10 +81,10 @@ def _temporary_file(contents: bytes | bytearray | memoryview) -> str:
     try:
         with io.open(path, "wb") as written:
             written.write(contents)
+        yield path
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return path
 
 
 class Log:
@@ -258,6 +258,8 @@ class Table:
     @property
     def result(self) -> Result | None:
         """What the latest read to the end did: events left out, and damage.
+
+        A query of `scan` that chooses columns or rows reads a table of its own, and does not count.
 
         Its `messages` are only the warnings of names that matched nothing, of events that were left
         out, and of how others were decoded: see also `damage` and `report`.

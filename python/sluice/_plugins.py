@@ -114,13 +114,18 @@ def load(file: str, name: str, kind: str, options: str) -> Loaded:
     spec = spec_from_file_location(module_name, path, loader=loader)
     assert spec is not None
     loaded = Loaded(module_from_spec(spec))
-    # The loader itself would leave compiled files, and run those of a file that has just changed.
-    with open_code(path) as text:
-        code = compile(text.read(), path, "exec", dont_inherit=True)
-    names = vars(loaded.module)
-    exec(code, names)
-    loaded.target = _made(names, name, kind, json.loads(options))
-    return loaded
+    try:
+        # The loader itself would leave compiled files, and run those of a file that has just
+        # changed.
+        with open_code(path) as text:
+            code = compile(text.read(), path, "exec", dont_inherit=True)
+        names = vars(loaded.module)
+        exec(code, names)
+        loaded.target = _made(names, name, kind, json.loads(options))
+        return loaded
+    finally:
+        # An exception that the module has caught and keeps has this frame.
+        del loaded
 
 
 def _made(names: dict[str, Any], name: str, kind: str, arguments: dict[str, Any]) -> Any:

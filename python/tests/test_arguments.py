@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -114,6 +115,7 @@ def test_times_of_numpy_and_pandas_are_taken(drive: Path) -> None:
         (np.datetime64("3000-01-01"), "`3000-01-01` is out of range"),
         (np.timedelta64(-1, "s"), "expected a duration that is not negative"),
         (pd.Timedelta(-1, "s"), "expected a duration that is not negative"),
+        (pd.Timedelta.max.as_unit("s") * 2, r"`\+18446744072\.000000`: .* out of range"),
     ]
     for start, words in wrong:
         with pytest.raises(sluice.ConfigError, match=f"^start: {words}"):
@@ -123,6 +125,42 @@ def test_times_of_numpy_and_pandas_are_taken(drive: Path) -> None:
         types="mit-dgc",
     )  # fmt: skip
     assert rows.written > 15
+
+
+@pytest.mark.filterwarnings("ignore:The 'generic' unit")
+def test_what_is_no_single_time_or_duration_is_refused_by_name(drive: Path) -> None:
+    np = pytest.importorskip("numpy")
+    pd = pytest.importorskip("pandas")
+    log = sluice.open(drive)
+
+    def convert(tolerance: Any) -> None:
+        sluice.convert(drive, "a.csv", align="1Hz", fields="POSE.vel", tolerance=tolerance)
+
+    for missing in [pd.NaT, np.timedelta64("NaT"), np.timedelta64("NaT", "s"), float("nan")]:
+        with pytest.raises(sluice.ConfigError, match="^start: expected a time, found (NaT|nan)"):
+            log.events(start=missing)
+        with pytest.raises(sluice.ConfigError, match="^tolerance: expected a duration, found"):
+            convert(missing)
+    for count in [0, 5]:
+        unit = rf"a duration with a unit, such as `timedelta64\(5, 's'\)`, found .*{count}"
+        with pytest.raises(sluice.ConfigError, match=f"^end: expected {unit}"):
+            log.table("POSE", end=np.timedelta64(count))
+        with pytest.raises(sluice.ConfigError, match=f"^tolerance: expected {unit}"):
+            convert(np.timedelta64(count))
+    with pytest.raises(sluice.ConfigError, match="^tolerance: .* out of range"):
+        convert(pd.Timedelta.max.as_unit("s") * 2)
+    times = np.array(["2007-11-03T14:00:01"], dtype="datetime64[ns]")
+    durations = np.array([1], dtype="timedelta64[s]")
+    for several in [
+        times, durations, durations[:0], np.array([1]), pd.Series(times), pd.Series(durations),
+        pd.DatetimeIndex(times), pd.TimedeltaIndex(durations), [1], {"a": 1},
+    ]:  # fmt: skip
+        name = type(several).__name__
+        with pytest.raises(TypeError, match=f"^start: expected a time, found {name}$"):
+            log.events(start=several)
+        with pytest.raises(TypeError, match=f"^tolerance: expected a duration, found {name}$"):
+            convert(several)
+    assert sum(1 for _ in log.events("POSE", start=times.reshape(()))) == 100
 
 
 def test_a_log_stays_the_same_where_the_working_folder_changes(
@@ -148,6 +186,52 @@ def test_a_log_stays_the_same_where_the_working_folder_changes(
         assert sum(map(len, table)) == 200 and log.info().events == 5755
     with pytest.raises(sluice.SluiceError, match="gone.lcm"):
         sluice.open("gone.lcm").info()
+
+
+@pytest.mark.parametrize("name", ["logs", "of [logs]", "of logs?", "of *"])
+def test_what_is_not_there_is_told_as_elsewhere_in_any_working_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    for log in [sluice.open("gone.lcm"), sluice.open("gone/gone.lcm")]:
+        with pytest.raises(sluice.InputError, match=r"^cannot open .*gone\.lcm: no such file"):
+            log.info()
+        with pytest.raises(sluice.InputError, match=r"^cannot open .*gone\.lcm: no such file"):
+            list(log.events())
+    with pytest.raises(sluice.SluiceError, match=r"^no file matches `/.*/gone\*\.lcm`"):
+        sluice.open("gone*.lcm").info()
+    # Addresses that lack slashes: the program has advice.
+    for path in ["s3:/bucket/a", "s3:bucket/a", "gs:/bucket/a", "s3:/bucket/*.lcm"]:
+        with pytest.raises(sluice.SluiceError) as expected:
+            sluice.convert(path, "a.csv")
+        with pytest.raises(sluice.SluiceError) as error:
+            sluice.open(path).info()
+        assert str(error.value) == str(expected.value) and str(tmp_path) not in str(error.value)
+
+
+def test_names_like_addresses_stay_the_same_where_the_working_folder_changes(
+    drive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("run1:").mkdir()
+    for path in ["run1:/drive.lcm", "run1:a.lcm"]:
+        Path(path).symlink_to(drive)
+    paths = ["run1:/drive.lcm", "run1:a.lcm", "run1:/*.lcm", "run1:*.lcm"]
+    logs = [sluice.open(path) for path in paths]
+    monkeypatch.chdir(tmp_path.parent)
+    assert [log.info().events for log in logs] == [5755] * 4
+
+
+def test_bytes_leave_no_file_where_other_arguments_are_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(TypeError, match="memory"):
+        sluice.open(b"a", memory=5)  # type: ignore[arg-type]
+    with pytest.raises(sluice.ConfigError, match="^memory: "):
+        sluice.open(b"a", memory="much")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("contents", [b"", bytes(range(128, 256)) * 8, b"\x89PNG\r\n" + bytes(50)])

@@ -73,3 +73,17 @@ def test_a_type_that_is_not_that_of_messages_is_told(drive: Path) -> None:
     # A number of times has no meaning here.
     (message,) = table.result.messages
     assert message.text.startswith(words) and "time)" not in message.text
+
+
+def test_a_scan_that_chooses_reads_a_table_of_its_own(drive: Path) -> None:
+    pl = pytest.importorskip("polars")
+    table = sluice.open(drive).table(exclude="POES")
+    late = pl.col("timestamp") > pl.lit(2**62).cast(pl.Datetime("ns", "UTC"))
+    with warnings.catch_warnings(action="error"):
+        assert table.scan().filter(late).collect().height == 0
+    with pytest.warns(UserWarning, match="no channel matches `POES`"):
+        assert table.scan().select("timestamp").collect().height == 5755
+    assert table.result is None
+    with pytest.warns(UserWarning, match="no channel matches `POES`"):
+        assert table.scan().collect().height == 5755
+    assert table.result is not None and len(table.result.messages) == 1

@@ -43,6 +43,26 @@ with open("runs", "a") as file:
 time.sleep(0.3)
 raise ValueError("no model")
 """
+KEEPS_EXCEPTIONS = """
+import sluice
+
+try:
+    import no_such_module
+except ImportError as error:
+    why_not = error
+
+@sluice.stage
+class Stage:
+    def __init__(self):
+        try:
+            raise ValueError("no model")
+        except ValueError as error:
+            self.why_not = error
+            Stage.latest = self
+
+    def __call__(self, batch):
+        return batch
+"""
 TWO_NODES = """
 [sources.log]
 plugin = "lcm-log"
@@ -101,3 +121,11 @@ def test_a_file_that_fails_is_run_once() -> None:
     with pytest.raises(sluice.SluiceError, match=r"no model \(.*plugins.py, line 6\)"):
         sluice.run("p.toml", allow_exec=True, jobs=8)
     assert Path("runs").read_text() == "run " and not plugin_modules()
+
+
+def test_a_file_that_keeps_an_exception_ends_with_its_run(drive: Path) -> None:
+    Path("plugins.py").write_text(KEEPS_EXCEPTIONS)
+    Path("p.toml").write_text(TWO_NODES)
+    assert sluice.run("p.toml", allow_exec=True)
+    assert Path("out.lcm").read_bytes() == drive.read_bytes()
+    assert not plugin_modules()
