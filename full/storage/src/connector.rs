@@ -14,7 +14,7 @@ use object_store::client::{
 };
 use object_store::{ClientOptions, HeaderValue, Result};
 
-use crate::listing::{self, asks_for_listing};
+use crate::listing;
 
 /// How long transient failures are retried.
 pub(crate) const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -137,12 +137,15 @@ impl HttpService for ConditionalService {
         let condition =
             if completes_new { Some(PutCondition::IsNew) } else { PutCondition::of(&request) };
         let started = Instant::now();
-        let is_listing = asks_for_listing(&request);
+        let most_keys = listing::most_keys(&request);
         let answer = async {
-            match completes_new {
-                true => self.complete_new(request).await,
-                false if is_listing => listing::checked(self.client.execute(request).await?).await,
-                false => self.client.execute(request).await,
+            if completes_new {
+                return self.complete_new(request).await;
+            }
+            let answer = self.client.execute(request).await?;
+            match most_keys {
+                Some(most_keys) => listing::checked(answer, most_keys).await,
+                None => Ok(answer),
             }
         };
         let answer = tokio::select! {

@@ -1,5 +1,6 @@
 //! Stores that speak the S3 protocol.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::path::Path as File;
@@ -232,29 +233,42 @@ async fn list(
     most: usize,
 ) -> Result<Vec<(String, ObjectState)>, Error> {
     let (mut found, mut page_token) = (Vec::new(), None::<String>);
+    let (mut tokens, mut max_keys) = (BTreeSet::new(), (most < PAGE).then_some(most));
     loop {
         let options = PaginatedListOptions {
             delimiter: (depth == ListDepth::One).then_some("/".into()),
-            max_keys: (most < PAGE).then_some(most),
+            max_keys,
             page_token: page_token.clone(),
             ..PaginatedListOptions::default()
         };
         let prefix = Some(prefix).filter(|prefix| !prefix.is_empty());
         let page = client.list_paginated(prefix, options).await?;
+        let found_before = found.len();
         for meta in &page.result.objects {
             if !is_folder_marker(client, prefix.unwrap_or_default(), meta).await? {
                 found.push((meta.location.to_string(), listed_state(meta)));
             }
         }
         let next = page.page_token.filter(|token| !token.is_empty());
-        if next.is_none() || found.len() >= most {
+        if found.len() >= most {
             found.truncate(most);
             return Ok(found);
         }
-        if next == page_token {
+        let Some(next) = next else {
+            let keys = page.result.objects.len() + page.result.common_prefixes.len();
+            if max_keys.is_none_or(|most| keys < most) {
+                return Ok(found);
+            }
+            // Stores without version 2 of listings send no token, and some of the keys are folder
+            // markers. Without a limit, it is an error if more keys follow.
+            found.truncate(found_before);
+            max_keys = None;
+            continue;
+        };
+        if !tokens.insert(next.clone()) {
             return Err(Error::Generic { store: "S3", source: ListingFault::Repeats.into() });
         }
-        page_token = next;
+        page_token = Some(next);
     }
 }
 
@@ -280,3 +294,113 @@ async fn is_folder_marker(
 
 /// The most keys that a server returns per page.
 const PAGE: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use async_trait::async_trait;
+    use object_store::ClientOptions;
+    use object_store::aws::AmazonS3Builder;
+    use object_store::client::{
+        HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService,
+    };
+
+    use super::*;
+    use crate::listing;
+
+    /// A store that answers the first requests with a function of their query: the page of a
+    /// listing. It has no objects.
+    #[derive(Clone, Debug)]
+    struct Pages(fn(&str) -> String, Arc<AtomicUsize>);
+
+    impl HttpConnector for Pages {
+        fn connect(&self, _: &ClientOptions) -> Result<HttpClient, Error> {
+            Ok(HttpClient::new(self.clone()))
+        }
+    }
+
+    #[async_trait]
+    impl HttpService for Pages {
+        async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+            let is_first = self.1.fetch_add(1, Ordering::Relaxed) < 100;
+            let most_keys = listing::most_keys(&request).filter(|_| is_first);
+            let Some(most_keys) = most_keys else {
+                let missing = HttpResponse::new(Bytes::new().into());
+                let (mut head, body) = missing.into_parts();
+                head.status = http::StatusCode::NOT_FOUND;
+                return Ok(HttpResponse::from_parts(head, body));
+            };
+            let page = (self.0)(request.uri().query().unwrap());
+            let page = format!("<ListBucketResult>{page}</ListBucketResult>");
+            listing::checked(HttpResponse::new(Bytes::from(page).into()), most_keys).await
+        }
+    }
+
+    /// The keys that are listed, or the error.
+    fn keys(pages: fn(&str) -> String, most: usize) -> Result<Vec<String>, String> {
+        let client = AmazonS3Builder::new().with_bucket_name("b").with_skip_signature(true);
+        let client = client.with_http_connector(Pages(pages, Arc::default())).build().unwrap();
+        let listed = runtime::block_on(async move {
+            list(&client, "f/", ListDepth::All, most).await.map_err(|e| errors::request_error(&e))
+        });
+        let listed = listed.map_err(|error| error.to_string())?;
+        Ok(listed.into_iter().map(|(key, _)| key).collect())
+    }
+
+    fn object(key: &str, size: u64) -> String {
+        format!(
+            "<Contents><Key>{key}</Key><Size>{size}</Size>\
+             <LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
+        )
+    }
+
+    /// The page of a store that does not know version 2 of listings: it never sends a token.
+    fn page_of_version_1(query: &str, objects: &[(&str, u64)]) -> String {
+        let limit = query.split('&').find_map(|parameter| parameter.strip_prefix("max-keys="));
+        let len = limit.map_or(objects.len(), |most| most.parse().unwrap()).min(objects.len());
+        let page: String = objects[..len].iter().map(|(key, size)| object(key, *size)).collect();
+        format!("<IsTruncated>{}</IsTruncated>{page}", len < objects.len())
+    }
+
+    #[test]
+    fn a_part_of_a_folder_is_listed_without_version_2_of_listings() {
+        const FOLDER: [(&str, u64); 3] = [("f/", 0), ("f/a", 7), ("f/b", 7)];
+        let plain = |query: &str| page_of_version_1(query, &FOLDER[1..]);
+        assert_eq!(keys(plain, 1).unwrap(), ["f/a"]);
+        assert_eq!(keys(plain, 2).unwrap(), ["f/a", "f/b"]);
+        assert_eq!(keys(plain, usize::MAX).unwrap(), ["f/a", "f/b"]);
+        // The only key that was asked for is the folder itself.
+        let marked = |query: &str| page_of_version_1(query, &FOLDER);
+        assert_eq!(keys(marked, 1).unwrap(), ["f/a"]);
+        assert_eq!(keys(marked, 2).unwrap(), ["f/a", "f/b"]);
+        let empty = |query: &str| page_of_version_1(query, &FOLDER[..1]);
+        assert!(keys(empty, 1).unwrap().is_empty());
+    }
+
+    #[test]
+    fn keys_behind_a_full_page_are_not_lost_without_version_2_of_listings() {
+        // This store sends no more than one key even if it is not asked to.
+        let marker = |_: &str| format!("<IsTruncated>true</IsTruncated>{}", object("f/", 0));
+        let error = keys(marker, 1).unwrap_err();
+        assert!(error.contains("IsTruncated without NextContinuationToken"), "{error}");
+    }
+
+    #[test]
+    fn a_page_that_returns_ends_a_listing() {
+        let alternates = |query: &str| {
+            let (key, next) = match query.contains("continuation-token=A") {
+                true => ("f/b", "B"),
+                false => ("f/a", "A"),
+            };
+            format!(
+                "<IsTruncated>true</IsTruncated>{}\
+                 <NextContinuationToken>{next}</NextContinuationToken>",
+                object(key, 7)
+            )
+        };
+        assert_eq!(keys(alternates, 2).unwrap(), ["f/a", "f/b"]);
+        let error = keys(alternates, usize::MAX).unwrap_err();
+        assert!(error.contains("repeats a page of a listing"), "{error}");
+    }
+}

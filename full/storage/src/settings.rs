@@ -37,7 +37,7 @@ pub(crate) fn client(bucket: &str, kind: ClientKind) -> io::Result<Arc<AmazonS3>
         return Ok(Arc::clone(client));
     }
     check_variables(variables())?;
-    check_bucket(bucket)?;
+    check_bucket(bucket, variables())?;
     let builder = builder(variables(), retry_config(variables(), is_reached)?);
     let builder = builder.with_http_connector(Connector { kind, health, is_reached });
     let built = builder.with_bucket_name(bucket).build();

@@ -42,6 +42,22 @@ fn listings_that_are_cut_off_are_not_taken_for_whole() {
 }
 
 #[test]
+fn folders_are_found_without_version_2_of_listings() {
+    const FIRST: &str = "<ListBucketResult><MaxKeys>1</MaxKeys><IsTruncated>true</IsTruncated>\
+        <NextMarker>t/_manifest.json</NextMarker><Contents><Key>t/_manifest.json</Key>\
+        <LastModified>2026-01-01T00:00:00.000Z</LastModified><Size>7</Size></Contents>\
+        </ListBucketResult>";
+    let (folder, server) = with_logs();
+    server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/t/"]).expect(0);
+    server.requests();
+    server.on("max-keys=1", 1, PlannedFault::Say(FIRST));
+    server.ran(&folder, &["verify", "s3://out/t/"]).expect(0);
+    server.ran(&folder, &["convert", "s3://out/t/", "--to", "back.lcm"]).expect(0);
+    assert!(server.requests().iter().any(|line| line.contains("max-keys=1")));
+    assert!(folder.read("back.lcm") == folder.read("in/a.lcm"));
+}
+
+#[test]
 fn ranges_that_are_too_short_are_read_again() {
     let (folder, server) = with_logs();
     let shorten = |answer: &mut HttpResponse| {
