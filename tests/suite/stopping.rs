@@ -14,9 +14,9 @@ use sluice_model::{
     BatchBuilder, Channel, Encoding, Error, ErrorKind, Input, Name, Overwrite, Query, ReadContext,
     Reader, Registry, Source, Split, SplitStart,
 };
-use sluice_pipeline::PluginInstance;
 use sluice_pipeline::batch::{Batch, BatchReport, FailurePolicy, Status};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot, Stop};
+use sluice_pipeline::{PluginInstance, Report};
 
 use crate::batch::tree;
 use crate::kit::{COPY, Folder, SMALL_MEMORY, drive, log, pipeline};
@@ -43,7 +43,7 @@ fn run_until(
     folder: &Folder,
     jobs: usize,
     asks: &[(u64, u32)],
-) -> Result<sluice_pipeline::Report, sluice_model::Error> {
+) -> Result<Report, Error> {
     let stop = Arc::<Stop>::default();
     let asks = asks.iter().copied().collect();
     let impatient = StopAfterSteps { steps: AtomicU64::new(0), asks, stop: Arc::clone(&stop) };
@@ -250,17 +250,28 @@ impl Source for StoppingSource {
     }
 }
 
+/// Runs a pipeline with this source in place of its first node, which stops it.
+fn run_stopped(
+    text: &str,
+    folder: &Folder,
+    source: impl Source + 'static,
+    stop: Arc<Stop>,
+) -> Report {
+    let mut pipeline = pipeline(text, folder.path());
+    pipeline.nodes[0].instance = PluginInstance::Source(Box::new(source));
+    let options = Options { jobs: Some(2), memory: Some(SMALL_MEMORY), stop, ..Options::default() };
+    let report = run::run(pipeline, &options).unwrap();
+    assert!(report.interrupted);
+    report
+}
+
 #[test]
 fn events_after_an_unfinished_split_are_not_published() {
     let folder = Folder::new();
     folder.write("in.lcm", "");
     let stop = Arc::<Stop>::default();
-    let mut pipeline = pipeline(COPY, folder.path());
     let source = StoppingSource { stop: Arc::clone(&stop), begun: Arc::default() };
-    pipeline.nodes[0].instance = PluginInstance::Source(Box::new(source));
-    let options = Options { jobs: Some(2), memory: Some(SMALL_MEMORY), stop, ..Options::default() };
-    let report = run::run(pipeline, &options).unwrap();
-    assert!(report.interrupted);
+    run_stopped(COPY, &folder, source, stop);
     assert_eq!(folder.read("out.lcm"), b"");
 }
 
@@ -308,12 +319,8 @@ fn a_reader_without_an_end_is_left_after_a_stop_request() {
     let (stop, given) = (Arc::<Stop>::default(), Arc::<AtomicU64>::default());
     let (source, _) = COPY.split_once("[sinks").unwrap();
     let text = format!("{source}[sinks.out]\nplugin = \"null\"\nfrom = \"log\"\n");
-    let mut pipeline = pipeline(&text, folder.path());
     let source = EndlessSource { stop: Arc::clone(&stop), given: Arc::clone(&given) };
-    pipeline.nodes[0].instance = PluginInstance::Source(Box::new(source));
-    let options = Options { jobs: Some(2), memory: Some(SMALL_MEMORY), stop, ..Options::default() };
-    let report = run::run(pipeline, &options).unwrap();
-    assert!(report.interrupted);
+    let report = run_stopped(&text, &folder, source, stop);
     let given = given.load(Ordering::Relaxed);
     assert!(given < 100 << 20, "{given} bytes");
     assert_eq!(report.sinks["out"].events, given >> 20);

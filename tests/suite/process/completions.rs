@@ -234,10 +234,23 @@ fn bash_completes_values_behind_an_equals_sign() {
     }
 }
 
+/// What follows `sluice`, some of what a shell offers for it, and what it does not.
+type CompletedLine<'l> = (&'l str, &'l [&'l str], &'l [&'l str]);
+
+/// Checks the completions of a shell, if it is there.
+fn check_lines(completions: fn(&Folder, &str) -> Option<Vec<String>>, lines: &[CompletedLine<'_>]) {
+    let folder = folder();
+    for (line, some, none) in lines {
+        let Some(proposed) = completions(&folder, &format!("sluice {line}")) else { return };
+        let has = |name: &&str| proposed.iter().any(|one| one == *name);
+        assert!(some.iter().all(has), "{line}: {proposed:?}");
+        assert!(!none.iter().any(has), "{line}: {proposed:?}");
+    }
+}
+
 #[test]
 fn zsh_completes_options_behind_the_first_input_and_files_only_where_they_are_meant() {
-    let folder = folder();
-    let cases: [(&str, &[&str], &[&str]); 8] = [
+    let cases: [CompletedLine; 8] = [
         ("convert drive.lcm --typ", &["--type", "--types"], &[]),
         ("convert drive.lcm --as l", &["lcm-log"], &["decode"]),
         ("info drive.lcm --js", &["--json"], &[]),
@@ -247,18 +260,12 @@ fn zsh_completes_options_behind_the_first_input_and_files_only_where_they_are_me
         ("convert drive.lcm --to dr", &["drive.lcm"], &[]),
         ("convert drive.lcm --where dr", &[], &["drive.lcm"]),
     ];
-    for (line, some, none) in cases {
-        let Some(proposed) = zsh_completions(&folder, &format!("sluice {line}")) else { return };
-        let has = |name: &&str| proposed.iter().any(|one| one == *name);
-        assert!(some.iter().all(has), "{line}: {proposed:?}");
-        assert!(!none.iter().any(has), "{line}: {proposed:?}");
-    }
+    check_lines(zsh_completions, &cases);
 }
 
 #[test]
 fn fish_completes_the_choices_of_positionals() {
-    let folder = folder();
-    let cases: [(&str, &[&str], &[&str]); 6] = [
+    let cases: [CompletedLine; 6] = [
         ("completions z", &["zsh"], &[]),
         ("new s", &["source", "sink", "stage"], &[]),
         ("help con", &["convert"], &[]),
@@ -266,12 +273,7 @@ fn fish_completes_the_choices_of_positionals() {
         ("convert drive.lcm --as l", &["lcm-log"], &[]),
         ("convert drive.lcm --where dr", &[], &["drive.lcm"]),
     ];
-    for (line, some, none) in cases {
-        let Some(proposed) = fish_completions(&folder, &format!("sluice {line}")) else { return };
-        let has = |name: &&str| proposed.iter().any(|one| one == *name);
-        assert!(some.iter().all(has), "{line}: {proposed:?}");
-        assert!(!none.iter().any(has), "{line}: {proposed:?}");
-    }
+    check_lines(fish_completions, &cases);
 }
 
 #[test]
