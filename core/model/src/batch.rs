@@ -15,6 +15,7 @@ use crate::column::{Element, column, recycle, vector};
 use crate::{ChannelId, Payloads, Rows};
 
 mod builder;
+mod places;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +33,8 @@ pub struct Batch {
     pub(crate) channels: ScalarBuffer<u32>,
     /// The channels as read, if a stage has renamed some.
     pub(crate) origins: Option<ScalarBuffer<u32>>,
+    /// Where the events were in the stream that was split, if its branches are merged again.
+    pub(crate) places: Option<ScalarBuffer<i64>>,
     pub(crate) payloads: ScalarBuffer<u128>,
     pub(crate) segments: Arc<[Buffer]>,
     pub(crate) rows: Vec<Rows>,
@@ -76,6 +79,7 @@ impl Batch {
             sequences: gather(&self.sequences, events),
             channels: gather(&self.channels, events),
             origins: self.origins.as_ref().map(|origins| gather(origins, events)),
+            places: self.places.as_ref().map(|places| gather(places, events)),
             payloads,
             segments: if keeps_some { Arc::clone(&self.segments) } else { Vec::new().into() },
             rows: Vec::new(),
@@ -197,7 +201,8 @@ impl Batch {
 
     /// An estimate of the memory the batch keeps alive, in bytes.
     pub fn memory(&self) -> usize {
-        let columns = self.len() * (2 * size_of::<i64>() + size_of::<u32>() + VIEW_LEN);
+        let numbers = if self.places.is_some() { 3 } else { 2 };
+        let columns = self.len() * (numbers * size_of::<i64>() + size_of::<u32>() + VIEW_LEN);
         let rows: usize = self.rows.iter().map(Rows::memory).sum();
         columns + rows + self.segments.iter().map(Buffer::len).sum::<usize>()
     }
@@ -305,6 +310,7 @@ impl Batch {
             sequences: gather(&self.sequences, positions),
             channels: gather(&self.channels, positions),
             origins: self.origins.as_ref().map(|origins| gather(origins, positions)),
+            places: self.places.as_ref().map(|places| gather(places, positions)),
             payloads: gather(&self.payloads, positions),
             segments: Arc::clone(&self.segments),
             rows,
@@ -323,6 +329,7 @@ impl Batch {
             sequences: self.sequences.slice(start, len),
             channels: self.channels.slice(start, len),
             origins: self.origins.as_ref().map(|origins| origins.slice(start, len)),
+            places: self.places.as_ref().map(|places| places.slice(start, len)),
             payloads: self.payloads.slice(start, len),
             segments: Arc::clone(&self.segments),
             rows,
@@ -360,6 +367,7 @@ impl Batch {
             sequences: picks.iter().map(pick).map(|(b, _, r)| b.sequences[r]).collect(),
             channels: picks.iter().map(pick).map(|(b, _, r)| b.channels[r]).collect(),
             origins: renamed.then(|| picks.iter().map(origin).collect()),
+            places: places::interleaved(batches, picks),
             payloads: picks
                 .iter()
                 .map(pick)

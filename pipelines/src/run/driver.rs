@@ -52,6 +52,8 @@ pub(super) struct RunDriver<'r> {
     ports: Vec<Port>,
     /// The running tasks of folds and merges.
     pending: BTreeMap<StreamHead, Pending>,
+    /// The place of the next event that comes out of a fold or merge, if places are needed.
+    next_place: Option<i64>,
     tasks: TaskPool,
     writers: Writers<'r>,
     tally: RunTally,
@@ -77,11 +79,12 @@ impl<'r> RunDriver<'r> {
     ) -> Result<Self, Error> {
         let setup = publisher.setup;
         let planned = progress::planned(&reading);
-        let Topology { sources, folds, merges, sinks, ports } = topology;
+        let Topology { sources, folds, merges, sinks, ports, restores_order } = topology;
         let limits = setup.read_limits(sources.len());
         let sources = sources.into_iter().zip(reading.sources);
-        let opened =
-            sources.map(|(source, plan)| RunningSource::open(source, plan, publisher, limits));
+        let opened = sources.map(|(source, plan)| {
+            RunningSource::open(source, plan, publisher, limits, restores_order)
+        });
         let mut sources: Vec<RunningSource> = opened.collect::<Result<_, _>>()?;
         // Opening a recording replaces and renames files: not before its sources listen.
         let mut live = sources.iter_mut().filter(|source| source.steps.is_live());
@@ -96,6 +99,7 @@ impl<'r> RunDriver<'r> {
             merges,
             ports,
             pending: BTreeMap::new(),
+            next_place: restores_order.then_some(0),
             tasks: setup.tasks()?,
             writers: Writers::open(publisher, outputs, sinks)?,
             tally: RunTally::default(),

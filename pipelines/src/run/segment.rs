@@ -126,9 +126,13 @@ impl TaskContext {
                 let context = StageContext::new(&self.channels, *origin).within(needed.window());
                 let run = self.run.clone();
                 let mut context = StageContext { run, ..context.needing(&needed.channels) };
-                let before = batch.len();
+                let (before, placed) = (batch.len(), batch.places().map(|_| batch.clone()));
                 outcome.tally.node(*node).observe(self.naming.entered(*node, &batch));
                 let batch = self.labels.call(*node, || map.apply(batch, &mut context))?;
+                let batch = match placed {
+                    Some(before) => batch.with_places_of(&before),
+                    None => batch,
+                };
                 outcome.tally.node(*node).observe(self.naming.left(*node, &batch));
                 // The count alone is not enough: some may be dropped and others added.
                 let after = if batch.len() == before && context.report.added.is_empty() {

@@ -3,7 +3,7 @@
 //! Every ordered stream has a head: a source, a fold or a merge. What follows a head up to the next
 //! place that needs order is its segment. Ports name those places.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use sluice_model::{Batch, DynSink, Error, Fold, Map, Source, Stage, StageContext
 use super::pushdown::Pushdown;
 use super::segment::Branch;
 use crate::spec::{OnDamage, PipelineNode, PluginInstance, StageFactory};
-use sluice_kit::merge::{Merge, MergeWait};
+use sluice_kit::merge::Merge;
 
 /// The node behind a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +98,8 @@ pub(crate) struct Topology {
     pub(crate) merges: Vec<MergeNode>,
     pub(crate) sinks: Vec<SinkNode>,
     pub(crate) ports: Vec<Port>,
+    /// Whether a merge restores the order of a stream that was split: events then need places.
+    pub(crate) restores_order: bool,
 }
 
 impl Topology {
@@ -278,7 +280,7 @@ impl<'o> TopologyBuilder<'o> {
 
     /// Creates the merge in front of a node with several inputs; returns the port of each input.
     ///
-    /// Inputs of the same pace are merged first, step by step; then the groups are merged by time.
+    /// Inputs of the same pace are merged first, step by step, then these groups by time.
     fn merge_into(&mut self, node: usize) -> Result<Vec<usize>, Error> {
         let inputs = self.from[node].clone();
         let groups = pace_groups(&inputs, &self.paces);
@@ -294,7 +296,7 @@ impl<'o> TopologyBuilder<'o> {
             };
             let grows = roots.iter().enumerate().any(shares);
             let limit = if grows { self.merge_limit } else { usize::MAX };
-            let merge = Merge::new(groups.len(), MergeWait::Source, limit);
+            let merge = Merge::new(groups.len(), limit);
             let outer = self.merge(node, merge, roots, entry);
             let is_undelayed = groups.iter().all(|(by, _)| self.from[*by].is_empty());
             let furthest = inputs.iter().map(|input| self.paces[*input].shift).max();
@@ -315,26 +317,52 @@ impl<'o> TopologyBuilder<'o> {
         Ok(inlets)
     }
 
-    /// Merges inputs of `node`, given by their places, that have the same pace.
+    /// Merges inputs of `node`, given by their places, that have the same pace: first those with
+    /// the same shift, in the order of their source, then these by time.
     fn merge_steps(
         &mut self,
         node: usize,
         (by, places): (usize, &[usize]),
-        segment: Vec<Branch>,
+        mut segment: Vec<Branch>,
         inlets: &mut [usize],
     ) {
-        let shift = |place: &usize| self.paces[self.from[node][*place]].shift;
-        let shifts: Vec<i64> = places.iter().map(shift).collect();
-        // Without shifts, nothing waits but equal times, and what follows a time that steps back.
-        let holds = shifts.iter().any(|shift| *shift != shifts[0]);
-        let limit = if holds { self.merge_limit } else { usize::MAX };
-        let merge = Merge::new(places.len(), MergeWait::Step, limit);
-        let roots = vec![self.roots[by].clone(); places.len()];
-        let merge = self.merge(node, merge.with_shifts(&shifts), roots, segment);
-        self.built.merges[merge].is_undelayed.fill(self.from[by].is_empty());
-        for (input, place) in places.iter().enumerate() {
-            inlets[*place] = self.port(Port::Merge(merge, input));
+        self.built.restores_order = true;
+        let mut shifts: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
+        for place in places {
+            shifts.entry(self.paces[self.from[node][*place]].shift).or_default().push(*place);
         }
+        let mut ports = Vec::new();
+        if shifts.len() > 1 {
+            let descending = shifts.keys().rev().copied().collect();
+            let merge = Merge::shifted(descending, self.merge_limit);
+            ports = self.merge_split((node, by), merge, shifts.len(), std::mem::take(&mut segment));
+        }
+        for (_, places) in shifts {
+            // Ports are in descending order of shifts.
+            let port = ports.pop();
+            if let ([only], Some(port)) = (&places[..], port) {
+                inlets[*only] = port;
+                continue;
+            }
+            let next = port.map_or_else(|| std::mem::take(&mut segment), |p| vec![Branch::Port(p)]);
+            let merge = Merge::of_split(places.len());
+            let ports = self.merge_split((node, by), merge, places.len(), next);
+            places.iter().zip(ports).for_each(|(place, port)| inlets[*place] = port);
+        }
+    }
+
+    /// Creates a merge of streams that were split from node `by`. Returns the port of each input.
+    fn merge_split(
+        &mut self,
+        (node, by): (usize, usize),
+        merge: Merge,
+        inputs: usize,
+        segment: Vec<Branch>,
+    ) -> Vec<usize> {
+        let roots = vec![self.roots[by].clone(); inputs];
+        let merge = self.merge(node, merge, roots, segment);
+        self.built.merges[merge].is_undelayed.fill(self.from[by].is_empty());
+        (0..inputs).map(|input| self.port(Port::Merge(merge, input))).collect()
     }
 
     fn merge(

@@ -93,7 +93,8 @@ pub(crate) const NODE_KEYS: [FileKey; 6] = [
     },
     FileKey {
         name: "from",
-        about: "The source or stage to read from, or a list of them, which are merged by time.",
+        about: "The source or stage to read from, or a list of them: several sources are merged by \
+                time, branches of one in its order.",
         required: true,
         value: ValueForm::Names,
         kinds: CONSUMERS,

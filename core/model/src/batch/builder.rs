@@ -154,6 +154,7 @@ impl BatchBuilder {
             sequences: column(sequences),
             channels: column(channels),
             origins: None,
+            places: None,
             payloads,
             segments,
             rows: Vec::new(),

@@ -50,10 +50,14 @@ impl RunDriver<'_> {
         let naming = &self.setup.shared.naming;
         let observed = batch.as_ref().and_then(|batch| naming.entered(fold.node, batch));
         self.tally.node(fold.node).observe(observed);
-        let output = self.setup.shared.labels.call(fold.node, || match batch {
+        let placed = batch.as_ref().filter(|batch| batch.places().is_some()).cloned();
+        let mut output = self.setup.shared.labels.call(fold.node, || match batch {
             Some(batch) => fold.fold.push(batch, &mut context),
             None => fold.fold.finish(&mut context),
         })?;
+        if let Some(before) = placed {
+            output = output.into_iter().map(|batch| batch.with_places_of(&before)).collect();
+        }
         let mut after = EventCounts::default();
         output.iter().for_each(|batch| after.add(&EventCounts::count(batch.origins())));
         observe_left(naming, fold.node, &output, &mut self.tally);

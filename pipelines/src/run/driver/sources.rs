@@ -63,6 +63,7 @@ impl RunningSource {
         reading: SourcePlan,
         publisher: &Publisher<'_>,
         limits: ReadLimits,
+        needs_places: bool,
     ) -> Result<Self, Error> {
         let setup = publisher.setup;
         let SourceNode { node, name, source, damage, segment } = source;
@@ -72,6 +73,8 @@ impl RunningSource {
         context.run = context.run.sharing(&publisher.hashes);
         let (shared, through) = (setup.shared.clone(), Arc::clone(&segment));
         let add = move |batch: Batch, step: &mut SourceStep| {
+            let read = step.output.tally.node(node).left.total();
+            let batch = if needs_places { batch.with_places_from(read as i64) } else { batch };
             shared.run(&through, Some(node), batch, &mut step.output)?;
             step.memory = step.output.memory;
             Ok(())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use sluice_io::tasks::{Job, OrderedTasks, TaskPool};
-use sluice_kit::merge::MergePause;
+use sluice_kit::merge::{MergePause, MergeWait};
 use sluice_kit::reading::StepSizes;
 use sluice_model::{Batch, Error};
 
@@ -73,12 +73,9 @@ impl RunDriver<'_> {
         match self.ports[port] {
             Port::Fold(fold) => self.fold(fold, Some(batch)),
             Port::Merge(merge, input) => {
-                let MergeNode { node, merge: into, last_push, .. } = &mut self.merges[merge];
+                let MergeNode { merge: into, last_push, .. } = &mut self.merges[merge];
                 last_push[input] = Instant::now();
-                let late = into.push(input, batch);
-                if late > 0 {
-                    self.tally.node(*node).note(MERGED_LATE, late);
-                }
+                into.push(input, batch);
                 self.end_idleness(merge);
                 self.drain_merge(merge, MergePause::None)
             }
@@ -98,6 +95,11 @@ impl RunDriver<'_> {
         while let Some(batch) = self.merges[merge].merge.take(pause) {
             self.emit(StreamHead::Merge(merge), batch)?;
         }
+        let MergeNode { node, merge, .. } = &mut self.merges[merge];
+        let late = merge.take_late();
+        if late > 0 {
+            self.tally.node(*node).note(MERGED_LATE, late);
+        }
         Ok(())
     }
 
@@ -109,6 +111,7 @@ impl RunDriver<'_> {
         }
         let (segment, shared) = (self.segment(head), self.setup.shared.clone());
         if self.leads_to_merge(&segment) {
+            let batch = self.placed(head, batch);
             let mut outcome = SegmentOutcome::default();
             shared.run(&segment, None, batch, &mut outcome)?;
             return self.deliver(outcome);
@@ -121,6 +124,23 @@ impl RunDriver<'_> {
             Ok(outcome)
         }));
         Ok(())
+    }
+
+    /// Numbers the events of a head whose order merges behind it may have to restore: one that does
+    /// not pass on events as they come.
+    fn placed(&mut self, head: StreamHead, batch: Batch) -> Batch {
+        let begins = match head {
+            StreamHead::Fold(fold) => self.folds[fold].fold.fold.delays_events(),
+            StreamHead::Merge(merge) => self.merges[merge].merge.wait() != MergeWait::Step,
+        };
+        match &mut self.next_place {
+            Some(next) if begins => {
+                let first = *next;
+                *next += batch.len() as i64;
+                batch.with_places_from(first)
+            }
+            _ => batch,
+        }
     }
 
     /// Delivers a head's oldest tasks until another one fits its budget.

@@ -25,6 +25,8 @@ pub(crate) struct MadeUpSource {
     pub(crate) payload: usize,
     /// The seconds per split; 0 means one.
     pub(crate) split: i64,
+    /// Whether times step back, again and again.
+    pub(crate) steps_back: bool,
     /// The number of splits read.
     pub(crate) read: Arc<AtomicUsize>,
     /// The size of splits that it was asked for.
@@ -64,7 +66,9 @@ impl Source for MadeUpSource {
             let mut batch = BatchBuilder::default();
             for n in half * events / 2..(half + 1) * events / 2 {
                 let number = split.start as i64 * self.per_second + n;
-                let (channel, time) = (number as usize % 3, number * SECOND / self.per_second);
+                let channel = number as usize % 3;
+                let time = if self.steps_back { number * 37 % 101 } else { number };
+                let time = time * SECOND / self.per_second;
                 if wanted[channel] {
                     batch.push_copy(time, number, channels[channel], &payload);
                 }

@@ -16,7 +16,7 @@ use sluice_model::{
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Pipeline, PluginInstance, Report};
 
-use crate::engine::kit::{LineSink, MadeUpSource, SECOND, node};
+use crate::engine::kit::{LineSink, MadeUpSource, SECOND, node, with_payloads};
 
 /// Lets some channels pass.
 struct OnlyChannels(&'static [&'static str]);
@@ -254,6 +254,52 @@ fn a_stage_that_holds_nothing_back_is_merged_by_time() {
     let (lines, report) = ran(parted(&made, fold, &lines), &lines, 2, 64);
     assert_eq!(lines.len(), 30 * 90);
     assert!(times(&lines).is_sorted() && report.notes.is_empty());
+}
+
+/// Builds its events anew, and drops some.
+struct Anew;
+
+impl Map for Anew {
+    fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
+        let kept = batch.retain(|row| batch.sequences()[row] % 5 != 0);
+        context.report.filtered += (batch.len() - kept.len()) as u64;
+        Ok(with_payloads(&kept, |_| "anew".to_owned()))
+    }
+}
+
+#[test]
+fn branches_come_in_the_order_of_their_source_even_if_its_times_step_back() {
+    let numbers = |lines: &[String]| -> Vec<i64> {
+        lines.iter().map(|line| line.split(' ').nth(1).unwrap().parse().unwrap()).collect()
+    };
+    for (split, jobs, mib) in [(1, 1, 16), (2, 8, 64), (7, 2, 512), (30, 2, 64)] {
+        let made = MadeUpSource {
+            seconds: 30,
+            per_second: 90,
+            split,
+            steps_back: true,
+            ..MadeUpSource::default()
+        };
+        for delays in [false, true] {
+            let fold = match delays {
+                true => DelayingFold::stage(50),
+                false => Stage::Fold(Box::new(UnbufferedFold)),
+            };
+            let lines = LineSink::default();
+            let mut pipeline = parted(&made, fold, &lines);
+            // Both branches are behind the fold, meet in `both`, part and meet once more.
+            pipeline.nodes[3].from = vec![1];
+            pipeline.nodes[5].from = vec![6, 7];
+            pipeline.nodes.push(stage("half", &[4], only(&["C"])));
+            let rest = Stage::Chain(vec![only(&["A", "B"]), Stage::Map(Box::new(Anew))]);
+            pipeline.nodes.push(stage("rest", &[4], rest));
+            let (lines, report) = ran(pipeline, &lines, jobs, mib);
+            let wanted: Vec<i64> = (0..30 * 90).filter(|n| n % 3 == 2 || n % 5 != 0).collect();
+            let case = format!("{split} seconds a split, {jobs} jobs, {mib} MiB, {delays}");
+            assert!(numbers(&lines) == wanted, "{case}");
+            assert!(report.notes.is_empty(), "{case}");
+        }
+    }
 }
 
 #[test]
