@@ -16,16 +16,13 @@
 
 use std::sync::Arc;
 
-use arrow_array::{
-    Array, ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions, StringViewArray, UInt32Array,
-};
-use arrow_buffer::NullBuffer;
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringViewArray, UInt32Array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow_select::interleave::interleave;
 use arrow_select::take::take;
 use sluice_io::escape::column_of_field;
 use sluice_model::cast::rows_with_list_lengths;
-use sluice_model::{Batch, Channels, Error, MessageType, Payloads, Rows, raw};
+use sluice_model::{Batch, Channels, Error, MessageType, Rows, raw};
 
 /// The time of the event.
 pub const TIMESTAMP: &str = "timestamp";
@@ -239,7 +236,7 @@ pub fn record_batch(
             LogColumn::Sequence => Arc::new(batch.sequence_column()),
             LogColumn::Source => take_labels(&labels.sources, batch)?,
             LogColumn::Channel => take_labels(&labels.names, batch)?,
-            LogColumn::Payload => payloads(batch)?,
+            LogColumn::Payload => Arc::new(batch.nullable_payload_column()?),
             LogColumn::Field(at) => {
                 let column = fields.and_then(|fields| fields.columns().get(*at));
                 Arc::clone(
@@ -256,21 +253,6 @@ pub fn record_batch(
 fn take_labels(labels: &StringViewArray, batch: &Batch) -> Result<ArrayRef, Error> {
     let ids = UInt32Array::from_iter_values(batch.channels().iter().copied());
     take(labels, &ids, None).map_err(column_mismatch)
-}
-
-/// The payloads; null for events that have only decoded fields.
-fn payloads(batch: &Batch) -> Result<ArrayRef, Error> {
-    let column = batch.payload_column()?;
-    let gone = batch.rows().iter().filter(|rows| rows.payloads == Payloads::Gone);
-    let gone: Vec<u32> = gone.flat_map(|rows| rows.events.iter().copied()).collect();
-    if gone.is_empty() {
-        return Ok(Arc::new(column));
-    }
-    let mut there = vec![true; batch.len()];
-    gone.into_iter().for_each(|event| there[event as usize] = false);
-    let (views, buffers, _) = column.into_parts();
-    let nulls = NullBuffer::from(there);
-    Ok(Arc::new(BinaryViewArray::try_new(views, buffers, Some(nulls)).map_err(column_mismatch)?))
 }
 
 /// The error that columns do not fit, which only a mistake in the program causes.
@@ -355,7 +337,7 @@ mod tests {
     use arrow_array::types::Int64Type;
     use arrow_array::{FixedSizeListArray, Int64Array, ListArray};
     use arrow_buffer::OffsetBuffer;
-    use sluice_model::{BatchBuilder, ChannelId, TypeKey};
+    use sluice_model::{BatchBuilder, ChannelId, Payloads, TypeKey};
 
     /// Pairs of numbers from `first` on, for these events.
     fn pairs(events: Vec<u32>, first: i64, is_fixed: bool, key: u64) -> Rows {

@@ -19,7 +19,7 @@ use arrow_array::{
     Array, ArrayRef, BinaryViewArray, DictionaryArray, Int32Array, Int64Array, RecordBatch,
     StringArray, TimestampNanosecondArray,
 };
-use arrow_buffer::ScalarBuffer;
+use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use serde::{Deserialize, Serialize};
 
@@ -82,7 +82,17 @@ impl Batch {
 
     /// The payloads as a column. Validates each, but copies none.
     pub fn payload_column(&self) -> Result<BinaryViewArray, Error> {
-        let column = BinaryViewArray::try_new(self.payloads.clone(), self.segments.clone(), None);
+        self.payload_column_with(None)
+    }
+
+    /// The same, with null for events that have decoded rows only.
+    pub fn nullable_payload_column(&self) -> Result<BinaryViewArray, Error> {
+        let gone = self.decoded_only_mask();
+        self.payload_column_with(gone.map(|gone| gone.into_iter().map(|gone| !gone).collect()))
+    }
+
+    fn payload_column_with(&self, nulls: Option<NullBuffer>) -> Result<BinaryViewArray, Error> {
+        let column = BinaryViewArray::try_new(self.payloads.clone(), self.segments.clone(), nulls);
         column.map_err(column_mismatch)
     }
 

@@ -220,6 +220,16 @@ impl Batch {
         mask
     }
 
+    /// Which events have decoded rows only, and no payload: one value per event; `None` if all have
+    /// a payload.
+    pub fn decoded_only_mask(&self) -> Option<Vec<bool>> {
+        let mut gone = self.rows.iter().filter(|rows| rows.payloads == Payloads::Gone).peekable();
+        gone.peek()?;
+        let mut mask = vec![false; self.len()];
+        gone.flat_map(|rows| &rows.events).for_each(|event| mask[*event as usize] = true);
+        Some(mask)
+    }
+
     /// Replaces the decoded rows.
     pub fn with_rows(mut self, rows: Vec<Rows>) -> Self {
         self.rows = rows;
@@ -419,20 +429,6 @@ impl Batch {
         }
         let segments = self.segments.iter().cloned().chain([payloads.values().clone()]).collect();
         Self { payloads: views.into(), segments, ..self }
-    }
-
-    /// The batch without events that have only decoded rows, and the positions of those; `None` if
-    /// there are none.
-    pub(crate) fn split_off_decoded_only(&self) -> Option<(Self, Vec<u32>)> {
-        let gone = self.rows.iter().filter(|rows| rows.payloads == Payloads::Gone);
-        let mut alone: Vec<u32> = gone.flat_map(|rows| rows.events.iter().copied()).collect();
-        if alone.is_empty() {
-            return None;
-        }
-        alone.sort_unstable();
-        alone.dedup();
-        let kept = self.retain(|row| alone.binary_search(&(row as u32)).is_err());
-        Some((kept, alone))
     }
 }
 

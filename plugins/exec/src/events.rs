@@ -13,7 +13,7 @@ use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use sluice_kit::json::JsonRows;
-use sluice_model::{Batch, ChannelId, Channels, Error, Payloads};
+use sluice_model::{Batch, ChannelId, Channels, Error};
 
 use crate::columns::EventColumns;
 use crate::wire::END;
@@ -158,18 +158,11 @@ fn arrow_error(error: ArrowError) -> Error {
     Error::internal(format!("a batch cannot be written as an Arrow stream: {error}"))
 }
 
-/// The indices of events without a payload, ascending.
-fn without_payload(batch: &Batch) -> Vec<u32> {
-    let gone = batch.rows().iter().filter(|rows| rows.payloads == Payloads::Gone);
-    let mut without_payload: Vec<u32> = gone.flat_map(|rows| rows.events.iter().copied()).collect();
-    without_payload.sort_unstable();
-    without_payload
-}
-
 /// Refuses events without a payload, which would look empty.
 pub(crate) fn refuse_without_payload(batch: &Batch, channels: &Channels) -> Result<(), Error> {
-    let Some(row) = without_payload(batch).first().copied() else { return Ok(()) };
-    let event = batch.event(row as usize);
+    let gone = batch.decoded_only_mask().unwrap_or_default();
+    let Some(row) = gone.into_iter().position(|is_gone| is_gone) else { return Ok(()) };
+    let event = batch.event(row);
     let channel = channels.get(event.channel);
     Err(Error::invalid(format!(
         "event {} on channel `{}` has decoded fields only, and no payload: put the stage `encode` \
@@ -181,12 +174,12 @@ pub(crate) fn refuse_without_payload(batch: &Batch, channels: &Channels) -> Resu
 
 /// The payloads; null for events without one.
 fn payloads(batch: &Batch) -> ArrayRef {
-    let without_payload = without_payload(batch);
+    let gone = batch.decoded_only_mask();
     let mut payloads = BinaryBuilder::with_capacity(batch.len(), batch.payload_bytes() as usize);
     for row in 0..batch.len() {
-        match without_payload.binary_search(&(row as u32)) {
-            Ok(_) => payloads.append_null(),
-            Err(_) => payloads.append_value(batch.payload(row)),
+        match &gone {
+            Some(gone) if gone[row] => payloads.append_null(),
+            _ => payloads.append_value(batch.payload(row)),
         }
     }
     Arc::new(payloads.finish())

@@ -4,7 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 use sluice_kit::json::{JsonRows, WriteCell, value};
-use sluice_model::{Batch, Error, Payloads};
+use sluice_model::{Batch, Error};
 
 use crate::write;
 
@@ -73,13 +73,7 @@ impl<'b> RowFinder<'b> {
 
 impl GonePayloads {
     pub(crate) fn from_batch(batch: &Batch) -> Self {
-        let gone_payloads = || batch.rows().iter().filter(|rows| rows.payloads == Payloads::Gone);
-        let mut is_gone =
-            vec![false; if gone_payloads().next().is_some() { batch.len() } else { 0 }];
-        for event in gone_payloads().flat_map(|rows| &rows.events) {
-            is_gone[*event as usize] = true;
-        }
-        Self(is_gone)
+        Self(batch.decoded_only_mask().unwrap_or_default())
     }
 
     pub(crate) fn has(&self, event: usize) -> bool {

@@ -70,14 +70,12 @@ impl DynSink {
         if !self.traits.accepts_wide_times {
             context.note_clamped_times(&batch);
         }
-        let given = if self.traits.accepts_rows { None } else { batch.split_off_decoded_only() };
-        let Some((kept, alone)) = given else { return (self.prepare)(batch, context) };
+        let given = if self.traits.accepts_rows { None } else { batch.decoded_only_mask() };
+        let Some(is_alone) = given else { return (self.prepare)(batch, context) };
         let mut own = PrepareContext::new(context.channels, context.buffers);
-        let places: Vec<u32> = (0..batch.len())
-            .map(|row| row as u32)
-            .filter(|row| alone.binary_search(row).is_err())
-            .collect();
-        let block = (self.prepare)(kept, &mut own)?;
+        let rows = 0..batch.len() as u32;
+        let (alone, places): (Vec<u32>, Vec<u32>) = rows.partition(|row| is_alone[*row as usize]);
+        let block = (self.prepare)(batch.retain(|row| !is_alone[row]), &mut own)?;
         context.report.losses.append(&mut own.report.losses);
         context.report.without_sources.add(&own.report.without_sources);
         let refused = own.report.refused.into_iter().map(|(row, why)| (places[row as usize], why));

@@ -4,16 +4,13 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
-use arrow_array::{
-    Array, ArrayRef, BinaryViewArray, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array,
-};
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_schema::{ArrowError, Field, Fields, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::{take_arrays, take_record_batch};
-use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::sort_to_indices;
-use sluice_model::cast::{cast, cast_exact, rows_with_list_lengths};
-use sluice_model::{Batch, Channel, Channels, Error, Payloads, PerChannel, Rows};
+use sluice_model::cast::{cast_exact, rows_with_list_lengths};
+use sluice_model::{Batch, Channel, Channels, Error, PerChannel, Rows};
 
 use super::columns::{self, EventColumn};
 use super::query::QueryTable;
@@ -84,7 +81,7 @@ pub(super) fn rows_of_tables(
 pub(super) fn events(batch: &Batch, channels: &Channels) -> Result<RecordBatch, Error> {
     let arrow = batch.to_arrow(channels)?;
     let mut columns = event_columns(&arrow)?;
-    let payloads = payloads(batch, &arrow)?;
+    let payloads: ArrayRef = Arc::new(batch.nullable_payload_column()?);
     let sizes = (0..batch.len()).map(|row| batch.payload_len(row) as i64);
     let sizes = Int64Array::new(sizes.collect(), payloads.nulls().cloned());
     columns.extend([payloads, Arc::new(sizes)]);
@@ -185,28 +182,6 @@ fn event_columns(arrow: &RecordBatch) -> Result<Vec<ArrayRef>, Error> {
 fn column(arrow: &RecordBatch, columns: EventColumn) -> Result<ArrayRef, Error> {
     let found = arrow.column_by_name(columns.name()).cloned();
     found.ok_or_else(|| Error::internal(format!("a batch without a column `{}`", columns.name())))
-}
-
-/// The payloads; null for events that have only decoded fields.
-fn payloads(batch: &Batch, arrow: &RecordBatch) -> Result<ArrayRef, Error> {
-    let payloads = cast(&column(arrow, EventColumn::Payload)?, &arrow_schema::DataType::BinaryView)
-        .map_err(|error| column_mismatch(&error))?;
-    let gone: Vec<&Rows> =
-        batch.rows().iter().filter(|rows| rows.payloads == Payloads::Gone).collect();
-    if gone.is_empty() {
-        return Ok(payloads);
-    }
-    let mut is_there = vec![true; batch.len()];
-    for event in gone.iter().flat_map(|rows| &rows.events) {
-        if let Some(is_there) = is_there.get_mut(*event as usize) {
-            *is_there = false;
-        }
-    }
-    let views = payloads.as_binary_view();
-    let (views, buffers, _) = views.clone().into_parts();
-    let nulls = NullBuffer::from(is_there);
-    let nulled = BinaryViewArray::try_new(views, buffers, Some(nulls));
-    Ok(Arc::new(nulled.map_err(|error| column_mismatch(&error))?))
 }
 
 fn column_mismatch(error: &ArrowError) -> Error {

@@ -126,15 +126,15 @@ impl Map for Restore {
         }
         let mut batch = kept;
 
-        let mut is_gone = vec![false; batch.len()];
-        let gone = batch.rows().iter().filter(|rows| rows.payloads == Payloads::Gone);
-        gone.flat_map(|rows| &rows.events).for_each(|event| is_gone[*event as usize] = true);
+        let gone = batch.decoded_only_mask();
         let mut groups: BTreeMap<usize, (&Arc<TypedLayer>, Vec<u32>)> = BTreeMap::new();
         let mut ids = batch.channels().to_vec();
         for (row, channel) in batch.channels().iter().enumerate() {
             match &plans[*channel as usize] {
                 // Its rows are all that is left of the message.
-                ChannelPlan::Restore { channel, .. } if is_gone[row] => ids[row] = channel.0,
+                ChannelPlan::Restore { channel, .. } if gone.as_ref().is_some_and(|g| g[row]) => {
+                    ids[row] = channel.0;
+                }
                 ChannelPlan::Restore { layer, of, .. } => {
                     let group = groups.entry(*layer).or_insert_with(|| (of, Vec::new()));
                     group.1.push(row as u32);
