@@ -169,11 +169,11 @@ pub(crate) struct RunningArgs {
 #[command(next_help_heading = "Receiving")]
 pub(crate) struct ListenArgs {
     /// Stop after this long: seconds, or 200ms, 1m30s, 2h.
-    #[arg(long, value_name = "T", value_parser = duration)]
+    #[arg(long, value_name = "T", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) duration: Option<String>,
 
     /// Stop if nothing is received for this long.
-    #[arg(long, value_name = "T", value_parser = duration)]
+    #[arg(long, value_name = "T", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) idle_timeout: Option<String>,
 
     /// Stop after N messages.

@@ -1,10 +1,12 @@
-//! The order of paths: by name, with numbers in names as numbers. Touches no file.
+//! The order of paths: by name, with numbers in names as numbers. A file comes before those that
+//! continue it, which have a number before the extension. Touches no file.
 
 use std::cmp::Ordering;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Compares paths name by name: `log.99` comes before `log.100`, as it was written before.
+/// Compares paths name by name: `log.99` comes before `log.100`, and `log.mcap` before `log.00.mcap`,
+/// as they were written.
 pub(crate) fn compare(a: &Path, b: &Path) -> Ordering {
     let mut others = b.components();
     for part in a.components() {
@@ -19,6 +21,7 @@ pub(crate) fn compare(a: &Path, b: &Path) -> Ordering {
 }
 
 fn compare_names(mut a: &[u8], mut b: &[u8]) -> Ordering {
+    let mut is_behind_dot = false;
     loop {
         let (digits, others) = (leading_digits(a), leading_digits(b));
         let order = if digits.is_empty() || others.is_empty() {
@@ -27,8 +30,10 @@ fn compare_names(mut a: &[u8], mut b: &[u8]) -> Ordering {
                 return a.len().cmp(&b.len());
             };
             (a, b) = (rest, others);
-            byte.cmp(other)
+            let is_behind_dot = std::mem::replace(&mut is_behind_dot, *byte == b'.');
+            if is_behind_dot { extension_first(*byte, *other) } else { byte.cmp(other) }
         } else {
+            is_behind_dot = false;
             (a, b) = (&a[digits.len()..], &b[others.len()..]);
             let (number, other) = (without_zeros(digits), without_zeros(others));
             number.len().cmp(&other.len()).then_with(|| number.cmp(other))
@@ -37,6 +42,10 @@ fn compare_names(mut a: &[u8], mut b: &[u8]) -> Ordering {
             return order;
         }
     }
+}
+
+fn extension_first(byte: u8, other: u8) -> Ordering {
+    byte.is_ascii_digit().cmp(&other.is_ascii_digit()).then_with(|| byte.cmp(&other))
 }
 
 fn leading_digits(name: &[u8]) -> &[u8] {
@@ -62,8 +71,12 @@ mod tests {
             "a/2",
             "a/10/b",
             "a/10/c",
+            "a.b",
+            "a.b.00",
+            "a.b.1",
             "a.0",
             "a.00",
+            "a.0.b",
             "a.07",
             "a.7",
             "a.07.x9",
@@ -72,7 +85,6 @@ mod tests {
             "a.100",
             "a.99999999999999999999999999",
             "a.100000000000000000000000000",
-            "a.b",
             "a1-2",
             "a1-10",
             "a1b",

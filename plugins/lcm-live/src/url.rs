@@ -213,8 +213,8 @@ fn option_pairs(options: &str) -> impl Iterator<Item = (&str, &str)> {
 
 fn group_and_port(network: &str) -> Result<(Ipv4Addr, u16), String> {
     let (group, port) = match network.split_once(':') {
-        Some((group, port)) => (group, read_port(port)?),
-        None => (network, UDP_PORT),
+        Some((group, port)) if !port.contains(':') => (group, read_port(port)?),
+        _ => (network, UDP_PORT),
     };
     let group: Ipv4Addr = group.parse().map_err(|_| {
         format!(
@@ -339,6 +339,7 @@ mod tests {
         assert!(error("udpm://239.255.76.67:0").contains("port 0"));
         assert!(error("udpm://192.168.1.5:7667").contains("224.0.0.0 to 239.255.255.255"));
         assert!(error("udpm://:7667").contains("not an IPv4 address"));
+        assert!(error("udpm://[ff02::1]:7667").contains("`[ff02::1]:7667` is not an IPv4 address"));
         assert!(error("udpm://robot:7667").contains("`robot`"));
         assert!(error("udpm://239.255.76.67:99999").contains("`99999`"));
         assert!(error("udpm://?ttl=256").contains("ttl=256"));
