@@ -129,12 +129,12 @@ impl<'t> Check<'_> {
         let free: Vec<&str> = known.iter().copied().filter(|known| !check.has(known)).collect();
         let of_node = reference::node_keys(check.plugin.kind()).map(|key| key.name);
         let all: Vec<&str> = free.iter().copied().chain(of_node).collect();
-        let elsewhere =
-            reference::owners(name).map(|owners| format!("`{name}` belongs on {owners}"));
-        let help = elsewhere.or_else(|| did_you_mean(name, &all)).unwrap_or_else(|| {
-            let none = known.is_empty().then(|| "it has no options".to_owned());
-            none.unwrap_or_else(|| listed("its options are", known))
-        });
+        let help = reference::right_place(name)
+            .or_else(|| did_you_mean(name, &all))
+            .unwrap_or_else(|| {
+                let none = known.is_empty().then(|| "it has no options".to_owned());
+                none.unwrap_or_else(|| listed("its options are", known))
+            });
         self.mistake_at(key.span(), message, Some(help));
         // The key it was most likely meant to be is not missing.
         check.noted.extend(nearest(name, &free).map(|near| vec![near.to_owned()]));

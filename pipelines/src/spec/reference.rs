@@ -147,11 +147,14 @@ pub fn is_node_key(name: &str, kind: Option<PluginKind>) -> bool {
     NODE_KEYS.iter().any(|key| key.name == name && is_of(key))
 }
 
-/// The node kinds that have this key, in words; `None` if there are none.
-pub(crate) fn owners(name: &str) -> Option<String> {
+/// Where this key belongs, in words; `None` if no node or file has it.
+pub(crate) fn right_place(name: &str) -> Option<String> {
+    if TOP_LEVEL.iter().any(|key| key.name == name) {
+        return Some(format!("`{name}` is a key of the file: write it above the first table"));
+    }
     let key = NODE_KEYS.iter().find(|key| key.name == name)?;
     let kinds: Vec<String> = key.kinds.iter().map(|kind| format!("{kind}s")).collect();
-    Some(kinds.join(" and "))
+    Some(format!("`{name}` belongs on {}", kinds.join(" and ")))
 }
 
 impl FileKey {
