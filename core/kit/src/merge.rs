@@ -14,23 +14,11 @@ mod tests;
 
 pub use input::MergeWait;
 
-use input::{MergeInput, keys};
+use input::MergeInput;
 use shifted::ShiftedClock;
 
 /// The most events in a merged batch.
 const BATCH: usize = 8192;
-
-/// Why nothing may follow for now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MergePause {
-    /// The current step goes on.
-    None,
-    /// All events of the current step have been pushed.
-    StepOver,
-    /// The sources are silent. What follows is later by more than so many nanoseconds than what
-    /// came.
-    Silence(i64),
-}
 
 /// Merges several streams into one.
 #[derive(Debug)]
@@ -93,11 +81,10 @@ impl Merge {
         }
         let waiting = &mut self.inputs[input];
         waiting.bytes += batch.memory();
-        if wait != MergeWait::ShiftedStep {
-            self.late += waiting.count_late(input, keys(&batch, wait));
-            waiting.ready += 1;
-        }
         waiting.batches.push_back(batch);
+        if wait != MergeWait::ShiftedStep {
+            self.late += waiting.count_late(input, wait);
+        }
     }
 
     /// The number of late events since the last call: later ones of other streams were returned
@@ -112,7 +99,7 @@ impl Merge {
     }
 
     /// Marks a live stream as idle or not. Idle streams are not waited for, unless they were split
-    /// from one: those follow [`MergePause::Silence`].
+    /// from one: those follow what [`take`](Self::take) is told.
     pub fn set_idle(&mut self, input: usize, idle: bool) {
         self.inputs[input].idle = idle;
     }
@@ -164,10 +151,12 @@ impl Merge {
         self.inputs[input].bytes
     }
 
-    /// Takes the next merged batch, if one is ready.
-    pub fn take(&mut self, pause: MergePause) -> Option<Batch> {
-        let is_step_over = pause != MergePause::None || self.has_ended();
-        if is_step_over {
+    /// Takes the next merged batch, if one is ready. `later_by` is `None` while the current step
+    /// goes on. Once all its events have been pushed, it says by how many nanoseconds what follows
+    /// is later, at least, than what came: 0 if nothing is known.
+    pub fn take(&mut self, later_by: Option<i64>) -> Option<Batch> {
+        let later_by = later_by.or(self.has_ended().then_some(0));
+        if later_by.is_some() {
             self.end_step();
         }
         let (mut used, mut picks): (Vec<Batch>, Vec<(u32, u32)>) = (Vec::new(), Vec::new());
@@ -175,11 +164,11 @@ impl Merge {
         let mut indices: Vec<Option<u32>> = vec![None; self.inputs.len()];
         while picks.len() < BATCH {
             let Some((key, first)) = self.first() else { break };
-            let (last, is_full) = (self.last_key(pause), self.is_full());
+            let (last, is_full) = (self.last_key(later_by.unwrap_or(0)), self.is_full());
             let must_wait = match self.wait {
                 MergeWait::Source => self.awaited().is_some(),
-                MergeWait::Step => !is_step_over && self.awaited().is_some(),
-                MergeWait::ShiftedStep => !is_step_over,
+                MergeWait::Step => later_by.is_none() && self.awaited().is_some(),
+                MergeWait::ShiftedStep => later_by.is_none(),
             };
             if must_wait || key > last {
                 break;
@@ -188,12 +177,12 @@ impl Merge {
                 used.extend(self.inputs[first].batches.front().cloned());
                 (used.len() - 1) as u32
             });
-            let begun = picks.len();
-            if self.pick_run(first, (index, last), &mut picks) {
+            let (is_exhausted, greatest) = self.pick_run(first, (index, last), &mut picks);
+            if is_exhausted {
                 indices[first] = None;
             }
             if is_full {
-                self.note_overtaken(first, &picks[begun..], &used);
+                self.note_overtaken(first, greatest);
             }
         }
         match (picks.is_empty(), &used[..]) {
@@ -208,14 +197,11 @@ impl Merge {
     }
 
     /// The key of the last event that nothing which is still to come can precede.
-    fn last_key(&self, pause: MergePause) -> i64 {
+    fn last_key(&self, later_by: i64) -> i128 {
         if self.wait != MergeWait::ShiftedStep || self.is_full() || self.has_ended() {
-            return i64::MAX;
+            return i128::MAX;
         }
-        self.clock.now().saturating_add(match pause {
-            MergePause::Silence(by) => by,
-            MergePause::None | MergePause::StepOver => 0,
-        })
+        self.clock.now() + i128::from(later_by)
     }
 
     /// Makes what a step has brought ready, now that all of it is there.
@@ -227,54 +213,54 @@ impl Merge {
         }
     }
 
-    /// Records which streams were overtaken by these events of stream `first`.
-    fn note_overtaken(&mut self, first: usize, picks: &[(u32, u32)], used: &[Batch]) {
-        let wait = self.wait;
-        let silent =
-            |(n, waiting): &(usize, &mut MergeInput)| *n != first && waiting.is_waited_for(wait);
-        for (_, waiting) in self.inputs.iter_mut().enumerate().filter(silent) {
-            let overtaking = picks.iter().map(|(batch, row)| {
-                let batch = &used[*batch as usize];
-                (keys(batch, wait)[*row as usize], first)
-            });
-            waiting.overtaken_by = overtaking.chain(waiting.overtaken_by).max();
+    /// Records which streams were overtaken by stream `first`, by events up to this key.
+    fn note_overtaken(&mut self, first: usize, greatest: i128) {
+        for (n, waiting) in self.inputs.iter_mut().enumerate() {
+            if n != first && waiting.is_waited_for(self.wait) {
+                waiting.overtaken_by = waiting.overtaken_by.max(Some((greatest, first)));
+            }
         }
     }
 
     /// The key and the stream of the next event.
-    fn first(&self) -> Option<(i64, usize)> {
+    fn first(&self) -> Option<(i128, usize)> {
+        self.heads().min()
+    }
+
+    fn heads(&self) -> impl Iterator<Item = (i128, usize)> {
         let heads = self.inputs.iter().enumerate();
-        heads.filter_map(|(n, waiting)| Some((waiting.head(self.wait)?, n))).min()
+        heads.filter_map(|(n, waiting)| Some((waiting.head(self.wait)?, n)))
     }
 
     /// Picks events of stream `first` until another stream is due, or behind key `last`. Returns
-    /// whether its batch is exhausted.
+    /// whether its batch is exhausted, and the greatest key of those picked.
     fn pick_run(
         &mut self,
         first: usize,
-        (index, last): (u32, i64),
+        (index, last): (u32, i128),
         picks: &mut Vec<(u32, u32)>,
-    ) -> bool {
-        let others = self.inputs.iter().enumerate().filter(|(n, _)| *n != first);
-        let rival = others.filter_map(|(n, waiting)| Some((waiting.head(self.wait)?, n))).min();
-        let waiting = &mut self.inputs[first];
-        let Some(batch) = waiting.batches.front() else { return true };
-        let keys = keys(batch, self.wait);
-        while waiting.next < batch.len() && picks.len() < BATCH {
-            let due = (keys[waiting.next], first);
-            if rival.is_some_and(|rival| rival < due) || due.0 > last {
-                return false;
+    ) -> (bool, i128) {
+        let rival = self.heads().filter(|(_, n)| *n != first).min();
+        let (waiting, mut greatest) = (&mut self.inputs[first], i128::MIN);
+        let (Some(batch), Some(keys)) = (waiting.batches.front(), waiting.keys(0, self.wait))
+        else {
+            return (true, greatest);
+        };
+        let mut next = waiting.next;
+        while next < batch.len() && picks.len() < BATCH {
+            let key = keys.at(next);
+            if rival.is_some_and(|rival| rival < (key, first)) || key > last {
+                break;
             }
-            picks.push((index, waiting.next as u32));
-            waiting.next += 1;
+            greatest = greatest.max(key);
+            picks.push((index, next as u32));
+            next += 1;
         }
-        if waiting.next < batch.len() {
-            return false;
+        let is_exhausted = next == batch.len();
+        waiting.next = next;
+        if is_exhausted {
+            waiting.drop_first();
         }
-        waiting.bytes -= batch.memory();
-        waiting.batches.pop_front();
-        waiting.ready -= 1;
-        waiting.next = 0;
-        true
+        (is_exhausted, greatest)
     }
 }

@@ -52,8 +52,8 @@ pub(super) struct RunDriver<'r> {
     ports: Vec<Port>,
     /// The running tasks of folds and merges.
     pending: BTreeMap<StreamHead, Pending>,
-    /// The place of the next event that comes out of a fold or merge, if places are needed.
-    next_place: Option<i64>,
+    /// The place of the next event of a fold or merge that gives places.
+    next_place: i64,
     tasks: TaskPool,
     writers: Writers<'r>,
     tally: RunTally,
@@ -79,12 +79,11 @@ impl<'r> RunDriver<'r> {
     ) -> Result<Self, Error> {
         let setup = publisher.setup;
         let planned = progress::planned(&reading);
-        let Topology { sources, folds, merges, sinks, ports, restores_order } = topology;
+        let Topology { sources, folds, merges, sinks, ports } = topology;
         let limits = setup.read_limits(sources.len());
         let sources = sources.into_iter().zip(reading.sources);
-        let opened = sources.map(|(source, plan)| {
-            RunningSource::open(source, plan, publisher, limits, restores_order)
-        });
+        let opened =
+            sources.map(|(source, plan)| RunningSource::open(source, plan, publisher, limits));
         let mut sources: Vec<RunningSource> = opened.collect::<Result<_, _>>()?;
         // Opening a recording replaces and renames files: not before its sources listen.
         let mut live = sources.iter_mut().filter(|source| source.steps.is_live());
@@ -99,7 +98,7 @@ impl<'r> RunDriver<'r> {
             merges,
             ports,
             pending: BTreeMap::new(),
-            next_place: restores_order.then_some(0),
+            next_place: 0,
             tasks: setup.tasks()?,
             writers: Writers::open(publisher, outputs, sinks)?,
             tally: RunTally::default(),
@@ -130,6 +129,8 @@ impl<'r> RunDriver<'r> {
 
     /// Passes on what has arrived by now, as far as that does not fail again.
     fn take_received(&mut self) {
+        // What the failed step has left precedes what follows.
+        self.drain_merges().ok();
         let (until, mut silent) = (Instant::now() + RECEIVED_PATIENCE, 0);
         while silent <= self.sources.len() && Instant::now() < until && self.setup.check().is_ok() {
             let Ok(Some(source)) = self.next_source() else { break };
@@ -209,7 +210,7 @@ impl<'r> RunDriver<'r> {
             self.sources[source].last_data = Instant::now();
         }
         self.deliver(outcome)?;
-        self.drain_merges(None)?;
+        self.drain_merges()?;
         self.finish_step(source, read)
     }
 
@@ -218,7 +219,7 @@ impl<'r> RunDriver<'r> {
         if let Some(split) = self.sources[source].steps.split_in_progress() {
             self.follow(source, |inputs, progress| inputs.read(split, 0, progress));
         }
-        self.drain_merges(Some(source))?;
+        self.drain_merges()?;
         self.finish_step(source, 0)
     }
 

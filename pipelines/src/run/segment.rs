@@ -130,7 +130,7 @@ impl TaskContext {
                 outcome.tally.node(*node).observe(self.naming.entered(*node, &batch));
                 let batch = self.labels.call(*node, || map.apply(batch, &mut context))?;
                 let batch = match placed {
-                    Some(before) => batch.with_places_of(&before),
+                    Some(before) => before.give_places(vec![batch]).pop().unwrap_or_default(),
                     None => batch,
                 };
                 outcome.tally.node(*node).observe(self.naming.left(*node, &batch));

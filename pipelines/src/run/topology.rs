@@ -12,7 +12,7 @@ use sluice_model::{Batch, DynSink, Error, Fold, Map, Source, Stage, StageContext
 use super::pushdown::Pushdown;
 use super::segment::Branch;
 use crate::spec::{OnDamage, PipelineNode, PluginInstance, StageFactory};
-use sluice_kit::merge::Merge;
+use sluice_kit::merge::{Merge, MergeWait};
 
 /// The node behind a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub(crate) struct SourceNode {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) damage: OnDamage,
     pub(crate) segment: Arc<Vec<Branch>>,
+    /// Whether merges restore the order of its events: see [`Batch::places`].
+    pub(crate) gives_places: bool,
 }
 
 pub(crate) struct FoldNode {
@@ -38,6 +40,9 @@ pub(crate) struct FoldNode {
     pub(crate) origin: Option<i64>,
     pub(crate) window: TimeWindow,
     pub(crate) segment: Arc<Vec<Branch>>,
+    /// Whether merges restore the order in which events come out. If it delays none, they restore
+    /// that of what came in.
+    pub(crate) gives_places: bool,
 }
 
 /// Recreates a fold.
@@ -73,6 +78,9 @@ pub(crate) struct MergeNode {
     /// For each input, the nearest merge before it.
     pub(crate) fed_by: Vec<Option<usize>>,
     pub(crate) segment: Arc<Vec<Branch>>,
+    /// Whether other merges restore the order in which events come out. If it restores an order
+    /// itself, they restore the same one.
+    pub(crate) gives_places: bool,
 }
 
 pub(crate) struct SinkNode {
@@ -98,8 +106,6 @@ pub(crate) struct Topology {
     pub(crate) merges: Vec<MergeNode>,
     pub(crate) sinks: Vec<SinkNode>,
     pub(crate) ports: Vec<Port>,
-    /// Whether a merge restores the order of a stream that was split: events then need places.
-    pub(crate) restores_order: bool,
 }
 
 impl Topology {
@@ -117,10 +123,21 @@ impl Topology {
             let segment = Arc::new(builder.branches_after(node)?);
             let (name, damage) = builder.label(node);
             let source = Arc::from(source);
-            builder.built.sources.push(SourceNode { node, name, source, damage, segment });
+            let gives_places = builder.built.needs_places(&segment);
+            let source = SourceNode { node, name, source, damage, segment, gives_places };
+            builder.built.sources.push(source);
         }
         builder.built.note_feeders();
         Ok(builder.built)
+    }
+
+    /// Whether a merge restores the order of the stream that flows into a segment.
+    fn needs_places(&self, segment: &[Branch]) -> bool {
+        ports_of(segment).into_iter().any(|port| match self.ports[port] {
+            Port::Fold(fold) if self.folds[fold].fold.delays_events() => false,
+            Port::Fold(fold) => self.needs_places(&self.folds[fold].segment),
+            Port::Merge(merge, _) => self.merges[merge].merge.wait() != MergeWait::Source,
+        })
     }
 
     /// Records for each merge which others it feeds.
@@ -270,8 +287,17 @@ impl<'o> TopologyBuilder<'o> {
                 let (again, segment) = (FoldFactory { make, part: place }, Arc::new(next));
                 let (name, _) = self.label(node);
                 let window = wanted.window();
-                let fold = FoldNode { node, name, fold, factory: again, origin, window, segment };
-                self.built.folds.push(fold);
+                let gives_places = fold.delays_events() && self.built.needs_places(&segment);
+                self.built.folds.push(FoldNode {
+                    node,
+                    name,
+                    fold,
+                    factory: again,
+                    origin,
+                    window,
+                    segment,
+                    gives_places,
+                });
                 Ok(Branch::Port(self.port(Port::Fold(self.built.folds.len() - 1))))
             }
             Stage::Chain(_) => Err(Error::internal("a chain among the parts of a chain")),
@@ -326,7 +352,6 @@ impl<'o> TopologyBuilder<'o> {
         mut segment: Vec<Branch>,
         inlets: &mut [usize],
     ) {
-        self.built.restores_order = true;
         let mut shifts: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
         for place in places {
             shifts.entry(self.paces[self.from[node][*place]].shift).or_default().push(*place);
@@ -372,9 +397,11 @@ impl<'o> TopologyBuilder<'o> {
         roots: Vec<BTreeSet<usize>>,
         segment: Vec<Branch>,
     ) -> usize {
+        let gives_places = merge.wait() != MergeWait::Step && self.built.needs_places(&segment);
         self.built.merges.push(MergeNode {
             node,
             merge,
+            gives_places,
             is_undelayed: vec![false; roots.len()],
             last_push: vec![Instant::now(); roots.len()],
             fed_by: vec![None; roots.len()],

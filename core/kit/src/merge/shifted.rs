@@ -1,7 +1,7 @@
 //! Keys for streams that were split from one and then shifted in time: how merging them does not
 //! depend on where the steps of their source end, even if its times step back.
 
-use super::input::MergeInput;
+use super::input::{MergeInput, MergeWait};
 
 /// The time of the stream that was split, as far as it matters to streams that were shifted: it
 /// never steps back, and it advances by no more than lies between the shifts and one more, by which
@@ -12,19 +12,19 @@ use super::input::MergeInput;
 #[derive(Debug)]
 pub(super) struct ShiftedClock {
     /// The least shift.
-    least: i64,
+    least: i128,
     /// The most by which a stream is shifted further than another one.
-    spread: i64,
+    spread: i128,
     /// The latest time of this recording, without shifts.
     latest: i64,
-    now: i64,
+    now: i128,
 }
 
 impl ShiftedClock {
     pub(super) fn new(shifts: &[i64]) -> Self {
-        let least = shifts.iter().copied().min().unwrap_or(0);
-        let most = shifts.iter().copied().max().unwrap_or(0);
-        Self { least, spread: most.saturating_sub(least), latest: i64::MIN, now: 0 }
+        let least = shifts.iter().copied().min().map_or(0, i128::from);
+        let most = shifts.iter().copied().max().map_or(0, i128::from);
+        Self { least, spread: most - least, latest: i64::MIN, now: 0 }
     }
 
     /// Counts what follows as another recording.
@@ -33,43 +33,37 @@ impl ShiftedClock {
     }
 
     /// The key that no later event of any stream precedes.
-    pub(super) fn now(&self) -> i64 {
+    pub(super) fn now(&self) -> i128 {
         self.now
     }
 
     fn advance(&mut self, time: i64) {
-        let ahead = time.saturating_sub(self.latest);
-        let is_apart = ahead > self.spread || ahead < -self.spread;
+        let ahead = i128::from(time) - i128::from(self.latest);
+        let is_apart = ahead.abs() > self.spread;
         if is_apart || ahead > 0 {
-            let by = if is_apart { self.spread.saturating_add(1) } else { ahead };
-            (self.now, self.latest) = (self.now.saturating_add(by), time);
+            self.now += if is_apart { self.spread + 1 } else { ahead };
+            self.latest = time;
         }
     }
 
     /// Gives what has come in the last step its keys: for each event, the clock when the stream
     /// that was split was at its place, and the shift. Returns how many are late.
     pub(super) fn give_keys(&mut self, inputs: &mut [MergeInput]) -> u64 {
-        // The batch of each input, and the keys of its first events.
-        let mut keyed: Vec<(usize, Vec<i64>)> =
-            inputs.iter().map(|input| (input.ready, Vec::new())).collect();
-        let mut late = 0;
+        let (mut keys, mut late) = (vec![Vec::new(); inputs.len()], 0);
         loop {
-            let heads = inputs.iter().zip(&keyed).enumerate();
-            let heads = heads.filter_map(|(n, (input, (batch, keys)))| {
-                Some((input.batches.get(*batch)?.places()?[keys.len()], n))
+            // The next event of each stream.
+            let heads = inputs.iter().zip(&keys).enumerate().filter_map(|(n, (input, keys))| {
+                let batch = input.batches.get(input.shifted_keys.len())?;
+                Some((batch.places()?[keys.len()], n))
             });
             let Some((_, first)) = heads.min() else { return late };
-            let (input, (at, keys)) = (&mut inputs[first], &mut keyed[first]);
-            let Some(batch) = input.batches.get_mut(*at) else { return late };
-            let time = batch.timestamps()[keys.len()];
-            self.advance(time.saturating_sub(input.shift));
-            keys.push(self.now.saturating_add(input.shift.saturating_sub(self.least)));
+            let (input, keys) = (&mut inputs[first], &mut keys[first]);
+            let batch = &input.batches[input.shifted_keys.len()];
+            self.advance(batch.timestamps()[keys.len()].saturating_sub(input.shift));
+            keys.push(self.now + i128::from(input.shift) - self.least);
             if keys.len() == batch.len() {
-                let keys = std::mem::take(keys);
-                *batch = std::mem::take(batch).with_places(keys);
-                (*at, input.ready) = (*at + 1, input.ready + 1);
-                let keys = input.batches[*at - 1].places().unwrap_or_default();
-                late += input.count_late(first, keys);
+                input.shifted_keys.push_back(std::mem::take(keys));
+                late += input.count_late(first, MergeWait::ShiftedStep);
             }
         }
     }

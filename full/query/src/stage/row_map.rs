@@ -93,7 +93,10 @@ impl RowMap {
         }
         let (output, places) = if parts.is_empty() { Default::default() } else { merge(parts) };
         count_events(batch, &places, context);
-        Ok(output)
+        Ok(match batch.places() {
+            Some(of) => output.with_places(places.iter().map(|at| of[*at as usize]).collect()),
+            None => output,
+        })
     }
 
     fn mistake_error(&self, mistake: &SqlMistake) -> Error {

@@ -50,13 +50,14 @@ impl RunDriver<'_> {
         let naming = &self.setup.shared.naming;
         let observed = batch.as_ref().and_then(|batch| naming.entered(fold.node, batch));
         self.tally.node(fold.node).observe(observed);
-        let placed = batch.as_ref().filter(|batch| batch.places().is_some()).cloned();
+        let is_placed = |batch: &&Batch| batch.places().is_some() && !fold.fold.delays_events();
+        let placed = batch.as_ref().filter(is_placed).cloned();
         let mut output = self.setup.shared.labels.call(fold.node, || match batch {
             Some(batch) => fold.fold.push(batch, &mut context),
             None => fold.fold.finish(&mut context),
         })?;
         if let Some(before) = placed {
-            output = output.into_iter().map(|batch| batch.with_places_of(&before)).collect();
+            output = before.give_places(output);
         }
         let mut after = EventCounts::default();
         output.iter().for_each(|batch| after.add(&EventCounts::count(batch.origins())));

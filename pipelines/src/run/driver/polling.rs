@@ -5,7 +5,6 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Select;
-use sluice_kit::merge::MergePause;
 use sluice_model::Error;
 
 use super::super::topology::MergeNode;
@@ -166,25 +165,20 @@ impl RunDriver<'_> {
         })
     }
 
-    /// Why nothing may follow in a merge after a step, or because source `asked` had no data.
-    pub(super) fn merge_pause(&self, merge: usize, asked: Option<usize>) -> MergePause {
+    /// By how much, at least, what follows in a merge is later than what came.
+    pub(super) fn later_by(&self, merge: usize) -> i64 {
         let MergeNode { roots, is_undelayed, last_push, .. } = &self.merges[merge];
-        let mut roots = roots.iter().flatten();
-        let mut open = roots.clone().map(|root| &self.sources[*root]).filter(|root| !root.ended);
+        if !is_undelayed.iter().all(|undelayed| *undelayed) {
+            return 0;
+        }
         // Live events have the times at which they arrive, also those that others take. What has
         // arrived may be waiting for other sources and their stages.
-        let caught_up = open.clone().filter(|_| is_undelayed.iter().all(|undelayed| *undelayed));
-        let caught_up = caught_up.filter_map(RunningSource::caught_up).min();
+        let roots = roots.iter().flatten().map(|root| &self.sources[*root]);
+        let open = roots.filter(|root| !root.ended);
+        let caught_up = open.filter_map(RunningSource::caught_up).min();
         let later = caught_up.zip(last_push.iter().max());
         let later = later.and_then(|(until, last)| until.checked_duration_since(*last));
-        match later.and_then(|later| later.checked_sub(SILENCE_TIMEOUT)) {
-            Some(by) => MergePause::Silence(i64::try_from(by.as_nanos()).unwrap_or(i64::MAX)),
-            None if open.all(|root| root.is_quiet() && root.has_been_silent())
-                || roots.any(|root| Some(*root) == asked) =>
-            {
-                MergePause::Silence(0)
-            }
-            None => MergePause::StepOver,
-        }
+        let later = later.and_then(|later| later.checked_sub(SILENCE_TIMEOUT)).unwrap_or_default();
+        i64::try_from(later.as_nanos()).unwrap_or(i64::MAX)
     }
 }

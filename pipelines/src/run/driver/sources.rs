@@ -63,18 +63,19 @@ impl RunningSource {
         reading: SourcePlan,
         publisher: &Publisher<'_>,
         limits: ReadLimits,
-        needs_places: bool,
     ) -> Result<Self, Error> {
         let setup = publisher.setup;
-        let SourceNode { node, name, source, damage, segment } = source;
+        let SourceNode { node, name, source, damage, segment, gives_places } = source;
         let SourcePlan { inputs, splits, query, .. } = reading;
         let mut context = setup.context(&name, damage_log(&damage));
         context.query = query.clone();
         context.run = context.run.sharing(&publisher.hashes);
         let (shared, through) = (setup.shared.clone(), Arc::clone(&segment));
         let add = move |batch: Batch, step: &mut SourceStep| {
-            let read = step.output.tally.node(node).left.total();
-            let batch = if needs_places { batch.with_places_from(read as i64) } else { batch };
+            let batch = match gives_places {
+                true => batch.with_places_from(step.output.tally.node(node).left.total() as i64),
+                false => batch,
+            };
             shared.run(&through, Some(node), batch, &mut step.output)?;
             step.memory = step.output.memory;
             Ok(())

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use sluice_io::tasks::{Job, OrderedTasks, TaskPool};
-use sluice_kit::merge::{MergePause, MergeWait};
 use sluice_kit::reading::StepSizes;
 use sluice_model::{Batch, Error};
 
@@ -77,22 +76,23 @@ impl RunDriver<'_> {
                 last_push[input] = Instant::now();
                 into.push(input, batch);
                 self.end_idleness(merge);
-                self.drain_merge(merge, MergePause::None)
+                self.drain_merge(merge, None)
             }
         }
     }
 
-    /// Passes on what merges hold, after a step, or because source `asked` had no data.
-    pub(super) fn drain_merges(&mut self, asked: Option<usize>) -> Result<(), Error> {
+    /// Passes on what merges hold, after a step, or because a source had no data.
+    pub(super) fn drain_merges(&mut self) -> Result<(), Error> {
         // Merges that feed others were created after those they feed.
         for merge in (0..self.merges.len()).rev() {
-            self.drain_merge(merge, self.merge_pause(merge, asked))?;
+            self.drain_merge(merge, Some(self.later_by(merge)))?;
         }
         Ok(())
     }
 
-    fn drain_merge(&mut self, merge: usize, pause: MergePause) -> Result<(), Error> {
-        while let Some(batch) = self.merges[merge].merge.take(pause) {
+    /// See [`take`](sluice_kit::merge::Merge::take) for `later_by`.
+    fn drain_merge(&mut self, merge: usize, later_by: Option<i64>) -> Result<(), Error> {
+        while let Some(batch) = self.merges[merge].merge.take(later_by) {
             self.emit(StreamHead::Merge(merge), batch)?;
         }
         let MergeNode { node, merge, .. } = &mut self.merges[merge];
@@ -116,6 +116,7 @@ impl RunDriver<'_> {
             shared.run(&segment, None, batch, &mut outcome)?;
             return self.deliver(outcome);
         }
+        let batch = batch.without_places();
         self.await_capacity(head)?;
         let pending = self.pending.entry(head).or_insert_with(|| Pending::new(&self.tasks));
         pending.tasks.start(Job::new(0, move || {
@@ -126,21 +127,18 @@ impl RunDriver<'_> {
         Ok(())
     }
 
-    /// Numbers the events of a head whose order merges behind it may have to restore: one that does
-    /// not pass on events as they come.
+    /// Numbers the events of a head whose order merges behind it restore.
     fn placed(&mut self, head: StreamHead, batch: Batch) -> Batch {
-        let begins = match head {
-            StreamHead::Fold(fold) => self.folds[fold].fold.fold.delays_events(),
-            StreamHead::Merge(merge) => self.merges[merge].merge.wait() != MergeWait::Step,
+        let gives_places = match head {
+            StreamHead::Fold(fold) => self.folds[fold].fold.gives_places,
+            StreamHead::Merge(merge) => self.merges[merge].gives_places,
         };
-        match &mut self.next_place {
-            Some(next) if begins => {
-                let first = *next;
-                *next += batch.len() as i64;
-                batch.with_places_from(first)
-            }
-            _ => batch,
+        if !gives_places {
+            return batch;
         }
+        let first = self.next_place;
+        self.next_place += batch.len() as i64;
+        batch.with_places_from(first)
     }
 
     /// Delivers a head's oldest tasks until another one fits its budget.
@@ -178,7 +176,7 @@ impl RunDriver<'_> {
                 Port::Fold(_) => {}
                 Port::Merge(merge, input) => {
                     self.merges[merge].merge.end(input);
-                    self.drain_merge(merge, MergePause::None)?;
+                    self.drain_merge(merge, None)?;
                     if self.merges[merge].merge.is_over() {
                         self.end_head(StreamHead::Merge(merge))?;
                     }

@@ -302,6 +302,46 @@ fn branches_come_in_the_order_of_their_source_even_if_its_times_step_back() {
     }
 }
 
+/// Adds events of its own before the first batch, without knowing where they came from.
+struct AddingFold(Option<usize>);
+
+impl Fold for AddingFold {
+    fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let Some(count) = self.0.take() else { return Ok(vec![batch]) };
+        let mut added = BatchBuilder::default();
+        let channel = ChannelId(batch.channels()[0]);
+        (0..count).for_each(|_| added.push_copy(batch.timestamps()[0], -1, channel, b""));
+        let added = added.finish();
+        context.report.added.extend_from_slice(added.channels());
+        Ok(vec![added, batch])
+    }
+
+    fn delays_events(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn events_that_a_stage_adds_move_no_others() {
+    for steps_back in [false, true] {
+        let made = MadeUpSource { seconds: 3, per_second: 90, steps_back, ..Default::default() };
+        // Among them as many as the first batch has.
+        for count in [1, 45, 46, 134, 135, 136] {
+            let lines = LineSink::default();
+            let fold = Stage::Fold(Box::new(AddingFold(Some(count))));
+            let mut pipeline = parted(&made, fold, &lines);
+            pipeline.nodes[3].from = vec![1];
+            pipeline.nodes[2].from = vec![1];
+            let (lines, _) = ran(pipeline, &lines, 2, 64);
+            let numbers: Vec<i64> =
+                lines.iter().map(|line| line.split(' ').nth(1).unwrap().parse().unwrap()).collect();
+            let added = numbers.iter().take_while(|number| **number < 0).count();
+            assert_eq!(added, count);
+            assert!(numbers[count..].iter().copied().eq(0..270), "{count}, {steps_back}");
+        }
+    }
+}
+
 #[test]
 fn a_branch_whose_times_are_shifted_is_merged_by_time() {
     let second = 1_000_000_000;
