@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 use crate::points::CloudBuilder;
 use crate::ranges;
 
+use super::PacketCounts;
 use super::lasers::LaserCalibration;
 use super::model::{FiringTimes, Model};
 use super::wire::{BLOCKS, DataBlock, DataBlocks, FactoryBytes, HeadHalf, LANES, TURN};
@@ -94,24 +95,28 @@ pub(super) struct PacketDecoder {
     beams: Vec<BeamDirections>,
 }
 
-/// What all blocks of a half share, by lane.
+/// What all blocks of a half share, by lane. Aligned for loads of two numbers at a time.
 #[derive(Debug)]
+#[repr(align(64))]
 struct LaserBank {
     laser: [u16; LANES],
-    /// Inclusive limits of the range counts that yield points. Integers, so that eight are compared
-    /// at a time.
+    /// The lowest range count that yields a point.
     min_count: [u16; LANES],
-    max_count: [u16; LANES],
+    /// How many do, from that one on.
+    count_width: [u32; LANES],
     offset: [f64; LANES],
     scale: [f64; LANES],
     horizontal_offset: [f64; LANES],
     sine: [f64; LANES],
     /// Whether every range count yields a point.
     keeps_all: bool,
+    /// Whether every range count but 0 does.
+    keeps_returns: bool,
 }
 
 /// Directions of the lasers relative to the head, scaled by the cosine of their elevation.
 #[derive(Debug)]
+#[repr(align(64))]
 struct BeamDirections {
     along: [f64; LANES],
     across: [f64; LANES],
@@ -149,20 +154,24 @@ impl PacketDecoder {
         Self { firing_times, model, directions: &DIRECTIONS, banks, beams }
     }
 
-    /// Appends the points of a packet whose last slot ended at `ended` (nanoseconds). Returns the
-    /// number of non-empty returns out of range.
+    /// Appends the points of a packet whose last slot ended at `ended` (nanoseconds).
     pub(super) fn append(
         &self,
         blocks: &DataBlocks<'_>,
         factory: Option<FactoryBytes>,
         ended: i64,
         cloud: &mut CloudBuilder,
-    ) -> u64 {
+    ) -> PacketCounts {
         let is_dual = factory.is_some_and(|factory| factory.is_dual);
         let per_slot = self.model.blocks_per_slot(is_dual);
         let began = ended.saturating_sub((BLOCKS / per_slot) as i64 * self.firing_times.slot);
-        let (mut turned, mut left_out) = (None, 0);
+        let (mut turned, mut counts) = (None, PacketCounts::default());
         for block in blocks.iter() {
+            counts.blocks += 1;
+            if !block.is_valid() {
+                counts.invalid_azimuths += 1;
+                continue;
+            }
             let half = usize::from(block.half == HeadHalf::Upper && self.model.has_halves());
             let beam = if self.model.is_interpolated() {
                 // Before the first known rotation, uses the next known one.
@@ -174,10 +183,10 @@ impl PacketDecoder {
             };
             let slot =
                 began.saturating_add((block.number / per_slot) as i64 * self.firing_times.slot);
-            left_out +=
-                self.append_block(&block, (&self.banks[half], &self.beams[beam]), slot, cloud);
+            counts.left_out +=
+                self.append_block(block, (&self.banks[half], &self.beams[beam]), slot, cloud);
         }
-        left_out
+        counts
     }
 
     /// Appends the points of a block whose slot started at `slot`. Returns the number of non-empty
@@ -192,13 +201,13 @@ impl PacketDecoder {
     #[inline(never)]
     fn append_block(
         &self,
-        block: &DataBlock<'_>,
+        DataBlock { azimuth, returns, .. }: DataBlock<'_>,
         (bank, beam): (&LaserBank, &BeamDirections),
         slot: i64,
         cloud: &mut CloudBuilder,
     ) -> u64 {
-        let [cosine, sine] = self.directions[usize::from(block.azimuth)];
-        let range = &bank.ranges(block.returns);
+        let [cosine, sine] = self.directions[usize::from(azimuth)];
+        let range = &bank.ranges(returns);
         let lanes = &self.firing_times.lanes;
         cloud.x.extend((0..LANES).map(move |k| {
             range[k] * (cosine * beam.along[k] - sine * beam.across[k])
@@ -211,21 +220,20 @@ impl PacketDecoder {
         cloud.z.extend((0..LANES).map(move |k| range[k] * bank.sine[k]));
         // Divided instead of looked up, so that four are stored at a time.
         let intensity = |[.., byte]: &[u8; 3]| f32::from(*byte) / 255.0;
-        cloud.intensity.extend(block.returns.iter().map(intensity));
+        cloud.intensity.extend(returns.iter().map(intensity));
         cloud.laser.extend_from_slice(&bank.laser);
-        let azimuth = f32::from(block.azimuth);
+        let start = f32::from(azimuth);
         if self.model.is_interpolated() {
-            cloud.azimuth.extend(beam.turned.iter().map(move |turned| degrees(azimuth + turned)));
+            cloud.azimuth.extend(beam.turned.iter().map(move |turned| degrees(start + turned)));
         } else {
-            cloud.azimuth.resize(cloud.len(), degrees(azimuth));
+            cloud.azimuth.resize(cloud.len(), degrees(start));
         }
         cloud.time.extend((0..LANES).map(move |k| slot.wrapping_add(lanes[k])));
         if bank.keeps_all {
             return 0;
         }
-        let (keep, left_out) = bank.keep(block.returns);
-        retain_last(cloud, &keep, self.model.is_interpolated());
-        u64::from(left_out)
+        retain_last(cloud, bank, returns, self.model.is_interpolated());
+        if bank.keeps_returns { 0 } else { bank.left_out(returns) }
     }
 }
 
@@ -241,16 +249,21 @@ fn degrees(hundredths: f32) -> f32 {
     (if hundredths >= turn { hundredths - turn } else { hundredths }) / 100.0
 }
 
-/// Keeps the points of the last block for which `keep` is 1. Azimuths only differ if the sensor's
-/// are interpolated.
+/// Keeps the points of the last block within the limits. Azimuths only differ if the sensor's are
+/// interpolated.
 #[inline]
-fn retain_last(cloud: &mut CloudBuilder, keep: &[u16; LANES], is_interpolated: bool) {
+fn retain_last(
+    cloud: &mut CloudBuilder,
+    bank: &LaserBank,
+    returns: &[[u8; 3]; LANES],
+    is_interpolated: bool,
+) {
     let len = cloud.len() - LANES;
     let kept = {
         let (x, y, z) = (last(&mut cloud.x), last(&mut cloud.y), last(&mut cloud.z));
         let (intensity, laser) = (last(&mut cloud.intensity), last(&mut cloud.laser));
         let time = last(&mut cloud.time);
-        compact(keep, |from, to| {
+        bank.compact(returns, |from, to| {
             (x[to], y[to], z[to]) = (x[from], y[from], z[from]);
             (intensity[to], laser[to]) = (intensity[from], laser[from]);
             time[to] = time[from];
@@ -258,7 +271,7 @@ fn retain_last(cloud: &mut CloudBuilder, keep: &[u16; LANES], is_interpolated: b
     };
     if is_interpolated {
         let azimuth = last(&mut cloud.azimuth);
-        compact(keep, |from, to| azimuth[to] = azimuth[from]);
+        bank.compact(returns, |from, to| azimuth[to] = azimuth[from]);
     }
     cloud.x.truncate(len + kept);
     cloud.y.truncate(len + kept);
@@ -273,19 +286,6 @@ fn last<T>(column: &mut [T]) -> &mut [T; LANES] {
     column.last_chunk_mut().expect("the points of a block were appended")
 }
 
-/// Moves the kept elements to the front and returns their number. Moves unconditionally and counts
-/// only the kept ones, to avoid branch mispredictions.
-#[inline]
-fn compact(keep: &[u16; LANES], mut shift: impl FnMut(usize, usize)) -> usize {
-    let mut to = 0;
-    for (from, kept) in keep.iter().enumerate() {
-        // The index stays in bounds, which avoids bounds checks.
-        shift(from, to % LANES);
-        to += usize::from(*kept);
-    }
-    to
-}
-
 /// 32 lasers starting from number `first`, wrapping around.
 fn lanes(lasers: &[LaserCalibration], first: usize) -> [(u16, LaserCalibration); LANES] {
     std::array::from_fn(|lane| {
@@ -297,23 +297,39 @@ fn lanes(lasers: &[LaserCalibration], first: usize) -> [(u16, LaserCalibration);
 /// Rotation of the head from this block to the next one fired, if both are valid and it is
 /// plausible.
 fn gap(blocks: &DataBlocks<'_>, block: &DataBlock<'_>, per_slot: usize) -> Option<u16> {
-    let next = blocks.at(block.number + per_slot)?;
+    let next = blocks.iter_from(block.number + 1).nth(per_slot - 1)?;
+    if !(block.is_valid() && next.is_valid()) {
+        return None;
+    }
     let turned =
         (u32::from(next.azimuth) + u32::from(TURN) - u32::from(block.azimuth)) % u32::from(TURN);
     u16::try_from(turned).ok().filter(|gap| *gap <= MAX_GAP)
 }
 
 impl LaserBank {
-    /// 1 for each return that yields a point, else 0; and the number of non-empty ones that do not.
+    /// Whether a return of this lane yields a point.
     #[inline]
-    fn keep(&self, returns: &[[u8; 3]; LANES]) -> ([u16; LANES], u16) {
-        let (mut keep, mut left_out) = ([0; LANES], 0);
-        for k in 0..LANES {
-            let count = count(returns[k]);
-            keep[k] = u16::from((count >= self.min_count[k]) & (count <= self.max_count[k]));
-            left_out += u16::from(count > 0) & !keep[k];
+    fn keeps(&self, lane: usize, count: u16) -> bool {
+        u32::from(count.wrapping_sub(self.min_count[lane])) < self.count_width[lane]
+    }
+
+    /// Moves the lanes that yield points to the front and returns their number. Moves
+    /// unconditionally and counts only the kept ones, to avoid branch mispredictions.
+    #[inline]
+    fn compact(&self, returns: &[[u8; 3]; LANES], mut shift: impl FnMut(usize, usize)) -> usize {
+        let mut to = 0;
+        for (from, sample) in returns.iter().enumerate() {
+            // The index stays in bounds, which avoids bounds checks.
+            shift(from, to % LANES);
+            to += usize::from(self.keeps(from, count(*sample)));
         }
-        (keep, left_out)
+        to
+    }
+
+    /// The number of non-empty returns that yield no point.
+    fn left_out(&self, returns: &[[u8; 3]; LANES]) -> u64 {
+        let counts = returns.iter().map(|sample| count(*sample)).enumerate();
+        counts.filter(|(lane, count)| *count > 0 && !self.keeps(*lane, *count)).count() as u64
     }
 
     /// The ranges of the returns, in metres.
@@ -331,12 +347,14 @@ impl LaserBank {
         Self {
             laser: lanes.map(|(number, _)| number),
             min_count: counts.map(|(min_count, _)| min_count),
-            max_count: counts.map(|(_, max_count)| max_count),
+            count_width: counts
+                .map(|(min, max)| (u32::from(max) + 1).saturating_sub(u32::from(min))),
             offset: lanes.map(|(_, laser)| laser.range_offset),
             scale: lanes.map(|(_, laser)| 1.0 + laser.range_scale),
             horizontal_offset: lanes.map(|(_, laser)| laser.horizontal_offset),
             sine: lanes.map(|(_, laser)| laser.elevation.sin()),
             keeps_all: counts == [(0, u16::MAX); LANES],
+            keeps_returns: counts.iter().all(|(min, max)| *min <= 1 && *max == u16::MAX),
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::points::{CloudBuilder, CloudTime, IMPOSSIBLE_TIME, PointFrame, UTIME}
 use decoder::{PacketDecoder, RangeLimits};
 use model::{Model, product_name};
 use sluice_model::UndecodedPolicy;
-use wire::{BLOCKS, DataBlocks, FactoryBytes, LANES, NoPacket, TimedPacket};
+use wire::{BLOCKS, DataBlock, DataBlocks, FactoryBytes, LANES, NoPacket, TimedPacket};
 
 /// Options of `velodyne`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -152,6 +152,17 @@ impl fmt::Display for PacketIssue {
     }
 }
 
+/// What decoding found in a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct PacketCounts {
+    /// Blocks of known kind before the first of unknown kind.
+    blocks: usize,
+    /// Those with an invalid azimuth, which have no points.
+    invalid_azimuths: usize,
+    /// Non-empty returns out of range.
+    left_out: u64,
+}
+
 /// Where the packet of an event is.
 #[derive(Clone, Copy)]
 enum PacketLocation {
@@ -203,14 +214,18 @@ impl VelodyneStage {
         report: &mut EventReport<PacketIssue>,
     ) -> Result<(), Error> {
         let blocks = DataBlocks::from_packet(timed.packet, self.model.has_halves());
-        if blocks.iter().next().is_none() {
+        let factory = FactoryBytes::from_packet(timed.packet);
+        let (ended, is_impossible) = CloudTime::resolve(timed.utime, timestamp);
+        let counts = self.decoder.append(&blocks, factory, ended.nanos, cloud);
+        if counts.blocks == counts.invalid_azimuths {
             report.skip(event, channel, PacketIssue::NoBlock);
             return Ok(());
         }
-        let factory = FactoryBytes::from_packet(timed.packet);
         for (what, count) in [
-            (PacketIssue::CutShort, u64::from(blocks.is_cut())),
-            (PacketIssue::InvalidAzimuth, blocks.invalid_azimuths()),
+            (PacketIssue::CutShort, u64::from(counts.blocks < BLOCKS)),
+            (PacketIssue::InvalidAzimuth, counts.invalid_azimuths as u64),
+            (PacketIssue::ImpossibleTime, u64::from(is_impossible)),
+            (PacketIssue::OutOfRange, counts.left_out),
         ] {
             if count > 0 {
                 report.note(channel, what, count);
@@ -218,14 +233,6 @@ impl VelodyneStage {
         }
         if let Some(product) = self.other_product(factory, &blocks) {
             report.note(channel, PacketIssue::Product(self.model, product), 1);
-        }
-        let (ended, is_impossible) = CloudTime::resolve(timed.utime, timestamp);
-        if is_impossible {
-            report.note(channel, PacketIssue::ImpossibleTime, 1);
-        }
-        let left_out = self.decoder.append(&blocks, factory, ended.nanos, cloud);
-        if left_out > 0 {
-            report.note(channel, PacketIssue::OutOfRange, left_out);
         }
         cloud.end_event(event, ended.micros, true)
     }
@@ -239,7 +246,8 @@ impl VelodyneStage {
             // HDL-64E.
             None => {
                 let others = [Model::Hdl32e, Model::Vlp16].map(Model::product);
-                let is_upper = blocks.iter().all(|block| block.half == wire::HeadHalf::Upper);
+                let mut blocks = blocks.iter().filter(DataBlock::is_valid);
+                let is_upper = blocks.all(|block| block.half == wire::HeadHalf::Upper);
                 others.contains(&Some(product)) && is_upper
             }
         };

@@ -47,15 +47,16 @@ pub(super) struct DataBlock<'b> {
     /// Index in the packet.
     pub(super) number: usize,
     pub(super) half: HeadHalf,
-    /// Hundredths of a degree, less than a full turn.
+    /// Hundredths of a degree. Invalid from a full turn on.
     pub(super) azimuth: u16,
     pub(super) returns: &'b [[u8; 3]; LANES],
 }
 
-/// The blocks of a packet, up to the first of unknown kind.
+/// The blocks of a packet, up to the first of unknown kind. Nothing is read before it is asked for:
+/// looking at all blocks first would wait for the memory of each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DataBlocks<'b> {
-    usable: &'b [[u8; BLOCK]],
+    all: &'b [[u8; BLOCK]],
     /// Whether lower blocks are valid.
     halves: bool,
 }
@@ -117,34 +118,36 @@ pub(super) fn as_packet(bytes: &[u8]) -> Result<&Packet, NoPacket> {
 impl<'b> DataBlocks<'b> {
     /// The blocks of a packet. `halves` allows lower blocks.
     pub(super) fn from_packet(packet: &'b Packet, halves: bool) -> Self {
-        let all = packet.as_chunks().0;
-        let end = all.iter().position(|block| half(block, halves).is_none());
-        Self { usable: all.get(..end.unwrap_or(BLOCKS)).unwrap_or(all), halves }
+        Self { all: packet.as_chunks().0, halves }
     }
 
-    /// Whether the packet has a block of unknown kind.
-    pub(super) fn is_cut(&self) -> bool {
-        self.usable.len() < BLOCKS
-    }
-
-    /// The number of blocks with an invalid azimuth.
-    pub(super) fn invalid_azimuths(&self) -> u64 {
-        self.usable.iter().filter(|block| azimuth(block) >= TURN).count() as u64
-    }
-
-    /// Block `number`, if its azimuth is valid.
-    #[inline]
-    pub(super) fn at(&self, number: usize) -> Option<DataBlock<'b>> {
-        let block = self.usable.get(number)?;
-        let [_, _, _, _, returns @ ..] = block;
-        let (half, azimuth) = (half(block, self.halves)?, azimuth(block));
-        let returns = returns.as_chunks().0.try_into().ok()?;
-        (azimuth < TURN).then_some(DataBlock { number, half, azimuth, returns })
-    }
-
-    /// All blocks with a valid azimuth, in order.
+    /// The blocks in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = DataBlock<'b>> {
-        (0..self.usable.len()).filter_map(|number| self.at(number))
+        self.iter_from(0)
+    }
+
+    /// The blocks from `first` on, if the one before it is of known kind.
+    #[inline]
+    pub(super) fn iter_from(&self, first: usize) -> impl Iterator<Item = DataBlock<'b>> {
+        let halves = self.halves;
+        let numbered = (first..).zip(self.all.get(first..).unwrap_or_default());
+        numbered.map_while(move |(number, block)| {
+            let [_, _, low, high, returns @ ..] = block;
+            Some(DataBlock {
+                number,
+                half: half(block, halves)?,
+                azimuth: u16::from_le_bytes([*low, *high]),
+                returns: returns.as_chunks().0.try_into().ok()?,
+            })
+        })
+    }
+}
+
+impl DataBlock<'_> {
+    /// Whether its azimuth is less than a full turn.
+    #[inline]
+    pub(super) fn is_valid(&self) -> bool {
+        self.azimuth < TURN
     }
 }
 
@@ -156,11 +159,6 @@ fn half([low, high, ..]: &[u8; BLOCK], halves: bool) -> Option<HeadHalf> {
         LOWER if halves => Some(HeadHalf::Lower),
         _ => None,
     }
-}
-
-#[inline]
-fn azimuth([_, _, low, high, ..]: &[u8; BLOCK]) -> u16 {
-    u16::from_le_bytes([*low, *high])
 }
 
 impl FactoryBytes {

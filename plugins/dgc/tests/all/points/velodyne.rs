@@ -260,6 +260,28 @@ fn limits_apply_to_the_corrected_range() {
 }
 
 #[test]
+fn limits_change_no_point_that_they_keep() {
+    let mut packet = valid_packet();
+    // Corrections are smaller than what lies between these ranges and the limits.
+    let counts: Vec<u16> =
+        (0..384).map(|n| [0, 200, 9_000, 30_000, 65_535][(n * n + n / 7) % 5]).collect();
+    for (n, count) in counts.iter().enumerate() {
+        packet[n / 32 * 100 + 4 + n % 32 * 3..][..2].copy_from_slice(&count.to_le_bytes());
+    }
+    let made = |options: Value| {
+        let out = PointRun::new("velodyne", options).all(&[event(velodyne_t(&packet))]);
+        points(&out).remove(0).points
+    };
+    let all = made(json!({}));
+    for (min, max) in [(1.2, 50.0), (0.0, 50.0), (1.2, 200.0)] {
+        let is_kept = |at: usize| (min..=max).contains(&(f64::from(counts[at]) * 0.002));
+        let kept: Vec<_> = (0..384).filter(|at| is_kept(*at)).map(|at| all[at].clone()).collect();
+        assert!(!kept.is_empty() && kept.len() < 384);
+        assert_eq!(made(json!({ "min_range": min, "max_range": max })), kept, "{min} to {max}");
+    }
+}
+
+#[test]
 fn returns_out_of_range_are_counted_and_empty_ones_are_not() {
     let mut run = PointRun::new("velodyne", json!({ "model": "vlp-16", "max_range": 100.0 }));
     let mut packet = packet(|_| (UPPER, 0), 0, [0, 0, 0, 0, 0x37, 0x22]);
