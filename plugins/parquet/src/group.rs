@@ -74,12 +74,14 @@ impl GroupEncoder {
         let rows = batches.iter().map(|batch| batch.len() as u64).sum();
         let sorts = self.by_channel && channels.len() > 1 && numbers_rise(&batches);
         let (batches, order) = if sorts {
-            (vec![sorted_by_channel(&batches, &channels)], RowOrder::Channel)
+            let sorted = sorted_by_channel(&batches, &channels);
+            drop(batches);
+            (vec![sorted], RowOrder::Channel)
         } else {
             let order = if times_rise(&batches) { RowOrder::Time } else { RowOrder::Arrival };
             (batches, order)
         };
-        let chunks = self.chunks(&batches, variants)?;
+        let chunks = self.chunks(batches, variants)?;
         Ok(EncodedGroup { place, chunks, rows, events, order, channels })
     }
 
@@ -92,15 +94,20 @@ impl GroupEncoder {
         ordered.into_iter().map(|(id, _)| (id, rows(id))).collect()
     }
 
-    fn chunks(&self, batches: &[Batch], variants: &[u32]) -> Result<Vec<ArrowColumnChunk>, Error> {
+    fn chunks(
+        &self,
+        batches: Vec<Batch>,
+        variants: &[u32],
+    ) -> Result<Vec<ArrowColumnChunk>, Error> {
         let columns = |batch| self.table_columns.columns(batch, &self.channels, variants);
         let columns: Vec<Vec<ArrayRef>> = batches.iter().map(columns).collect::<Result<_, _>>()?;
+        drop(batches);
         let properties = self.writers.properties_for(&columns).map_err(encode_error)?;
         let mut leaves: Vec<Vec<ArrowLeafColumn>> = Vec::new();
         leaves.resize_with(self.writers.len(), Vec::new);
-        for columns in &columns {
+        for columns in columns {
             let mut places = leaves.iter_mut();
-            for (field, column) in self.writers.arrow.fields().iter().zip(columns) {
+            for (field, column) in self.writers.arrow.fields().iter().zip(&columns) {
                 for leaf in compute_leaves(field, column).map_err(encode_error)? {
                     let place = places.next();
                     place.ok_or_else(|| Error::internal("more columns than writers"))?.push(leaf);
@@ -109,7 +116,8 @@ impl GroupEncoder {
         }
         let encode = |(leaf, parts): (usize, Vec<ArrowLeafColumn>)| {
             let mut writer = self.writers.of_leaf(leaf, &properties)?;
-            parts.iter().try_for_each(|part| writer.write(part))?;
+            // Each part is freed once it is encoded: its blocks are then read into again.
+            parts.into_iter().try_for_each(|part| writer.write(&part))?;
             writer.close()
         };
         let leaves = leaves.into_par_iter().enumerate();
