@@ -9,6 +9,11 @@ use sluice_io::tasks::{OrderedTasks, TaskPool};
 use super::sink::{PrepareContext, Sink, SinkContext, SinkInput, SinkTraits, Written};
 use crate::{Batch, Error};
 
+/// With up to as many threads, a unit may wait to be written beside those that are made. Of the
+/// sink's memory, the jobs of a thread take an eighth, their units another, and a unit that waits
+/// one more. With more threads, the others have work while a unit is written.
+const MAX_EARLY_WIDTH: usize = 3;
+
 /// A batch that a sink has prepared, for its [`OpenSink`].
 pub type PreparedBatch = Box<dyn Any + Send>;
 
@@ -42,6 +47,7 @@ impl DynSink {
             let mut running = RunningSink {
                 output: Some(sink.open(context)?),
                 jobs: OrderedTasks::new(tasks, 2 * tasks.width(), max_bytes),
+                starts_early: (2..=MAX_EARLY_WIDTH).contains(&tasks.width()),
                 sink: Arc::clone(&sink),
                 has_failed: false,
             };
@@ -112,6 +118,8 @@ struct RunningSink<S: Sink> {
     sink: Arc<S>,
     /// Jobs end before the output is dropped.
     jobs: OrderedTasks<S::Unit>,
+    /// Whether a job starts before the last unit that makes room for it is written.
+    starts_early: bool,
     /// `None` once it is complete.
     output: Option<S::Output>,
     /// Whether a unit could not be written: nothing is written behind it.
@@ -132,7 +140,7 @@ impl<S: Sink> RunningSink<S> {
     }
 
     fn advance(&mut self, input: SinkInput<PreparedBatch>) -> Result<Written, Error> {
-        let Self { sink, jobs, output: place, .. } = self;
+        let Self { sink, jobs, output: place, starts_early, .. } = self;
         let output = place.as_mut().ok_or_else(|| Error::internal("a sink used after its end"))?;
         let (is_flush, is_end) =
             (matches!(input, SinkInput::Flush), matches!(input, SinkInput::End));
@@ -146,10 +154,17 @@ impl<S: Sink> RunningSink<S> {
         };
         let mut written = Written::default();
         for job in sink.gather(output, input)? {
+            let mut last = None;
             while let Some(unit) = jobs.make_room(&job)? {
-                written.add(sink.write(output, unit)?);
+                let due = if *starts_early { last.replace(unit) } else { Some(unit) };
+                if let Some(unit) = due {
+                    written.add(sink.write(output, unit)?);
+                }
             }
             jobs.start(job);
+            if let Some(unit) = last {
+                written.add(sink.write(output, unit)?);
+            }
         }
         // What runs is written as late as possible, so that nothing depends on timing.
         let is_due = is_flush || is_end;
@@ -178,4 +193,81 @@ fn why_refused(batch: &Batch, event: u32) -> String {
     let parts = batch.rows().iter().filter(|rows| rows.message.is_part());
     let is_part = parts.into_iter().any(|rows| rows.events.binary_search(&event).is_ok());
     if is_part { NO_WHOLE_MESSAGE } else { NO_PAYLOAD }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use sluice_io::tasks::Job;
+
+    use super::*;
+    use crate::{BatchBuilder, BlockPool, ChannelId};
+
+    type Log = Arc<Mutex<Vec<String>>>;
+
+    /// Logs what is made and written, and has two units in flight with two threads.
+    struct LoggingSink(Log);
+
+    impl Sink for LoggingSink {
+        type Block = i64;
+        type Unit = i64;
+        type Output = usize;
+
+        fn traits(&self) -> SinkTraits {
+            SinkTraits::writing("-")
+        }
+
+        fn open(&self, context: &SinkContext) -> Result<usize, Error> {
+            Ok(context.memory / 8)
+        }
+
+        fn prepare(&self, batch: Batch, _: &mut PrepareContext<'_>) -> Result<i64, Error> {
+            Ok(batch.sequences()[0])
+        }
+
+        fn gather(&self, bytes: &mut usize, input: SinkInput<i64>) -> Result<Vec<Job<i64>>, Error> {
+            let SinkInput::Block(number) = input else { return Ok(Vec::new()) };
+            let log = Arc::clone(&self.0);
+            Ok(vec![Job::new(*bytes, move || {
+                log.lock().unwrap().push(format!("make {number}"));
+                Ok(number)
+            })])
+        }
+
+        fn write(&self, _: &mut usize, number: i64) -> Result<Written, Error> {
+            self.0.lock().unwrap().push(format!("write {number}"));
+            Ok(Written::events(1))
+        }
+
+        fn finish(&self, _: usize) -> Result<Written, Error> {
+            Ok(Written::default())
+        }
+    }
+
+    /// What a sink does with three blocks, by a pool of this width that runs a task when it is
+    /// started.
+    fn steps(width: usize) -> Vec<String> {
+        let log = Log::default();
+        let sink = DynSink::new(LoggingSink(Arc::clone(&log)));
+        let (context, buffers) = (SinkContext::standalone(), BlockPool::new(1 << 10, 1));
+        let mut output = sink.open(&context, &TaskPool::new(width, |task| task())).unwrap();
+        for number in 0..3 {
+            let mut batch = BatchBuilder::default();
+            batch.push_copy(0, number, ChannelId(0), b"payload");
+            let mut preparing = PrepareContext::new(&context.channels, &buffers);
+            output.push(sink.prepare(batch.finish(), &mut preparing).unwrap()).unwrap();
+        }
+        output.finish().unwrap();
+        std::mem::take(&mut *log.lock().unwrap())
+    }
+
+    #[test]
+    fn with_few_threads_a_job_starts_before_the_unit_that_made_room_is_written() {
+        let early = ["make 0", "make 1", "make 2", "write 0", "write 1", "write 2"];
+        assert_eq!(steps(2), early);
+        // One thread has no other work to do meanwhile, and less memory.
+        let late = ["make 0", "write 0", "make 1", "write 1", "make 2", "write 2"];
+        assert_eq!(steps(1), late);
+    }
 }
