@@ -155,16 +155,25 @@ impl<S: Sink> RunningSink<S> {
         let mut written = Written::default();
         for job in sink.gather(output, input)? {
             let mut last = None;
-            while let Some(unit) = jobs.make_room(&job)? {
+            let has_room = loop {
+                let unit = match jobs.make_room(&job) {
+                    Ok(Some(unit)) => unit,
+                    Ok(None) => break Ok(()),
+                    Err(error) => break Err(error),
+                };
                 let due = if *starts_early { last.replace(unit) } else { Some(unit) };
                 if let Some(unit) = due {
                     written.add(sink.write(output, unit)?);
                 }
+            };
+            if has_room.is_ok() {
+                jobs.start(job);
             }
-            jobs.start(job);
+            // Also before a unit that could not be made.
             if let Some(unit) = last {
                 written.add(sink.write(output, unit)?);
             }
+            has_room?;
         }
         // What runs is written as late as possible, so that nothing depends on timing.
         let is_due = is_flush || is_end;
