@@ -8,7 +8,9 @@
 mod batches;
 mod limits;
 mod read_ahead;
+mod step;
 
 pub use batches::Wake;
 pub use limits::{ReadLimits, StepSizes};
-pub use read_ahead::{ReadAhead, ReadStep, ReadTask};
+pub use read_ahead::ReadAhead;
+pub use step::{ReadStep, ReadTask};
