@@ -143,6 +143,7 @@ def goals():
         yield times(jobs_mcap.TABLES, "ros2", who, 30)
     for size in jobs_live.FLAT_OUT:
         yield times(jobs_live.PUBLISH, f"{size} B", jobs_live.C, 1)
+        yield times(jobs_live.PUBLISH, f"{size} B", jobs_live.PLAYER, 1)
     for task in ("tables by channel", "one table", "archive"):
         ours, theirs = (task, "large", "sluice"), (task, "dgc", "sluice")
         yield Goal(f"anonymous memory of {task}, 4 GB in parts of 1 GB", ours, theirs, ANONYMOUS,

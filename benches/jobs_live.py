@@ -27,7 +27,7 @@ from harness import fail, remove, say, warm
 GROUP = "live"
 PUBLISH, RECEIVE, BURSTS = "live publish", "live receive", "live bursts"
 PACED_IN, PACED_OUT = "live receive 100,000 a second", "live publish 50,000 a second"
-C, RECORD = "C lcm", "sluice record"
+C, PLAYER, RECORD = "C lcm", "C lcm-logplayer", "sluice record"
 LARGER = "4 MiB"
 
 CHANNEL, URL = "BENCH", "udpm://239.255.76.67:7667?ttl=0"
@@ -189,8 +189,7 @@ def publishing(bench, messages):
     log = log_of(bench, messages)
     yield LiveJob(PUBLISH, C, messages, by_c(bench, messages))
     if bench.peers.player:
-        yield LiveJob(PUBLISH, "C lcm-logplayer", messages, by_player(bench, log, messages),
-                      needs=[log])
+        yield LiveJob(PUBLISH, PLAYER, messages, by_player(bench, log, messages), needs=[log])
     yield LiveJob(PUBLISH, "sluice", messages, by_sluice(bench, log, messages), needs=[log])
 
 
