@@ -67,10 +67,6 @@ impl Source for NamedSource {
         self.inner.has_own_rows()
     }
 
-    fn reads_as_stored(&self) -> bool {
-        self.inner.reads_as_stored()
-    }
-
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
         self.inner.splits(target, &inner_query(query))
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::reading::{ReadAhead, ReadStep};
-use sluice_model::{Batch, Damage, Error, Query, ReadContext, Source, Split};
+use sluice_model::{Batch, Damage, Error, ReadContext, Source, Split};
 
 mod trials;
 
@@ -66,7 +66,7 @@ pub fn gather_with(
     target: u64,
     context: &ReadContext,
 ) -> Result<SourceContents, Error> {
-    gather_splits(source, source.splits(target, &Query::default())?, context)
+    gather_splits(source, source.splits(target, &sluice_model::Query::default())?, context)
 }
 
 /// Reads these splits of a source, one after another.
@@ -75,19 +75,8 @@ pub fn gather_splits(
     splits: Vec<Split>,
     context: &ReadContext,
 ) -> Result<SourceContents, Error> {
-    gather_steps(source, splits, context, |steps| steps)
-}
-
-type GatherSteps<'a> = ReadAhead<'a, Vec<PlainEvent>>;
-
-fn gather_steps<'a>(
-    source: &'a dyn Source,
-    splits: Vec<Split>,
-    context: &ReadContext,
-    configure: impl FnOnce(GatherSteps<'a>) -> GatherSteps<'a>,
-) -> Result<SourceContents, Error> {
     let channels = Arc::clone(&context.channels);
-    let add = move |batch: Batch, step: &mut ReadStep<Vec<PlainEvent>>| {
+    let add = |batch: Batch, step: &mut ReadStep<Vec<PlainEvent>>| {
         step.output.extend(batch.iter().map(|event| {
             let channel = channels.get(event.channel);
             PlainEvent {
@@ -101,7 +90,7 @@ fn gather_steps<'a>(
         Ok(())
     };
     let mut gathered = SourceContents::default();
-    for step in configure(ReadAhead::in_turn(source, splits, context.clone(), add)) {
+    for step in ReadAhead::in_turn(source, splits, context.clone(), add) {
         let step = step?;
         gathered.events.extend(step.output);
         let plain = |d: Damage| (d.offset, d.length, d.reason);
@@ -120,24 +109,15 @@ pub fn any_splitting_is_the_same(source: &dyn Source, targets: &[u64]) -> Source
     let whole = gather(source, u64::MAX).expect("the source can be read");
     for target in targets {
         let pieces = gather(source, *target).expect("the source can be read in pieces");
-        assert_same(&whole, &pieces, *target);
-        let (splits, context) =
-            (source.splits(*target, &Query::default()), ReadContext::standalone("test"));
-        let pieces =
-            splits.and_then(|splits| gather_steps(source, splits, &context, ReadAhead::sequential));
-        assert_same(&whole, &pieces.expect("the source can be read without searching"), *target);
+        let first = whole.events.iter().zip(&pieces.events).position(|(a, b)| a != b);
+        let (many, few) = (whole.events.len(), pieces.events.len());
+        assert!(
+            first.is_none() && many == few,
+            "pieces of {target} bytes: event {first:?} differs; {few} events instead of {many}"
+        );
+        assert_eq!(whole.damage, pieces.damage, "pieces of {target} bytes: other damage");
     }
     whole
-}
-
-fn assert_same(whole: &SourceContents, pieces: &SourceContents, target: u64) {
-    let first = whole.events.iter().zip(&pieces.events).position(|(a, b)| a != b);
-    let (many, few) = (whole.events.len(), pieces.events.len());
-    assert!(
-        first.is_none() && many == few,
-        "pieces of {target} bytes: event {first:?} differs; {few} events instead of {many}"
-    );
-    assert_eq!(whole.damage, pieces.damage, "pieces of {target} bytes: other damage");
 }
 
 /// Checks that the splits of every input start at its beginning, are consecutive, and leave nothing
@@ -147,7 +127,8 @@ fn assert_same(whole: &SourceContents, pieces: &SourceContents, target: u64) {
 ///
 /// If they do not.
 pub fn splits_cover_the_inputs(source: &dyn Source, target: u64) {
-    let splits = source.splits(target, &Query::default()).expect("the source can be split");
+    let splits =
+        source.splits(target, &sluice_model::Query::default()).expect("the source can be split");
     let mut inputs: Vec<PathBuf> = Vec::new();
     for (n, split) in splits.iter().enumerate() {
         let begins = n == 0 || splits[n - 1].input != split.input;

@@ -38,7 +38,7 @@ use sluice_model::{DynSink, Error, Outputs, RunOrigin};
 
 use crate::manifest::{self, RunEnd};
 use crate::report::Report;
-use crate::spec::{Pipeline, PipelineNode, PluginInstance};
+use crate::spec::{Pipeline, PipelineNode};
 use crate::{equal_source_names, resolved, unused_rows};
 pub use milestone::{Milestone, Progress, Snapshot};
 pub use options::{DEFAULT_MEMORY, Options};
@@ -122,7 +122,6 @@ fn plan_and_run(
     let pool = within.and_then(|within| within.pool.clone());
     let mut setup = Setup::new(options, pipeline.memory, holding_sinks(&pipeline.nodes), pool);
     setup.is_sent_live = is_sent_live(&pipeline.nodes);
-    setup.is_sent_at_once = is_sent_at_once(&pipeline.nodes);
     setup.note_sinks(&pipeline.nodes);
     setup.shared.labels = NodeCalls::of_pipeline(&pipeline);
     let reading = setup.prepare(&pipeline.nodes)?;
@@ -143,15 +142,6 @@ fn plan_and_run(
 /// Whether all sinks send live, so that nothing is stored.
 fn is_sent_live(nodes: &[PipelineNode]) -> bool {
     nodes.iter().filter_map(PipelineNode::sink).all(|sink| sink.traits().is_live)
-}
-
-/// Whether all sinks send what sources read, as it is stored and as fast as they can.
-fn is_sent_at_once(nodes: &[PipelineNode]) -> bool {
-    nodes.iter().all(|node| match &node.instance {
-        PluginInstance::Source(source) => source.reads_as_stored(),
-        PluginInstance::Sink(sink) => sink.traits().is_unpaced,
-        PluginInstance::Stage(_) => false,
-    })
 }
 
 /// Runs a pipeline whose inputs have been planned. The inner error is that of publishing: it may

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use sluice_io::files::{InputFiles, refuse_repeated_streams};
-use sluice_io::store::is_address;
 use sluice_io::tasks::TaskPool;
 use sluice_kit::reading::{ReadAhead, ReadLimits, ReadStep, ReadTask};
 use sluice_kit::{InputFaults, KeptNames, Playback, SinkPlugins, WantedChannels};
@@ -44,8 +43,6 @@ pub(super) struct Setup {
     pub(super) interruption: Interruption,
     /// Whether everything is sent live and nothing stored.
     pub(super) is_sent_live: bool,
-    /// Whether everything is sent live as it is stored, without stages and as fast as possible.
-    pub(super) is_sent_at_once: bool,
     pub(super) progress: Option<Arc<dyn Progress>>,
     playback: Arc<Playback>,
     input_faults: Arc<InputFaults>,
@@ -97,7 +94,6 @@ impl Setup {
             stop: Arc::clone(&options.stop),
             interruption: Interruption::Truncates,
             is_sent_live: false,
-            is_sent_at_once: false,
             progress: options.progress.clone(),
             playback: Arc::clone(&options.playback),
             input_faults: Arc::clone(&options.input_faults),
@@ -117,11 +113,9 @@ impl Setup {
         self.sinks = Arc::new(SinkPlugins(sinks.map(|node| node.plugin).collect()));
     }
 
-    /// The size of splits of files. None if everything is sent live, which is slower than reading,
-    /// unless what was read is sent at once.
+    /// The size of splits of files: none if everything is sent live, which is slower than reading.
     pub(super) fn split_bytes(&self) -> u64 {
-        let is_whole = self.is_sent_live && !self.is_sent_at_once;
-        if is_whole { u64::MAX } else { self.limits.split_bytes as u64 }
+        if self.is_sent_live { u64::MAX } else { self.limits.split_bytes as u64 }
     }
 
     /// How far to read ahead in each of this many sources.
@@ -225,7 +219,7 @@ impl Setup {
         StageContext { run: self.run_handle(&fold.name), run_origin, ..context }
     }
 
-    pub(super) fn prepare(&mut self, nodes: &[PipelineNode]) -> Result<ReadPlan, Error> {
+    pub(super) fn prepare(&self, nodes: &[PipelineNode]) -> Result<ReadPlan, Error> {
         let mut files = Vec::new();
         for (node, spec) in nodes.iter().enumerate() {
             if let PluginInstance::Source(source) = &spec.instance {
@@ -236,9 +230,6 @@ impl Setup {
         refuse_repeated_streams(files.iter().flat_map(|(_, _, inputs)| inputs))?;
         let inputs = files.iter().flat_map(|(_, _, inputs)| inputs);
         inputs.for_each(|input| self.input_files.note(input));
-        let mut inputs = files.iter().flat_map(|(_, _, inputs)| inputs);
-        // The next piece of an object is requested while the one before is sent.
-        self.is_sent_at_once &= !inputs.any(|input| is_address(&input.path));
         let origins = self.origins(nodes)?;
         let wanted = Pushdown::compute(nodes, &origins, &self.shared.labels)?;
         let mut sources = Vec::new();

@@ -136,9 +136,6 @@ impl Sink for LcmLiveSink {
             // LCM messages have no time. Times beyond 64 bits are not waited for.
             accepts_wide_times: true,
             is_live: true,
-            is_unpaced: self.speed == 0.0
-                && self.max_rate.is_none()
-                && self.max_bandwidth.is_none(),
             rounds: if self.rounds == 0 { u64::MAX } else { self.rounds },
             ..SinkTraits::default()
         }

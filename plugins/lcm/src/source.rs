@@ -73,10 +73,6 @@ impl Source for LcmLog {
         true
     }
 
-    fn reads_as_stored(&self) -> bool {
-        true
-    }
-
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         files::expand(&self.path.0)
     }

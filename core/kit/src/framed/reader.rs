@@ -91,9 +91,6 @@ impl<F: Framing> FramedReader<F> {
                 log.scan(|log| framing.find(log, range))?.flatten()
             }
         };
-        // Where the start is known, a look at the header tells whether a block would be in vain.
-        let seeks = log.file.min_seek_distance().is_some_and(|least| least <= FIRST_READ);
-        let expects_long = seeks && matches!(entry, SplitStart::At(_));
         let expected = split.bytes.map_or(0, |bytes| split.start.saturating_add(bytes));
         Ok(Self {
             log,
@@ -108,7 +105,7 @@ impl<F: Framing> FramedReader<F> {
             was_stream: split.bytes.is_none(),
             began,
             done: began.is_none(),
-            expects_long,
+            expects_long: false,
         })
     }
 

@@ -8,9 +8,7 @@
 mod batches;
 mod limits;
 mod read_ahead;
-mod step;
 
 pub use batches::Wake;
 pub use limits::{ReadLimits, StepSizes};
-pub use read_ahead::ReadAhead;
-pub use step::{ReadStep, ReadTask};
+pub use read_ahead::{ReadAhead, ReadStep, ReadTask};

@@ -13,13 +13,44 @@ use super::batches::{
     AbandonGuard, BatchReceiver, ReadBatch, Reply, Wake, detached, received, send_batches,
 };
 use super::limits::SplitMeter;
-use super::{ReadLimits, ReadStep, ReadTask, StepSizes};
-use sluice_model::{Batch, Error, LossLog, Query, ReadContext, Source, Split, SplitStart};
+use super::{ReadLimits, StepSizes};
+use sluice_model::{
+    Batch, DamageList, Error, LossLog, Query, ReadContext, Seam, Source, Split, SplitStart,
+};
 
 /// The batches that a reader on its own thread may be ahead.
 const MAX_BATCHES_AHEAD: usize = 4;
 /// How long a reader may take after a stop request for what it sends next.
 const END_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Work that a [`ReadAhead`] has its consumer run.
+pub enum ReadTask<'a> {
+    /// Takes a while and never waits for another. Run it soon, or at once.
+    Step(Box<dyn FnOnce() + Send + 'a>),
+    /// May wait for its input and for the consumer. Run it on a thread of its own.
+    Reader(Box<dyn FnOnce() + Send + 'a>),
+}
+
+/// What is made of a split, or of one batch of a split that is not read by a task.
+#[derive(Debug, Default)]
+pub struct ReadStep<O> {
+    /// The split, as an index.
+    pub split: usize,
+    /// What the consumer makes of the batches.
+    pub output: O,
+    /// The bytes of memory that the output takes, for the budget. The consumer counts them.
+    pub memory: usize,
+    /// Set by the consumer if it needs no more than this, so that the rest of the split is not
+    /// read.
+    pub is_enough: bool,
+    /// The damage found, in order.
+    pub damage: DamageList,
+    /// Notes of the reader, with counts. Those of live splits are in the context at once.
+    pub notes: Vec<(String, u64)>,
+    seam: Seam,
+    /// Whether the split is too large for a task, and has to be read by a reader from its start.
+    is_too_large: bool,
+}
 
 /// Reads splits of a source ahead, and returns what the consumer makes of them, in order.
 ///
@@ -65,8 +96,6 @@ pub struct ReadAhead<'a, O> {
     wake: Wake,
     context: ReadContext,
     limits: ReadLimits,
-    /// Whether a split is only started when the one before it has ended.
-    is_sequential: bool,
     splits: Vec<Split>,
     /// The next split to start.
     next: usize,
@@ -117,7 +146,6 @@ impl<'a, O: Default + Send + 'a> ReadAhead<'a, O> {
             wake: Arc::new(|| ()),
             context,
             limits,
-            is_sequential: false,
             splits,
             next: 0,
             active: VecDeque::new(),
@@ -143,13 +171,6 @@ impl<'a, O: Default + Send + 'a> ReadAhead<'a, O> {
             ReadTask::Reader(_) => Err(Error::internal("a reader would wait for its own thread")),
         };
         Self::new(source, splits, context, add, executor, ReadLimits::in_turn())
-    }
-
-    /// Starts a split only when the one before it has ended, so that its first event need not be
-    /// searched for.
-    pub fn sequential(self) -> Self {
-        let limits = ReadLimits { window: 1, ..self.limits };
-        Self { limits, is_sequential: true, ..self }
     }
 
     /// Calls `wake` after each result that a task has sent, so that a consumer that does not block
@@ -372,15 +393,9 @@ impl<'a, O: Default + Send + 'a> ReadAhead<'a, O> {
 
     fn start_search(&self, split: usize) -> Result<ActiveSplit<O>, Error> {
         let is_first = split == 0 || !self.follows(split - 1, split);
-        let entry = match self.last {
-            // The first split of an input starts where the input does: nothing to search for.
-            _ if is_first => SplitStart::At(self.splits[split].start),
-            Some((last, Some(ended))) if self.is_sequential && last + 1 == split => {
-                SplitStart::At(ended)
-            }
-            _ => SplitStart::Search,
-        };
-        self.start_task(split, entry)
+        // The first split of an input starts where the input does: nothing to search for.
+        let start = SplitStart::At(self.splits[split].start);
+        self.start_task(split, if is_first { start } else { SplitStart::Search })
     }
 
     fn start_task(&self, split: usize, entry: SplitStart) -> Result<ActiveSplit<O>, Error> {

@@ -215,10 +215,6 @@ pub struct SinkTraits {
     /// recently is still in a core's cache. A stop request then ends the run early; otherwise it
     /// discards a run whose inputs can be read again, also one whose sinks write no files.
     pub is_live: bool,
-    /// Whether it is live and sends as fast as it can. If all sinks do, without stages, and sources
-    /// [read as stored](super::Source::reads_as_stored), the thread that sends also reads, a block
-    /// at a time: what it has just read is still in its core's cache.
-    pub is_unpaced: bool,
 }
 
 impl Default for SinkTraits {
@@ -234,7 +230,6 @@ impl Default for SinkTraits {
             is_readable_unfinished: false,
             rounds: 1,
             is_live: false,
-            is_unpaced: false,
         }
     }
 }

@@ -274,12 +274,6 @@ pub trait Source: Send + Sync {
         false
     }
 
-    /// Whether payloads are stored as they are delivered, so that reading takes little more than
-    /// copying bytes, and is best left to the thread that uses them at once.
-    fn reads_as_stored(&self) -> bool {
-        false
-    }
-
     /// Splits of about `target` bytes that cover the inputs exactly once, in order, except for what
     /// `query` allows to skip. By default each input is one split.
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {

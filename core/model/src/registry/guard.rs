@@ -39,10 +39,6 @@ impl Source for GuardedSource {
         self.0.has_own_rows()
     }
 
-    fn reads_as_stored(&self) -> bool {
-        self.0.reads_as_stored()
-    }
-
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
         Error::catching(|| self.0.splits(target, query))
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sluice_io::files::is_stream;
-use sluice_kit::reading::{ReadAhead, ReadLimits, ReadStep, ReadTask};
+use sluice_kit::reading::{ReadAhead, ReadLimits, ReadStep};
 use sluice_model::{Batch, DamageLog, Error, Query, Source, Split};
 
 use super::super::SourcePlan;
@@ -81,24 +81,12 @@ impl RunningSource {
             Ok(())
         };
         let (reads_from, pool) = (Arc::clone(&source), setup.pool()?);
-        // Another thread would have to fetch from this one's core what it sends.
-        let is_sent_at_once = setup.is_sent_at_once;
-        let executor = move |task| match task {
-            ReadTask::Step(step) if is_sent_at_once => {
-                step();
-                Ok(())
-            }
-            task => run_task(&pool, task),
-        };
-        let mut steps = ReadAhead::new(reads_from, splits.clone(), context, add, executor, limits);
-        if is_sent_at_once {
-            steps = steps.sequential();
-        }
+        let executor = move |task| run_task(&pool, task);
         Ok(Self {
             node,
             files: inputs.into_iter().map(|input| input.path).collect(),
             inputs: InputLog::new(&name, &splits),
-            steps,
+            steps: ReadAhead::new(reads_from, splits.clone(), context, add, executor, limits),
             may_stall: splits.iter().any(may_stall),
             plan: (splits, query),
             name,

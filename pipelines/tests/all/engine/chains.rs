@@ -1,9 +1,7 @@
 //! Chains of stages, and what is read for folds.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier};
-use std::thread;
 
 use sluice_model::time::TimePoint;
 use sluice_model::{
@@ -135,26 +133,6 @@ fn inputs_are_not_split_if_everything_is_sent_live() {
     let ((target, sent), (usual, stored)) = (lines(true), lines(false));
     assert_eq!((target, sent), (u64::MAX, stored));
     assert!(usual < u64::MAX);
-}
-
-#[test]
-fn what_is_sent_at_once_is_read_by_the_thread_that_sends() {
-    let run_with = |is_unpaced, stages: Vec<(&str, Stage)>| {
-        let made = MadeUpSource { seconds: 9, per_second: 6, ..MadeUpSource::default() };
-        let lines = LineSink { is_live: true, is_unpaced, ..LineSink::default() };
-        run(chain_of(&made, stages, &lines), 2);
-        let sent = lines.lines.lock().unwrap().clone();
-        let here = format!("{:?}", thread::current().id());
-        let is_read_here = *made.threads.lock().unwrap() == BTreeSet::from([here]);
-        (is_read_here, made.target.load(Ordering::Relaxed) < u64::MAX, sent)
-    };
-    let (paced, unpaced) = (run_with(false, Vec::new()), run_with(true, Vec::new()));
-    assert_eq!((paced.0, paced.1), (false, false));
-    assert_eq!((unpaced.0, unpaced.1), (true, true));
-    assert_eq!(paced.2, unpaced.2);
-    // A stage may take long: others are at work meanwhile.
-    let all = Stage::Map(Box::new(Stopping(Arc::default())));
-    assert!(!run_with(true, vec![("all", all)]).0);
 }
 
 /// Requests the end of the run when it sees events.

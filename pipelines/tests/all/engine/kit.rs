@@ -1,9 +1,7 @@
 //! A made-up source, a sink that collects lines, and pipelines of them.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
 
 use sluice_kit::playback::{PlaybackClock, PlaybackSpeed};
 use sluice_model::{
@@ -33,17 +31,11 @@ pub(crate) struct MadeUpSource {
     pub(crate) read: Arc<AtomicUsize>,
     /// The size of splits that it was asked for.
     pub(crate) target: Arc<AtomicU64>,
-    /// The threads on which splits were read.
-    pub(crate) threads: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Source for MadeUpSource {
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         Ok(Vec::new())
-    }
-
-    fn reads_as_stored(&self) -> bool {
-        true
     }
 
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
@@ -62,7 +54,6 @@ impl Source for MadeUpSource {
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         self.read.fetch_add(1, Ordering::Relaxed);
-        self.threads.lock().unwrap().insert(format!("{:?}", thread::current().id()));
         let intern = |name| {
             let channel = Channel::new(Name::from_text(name), "made", Encoding::Unknown);
             context.channels.intern(channel)
@@ -96,8 +87,6 @@ pub(crate) struct LineSink {
     pub(crate) rounds: u64,
     /// Whether it is to be treated like one that sends.
     pub(crate) is_live: bool,
-    /// Whether it is to be treated like one that sends as fast as it can.
-    pub(crate) is_unpaced: bool,
 }
 
 impl Sink for LineSink {
@@ -106,8 +95,7 @@ impl Sink for LineSink {
     type Output = (PlaybackClock, Arc<Channels>, u64);
 
     fn traits(&self) -> SinkTraits {
-        let Self { rounds, is_live, is_unpaced, .. } = *self;
-        SinkTraits { rounds, is_live, is_unpaced, ..SinkTraits::default() }
+        SinkTraits { rounds: self.rounds, is_live: self.is_live, ..SinkTraits::default() }
     }
 
     fn open(&self, context: &SinkContext) -> Result<Self::Output, Error> {
