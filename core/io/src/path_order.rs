@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Compares paths name by name: `log.99` comes before `log.100`, and `log.mcap` before `log.00.mcap`,
-/// as they were written.
+/// Compares paths name by name: `log.99` comes before `log.100`, and `log.mcap` before
+/// `log.00.mcap`, as they were written.
 pub(crate) fn compare(a: &Path, b: &Path) -> Ordering {
     let mut others = b.components();
     for part in a.components() {

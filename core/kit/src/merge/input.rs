@@ -13,7 +13,8 @@ pub enum MergeWait {
     /// Until the current step is over: for streams that were split from one and advance together.
     /// Its order is restored by [places](Batch::places), whatever its times are.
     Step,
-    /// The same for streams that were split from one and then [shifted](super::Merge::shifted) in time.
+    /// The same for streams that were split from one and then [shifted](super::Merge::shifted) in
+    /// time.
     /// Events that the next step may precede wait for it.
     ShiftedStep,
 }

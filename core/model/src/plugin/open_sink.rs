@@ -9,10 +9,10 @@ use sluice_io::tasks::{OrderedTasks, TaskPool};
 use super::sink::{PrepareContext, Sink, SinkContext, SinkInput, SinkTraits, Written};
 use crate::{Batch, Error};
 
-/// With up to as many threads, a unit may wait to be written beside those that are made. Of the
-/// sink's memory, the jobs of a thread take an eighth, their units another, and a unit that waits
-/// one more. With more threads, the others have work while a unit is written.
-const MAX_EARLY_WIDTH: usize = 3;
+/// With so many threads, a unit may wait to be written beside those that are made. Of the sink's
+/// memory, the jobs of a thread take an eighth, their units another, and a unit that waits one more.
+/// With more threads, the others have work while a unit is written.
+const EARLY_WIDTH: usize = 2;
 
 /// A batch that a sink has prepared, for its [`OpenSink`].
 pub type PreparedBatch = Box<dyn Any + Send>;
@@ -47,7 +47,7 @@ impl DynSink {
             let mut running = RunningSink {
                 output: Some(sink.open(context)?),
                 jobs: OrderedTasks::new(tasks, 2 * tasks.width(), max_bytes),
-                starts_early: (2..=MAX_EARLY_WIDTH).contains(&tasks.width()),
+                starts_early: tasks.width() == EARLY_WIDTH,
                 sink: Arc::clone(&sink),
                 has_failed: false,
             };
@@ -215,8 +215,9 @@ mod tests {
 
     type Log = Arc<Mutex<Vec<String>>>;
 
-    /// Logs what is made and written, and has two units in flight with two threads.
-    struct LoggingSink(Log);
+    /// Logs what is made and written. Its jobs take so many eighths of its memory; one that takes
+    /// none fails.
+    struct LoggingSink(Log, [usize; 3]);
 
     impl Sink for LoggingSink {
         type Block = i64;
@@ -237,10 +238,10 @@ mod tests {
 
         fn gather(&self, bytes: &mut usize, input: SinkInput<i64>) -> Result<Vec<Job<i64>>, Error> {
             let SinkInput::Block(number) = input else { return Ok(Vec::new()) };
-            let log = Arc::clone(&self.0);
-            Ok(vec![Job::new(*bytes, move || {
+            let (log, eighths) = (Arc::clone(&self.0), self.1[number as usize]);
+            Ok(vec![Job::new(*bytes * eighths, move || {
                 log.lock().unwrap().push(format!("make {number}"));
-                Ok(number)
+                if eighths > 0 { Ok(number) } else { Err(Error::internal("not made")) }
             })])
         }
 
@@ -255,28 +256,34 @@ mod tests {
     }
 
     /// What a sink does with three blocks, by a pool of this width that runs a task when it is
-    /// started.
-    fn steps(width: usize) -> Vec<String> {
+    /// started, and whether it can be finished.
+    fn steps(width: usize, eighths: [usize; 3]) -> (Vec<String>, bool) {
         let log = Log::default();
-        let sink = DynSink::new(LoggingSink(Arc::clone(&log)));
+        let sink = DynSink::new(LoggingSink(Arc::clone(&log), eighths));
         let (context, buffers) = (SinkContext::standalone(), BlockPool::new(1 << 10, 1));
         let mut output = sink.open(&context, &TaskPool::new(width, |task| task())).unwrap();
-        for number in 0..3 {
+        let pushed = (0..3).try_for_each(|number| {
             let mut batch = BatchBuilder::default();
             batch.push_copy(0, number, ChannelId(0), b"payload");
             let mut preparing = PrepareContext::new(&context.channels, &buffers);
-            output.push(sink.prepare(batch.finish(), &mut preparing).unwrap()).unwrap();
-        }
-        output.finish().unwrap();
-        std::mem::take(&mut *log.lock().unwrap())
+            output.push(sink.prepare(batch.finish(), &mut preparing).unwrap()).map(drop)
+        });
+        let finished = pushed.and_then(|()| output.finish().map(drop));
+        (std::mem::take(&mut *log.lock().unwrap()), finished.is_ok())
     }
 
     #[test]
-    fn with_few_threads_a_job_starts_before_the_unit_that_made_room_is_written() {
+    fn with_two_threads_a_job_starts_before_the_unit_that_made_room_is_written() {
         let early = ["make 0", "make 1", "make 2", "write 0", "write 1", "write 2"];
-        assert_eq!(steps(2), early);
+        assert_eq!(steps(2, [1; 3]), (early.map(str::to_owned).into(), true));
         // One thread has no other work to do meanwhile, and less memory.
         let late = ["make 0", "write 0", "make 1", "write 1", "make 2", "write 2"];
-        assert_eq!(steps(1), late);
+        assert_eq!(steps(1, [1; 3]), (late.map(str::to_owned).into(), true));
+    }
+
+    #[test]
+    fn a_unit_is_written_before_the_error_of_the_one_behind_it() {
+        let steps = steps(2, [1, 0, 8]);
+        assert_eq!(steps, (["make 0", "make 1", "write 0"].map(str::to_owned).into(), false));
     }
 }
