@@ -64,7 +64,14 @@ impl EntryFault {
 impl fmt::Display for EntryFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, reason } = self;
-        write!(f, "the footer's record `{key}` cannot be read: {reason}")
+        write!(f, "the footer's record `{key}` cannot be read: {reason}")?;
+        if *key == GROUPS {
+            f.write_str(
+                "; rows come as they are stored, which may be by channel: sort them by `sequence` \
+                 for the order of the events",
+            )?;
+        }
+        Ok(())
     }
 }
 

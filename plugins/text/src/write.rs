@@ -41,9 +41,11 @@ pub(crate) fn csv_text(out: &mut Vec<u8>, text: &str, delimiter: char) {
 }
 
 /// Quotes what `out` has from `start` on, if a CSV needs it. It is UTF-8.
+///
+/// Zero bytes need quotes, too: without them, many are taken for damage.
 pub(crate) fn quote_csv(out: &mut Vec<u8>, start: usize, delimiter: char) {
     let text = out.get(start..).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default();
-    if !text.contains(['"', '\r', '\n', delimiter]) {
+    if !text.contains(['"', '\r', '\n', '\0', delimiter]) {
         return;
     }
     let (old, quotes) = (out.len(), text.matches('"').count());
@@ -112,12 +114,12 @@ mod tests {
     proptest! {
         #[test]
         fn quoted_values_are_what_replacing_gives(
-            text in "[a;\"\n\ré→]{0,12}", before in "[\"a]{0,3}")
+            text in "[a;\"\n\r\x00é→]{0,12}", before in "[\"a]{0,3}")
         {
             for delimiter in [';', '→'] {
                 let mut out = before.clone().into_bytes();
                 csv_value(&mut out, &text, delimiter);
-                let value = match text.contains(['"', '\n', '\r', delimiter]) {
+                let value = match text.contains(['"', '\n', '\r', '\0', delimiter]) {
                     true => format!("\"{}\"", text.replace('"', "\"\"")),
                     false => text.clone(),
                 };

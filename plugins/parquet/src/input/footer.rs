@@ -36,6 +36,13 @@ pub(super) struct Footer {
     pub(super) checksum: Option<Result<(), String>>,
 }
 
+impl Footer {
+    /// The bytes from its start to the end of the file.
+    pub(super) fn len_to_end(&self) -> u64 {
+        self.bytes.len() as u64 + TAIL_LEN
+    }
+}
+
 /// Reads a footer. `None` if the file has none that is complete, or it is encrypted.
 pub(super) fn read(file: &TableBytes) -> Option<Footer> {
     let (tail, end) = tail_of(file).filter(|(tail, _)| !tail.is_encrypted_footer())?;

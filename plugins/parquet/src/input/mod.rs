@@ -20,14 +20,13 @@ use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, RowGroupMetaData
 use parquet::file::reader::Length;
 use sluice_model::{Error, panics};
 
-use crate::fixed_lists::{
-    ListLengths, MissingValues, has_fixed_lists, with_lengths, without_long_lists,
-};
+use crate::fixed_lists::{ListLengths, MissingValues, has_fixed_lists, with_lengths};
 
 mod bytes;
 mod codec;
 mod expansion;
 mod footer;
+mod load;
 mod nesting;
 mod pages;
 mod span;
@@ -43,6 +42,7 @@ use bytes::ReadFailure;
 pub use bytes::{TableByteReader, TableBytes};
 pub(crate) use expansion::EVENT;
 use footer::Footer;
+use load::{LoadedColumns, load_columns};
 use nesting::SchemaFault;
 pub(crate) use nesting::check_fields;
 pub use span::GroupSpan;
@@ -89,8 +89,9 @@ pub struct ParquetInput {
 impl ParquetInput {
     /// Opens a file and reads its footer.
     ///
-    /// `Err` if it is not a complete Parquet file, which alone counts as malformed, nests too deep,
-    /// is encrypted, or is compressed with a codec that this program is built without.
+    /// `Err` if it is not a complete Parquet file or its footer is damaged, which alone count as
+    /// malformed, nests too deep, is encrypted, or is compressed with a codec that this program is
+    /// built without.
     pub fn open(path: &Path, options: InputOptions<'_>) -> Result<Self, Error> {
         let bytes = TableBytes::open(path)?;
         let len = bytes.len();
@@ -105,10 +106,22 @@ impl ParquetInput {
         };
         let found = footer::read(&bytes);
         bytes.failure().check()?;
+        let footer_start = found.as_ref().map(|found| len - found.len_to_end());
+        let damaged_footer = |what: String| match footer_start {
+            Some(start) => {
+                let name = options.name;
+                let what = format!(
+                    "{name} has a damaged footer: {what}; no row can be read without it: restore \
+                     the file from a copy, or write it again"
+                );
+                Error::malformed(path.to_string_lossy(), start, what)
+            }
+            None => incomplete(what),
+        };
         let (encrypted, in_memory, checksum) = match found {
             Some(Footer { bytes, file, checksum }) => {
                 nesting::check_footer(&bytes).map_err(|fault| match fault {
-                    SchemaFault::Malformed(what) => malformed(what),
+                    SchemaFault::Malformed(what) => damaged_footer(what),
                     SchemaFault::TooDeep(what) => refused(what),
                 })?;
                 (footer::encrypted_column(&bytes), file, checksum)
@@ -123,10 +136,14 @@ impl ParquetInput {
         let uses_index = options.page_index && checksum == Some(Ok(()));
         let index = if uses_index { PageIndexPolicy::Optional } else { PageIndexPolicy::Skip };
         let reading = ArrowReaderOptions::new().with_page_index_policy(index);
-        let loaded = load_columns(&in_memory, reading, options.words)?.map_err(incomplete)?;
+        let loaded = load_columns(&in_memory, reading, options.words)?.map_err(damaged_footer)?;
         let footer_fault = checksum.and_then(Result::err);
         let groups = loaded.footer.metadata().row_groups();
-        let spans = GroupSpan::of_all(groups, len).map_err(incomplete)?;
+        // The checksum covers places in the file, so it is wrong if bytes are missing, too.
+        let spans = GroupSpan::of_all(groups, len).map_err(|what| match footer_fault {
+            Some(_) => damaged_footer(format!("{what}, unless bytes are missing before it")),
+            None => incomplete(what),
+        })?;
         if let Some(column) = encrypted.and_then(|place| column_at(groups, place)) {
             return Err(unread(&format!("has an encrypted column, `{column}`"), UNENCRYPTED));
         }
@@ -383,86 +400,6 @@ fn column_at(groups: &[RowGroupMetaData], (group, column): (u64, u64)) -> Option
 /// Calls the Parquet library, which panics on some malformed files.
 fn catch_panics<T, E: std::fmt::Display>(call: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     panics::catch_panics("the Parquet library", call)
-}
-
-/// What the library has read of a footer: see [`ParquetInput`].
-struct LoadedColumns {
-    footer: ArrowReaderMetadata,
-    schema: SchemaRef,
-    arrow_fault: Option<String>,
-    int96_columns: Vec<usize>,
-}
-
-/// Reads a footer, and chooses the types with which its columns are read. The inner `Err` says what
-/// is wrong with the file.
-fn load_columns(
-    bytes: &TableBytes,
-    mut reading: ArrowReaderOptions,
-    words: &[&str],
-) -> Result<Result<LoadedColumns, String>, Error> {
-    let (mut footer, arrow_fault) = match load_footer(bytes, &reading)? {
-        Ok(loaded) => loaded,
-        Err(reason) => return Ok(Err(reason)),
-    };
-    let mut schema = without_long_lists(&types::readable(footer.schema()));
-    let (columns, mut int96_columns) = (footer.parquet_schema(), Vec::new());
-    let has_arrow_schema = arrow_fault.is_none() && has_arrow_schema(footer.metadata());
-    if !has_arrow_schema {
-        schema = twelve_bytes::with_interval_structs(&schema);
-        int96_columns = twelve_bytes::int96_columns(columns);
-    }
-    match catch_panics(|| twelve_bytes::as_bytes(columns, has_arrow_schema)) {
-        Ok(None) => {}
-        Ok(Some(columns)) => {
-            reading = reading.with_parquet_schema(columns);
-            footer = match load_footer(bytes, &reading)? {
-                Ok((footer, _)) => footer,
-                Err(reason) => return Ok(Err(reason)),
-            };
-        }
-        Err(reason) => return Ok(Err(reason)),
-    }
-    let shared = types::shared(&types::readable(footer.schema()), words);
-    let metadata = Arc::clone(footer.metadata());
-    let with_shared = reading.clone().with_schema(shared);
-    let footer = match catch_panics(|| ArrowReaderMetadata::try_new(metadata, with_shared)) {
-        Ok(footer) => footer,
-        // Types that cannot be read as views are cast later.
-        Err(_) if !footer.schema().fields().iter().any(|f| has_fixed_lists(f.data_type())) => {
-            footer
-        }
-        Err(_) => match load_footer(bytes, &reading.with_skip_arrow_metadata(true))? {
-            Ok((footer, _)) => footer,
-            Err(reason) => return Ok(Err(reason)),
-        },
-    };
-    Ok(Ok(LoadedColumns { footer, schema, arrow_fault, int96_columns }))
-}
-
-/// Whether the writer of a file stored an Arrow schema.
-fn has_arrow_schema(metadata: &ParquetMetaData) -> bool {
-    let mut entries = metadata.file_metadata().key_value_metadata().into_iter().flatten();
-    entries.any(|entry| entry.key == ARROW_SCHEMA_META_KEY && entry.value.is_some())
-}
-
-/// The footer of a file, and why the Arrow schema that its writer stored cannot be read, if so: it
-/// may be damaged, or have types that are not known here. The inner `Err` says what is wrong with
-/// the file.
-fn load_footer(
-    bytes: &TableBytes,
-    reading: &ArrowReaderOptions,
-) -> Result<Result<(ArrowReaderMetadata, Option<String>), String>, Error> {
-    let load = |options| {
-        let footer = catch_panics(|| ArrowReaderMetadata::load(bytes, options));
-        bytes.failure().check().map(|()| footer)
-    };
-    Ok(match load(reading.clone())? {
-        Ok(footer) => Ok((footer, None)),
-        Err(reason) => {
-            let footer = load(reading.clone().with_skip_arrow_metadata(true))?;
-            footer.map(|footer| (footer, Some(reason)))
-        }
-    })
 }
 
 #[cfg(test)]

@@ -73,6 +73,25 @@ fn a_flipped_bit_of_the_footer_never_panics() {
 }
 
 #[test]
+fn a_complete_file_with_a_damaged_footer_is_not_called_incomplete() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.parquet");
+    let (_, bytes) = table(&path, 60);
+    let (first, mut told) = (footer_start(&bytes), 0);
+    for bit in sample_positions((bytes.len() - 8 - first) * 8, 1_500) {
+        let mut wrong = bytes.clone();
+        wrong[first + bit / 8] ^= 1 << (bit % 8);
+        overwrite(&path, &wrong).unwrap();
+        let Err(error) = read_here(&path) else { continue };
+        let error = error.to_string();
+        assert!(!error.contains("not a complete"), "bit {bit}: {error}");
+        let place = format!("all.parquet: at byte {first}: this has a damaged footer: ");
+        told += u64::from(error.contains(&place) && error.contains("restore the file"));
+    }
+    assert!(told > 100, "{told}");
+}
+
+#[test]
 fn a_page_index_that_is_damaged_costs_no_rows() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("all.parquet");
@@ -196,6 +215,10 @@ fn a_record_of_the_footer_that_cannot_be_read_is_damage_once() {
         let [(offset, 0, told)] = &found.damage[..] else { panic!("{:?}", found.damage) };
         assert_eq!(*offset, bytes.len() as u64);
         assert!(told.starts_with(&reason), "{told}");
+        // Without it, rows that are sorted by channel stay so.
+        let is_in_order = found.events.is_sorted_by_key(|event| event.sequence);
+        assert_eq!(is_in_order, name != "sluice.row_groups");
+        assert_eq!(told.contains("sort them by `sequence`"), !is_in_order, "{told}");
         assert!(source(&path).faults(&path).unwrap().is_empty(), "reading reports it");
     }
 }

@@ -18,7 +18,7 @@ use super::advice::{
 };
 use super::cell_type::{CellSample, CellType, ColumnBuilder, describe_cell, guess, parsed};
 use super::options::{ColumnNames, CsvSource, TIMES, TimeUnit};
-use super::scan::{Cell, RowScan, scan};
+use super::scan::{Cell, RowScan, checked_scan, scan};
 use crate::without_mark;
 
 /// The maximum number of columns.
@@ -342,7 +342,11 @@ impl HeadRows<'_> {
                 }
                 continue;
             }
-            let RowScan::Row(len) = scan(row, delimiter, self.is_whole, &mut cells) else { break };
+            let len = match checked_scan(row, delimiter, self.is_whole, &mut cells) {
+                RowScan::Row(len) => len,
+                RowScan::Invalid(_) if self.skip_line().is_ok() => continue,
+                RowScan::Incomplete | RowScan::Invalid(_) => break,
+            };
             if cells.len() == columns {
                 samples.push(cells.iter().map(|cell| CellSample::from_cell(cell, row)).collect());
             }

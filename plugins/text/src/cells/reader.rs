@@ -19,7 +19,7 @@ use sluice_model::{
 
 use super::columns::CsvColumns;
 use super::options::CsvSource;
-use super::scan::{Cell, RowScan, scan};
+use super::scan::{Cell, RowScan, checked_scan, scan};
 use crate::seek_table;
 
 /// How much of a file to read to learn its columns, unless rows may be longer.
@@ -185,7 +185,7 @@ impl Framing for RowFraming<'_> {
             let end = memchr::memchr(b'\n', bytes);
             return Ok(end.map_or(Peek::Ambiguous, |end| Peek::Skip { len: end + 1 }));
         }
-        let len = match scan(bytes, self.options.delimiter_byte(), false, &mut self.cells) {
+        let len = match checked_scan(bytes, self.options.delimiter_byte(), false, &mut self.cells) {
             RowScan::Row(len) if len <= self.longest => len,
             RowScan::Incomplete if bytes.len() <= self.longest => return Ok(Peek::More),
             _ => return Ok(Peek::Ambiguous),
@@ -216,8 +216,8 @@ impl Framing for RowFraming<'_> {
                 let reason = format!("a comment of more than {longest} bytes");
                 return Ok(PositionContent::Damage { end: skip_line(log, pos)?, reason });
             }
-            let reason = match scan(&bytes, self.options.delimiter_byte(), is_end, &mut self.cells)
-            {
+            let delimiter = self.options.delimiter_byte();
+            let reason = match checked_scan(&bytes, delimiter, is_end, &mut self.cells) {
                 RowScan::Row(len) if len <= self.longest => {
                     return Ok(PositionContent::Record { end: pos + len as u64 });
                 }

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use memchr::{memchr, memchr2};
+use memchr::{memchr, memchr2, memmem};
 
 /// A cell: its place in the row, without quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +84,35 @@ pub(crate) fn scan(bytes: &[u8], delimiter: u8, is_end: bool, cells: &mut Vec<Ce
             }
         }
     }
+}
+
+/// What a file system leaves in place of what it lost, line ends included.
+const ZEROS: &str = "zero bytes in a cell, as after a power loss: rows may be missing here";
+/// The least that a disk loses. Fewer zeros, and those in quotes, are text.
+const SECTOR: [u8; 512] = [0; 512];
+
+/// Like [`scan`], but a row with zeros in place of what was lost is invalid.
+pub(crate) fn checked_scan(
+    bytes: &[u8],
+    delimiter: u8,
+    is_end: bool,
+    cells: &mut Vec<Cell>,
+) -> RowScan {
+    match scan(bytes, delimiter, is_end, cells) {
+        RowScan::Row(len) if has_zeros(bytes.get(..len).unwrap_or_default(), cells) => {
+            RowScan::Invalid(ZEROS)
+        }
+        scanned => scanned,
+    }
+}
+
+/// Whether a cell has zeros that are no text.
+fn has_zeros(row: &[u8], cells: &[Cell]) -> bool {
+    let is_lost = |cell: &Cell| {
+        let text = row.get(cell.place.clone()).unwrap_or_default();
+        !cell.is_quoted && text.len() >= SECTOR.len() && memmem::find(text, &SECTOR).is_some()
+    };
+    row.len() >= SECTOR.len() && memchr(0, row).is_some() && cells.iter().any(is_lost)
 }
 
 /// An unquoted cell at `at`, and the position of what ends it.

@@ -323,6 +323,55 @@ fn quotes_that_never_end_do_not_swallow_the_file() {
     assert_eq!((all.events.len(), all.damage.len()), (2000, 1));
 }
 
+/// The times of a table's rows, and what is damaged by zeros, without these.
+fn times_and_damage(text: &str, options: Value) -> (Vec<i64>, Vec<String>) {
+    let all = gathered(text, options);
+    let damaged = |(offset, length, reason): &(u64, u64, String)| {
+        assert!(reason.contains("zero bytes in a cell"), "{reason}");
+        text[*offset as usize..(offset + length) as usize].replace('\0', "")
+    };
+    (times(&all), all.damage.iter().map(damaged).collect())
+}
+
+#[test]
+fn zeros_in_place_of_rows_are_damage_of_the_lines_that_they_join() {
+    let zeros = |len: usize| "\0".repeat(len);
+    // In any cell of the first rows or later ones, in a field or not.
+    for (len, options) in [
+        (512, json!({})),
+        (600, json!({ "fields": "x" })),
+        (4096, json!({ "types": { "name": "text" } })),
+    ] {
+        let zeros = zeros(len);
+        let text = format!("t,name,x\n1,a,1\n2,b{zeros}d,4\n5,e,5\n");
+        let expected = (vec![SECOND, 5 * SECOND], vec!["2,bd,4\n".to_owned()]);
+        assert_eq!(times_and_damage(&text, options.clone()), expected, "{len}");
+        let rows = "1,a,1\n".repeat(300);
+        let text = format!("t,name,x\n{rows}2,b,{zeros},4\n5,e,5\n");
+        let (times, damage) = times_and_damage(&text, options);
+        assert_eq!((times.len(), damage), (301, vec!["2,b,,4\n".to_owned()]), "{len}");
+    }
+}
+
+/// The sink `csv` writes such texts of decoded events.
+#[test]
+fn zero_bytes_in_quotes_and_few_others_are_text() {
+    let [few, many] = [511, 4096].map(|len| "\0".repeat(len));
+    let text = format!("t,name\n1,\"a\0b\"\n2,\"{many}\"\n3,{few}\n");
+    let columns = fields(&text, json!({}));
+    let texts: Vec<_> = columns.column(0).as_string::<i32>().iter().flatten().collect();
+    assert_eq!(texts, ["a\0b", &many, &few]);
+}
+
+#[test]
+fn cells_with_zeros_do_not_decide_types() {
+    let text = format!("t,x\n1,1.5\n2,2{}.5\n3,3\n", "\0".repeat(512));
+    let all = gathered(&text, json!({}));
+    assert_eq!((times(&all), all.damage.len()), (vec![SECOND, 3 * SECOND], 1));
+    let columns = fields(&text, json!({}));
+    assert_eq!(columns.column(0).as_primitive::<Float64Type>().value(1), 3.0);
+}
+
 #[test]
 fn compressed_tables_are_read_too() {
     let (folder, source) = csv(b"t,x\n1,2\n", json!({}));
@@ -341,6 +390,8 @@ fn hard_text() -> impl Strategy<Value = String> {
         Just("\"1,\n2,3\n\"".to_owned()),
         Just("x\"y".to_owned()),
         Just("\"".to_owned()),
+        Just("a\0b".to_owned()),
+        Just("\"\0\n\0\"".to_owned()),
         Just(String::new())
     ];
     let row = (0..500i64, vec(cell, 0..3))
