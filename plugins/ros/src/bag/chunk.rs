@@ -5,7 +5,7 @@
 use std::io::{ErrorKind, Read};
 
 use bytes::Bytes;
-use bzip2::read::BzDecoder;
+use bzip2::bufread::BzDecoder;
 use lz4_flex::frame::FrameDecoder;
 use sluice_model::options::ByteSize;
 use sluice_model::{BlockPool, Error};
@@ -57,6 +57,8 @@ pub(crate) struct Unpacked {
     pub(crate) plain: Bytes,
     /// Why they are not all that the chunk should have.
     pub(crate) cut: Option<String>,
+    /// How many of the packed bytes they take.
+    pub(crate) packed_len: usize,
 }
 
 /// Unpacks a chunk. If its packed bytes are not all there (`is_cut`), as many of its records as
@@ -70,7 +72,7 @@ pub(crate) fn unpack(
 ) -> Result<Unpacked, String> {
     if compression == BagCompression::None {
         let cut = is_cut.then(|| "the bag ends in it".to_owned());
-        return Ok(Unpacked { plain: packed, cut });
+        return Ok(Unpacked { packed_len: packed.len(), plain: packed, cut });
     }
     if let BagCompression::Other(_) = compression {
         return Err(format!("its compression `{}` is not supported", compression.name()));
@@ -84,21 +86,23 @@ pub(crate) fn unpack(
     let len = usize::try_from(plain_len).unwrap_or(usize::MAX);
     let mut block = blocks.block_with_len(len);
     let to = block.get_mut(..len).unwrap_or_default();
+    let mut rest = &*packed;
     let filled = match compression {
-        BagCompression::Bz2 => fill(BzDecoder::new(&*packed), to),
-        _ => fill(FrameDecoder::new(&*packed), to),
+        BagCompression::Bz2 => fill(BzDecoder::new(&mut rest), to),
+        _ => fill(FrameDecoder::new(&mut rest), to),
     };
+    let packed_len = packed.len() - rest.len();
     let cut = match filled {
         (read, None) if read == len => None,
         (read, None) => Some(format!("expected {len} uncompressed bytes, found {read}")),
         (_, Some(why)) => Some(why),
     };
     match cut {
-        None => Ok(Unpacked { plain: block.freeze().slice(..len), cut: None }),
+        None => Ok(Unpacked { plain: block.freeze().slice(..len), cut: None, packed_len }),
         // What came before the cut has been checked block by block.
         Some(_) if is_cut => {
             let cut = Some("the bag ends in it".to_owned());
-            Ok(Unpacked { plain: block.freeze().slice(..filled.0), cut })
+            Ok(Unpacked { plain: block.freeze().slice(..filled.0), cut, packed_len })
         }
         Some(why) => Err(why),
     }

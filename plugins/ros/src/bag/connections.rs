@@ -22,6 +22,14 @@ pub(crate) struct Connection {
     description: Vec<u8>,
 }
 
+/// `Err` if the description of a connection cannot be read. Then it contradicts nothing.
+pub(crate) fn check_form(id: u32, description: &[u8]) -> Result<(), String> {
+    match fields(description).all(|field| field.is_some()) {
+        true => Ok(()),
+        false => Err(format!("the description of the connection {id} cannot be read")),
+    }
+}
+
 /// Connections by their numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connections {
@@ -44,6 +52,7 @@ impl Connections {
         topic: Vec<u8>,
         description: &[u8],
     ) -> Result<(), String> {
+        check_form(id, description)?;
         if self.all.contains_key(&id) {
             let checked = self.check(id, &topic, description);
             match checked {
@@ -55,9 +64,6 @@ impl Connections {
         self.bytes += topic.len() + description.len();
         if self.all.len() == MAX_CONNECTIONS || self.bytes > MAX_BYTES {
             return Err("the bag has too many connections".to_owned());
-        }
-        if fields(description).any(|field| field.is_none()) {
-            return Err(format!("the description of the connection {id} cannot be read"));
         }
         self.all.insert(id, Connection { topic, description: description.to_owned() });
         self.confirm(id);

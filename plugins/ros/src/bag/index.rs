@@ -16,7 +16,7 @@ use sluice_model::{BlockPool, Error};
 
 use super::checks;
 use super::chunk::{ChunkEntry, SummaryPlace};
-use super::connections::{Connections, MAX_DESCRIPTION};
+use super::connections::{self, Connections, MAX_DESCRIPTION};
 use super::window::{BagWindow, FoundAt};
 use super::wire::{
     BagCompression, ChunkSummary, MAGIC, Record, RecordHeader, max_packed, whole_records,
@@ -43,11 +43,19 @@ pub(crate) struct BagIndex {
 const APPENDED: &str = "another bag was appended";
 const CUT: &str = "it ends in a record";
 
+/// The head of a bag: where its data begin, and what it says: where the index begins, and how many
+/// chunks and connections there are.
+struct BagHead {
+    data_at: u64,
+    index_at: u64,
+    chunks: usize,
+    connections: usize,
+}
+
 /// What a walk over the records of a bag finds, besides its index.
 #[derive(Default)]
 struct BagWalk {
-    /// What the head says: where the index begins, and how many chunks and connections there are.
-    head: Option<(u64, usize, usize)>,
+    head: Option<BagHead>,
     /// How many chunks precede the last index of one.
     counted: usize,
     /// The connections that have messages, and the chunks in which they have their first.
@@ -67,8 +75,7 @@ impl BagWalk {
     }
 }
 
-/// What is wrong with the length of the record at `at`. Of chunks and connections, only a record
-/// behind them tells that it is right.
+/// What is wrong with the length of the record at `at`.
 fn length_fault(
     window: &mut BagWindow,
     at: u64,
@@ -78,13 +85,11 @@ fn length_fault(
     if !window.reaches(next)? {
         return Ok(Some(CUT));
     }
-    match record.header {
-        RecordHeader::Chunk { .. } | RecordHeader::Connection { .. } => {
-            let found = window.place(next)?;
-            Ok(if let FoundAt::Garbage(why) = found { Some(why) } else { None })
-        }
-        _ => Ok(None),
+    if !record.header.has_unsure_len() {
+        return Ok(None);
     }
+    let found = window.place(next)?;
+    Ok(if let FoundAt::Garbage(why) = found { Some(why) } else { None })
 }
 
 impl BagIndex {
@@ -101,7 +106,7 @@ impl BagIndex {
         let has_end = stopped.is_none() && index.has_complete_end(&walk);
         index.fault = walk.fault.take().or(stopped).or_else(|| index.count_fault(&walk));
         if index.fault.is_none() || has_end {
-            let wrong = index.check_declarations(&mut window, &walk.first_uses, max_chunk)?;
+            let wrong = index.check_declarations(&mut window, &walk, max_chunk)?;
             index.declares_all = wrong.is_none();
             index.fault = index.fault.or(wrong);
         }
@@ -127,17 +132,21 @@ impl BagIndex {
                 FoundAt::Garbage(why) if walk.head.is_none() => return Ok(Some(why.to_owned())),
                 FoundAt::Garbage(why) => why,
                 FoundAt::Cut => CUT,
-                FoundAt::Record(record) => match length_fault(window, at, &record)? {
-                    Some(why) => why,
-                    None => {
-                        let next = at + record.len();
-                        if let Some(why) = self.add_record(walk, window, (at, record))? {
-                            return Ok(Some(why));
-                        }
+                FoundAt::Record(record) => {
+                    let (next, wrong) = (at + record.len(), length_fault(window, at, &record)?);
+                    // What the head says does not depend on its data.
+                    let is_known = matches!(record.header, RecordHeader::Bag { .. });
+                    if (wrong.is_none() || is_known)
+                        && let Some(why) = self.add_record(walk, window, (at, record))?
+                    {
+                        return Ok(Some(why));
+                    }
+                    let Some(why) = wrong else {
                         at = next;
                         continue;
-                    }
-                },
+                    };
+                    why
+                }
             };
             walk.note(wrong);
             at = window.search(at + 1)?;
@@ -161,7 +170,8 @@ impl BagIndex {
                 return Ok(Some(APPENDED.to_owned()));
             }
             RecordHeader::Bag { index_at, connections, chunks, .. } => {
-                walk.head = Some((index_at, chunks as usize, connections as usize));
+                let (chunks, connections) = (chunks as usize, connections as usize);
+                walk.head = Some(BagHead { data_at: data.0, index_at, chunks, connections });
             }
             RecordHeader::Chunk { compression, plain_len } => {
                 if walk.counted < self.chunks.len() {
@@ -183,7 +193,7 @@ impl BagIndex {
                 return self.add_connection(id, topic, window, data);
             }
             RecordHeader::Message { .. } => walk.note("it has messages outside of chunks"),
-            RecordHeader::ChunkInfo(summary) => {
+            RecordHeader::ChunkInfo { summary, .. } => {
                 walk.described.insert(summary.chunk_at);
                 self.note_summary(summary, data);
             }
@@ -201,19 +211,22 @@ impl BagIndex {
 
     /// Whether the bag has one end, which belongs to its head and its chunks: it describes as many
     /// as the head says, among them all that were found, which may have moved by as many bytes as
-    /// are missing.
+    /// are missing, or were added.
     fn has_complete_end(&self, walk: &BagWalk) -> bool {
-        let (Some((index_at, chunks, connections)), Some(end_at)) = (walk.head, walk.end_at) else {
+        let (Some(head), Some(end_at)) = (&walk.head, walk.end_at) else { return false };
+        // Behind its own end, another bag may have begun in damage, and have one just like it. The
+        // start of one is longer than the bytes that were added.
+        let added = end_at.saturating_sub(head.index_at);
+        if added >= head.data_at {
             return false;
-        };
-        // Behind its own end, another bag may have begun in damage, and have one just like it.
-        let Some(missing) = index_at.checked_sub(end_at) else { return false };
+        }
+        let moved = head.index_at.wrapping_sub(end_at);
         let is_described = |chunk: &ChunkEntry| {
-            let places = [chunk.at, chunk.at.saturating_add(missing)];
+            let places = [chunk.at, chunk.at.wrapping_add(moved)];
             places.iter().any(|place| walk.described.contains(place))
         };
-        (chunks, connections) == (walk.described.len(), self.connections.all.len())
-            && (missing == 0 || !self.chunks.is_empty())
+        (head.chunks, head.connections) == (walk.described.len(), self.connections.all.len())
+            && (moved == 0 || !self.chunks.is_empty())
             && self.chunks.iter().all(is_described)
     }
 
@@ -256,8 +269,8 @@ impl BagIndex {
         }
         let found = (self.chunks.len(), self.connections.all.len());
         match walk.head {
-            Some((_, chunks, connections)) if (chunks, connections) == found => None,
-            Some((_, chunks, connections)) => Some(format!(
+            Some(BagHead { chunks, connections, .. }) if (chunks, connections) == found => None,
+            Some(BagHead { chunks, connections, .. }) => Some(format!(
                 "expected {chunks} chunks and {connections} connections, found {} and {}",
                 found.0, found.1
             )),
@@ -266,19 +279,21 @@ impl BagIndex {
     }
 
     /// Compares the connections with what these chunks declare, and what the end of the bag says of
-    /// the chunks with their messages. Returns what is wrong with the connections. A chunk that
-    /// cannot be read contradicts nothing.
+    /// the chunks with their messages. Returns what is wrong with the connections. What cannot be
+    /// read contradicts nothing, nor does a number that only a chunk's declaration has.
     fn check_declarations(
         &mut self,
         window: &mut BagWindow,
-        chunks: &BTreeSet<usize>,
+        walk: &BagWalk,
         max_chunk: ByteSize,
     ) -> Result<Option<String>, Error> {
         let blocks = BlockPool::new(1 << 20, 2);
-        for chunk in chunks.iter().filter_map(|chunk| self.chunks.get(*chunk)) {
+        for chunk in walk.first_uses.iter().filter_map(|chunk| self.chunks.get(*chunk)) {
             let Some((plain, _)) = chunk.unpack(window, (&blocks, max_chunk))? else { continue };
             for (_, record, data) in whole_records(&plain) {
                 if let RecordHeader::Connection { id, topic } = &record.header
+                    && (self.connections.all.contains_key(id) || walk.used.contains(id))
+                    && connections::check_form(*id, data).is_ok()
                     && let Err(why) = self.connections.check(*id, topic, data)
                 {
                     return Ok(Some(why));

@@ -13,7 +13,7 @@ use sluice_model::{
     Batch, BatchBuilder, ChannelId, Damage, Error, ReadContext, Reader, Seam, Split, SplitStart,
 };
 
-use super::connections::{BagChannels, Connections, MAX_DESCRIPTION};
+use super::connections::{self, BagChannels, Connections, MAX_DESCRIPTION};
 use super::index::BagIndex;
 use super::window::{BagWindow, FoundAt};
 use super::wire::{BagCompression, MAGIC, Record, RecordHeader, max_packed};
@@ -55,10 +55,14 @@ pub(crate) struct BagReader {
     chunks_found: u32,
     /// Where the chunk that was found last ends, by its length.
     last_chunk_end: u64,
+    /// How many chunks are described.
+    chunks_described: u32,
     /// Whether chunks are described: no message of this bag follows.
     is_summary: bool,
     /// Whether data of the bag is missing.
     has_gap: bool,
+    /// Whether chunks may be in damage.
+    has_unread: bool,
     /// Whether messages had connections of the bag before, which is to be reported.
     is_mixed: bool,
     /// The end of the last damage.
@@ -104,8 +108,10 @@ impl BagReader {
             chunks_expected: 0,
             chunks_found: 0,
             last_chunk_end: 0,
+            chunks_described: 0,
             is_summary: false,
             has_gap: false,
+            has_unread: false,
             is_mixed: false,
             damaged_to: 0,
             number: 0,
@@ -132,12 +138,19 @@ impl BagReader {
     fn recover(&mut self, at: u64, from: u64, reason: &str) -> Result<(), Error> {
         let next = self.window.search(from)?.max(from);
         // The rest of it would have come.
-        if !self.window.was_stopped() || self.window.reaches(next.saturating_add(1))? {
+        let is_stopped =
+            self.window.was_stopped() && !self.window.reaches(next.saturating_add(1))?;
+        self.pass_damage(at, next, (!is_stopped).then_some(reason));
+        Ok(())
+    }
+
+    /// Goes on at `next`, behind damage at `at`, which is reported with this reason.
+    fn pass_damage(&mut self, at: u64, next: u64, reason: Option<&str>) {
+        if let Some(reason) = reason {
             self.report(at, next - at, reason);
         }
         self.doubt_connections(at);
         self.at = next;
-        Ok(())
     }
 
     /// Reads what is at the current position. Returns whether there may be more.
@@ -152,16 +165,13 @@ impl BagReader {
                 if let Some(reason) = self.window.decompression_error().map(str::to_owned) {
                     return self.pass_gap(at, reason);
                 }
-                if self.is_cut_off(at) {
-                    let (expected, found) = (self.chunks_expected, self.chunks_found);
-                    let reason = format!("the bag is cut off: it has {found} of {expected} chunks");
-                    self.report(at, 0, reason);
-                }
+                self.note_missing_chunks(at);
                 return Ok(false);
             }
             FoundAt::Magic => {
                 // Bags may have been appended to each other.
                 if at > 0 {
+                    self.note_missing_chunks(at);
                     self.start_bag();
                 }
                 self.at = at + MAGIC.len() as u64;
@@ -196,6 +206,7 @@ impl BagReader {
     /// Reads a record that is not a chunk.
     fn read_record(&mut self, record: Record) -> Result<(), Error> {
         let (at, next) = (self.at, self.at + record.len());
+        self.enter_bag(&record.header)?;
         let is_content = record.header.is_content();
         let max = if is_content { self.max_chunk.0 } else { max_packed(self.max_chunk) };
         if u64::from(record.data_len) > max {
@@ -205,9 +216,10 @@ impl BagReader {
         if !self.window.reaches(next)? {
             return self.recover(at, at + 1, "the bag ends in a record");
         }
-        // Nothing else tells whether its data are right.
-        if is_content && !self.window.goes_on(next)? {
-            return self.recover(at, at + 1, "no record follows a message or connection");
+        // Nothing else tells whether its length is right.
+        if record.header.has_unsure_len() && !self.window.goes_on(next)? {
+            let reason = "no record follows a message, a connection, or the head of a bag";
+            return self.recover(at, at + 1, reason);
         }
         self.at = next;
         let declared = match record.header {
@@ -215,19 +227,6 @@ impl BagReader {
                 self.leave_summary();
                 let data = self.data(at, &record)?;
                 return self.add_loose(at, connection, time, data);
-            }
-            RecordHeader::Bag { ref encryptor, .. } if !encryptor.is_empty() => {
-                return Err(Error::refused(format!(
-                    "{}: the bag is encrypted by `{}`; decrypt it with rosbag decrypt",
-                    self.input,
-                    encryptor.escape_ascii()
-                )));
-            }
-            RecordHeader::Bag { index_at, chunks, .. } => {
-                // Its first bytes may be missing.
-                self.start_bag();
-                (self.index_at, self.chunks_expected) = (index_at, chunks);
-                Ok(())
             }
             RecordHeader::Index { messages, .. } if self.index.is_none() => {
                 self.indexed = self.indexed.saturating_add(messages.into());
@@ -241,8 +240,9 @@ impl BagReader {
                 let data = self.data(at, &record)?;
                 self.declare(id, topic.clone(), &data)
             }
-            RecordHeader::ChunkInfo(_) => {
+            RecordHeader::ChunkInfo { .. } => {
                 self.is_summary = true;
+                self.chunks_described = self.chunks_described.saturating_add(1);
                 Ok(())
             }
             _ => Ok(()),
@@ -264,6 +264,7 @@ impl BagReader {
     }
 
     fn declare(&mut self, id: u32, topic: Vec<u8>, description: &[u8]) -> Result<(), String> {
+        connections::check_form(id, description)?;
         if let Some(index) = &self.declaring {
             let checked = index.connections.check(id, &topic, description);
             if checked.is_err() {

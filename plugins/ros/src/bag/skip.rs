@@ -9,7 +9,7 @@ use sluice_model::{Error, Query};
 
 use super::chunk::{ChunkEntry, SummaryPlace};
 use super::window::{BagWindow, FoundAt};
-use super::wire::{INDEX_ENTRY, RecordHeader, index_entries, message_counts};
+use super::wire::{RecordHeader, index_entries, message_counts};
 
 /// The longest part of an index that is read.
 pub(super) const MAX_INDEX: u32 = 16 << 20;
@@ -46,6 +46,26 @@ pub(crate) fn is_consistent(
     agrees(window, at, &counts, summary.times)
 }
 
+/// Whether the index at `at` has a message at this place in the records of its chunk.
+pub(crate) fn has_message_at(
+    window: &mut BagWindow,
+    mut at: u64,
+    place: usize,
+) -> Result<bool, Error> {
+    while let FoundAt::Record(record) = window.place(at)?
+        && let RecordHeader::Index { .. } = record.header
+        && record.data_len <= MAX_INDEX
+    {
+        let data = window.bytes(at + record.data_at as u64, record.data_len)?;
+        let entries = index_entries(&data).unwrap_or_default();
+        if entries.iter().any(|(_, listed)| *listed as usize == place) {
+            return Ok(true);
+        }
+        at = at.saturating_add(record.len());
+    }
+    Ok(false)
+}
+
 /// The numbers of a chunk's messages; none if they cannot be read.
 pub(super) fn counts(
     window: &mut BagWindow,
@@ -70,8 +90,7 @@ fn agrees(
     while let FoundAt::Record(record) = window.place(at)?
         && let RecordHeader::Index { connection, messages } = record.header
     {
-        let expected = u64::from(messages) * INDEX_ENTRY as u64;
-        if record.data_len > MAX_INDEX || u64::from(record.data_len) != expected {
+        if record.data_len > MAX_INDEX {
             return Ok(false);
         }
         let data = window.bytes(at + record.data_at as u64, record.data_len)?;

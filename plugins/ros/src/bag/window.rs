@@ -181,10 +181,15 @@ impl BagWindow {
     /// The position of the next record from `from` on that another one follows, or the end of the
     /// bag. No message if chunks [are compressed](Self::set_packed).
     pub(crate) fn search(&mut self, from: u64) -> Result<u64, Error> {
+        self.search_to(from, u64::MAX)
+    }
+
+    /// The same, or where the search ended: not far behind `to`.
+    pub(crate) fn search_to(&mut self, from: u64, to: u64) -> Result<u64, Error> {
         let finder = Finder::new(OP_FIELD);
         let mut at = from;
         loop {
-            if self.is_cancelled() {
+            if self.is_cancelled() || at > to {
                 return Ok(at);
             }
             let bytes = self.view(at, WINDOW)?;
@@ -224,7 +229,7 @@ impl BagWindow {
                 let FoundAt::Record(next) = self.place(next)? else { return Ok(false) };
                 Ok(matches!(
                     next.header,
-                    RecordHeader::Connection { .. } | RecordHeader::ChunkInfo(_)
+                    RecordHeader::Connection { .. } | RecordHeader::ChunkInfo { .. }
                 ))
             }
             _ => self.goes_on(next),

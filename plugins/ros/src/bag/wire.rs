@@ -102,8 +102,11 @@ pub(crate) enum RecordHeader {
         connection: u32,
         messages: u32,
     },
-    /// What a chunk has.
-    ChunkInfo(ChunkSummary),
+    /// What a chunk has: how many messages of how many connections.
+    ChunkInfo {
+        summary: ChunkSummary,
+        connections: u32,
+    },
 }
 
 /// What the end of a bag says of a chunk.
@@ -151,7 +154,10 @@ impl RecordHeader {
                 compression: BagCompression::parse(field(b"compression")?)?,
                 plain_len: number(b"size")?,
             },
-            CHUNK_INFO => Self::ChunkInfo(ChunkSummary::parse(header)?),
+            CHUNK_INFO => Self::ChunkInfo {
+                summary: ChunkSummary::parse(header)?,
+                connections: number(b"count")?,
+            },
             CONNECTION => {
                 Self::Connection { id: number(b"conn")?, topic: field(b"topic")?.to_owned() }
             }
@@ -162,6 +168,20 @@ impl RecordHeader {
     /// Whether it is one of those in chunks.
     pub(crate) fn is_content(&self) -> bool {
         matches!(self, Self::Message { .. } | Self::Connection { .. })
+    }
+
+    /// Whether only the record behind it tells whether the length of its data is right.
+    pub(crate) fn has_unsure_len(&self) -> bool {
+        self.entries_len().is_none()
+    }
+
+    /// The bytes of the entries in its data, if it says how many there are.
+    fn entries_len(&self) -> Option<u64> {
+        match self {
+            Self::Index { messages, .. } => Some(u64::from(*messages) * INDEX_ENTRY as u64),
+            Self::ChunkInfo { connections, .. } => Some(u64::from(*connections) * COUNT as u64),
+            _ => None,
+        }
     }
 }
 
@@ -174,7 +194,9 @@ impl ChunkSummary {
 }
 
 /// The bytes of an entry of an index: a time and an offset.
-pub(crate) const INDEX_ENTRY: usize = 12;
+const INDEX_ENTRY: usize = 12;
+/// The bytes of a connection and the number of its messages.
+const COUNT: usize = 8;
 
 /// The entries of an index: times, and places in the records of its chunk. `None` if it is not
 /// whole.
@@ -186,8 +208,8 @@ pub(crate) fn index_entries(data: &[u8]) -> Option<Vec<(i64, u32)>> {
 
 /// Numbers of messages by connection, as the end of a bag lists them for a chunk.
 pub(crate) fn message_counts(data: &[u8]) -> Option<BTreeMap<u32, u32>> {
-    let (pairs, rest) = data.as_chunks::<8>();
-    let number = |pair: &[u8; 8], at: usize| u32_of(pair.get(at..at + 4)?);
+    let (pairs, rest) = data.as_chunks::<COUNT>();
+    let number = |pair: &[u8; COUNT], at: usize| u32_of(pair.get(at..at + 4)?);
     let counts: BTreeMap<u32, u32> =
         pairs.iter().map(|pair| number(pair, 0).zip(number(pair, 4))).collect::<Option<_>>()?;
     (rest.is_empty() && counts.len() == pairs.len()).then_some(counts)
@@ -283,6 +305,9 @@ impl Record {
         let header = RecordHeader::parse(header).ok_or(wrong)?;
         let data_len = rest.first_chunk().ok_or(NoRecord::Short)?;
         let (data_at, data_len) = (2 * LENGTH + len, u32::from_le_bytes(*data_len));
+        if header.entries_len().is_some_and(|len| len != u64::from(data_len)) {
+            return Err(NoRecord::Wrong("a record says two lengths of its data"));
+        }
         Ok(Self { header, data_at, data_len })
     }
 

@@ -16,7 +16,7 @@ fn read(bytes: &[u8]) -> (Vec<PlainEvent>, usize) {
 }
 
 /// Where records with this operation begin, whose headers begin with it.
-fn records(bag: &[u8], operation: u8) -> Vec<usize> {
+pub(crate) fn records(bag: &[u8], operation: u8) -> Vec<usize> {
     let field = [b"\x04\0\0\0op=", &[operation][..]].concat();
     memmem::find_iter(bag, &field).map(|at| at - 4).collect()
 }
@@ -69,8 +69,38 @@ fn a_missing_chunk_loses_no_messages_of_other_chunks() {
         bounds.push(*records(&whole, 7).iter().find(|at| **at > last).unwrap());
         for (n, bounds) in bounds.windows(2).enumerate() {
             let bytes = [&whole[..bounds[0]], &whole[bounds[1]..]].concat();
+            let is_missing = |bytes: &[u8], name: &str| {
+                let mut damage = bags::read_noted(name, bytes).0.damage;
+                // Without an index, the connections are those of the first chunk.
+                damage.retain(|(.., why)| n > 0 || !why.contains("undeclared"));
+                let told = "chunks are missing: the bag has 4 of 5 chunks";
+                let is_told = matches!(&damage[..], [(_, 0, why)] if why == told);
+                assert!(is_told, "{case} without chunk {n}: {damage:?}");
+            };
+            is_missing(&bytes, "a.bag");
+            is_missing(&sluice_io::frames::compress(&bytes, 1).unwrap(), "a.bag.zst");
+            // Another bag behind it is whole.
+            is_missing(&[&bytes[..], &whole].concat(), "a.bag");
             let (found, _) = read(&bytes);
             assert_eq!(found, without(&chunks, n), "{case} without chunk {n}");
+        }
+    }
+}
+
+#[test]
+fn bytes_that_were_added_in_a_chunk_lose_no_messages_of_other_chunks() {
+    for case in CASES {
+        let whole = bag(case);
+        let (chunks, starts) = (events_by_chunk(&whole), records(&whole, 5));
+        for (n, start) in starts.iter().enumerate() {
+            for added in [1, 7, 64] {
+                let at = start + 60;
+                let bytes = [&whole[..at], &vec![0x55; added], &whole[at..]].concat();
+                let (found, damage) = read(&bytes);
+                let rest = found.iter().filter(|event| !chunks[n].contains(event));
+                assert!(rest.eq(&without(&chunks, n)), "{case}, {added} bytes in chunk {n}");
+                assert!(damage > 0, "{case}, {added} bytes in chunk {n}");
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ mod cases;
 mod connections;
 mod db3;
 mod db3_interrupted;
+mod flips;
 mod folders;
 mod gaps;
 mod operations;

@@ -73,3 +73,43 @@ fn a_chunk_with_another_compression_is_damage_that_says_so() {
 fn compressed(bag: &[u8]) -> Vec<u8> {
     sluice_io::frames::compress(bag, 1).unwrap()
 }
+
+#[test]
+fn a_bag_whose_first_bytes_are_wrong_is_read_with_damage_there() {
+    for case in ["bag-plain", "bag-bz2"] {
+        let whole = bag(case);
+        let all = read(&whole).events;
+        let chunk = memchr::memmem::find(&whole, b"\x04\0\0\0op=\x05").unwrap() - 4;
+        let second = memchr::memmem::find(&whole[chunk + 9..], b"\x04\0\0\0op=\x05").unwrap();
+        for (wrong, damaged, lost) in [
+            (1, 13, 0),
+            (13, 13, 0),
+            (20, chunk, 0),
+            (chunk, chunk, 0),
+            (chunk + 9 + second - 4, chunk + 9 + second - 4, 3),
+        ] {
+            let mut bytes = whole.clone();
+            bytes[..wrong].fill(0);
+            for found in [read(&bytes), read_noted("a.bag.zst", &compressed(&bytes)).0] {
+                let (at, len, why) = &found.damage[0];
+                assert_eq!((*at, *len as usize), (0, damaged), "{case}: {wrong}");
+                assert!(why.contains("expected `#ROSBAG V2.0`, found `\\x00"), "{why}");
+                if lost == 0 {
+                    assert_eq!((&found.events, found.damage.len()), (&all, 1), "{case}: {wrong}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_has_nothing_of_a_bag_is_refused_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.bag");
+    for bytes in [&b"time,x\n0.1,2\n"[..], &[0; 200_000], b"#ROSBAG V3.0\n", b"#ROSRECORD V1.1\n"] {
+        std::fs::write(&path, bytes).unwrap();
+        let error = gather(&*source(&path), u64::MAX).unwrap_err().to_string();
+        let advice = if bytes.starts_with(b"#ROS") { "`rosbag migrate`" } else { "--from" };
+        assert!(error.contains("a.bag") && error.contains(advice), "{error}");
+    }
+}

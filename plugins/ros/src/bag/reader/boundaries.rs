@@ -10,7 +10,11 @@ use sluice_model::Error;
 
 use super::BagReader;
 use crate::bag::connections::BagChannels;
-use crate::bag::wire::{BagCompression, MAGIC};
+use crate::bag::window::FoundAt;
+use crate::bag::wire::{BagCompression, MAGIC, RecordHeader};
+
+/// How far the first record of a bag may be that does not begin as one.
+const MAX_WRONG_START: u64 = 16 << 20;
 
 /// The note about connections that may be those of another bag.
 const UNSURE: &str = "messages behind damage have connections that are declared only before it: if \
@@ -35,15 +39,43 @@ impl BagReader {
             self.at = read as u64;
             return Ok(());
         }
-        let path = path.display();
-        let text = printable(head);
+        let (path, text) = (path.display(), printable(head));
+        // No wrong bit turns version 2.0 into an older one.
+        if !head.starts_with(b"#ROSBAG V1.") {
+            let next = self.window.search_to(1, MAX_WRONG_START)?;
+            if let FoundAt::Record(_) = self.window.place(next)? {
+                let reason = format!("expected `#ROSBAG V2.0`, found `{text}`");
+                self.pass_damage(0, next, Some(&reason));
+                return Ok(());
+            }
+        }
         Err(Error::refused(match head.starts_with(b"#ROS") {
             true => format!(
                 "{path}: expected a bag of version 2.0, found `{text}`; `rosbag fix` and \
                  `rosbag migrate` convert older ones"
             ),
-            false => format!("{path}: not a bag: expected `#ROSBAG V2.0`, found `{text}`"),
+            false => format!(
+                "{path}: not a bag: expected `#ROSBAG V2.0`, found `{text}`, and no record of a \
+                 bag in {} MiB; name its format (--from), or remove what precedes the bag",
+                MAX_WRONG_START >> 20
+            ),
         }))
+    }
+
+    /// Takes note of a bag if this is the header of its head, whatever is wrong with its data.
+    pub(super) fn enter_bag(&mut self, header: &RecordHeader) -> Result<(), Error> {
+        let RecordHeader::Bag { index_at, chunks, encryptor, .. } = header else { return Ok(()) };
+        if !encryptor.is_empty() {
+            return Err(Error::refused(format!(
+                "{}: the bag is encrypted by `{}`; decrypt it with rosbag decrypt",
+                self.input,
+                encryptor.escape_ascii()
+            )));
+        }
+        // Its first bytes may be missing.
+        self.start_bag();
+        (self.index_at, self.chunks_expected) = (*index_at, *chunks);
+        Ok(())
     }
 
     /// Forgets what was read, which is of another bag.
@@ -51,7 +83,8 @@ impl BagReader {
         self.note_unsure_messages();
         (self.connections, self.channels) = Default::default();
         (self.index_at, self.chunks_expected, self.chunks_found) = (0, 0, 0);
-        (self.is_summary, self.has_gap) = (false, false);
+        self.chunks_described = 0;
+        (self.is_summary, self.has_gap, self.has_unread) = (false, false, false);
         self.expect_compression();
     }
 
@@ -101,6 +134,7 @@ impl BagReader {
             && at >= self.last_chunk_end;
         self.is_summary |= has_all_chunks;
         self.leave_summary();
+        self.has_unread = true;
         self.connections.pass_damage();
     }
 
@@ -112,11 +146,21 @@ impl BagReader {
         }
     }
 
-    /// Whether the bag ends at `at`, between two chunks that its head says it has. Not if there is
-    /// damage, which says so, or if chunks may be missing.
-    pub(super) fn is_cut_off(&self, at: u64) -> bool {
-        let is_short = at < self.index_at && self.chunks_found < self.chunks_expected;
-        is_short && !self.has_gap && self.damaged_to < at && !self.window.was_stopped()
+    /// Reports that the bag, which ends at `at`, has fewer chunks than its head says, and nothing
+    /// else tells: it ends between two of them, or its end describes as many.
+    pub(super) fn note_missing_chunks(&mut self, at: u64) {
+        let (expected, found) = (self.chunks_expected, self.chunks_found);
+        if found >= expected || self.window.was_stopped() {
+            return;
+        }
+        let is_complete = self.chunks_described == expected;
+        let is_cut_off = at < self.index_at && !self.has_gap && self.damaged_to < at;
+        let what = match is_complete {
+            true if !self.has_unread => "chunks are missing: the bag",
+            false if is_cut_off => "the bag is cut off: it",
+            _ => return,
+        };
+        self.report(at, 0, format!("{what} has {found} of {expected} chunks"));
     }
 }
 

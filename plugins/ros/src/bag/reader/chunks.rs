@@ -11,7 +11,9 @@ use super::{BATCH_EVENTS, BagReader};
 use crate::bag::chunk::{SummaryPlace, Unpacked, unpack};
 use crate::bag::index::BagIndex;
 use crate::bag::skip;
-use crate::bag::wire::{BagCompression, Record, RecordHeader, max_packed, whole_record};
+use crate::bag::wire::{
+    BagCompression, NoRecord, OP_FIELD, Record, RecordHeader, max_packed, whole_record,
+};
 
 /// What is wrong if a message contradicts the index by which chunks were skipped.
 const MISINDEXED: &str = "the index says other times than those of a chunk's messages: further \
@@ -158,6 +160,10 @@ impl BagReader {
             };
             let limits = (&self.context.blocks, self.max_chunk);
             match unpack(compression, packed, plain_len, !reaches, limits) {
+                // Bytes behind those that it takes are not of it if no record follows them.
+                Ok(unpacked) if !goes_on && !is_passed && unpacked.cut.is_none() => {
+                    return Ok(Ok((data_at + unpacked.packed_len as u64, unpacked)));
+                }
                 Ok(unpacked) => return Ok(Ok((end, unpacked))),
                 Err(why) => fault = why,
             }
@@ -171,7 +177,7 @@ impl BagReader {
         record: &Record,
         compression: BagCompression,
         end: u64,
-        Unpacked { plain, cut }: Unpacked,
+        Unpacked { plain, cut, .. }: Unpacked,
     ) {
         let (at, data_at) = (self.at, self.at + record.data_at as u64);
         if let Some(chunk) = self.index.as_ref().and_then(|index| index.chunk(at)) {
@@ -198,18 +204,26 @@ impl BagReader {
         let plain = unit.plain.clone();
         let segment = batch.segment(plain.clone());
         let window = self.context.query.window();
+        let from = |pos: usize| plain.get(pos..).unwrap_or_default();
+        let mut next = whole_record(from(unit.pos));
         while batch.len() < BATCH_EVENTS {
-            let rest = plain.get(unit.pos..).unwrap_or_default();
-            if rest.is_empty() {
+            if unit.pos == plain.len() {
                 self.finish_unit(unit);
                 return Ok(batch.finish());
             }
-            let Some((record, data)) = whole_record(rest) else {
+            let Some((record, data)) = next else {
                 self.leave_unit(unit)?;
                 return Ok(batch.finish());
             };
             let data_at = unit.pos + record.data_at;
-            unit.pos += record.data_at + data.len();
+            let end = data_at + data.len();
+            next = whole_record(from(end));
+            let is_unsure = next.is_none() && matches!(record.header, RecordHeader::Message { .. });
+            if is_unsure && !self.ends_at(&unit, end)? {
+                self.leave_unit(unit)?;
+                return Ok(batch.finish());
+            }
+            unit.pos = end;
             match record.header {
                 RecordHeader::Message { connection, time } => {
                     let number = self.number;
@@ -238,6 +252,19 @@ impl BagReader {
         }
         self.unit = Some(unit);
         Ok(batch.finish())
+    }
+
+    /// Whether the message of a chunk that ends at `end`, by its length, does so: the header of a
+    /// record is there, perhaps a damaged one, or the index behind the chunk has a message there.
+    fn ends_at(&mut self, unit: &Unit, end: usize) -> Result<bool, Error> {
+        let [record, rest] = [unit.pos, end].map(|at| unit.plain.get(at..).unwrap_or_default());
+        // Messages and connections have the kind of record at the same place.
+        let kind_at = memchr::memmem::find(record, OP_FIELD);
+        let has_kind = |at: usize| rest.get(at..).is_some_and(|rest| rest.starts_with(OP_FIELD));
+        let is_wrong = matches!(Record::parse(rest), Err(NoRecord::Wrong(_)));
+        Ok(!is_wrong
+            || kind_at.is_some_and(has_kind)
+            || skip::has_message_at(&mut self.window, unit.at + unit.len, end)?)
     }
 
     /// Reports that a chunk contradicts what the end of the bag says of it, if the index behind the
