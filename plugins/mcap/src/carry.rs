@@ -156,6 +156,10 @@ fn for_each_record(
             FoundAt::Magic => at + MAGIC.len() as u64,
             FoundAt::Record(head) => {
                 let end = walk.end_of(at, head)?;
+                if !walk.is_whole(at, head)? {
+                    at = walk.search(at + 1, None)?;
+                    continue;
+                }
                 if !walk.is_seekable() {
                     end_of_stream.pass(&mut walk, at..end, head.opcode)?;
                 }

@@ -26,12 +26,14 @@ use crate::wire::{
 
 mod boundaries;
 mod chunks;
+mod missing_chunks;
 mod offsets;
 mod recount;
 mod stream_checks;
 mod uncopied;
 
 use chunks::ChunkPlace;
+use missing_chunks::MissingChunks;
 use stream_checks::StreamChecks;
 use uncopied::Uncopied;
 
@@ -91,6 +93,8 @@ pub(crate) struct RecordReader {
     faults: Option<Arc<InputFaults>>,
     /// What is verified of it as a whole, until damage is found.
     checks: Option<StreamChecks>,
+    /// The chunks that may be missing, until damage is found.
+    missing: Option<MissingChunks>,
     seam: Seam,
 }
 
@@ -114,6 +118,7 @@ impl RecordReader {
         let hints = hints.map(|(from, hints)| (from, Arc::clone(hints)));
         let is_chunked = !anchors.is_empty();
         let uncopied = Uncopied::new(path, split, index.as_deref(), context);
+        let missing = index.as_ref().and_then(|index| MissingChunks::new(index, split, context));
         if let Some(summary) = index.as_ref().and_then(|index| index.summary())
             && split.start == 0
         {
@@ -152,6 +157,7 @@ impl RecordReader {
             uncopied,
             faults,
             checks,
+            missing,
             seam: Seam { began: Some(split.start), ended: split.end },
         };
         if split.start == 0 {
@@ -171,7 +177,7 @@ impl RecordReader {
         {
             self.report(at, len, reason);
         }
-        self.checks = None;
+        (self.checks, self.missing) = (None, None);
         let bytes = self.walk.kept_bytes(at, len);
         self.context.damage.report(Damage { bytes, ..Damage::new(&self.input, at, len, reason) });
     }
@@ -200,7 +206,8 @@ impl RecordReader {
     /// another record, only its kind is wrong.
     fn pass_suspicious(&mut self, at: u64, head: Head, reason: &str) -> Result<(), Error> {
         let end = at.saturating_add(head.record_len());
-        if min_len(head.opcode).is_some() || !self.walk.goes_on(end)? {
+        let is_whole = self.walk.goes_on(end)? && self.walk.is_whole(at, head)?;
+        if min_len(head.opcode).is_some() || !is_whole {
             return self.recover(at, at + 1, reason);
         }
         self.report(at, end - at, reason);
@@ -296,6 +303,12 @@ impl RecordReader {
 
     fn read_record(&mut self, at: u64, head: Head) -> Result<(), Error> {
         let end = self.walk.end_of(at, head)?;
+        if !self.walk.is_whole(at, head)? {
+            let name = record_name(head.opcode);
+            let reason =
+                format!("a record is in the head of a {name} record of {} bytes", head.len);
+            return self.recover(at, at + 1, &reason);
+        }
         let right_head = Head { len: end.saturating_sub(at + HEAD), ..head };
         self.follows_chunk = matches!(head.opcode, op::CHUNK | op::MESSAGE_INDEX);
         self.uncopied.count(right_head);
@@ -329,7 +342,7 @@ impl RecordReader {
                 let reason = format!("no record follows a {name} record of {} bytes", head.len);
                 return self.recover(at, at + 1, &reason);
             }
-            op::MESSAGE | op::SCHEMA | op::CHANNEL => self.read_content(at, head)?,
+            op::MESSAGE | op::SCHEMA | op::CHANNEL => return self.read_content(at, head),
             _ => {
                 self.report_length(at, head, end);
                 let passed = match head.opcode {
@@ -357,7 +370,9 @@ impl RecordReader {
         if head.opcode == op::MESSAGE {
             self.leave_summary();
         }
-        let read = if head.len > self.max_chunk.0 {
+        self.at = at.saturating_add(head.record_len());
+        let is_too_long = head.len > self.max_chunk.0;
+        let read = if is_too_long {
             Err(self.too_long(head))
         } else {
             let (block, start) = self.walk.block_with(at, head.record_len())?;
@@ -374,6 +389,9 @@ impl RecordReader {
         match read {
             Err(reason) if self.may_be_summary => {
                 self.held_report.get_or_insert((at, head.record_len(), reason));
+            }
+            Err(reason) if !is_too_long && self.walk.hides_record(at)? => {
+                return self.recover(at, at + 1, &reason);
             }
             Err(reason) => self.report(at, head.record_len(), reason),
             Ok(()) => {}
@@ -452,6 +470,7 @@ impl Reader for RecordReader {
                 return Ok(Some(self.batcher.take().unwrap_or_default()));
             }
             if !has_more {
+                self.report_missing_chunks();
                 self.note_unsure_messages();
                 let published = std::mem::take(&mut self.batcher.published);
                 let published = (published > 0).then(|| (PUBLISHED.to_owned(), published));

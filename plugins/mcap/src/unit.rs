@@ -48,6 +48,8 @@ pub(crate) struct Batcher {
     window: TimeWindow,
     /// The time of the last message.
     last_time: Option<i64>,
+    /// The events in batches that were taken.
+    taken: u64,
     /// Messages whose time of publishing is lost.
     pub(crate) published: u64,
     /// The topic of a message in CDR that is compressed for itself, as ROS 2 does on request.
@@ -77,7 +79,13 @@ impl Batcher {
     pub(crate) fn take(&mut self) -> Option<Batch> {
         (self.segment, self.bytes) = (None, 0);
         let builder = std::mem::take(&mut self.builder);
+        self.taken += builder.len() as u64;
         (!builder.is_empty()).then(|| builder.finish())
+    }
+
+    /// How many events there were, in all batches.
+    pub(crate) fn count(&self) -> u64 {
+        self.taken + self.builder.len() as u64
     }
 
     /// The number of `bytes` as a segment of the batch.

@@ -4,6 +4,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use std::path::Path;
+use std::sync::Arc;
 
 use sluice_kit::gap::{self, GapEnd};
 use sluice_model::Error;
@@ -17,6 +18,9 @@ use crate::wire::{Head, MAGIC, op};
 /// The note about channels that may be those of another file.
 const UNSURE: &str = "messages behind damage have channels that are declared only before it: if \
                       another file began in there, they are wrong";
+
+/// The bytes at the start of a file in which a record is searched for, if its head is damaged.
+const MAX_DAMAGED_HEAD: u64 = 16 << 20;
 
 impl RecordReader {
     /// Reads the first bytes of a file. `Err` if it has another format.
@@ -34,19 +38,30 @@ impl RecordReader {
             self.at = found.len() as u64;
         } else if let Some(error) = not_an_mcap_file(path, &found) {
             return Err(error);
-        } else if self.walk.is_header(len)? {
-            let found = hex(&found);
-            self.report(0, len, format!("expected {}, found {found}", hex(&MAGIC)));
-            self.at = len;
         } else {
-            return Err(Error::refused(format!(
-                "{}: not an MCAP file: expected {}, found {}",
-                path.display(),
-                hex(&MAGIC),
-                hex(&found)
-            )));
+            let reason = format!("expected {}, found {}", hex(&MAGIC), hex(&found));
+            let next = if self.walk.is_header(len)? { Some(len) } else { self.first_record()? };
+            let Some(next) = next else {
+                return Err(Error::refused(format!(
+                    "{}: not an MCAP file: {reason}, and no record in the first {} MiB; if it has \
+                     another format, name the plugin of that",
+                    path.display(),
+                    MAX_DAMAGED_HEAD >> 20
+                )));
+            };
+            self.report(0, next, reason);
+            self.at = next;
         }
         Ok(())
+    }
+
+    /// The first record that can be believed in a file whose head is damaged; `None` if there is
+    /// nothing of an MCAP file.
+    fn first_record(&mut self) -> Result<Option<u64>, Error> {
+        let hints = self.hints.as_ref().map(|(_, hints)| Arc::clone(hints));
+        let has_channel = |id| hints.as_ref().is_some_and(|hints| hints.channels.contains_key(&id));
+        self.is_start = false;
+        self.walk.find(0..MAX_DAMAGED_HEAD, Some(&has_channel), false)
     }
 
     /// Goes on behind damage of compressed data that ended the file at `at`, if anything follows
@@ -113,7 +128,7 @@ impl RecordReader {
         (self.summary_at, self.summary_from) = (None, self.at);
         self.table.start_file();
         // Positions are those of the first file.
-        self.checks = None;
+        (self.checks, self.missing) = (None, None);
     }
 
     pub(super) fn note_unsure_messages(&mut self) {

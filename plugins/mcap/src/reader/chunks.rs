@@ -8,7 +8,7 @@ use sluice_model::Error;
 use super::RecordReader;
 use crate::salvage::CutChunk;
 use crate::unit::{NoCrc, Unit};
-use crate::wire::{ChunkHead, HEAD, Head, op, record_name};
+use crate::wire::{CHUNK_HEAD, ChunkHead, HEAD, Head, op, record_name};
 use crate::{chunk, skip};
 
 /// Where a chunk is in its file.
@@ -32,6 +32,7 @@ impl RecordReader {
     /// Reads the chunk at `at`, which ends at `end`.
     pub(super) fn read_chunk(&mut self, at: u64, head: Head, end: u64) -> Result<(), Error> {
         let len = end - at;
+        self.meet_chunk(at)?;
         if self.may_skip(at, head)? {
             self.at = end;
             return Ok(());
@@ -49,6 +50,9 @@ impl RecordReader {
         let (from, to) = (chunk.records_at as usize, chunk.content_len() as usize);
         let packed = content.slice(from.min(content.len())..to.min(content.len()));
         let goes_on = self.walk.goes_on(end)?;
+        if !goes_on && !ends_with_record(&packed) && self.read_resized(at, head)? {
+            return Ok(());
+        }
         let fields_end = (at + HEAD).saturating_add(chunk.content_len());
         let added = end.saturating_sub(fields_end);
         let plain = match chunk.plain_len {
@@ -89,6 +93,9 @@ impl RecordReader {
         let (end, name) = (self.walk.end(), record_name(head.opcode));
         let (there, is_end_known) = (end.saturating_sub(at), self.walk.is_end_known());
         let is_chunk = head.opcode == op::CHUNK && is_end_known;
+        if is_chunk && self.read_resized(at, head)? {
+            return Ok(());
+        }
         let content = match is_chunk && there <= self.longest_chunk() {
             true => self.content(at, there)?,
             false => Bytes::new(),
@@ -115,6 +122,29 @@ impl RecordReader {
         let place = ChunkPlace { at, len: there, behind: 0, records: None };
         self.chunk = Some((Unit::unverified(cut), place));
         Ok(())
+    }
+
+    /// Reads a chunk whose length leads to no record up to the next one, if it has no checksum and
+    /// is not compressed: it has lost or gained bytes. Returns whether it is read.
+    fn read_resized(&mut self, at: u64, head: Head) -> Result<bool, Error> {
+        let start = self.walk.read(at + HEAD, CHUNK_HEAD as u64)?;
+        let Some(chunk) = ChunkHead::parse(&start).filter(|chunk| chunk.compression.is_empty())
+        else {
+            return Ok(false);
+        };
+        let Some(no_crc) = NoCrc::of_chunk(&chunk) else { return Ok(false) };
+        let records = (at + HEAD).saturating_add(chunk.records_at);
+        let Some(next) = self.walk.next_behind(at, records, self.longest_chunk())? else {
+            return Ok(false);
+        };
+        let content = self.content(at, next - at)?;
+        let from = usize::try_from(chunk.records_at).unwrap_or(usize::MAX).min(content.len());
+        self.report_length(at, head, next);
+        self.doubt_channels();
+        let place = ChunkPlace { at, len: next - at, behind: 0, records: Some(records) };
+        self.chunk = Some((Unit::new(content.slice(from..), Some(no_crc)), place));
+        self.at = next;
+        Ok(true)
     }
 
     /// Whether nothing in the chunk at `at` is needed, by its index, if that proves right.
@@ -158,6 +188,16 @@ impl RecordReader {
             self.report(place.at + place.len, place.behind, reason);
         }
     }
+}
+
+/// Whether the lengths of these records lead to the end.
+fn ends_with_record(mut records: &[u8]) -> bool {
+    while let Some(head) = Head::parse(records) {
+        let len = usize::try_from(head.record_len()).unwrap_or(usize::MAX);
+        let Some(rest) = records.get(len..) else { return false };
+        records = rest;
+    }
+    records.is_empty()
 }
 
 fn and_others(reason: String, others: u64) -> String {

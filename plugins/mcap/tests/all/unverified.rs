@@ -102,6 +102,38 @@ fn a_wrong_length_in_a_chunk_without_checksum_is_damage_of_that_message() {
 }
 
 #[test]
+fn a_chunk_without_checksum_that_lost_or_gained_bytes_is_read_but_for_what_they_hit() {
+    let (file, _, places) = chunked();
+    let (whole, len) = (file.len() - end().len(), message_at(0).len());
+    let next = chunk_with(START, START + COUNT, (0, 0), "", &[]);
+    for rest in [end(), [next, end()].concat()] {
+        let file = [&file[..whole], &rest].concat();
+        // Of how many messages bytes are missing: some, or all.
+        for (removed, hit) in [(1, 1), (10, 1), (len + 1, 2), (3 * len + 5, 4)] {
+            let at = places[7] + 30;
+            let file = [&file[..at], &file[at + removed..]].concat();
+            let expected: Vec<_> = (0..COUNT).filter(|n| !(7..7 + hit).contains(n)).collect();
+            for found in [read(&file), read_stream(&file)] {
+                assert_eq!(numbers(&found), expected, "-{removed}: {:?}", found.damage);
+                assert!(!found.damage.is_empty());
+            }
+        }
+        let lost = [&file[..places[7]], &file[places[8]..]].concat();
+        for found in [read(&lost), read_stream(&lost)] {
+            assert_eq!((numbers(&found), found.damage.len()), (all_but(7), 1));
+        }
+        for added in [1, 10, 100, 3000] {
+            let at = places[7] + 30;
+            let file = [&file[..at], &vec![0xee; added], &file[at..]].concat();
+            for found in [read(&file), read_stream(&file)] {
+                assert_eq!(numbers(&found), all_but(7), "+{added}: {:?}", found.damage);
+                assert!(!found.damage.is_empty());
+            }
+        }
+    }
+}
+
+#[test]
 fn records_of_unknown_kinds_in_a_chunk_without_checksum_are_skipped() {
     let unknown = |len: usize| fields().raw(&vec![0x31; len]).record(0x90);
     let records = [unknown(0), message_at(0), unknown(30), unknown(3), message_at(1), unknown(9)];
