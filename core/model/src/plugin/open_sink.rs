@@ -10,8 +10,8 @@ use super::sink::{PrepareContext, Sink, SinkContext, SinkInput, SinkTraits, Writ
 use crate::{Batch, Error};
 
 /// With so many threads, a unit may wait to be written beside those that are made. Of the sink's
-/// memory, the jobs of a thread take an eighth, their units another, and a unit that waits one more.
-/// With more threads, the others have work while a unit is written.
+/// memory, the jobs of a thread take an eighth, their units another, and a unit that waits one
+/// more. With more threads, the others have work while a unit is written.
 const EARLY_WIDTH: usize = 2;
 
 /// A batch that a sink has prepared, for its [`OpenSink`].
