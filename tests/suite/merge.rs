@@ -180,18 +180,18 @@ fn files_of_one_source_are_read_one_after_another_not_merged() {
 }
 
 #[test]
-fn equal_times_of_branches_keep_their_order_wherever_a_log_is_cut() {
+fn branches_keep_the_order_of_their_source_wherever_a_log_is_cut() {
     let folder = Folder::new();
-    // Groups of four at one time, and the branch that is named first comes last in each.
+    // Groups of four at one time, and the branch that is named first comes last in each. The clock
+    // is set back now and then.
     let event = |n: i64| {
         let channel = if n % 4 < 2 { "A" } else { "B" };
-        LcmEvent::new(n, BEGIN + n / 4, channel, &[n as u8; 300])
+        LcmEvent::new(n, BEGIN + n / 4 % 300, channel, &[n as u8; 300])
     };
     let all: Vec<LcmEvent> = (0..4_000).map(event).collect();
     folder.write("in.lcm", log(&all));
     folder.write("in.lcm.zst", zstd::encode_all(&log(&all)[..], 1).unwrap());
-    let (b, a) = all.iter().cloned().partition(|event| event.channel == b"B");
-    let wanted = expected_merge(&[b, a]).iter().map(|event| event.number).collect::<Vec<_>>();
+    let wanted: Vec<i64> = all.iter().map(|event| event.number).collect();
     let text = |name: &str| {
         format!(
             "[sources.log]\nplugin = \"lcm-log\"\npath = \"${{DIR}}/{name}\"\n\

@@ -25,9 +25,17 @@ fn assert_same_package(base: &Table, other: &Table) {
     assert_eq!(base["lints"], other["lints"]);
 }
 
+/// The workspace of the base, without what only its benches are built with.
+fn base() -> Table {
+    let mut base = toml("Cargo.toml");
+    let packages = base["profile"]["release"]["package"].as_table_mut().unwrap();
+    assert!(packages.remove("sluice-benches").is_some());
+    base
+}
+
 #[test]
 fn the_full_program_is_built_with_the_dependencies_lints_and_profiles_of_the_base() {
-    let (base, mut full) = (toml("Cargo.toml"), toml("full/Cargo.toml"));
+    let (base, mut full) = (base(), toml("full/Cargo.toml"));
     assert_same_package(&base, &full);
     let dependencies = full["workspace"]["dependencies"].as_table().unwrap();
     for (name, expected) in dependencies.iter().filter(|(name, _)| !name.starts_with("sluice-")) {
@@ -56,7 +64,7 @@ fn the_full_program_is_built_with_the_dependencies_lints_and_profiles_of_the_bas
 
 #[test]
 fn the_python_package_is_built_with_the_dependencies_lints_and_profiles_of_the_base() {
-    let (base, python) = (toml("Cargo.toml"), toml("python/Cargo.toml"));
+    let (base, python) = (base(), toml("python/Cargo.toml"));
     assert_same_package(&base, &python);
     assert_eq!(base["profile"], python["profile"]);
     let dependencies = python["workspace"]["dependencies"].as_table().unwrap();
